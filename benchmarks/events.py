@@ -18,9 +18,9 @@ from hive_core.host.storage.event_files import Lines
 from hive_core.ledger.audit.event_json import form
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.model.config.limits import Log
+from hive_core.model.config.limits import LogSettings
 from hive_core.model.wire.masks import Masks
-from hive_core.operations.audit.event_filter import Filter, read
+from hive_core.operations.audit.event_filter import EventFilter, scan_events
 
 COUNT, BATCH, PAGE = 1_000_000, 500, 1000
 FOLLOWERS = 50
@@ -103,8 +103,8 @@ def _secrets(count: int) -> Masks:
 
 def _reads(ledger: Ledger) -> list[Row]:
     last = ledger.events.last
-    replay = _cpu_microseconds(lambda: _replay(ledger, Filter()), last)
-    nothing = Filter(parties=frozenset({"nobody"}))
+    replay = _cpu_microseconds(lambda: _replay(ledger, EventFilter()), last)
+    nothing = EventFilter(parties=frozenset({"nobody"}))
     found = _cpu_microseconds(lambda: _tails(ledger, nothing), FOLLOWERS)
     verify = _cpu_microseconds(ledger.events.verify, last)
     return [
@@ -114,22 +114,22 @@ def _reads(ledger: Ledger) -> list[Row]:
     ]
 
 
-def _replay(ledger: Ledger, wanted: Filter) -> None:
+def _replay(ledger: Ledger, wanted: EventFilter) -> None:
     at, last = 0, ledger.events.last
     while at < last:
-        part = read(ledger.events, wanted, at, PAGE)
+        part = scan_events(ledger.events, wanted, at, PAGE)
         deque(ledger.events.some([head.seq for head in part.hits]), maxlen=0)
         at = part.end
 
 
-def _tails(ledger: Ledger, wanted: Filter) -> None:
+def _tails(ledger: Ledger, wanted: EventFilter) -> None:
     """What is done for each agent that follows, whenever something happens."""
     for _ in range(FOLLOWERS):
-        read(ledger.events, wanted, ledger.events.last - 1, 200)
+        scan_events(ledger.events, wanted, ledger.events.last - 1, 200)
 
 
 def _copies(ledger: Ledger, folder: Path) -> list[Row]:
-    lines = Lines(folder / "events", Log(rotate=64 << 20, total=1 << 40))
+    lines = Lines(folder / "events", LogSettings(rotate=64 << 20, total=1 << 40))
     lines.open()
     copied = _cpu_microseconds(lambda: _copy(ledger, lines), ledger.events.last)
     lines.close()

@@ -13,7 +13,7 @@ from plan.hives import World, hive, spec, uuid
 
 from benchmarks.report.rows import ROUNDS, Row
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.plan.diff import plan
 
 AGENTS = (10, 100, 1_000, 10_000)
@@ -27,7 +27,7 @@ def run() -> list[Row]:
 
 def _wide(agents: int) -> Iterator[Row]:
     parents = {f"a{n}": f"a{(n - 1) // 10}" if n else None for n in range(agents)}
-    world = World(hive(parents), Settings(limits=Bounds(starts_at_once=256)))
+    world = World(hive(parents), Settings(limits=HostLimits(starts_at_once=256)))
     world.converge()
     desired, observed, moment = world.desired, world.host.look(), world.moment
     yield _point("plan", agents, "plan of everything", lambda: plan(desired, observed, moment))

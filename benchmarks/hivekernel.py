@@ -26,7 +26,7 @@ from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.ledger.mail.queues import TakeFilter
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.wire.record import Relation
 from hive_core.model.work.queue import Queue, QueueAccess, QueueItem, queue_item_id
 
@@ -35,7 +35,7 @@ POPS = {10: 2.3, 1_000: 154.0, 10_000: 1_400.0}
 DELIVERED = (815.0, 1_150.0)
 ROUNDS, BATCH, POPPED = 15, 100, 5
 STARTS = 7
-WIDE = Bounds(inbox_count=10**7, inbox_bytes=10**12, send_burst=10**7, change_burst=10**7)
+WIDE = HostLimits(inbox_count=10**7, inbox_bytes=10**12, send_burst=10**7, change_burst=10**7)
 
 
 def run() -> list[Row]:

@@ -14,13 +14,13 @@ from tempfile import TemporaryDirectory
 from benchmarks.report.rows import Row, with_aim
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.letters import NewMessage
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 from hive_core.model.wire.record import Message, Relation
 
 LENGTHS = (10, 1_000, 100_000)
 BATCH, ROUNDS = 10, 60
 BODY = "How is the build? " * 6
-WIDE = Bounds(inbox_count=10**7, inbox_bytes=10**12)
+WIDE = HostLimits(inbox_count=10**7, inbox_bytes=10**12)
 SENDERS, PAGE = 50, 10
 
 
@@ -50,7 +50,7 @@ def _row(name: str, length: int, value: float, shortest: float) -> Row:
 
 def _measure(length: int, *, crowded: bool) -> dict[str, float]:
     """Microseconds a message; the box is as long after each round as before it."""
-    full = Bounds(inbox_count=length + length // 2 + BATCH, inbox_bytes=10**12)
+    full = HostLimits(inbox_count=length + length // 2 + BATCH, inbox_bytes=10**12)
     with TemporaryDirectory(dir="/dev/shm") as folder:
         ledger = Ledger.open(Path(folder) / "hive.db", limits=full if crowded else WIDE)
         _fill(ledger, length, crowded=crowded)

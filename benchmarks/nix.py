@@ -26,7 +26,7 @@ from e2e.nixhost import NixHost
 
 from benchmarks.report.rows import Row, beside, with_aim
 from hive_core.jobs.nix import CONFIG
-from hive_core.model.config.settings import Nix
+from hive_core.model.config.settings import NixSettings
 from hive_core.plan import nar
 from hive_core.plan.flake import Pin, render
 from nix import inputs
@@ -113,7 +113,10 @@ def _bare(host: NixHost, text: str, length: int) -> float:
     module = _module(f"bare {text}", length)
     archive = nar.pack({"agent.nix": (False, module.encode())})
     pin = Pin("agent", "0", "root", (), "c" * 40, nar.digest(archive))
-    files = {"flake.nix": render(Nix(inputs=_inputs()), [pin]).decode(), "tree/agent.nix": module}
+    files = {
+        "flake.nix": render(NixSettings(inputs=_inputs()), [pin]).decode(),
+        "tree/agent.nix": module,
+    }
     for name, content in files.items():
         host.run(
             "sh", "-c", 'mkdir -p "$(dirname "$0")"; cat >"$0"', f"{flake}/{name}", text=content
@@ -166,7 +169,7 @@ def _flake(place: Path) -> Path:
     pins = [Pin(f"a{n}", "0", None, (), "c" * 40, digest) for n in range(max(AGENTS))]
     flake = place / "flake"
     flake.mkdir()
-    (flake / "flake.nix").write_bytes(render(Nix(inputs=made), pins))
+    (flake / "flake.nix").write_bytes(render(NixSettings(inputs=made), pins))
     _nix(place, ["flake", "lock", f"path:{flake}"])
     return flake
 

@@ -92,7 +92,9 @@ class Daemon:
         parts = stores.ledger, stores.repo, self.settings, self.observed, self.clock
         registry = stores.answerable(operations.load())
         world = Services(*parts, stores.vault, stores.contents, self.git)
-        broker = Broker(world, stores.hive, registry, service.fixed(registry, VERSION))
+        broker = Broker(
+            world, stores.hive, registry, service.introspection_methods(registry, VERSION)
+        )
         broker.release_ballast, broker.disk_full = ballast.release, lambda: ballast.spent
         return broker
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from hive_core.errors import Internal
 from hive_core.model.agents.machine import Observed
-from hive_core.model.config.push import MetaCommit, Part, Progress, Push
+from hive_core.model.config.push import MetaCommit, PackChunk, Push, PushProgress
 from hive_core.model.wire.record import LogLine, LogQuery
 from hive_core.model.work.artifact import Content, UploadLimits
 from hive_core.plan.actions import Action, RunJob
@@ -176,7 +176,7 @@ class GitServer(Protocol):
         """Some whole lines of what differs between two commits, from this byte on; more behind?"""
         ...
 
-    async def push(self, push: Push, part: Part) -> Progress:
+    async def push(self, push: Push, part: PackChunk) -> PushProgress:
         """Take a part of a pack; with the last one, judge what was pushed."""
         ...
 

@@ -22,7 +22,7 @@ from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import Settings
 from hive_core.operations import load
 from hive_core.reconcile.timers.agenda import Agenda
-from hive_core.surfaces.service import fixed
+from hive_core.surfaces.service import introspection_methods
 
 BOUNDS = USUAL.model_copy(update={"connections": 10_000})  # of the one lead
 
@@ -38,7 +38,7 @@ async def serve(folder: Path, agents: int) -> None:
                 ledger.runs.want(spec.id, DesiredState.RUNNING, clock.now())
             move(oid)
         world = Services(ledger, repo, settings, Asleep(), clock)
-        broker = Broker(world, hive.at_commit(oid), registry, fixed(registry, "1"))
+        broker = Broker(world, hive.at_commit(oid), registry, introspection_methods(registry, "1"))
         agenda = Agenda(clock, ledger, broker.perform, DUES)
         broker.listeners.append(agenda.on_topics)
         agenda.start()

@@ -115,7 +115,7 @@ def strike_rights(ledger: Ledger, before: Hive, after: Hive) -> None:
     """What somebody may do no more, nobody who was below it comes back with from an archive."""
     changed = before.specs is not after.specs and ledger.archives.any
     if changed and (lost := revoked_capabilities(before, after)):
-        ledger.archives.strike(lost)
+        ledger.archives.strike_capabilities(lost)
 
 
 def _keep(case: AuthorizedCall, found: Outcome) -> None:

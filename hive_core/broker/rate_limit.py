@@ -9,15 +9,15 @@ from __future__ import annotations
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation
 from hive_core.errors import LimitReached
-from hive_core.model.wire.window import Window
+from hive_core.model.wire.window import MinuteWindow
 from hive_core.model.work.budget import BudgetKind
 
-_Chain = tuple[tuple[str, int, Window], ...]
+_Chain = tuple[tuple[str, int, MinuteWindow], ...]
 
 
 class RateLimiter:
     def __init__(self) -> None:
-        self._windows: dict[str, Window] = {}
+        self._windows: dict[str, MinuteWindow] = {}
 
     def check(self, call: Call, operation: Operation) -> None:
         """Count one call of an agent; LimitReached when it or one above it has too many.
@@ -32,7 +32,7 @@ class RateLimiter:
         for uuid, bound, window in chain:
             window.roll(second)
             if window.total >= bound:
-                raise _too_many(call, operation, uuid, window.wait(bound))
+                raise _too_many(call, operation, uuid, window.seconds_until(bound))
         for _, _, window in chain:
             budgets.usage.on_rollback(window.take_back, window.add())
 
@@ -48,7 +48,7 @@ class RateLimiter:
         names = (call.caller, *tree.lineage(call.caller))
         uuids = (call.hive.spec(name).id for name in names)
         chain = tuple(
-            (uuid, caps[uuid], self._windows.setdefault(uuid, Window()))
+            (uuid, caps[uuid], self._windows.setdefault(uuid, MinuteWindow()))
             for uuid in uuids if uuid in caps
         )  # fmt: skip
         call.hive.identity_cache[key] = (version, chain)

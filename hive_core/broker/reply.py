@@ -7,7 +7,7 @@ import json
 from hive_core import errors, varlink
 from hive_core.broker.operation import Result
 from hive_core.errors import HIVE, HiveError, Internal, LimitReached
-from hive_core.model.wire.record import Job
+from hive_core.model.wire.record import JobRecord
 
 
 def body(result: Result) -> bytes:
@@ -38,14 +38,14 @@ def job_of(text: bytes) -> str | None:
     return job if isinstance(job, str) else None
 
 
-def filled(text: bytes, job: Job) -> bytes:
+def filled(text: bytes, job: JobRecord) -> bytes:
     """The reply after a job that went well, which fills in what only the effect could tell."""
     result = json.loads(text)
     told = {name: value for name, value in job.progress.items() if name in result}
     return varlink.encode({"parameters": {**result, **told}}) if told else last(text)
 
 
-def job_error(job: Job) -> HiveError:
+def job_error(job: JobRecord) -> HiveError:
     """How a failed job ends the call that waits for it: `NotRunning: reason`, or Internal."""
     name, _, reason = job.error.partition(": ")
     kind = errors.BY_WIRE.get(HIVE + name)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hive_core.model.agents.agent import AgentSpec, Limits
 from hive_core.model.agents.capability import check_capabilities, check_grantable, no_effect_reason
-from hive_core.model.config.agent_config import AgentConfig, Reload, Wishes
+from hive_core.model.config.agent_config import AgentConfig, ConfigRequest, Reload
 from hive_core.model.config.approval import Effect
 from hive_core.model.config.settings import NIX_IMAGE
 
@@ -52,7 +52,7 @@ class Mark:
     gives: bool
 
 
-def apply(spec: AgentSpec, wishes: Wishes) -> AgentSpec:
+def apply(spec: AgentSpec, wishes: ConfigRequest) -> AgentSpec:
     """The spec with the requested values granted.
 
     Raises InvalidArgument for an unknown value, and for a capability that the agent does not hold
@@ -61,7 +61,7 @@ def apply(spec: AgentSpec, wishes: Wishes) -> AgentSpec:
     """
     wanted: dict[str, object] = {
         "capabilities": check_grantable(
-            wishes.capabilities_over(spec.capabilities), spec.capabilities
+            wishes.capabilities_after(spec.capabilities), spec.capabilities
         )
     }
     if named := wishes.limits.model_dump(exclude_none=True):
@@ -149,7 +149,7 @@ def _by_files(before: Shown, after: Shown, changed: Collection[str]) -> Effect:
     return Effect.SWITCH if module else Effect.LIVE
 
 
-def marks(spec: AgentSpec, wishes: Wishes) -> tuple[Mark, ...]:
+def marks(spec: AgentSpec, wishes: ConfigRequest) -> tuple[Mark, ...]:
     """Every requested value, and everything that the agent would lose by the request."""
     return (
         *_capabilities(spec, wishes),
@@ -158,8 +158,8 @@ def marks(spec: AgentSpec, wishes: Wishes) -> tuple[Mark, ...]:
     )
 
 
-def _capabilities(spec: AgentSpec, wishes: Wishes) -> Iterator[Mark]:
-    held, after = set(spec.capabilities), set(wishes.capabilities_over(spec.capabilities))
+def _capabilities(spec: AgentSpec, wishes: ConfigRequest) -> Iterator[Mark]:
+    held, after = set(spec.capabilities), set(wishes.capabilities_after(spec.capabilities))
     named = _named(wishes)
     for capability in sorted(after & (named | (after - held))):
         new = capability not in held
@@ -178,10 +178,10 @@ def _capabilities(spec: AgentSpec, wishes: Wishes) -> Iterator[Mark]:
         yield Mark("network", NONE, "", NONE, gives=False)
 
 
-def _named(wishes: Wishes) -> set[str]:
+def _named(wishes: ConfigRequest) -> set[str]:
     """The capabilities that the request names, directly or by another key."""
     only = wishes.model_copy(update={"capabilities": wishes.capabilities or ()})
-    return set(only.capabilities_over(()))
+    return set(only.capabilities_after(()))
 
 
 def _kind(capability: str) -> tuple[str, str]:
@@ -205,7 +205,7 @@ def _limits(before: Limits, wanted: Limits) -> Iterator[Mark]:
         yield Mark("limit", name, shown, str(value), gives=more)
 
 
-def _plain(spec: AgentSpec, wishes: Wishes) -> Iterator[Mark]:
+def _plain(spec: AgentSpec, wishes: ConfigRequest) -> Iterator[Mark]:
     for name in ("command", "boot", "harness"):
         if (value := getattr(wishes, name)) is not None:
             old = getattr(spec, name)

@@ -18,7 +18,7 @@ from hive_core.model.agents.agent import AfterTask
 from hive_core.model.agents.exits import HOST_DOWN, ExitEvent
 from hive_core.model.agents.machine import DesiredRun, DesiredState, Exit, FailureHistory
 from hive_core.model.agents.roles import ROLE_DEFAULTS
-from hive_core.model.config.limits import BackOff
+from hive_core.model.config.limits import BackOffSettings
 from hive_core.model.config.settings import Settings
 from hive_core.plan.placement import Place
 from hive_core.plan.state import Trouble, trouble
@@ -51,7 +51,7 @@ def comes_back(place: Place, settings: Settings, end: Exit) -> bool:
     return restarts(place, settings) or end.reboot or (end.from_outside and stays)
 
 
-def pause(back_off: BackOff, uuid: str, count: int) -> float:
+def pause(back_off: BackOffSettings, uuid: str, count: int) -> float:
     """Seconds before try number `count`; the jitter is derived from the agent, so it is stable."""
     drawn = sha256(f"{uuid}:{count}".encode()).digest()
     chance = int.from_bytes(drawn[:4], "big") / 2**32

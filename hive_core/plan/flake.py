@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.settings import NIX_IMAGE, Nix
+from hive_core.model.config.settings import NIX_IMAGE, NixSettings
 
 RUNTIME: Final = "/run/hive"
 NEEDED: Final = ("hive", "nixpkgs")  # inputs that every system needs
@@ -84,7 +84,7 @@ def users(hive: Hive) -> list[str]:
     return [name for name, spec in specs if spec.image == NIX_IMAGE and spec.config is not None]
 
 
-def render(nix: Nix, agents: Iterable[Pin]) -> bytes:
+def render(nix: NixSettings, agents: Iterable[Pin]) -> bytes:
     """The whole file. Without the inputs that every system needs, it contains no system."""
     whole = all(name in nix.inputs for name in NEEDED)
     lines = [_HEAD, "  inputs = {\n", *_inputs(nix.inputs), "  };\n"]

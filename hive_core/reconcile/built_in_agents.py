@@ -19,7 +19,7 @@ from hive_core.model.agents.capability import check_capabilities
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.agents.roles import default_capabilities
-from hive_core.model.config.seed import seed_of
+from hive_core.model.config.seed import seed_for
 from hive_core.model.config.settings import Settings
 from hive_core.reconcile.deps import BrokerHandle
 
@@ -99,7 +99,7 @@ def creation_of(profile: Profile) -> Callable[[Call], Change[BuiltInCreated]]:
 
     def make(call: Call) -> Change[BuiltInCreated]:
         settings, image = call.settings, call.settings.default_image
-        config, nar = seed_of(image)
+        config, nar = seed_for(image)
         spec = AgentSpec(
             uuid=uuid4(), role=Role.DAEMON, tier=Tier.TACTICAL, profile=profile,
             title=f"The {profile} of this host", image=image, config=config, nar=nar,

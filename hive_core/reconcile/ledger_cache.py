@@ -11,7 +11,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredRun, FailureHistory
 from hive_core.model.agents.revocation import PENDING, Revocation, RevocationState
 from hive_core.model.config.settings import Settings
-from hive_core.model.wire.record import DAEMON, Job
+from hive_core.model.wire.record import DAEMON, JobRecord
 from hive_core.plan.desired import Desired
 from hive_core.plan.move_effects import losing
 from hive_core.plan.placement import Places
@@ -29,7 +29,7 @@ class LedgerCache:
     bases: dict[str, int] = field(default_factory=dict)
     starts: dict[str, FailureHistory] = field(default_factory=dict)
     archives: dict[str, float] = field(default_factory=dict)
-    jobs: dict[str, Job] = field(default_factory=dict)
+    jobs: dict[str, JobRecord] = field(default_factory=dict)
     revocations: dict[int, Revocation] = field(default_factory=dict)
     unclaimed: set[str] = field(default_factory=set)
 

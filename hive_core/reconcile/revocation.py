@@ -19,7 +19,7 @@ from hive_core.ledger.agents.revocations import NewRevocation
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.machine import DesiredRun, DesiredState, Machine
 from hive_core.model.agents.revocation import Revocation, RevocationState
-from hive_core.model.config.review import SAID, SAID_MOST, Said
+from hive_core.model.config.review import VERDICT, VERDICT_MOST, Verdict
 from hive_core.model.wire.record import DAEMON
 from hive_core.plan.actions import JOB_BASES, JobKind, MoveNode, RunJob
 from hive_core.plan.agent_steps import job_of
@@ -123,9 +123,9 @@ class Revoker:
                 self.tasks.requeue_at(str(revocation.id), clock.monotonic() + LOOK)
                 return
         with self.runner.ports.ledger.transaction():
-            self.runner.ports.ledger.revocations.note(revocation.id, dict.fromkeys(agents, 0))
+            self.runner.ports.ledger.revocations.set_nonces(revocation.id, dict.fromkeys(agents, 0))
             self._request_restarts(revocation, self._runs_to_restart(agents))
-            self.runner.ports.ledger.revocations.step(revocation.id, "restart", clock.now())
+            self.runner.ports.ledger.revocations.advance(revocation.id, "restart", clock.now())
         self._requeue_all(revocation, agents)
 
     def _restart_newcomers(self, revocation: Revocation) -> None:
@@ -140,13 +140,15 @@ class Revoker:
     def _request_restarts(self, revocation: Revocation, runs: Iterable[DesiredRun]) -> None:
         why = f"{revocation.name} is not below it any more"
         nonces = {run.agent: restart(self.runner.ports, run, why) for run in runs}
-        self.runner.ports.ledger.revocations.note(revocation.id, nonces)
+        self.runner.ports.ledger.revocations.set_nonces(revocation.id, nonces)
 
     def _note(self, revocation: Revocation, agents: frozenset[str]) -> None:
         """By the time of their restart they may be elsewhere, with what they were handed."""
         if new := agents - revocation.nonces.keys():
             with self.runner.ports.ledger.transaction():
-                self.runner.ports.ledger.revocations.note(revocation.id, dict.fromkeys(new, 0))
+                self.runner.ports.ledger.revocations.set_nonces(
+                    revocation.id, dict.fromkeys(new, 0)
+                )
             self.runner.observed.cache.refresh(())
 
     def _runs_to_restart(self, agents: Iterable[str]) -> Iterator[DesiredRun]:
@@ -207,7 +209,7 @@ class Revoker:
                 await self.runner.ports.jobs.run(
                     RunJob(id_, JobKind.OWN_INODES, JOB_BASES[0], place.uuid, None, place.lineage)
                 )
-                said = Said.read(box.read(SAID, SAID_MOST))
+                said = Verdict.read(box.read(VERDICT, VERDICT_MOST))
             if not said.ok:
                 raise Internal(f"job own_inodes: {said.reason}")
             links += dict(said.figures).get("links", 0)
@@ -240,7 +242,7 @@ class Revoker:
         agents = agents_losing_access(revocation, self.runner.observed.places)
         topics = {f"job:{revocation.job}"}
         with ledger.transaction():
-            after = ledger.revocations.step(revocation.id, event, now)
+            after = ledger.revocations.advance(revocation.id, event, now)
             if event != "close":
                 topics |= self._record_result(after, links)
         self._requeue_all(revocation, agents)

@@ -9,7 +9,7 @@ from hive_core.broker.operation import Result
 from hive_core.model.agents.agent import AgentSpec, Role, Tier
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.agents.roles import ROOT_AGENT_EXTRA, default_capabilities
-from hive_core.model.config.seed import seed_of
+from hive_core.model.config.seed import seed_for
 
 NAME = "ensure_root"
 
@@ -26,7 +26,7 @@ def create_root_agent(call: Call) -> Change[RootCreated]:
     settings = call.settings
     root = settings.root
     image = root.image or settings.default_image
-    config, nar = seed_of(image)
+    config, nar = seed_for(image)
     spec = AgentSpec(
         uuid=uuid4(), role=Role.AGENT, tier=Tier.STRATEGIC,
         capabilities=default_capabilities(Role.AGENT, ROOT_AGENT_EXTRA),

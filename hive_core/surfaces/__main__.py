@@ -10,7 +10,7 @@ from hive_core import operations
 from hive_core.broker.operation import REGISTRY, Operation
 from hive_core.surfaces.config import config_page, config_schema
 from hive_core.surfaces.operations_json import operations_json
-from hive_core.surfaces.reference import reference
+from hive_core.surfaces.reference import operations_page
 from hive_core.surfaces.roles import roles_page
 from hive_core.surfaces.seed import seed_module
 from hive_core.surfaces.settings import settings_page
@@ -19,7 +19,7 @@ from hive_core.surfaces.settings_file import settings_file
 ROOT: Final = Path(__file__).resolve().parents[2]
 WRITTEN: Final[Mapping[str, Callable[[Mapping[str, Operation]], str]]] = {
     "hive_core/cli/operations.json": operations_json,
-    "docs/reference/operations.md": reference,
+    "docs/reference/operations.md": operations_page,
     "docs/reference/roles.md": roles_page,
     "docs/reference/settings.md": lambda _: settings_page(),
     "hive_core/cli/host/install/hive.toml": lambda _: settings_file(),

@@ -40,7 +40,7 @@ def config_schema() -> str:
     schema: dict[str, Any] = AgentConfig.model_json_schema()
     for name in SIZES:  # the model has what becomes of them
         schema["$defs"]["Limits"]["properties"][name]["anyOf"].append(_SIZE)
-    schema["$defs"]["Wishes"]["properties"]["command"]["anyOf"].append({"type": "string"})
+    schema["$defs"]["ConfigRequest"]["properties"]["command"]["anyOf"].append({"type": "string"})
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "agent.toml"}
     return json.dumps({**schema, **about}, indent=2, sort_keys=True) + "\n"
 

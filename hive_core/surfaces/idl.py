@@ -9,7 +9,7 @@ from typing import Final
 from hive_core import errors
 from hive_core.broker.operation import Operation, camel
 from hive_core.broker.request import INTERFACE
-from hive_core.surfaces.shape import Field, Named, Shapes, params_schema, result_schema
+from hive_core.surfaces.shape import Field, NamedType, Shapes, params_schema, result_schema
 
 SERVICE_INTERFACE: Final = "org.varlink.service"
 # https://varlink.org/Service
@@ -85,14 +85,14 @@ def _method(operation: Operation, shapes: Shapes, shared: Mapping[str, Operation
     lines = [f"{doc}method {operation.method}{takes} -> {gives}\n"]
     for alias in operation.aliases:
         if alias in shared:
-            lines.append(_shared(alias, operation, shared[alias], shapes))
+            lines.append(_shared_alias(alias, operation, shared[alias], shapes))
             continue
         doc = _comment(f"The same as {operation.method}.")
         lines.append(f"{doc}method {camel(alias)}{takes} -> {gives}\n")
     return "\n".join(lines)
 
 
-def _shared(alias: str, first: Operation, other: Operation, shapes: Shapes) -> str:
+def _shared_alias(alias: str, first: Operation, other: Operation, shapes: Shapes) -> str:
     """A name for two operations: what either takes and gives, all of which may be absent."""
     params = (shapes.fields(params_schema(each), absent=True) for each in (first, other))
     results = (shapes.fields(result_schema(each), absent=False) for each in (first, other))
@@ -106,7 +106,7 @@ def _either(*sides: Iterable[Field]) -> list[Field]:
     return [replace(each, type=f"?{each.type.removeprefix('?')}") for each in fields.values()]
 
 
-def _type(named: Named) -> str:
+def _type(named: NamedType) -> str:
     doc = _comment(named.doc) if named.doc else ""
     body = f" ({', '.join(named.words)})" if named.words else f" {_struct(named.fields)}"
     return f"{doc}type {named.name}{body}\n"

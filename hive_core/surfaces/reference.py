@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hive_core import errors
 from hive_core.broker.operation import Operation
 from hive_core.broker.request import INTERFACE
-from hive_core.surfaces.shape import Field, Named, Shapes, params_schema, result_schema
+from hive_core.surfaces.shape import Field, NamedType, Shapes, params_schema, result_schema
 
 _HEAD = f"""\
 # Operations
@@ -24,7 +24,7 @@ caller can learn about an agent that it cannot see.
 """
 
 
-def reference(registry: Mapping[str, Operation]) -> str:
+def operations_page(registry: Mapping[str, Operation]) -> str:
     """The whole page."""
     shapes = Shapes(set())
     parts = [_operation(each, shapes) for _, each in sorted(registry.items())]
@@ -68,7 +68,7 @@ def _table(title: str, fields: Iterable[Field]) -> Iterator[str]:
     yield from (f"| {title} | Type | |", "| --- | --- | --- |", *rows, "")
 
 
-def _type(named: Named) -> str:
+def _type(named: NamedType) -> str:
     lines = [f"## {named.name}\n"]
     if named.doc:
         lines.append(named.doc + "\n")

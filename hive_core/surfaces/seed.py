@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from hive_core.model.config.settings import HOST_IMAGE, NIX_IMAGE
 
 
-class Start(NamedTuple):
+class SeedCommit(NamedTuple):
     """Id of the commit, and the hash of its files as a NAR."""
 
     commit: str
@@ -30,14 +30,14 @@ _TAIL = '''\
 }
 
 
-def kind_of(image: str) -> str:
+def template_name(image: str) -> str:
     """Which template agents of this image start with."""
     return NIX_IMAGE if image == NIX_IMAGE else HOST_IMAGE
 
 
-def seed_of(image: str) -> Start:
+def seed_for(image: str) -> SeedCommit:
     """What a new agent of this image starts with."""
-    return SEEDS[kind_of(image)]
+    return SEEDS[template_name(image)]
 '''
 
 
@@ -48,4 +48,4 @@ def seed_module() -> str:
 
 def _row(kind: str) -> str:
     found = seed(kind)
-    return f'    "{kind}": Start(\n        "{found.commit}",\n        "{found.nar}",\n    ),\n'
+    return f'    "{kind}": SeedCommit(\n        "{found.commit}",\n        "{found.nar}",\n    ),\n'

@@ -17,7 +17,7 @@ PRODUCT: Final = "hived"
 _NAMED: Final = 200
 
 
-def fixed(registry: Mapping[str, Operation], version: str) -> dict[str, Fixed]:
+def introspection_methods(registry: Mapping[str, Operation], version: str) -> dict[str, Fixed]:
     """The methods whose replies never change, for the broker.
 
     The description of our interface is put together when somebody asks for it: nobody does at the

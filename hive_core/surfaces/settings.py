@@ -33,27 +33,27 @@ says why, and one that runs keeps the settings that it has when it is told to re
 def settings_page() -> str:
     """The whole page: plain keys first, then a section for each table."""
     fields = Settings.model_fields
-    tables = {name: field for name, field in fields.items() if table_of(field) is not None}
+    tables = {name: field for name, field in fields.items() if table_type(field) is not None}
     plain = {name: field for name, field in fields.items() if name not in tables}
     parts = [_HEAD, *_table(plain)]
     for name, field in tables.items():
-        model = table_of(field)
+        model = table_type(field)
         assert model is not None  # noqa: S101 - chosen by it just now
         about = field.description or " ".join((model.__doc__ or "").split())
         parts += [f"## [{name}]\n", about + "\n", *_table(model.model_fields)]
         for key, each in model.model_fields.items():
-            if below := named_table(each):
+            if below := subtable_type(each):
                 doc = " ".join((below.__doc__ or "").split())
                 parts += [f"## [{name}.{key}.NAME]\n", doc + "\n", *_table(below.model_fields)]
     return "\n".join(parts)
 
 
-def table_of(field: FieldInfo) -> type[Value] | None:
+def table_type(field: FieldInfo) -> type[Value] | None:
     kind = field.annotation
     return kind if isinstance(kind, type) and issubclass(kind, Value) else None
 
 
-def named_table(field: FieldInfo) -> type[Value] | None:
+def subtable_type(field: FieldInfo) -> type[Value] | None:
     """What each table of a table of tables is."""
     kinds = get_args(field.annotation) if get_origin(field.annotation) is dict else ()
     kind = kinds[-1] if kinds else None

@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from hive_core.model.agents.agent import Value
 from hive_core.model.config.settings import Settings
-from hive_core.surfaces.settings import named_table, table_of
+from hive_core.surfaces.settings import subtable_type, table_type
 
 _WIDTH = 96
 _HEAD = """\
@@ -40,11 +40,11 @@ def settings_file() -> str:
 
 
 def _is_table(field: FieldInfo) -> bool:
-    return table_of(field) is not None or isinstance(field.default, dict)
+    return table_type(field) is not None or isinstance(field.default, dict)
 
 
 def _table(name: str, field: FieldInfo) -> Iterator[str]:
-    model = table_of(field)
+    model = table_type(field)
     yield from _comment(field.description or " ".join(((model and model.__doc__) or "").split()))
     yield f"[{name}]"
     if model is None:
@@ -54,7 +54,7 @@ def _table(name: str, field: FieldInfo) -> Iterator[str]:
         return
     yield from _keys(model.model_fields)
     for key, each in model.model_fields.items():
-        if below := named_table(each):
+        if below := subtable_type(each):
             yield from _example(f"{name}.{key}.NAME", below)
 
 
@@ -70,7 +70,7 @@ def _example(heading: str, model: type[Value]) -> Iterator[str]:
 
 def _keys(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
     for name, field in fields.items():
-        if named_table(field):
+        if subtable_type(field):
             continue
         value = _default(field)
         absent = "" if value is not None else f"`{name}`, absent by default: "

@@ -25,7 +25,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedType:
     """A type declared by name: a struct, or an enum when it has words."""
 
     name: str
@@ -47,13 +47,13 @@ class Shapes:
     """Collects named types while it reads models. Equal ones are one; others get another name."""
 
     taken: set[str]
-    types: dict[str, Named] = field(default_factory=dict)
+    types: dict[str, NamedType] = field(default_factory=dict)
 
     def fields(self, schema: Schema, *, absent: bool) -> tuple[Field, ...]:
         """The members of an object. `absent`: what has a default may be left out."""
-        return _Reading(self, schema.get("$defs", {}), absent).fields(schema)
+        return _SchemaReader(self, schema.get("$defs", {}), absent).fields(schema)
 
-    def declared(self, found: Named) -> str:
+    def declare(self, found: NamedType) -> str:
         """The name under which the type is declared: its own, or that with a number."""
         for number in count(1):
             name = found.name if number == 1 else f"{found.name}{number}"
@@ -66,7 +66,7 @@ class Shapes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _SchemaReader:
     """One model being read."""
 
     shapes: Shapes
@@ -85,7 +85,7 @@ class _Reading:
 
     def _type(self, schema: Schema) -> str:
         if "$ref" in schema:
-            return self._named(schema["$ref"].rpartition("/")[2])
+            return self._named_type(schema["$ref"].rpartition("/")[2])
         if "anyOf" in schema:
             return self._union(schema["anyOf"])
         if words := _words(schema):
@@ -106,14 +106,14 @@ class _Reading:
         found = self._type(kinds[0]) if len(kinds) == 1 else "object"
         return _nullable(found) if len(kinds) < len(parts) else found
 
-    def _named(self, name: str) -> str:
+    def _named_type(self, name: str) -> str:
         schema = self.defs[name]
         words, doc = _words(schema), schema.get("description", "")
         if words:
-            return self.shapes.declared(Named(name, doc, words=words))
+            return self.shapes.declare(NamedType(name, doc, words=words))
         if schema.get("type") != "object":
             return self._type(schema)
-        return self.shapes.declared(Named(name, doc, self.fields(schema)))
+        return self.shapes.declare(NamedType(name, doc, self.fields(schema)))
 
 
 def _nullable(kind: str) -> str:

@@ -9,12 +9,12 @@ from agent.house import House, house
 from operations.lives import ends
 
 from hive_core.model.agents.agent import Role
-from hive_core.model.config.limits import BuiltIn
+from hive_core.model.config.limits import BuiltInSettings
 from hive_core.model.config.settings import Settings
 from hive_core.model.work.checks import MaidCheck
 from hive_core.model.work.checks import MaidConfig as Table
 
-MAID = BuiltIn(maid=True)
+MAID = BuiltInSettings(maid=True)
 DISK, NET = (
     MaidCheck(command=("df", "-h"), every=60, seconds=5),
     MaidCheck(command=("true",), every=600),

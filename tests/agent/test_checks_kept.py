@@ -10,12 +10,12 @@ from agent.house import House, house
 from operations.lives import ends, runs
 
 from hive_core.agent.maid import Maid, Sample
-from hive_core.model.config.limits import BuiltIn
+from hive_core.model.config.limits import BuiltInSettings
 from hive_core.model.config.settings import Settings
 from hive_core.model.work.checks import MaidCheck
 from hive_core.model.work.checks import MaidConfig as Table
 
-MAID = BuiltIn(maid=True)
+MAID = BuiltInSettings(maid=True)
 DISK = MaidCheck(command=("df", "-h"), every=60, seconds=5)
 SMILE = "\N{GRINNING FACE}"
 

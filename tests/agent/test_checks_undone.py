@@ -9,12 +9,12 @@ from agent.house import House, house
 from operations.lives import ends
 
 from hive_core.model.agents.machine import State
-from hive_core.model.config.limits import BuiltIn
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.limits import BuiltInSettings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.work.checks import MaidCheck
 from hive_core.model.work.checks import MaidConfig as Table
 
-MAID = BuiltIn(maid=True)
+MAID = BuiltInSettings(maid=True)
 DISK = MaidCheck(command=("df", "-h"), every=60, seconds=5)
 
 
@@ -25,7 +25,9 @@ def _house() -> Iterator[House]:
 
 
 def test_who_has_no_room_for_a_child_says_so_and_tries_again_later() -> None:
-    settings = Settings(daemons=MAID, maid=Table(checks={"disk": DISK}), limits=Bounds(children=0))
+    settings = Settings(
+        daemons=MAID, maid=Table(checks={"disk": DISK}), limits=HostLimits(children=0)
+    )
     with house(settings) as made:
         maid = made.maid()
         maid.look()

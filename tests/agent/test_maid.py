@@ -12,13 +12,13 @@ from operations.world import rows
 
 from hive_core.agent.maid import Finding, Sample, compared, measured, text_of
 from hive_core.model.agents.machine import State
-from hive_core.model.config.limits import Life
+from hive_core.model.config.limits import LifeSettings
 from hive_core.model.config.settings import Settings
 
 
 @pytest.fixture(name="house")
 def _house() -> Iterator[House]:
-    with house(Settings(life=Life(reap=3600))) as made:
+    with house(Settings(life=LifeSettings(reap=3600))) as made:
         made.world.grow("queen/lead:lead", "lead/once:task", "lead/work:worker")
         runs(made.world, "lead", "once", "work")
         yield made

@@ -26,7 +26,7 @@ from hive_core.model.agents.machine import Cpu, Machine, State
 from hive_core.model.config.settings import Settings
 from hive_core.model.wire.record import OPERATOR, Event
 from hive_core.plan.desired import Plan
-from hive_core.surfaces.service import fixed
+from hive_core.surfaces.service import introspection_methods
 from hive_core.testing import ManualClock, MemoryJournal
 
 Parameters = dict[str, Any]
@@ -170,7 +170,9 @@ class House:
             ledger.head = oid
             move(oid)
         world = Services(ledger, repo, settings, Asleep(), self.clock)
-        self.broker = Broker(world, hive.at_commit(oid), registry, fixed(registry, "1"))
+        self.broker = Broker(
+            world, hive.at_commit(oid), registry, introspection_methods(registry, "1")
+        )
         self.broker.attach(self.desk)
         self.broker.listeners.append(self.woken.append)
 

@@ -9,7 +9,7 @@ from broker.house import House, open_house, spec
 
 from hive_core.broker.audit import rejected_peer_entry
 from hive_core.errors import StorageFull
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 
 ANN, BOB = spec("ann").id, spec("bob").id
 
@@ -72,7 +72,7 @@ def test_allowed_reads_are_counted_and_not_stored(house: House) -> None:
 
 
 def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted(folder: Path) -> None:
-    settings = Settings(limits=Bounds(refusals_kept=60))
+    settings = Settings(limits=HostLimits(refusals_kept=60))
     with open_house(folder, settings=settings) as house:
         dan = house.phone("dan")
         for _ in range(500):
@@ -91,7 +91,7 @@ def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted(folder: Path) 
 
 
 def test_how_many_were_not_kept_outlives_a_transaction_that_is_taken_back(folder: Path) -> None:
-    with open_house(folder, settings=Settings(limits=Bounds(refusals_kept=1))) as house:
+    with open_house(folder, settings=Settings(limits=HostLimits(refusals_kept=1))) as house:
         house.broker.reject_peer(ANN, 0)
         house.run()
         for _ in range(40):
@@ -131,7 +131,7 @@ def test_a_stranger_at_a_socket_is_recorded(house: House) -> None:
 def test_strangers_that_were_not_kept_are_counted_and_cost_the_agent_nothing(
     folder: Path,
 ) -> None:
-    with open_house(folder, settings=Settings(limits=Bounds(refusals_kept=60))) as house:
+    with open_house(folder, settings=Settings(limits=HostLimits(refusals_kept=60))) as house:
         for _ in range(100):
             house.broker.reject_peer(ANN, 0)
         house.run()

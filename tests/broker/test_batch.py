@@ -17,7 +17,7 @@ from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 
 
 class Steps:
@@ -232,7 +232,7 @@ def test_the_others_share_one_commit_beside_a_change_that_cannot_be_made(folder:
 
 
 def test_a_batch_that_is_run_again_takes_its_tokens_once(folder: Path) -> None:
-    limits = Bounds(change_rate=0.01, change_burst=2)
+    limits = HostLimits(change_rate=0.01, change_burst=2)
     with open_house(folder, settings=Settings(limits=limits)) as house:
         ann, operator = house.phone("ann"), house.phone("operator")
         ann.ask("Note", {"agent": "bob"})

@@ -16,7 +16,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Operation, Params, Result, operation
 from hive_core.errors import InvalidParameter, NotAllowed, NotFound
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.operations import load
 from hive_core.policy.rules import OPERATOR
 from hive_core.surfaces.shape import params_schema, result_schema
@@ -34,7 +34,7 @@ def found(request: pytest.FixtureRequest) -> Operation:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     # One agent is refused everything there is here, and each time has to be kept.
-    settings = Settings(limits=Bounds(refusals_kept=10_000))
+    settings = Settings(limits=HostLimits(refusals_kept=10_000))
     with open_house(tmp_path_factory.mktemp("house"), REGISTRY, settings) as opened:
         yield opened
 

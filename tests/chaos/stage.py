@@ -26,7 +26,7 @@ from hive_core.host.storage.deferred_reads import Reads
 from hive_core.host.storage.stores import Stores
 from hive_core.ledger.core.ballast import Ballast
 from hive_core.ledger.mail.letters import text_id
-from hive_core.model.config.settings import Paths, RootAgent, Settings
+from hive_core.model.config.settings import Paths, RootAgentSettings, Settings
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 from hive_core.operations.triggers.runs import fire_triggers
@@ -48,7 +48,9 @@ class Stage:
     def __init__(self, folder: Path, ballast: int = 0) -> None:
         self.folder = folder
         paths = Paths(state=folder, runtime=folder / "run")
-        self.settings = Settings(paths=paths, ballast=ballast, root=RootAgent(autostart=False))
+        self.settings = Settings(
+            paths=paths, ballast=ballast, root=RootAgentSettings(autostart=False)
+        )
         self.clock = ManualClock()
         self.stores = Stores.open(self.settings)
         ledger, repo = self.stores.ledger, self.stores.repo

@@ -18,9 +18,9 @@ from typing_extensions import override
 from hive_core.errors import Conflict, HiveError, StorageFull
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.approval import FINALS, ApprovalState
-from hive_core.model.config.seed import seed_of
+from hive_core.model.config.seed import seed_for
 
-OLD = seed_of("host").commit
+OLD = seed_for("host").commit
 NEW = proposal({"agent.toml": "", "AGENTS.md": "Be kind.\n"})
 SLOW = 200.0  # seconds in which everything has come to rest
 _S = ApprovalState
@@ -183,7 +183,7 @@ def _check_repo(stage: Stage, approval: str) -> None:
     """What is deployed can be given out; tags say what became of it; the old one is still there."""
     spec, found = stage.spec("bob"), stage.approval(approval)
     repo = stage.git("bob")
-    assert stage.applied.nar(spec.id, OLD, seed_of("host").nar)
+    assert stage.applied.nar(spec.id, OLD, seed_for("host").nar)
     assert stage.applied.nar(spec.id, spec.config or "", spec.nar or "")
     if repo.proposed(approval):
         ends = {"deployed", "failed", "denied"} & stage.tags("bob")

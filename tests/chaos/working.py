@@ -20,7 +20,7 @@ from typing import Any
 from operations.world import World, rows
 
 from hive_core.errors import HiveError
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.budget import BudgetKind
 from hive_core.model.work.task import TaskState
@@ -28,7 +28,7 @@ from hive_core.testing import ManualClock
 
 Row = dict[str, Any]
 SETTINGS = Settings(
-    limits=Bounds(attempts=10_000, inbox_count=100_000, change_burst=10**6, send_burst=10**6)
+    limits=HostLimits(attempts=10_000, inbox_count=100_000, change_burst=10**6, send_burst=10**6)
 )
 WORKERS = ("wa", "wb", "wc")
 TREE = ("root", "root/lead:lead", *(f"lead/{name}:worker" for name in WORKERS), "root/bell")

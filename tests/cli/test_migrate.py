@@ -17,7 +17,7 @@ from hive_core.cli.host.install import imports
 from hive_core.cli.host.install.older_install import MARKER, Old
 from hive_core.cli.host.install.takeover import Takeover, steps
 from hive_core.errors import Conflict, NotAllowed
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 from hive_core.varlink import Message
 
 STEPS = [
@@ -93,7 +93,7 @@ def take_over(
     takeover = Takeover(session, Old(folder, "root"), said.append, daemon.table)
     takeover.step = step
     try:
-        takeover.check("root", Bounds())
+        takeover.check("root", HostLimits())
         takeover.run("root")
     finally:
         session.close()
@@ -153,16 +153,16 @@ def test_a_dry_run_is_root_s_as_well(
 @pytest.mark.parametrize(
     ("bounds", "fault"),
     [
-        (Bounds(agents=5), "5 agents: this host has 1 agents and takes 5 (limits.agents)"),
-        (Bounds(depth=3), "'carol': 4 levels deep, of 3 (limits.depth)"),
+        (HostLimits(agents=5), "5 agents: this host has 1 agents and takes 5 (limits.agents)"),
+        (HostLimits(depth=3), "'carol': 4 levels deep, of 3 (limits.depth)"),
     ],
 )
 def test_what_a_later_step_would_be_refused_for_is_said_before_the_first(
-    hive: Hive, daemon: Daemon, old: Path, bounds: Bounds, fault: str
+    hive: Hive, daemon: Daemon, old: Path, bounds: HostLimits, fault: str
 ) -> None:
     found, session = Old(old, "root"), Session(hive.peer.path)
     takeover = Takeover(session, found, lambda _: None, daemon.table)
-    takeover.check("root", Bounds())
+    takeover.check("root", HostLimits())
     assert found.faults == []
     takeover.check("root", bounds)
     session.close()
@@ -174,7 +174,7 @@ def test_a_path_that_cannot_be_entered_is_a_fault(
 ) -> None:
     folder = make(tmp_path / "odd\x1b").resolve()
     found, session = Old(folder, "root"), Session(hive.peer.path)
-    Takeover(session, found, lambda _: None, daemon.table).check("root", Bounds())
+    Takeover(session, found, lambda _: None, daemon.table).check("root", HostLimits())
     session.close()
     assert found.faults
     assert all("a path that cannot be written down" in each for each in found.faults)
@@ -254,7 +254,7 @@ def test_an_agent_of_ours_is_never_taken_for_one_of_theirs(
     daemon.agents["bob"] = "root"
     found = Old(old, "root")
     session = Session(hive.peer.path)
-    Takeover(session, found, lambda _: None, daemon.table).check("root", Bounds())
+    Takeover(session, found, lambda _: None, daemon.table).check("root", HostLimits())
     session.close()
     assert found.faults == ["'bob': there is an agent of this name here"]
     assert daemon.copied == {}

@@ -12,10 +12,10 @@ from hive_core import errors, varlink
 from hive_core.broker.connection import ClientConnection, PendingCall
 from hive_core.broker.request import RequestReader
 from hive_core.operations import load
-from hive_core.surfaces.service import fixed
+from hive_core.surfaces.service import introspection_methods
 
 REGISTRY = load()
-READER = RequestReader(REGISTRY, fixed(REGISTRY, "1"))
+READER = RequestReader(REGISTRY, introspection_methods(REGISTRY, "1"))
 DECLARED = frozenset(errors.BY_WIRE) - {errors.Internal.wire}
 # Row R12. CPU of this thread, so that a busy machine is no finding.
 SLOWEST = 0.25

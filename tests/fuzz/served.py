@@ -27,13 +27,13 @@ from hive_core.host.systemd.clock import SystemClock
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.operations import load
-from hive_core.surfaces.service import fixed
+from hive_core.surfaces.service import introspection_methods
 
 ROOT = Path(__file__).resolve().parents[2]
 # One sender must not be the measure of a thousand.
-BOUNDS = Bounds(
+BOUNDS = HostLimits(
     inbox_count=10**8, inbox_bytes=10**12, send_rate=10**9, send_burst=10**9,
     change_rate=10**9, change_burst=10**9, commit_rate=10**9, commit_burst=10**9,
 )  # fmt: skip
@@ -100,7 +100,7 @@ async def serve(folder: Path, agents: int, patience: float) -> None:
             ledger.head = oid
             move(oid)
         world = Services(ledger, repo, settings, Asleep(), SystemClock())
-        broker = Broker(world, hive.at_commit(oid), registry, fixed(registry, "1"))
+        broker = Broker(world, hive.at_commit(oid), registry, introspection_methods(registry, "1"))
         told = replace(
             PATIENCE, first=PATIENCE.first / patience, begun=PATIENCE.begun / patience,
             deaf=PATIENCE.deaf / patience, look=PATIENCE.look / patience,

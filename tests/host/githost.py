@@ -35,22 +35,22 @@ from hive_core.host.git.signed_approvals import SignedApprovals
 from hive_core.host.sockets.server import Sockets
 from hive_core.host.storage.uploads import Uploads
 from hive_core.host.systemd.clock import SystemClock
-from hive_core.ledger.approvals.storage import Request
+from hive_core.ledger.approvals.storage import ApprovalRequest
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.approval import Effect, Kind
-from hive_core.model.config.limits import Intake
+from hive_core.model.config.approval import ApprovalKind, Effect
+from hive_core.model.config.limits import IntakeSettings
 from hive_core.model.config.settings import Paths, Settings
 from hive_core.operations import load
 from hive_core.plan.actions import RunJob
 from hive_core.plan.results import Done, Result
 from hive_core.reconcile.observed import ObservedState
-from hive_core.surfaces.service import fixed
+from hive_core.surfaces.service import introspection_methods
 from hive_core.varlink import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 HIVE = "org.hive.Broker."
-CAPS = Intake(objects=200, blob=1 << 20, tree=4 << 20, pack=2 << 20)
+CAPS = IntakeSettings(objects=200, blob=1 << 20, tree=4 << 20, pack=2 << 20)
 
 
 class PlainJobs:
@@ -140,9 +140,9 @@ def _proposed(ledger: Ledger, hive: Hive, repo: AppliedRepo, author: Path) -> Pr
     uuid = hive.spec("ann").id
     proposal = Author(author, {"agent.toml": "# new\n"}).propose(base=hive.spec("ann").config or "")
     with ledger.transaction():
-        request = Request(Kind.CONFIG, uuid, uuid, uuid, "please", proposal.binding)
+        request = ApprovalRequest(ApprovalKind.CONFIG, uuid, uuid, uuid, "please", proposal.binding)
         approval = ledger.approvals.create(request, SystemClock().now(), 1e12)
-        ledger.approvals.judged(approval.id, proposal.binding, Effect.LIVE, {}, {})
+        ledger.approvals.record_review(approval.id, proposal.binding, Effect.LIVE, {}, {})
         ledger.approvals.move(approval.id, "check", SystemClock().now())
     repo.promote(approval.id, proposal.binding, proposal.parts)
     return proposal
@@ -183,7 +183,7 @@ async def serve(folder: Path) -> None:
         pushes: list[Pushes] = []
         git = GitHost(repo, applied.repo, Lending(settings.paths.served), lambda: pushes[0])
         world = Services(ledger, repo, settings, Asleep(), clock, git=git)
-        broker = Broker(world, hive, registry, fixed(registry, "1"))
+        broker = Broker(world, hive, registry, introspection_methods(registry, "1"))
         pushes.append(_pushes(folder, settings, broker, applied))
         sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1))
         await sockets.listen_operator(folder / "operator.sock")

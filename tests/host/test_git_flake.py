@@ -10,9 +10,9 @@ from hive_core.host.git import MetaRepo
 from hive_core.host.git.flakes import LOCK_LIMIT
 from hive_core.host.git.manual_commits import judge
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.settings import Bounds, Nix
+from hive_core.model.config.settings import HostLimits, NixSettings
 
-INPUTS = Nix(inputs={"hive": "path:/usr/share/hive", "nixpkgs": "path:/usr/share/nixpkgs"})
+INPUTS = NixSettings(inputs={"hive": "path:/usr/share/hive", "nixpkgs": "path:/usr/share/nixpkgs"})
 MADE = {"image": "nix", "config": "c" * 40, "nar": "sha256-" + "A" * 43 + "="}
 
 
@@ -70,7 +70,7 @@ def test_a_flake_that_was_changed_by_hand_is_written_again(meta: Meta, hive: Hiv
 
 def test_other_inputs_are_in_the_next_commit(meta: Meta, hive: Hive) -> None:
     repo = MetaRepo.open(meta.path)
-    repo.renders(Nix(inputs={**INPUTS.inputs, "more": "path:/usr/share/more"}))
+    repo.renders(NixSettings(inputs={**INPUTS.inputs, "more": "path:/usr/share/more"}))
     oid = repo.write(hive.with_parent("bob", None), hive, "move", {})
     assert '"more".url = "path:/usr/share/more";' in meta.git("show", f"{oid}:flake.nix")
 
@@ -92,7 +92,7 @@ def test_h13_the_lock_is_part_of_the_hive(meta: Meta, hive: Hive) -> None:
 def test_h13_a_lock_that_was_changed_by_hand_is_refused(meta: Meta, hive: Hive) -> None:
     hive = meta.change(hive.with_lock(b'{"version": 7}\n'))
     meta.by_hand("flake.lock", '{"version": 8}\n')
-    found = meta.repo.recover(hive.commit, judge(meta.ledger, Bounds()))
+    found = meta.repo.recover(hive.commit, judge(meta.ledger, HostLimits()))
     assert "request_update_meta_inputs" in found.reason
     assert (meta.path / "flake.lock").read_text() == '{"version": 7}\n'
 

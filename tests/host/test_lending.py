@@ -13,7 +13,7 @@ from hive_core.errors import Busy, Conflict, Expired, Internal, InvalidArgument,
 from hive_core.host.git.lending import Lending
 from hive_core.host.storage import uploads
 from hive_core.host.storage.uploads import Uploads
-from hive_core.model.config.push import Part, Push
+from hive_core.model.config.push import PackChunk, Push
 
 PUSH = Push("meta", "refs/heads/main", "1" * 40, "2" * 40, 0)
 
@@ -32,39 +32,39 @@ def files(folder: Path) -> list[str]:
 
 def test_parts_of_a_pack_become_one_and_the_last_one_may_come_again(tmp_path: Path) -> None:
     found = Uploads(tmp_path, 100, Clock())
-    id_ = found.add(PUSH, Part(b"one", more=True))
-    found.add(PUSH, Part(b"two", id_, 3, more=True))
-    found.add(PUSH, Part(b"2wo", id_, 3, more=True))  # its answer was lost
+    id_ = found.add(PUSH, PackChunk(b"one", more=True))
+    found.add(PUSH, PackChunk(b"two", id_, 3, more=True))
+    found.add(PUSH, PackChunk(b"2wo", id_, 3, more=True))  # its answer was lost
     with pytest.raises(InvalidArgument, match="begins at 6"):
-        found.add(PUSH, Part(b"x", id_, 1))
+        found.add(PUSH, PackChunk(b"x", id_, 1))
     with pytest.raises(Conflict):
-        found.add(replace(PUSH, new="3" * 40), Part(b"x", id_, 6))
-    found.add(PUSH, Part(b"!", id_, 6))
+        found.add(replace(PUSH, new="3" * 40), PackChunk(b"x", id_, 6))
+    found.add(PUSH, PackChunk(b"!", id_, 6))
     assert found.take(id_) == b"one2wo!"
     assert files(tmp_path) == []
 
 
 def test_a_pack_beyond_its_bound_is_dropped_as_soon_as_that_shows(tmp_path: Path) -> None:
     found = Uploads(tmp_path, 5, Clock())
-    id_ = found.add(PUSH, Part(b"12345", more=True))
+    id_ = found.add(PUSH, PackChunk(b"12345", more=True))
     with pytest.raises(LimitReached):
-        found.add(PUSH, Part(b"6", id_, 5, more=True))
+        found.add(PUSH, PackChunk(b"6", id_, 5, more=True))
     assert files(tmp_path) == []
 
 
 def test_uploads_that_nobody_goes_on_with_make_room_for_others(tmp_path: Path) -> None:
     clock = Clock()
     found = Uploads(tmp_path, 100, clock)
-    first = [found.add(PUSH, Part(b"x", more=True)) for _ in range(uploads.MOST)]
+    first = [found.add(PUSH, PackChunk(b"x", more=True)) for _ in range(uploads.MOST)]
     with pytest.raises(Busy):
-        found.add(PUSH, Part(b"x", more=True))
+        found.add(PUSH, PackChunk(b"x", more=True))
     clock.now = uploads.IDLE + 1
-    found.add(PUSH, Part(b"x", more=True))
+    found.add(PUSH, PackChunk(b"x", more=True))
     assert len(files(tmp_path)) == uploads.MOST
     with pytest.raises(Conflict):
-        found.add(PUSH, Part(b"x", first[0], 1))
+        found.add(PUSH, PackChunk(b"x", first[0], 1))
     clock.now = 2 * uploads.DEAD
-    found.add(PUSH, Part(b"x", more=True))
+    found.add(PUSH, PackChunk(b"x", more=True))
     assert len(files(tmp_path)) == 1
 
 

@@ -20,9 +20,9 @@ from hive_core.host.storage.event_log import TROUBLE, EventLog
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.limits import Log
+from hive_core.model.config.limits import LogSettings
 
-BIG = Log(rotate=1 << 30, age=1e9, total=1 << 40)
+BIG = LogSettings(rotate=1 << 30, age=1e9, total=1 << 40)
 
 
 def text(number: int) -> tuple[int, bytes, str]:
@@ -79,7 +79,7 @@ def test_after_a_crash_the_torn_end_is_cut_off_and_the_rest_stays(
 
 def test_files_are_rotated_by_size_and_the_oldest_go(tmp_path: Path) -> None:
     folder = tmp_path / "events"
-    lines = Lines(folder, Log(rotate=4096, age=1e9, total=20_000))
+    lines = Lines(folder, LogSettings(rotate=4096, age=1e9, total=20_000))
     lines.open()
     for number in range(1, 1001):
         lines.append([text(number)])
@@ -88,12 +88,12 @@ def test_files_are_rotated_by_size_and_the_oldest_go(tmp_path: Path) -> None:
     assert found == list(range(found[0], 1001))
     assert found[0] > 1
     lines.close()
-    again = Lines(folder, Log(rotate=4096, age=1e9, total=20_000))
+    again = Lines(folder, LogSettings(rotate=4096, age=1e9, total=20_000))
     assert again.open() == 1000
 
 
 def test_a_file_covers_a_time_at_most(tmp_path: Path) -> None:
-    lines = Lines(tmp_path, Log(rotate=1 << 30, age=60, total=1 << 40))
+    lines = Lines(tmp_path, LogSettings(rotate=1 << 30, age=60, total=1 << 40))
     lines.open()
     for number in (1, 30, 60, 61, 100, 121):
         lines.append([text(number)])

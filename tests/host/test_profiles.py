@@ -9,9 +9,9 @@ from host.meta import Meta, family
 
 from hive_core.errors import Internal
 from hive_core.host.config.nix_profiles import Profiles
-from hive_core.ledger.approvals.storage import Request
+from hive_core.ledger.approvals.storage import ApprovalRequest
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.approval import Binding, Generation, Kind
+from hive_core.model.config.approval import ApprovalKind, Binding, Generation
 
 COMMIT = "c" * 40
 
@@ -57,7 +57,7 @@ def test_attack_32_what_was_built_is_kept_until_its_approval_has_ended(
 ) -> None:
     uuid, approvals = anna(hive), meta.ledger.approvals
     with meta.ledger.transaction():
-        request = Request(Kind.CONFIG, uuid, "operator", "", "", Binding(COMMIT))
+        request = ApprovalRequest(ApprovalKind.CONFIG, uuid, "operator", "", "", Binding(COMMIT))
         found = approvals.create(request, 0.0, 100.0)
     profiles.built(uuid, found.id, system(3))
     profiles.follow(hive, meta.ledger)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hive_core.host.git import seed
-from hive_core.model.config.seed import SEEDS, kind_of
+from hive_core.model.config.seed import SEEDS, template_name
 from hive_core.plan import nar
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
@@ -57,7 +57,7 @@ def test_everybody_may_read_the_clone_and_it_runs_nothing(tmp_path: Path) -> Non
 
 def test_only_the_nix_image_starts_with_a_module() -> None:
     assert set(seed.seed("nix").files) - set(seed.seed("host").files) == {"agent.nix"}
-    assert [kind_of(image) for image in ("nix", "host", "debian")] == ["nix", "host", "host"]
+    assert [template_name(image) for image in ("nix", "host", "debian")] == ["nix", "host", "host"]
 
 
 def test_the_template_is_part_of_the_package() -> None:

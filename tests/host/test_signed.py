@@ -17,8 +17,8 @@ from operations.world import World, world
 from hive_core.host.git.applied_repository import AppliedRepo
 from hive_core.host.git.signatures import Signatures
 from hive_core.host.git.signed_approvals import SignedApprovals
-from hive_core.ledger.approvals.storage import Request
-from hive_core.model.config.approval import Approval, ApprovalState, Effect, Kind
+from hive_core.ledger.approvals.storage import ApprovalRequest
+from hive_core.model.config.approval import Approval, ApprovalKind, ApprovalState, Effect
 from hive_core.model.wire.record import OPERATOR
 
 
@@ -59,9 +59,11 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         base = found.hive.spec("ann").config or ""
         proposal = author.propose(base=base)
         with found.ledger.transaction():
-            request = Request(Kind.CONFIG, uuid, uuid, uuid, "please", proposal.binding)
+            request = ApprovalRequest(
+                ApprovalKind.CONFIG, uuid, uuid, uuid, "please", proposal.binding
+            )
             approval = found.ledger.approvals.create(request, found.clock.now(), 1e12)
-            found.ledger.approvals.judged(approval.id, proposal.binding, Effect.LIVE, {}, {})
+            found.ledger.approvals.record_review(approval.id, proposal.binding, Effect.LIVE, {}, {})
             found.ledger.approvals.move(approval.id, "check", found.clock.now())
         repo.promote(approval.id, proposal.binding, proposal.parts)
         subprocess.run(

@@ -27,7 +27,7 @@ from hive_core.errors import HIVE, BadFrame, Busy
 from hive_core.host.sockets.connection import Patience
 from hive_core.host.sockets.server import Sockets
 from hive_core.ledger.core.connection import LedgerBroken
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.wire.record import LogLine, LogQuery
 from hive_core.testing import MemoryJournal
 
@@ -224,7 +224,7 @@ def test_attack_36_only_so_many_connections_of_one_agent_are_served(tmp_path: Pa
         async with office.dial("ann") as wire:
             assert "parameters" in await wire.call(**LOOK)
 
-    three = Settings(limits=Bounds(connections=3))
+    three = Settings(limits=HostLimits(connections=3))
     with open_house(tmp_path, settings=three) as house:
         run(house, tmp_path, main)
 

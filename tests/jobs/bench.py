@@ -14,7 +14,7 @@ from hashlib import sha1
 from pathlib import Path
 from select import select
 
-from hive_core.model.config.review import DiffLine, Review, Said
+from hive_core.model.config.review import CommitReview, DiffLine, Verdict
 from hive_core.plan import nar
 from hive_core.plan.intake_limits import Caps
 
@@ -110,7 +110,7 @@ class Repo:
 class Judged:
     """What a review left behind."""
 
-    review: Review
+    review: CommitReview
     files: dict[str, tuple[bool, bytes]]
     diff: list[DiffLine]
 
@@ -166,18 +166,18 @@ class Bench:
     def limited(self, **caps: float) -> None:
         self.caps = replace(self.caps, **caps)  # type: ignore[arg-type]
 
-    def run(self, *words: str) -> Said:
+    def run(self, *words: str) -> Verdict:
         """One job, killed after twice its time; what it said."""
         (self.out / "said.json").unlink(missing_ok=True)
         code = self.jobs.run(self.root, words, 2 * self.caps.seconds)
-        said = Said.read((self.out / "said.json").read_bytes())
+        said = Verdict.read((self.out / "said.json").read_bytes())
         assert code == bool(said.fault)
         return said
 
-    def fetch(self, commit: str, repo: str = ".") -> Said:
+    def fetch(self, commit: str, repo: str = ".") -> Verdict:
         return self.run("fetch", commit, repo, self.caps.word)
 
-    def review(self, commit: str, base: str = "none") -> Said:
+    def review(self, commit: str, base: str = "none") -> Verdict:
         """Of the pack that was fetched."""
         pack = self.out / "pack"
         if pack.exists():
@@ -204,13 +204,13 @@ class Bench:
             assert said.ok, said
         rows = (self.out / "diff.jsonl").read_bytes().splitlines()
         return Judged(
-            Review.read((self.out / "review.json").read_bytes()),
+            CommitReview.read((self.out / "review.json").read_bytes()),
             nar.unpack((self.out / "tree.nar").read_bytes()),
             [DiffLine.read(row) for row in rows],
         )
 
 
-def refused(said: Said, rule: str, text: str = "", path: str = "") -> None:
+def refused(said: Verdict, rule: str, text: str = "", path: str = "") -> None:
     """It is refused for this, at this place, in one plain line."""
     assert not said.ok
     assert not said.fault, said

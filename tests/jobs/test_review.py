@@ -12,7 +12,7 @@ from hive_core.errors import InvalidArgument
 from hive_core.jobs.git import Git
 from hive_core.jobs.outcome import Refused
 from hive_core.jobs.walk import files
-from hive_core.model.config.review import Review, Said
+from hive_core.model.config.review import CommitReview, Verdict
 
 FILE, PROGRAM, FOLDER, LINK, MODULE = b"100644", b"100755", b"40000", b"120000", b"160000"
 EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -325,7 +325,7 @@ def test_a_commit_that_does_not_build_on_what_is_deployed_is_flagged(bench: Benc
     for base, flagged in ((first, False), ("1" * 40, True), ("none", False)):
         assert bench.fetch(commit).ok
         assert bench.review(commit, base).ok
-        review = Review.read((bench.out / "review.json").read_bytes())
+        review = CommitReview.read((bench.out / "review.json").read_bytes())
         assert (flag in review.warnings) is flagged
 
 
@@ -350,7 +350,7 @@ def test_attack_48_what_looks_like_a_secret_is_flagged(bench: Bench) -> None:
 def test_a_review_is_believed_no_further_than_its_shape() -> None:
     for data in (b"", b"{}", b"[" * 10_000, b'{"commit": "x"}', b"\xff", b"null"):
         with pytest.raises(InvalidArgument):
-            Review.read(data)
+            CommitReview.read(data)
     for data in (b"", b'{"ok": 7}', b'{"ok": true, "more": 1}', b'{"text": "%s"}' % (b"x" * 3000)):
         with pytest.raises(InvalidArgument):
-            Said.read(data)
+            Verdict.read(data)

@@ -7,34 +7,34 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import Internal, NotFound
-from hive_core.ledger.approvals.rollouts import Wave
-from hive_core.ledger.approvals.storage import Request
+from hive_core.ledger.approvals.rollouts import RolloutAgent
+from hive_core.ledger.approvals.storage import ApprovalRequest
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.machines.check_ins import CheckIn
 from hive_core.model.config.approval import (
     COURSE,
     FINALS,
     Approval,
+    ApprovalKind,
     ApprovalState,
     Binding,
     Effect,
     Generation,
-    Kind,
 )
 from hive_core.model.states import IllegalTransition
 
 COMMIT = "ab" * 20
 
 
-def asked(agent: str = "a", requester: str = "p", **more: object) -> Request:
+def asked(agent: str = "a", requester: str = "p", **more: object) -> ApprovalRequest:
     fields: dict[str, object] = {
-        "kind": Kind.CONFIG, "agent": agent, "requester": requester, "source": agent,
+        "kind": ApprovalKind.CONFIG, "agent": agent, "requester": requester, "source": agent,
         "message": "why", "binding": Binding(COMMIT), "job": "j", **more,
     }  # fmt: skip
-    return Request(**fields)  # type: ignore[arg-type]
+    return ApprovalRequest(**fields)  # type: ignore[arg-type]
 
 
-def made(ledger: Ledger, now: float = 1.0, request: Request | None = None) -> Approval:
+def made(ledger: Ledger, now: float = 1.0, request: ApprovalRequest | None = None) -> Approval:
     return ledger.approvals.create(request or asked(), now, now + 100)
 
 
@@ -43,13 +43,15 @@ def test_an_approval_comes_back_from_disk_as_it_was_made(folder: Path) -> None:
     with ledger.transaction():
         found = made(ledger, request=asked(review={"generation": 1}))
         binding = Binding(COMMIT, "t" * 40, "sha256-x", "b" * 40, "l", "m")
-        ledger.approvals.judged(found.id, binding, Effect.RESTART, {"secrets": ["k"]}, {"files": 3})
+        ledger.approvals.record_review(
+            found.id, binding, Effect.RESTART, {"secrets": ["k"]}, {"files": 3}
+        )
     ledger.close()
     ledger = Ledger.open(folder / "hive.db", primed=0)
     again = ledger.approvals.get(found.id)
     assert again is not None
     assert (again.binding, again.effect) == (binding, Effect.RESTART)
-    assert (dict(again.wishes), dict(again.review)) == ({"secrets": ["k"]}, {"files": 3})
+    assert (dict(again.requested), dict(again.review)) == ({"secrets": ["k"]}, {"files": 3})
     assert (again.state, again.created, again.expires) == (ApprovalState.RECEIVED, 1.0, 101.0)
     assert len(found.id) == 12
     assert int(found.id, 16) >= 0
@@ -126,7 +128,7 @@ def test_those_who_asked_lately_or_still_wait_are_counted(ledger: Ledger) -> Non
         late = made(ledger, 50.0, asked(requester="late"))
         ledger.approvals.move(late.id, "refuse", 51.0)
     assert sorted(ledger.approvals.requesters(since=40.0)) == [("late", False), ("old", True)]
-    assert ledger.approvals.known([old.id, "nothing"]) == [old]
+    assert ledger.approvals.existing([old.id, "nothing"]) == [old]
 
 
 def test_only_undecided_ones_expire(ledger: Ledger) -> None:
@@ -137,8 +139,8 @@ def test_only_undecided_ones_expire(ledger: Ledger) -> None:
         approved = made(ledger, 0.0)
         for event in ("check", "approve"):
             ledger.approvals.move(approved.id, event, 51.0)
-    assert [each.id for each in ledger.approvals.expired(100.0)] == [first.id]
-    assert [each.id for each in ledger.approvals.expired(150.0)] == [first.id, second.id]
+    assert [each.id for each in ledger.approvals.past_deadline(100.0)] == [first.id]
+    assert [each.id for each in ledger.approvals.past_deadline(150.0)] == [first.id, second.id]
     with pytest.raises(NotFound), ledger.transaction():
         ledger.approvals.move("nothing", "expire", 1.0)
 
@@ -157,8 +159,8 @@ def test_what_is_due_moves_along_when_the_clock_is_set(ledger: Ledger, years: in
     again = ledger.approvals.get(found.id)
     assert again is not None
     assert (again.created, again.expires) == (now + by, now + by + 100)
-    assert not ledger.approvals.expired(now + by + 99)
-    assert ledger.approvals.expired(now + by + 100)
+    assert not ledger.approvals.past_deadline(now + by + 99)
+    assert ledger.approvals.past_deadline(now + by + 100)
     generation, hello = ledger.generations.newest("a"), ledger.hellos.get("a")
     assert generation is not None
     assert hello is not None
@@ -218,12 +220,15 @@ def test_a_rollout_is_open_until_each_agent_has_come_out(ledger: Ledger) -> None
     with ledger.transaction():
         for wave, agent in enumerate(("a", "b")):
             waves.put("r", wave, agent)
-        waves.mark("r", "a", "running", "one")
-        waves.mark("r", "a", "done")
+        waves.set_state("r", "a", "running", "one")
+        waves.set_state("r", "a", "done")
         assert waves.open() == ["r"]
-        waves.mark("r", "b", "stopped")
+        waves.set_state("r", "b", "stopped")
     assert waves.open() == []
-    assert waves.rows("r") == [Wave("r", 0, "a", "one", "done"), Wave("r", 1, "b", "", "stopped")]
+    assert waves.agents("r") == [
+        RolloutAgent("r", 0, "a", "one", "done"),
+        RolloutAgent("r", 1, "b", "", "stopped"),
+    ]
 
 
 def test_the_last_hello_counts(ledger: Ledger) -> None:

@@ -14,10 +14,10 @@ from ledger.letters import Mind, change_mind, letter
 from hive_core.errors import InboxFull
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.letters import NewMessage
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 
 RAM = Path("/dev/shm")
-BOUNDS = Bounds(inbox_count=12, inbox_bytes=4096)
+BOUNDS = HostLimits(inbox_count=12, inbox_bytes=4096)
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["send", "send", "send", "undo", "look", "lost", "ack", "dead", "expire"]),
@@ -45,7 +45,7 @@ def test_it_is_followed_whatever_happens_to_a_box(
 
 def test_a_full_box_is_counted_once_whatever_is_acked(folder: Path) -> None:
     """At 100,000 messages a count takes some hundredths of a second: no ack may bring it about."""
-    ledger = Ledger.open(folder / "hive.db", limits=Bounds(inbox_count=100), primed=0)
+    ledger = Ledger.open(folder / "hive.db", limits=HostLimits(inbox_count=100), primed=0)
     mail, seen = ledger.messages, list[str]()
     with ledger.transaction():
         for number in range(80):
@@ -70,7 +70,7 @@ def test_a_full_box_is_counted_once_whatever_is_acked(folder: Path) -> None:
 def test_who_is_refused_again_and_again_has_the_box_counted_once(folder: Path) -> None:
     """A count must change nothing, and outlive the refusal: else a flood makes each batch of calls
     run twice, and each of its calls look at the whole box."""
-    ledger = Ledger.open(folder / "hive.db", limits=Bounds(inbox_count=100), primed=0)
+    ledger = Ledger.open(folder / "hive.db", limits=HostLimits(inbox_count=100), primed=0)
     mail, seen = ledger.messages, list[str]()
     with ledger.transaction():
         for number in range(80):

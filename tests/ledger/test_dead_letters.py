@@ -9,7 +9,7 @@ from ledger.letters import bodies, ids, letter
 
 from hive_core.errors import NotFound
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 from hive_core.model.wire.record import DAEMON, Relation
 
 
@@ -107,7 +107,7 @@ def test_a_destroyed_recipients_mail_is_dead_and_its_box_closed(ledger: Ledger) 
 
 def test_dead_letters_are_kept_within_bounds_and_oldest_go_first(folder: Path) -> None:
     """attack 37: mail that dies at once cannot fill the disk."""
-    ledger = Ledger.open(folder / "small.db", limits=Bounds(inbox_count=3), primed=0)
+    ledger = Ledger.open(folder / "small.db", limits=HostLimits(inbox_count=3), primed=0)
     mail = ledger.messages
     with ledger.transaction():
         for number in range(10):
@@ -118,7 +118,7 @@ def test_dead_letters_are_kept_within_bounds_and_oldest_go_first(folder: Path) -
 
 
 def test_a_sender_is_told_even_when_the_box_keeps_no_more_dead_letters(folder: Path) -> None:
-    ledger = Ledger.open(folder / "small.db", limits=Bounds(inbox_count=2), primed=0)
+    ledger = Ledger.open(folder / "small.db", limits=HostLimits(inbox_count=2), primed=0)
     mail = ledger.messages
     with ledger.transaction():
         oldest = mail.send(letter("anna", "bob", "oldest"), 10.0)

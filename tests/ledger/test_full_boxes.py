@@ -9,11 +9,11 @@ from ledger.letters import ids, letter
 
 from hive_core.errors import NotFound
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 from hive_core.model.wire.record import DAEMON
 
 MANY = 2500
-WIDE = Bounds(inbox_count=10_000, inbox_bytes=10**9)
+WIDE = HostLimits(inbox_count=10_000, inbox_bytes=10**9)
 
 
 def full(folder: Path) -> Ledger:
@@ -80,7 +80,7 @@ def test_who_is_restored_in_between_has_the_rest(folder: Path) -> None:
 def test_one_dead_letter_too_many_lets_go_of_one(folder: Path) -> None:
     """And looks at no more than that, however many are kept."""
     ledger = Ledger.open(
-        folder / "hive.db", limits=Bounds(inbox_count=1000, inbox_bytes=10**9), primed=0
+        folder / "hive.db", limits=HostLimits(inbox_count=1000, inbox_bytes=10**9), primed=0
     )
     mail, steps = ledger.messages, [0]
 

@@ -17,7 +17,7 @@ from long import times
 from typing_extensions import override
 
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 from hive_core.model.wire.record import DAEMON, Message
 
 PARTIES = st.sampled_from(["anna", "bob", "carol"])
@@ -95,7 +95,7 @@ class Mailbox(RuleBasedStateMachine):
         self.last_first: dict[tuple[str, str, int], str] = {}
 
     def _open(self) -> Ledger:
-        return Ledger.open(self.folder / "hive.db", limits=Bounds(attempts=ATTEMPTS), primed=0)
+        return Ledger.open(self.folder / "hive.db", limits=HostLimits(attempts=ATTEMPTS), primed=0)
 
     @override
     def teardown(self) -> None:

@@ -11,7 +11,7 @@ from ledger.letters import Mind, bodies, change_mind, ids, letter
 from hive_core.errors import InboxFull, InvalidArgument, NotFound
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.ended import DONE_KEPT
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 from hive_core.model.wire.record import DAEMON, Relation
 
 
@@ -78,7 +78,7 @@ def test_a_message_that_comes_back_goes_before_younger_ones(ledger: Ledger) -> N
 
 
 def test_a_box_is_bounded_by_count_and_by_bytes(folder: Path) -> None:
-    ledger = Ledger.open(folder / "small.db", limits=Bounds(inbox_count=3, inbox_bytes=1024))
+    ledger = Ledger.open(folder / "small.db", limits=HostLimits(inbox_count=3, inbox_bytes=1024))
     mail = ledger.messages
     with ledger.transaction():
         for _ in range(3):
@@ -93,7 +93,7 @@ def test_a_box_is_bounded_by_count_and_by_bytes(folder: Path) -> None:
 
 
 def test_what_the_daemon_says_overruns_a_full_box_up_to_double(folder: Path) -> None:
-    ledger = Ledger.open(folder / "small.db", limits=Bounds(inbox_count=3), primed=0)
+    ledger = Ledger.open(folder / "small.db", limits=HostLimits(inbox_count=3), primed=0)
     with ledger.transaction():
         for sender in ("anna", DAEMON):
             for _ in range(3):

@@ -20,9 +20,9 @@ from hive_core.ledger.audit.event_json import form
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
 from hive_core.ledger.core.opening import numbered, statements
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 
-SMALL = Bounds(notes_agent=1 << 16, notes_all=1 << 18)
+SMALL = HostLimits(notes_agent=1 << 16, notes_all=1 << 18)
 
 
 def entry(kind: str, agent: str = "ann", text: str = "", now: float = 1.0) -> AuditEntry:
@@ -143,7 +143,7 @@ def test_what_is_lost_is_known_when_the_rows_of_agents_are_put_together(small: L
 
 
 def test_attack_62_the_chain_is_bounded_in_bytes_too(folder: Path) -> None:
-    limits = Bounds(events_bytes=1 << 20)
+    limits = HostLimits(events_bytes=1 << 20)
     with closing(Ledger.open(folder / "hive.db", limits=limits, primed=0)) as ledger:
         for _ in range(60):
             write(ledger, *["record"] * 10, text="x" * 4000)
@@ -252,7 +252,7 @@ def test_attack_62_a_ledger_that_is_full_of_notes_is_within_the_bounds_after_the
     with closing(Ledger.open(folder / "hive.db", primed=0)) as ledger:
         notes = ledger.events.notes
         assert ledger.events.verify() is None
-        assert 1 << 19 < notes.size("ann") <= Bounds().notes_agent
+        assert 1 << 19 < notes.size("ann") <= HostLimits().notes_agent
         assert notes.lost(["bob"]) == 0
         assert notes.lost(["ann"]) == 1002 - len(notes.raw(2, 5000))
         assert [each.seq for each in ledger.events.page(0, 2)] == [1, 2]

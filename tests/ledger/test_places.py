@@ -16,12 +16,12 @@ from ledger.letters import Mind, bodies, change_mind, ids, letter
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.mailboxes import UNPLACED
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 
 ROOT = Path(__file__).parents[2]
 ENTRY = AuditEntry("record", "anna", "send", "bob", allowed=True, rule="a sibling of the agent",
               reason="a sibling", commit="0" * 40, request="0123456789ab-1", now=1.0)  # fmt: skip
-WIDE = Bounds(inbox_count=10**6, inbox_bytes=10**9)
+WIDE = HostLimits(inbox_count=10**6, inbox_bytes=10**9)
 
 
 @pytest.fixture

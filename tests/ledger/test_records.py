@@ -140,8 +140,8 @@ def test_an_archive_ends_and_its_uuid_stays_taken(ledger: Ledger) -> None:
     with ledger.transaction():
         ledger.archives.put(archive)
         assert ledger.archives.get("u1") == archive
-        assert ledger.archives.expired(19.9) == []
-        assert ledger.archives.expired(20.0) == ledger.archives.all() == [archive]
+        assert ledger.archives.past_retention(19.9) == []
+        assert ledger.archives.past_retention(20.0) == ledger.archives.all() == [archive]
         ledger.archives.drop("u1")
         assert ledger.archives.get("u1") is None
         assert ledger.archives.is_tombstone("u1")

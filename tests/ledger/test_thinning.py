@@ -14,10 +14,10 @@ from seeds import folder_in_ram
 
 from hive_core.ledger.audit.events import AuditEntry, drained
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.model.config.settings import MIB, Bounds
+from hive_core.model.config.settings import MIB, HostLimits
 from hive_core.model.wire.record import DAEMON
 
-LIMITS = Bounds(events=1000, events_bytes=MIB)
+LIMITS = HostLimits(events=1000, events_bytes=MIB)
 
 
 def write(

@@ -11,9 +11,9 @@ from ledger.letters import bodies, ids, letter
 
 from hive_core.ledger.core.ids import Ids
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 
-WIDE = Bounds(inbox_count=10**6, inbox_bytes=10**9)
+WIDE = HostLimits(inbox_count=10**6, inbox_bytes=10**9)
 
 
 def test_a_low_message_overtakes_a_critical_one_after_half_a_minute(ledger: Ledger) -> None:

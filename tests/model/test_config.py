@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hive_core.errors import InvalidArgument
 from hive_core.host.git.seed import LAYERS, seed
 from hive_core.model.config import agent_config
-from hive_core.model.config.agent_config import AgentConfig, Wishes
+from hive_core.model.config.agent_config import AgentConfig, ConfigRequest
 from hive_core.model.config.validation import find_faults
 from hive_core.plan import toml
 
@@ -33,9 +33,9 @@ KEYS = ["request", "harness", "settings", "requset"]
 def test_the_template_says_nothing_and_shows_every_key(kind: str) -> None:
     """H8: every key of the template is commented."""
     text = seed(kind).files[agent_config.FILE][1].decode()
-    assert agent_config.check(toml.parse(text.encode())) == AgentConfig()
+    assert agent_config.parse_agent_config(toml.parse(text.encode())) == AgentConfig()
     uncommented = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
-    found = agent_config.check(tomllib.loads(uncommented))
+    found = agent_config.parse_agent_config(tomllib.loads(uncommented))
     for table in (found.harness, found.request, found.request.limits):
         assert table.model_fields_set == set(type(table).model_fields)
     assert found.settings
@@ -63,7 +63,7 @@ def test_the_template_says_nothing_and_shows_every_key(kind: str) -> None:
 )
 def test_a_fault_names_its_key(data: dict[str, object], reason: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        agent_config.check(data)
+        agent_config.parse_agent_config(data)
     assert reason in caught.value.reason
     assert caught.value.reason.isascii()
 
@@ -80,9 +80,9 @@ def test_whatever_stands_there_is_a_configuration_or_has_a_fault(data: dict[str,
     found = find_faults(AgentConfig, data)
     if found:
         with pytest.raises(InvalidArgument):
-            agent_config.check(data)
+            agent_config.parse_agent_config(data)
     else:
-        assert isinstance(agent_config.check(data), AgentConfig)
+        assert isinstance(agent_config.parse_agent_config(data), AgentConfig)
 
 
 @given(st.binary(max_size=60) | st.text(alphabet="a=.[]{}\"'\n#1-:+", max_size=60).map(str.encode))
@@ -121,19 +121,19 @@ def test_bytes_that_are_no_text_have_a_reason_and_dates_become_text() -> None:
 @pytest.mark.parametrize(
     ("wishes", "held", "then"),
     [
-        (Wishes(), ("kill", "spawn"), ("kill", "spawn")),
-        (Wishes(capabilities=("spawn",)), ("kill",), ("spawn",)),
-        (Wishes(capabilities=()), ("kill",), ()),
-        (Wishes(secrets=("A", "B")), ("kill", "secret:C"), ("kill", "secret:A", "secret:B")),
-        (Wishes(mounts=("meta",)), ("applied.read",), ("meta.read",)),
-        (Wishes(mounts=()), ("applied.read", "spawn"), ("spawn",)),
-        (Wishes(network="lan"), ("network:wan",), ("network:lan",)),
-        (Wishes(network="none"), ("network:wan", "budget"), ("budget",)),
-        (Wishes(capabilities=("spawn",), secrets=("K",)), (), ("secret:K", "spawn")),
+        (ConfigRequest(), ("kill", "spawn"), ("kill", "spawn")),
+        (ConfigRequest(capabilities=("spawn",)), ("kill",), ("spawn",)),
+        (ConfigRequest(capabilities=()), ("kill",), ()),
+        (ConfigRequest(secrets=("A", "B")), ("kill", "secret:C"), ("kill", "secret:A", "secret:B")),
+        (ConfigRequest(mounts=("meta",)), ("applied.read",), ("meta.read",)),
+        (ConfigRequest(mounts=()), ("applied.read", "spawn"), ("spawn",)),
+        (ConfigRequest(network="lan"), ("network:wan",), ("network:lan",)),
+        (ConfigRequest(network="none"), ("network:wan", "budget"), ("budget",)),
+        (ConfigRequest(capabilities=("spawn",), secrets=("K",)), (), ("secret:K", "spawn")),
     ],
 )
 def test_wishes_name_all_of_their_own_kind(
-    wishes: Wishes, held: tuple[str, ...], then: tuple[str, ...]
+    wishes: ConfigRequest, held: tuple[str, ...], then: tuple[str, ...]
 ) -> None:
     """H9: what an approved request leaves an agent with."""
-    assert wishes.capabilities_over(held) == then
+    assert wishes.capabilities_after(held) == then

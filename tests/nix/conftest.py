@@ -18,7 +18,7 @@ import pytest
 
 from hive_core.jobs import nix_build, nix_evaluate, nix_lock
 from hive_core.jobs.nix import CONFIG, Room
-from hive_core.model.config.settings import Nix
+from hive_core.model.config.settings import NixSettings
 from hive_core.plan import nar
 from hive_core.plan.flake import Pin, render
 from nix import inputs
@@ -40,8 +40,8 @@ class Workshop:
     _number: Iterator[int] = field(default_factory=count)
 
     @property
-    def nix(self) -> Nix:
-        return Nix(inputs=dict(self.inputs))
+    def nix(self) -> NixSettings:
+        return NixSettings(inputs=dict(self.inputs))
 
     @property
     def store(self) -> Path:

@@ -23,7 +23,7 @@ from hive_core.host.git.pending_locks import KeptLocks
 from hive_core.jobs import nix_build, nix_evaluate, nix_lock
 from hive_core.jobs.nix import Room
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.approval import Approval, ApprovalState, Binding, Kind
+from hive_core.model.config.approval import Approval, ApprovalKind, ApprovalState, Binding
 from hive_core.model.config.settings import Settings
 from hive_core.plan import nar
 from hive_core.plan.actions import JobKind, RunJob
@@ -107,7 +107,7 @@ class Bench:
         files = {"image": "nix", "config": COMMIT, "nar": self.files.put(module)}
         self.hive = self.hive.with_spec("bob", self.hive.spec("bob").model_copy(update=files))
 
-    def approval(self, kind: Kind = Kind.CONFIG, **review: object) -> Approval:
+    def approval(self, kind: ApprovalKind = ApprovalKind.CONFIG, **review: object) -> Approval:
         spec = self.hive.spec("bob")
         nar_, lock = spec.nar or "", self.hive.lock_hash
         binding = Binding(COMMIT, "t" * 40, nar_, COMMIT, lock)
@@ -228,7 +228,7 @@ def test_what_is_missing_is_told_with_the_way_out(bench: Bench, change: str, why
     else:
         spec = bench.hive.spec("bob").model_copy(update={"config": None, "nar": None})
         bench.hive = bench.hive.with_spec("bob", spec)
-    kind = Kind.UPDATE if change == "config" else Kind.CONFIG
+    kind = ApprovalKind.UPDATE if change == "config" else ApprovalKind.CONFIG
     assert why in bench.refusal(kind=kind).reason
     assert bench.jobs.ran == []
 
@@ -241,7 +241,7 @@ def test_what_cannot_be_built_is_told_with_the_last_lines(bench: Bench) -> None:
 
 
 def test_agents_of_other_images_and_ways_back_build_nothing(bench: Bench) -> None:
-    assert bench.build(kind=Kind.ROLLBACK) == ("", {})
+    assert bench.build(kind=ApprovalKind.ROLLBACK) == ("", {})
     approval, hive = bench.approval(), bench.hive
     assert wait(bench.builder.build(approval, hive, "carl")).system == ""
     assert bench.jobs.ran == []
@@ -250,7 +250,7 @@ def test_agents_of_other_images_and_ways_back_build_nothing(bench: Bench) -> Non
 def test_h13_newer_inputs_are_locked_shown_and_taken_over(bench: Bench) -> None:
     place = Path(bench.shop.inputs["hive"].removeprefix("path:"))
     (place / "newer").write_text("1")
-    approval = bench.approval(Kind.INPUTS, inputs=["hive"])
+    approval = bench.approval(ApprovalKind.INPUTS, inputs=["hive"])
     taken = wait(bench.inputs.take_in(approval, bench.hive))
     (change,) = cast("list[dict[str, str]]", taken.review["changes"])
     assert change["input"] == "hive"
@@ -266,25 +266,27 @@ def test_h13_newer_inputs_are_locked_shown_and_taken_over(bench: Bench) -> None:
 
 def test_h13_the_first_lock_is_asked_for_in_the_same_way(bench: Bench) -> None:
     bench.hive = bench.hive.with_lock(b"")
-    taken = wait(bench.inputs.take_in(bench.approval(Kind.INPUTS), bench.hive))
+    taken = wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), bench.hive))
     assert taken.binding.lock == ""
     changes = cast("list[dict[str, str]]", taken.review["changes"])
     assert [each["input"] for each in changes] == ["hive", "nixpkgs"]
 
 
 def test_inputs_that_are_the_newest_need_no_decision(bench: Bench) -> None:
-    taken = wait(bench.inputs.take_in(bench.approval(Kind.INPUTS), bench.hive.with_lock(b"")))
+    taken = wait(
+        bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), bench.hive.with_lock(b""))
+    )
     hive = bench.inputs.change(
         replace(bench.approval(), binding=taken.binding), bench.hive.with_lock(b"")
     )
     with pytest.raises(Conflict, match="newest"):
-        wait(bench.inputs.take_in(bench.approval(Kind.INPUTS), hive))
+        wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), hive))
 
 
 def test_attack_21_another_lock_than_the_approved_one_is_not_taken_over(bench: Bench) -> None:
     empty = bench.hive.with_lock(b"")
-    taken = wait(bench.inputs.take_in(bench.approval(Kind.INPUTS), empty))
-    approval = replace(bench.approval(Kind.INPUTS), binding=taken.binding)
+    taken = wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), empty))
+    approval = replace(bench.approval(ApprovalKind.INPUTS), binding=taken.binding)
     with pytest.raises(Conflict, match="since this was asked for"):
         bench.inputs.change(approval, bench.hive)
     place = bench.settings.paths.applied / ".inputs" / f"{approval.id}.lock"
@@ -302,7 +304,7 @@ def test_inputs_that_cannot_be_had_are_refused(bench: Bench) -> None:
     nix = bench.settings.nix.model_copy(update={"inputs": inputs})
     bench.nix.settings = bench.settings.model_copy(update={"nix": nix})
     with pytest.raises(InvalidArgument, match="/nonexistent"):
-        wait(bench.inputs.take_in(bench.approval(Kind.INPUTS), bench.hive))
+        wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), bench.hive))
 
 
 def test_those_who_are_built_from_the_inputs_follow_parents_first(bench: Bench) -> None:

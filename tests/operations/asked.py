@@ -9,9 +9,9 @@ from operations.world import Reply, World
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
-from hive_core.model.config.agent_config import Wishes
+from hive_core.model.config.agent_config import ConfigRequest
 from hive_core.model.config.approval import Approval, Binding, Effect, Generation
-from hive_core.operations.approvals.outcome import end, overtaken
+from hive_core.operations.approvals.outcome import end_approval, void_overtaken
 from hive_core.plan.effect import apply, fields
 
 ONE, TWO, THREE = ("1a" * 20, "2b" * 20, "3c" * 20)
@@ -54,7 +54,7 @@ def judge(
     bound = found.binding
     binding = Binding(bound.commit or THREE, "7e" * 20, "sha256-x", bound.base, "", bound.meta)
     with world.ledger.transaction():
-        world.ledger.approvals.judged(
+        world.ledger.approvals.record_review(
             id_, binding, effect, wishes or {}, {"files": 3, "bytes": 120, "changed": 1}
         )
         world.ledger.approvals.move(id_, "check", world.clock.now())
@@ -72,7 +72,7 @@ def finish(world: World, id_: str, event: str, reason: str = "", lines: str = ""
 
     def done(call: Call) -> Record[Nothing]:
         found = row(world, id_)
-        return Record(Nothing(), end(call, found, event, reason=reason, lines=lines))
+        return Record(Nothing(), end_approval(call, found, event, reason=reason, lines=lines))
 
     world.broker.perform("deploy", done)
     world.run()
@@ -84,12 +84,12 @@ def deploy(world: World, id_: str) -> None:
     name = world.hive.names[found.agent]
 
     def change(call: Call) -> Change[Nothing]:
-        spec = apply(call.hive.spec(name), Wishes.model_validate(dict(found.wishes)))
+        spec = apply(call.hive.spec(name), ConfigRequest.model_validate(dict(found.requested)))
         spec = spec.model_copy(update={"config": found.binding.commit})
         remember(world, found.agent, found.binding.commit, id_, fields(spec))
         for event in ("build", "deploy", "watch"):
             call.ledger.approvals.move(id_, event, call.now)
-        topics = end(call, row(world, id_), "confirm") | overtaken(call, found)
+        topics = end_approval(call, row(world, id_), "confirm") | void_overtaken(call, found)
         return Change(Nothing(), call.hive.with_spec(name, spec), f"deploy {name}", topics)
 
     world.broker.perform("deploy", change)

@@ -24,7 +24,7 @@ from operations.world import world as a_world
 from hive_core.broker.call import Call, Change
 from hive_core.errors import Conflict, Expired, Internal, InvalidArgument, NotAllowed
 from hive_core.model.config.approval import SHOWN_DIGITS, Effect
-from hive_core.model.config.settings import Nix, Settings
+from hive_core.model.config.settings import NixSettings, Settings
 from hive_core.model.wire.record import OPERATOR
 
 
@@ -377,7 +377,7 @@ def test_attack_41_an_ancestor_sees_numbers_and_no_words_of_the_commit(world: Wo
     id_ = waits(world)
     found = row(world, id_)
     with world.ledger.transaction():
-        world.ledger.approvals.judged(
+        world.ledger.approvals.record_review(
             id_, found.binding, Effect.LIVE, {}, {"files": 3, "warnings": ["secret plan"]}
         )
     assert show(world, id_, "root")["review"] == {"files": 3}
@@ -414,7 +414,7 @@ def test_agents_learn_that_the_operator_decided_and_not_which_one(world: World) 
 
 def test_newer_inputs_are_approved_by_the_digits_of_their_lock() -> None:
     """H13: a lock has no commit, so it is called by its hash."""
-    settings = Settings(nix=Nix(inputs={"nixpkgs": "github:a/b"}))
+    settings = Settings(nix=NixSettings(inputs={"nixpkgs": "github:a/b"}))
     with a_world(settings) as made:
         id_ = str(made.call("root", "request_update_meta_inputs", message="cves")["approval"])
         judge(made, id_)

@@ -10,10 +10,10 @@ from operations.world import Reply, World, rows, world
 
 from hive_core.broker.call import Call, Change
 from hive_core.model.agents.machine import State
-from hive_core.model.config.settings import Nix, Settings
+from hive_core.model.config.settings import NixSettings, Settings
 from hive_core.model.wire.record import OPERATOR
 
-NIX = Settings(nix=Nix(inputs={"nixpkgs": "github:a/b"}), images={"nix": None})
+NIX = Settings(nix=NixSettings(inputs={"nixpkgs": "github:a/b"}), images={"nix": None})
 SYSTEM = "/nix/store/" + "0" * 32 + "-system"
 
 

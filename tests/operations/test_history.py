@@ -7,8 +7,8 @@ from operations.asked import ONE, THREE, TWO, deploy, finish, remember, row, sta
 from operations.world import World, rows, world
 
 from hive_core.errors import Conflict, InvalidArgument, NotFound
-from hive_core.model.config.approval import Kind
-from hive_core.model.config.settings import Nix, Settings
+from hive_core.model.config.approval import ApprovalKind
+from hive_core.model.config.settings import NixSettings, Settings
 from hive_core.model.wire.record import OPERATOR
 
 
@@ -65,7 +65,11 @@ def test_a_rollback_is_an_approval_of_the_operator_for_the_one_before(world: Wor
     back = world.call(OPERATOR, "rollback", agent="a1")
     found = row(world, str(back["approval"]))
     assert (back["generation"], back["commit"]) == (1, ONE)
-    assert (found.kind, found.state, found.decided_by) == (Kind.ROLLBACK, "approved", "uid:0")
+    assert (found.kind, found.state, found.decided_by) == (
+        ApprovalKind.ROLLBACK,
+        "approved",
+        "uid:0",
+    )
     assert (found.binding.commit, found.binding.base) == (ONE, TWO)
     assert found.review == {"generation": 1}
     with pytest.raises(Conflict, match="under way"):
@@ -115,7 +119,7 @@ def test_rollbacks_cost_nobody_his_requests(world: World) -> None:
     assert waits(world, commit=THREE)
 
 
-NIX = Settings(nix=Nix(inputs={"nixpkgs": "github:a/b"}), images={"nix": None})
+NIX = Settings(nix=NixSettings(inputs={"nixpkgs": "github:a/b"}), images={"nix": None})
 
 
 def test_an_update_of_what_is_built_needs_no_other_approval() -> None:
@@ -124,7 +128,7 @@ def test_an_update_of_what_is_built_needs_no_other_approval() -> None:
         made.call(OPERATOR, "spawn", name="n", parent="a", image="nix")
         hit = made.call("a", "update", agent="n")
         (found,) = made.ledger.approvals.open()
-        assert (hit["agents"], found.kind, found.state) == (["n"], Kind.UPDATE, "approved")
+        assert (hit["agents"], found.kind, found.state) == (["n"], ApprovalKind.UPDATE, "approved")
         assert (found.job, found.decided_by) == (hit["job"], made.uuid("a"))
         assert made.fault("a", "update", agent="n") == "Conflict"
         for event in ("build", "deploy", "watch"):
@@ -141,7 +145,7 @@ def test_attack_51_several_are_updated_in_waves() -> None:
         for number in range(9):
             made.call(OPERATOR, "spawn", name=f"n{number}", parent="a", image="nix")
         hit = made.call("root", "update", agent="a", recursive=True)
-        rollout = made.ledger.waves.rows(str(hit["job"]))
+        rollout = made.ledger.waves.agents(str(hit["job"]))
         assert [each.wave for each in rollout] == [0, 1, *[2] * 7]
         assert {each.agent for each in rollout} == {made.uuid(f"n{n}") for n in range(9)}
         assert made.ledger.approvals.open() == []

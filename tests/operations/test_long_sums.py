@@ -13,7 +13,7 @@ from hive_core.broker.operation import Result
 from hive_core.errors import Conflict
 from hive_core.ledger.budgets.usage import UsageAmount
 from hive_core.ledger.budgets.usage_rollup import DestroyedAgent
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.operations.budgets.usage_sums import AGENTS as IN_A_PART
 from hive_core.operations.budgets.usage_sums import UsageSummation, sum_usage
 from hive_core.operations.host.metrics import AGENTS as IN_A_PAGE
@@ -24,7 +24,7 @@ MANY = 2 * max(IN_A_PAGE, IN_A_PART) + 10
 @pytest.fixture(name="crowd", scope="module")
 def _crowd() -> Iterator[World]:
     """`a` with so many workers that each part has some, each of which has used something."""
-    settings = Settings(limits=Bounds(children=1000))
+    settings = Settings(limits=HostLimits(children=1000))
     edges = [f"a/w{number}" for number in range(MANY)]
     with world(settings, "root/a", *edges) as made:
         for number in range(MANY):

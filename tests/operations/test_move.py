@@ -6,7 +6,7 @@ import pytest
 from operations.world import World, fields, rows, world
 
 from hive_core.model.agents.machine import State
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 
 MAY = {
     ("operator", "a1", "b"): "", ("root", "a1", "b"): "", ("root", "a1", "root"): "",
@@ -161,14 +161,14 @@ def test_an_agent_cannot_push_its_quota_through_a_move(world: World) -> None:
 
 
 def test_a_full_parent_takes_nobody_in() -> None:
-    with world(Settings(limits=Bounds(children=2)), "root/a", "root/b", "a/x", "b/y") as small:
+    with world(Settings(limits=HostLimits(children=2)), "root/a", "root/b", "a/x", "b/y") as small:
         small.grow("a/z")
         assert small.fault("root", "move", agent="y", parent="a") == "LimitReached"
 
 
 def test_depth_is_bounded() -> None:
     """Attack 39."""
-    with world(Settings(limits=Bounds(depth=3)), "root/a", "a/x", "root/b", "b/y") as small:
+    with world(Settings(limits=HostLimits(depth=3)), "root/a", "a/x", "root/b", "b/y") as small:
         assert small.fault("operator", "move", agent="b", parent="a") == "InvalidArgument"
 
 

@@ -8,8 +8,8 @@ from operations.world import World, fields, world
 
 from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotAllowed
 from hive_core.ledger.approvals.storage import DAY
-from hive_core.model.config.approval import ApprovalState, Kind
-from hive_core.model.config.settings import Approvals, Nix, Settings
+from hive_core.model.config.approval import ApprovalKind, ApprovalState
+from hive_core.model.config.settings import ApprovalSettings, NixSettings, Settings
 from hive_core.model.wire.record import OPERATOR
 
 
@@ -24,7 +24,7 @@ def test_an_ancestor_asks_and_the_agent_itself_with_the_capability(
     """H9, H17."""
     found = row(world, ask(world, caller))
     assert (found.agent, found.requester) == (world.uuid("a1"), world.uuid(caller))
-    assert (found.kind, found.state) == (Kind.CONFIG, ApprovalState.RECEIVED)
+    assert (found.kind, found.state) == (ApprovalKind.CONFIG, ApprovalState.RECEIVED)
     assert (found.binding.commit, found.binding.base) == (ONE, world.hive.spec("a1").config or "")
     assert found.expires == world.clock.now() + DAY
 
@@ -139,7 +139,7 @@ def test_attack_23_a_branch_has_five_undecided_ones_and_the_others_have_theirs()
 
 
 def test_attack_23_making_others_that_ask_or_ending_them_gains_nothing() -> None:
-    with world(Settings(approvals=Approvals(a_day=7)), *BRANCHES) as made:
+    with world(Settings(approvals=ApprovalSettings(a_day=7)), *BRANCHES) as made:
         for number in range(7):
             made.call("a", "spawn", name=f"x{number}")
             ask(made, f"x{number}", f"x{number}", commit=commit(number))
@@ -173,12 +173,12 @@ def test_attack_46_a_clock_that_is_set_neither_frees_nor_binds_anybody(years: in
         with pytest.raises(LimitReached):
             ask(made)
         made.advance(DAY - 10)
-        assert not made.ledger.approvals.expired(made.clock.now())
+        assert not made.ledger.approvals.past_deadline(made.clock.now())
         made.advance(20)
-        assert [each.id for each in made.ledger.approvals.expired(made.clock.now())] == ids
+        assert [each.id for each in made.ledger.approvals.past_deadline(made.clock.now())] == ids
 
 
-INPUTS = Settings(nix=Nix(inputs={"nixpkgs": "github:a/b", "tools": "github:c/d"}))
+INPUTS = Settings(nix=NixSettings(inputs={"nixpkgs": "github:a/b", "tools": "github:c/d"}))
 
 
 def test_inputs_are_asked_for_by_who_may() -> None:
@@ -192,7 +192,7 @@ def test_inputs_are_asked_for_by_who_may() -> None:
         for caller, inputs in (("a", ["tools", "tools"]), ("root", []), (OPERATOR, ["nixpkgs"])):
             id_ = str(made.call(caller, update, inputs=inputs)["approval"])
             found = row(made, id_)
-            assert (found.kind, found.agent) == (Kind.INPUTS, "")
+            assert (found.kind, found.agent) == (ApprovalKind.INPUTS, "")
             assert found.review == {"inputs": sorted(set(inputs))}
 
 

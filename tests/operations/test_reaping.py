@@ -8,14 +8,14 @@ import pytest
 from operations.lives import ends, runs
 from operations.world import World, names, world
 
-from hive_core.model.config.limits import Life
+from hive_core.model.config.limits import LifeSettings
 from hive_core.model.config.settings import Settings
 
 
 @pytest.fixture(name="world")
 def _world() -> Iterator[World]:
     """A lead with a one-shot child and one that is not; reaped ten seconds after the end."""
-    settings = Settings(life=Life(reap=10))
+    settings = Settings(life=LifeSettings(reap=10))
     with world(settings, "root/lead:lead", "lead/worker:worker", "lead/once:task") as made:
         runs(made, "root", "lead", "worker", "once")
         yield made

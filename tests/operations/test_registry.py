@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from hive_core.broker.operation import Operation
 from hive_core.errors import HIVE
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.operations import load
 
 OPERATIONS = sorted(load().values(), key=lambda each: each.name)
@@ -26,7 +26,7 @@ FIRST_SET = {
 @pytest.fixture(scope="module", name="world")
 def _world() -> Iterator[World]:
     """One for all: nothing that is refused leaves anything behind but its record."""
-    many = Settings(limits=Bounds(refusals_kept=10_000))
+    many = Settings(limits=HostLimits(refusals_kept=10_000))
     with world(many, "root/a", "a/a1", "a1/a11", "a/a2", "root/b", "b/b1") as made:
         yield made
 

@@ -9,7 +9,7 @@ from operations.given import end, give, phase, state
 from operations.world import World, rows, world
 
 from hive_core.errors import LimitReached
-from hive_core.model.config.limits import Budgets
+from hive_core.model.config.limits import BudgetSettings
 from hive_core.model.config.settings import Settings
 
 HOUR = 3600
@@ -196,7 +196,7 @@ def test_contexts_are_shown_as_they_are_now(world: World) -> None:
 
 @pytest.fixture(name="bounded")
 def _bounded() -> Iterator[World]:
-    settings = Settings(budgets=Budgets(tokens_per_hour=100, context=1000))
+    settings = Settings(budgets=BudgetSettings(tokens_per_hour=100, context=1000))
     with world(settings, "root/a", "a/a1") as made:
         yield made
 

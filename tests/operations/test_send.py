@@ -13,7 +13,7 @@ from hive_core.errors import (
     NotAllowed,
     NotFound,
 )
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.work.budget import BudgetKind
 
 ROUTES = {
@@ -227,7 +227,7 @@ def test_waking_oneself_meets_the_same_limit(world: World) -> None:
 
 def test_a_full_inbox_is_said_and_empties_by_acks() -> None:
     """Row K17."""
-    with world(Settings(limits=Bounds(inbox_count=3)), "root/a") as small:
+    with world(Settings(limits=HostLimits(inbox_count=3)), "root/a") as small:
         for _ in range(3):
             small.call("root", "send", to="a", body="x")
         with pytest.raises(InboxFull):
@@ -240,7 +240,7 @@ def test_a_full_inbox_is_said_and_empties_by_acks() -> None:
 
 def test_bytes_of_an_inbox_are_bounded() -> None:
     """Row K17."""
-    with world(Settings(limits=Bounds(inbox_bytes=4096)), "root/a") as small:
+    with world(Settings(limits=HostLimits(inbox_bytes=4096)), "root/a") as small:
         small.call("root", "send", to="a", body="x" * 4000)
         assert small.fault("operator", "send", to="a", body="x" * 97) == "InboxFull"
         assert small.fault("operator", "send", to="a", body="x" * 96) == ""
@@ -248,7 +248,7 @@ def test_bytes_of_an_inbox_are_bounded() -> None:
 
 def test_a_full_inbox_does_not_stop_the_tree_from_changing() -> None:
     """The daemon's own notices may be lost; the destroy may not fail by them."""
-    with world(Settings(limits=Bounds(inbox_count=1)), "root/a") as small:
+    with world(Settings(limits=HostLimits(inbox_count=1)), "root/a") as small:
         small.call("a", "wake", body="x")
         for _ in range(3):
             small.call("operator", "spawn", name="mid", parent="a")
@@ -283,7 +283,7 @@ def test_a_failed_send_does_not_use_up_its_key(world: World) -> None:
 
 
 def test_a_branch_fills_no_more_of_the_operators_box_by_hands_that_it_destroys() -> None:
-    with world(Settings(limits=Bounds(inbox_count=64))) as hive:
+    with world(Settings(limits=HostLimits(inbox_count=64))) as hive:
         hive.call("operator", "grant_capability", agent="root", capability="message.operator")
         hive.grow("root/boss", "root/other")
         for name in ("boss", "other"):
@@ -300,7 +300,7 @@ def test_a_branch_fills_no_more_of_the_operators_box_by_hands_that_it_destroys()
 
 def test_what_does_not_fit_is_refused_before_it_is_paid_for() -> None:
     """Else the batch would run twice: a full box must not cost all who ask at the same time."""
-    with world(Settings(limits=Bounds(inbox_count=2)), "root/a", "root/b") as made:
+    with world(Settings(limits=HostLimits(inbox_count=2)), "root/a", "root/b") as made:
         made.call("operator", "allocate_budget", agent="a", kind="messages", amount=9)
         faults = [made.fault("a", "send", to="b", body="x") for _ in range(4)]
         assert faults == ["", "", "InboxFull", "InboxFull"]

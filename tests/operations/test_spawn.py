@@ -9,7 +9,7 @@ from hive_core.errors import AlreadyExists, Conflict, InvalidArgument, LimitReac
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.agents.roles import default_capabilities
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 
 
 def test_a_new_agent_hangs_under_its_creator_and_is_wanted_running(world: World) -> None:
@@ -190,7 +190,7 @@ def test_a_name_may_be_used_again_and_inherits_nothing(world: World) -> None:
 
 def test_children_are_bounded() -> None:
     """Rows H8 and K4."""
-    with world(Settings(limits=Bounds(children=2)), "root/a") as small:
+    with world(Settings(limits=HostLimits(children=2)), "root/a") as small:
         small.grow("a/x", "a/y")
         with pytest.raises(LimitReached):
             small.call("a", "spawn", name="z")
@@ -198,7 +198,10 @@ def test_children_are_bounded() -> None:
 
 
 def test_agents_of_a_host_are_bounded() -> None:
-    with world(Settings(limits=Bounds(agents=2)), "root/a") as small, pytest.raises(LimitReached):
+    with (
+        world(Settings(limits=HostLimits(agents=2)), "root/a") as small,
+        pytest.raises(LimitReached),
+    ):
         small.call("operator", "spawn", name="b")
 
 
@@ -211,7 +214,7 @@ def test_a_subtree_is_bounded(world: World) -> None:
 
 def test_depth_is_bounded() -> None:
     """Attack 39."""
-    with world(Settings(limits=Bounds(depth=3)), "root/a", "a/b") as small:
+    with world(Settings(limits=HostLimits(depth=3)), "root/a", "a/b") as small:
         assert small.fault("b", "spawn", name="c") == "InvalidArgument"
 
 

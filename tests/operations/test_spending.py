@@ -9,7 +9,7 @@ from operations.given import finish, give, phase, take
 from operations.world import World, rows, world
 
 from hive_core.errors import LimitReached
-from hive_core.model.config.limits import Budgets
+from hive_core.model.config.limits import BudgetSettings
 from hive_core.model.config.settings import Settings
 
 
@@ -273,7 +273,7 @@ def test_a_call_that_waits_is_one_call(world: World) -> None:
 
 @pytest.fixture(name="never")
 def _never() -> Iterator[World]:
-    with world(Settings(budgets=Budgets(stop=0)), "root/a") as made:
+    with world(Settings(budgets=BudgetSettings(stop=0)), "root/a") as made:
         yield made
 
 

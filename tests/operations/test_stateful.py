@@ -15,7 +15,7 @@ from operations.model import OPERATOR, TAKEN, Letter, Model
 from operations.world import World, names, rows, world
 from typing_extensions import override
 
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 
 NAMES = tuple("abcdefg")
 CHILDREN, ATTEMPTS, LEASE = 3, 3, 60.0
@@ -28,7 +28,7 @@ class Hives(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
-        bounds = Bounds(children=CHILDREN, attempts=ATTEMPTS)
+        bounds = HostLimits(children=CHILDREN, attempts=ATTEMPTS)
         self.world: World = self.stack.enter_context(world(Settings(limits=bounds)))
         self.model = Model(CHILDREN)
         self.model.spawn("root", None, self.world.uuid("root"))

@@ -11,7 +11,7 @@ from operations.world import Reply, World, names, rows, texts, world
 from hive_core.errors import AlreadyExists, InvalidParameter
 from hive_core.model.agents.agent import Profile
 from hive_core.model.agents.machine import Orphan, State
-from hive_core.model.config.limits import BuiltIn
+from hive_core.model.config.limits import BuiltInSettings
 from hive_core.model.config.settings import Settings
 from hive_core.model.work.checks import MaidCheck
 from hive_core.model.work.checks import MaidConfig as Table
@@ -130,7 +130,7 @@ def test_there_is_one_of_each_on_a_host(world: World) -> None:
 def test_checks_are_told_to_the_maid_alone_and_once(world: World) -> None:
     """K36: on the first of several pages; a command may say what not everybody should know."""
     world.settings = Settings(
-        daemons=BuiltIn(maid=True),
+        daemons=BuiltInSettings(maid=True),
         maid=Table(checks={"disk": MaidCheck(command=("df",), every=60)}),
     )
     world.restart()

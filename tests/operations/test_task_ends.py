@@ -265,8 +265,8 @@ def test_a_restart_that_takes_away_access_is_nobody_s_try(world: World) -> None:
     with world.ledger.transaction():
         uuid, now = world.uuid("a1"), world.clock.now()
         fresh = world.ledger.runs.want(uuid, DesiredState.RUNNING, now, fresh=True)
-        world.ledger.revocations.note(revocation.id, {uuid: fresh.nonce})
-        world.ledger.revocations.step(revocation.id, "restart", now)
+        world.ledger.revocations.set_nonces(revocation.id, {uuid: fresh.nonce})
+        world.ledger.revocations.advance(revocation.id, "restart", now)
     ends(world, "a1", 1, returns=True)
     assert state(world, begun) == "queued"
     runs(world, "a1")

@@ -11,7 +11,7 @@ from operations.test_triggers import SAY, listed, put
 from operations.world import Exchange, World, world
 
 from hive_core.errors import LimitReached, NotAllowed
-from hive_core.model.config.limits import Triggers
+from hive_core.model.config.limits import TriggerSettings
 from hive_core.model.config.settings import Settings
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ def test_a_secret_that_was_cleared_away_meanwhile_is_written_again(hive: World) 
 
 
 def test_no_secret_is_written_for_who_has_no_room() -> None:
-    with world(Settings(triggers=Triggers(each=1)), "root/a") as hive:
+    with world(Settings(triggers=TriggerSettings(each=1)), "root/a") as hive:
         put(hive)
         with pytest.raises(LimitReached):
             begun(hive, "another").result()

@@ -14,7 +14,7 @@ from plan.hives import uuid as numbered
 
 from hive_core.model.agents.agent import SubtreeLimits
 from hive_core.model.agents.machine import DesiredState, FailureHistory, State
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.plan import actions as a
 from hive_core.plan.daemon_actions import Forget, Hush, Listen, ShowIdentity, ShowView
 from hive_core.plan.desired import Plan
@@ -418,7 +418,7 @@ def _work(found: Plan) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("count", [times(2000, 10_000)])
 def test_thousands_of_agents_are_planned_in_no_time(count: int) -> None:
     parents = {f"a{n}": f"a{(n - 1) // 10}" if n else None for n in range(count)}
-    world = World(hive(parents), Settings(limits=Bounds(starts_at_once=256)))
+    world = World(hive(parents), Settings(limits=HostLimits(starts_at_once=256)))
     world.converge()
     desired, observed, moment = world.desired, world.host.look(), world.moment
     took = []

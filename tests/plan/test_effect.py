@@ -12,7 +12,7 @@ from model.trees import spec as spec_of
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import AgentSpec, Limits
 from hive_core.model.agents.capability import PLAIN, missing_capabilities, no_effect_reason
-from hive_core.model.config.agent_config import AgentConfig, Wishes
+from hive_core.model.config.agent_config import AgentConfig, ConfigRequest
 from hive_core.model.config.approval import Effect
 from hive_core.plan.effect import Shown, apply, back, effect, fields, marks, rolled_back
 
@@ -47,7 +47,7 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "boot": st.booleans(),
     "harness": st.booleans(),
 }
-WISHES = st.fixed_dictionaries({}, optional=PARTS).map(Wishes.model_validate)
+WISHES = st.fixed_dictionaries({}, optional=PARTS).map(ConfigRequest.model_validate)
 PATHS = st.lists(st.sampled_from(["agent.toml", "agent.nix", "AGENTS.md", "skills/x/a.md"]))
 RELOADS = st.sampled_from(["live", "restart"])
 
@@ -70,24 +70,24 @@ def config(reload: str = "restart") -> AgentConfig:
 
 
 def given_(spec: AgentSpec, **request: object) -> AgentSpec:
-    return apply(spec, Wishes.model_validate(request))
+    return apply(spec, ConfigRequest.model_validate(request))
 
 
 @given(specs())
 def test_who_asks_for_nothing_gets_and_loses_nothing(spec: AgentSpec) -> None:
-    assert apply(spec, Wishes()) == spec
-    assert marks(spec, Wishes()) == ()
+    assert apply(spec, ConfigRequest()) == spec
+    assert marks(spec, ConfigRequest()) == ()
 
 
 @given(specs(), WISHES)
-def test_what_is_granted_twice_is_granted_once(spec: AgentSpec, wishes: Wishes) -> None:
+def test_what_is_granted_twice_is_granted_once(spec: AgentSpec, wishes: ConfigRequest) -> None:
     after = apply(spec, wishes)
     assert apply(after, wishes) == after
     assert not any(mark.gives for mark in marks(after, wishes))
 
 
 @given(specs(), WISHES)
-def test_nothing_but_the_fields_of_a_deploy_changes(spec: AgentSpec, wishes: Wishes) -> None:
+def test_nothing_but_the_fields_of_a_deploy_changes(spec: AgentSpec, wishes: ConfigRequest) -> None:
     after = apply(spec, wishes)
     changed = {name for name, value in spec if getattr(after, name) != value}
     assert changed <= fields(spec).keys()
@@ -99,12 +99,14 @@ def test_nothing_but_the_fields_of_a_deploy_changes(spec: AgentSpec, wishes: Wis
 def test_attack_23_whatever_stands_in_request_is_marked(
     spec: AgentSpec, part: str, data: st.DataObject
 ) -> None:
-    wishes = Wishes.model_validate({part: data.draw(PARTS[part])})
+    wishes = ConfigRequest.model_validate({part: data.draw(PARTS[part])})
     assert marks(spec, wishes)
 
 
 @given(specs(), WISHES)
-def test_attack_23_every_new_privilege_is_marked_as_one(spec: AgentSpec, wishes: Wishes) -> None:
+def test_attack_23_every_new_privilege_is_marked_as_one(
+    spec: AgentSpec, wishes: ConfigRequest
+) -> None:
     after, found = apply(spec, wishes), marks(spec, wishes)
     red = {(mark.kind, mark.name) for mark in found if mark.gives}
     gained = missing_capabilities(spec.capabilities, after.capabilities)
@@ -138,7 +140,7 @@ def test_each_kind_of_privilege_has_its_own_word(
     request_: dict[str, object], kind: str, name: str
 ) -> None:
     spec = spec_of(1, capabilities=())
-    (mark,) = marks(spec, Wishes.model_validate(request_))
+    (mark,) = marks(spec, ConfigRequest.model_validate(request_))
     assert (mark.kind, mark.name, mark.gives) == (kind, name, True)
 
 
@@ -154,7 +156,7 @@ def test_a_right_that_has_no_effect_is_refused_and_shown_as_no_right(
     request_: dict[str, object], kind: str, name: str
 ) -> None:
     """Nobody approves what does nothing; who holds it of old keeps it."""
-    spec, wishes = spec_of(1, capabilities=()), Wishes.model_validate(request_)
+    spec, wishes = spec_of(1, capabilities=()), ConfigRequest.model_validate(request_)
     with pytest.raises(InvalidArgument, match="has no effect"):
         apply(spec, wishes)
     (mark,) = marks(spec, wishes)
@@ -173,7 +175,9 @@ def test_a_network_that_is_given_up_takes_a_restart() -> None:
 
 def test_what_it_holds_already_and_what_it_would_lose_is_no_new_privilege() -> None:
     spec = spec_of(1, capabilities=("kill", "spawn"), limits={"memory_max": 1 << 30})
-    wishes = Wishes.model_validate({"capabilities": ["spawn"], "limits": {"memory_max": 1 << 29}})
+    wishes = ConfigRequest.model_validate(
+        {"capabilities": ["spawn"], "limits": {"memory_max": 1 << 29}}
+    )
     found = {(m.name, m.before, m.after, m.gives) for m in marks(spec, wishes)}
     assert found == {
         ("spawn", "held", "held", False),
@@ -185,15 +189,15 @@ def test_what_it_holds_already_and_what_it_would_lose_is_no_new_privilege() -> N
 def test_only_the_closed_lists_can_be_asked_for() -> None:
     for odd in ("root", "spawn:all", "network:", "mount:/etc"):
         with pytest.raises(ValueError, match="capabilit"):
-            Wishes.model_validate({"capabilities": [odd]})
-    forged = Wishes().model_copy(update={"capabilities": ("root",)})
+            ConfigRequest.model_validate({"capabilities": [odd]})
+    forged = ConfigRequest().model_copy(update={"capabilities": ("root",)})
     with pytest.raises(InvalidArgument):
         apply(spec_of(1), forged)
 
 
 @given(specs(), WISHES, PATHS, RELOADS, RELOADS)
 def test_more_change_never_does_less(
-    spec: AgentSpec, wishes: Wishes, paths: list[str], first: str, second: str
+    spec: AgentSpec, wishes: ConfigRequest, paths: list[str], first: str, second: str
 ) -> None:
     before = Shown(spec, config(first))
     plain, granted = Shown(spec, config(second)), Shown(apply(spec, wishes), config(second))
@@ -259,7 +263,7 @@ def test_another_system_is_switched_to() -> None:
 
 
 @given(specs(), WISHES)
-def test_the_way_back_undoes_a_deploy(spec: AgentSpec, wishes: Wishes) -> None:
+def test_the_way_back_undoes_a_deploy(spec: AgentSpec, wishes: ConfigRequest) -> None:
     old = spec.model_copy(update={"config": "1a" * 20})
     new = apply(old, wishes).model_copy(update={"config": "2b" * 20})
     returned = back(new, fields(old), fields(new))
@@ -270,7 +274,7 @@ def test_the_way_back_undoes_a_deploy(spec: AgentSpec, wishes: Wishes) -> None:
 
 @given(specs(), WISHES, CAPABILITIES, CAPABILITIES)
 def test_the_way_back_keeps_what_the_operator_did_meanwhile(
-    spec: AgentSpec, wishes: Wishes, granted: str, revoked: str
+    spec: AgentSpec, wishes: ConfigRequest, granted: str, revoked: str
 ) -> None:
     """What was taken from it during the window is not given back by a failure."""
     new = apply(spec, wishes)
@@ -286,7 +290,9 @@ def test_the_way_back_keeps_what_the_operator_did_meanwhile(
 
 
 @given(specs(), WISHES)
-def test_going_back_to_a_generation_gives_no_capability(spec: AgentSpec, wishes: Wishes) -> None:
+def test_going_back_to_a_generation_gives_no_capability(
+    spec: AgentSpec, wishes: ConfigRequest
+) -> None:
     now = apply(spec, wishes)
     found = rolled_back(now, fields(spec), fields(now))
     assert not missing_capabilities(now.capabilities, found.capabilities)

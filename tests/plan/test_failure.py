@@ -6,7 +6,7 @@ import pytest
 from plan.hives import hive, spec
 
 from hive_core.model.agents.machine import DesiredRun, DesiredState, Exit, FailureHistory
-from hive_core.model.config.limits import BackOff
+from hive_core.model.config.limits import BackOffSettings
 from hive_core.model.config.settings import Settings
 from hive_core.plan.failure import Case, Verdict, pause
 from hive_core.plan.placement import Places
@@ -60,6 +60,10 @@ def test_who_is_killed_again_and_again_is_parked() -> None:
 
 def test_pauses_double_or_grow_by_the_first_one_as_is_set() -> None:
     """K10: 5, 10 and 15 s where `growth` is `add` and `first` is 5."""
-    added = BackOff(first=5.0, growth="add", jitter=0.0)
+    added = BackOffSettings(first=5.0, growth="add", jitter=0.0)
     assert [pause(added, "x", count) for count in (1, 2, 3)] == [5.0, 10.0, 15.0]
-    assert [pause(BackOff(jitter=0.0), "x", count) for count in (1, 2, 3)] == [1.0, 2.0, 4.0]
+    assert [pause(BackOffSettings(jitter=0.0), "x", count) for count in (1, 2, 3)] == [
+        1.0,
+        2.0,
+        4.0,
+    ]

@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan.hives import hive, spec
 
-from hive_core.model.config.settings import Nix
+from hive_core.model.config.settings import NixSettings
 from hive_core.plan.flake import Pin, pins, quoted, render
 
-NIX = Nix(inputs={"hive": "github:somebody/hive", "nixpkgs": "path:/usr/share/x?a=b&c=${d}"[:24]})
+NIX = NixSettings(
+    inputs={"hive": "github:somebody/hive", "nixpkgs": "path:/usr/share/x?a=b&c=${d}"[:24]}
+)
 PIN = Pin("bob", "0" * 36, "alice", ("spawn",), "c" * 40, "sha256-" + "A" * 43 + "=")
 # What the language gives a meaning to, near what it does not.
 HOSTILE = st.text(st.sampled_from("\\\"'${}\n\r\t;#/* x") | st.characters(codec="utf-8"))
@@ -102,7 +104,7 @@ def test_the_flake_holds_the_agents_of_the_image_nix_that_have_a_configuration()
 def test_without_the_inputs_that_systems_are_made_of_there_are_none(
     folder: Path, missing: str
 ) -> None:
-    less = Nix(inputs={name: url for name, url in NIX.inputs.items() if name != missing})
+    less = NixSettings(inputs={name: url for name, url in NIX.inputs.items() if name != missing})
     found = parsed(folder, render(less, [PIN]))
     assert isinstance(found, dict)
     assert found["agents"] == {}

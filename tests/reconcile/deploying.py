@@ -25,17 +25,23 @@ from hive_core.host.git.initial_pack import named, packed
 from hive_core.host.git.object_writer import commit_bytes, tree_bytes
 from hive_core.host.git.store import FILES, FOLDER, Entry
 from hive_core.ledger.agents.archives import Archive
-from hive_core.ledger.approvals.storage import Request
+from hive_core.ledger.approvals.storage import ApprovalRequest
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.machines.check_ins import CheckIn
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState, State
-from hive_core.model.config.approval import Approval, ApprovalState, Binding, Generation, Kind
-from hive_core.model.config.seed import seed_of
+from hive_core.model.config.approval import (
+    Approval,
+    ApprovalKind,
+    ApprovalState,
+    Binding,
+    Generation,
+)
+from hive_core.model.config.seed import seed_for
 from hive_core.model.config.settings import Paths, Settings
 from hive_core.model.wire.record import Message
-from hive_core.operations.approvals.outcome import end
+from hive_core.operations.approvals.outcome import end_approval
 from hive_core.plan import nar
 from hive_core.plan.actions import Action, JobKind, RunJob
 from hive_core.plan.daemon_actions import Local, ShowConfig
@@ -262,7 +268,7 @@ class Stage:
         hive = self.broker.hive
         for number, (name, parent) in enumerate(parents.items(), 1):
             given = specs.get(name, {})
-            start = seed_of(str(given.get("image", "host")))
+            start = seed_for(str(given.get("image", "host")))
             uuid = f"{number:08x}-0000-4000-8000-000000000000"
             found = {"uuid": uuid, "config": start.commit, "nar": start.nar, **given}
             hive = hive.with_agent(name, parent, AgentSpec.model_validate(found))
@@ -278,17 +284,17 @@ class Stage:
         spec = self.broker.hive.spec(agent)
         binding = Binding(found.binding.commit, base=spec.config or "")
         asked = self.uuid(by) if by != "operator" else by
-        request = Request(Kind.CONFIG, spec.id, asked, spec.id, "please", binding)
+        request = ApprovalRequest(ApprovalKind.CONFIG, spec.id, asked, spec.id, "please", binding)
         return self._made(request)
 
-    def _made(self, request: Request) -> str:
+    def _made(self, request: ApprovalRequest) -> str:
         def handler(call: Call) -> Record[Done]:
             approvals = call.ledger.approvals
             found = approvals.create(request, call.now, call.now + 86_400)
             goals = {request.agent: f"approval:{found.id}"}
             job = call.ledger.jobs.create("test", "operator", goals, call.now)
             approvals.attach(found.id, job.id)
-            if request.kind is not Kind.CONFIG:
+            if request.kind is not ApprovalKind.CONFIG:
                 approvals.move(found.id, "check", call.now)
                 approvals.move(found.id, "approve", call.now, by="operator")
             return Record(Done(id=found.id), frozenset({f"approval:{found.id}"}))
@@ -302,7 +308,7 @@ class Stage:
             if event == "approve":
                 call.ledger.approvals.move(approval, "approve", call.now, by="uid:0")
                 return Record(Done(), frozenset({f"approval:{approval}"}))
-            return Record(Done(), end(call, found, event, by="uid:0", reason=reason))
+            return Record(Done(), end_approval(call, found, event, by="uid:0", reason=reason))
 
         self.broker.perform(event, handler)
 
@@ -312,8 +318,11 @@ class Stage:
         assert found is not None
         binding = Binding(found.commit, base=spec.config or "")
         review = {"generation": number}
-        return self._made(Request(Kind.ROLLBACK, spec.id, "operator", "", "", binding,
-                                  review=review))  # fmt: skip
+        return self._made(
+            ApprovalRequest(
+                ApprovalKind.ROLLBACK, spec.id, "operator", "", "", binding, review=review
+            )
+        )
 
     async def want(self, agent: str, wanted: DesiredState, *, fresh: bool = False) -> None:
         uuid = self.uuid(agent)

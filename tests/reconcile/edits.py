@@ -13,7 +13,7 @@ from uuid import UUID
 from reconcile.deploying import Proposed, Stage
 
 from hive_core.errors import Conflict
-from hive_core.model.config.seed import seed_of
+from hive_core.model.config.seed import seed_for
 
 
 @dataclass
@@ -145,7 +145,7 @@ def deploys_something_else_by_hand(it: Round) -> None:
 
 
 def goes_back_by_hand(it: Round) -> None:
-    start = seed_of("host")
+    start = seed_for("host")
     change_spec(it, {"config": start.commit, "nar": start.nar})
     it.moved.add(start.commit)
 

@@ -21,7 +21,7 @@ from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState, Machine, State
 from hive_core.model.config.settings import Paths, Settings
-from hive_core.model.wire.record import DAEMON, Job, Message
+from hive_core.model.wire.record import DAEMON, JobRecord, Message
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.plan.move_effects import consequences
 from hive_core.reconcile.deps import BrokerHandle, Ports
@@ -93,13 +93,13 @@ class Road:
         self.clock.advance(seconds)
         await self.settle()
 
-    async def commit(self, hive: Hive, **goals: str) -> Job:
+    async def commit(self, hive: Hive, **goals: str) -> JobRecord:
         """As an operation does, and what follows."""
         job = self.begin(hive, **goals)
         await self.settle()
         return self.job(job.id)
 
-    def begin(self, hive: Hive, **goals: str) -> Job:
+    def begin(self, hive: Hive, **goals: str) -> JobRecord:
         """The next hive, the rows that belong to it, a job."""
         before, self.hive = self.hive, hive
         now = self.clock.now()
@@ -122,7 +122,7 @@ class Road:
                     id_ = self.ledger.revocations.create(new, now)
                     if self.how.get("restart", True):
                         noted = {hive.spec(each).id: 0 for each in what.losing}
-                        self.ledger.revocations.note(id_, noted)
+                        self.ledger.revocations.set_nonces(id_, noted)
         self.road.on_topics(frozenset({"tree"}))
         return job
 
@@ -133,7 +133,7 @@ class Road:
         goal: str = "",
         grace: float = 5.0,
         fresh: bool = False,
-    ) -> Job:
+    ) -> JobRecord:
         """As start, stop, kill and restart do."""
         uuids = [self.uuid(name) for name in names]
         with self.ledger.transaction():
@@ -145,7 +145,7 @@ class Road:
         await self.settle()
         return self.job(job.id)
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str) -> JobRecord:
         found = self.ledger.jobs.get(job_id)
         assert found is not None
         return found

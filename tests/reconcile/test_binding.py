@@ -12,7 +12,7 @@ from reconcile.deploying import Stage, play, proposal
 from reconcile.edits import EDITS, Round, watched
 
 from hive_core.model.config.approval import ApprovalState as S
-from hive_core.model.config.seed import seed_of
+from hive_core.model.config.seed import seed_for
 from hive_core.plan import nar
 
 ROUNDS = times(25, 10_000)
@@ -56,7 +56,7 @@ def judge(it: Round) -> S:
     """Nobody ever ran anything but what the operator let it."""
     state = it.stage.state_of(it.approval)
     bound = {each.binding.commit: each.binding.nar for each in (it.good, it.evil)}
-    start = seed_of("host")
+    start = seed_for("host")
     allowed = {it.good.binding.commit, start.commit, *it.moved}
     for uuid, commit, data in it.ran:
         assert commit in allowed

@@ -10,14 +10,14 @@ from operations.world import World, world
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Profile, Role
 from hive_core.model.agents.machine import DesiredState
-from hive_core.model.config.limits import BuiltIn
-from hive_core.model.config.settings import RootAgent, Settings
+from hive_core.model.config.limits import BuiltInSettings
+from hive_core.model.config.settings import RootAgentSettings, Settings
 from hive_core.model.work.checks import MaidCheck
 from hive_core.model.work.checks import MaidConfig as Table
 from hive_core.reconcile.built_in_agents import ensure_built_in_agents
 from hive_core.reconcile.deps import BrokerHandle
 
-BOTH = Settings(daemons=BuiltIn(queen=True, maid=True))
+BOTH = Settings(daemons=BuiltInSettings(queen=True, maid=True))
 
 
 @pytest.fixture(name="world")
@@ -67,7 +67,9 @@ def test_a_name_that_is_taken_is_told_and_the_other_is_made(world: World) -> Non
 
 
 def test_without_a_root_agent_they_are_roots() -> None:
-    settings = Settings(daemons=BuiltIn(maid=True), root=RootAgent(name="boss", autostart=False))
+    settings = Settings(
+        daemons=BuiltInSettings(maid=True), root=RootAgentSettings(name="boss", autostart=False)
+    )
     with world(settings) as made:
         assert start(made) == []
         assert made.hive.topology.parent("maid") is None

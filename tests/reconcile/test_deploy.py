@@ -14,14 +14,14 @@ from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.agent_config import Reload
 from hive_core.model.config.approval import ApprovalState as S
 from hive_core.model.config.approval import Effect
-from hive_core.model.config.seed import seed_of
+from hive_core.model.config.seed import seed_for
 from hive_core.operations.agents.archive import destroy
 from hive_core.operations.lifecycle.operations import ScopeParams
 from hive_core.reconcile.deploy.deployer import AT_ONCE
 from hive_core.reconcile.deploy.effects import config_in
 
 WINDOW = 30.0
-SEED = seed_of("host").commit
+SEED = seed_for("host").commit
 
 
 def test_a_deploy_restarts_is_watched_and_is_confirmed() -> None:

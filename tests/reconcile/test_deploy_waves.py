@@ -11,14 +11,14 @@ from hive_core.errors import Conflict
 from hive_core.ledger.approvals.rollouts import DONE, FAILED, RUNNING, STOPPED, WAITING
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.approval import ApprovalState
-from hive_core.operations.approvals.history import rolled_out
+from hive_core.operations.approvals.history import roll_out
 
 MANY = 20
 TREE: dict[str, str | None] = {"root": None, **{f"kid{n:02}": "root" for n in range(MANY)}}
 SYSTEM = "/nix/store/11111111111111111111111111111111-nixos"
 
 
-async def roll_out(stage: Stage) -> str:
+async def run_rollout(stage: Stage) -> str:
     """The update of all of them; its job. They are stopped, so that each deploy is over at once."""
     names = [name for name in TREE if name != "root"]
     for name in names:
@@ -32,13 +32,13 @@ async def roll_out(stage: Stage) -> str:
     def handler(call: Call) -> Record[Done]:
         goals = {stage.uuid(name): "approval:rollout" for name in names}
         job = call.ledger.jobs.create("update", "operator", goals, call.now)
-        return Record(Done(id=job.id), rolled_out(call, names, job.id))
+        return Record(Done(id=job.id), roll_out(call, names, job.id))
 
     return stage.broker.perform("update", handler).id
 
 
 def states(stage: Stage, rollout: str) -> list[tuple[int, str]]:
-    return [(each.wave, each.state) for each in stage.ledger.waves.rows(rollout)]
+    return [(each.wave, each.state) for each in stage.ledger.waves.agents(rollout)]
 
 
 def _played(story: Callable[[Stage], object]) -> None:
@@ -49,7 +49,7 @@ def test_attack_51_each_wave_waits_for_the_one_before() -> None:
     """Attack 51: the first agent alone, then a tenth, then the rest."""
 
     async def story(stage: Stage) -> None:
-        rollout = await roll_out(stage)
+        rollout = await run_rollout(stage)
         seen: list[list[int]] = []
 
         def step(name: str) -> None:
@@ -72,7 +72,7 @@ def test_attack_51_each_wave_waits_for_the_one_before() -> None:
 
 def test_attack_51_a_failure_stops_the_rest_and_says_so() -> None:
     async def story(stage: Stage) -> None:
-        rollout = await roll_out(stage)
+        rollout = await run_rollout(stage)
         stage.builder.fault = Conflict("it does not evaluate")
         await stage.settle()
         found = states(stage, rollout)
@@ -90,7 +90,7 @@ def test_attack_51_a_failure_stops_the_rest_and_says_so() -> None:
 
 def test_attack_51_a_daemon_that_starts_again_goes_on_with_the_wave() -> None:
     async def story(stage: Stage) -> None:
-        rollout = await roll_out(stage)
+        rollout = await run_rollout(stage)
 
         def step(name: str) -> None:
             if name == "built" and stage.builder.builds == 3:
@@ -104,7 +104,7 @@ def test_attack_51_a_daemon_that_starts_again_goes_on_with_the_wave() -> None:
         assert RUNNING in {state for _, state in states_of_fresh(stage, rollout)}
         await stage.settle()
         assert {state for _, state in states(stage, rollout)} == {DONE}
-        ended = [stage.approval(each.approval) for each in stage.ledger.waves.rows(rollout)]
+        ended = [stage.approval(each.approval) for each in stage.ledger.waves.agents(rollout)]
         assert {each.state for each in ended} == {ApprovalState.DEPLOYED}
 
     def states_of_fresh(stage: Stage, rollout: str) -> list[tuple[int, str]]:
@@ -117,7 +117,7 @@ def test_attack_51_a_daemon_that_starts_again_goes_on_with_the_wave() -> None:
 
 def test_an_agent_that_is_gone_holds_nobody_up() -> None:
     async def story(stage: Stage) -> None:
-        rollout = await roll_out(stage)
+        rollout = await run_rollout(stage)
         stage.destroy("kid05")
         await stage.settle()
         found = [state for _, state in states(stage, rollout)]

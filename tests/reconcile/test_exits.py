@@ -88,9 +88,9 @@ class Counting(Masks):
     seen = 0
 
     @override
-    def _places(self, text: str, start: int, end: int) -> Iterator[int]:
+    def _candidates(self, text: str, start: int, end: int) -> Iterator[int]:
         self.seen += max(end - start, 0)
-        return super()._places(text, start, end)
+        return super()._candidates(text, start, end)
 
 
 def test_no_more_is_looked_through_for_secrets_than_is_kept(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from reconcile.deploying import FAMILY, Done, Stage, play
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict
 from hive_core.model.agents.machine import DesiredState, State
-from hive_core.model.wire.record import Job
+from hive_core.model.wire.record import JobRecord
 
 LOCK = "there is no flake.lock yet"
 
@@ -30,7 +30,7 @@ def waiting(stage: Stage, *, fresh: bool = False) -> str:
     return stage.broker.perform("start", handler).id
 
 
-def job(stage: Stage, id_: str) -> Job:
+def job(stage: Stage, id_: str) -> JobRecord:
     found = stage.ledger.jobs.get(id_)
     assert found is not None
     return found

@@ -340,7 +340,7 @@ def test_without_restarts_it_is_told_who_may_still_hold_what_until_they_ended(
         job = road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         nonces = {road.uuid(name): 1 for name in LOSERS}
         with road.ledger.transaction():
-            road.ledger.revocations.note(road.ledger.revocations.open()[0].id, nonces)
+            road.ledger.revocations.set_nonces(road.ledger.revocations.open()[0].id, nonces)
         await road.settle()
         assert invocations(road) == before
         assert (road.job(job.id).state, jobs(road)) == ("done", ["ann"])
@@ -367,7 +367,7 @@ def test_who_was_left_running_and_is_destroyed_is_not_told_of_any_more(tmp_path:
         road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         with road.ledger.transaction():
             revocation = road.ledger.revocations.open()[0].id
-            road.ledger.revocations.note(revocation, {road.uuid("eve"): 1})
+            road.ledger.revocations.set_nonces(revocation, {road.uuid("eve"): 1})
         await road.settle()
         assert len(road.look.alarms()) == 1
         await road.commit(road.hive.without("eve"))

@@ -12,7 +12,7 @@ from reconcile.road import Road, hive
 from hive_core.errors import Conflict, HiveError, Internal, StorageFull, Unreachable
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState, Exit, Observed, State
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.plan import actions as a
 from hive_core.plan.agent_steps import copy_of
 from hive_core.plan.daemon_actions import Local
@@ -488,7 +488,7 @@ def test_a_thousand_agents_are_adopted_and_settle(tmp_path: Path, count: int) ->
         assert set(road.states().values()) == {State.RUNNING}
 
     parents = {f"a{n}": f"a{(n - 1) // 10}" if n else None for n in range(count)}
-    play(tmp_path, story, hive(parents), limits=Bounds(starts_at_once=64).model_dump())
+    play(tmp_path, story, hive(parents), limits=HostLimits(starts_at_once=64).model_dump())
 
 
 def test_a_wish_counts_for_who_asks_before_anybody_looked_again(tmp_path: Path) -> None:

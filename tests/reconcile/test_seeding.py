@@ -11,7 +11,7 @@ from reconcile.deploying import Done, Stage, play
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Internal, Unreachable
 from hive_core.jobs import seed as program
-from hive_core.model.wire.record import Job
+from hive_core.model.wire.record import JobRecord
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.testing import MemoryJobs
 
@@ -38,7 +38,7 @@ def jobs(stage: Stage, run: Run) -> MemoryJobs:
     return found
 
 
-def ended(stage: Stage, job: str) -> Job:
+def ended(stage: Stage, job: str) -> JobRecord:
     found = stage.ledger.jobs.get(job)
     assert found is not None
     return found

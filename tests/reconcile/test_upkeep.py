@@ -16,7 +16,7 @@ from hive_core.ledger.core.idempotency_keys import StoredResult
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.machine import FailureHistory
-from hive_core.model.config.settings import Bounds, Retention, Settings
+from hive_core.model.config.settings import HostLimits, RetentionSettings, Settings
 from hive_core.model.wire.record import Relation
 from hive_core.reconcile.deps import BrokerHandle, Ports
 from hive_core.reconcile.timers.upkeep import HOUR, Upkeep
@@ -129,7 +129,7 @@ def test_a_sweep_goes_on_until_all_that_is_old_is_gone(house: House) -> None:
 
 def test_old_events_go_and_the_chain_still_holds(tmp_path: Path) -> None:
     kept = 48 * HOUR  # there is a sweep each hour
-    house = House(tmp_path, Settings(retention=Retention(events=kept)))
+    house = House(tmp_path, Settings(retention=RetentionSettings(events=kept)))
     for _ in range(5):
         house.event()
     house.clock.advance(kept - HOUR)
@@ -143,7 +143,7 @@ def test_old_events_go_and_the_chain_still_holds(tmp_path: Path) -> None:
 
 
 def test_a_flood_of_events_pushes_the_oldest_out(tmp_path: Path) -> None:
-    house = House(tmp_path, Settings(limits=Bounds(events=1000)))
+    house = House(tmp_path, Settings(limits=HostLimits(events=1000)))
     with house.ledger.transaction():
         last = [house.append() for _ in range(1003)][-1]
     # A little more than is too much goes at once.

@@ -37,21 +37,21 @@ from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import State
 from hive_core.model.config.approval import Generation
-from hive_core.model.config.settings import Approvals, Bounds, Settings
+from hive_core.model.config.settings import ApprovalSettings, HostLimits, Settings
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 from hive_core.ports import Clock
-from hive_core.surfaces.service import fixed
+from hive_core.surfaces.service import introspection_methods
 from hive_core.testing import ManualClock
 
 HOSTILE = ("h1", "h2")
 NEIGHBOUR = "n"
 BELOW = 480  # agents below each hostile one; about a thousand in all
-BOUNDS = Bounds(
+BOUNDS = HostLimits(
     children=1000, open_jobs=1000, send_rate=10**9, send_burst=10**9, change_rate=10**9,
     change_burst=10**9, commit_rate=10**9, commit_burst=10**9,
 )  # fmt: skip
-SETTINGS = Settings(limits=BOUNDS, approvals=Approvals(pending=500, a_day=500))
+SETTINGS = Settings(limits=BOUNDS, approvals=ApprovalSettings(pending=500, a_day=500))
 Reply = Mapping[str, object]
 
 
@@ -90,7 +90,7 @@ def broker_of(folder: Path, ledger: Ledger, clock: Clock) -> Broker:
         _settle(repo, ledger)
     stores = Vault(folder / "secrets"), Contents(folder / "artifacts", clock=clock.monotonic)
     world = Services(ledger, repo, SETTINGS, Awake(), clock, *stores)
-    return Broker(world, repo.read(ledger.head), registry, fixed(registry, "1"))
+    return Broker(world, repo.read(ledger.head), registry, introspection_methods(registry, "1"))
 
 
 def _settle(repo: MetaRepo, ledger: Ledger) -> None:

@@ -10,7 +10,7 @@ from operations.world import World, names, rows, world
 from hive_core.broker.storage_limits import BRINGS
 from hive_core.errors import LimitReached
 from hive_core.ledger.core.storage_use import HISTORY
-from hive_core.model.config.settings import MIB, Bounds, Settings
+from hive_core.model.config.settings import MIB, HostLimits, Settings
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 
@@ -27,7 +27,7 @@ def note(made: World, agent: str, text: str) -> None:
 
 def test_attack_62_notes_as_fast_as_can_be_stay_below_32_mib_and_push_out_nobody() -> None:
     """20 seconds of it were 175 MiB and more: a burst of one agent, and of eight beside it."""
-    settings = Settings(limits=Bounds(children=20))
+    settings = Settings(limits=HostLimits(children=20))
     flooders = [f"a{number}" for number in range(8)]
     with world(settings, "root/a", "root/b", *(f"a/{name}" for name in flooders)) as made:
         made.call("b", "note_event", kind="first", text="of b")
@@ -66,7 +66,7 @@ def seconds(made: World, limit: int) -> float:
 
 def test_attack_61_a_page_that_is_full_reads_no_further() -> None:
     """`subscribe(limit=1000)` over notes of 4 KiB read a thousand of them, and showed twenty."""
-    with world(Settings(limits=Bounds(notes_agent=16 << 20)), "root/a") as made:
+    with world(Settings(limits=HostLimits(notes_agent=16 << 20)), "root/a") as made:
         for _ in range(1000):
             made.call("a", "note_event", kind="step", text="x" * 4096, fields={"x": "y" * 4000})
         seconds(made, 1000)
@@ -89,7 +89,7 @@ def until_full(made: World, caller: str, operation: str, /, **params: object) ->
 
 
 def test_attack_62_what_is_not_over_is_bounded_in_bytes_by_agent() -> None:
-    settings = Settings(limits=Bounds(stored=MIB))
+    settings = Settings(limits=HostLimits(stored=MIB))
     with world(settings, "root/a", "a/a1", "a/a2", "root/b") as made:
         made.call("a", "open_queue", name="q", limit=1000)
         for operation, params in (
@@ -108,7 +108,7 @@ def test_attack_62_what_is_not_over_is_bounded_in_bytes_by_agent() -> None:
 
 
 def test_attack_62_what_is_over_is_bounded_in_bytes_by_agent_and_its_oldest_goes() -> None:
-    settings = Settings(limits=Bounds(history=MIB, change_burst=100_000))
+    settings = Settings(limits=HostLimits(history=MIB, change_burst=100_000))
     with world(settings, "root/a", "a/a1", "root/b", "b/b1") as made:
         theirs = made.call("b", "assign_task", agent="b1", description="small")["task"]
         made.call("b", "cancel_task", task=theirs)
@@ -126,7 +126,7 @@ def test_attack_62_what_is_over_is_bounded_in_bytes_by_agent_and_its_oldest_goes
 
 
 def test_attack_62_keys_of_one_agent_push_out_its_own_oldest() -> None:
-    settings = Settings(limits=Bounds(history=MIB, change_burst=100_000))
+    settings = Settings(limits=HostLimits(history=MIB, change_burst=100_000))
     with world(settings, "root/a", "a/a1") as made:
         for number in range(6000):
             made.call("a", "ack", ids=["f" * 13], idempotency_key=f"{number:0100}")
@@ -137,7 +137,7 @@ def test_attack_62_keys_of_one_agent_push_out_its_own_oldest() -> None:
 
 def test_attack_62_no_branch_fills_the_ledger_for_the_others() -> None:
     settings = Settings(
-        limits=Bounds(ledger=16 * MIB, inbox_bytes=64 * MIB, inbox_count=100_000, children=20)
+        limits=HostLimits(ledger=16 * MIB, inbox_bytes=64 * MIB, inbox_count=100_000, children=20)
     )
     hands = [f"a{number}" for number in range(12)]
     with world(settings, "root/a", "root/b", "b/b1", *(f"a/{each}" for each in hands)) as made:
@@ -165,7 +165,7 @@ def test_attack_62_no_branch_fills_the_ledger_for_the_others() -> None:
 def test_attack_62_a_branch_keeps_its_share_of_what_its_destroyed_agents_left() -> None:
     """Each one that was made left the history of an agent behind, and with it went its share."""
     settings = Settings(
-        limits=Bounds(ledger=16 * MIB, history=4 * MIB, change_burst=100_000, children=20)
+        limits=HostLimits(ledger=16 * MIB, history=4 * MIB, change_burst=100_000, children=20)
     )
     hands = [f"a{number}" for number in range(12)]
     workers = [f"{each}/w{each}" for each in hands]

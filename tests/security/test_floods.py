@@ -6,7 +6,7 @@ import pytest
 from operations.world import World, rows, world
 
 from hive_core.errors import LimitReached
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.wire.record import OPERATOR
 
 
@@ -21,7 +21,9 @@ def _until_refused(made: World, most: int, caller: str, operation: str, **params
 
 
 def test_attack_52_recorded_calls_without_effect_do_not_fill_the_disk() -> None:
-    with world(Settings(limits=Bounds(change_burst=50, change_rate=1)), "root/a", "a/a1") as made:
+    with world(
+        Settings(limits=HostLimits(change_burst=50, change_rate=1)), "root/a", "a/a1"
+    ) as made:
         assert _until_refused(made, 60, "a", "ack", ids=["f" * 13]) == 50
         assert made.fault("a", "stop", agent="a1") == "LimitReached"
         # It costs nobody else anything, and reading is free.
@@ -34,7 +36,7 @@ def test_attack_52_recorded_calls_without_effect_do_not_fill_the_disk() -> None:
 
 def test_attack_52_commits_without_end_do_not_fill_the_disk_with_history() -> None:
     """An agent may move its own children to and fro; each time is a commit that stays."""
-    settings = Settings(limits=Bounds(commit_burst=10, commit_rate=1))
+    settings = Settings(limits=HostLimits(commit_burst=10, commit_rate=1))
     with world(settings, "root/a", "a/a1", "a/a2", "a1/x", "root/b") as made:
         homes = ["a2", "a1"] * 10
         served = 0
@@ -61,7 +63,7 @@ def test_attack_52_refused_calls_are_recorded_up_to_a_rate(world: World) -> None
 
 
 def test_attack_50_jobs_that_have_not_ended_do_not_pile_up_before_the_change_road() -> None:
-    with world(Settings(limits=Bounds(open_jobs=5)), "root/a", "a/a1") as made:
+    with world(Settings(limits=HostLimits(open_jobs=5)), "root/a", "a/a1") as made:
         assert _until_refused(made, 9, "a", "restart", agent="a1") == 5
         assert made.fault("a", "spawn", name="x") == "LimitReached"
         assert made.fault(OPERATOR, "restart", agent="a1") == ""
@@ -71,7 +73,7 @@ def test_attack_50_jobs_that_have_not_ended_do_not_pile_up_before_the_change_roa
 
 def test_attack_4_uid_ranges_are_not_used_up_by_creating_and_destroying() -> None:
     """An agent that is gone keeps its range while its archive is kept; a host has 16,000."""
-    with world(Settings(limits=Bounds(agents=6)), "root/a") as made:
+    with world(Settings(limits=HostLimits(agents=6)), "root/a") as made:
         for number in range(4):
             made.call("a", "spawn", name=f"x{number}")
             made.call("a", "destroy", agent=f"x{number}")
@@ -81,7 +83,7 @@ def test_attack_4_uid_ranges_are_not_used_up_by_creating_and_destroying() -> Non
 
 
 def test_attack_37_a_box_that_is_full_still_takes_what_the_daemon_has_to_say() -> None:
-    settings = Settings(limits=Bounds(inbox_count=3, send_burst=1000))
+    settings = Settings(limits=HostLimits(inbox_count=3, send_burst=1000))
     with world(settings, "root/a", "a/a1", "a/a2") as made:
         for _ in range(3):
             made.call("a1", "send", to="a", body="x")
@@ -99,7 +101,7 @@ def _fill(made: World, sender: str, to: str, most: int = 40) -> int:
     raise AssertionError(f"{most} messages were taken")
 
 
-SHARED = Settings(limits=Bounds(inbox_count=32, send_burst=1000))
+SHARED = Settings(limits=HostLimits(inbox_count=32, send_burst=1000))
 
 
 def test_attack_37_one_sender_fills_no_more_than_a_third_of_a_box() -> None:
@@ -143,7 +145,7 @@ def test_attack_62_an_agent_that_fills_the_operators_inbox_keeps_out_none_of_its
 
 def test_attack_62_branch_after_branch_gets_into_the_operators_inbox() -> None:
     branches = [f"c{number}" for number in range(9)]
-    settings = Settings(limits=Bounds(inbox_count=1000, send_burst=1000))
+    settings = Settings(limits=HostLimits(inbox_count=1000, send_burst=1000))
     with world(settings, *(f"root/{each}" for each in branches)) as made:
         held = [_fill(made, each, OPERATOR, 1000) for each in branches]
         assert held[0] == 250
@@ -152,7 +154,7 @@ def test_attack_62_branch_after_branch_gets_into_the_operators_inbox() -> None:
 
 
 def test_attack_37_big_letters_count_by_their_bytes() -> None:
-    with world(Settings(limits=Bounds(inbox_bytes=64_000)), "root/a", "a/a1", "a/a2") as made:
+    with world(Settings(limits=HostLimits(inbox_bytes=64_000)), "root/a", "a/a1", "a/a2") as made:
         made.call("a1", "send", to="a", body="x" * 40_000)
         assert made.fault("a1", "send", to="a", body="x") == "InboxFull"
         assert made.fault("a2", "send", to="a", body="x" * 7_000) == ""

@@ -12,7 +12,7 @@ from seeds import empty_ledger, empty_repo, folder_in_ram
 
 from hive_core.host.git import Kind, files
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 from hive_core.model.names import NAME_MAX
 
 FILE, FOLDER, LINK, MODULE = "100644", "40000", "120000", "160000"
@@ -190,7 +190,9 @@ def test_attack_57_history_that_was_rewritten_does_not_bring_back_an_older_tree(
 
 def test_attack_39_as_many_agents_as_can_be_allowed_can_be_read_back() -> None:
     """Else one spawn more, and nobody has any rights after the next start."""
-    (most,) = [each.le for each in Bounds.model_fields["agents"].metadata if isinstance(each, Le)]
+    (most,) = [
+        each.le for each in HostLimits.model_fields["agents"].metadata if isinstance(each, Le)
+    ]
     names = [f"a{number:0{NAME_MAX - 1}}" for number in range(int(str(most)))]
     tree = dict.fromkeys(names[1:], names[0]) | {names[0]: None}
     assert files.read_topology(files.topology_bytes(tree)) == tree

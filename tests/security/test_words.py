@@ -6,10 +6,10 @@ import pytest
 from operations.world import World, rows, texts, world
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.wire.record import OPERATOR
 
-EASY = Settings(limits=Bounds(send_rate=1e6, send_burst=100_000))
+EASY = Settings(limits=HostLimits(send_rate=1e6, send_burst=100_000))
 
 
 def test_attack_41_a_thread_name_does_not_tell_what_hidden_agents_talk_about(world: World) -> None:

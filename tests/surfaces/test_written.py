@@ -10,7 +10,7 @@ from hive_core import errors
 from hive_core.operations import load
 from hive_core.surfaces import idl
 from hive_core.surfaces.__main__ import ROOT, WRITTEN
-from hive_core.surfaces.shape import Field, Named, Shapes
+from hive_core.surfaces.shape import Field, NamedType, Shapes
 
 REGISTRY = load()
 
@@ -92,8 +92,8 @@ def test_shapes_have_the_types_of_varlink() -> None:
 
 def test_types_of_one_name_and_two_shapes_get_two_names() -> None:
     shapes = Shapes({"Taken"})
-    one, two = Named("Row", "", (Field("x", "int", ""),)), Named("Row", "", ())
-    assert [shapes.declared(each) for each in (one, two, one, two)] == [
+    one, two = NamedType("Row", "", (Field("x", "int", ""),)), NamedType("Row", "", ())
+    assert [shapes.declare(each) for each in (one, two, one, two)] == [
         "Row", "Row2", "Row", "Row2",
     ]  # fmt: skip
-    assert shapes.declared(Named("Taken", "")) == "Taken2"
+    assert shapes.declare(NamedType("Taken", "")) == "Taken2"

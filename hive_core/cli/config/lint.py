@@ -10,7 +10,7 @@ from typing import Final
 
 from hive_core.cli.core.output import say
 from hive_core.model.config.agent_config import AgentConfig
-from hive_core.model.config.limits import Intake
+from hive_core.model.config.limits import IntakeSettings
 from hive_core.model.config.validation import find_faults
 from hive_core.plan import toml
 from hive_core.plan.paths import Names
@@ -18,7 +18,7 @@ from hive_core.plan.toml_lines import find_lines
 
 Fault = tuple[str, str]
 
-_CAPS: Final = Intake()
+_CAPS: Final = IntakeSettings()
 _OWN: Final = (".git", ".before")  # at the top: git's, and what a reseeding kept
 
 

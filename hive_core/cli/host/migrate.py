@@ -19,7 +19,7 @@ from hive_core.cli.host.setup import need_root, root_agent
 from hive_core.errors import Conflict
 
 if TYPE_CHECKING:
-    from hive_core.model.config.settings import Bounds
+    from hive_core.model.config.settings import HostLimits
 
 MARKER: Final = Path(layout.HOME, "layout")
 ROWS: Final = Listing("what", tuple(map(Column, ("kind", "number", "what", "state"))))
@@ -70,11 +70,11 @@ def _from(session: Session, folder: Path, *, dry_run: bool) -> None:
     echo(f"wrote {old.marker}")
 
 
-def _bounds(config: Path) -> Bounds:
+def _bounds(config: Path) -> HostLimits:
     """What this host takes, by its settings; they are the daemon's too, so imported here alone."""
     found = settings(config).get("limits") if config.exists() else None
     module = importlib.import_module("hive_core.model.config.settings")
-    bounds: Bounds = module.Bounds.model_validate(found if isinstance(found, dict) else {})
+    bounds: HostLimits = module.HostLimits.model_validate(found if isinstance(found, dict) else {})
     return bounds
 
 

@@ -17,7 +17,7 @@ from hive_core.host.git.applied_repository import AppliedRepo
 from hive_core.host.git.file_writer import FOLDER, shared
 from hive_core.host.git.seed import seed
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.seed import SEEDS, kind_of
+from hive_core.model.config.seed import SEEDS, template_name
 from hive_core.model.names import is_uuid
 from hive_core.plan import nar
 
@@ -86,7 +86,7 @@ class Applied:
             self._shelf(uuid).rename(self.folder / f"{uuid}{_SUFFIX}")
             self._shelved.discard(uuid)
         else:
-            AppliedRepo(self.folder / f"{uuid}{_SUFFIX}").make(kind_of(image))
+            AppliedRepo(self.folder / f"{uuid}{_SUFFIX}").make(template_name(image))
 
     def _shelve(self, uuid: str) -> None:
         (self.folder / f"{uuid}{_SUFFIX}").rename(self._shelf(uuid))

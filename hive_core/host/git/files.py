@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from hive_core.errors import BadFrame, InvalidArgument
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.topology import Parents
-from hive_core.model.config.validation import describe
+from hive_core.model.config.validation import faults_of
 from hive_core.model.names import name_fault
 from hive_core.varlink import decode
 
@@ -56,7 +56,7 @@ def read_spec(data: bytes, file: str) -> AgentSpec:
     try:
         return AgentSpec.model_validate(_object(data, file))
     except ValidationError as error:
-        fault = describe(AgentSpec, error)[0]
+        fault = faults_of(AgentSpec, error)[0]
         raise InvalidArgument(f"{file}: {fault.key}: {fault.reason}", field=file) from error
 
 

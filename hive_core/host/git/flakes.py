@@ -12,7 +12,7 @@ from hive_core.errors import InvalidArgument
 from hive_core.host.git.object_writer import put
 from hive_core.host.git.store import FILES, Entry, Store
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.settings import NIX_IMAGE, Nix
+from hive_core.model.config.settings import NIX_IMAGE, NixSettings
 from hive_core.plan import flake
 
 FLAKE: Final = "flake.nix"
@@ -24,7 +24,7 @@ Top = dict[str, Entry]
 class Flakes:
     """Writes both files of a commit where they differ from those of the commit before."""
 
-    def __init__(self, store: Store, nix: Nix) -> None:
+    def __init__(self, store: Store, nix: NixSettings) -> None:
         self._store = store
         self.nix = nix
         self._known = ""  # the file as it was rendered last

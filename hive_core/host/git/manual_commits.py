@@ -21,7 +21,7 @@ from hive_core.model.agents.capability import check_grantable
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.push import NO_OBJECT
-from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
 from hive_core.reconcile import placed_agents
 from hive_core.reconcile.observed import ObservedState
@@ -32,7 +32,7 @@ LOOK_EVERY: Final = 5  # glances, of which there is one every second
 CHECKED_EVERY: Final = 60  # looks
 
 
-def judge(ledger: Ledger, limits: Bounds) -> Judge:
+def judge(ledger: Ledger, limits: HostLimits) -> Judge:
     """What speaks against a valid hive: an identity that somebody had, too many agents, a lock."""
 
     def look(before: Hive, hive: Hive) -> None:

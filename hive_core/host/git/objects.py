@@ -16,7 +16,7 @@ from hive_core.host.git.store import FILES, FOLDER, Entry, Store
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.topology import DEPTH_LIMIT, Topology
-from hive_core.model.config.settings import Nix
+from hive_core.model.config.settings import NixSettings
 
 _CACHED_AT_MOST: Final = 65536
 _AUTHOR: Final = "hive <hive@localhost>"
@@ -33,7 +33,7 @@ class Objects:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = Store(folder)
-        self.flakes = Flakes(self.store, Nix())
+        self.flakes = Flakes(self.store, NixSettings())
         self._depth_limit = depth_limit
         self._clock = clock
         self._specs: dict[str, AgentSpec] = {}

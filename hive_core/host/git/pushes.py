@@ -23,8 +23,16 @@ from hive_core.host.git.signed_approvals import ASIDE, SignedApprovals
 from hive_core.host.storage.uploads import Uploads
 from hive_core.host.systemd.job_exchange import exchange
 from hive_core.jobs.receive import COMMIT, TAG, TAG_MOST
-from hive_core.model.config.push import APPROVE, MAIN, META, NO_OBJECT, Part, Progress, Push
-from hive_core.model.config.review import SAID, SAID_MOST, Said
+from hive_core.model.config.push import (
+    APPROVE,
+    MAIN,
+    META,
+    NO_OBJECT,
+    PackChunk,
+    Push,
+    PushProgress,
+)
+from hive_core.model.config.review import VERDICT, VERDICT_MOST, Verdict
 from hive_core.model.config.settings import Settings
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
 from hive_core.plan.intake_limits import Caps
@@ -67,7 +75,7 @@ class Pushes:
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
     _judging: dict[str, Judging] = field(default_factory=dict)
 
-    async def push(self, push: Push, part: Part) -> Progress:
+    async def push(self, push: Push, part: PackChunk) -> PushProgress:
         """Keep a part; with the last one judge the push. What is wrong with it is raised."""
         self._check(push)
         judging = self._judging.get(part.upload or "")
@@ -78,7 +86,7 @@ class Pushes:
             async with self._alone:
                 upload = await asyncio.to_thread(self.uploads.add, push, part)
                 if part.more:
-                    return Progress(upload, self.uploads.size(upload))
+                    return PushProgress(upload, self.uploads.size(upload))
                 data = await asyncio.to_thread(self.uploads.take, upload)
         if len(data) > self.settings.intake.pack:
             most = self.settings.intake.pack
@@ -101,14 +109,14 @@ class Pushes:
             task.exception()
         asyncio.get_running_loop().call_later(KEPT, self._judging.pop, id_, None)
 
-    async def _outcome(self, id_: str) -> Progress:
+    async def _outcome(self, id_: str) -> PushProgress:
         """What came of it; nothing yet when that takes long, and the call is to be repeated."""
         found = self._judging[id_]
         done, _ = await asyncio.wait([found.task], timeout=SOON)
         if not done:
-            return Progress(id_, found.size)
+            return PushProgress(id_, found.size)
         self._judging.pop(id_, None)
-        return Progress("", found.size, found.task.result())
+        return PushProgress("", found.size, found.task.result())
 
     def _check(self, push: Push) -> None:
         """Which refs are anybody's to push; all others are hived's own."""
@@ -171,7 +179,7 @@ class Pushes:
             await asyncio.to_thread(box.put, "pack", data)
             words = (push.new, kind, caps.word)
             await self.jobs.run(RunJob(job, JobKind.RECEIVE, JOB_BASES[0], words=words))
-            said = Said.read(box.read(SAID, SAID_MOST))
+            said = Verdict.read(box.read(VERDICT, VERDICT_MOST))
             if said.fault:
                 raise Busy(f"cannot check what was pushed: {said.fault}")
             if not said.ok:

@@ -29,7 +29,7 @@ from hive_core.host.git.recovery import Judge, Kind, Recovery
 from hive_core.host.git.worktree import WorkTree
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.topology import DEPTH_LIMIT, Topology
-from hive_core.model.config.settings import Nix, RootAgent
+from hive_core.model.config.settings import NixSettings, RootAgentSettings
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class MetaRepo:
         # go first; meanwhile the index stays locked.
         self.later: Callable[[Callable[[], None]], object] = lambda work: work()
         # Where an agent hangs that is committed by hand without a place.
-        self.home = RootAgent().name
+        self.home = RootAgentSettings().name
         # Why nothing may be written: without the tree in force, the next commit would be a tree
         # that lacks everybody.
         self.sealed = ""
@@ -92,7 +92,7 @@ class MetaRepo:
         except HiveError as error:
             self._unusable = Damage("repository", str(self.folder), error.reason)
 
-    def renders(self, nix: Nix) -> None:
+    def renders(self, nix: NixSettings) -> None:
         """Every commit from now on has a flake.nix with these inputs."""
         self._objects.flakes.nix = nix
 

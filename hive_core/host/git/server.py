@@ -18,7 +18,7 @@ from hive_core.host.git.pushes import Pushes
 from hive_core.host.git.recovery import ancestors
 from hive_core.host.git.repo import MetaRepo
 from hive_core.host.git.store import Store
-from hive_core.model.config.push import MAIN, META, MetaCommit, Part, Progress, Push
+from hive_core.model.config.push import MAIN, META, MetaCommit, PackChunk, Push, PushProgress
 
 SHOWN: Final = "refs/heads/proposals"
 REFUSED: Final = "refs/heads/refused"
@@ -62,7 +62,7 @@ class GitHost:
     async def changes(self, old: str, new: str, at: int) -> tuple[bytes, bool]:
         return await self.lending.changes(self._folder(META), old, new, at)
 
-    async def push(self, push: Push, part: Part) -> Progress:
+    async def push(self, push: Push, part: PackChunk) -> PushProgress:
         return await self.pushes().push(push, part)
 
     def _folder(self, repo: str) -> Path:

@@ -37,7 +37,7 @@ from hive_core.host.git.tags import SignedTag, read
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.config.approval import Approval, ApprovalState
 from hive_core.model.wire.record import OPERATOR
-from hive_core.operations.approvals.operations import Decided, approved
+from hive_core.operations.approvals.operations import Decided, use_approval
 
 log = logging.getLogger(__name__)
 LOOK_EVERY: Final = 1.0
@@ -168,7 +168,7 @@ def _approve(call: Call, approval: str, who: str) -> Record[Decided]:
     found = call.ledger.approvals.get(approval)
     if found is None:
         raise NotFound(f"no approval {approval}")
-    return approved(call, found, f"{SIGNED}{who}")
+    return use_approval(call, found, f"{SIGNED}{who}")
 
 
 def _named(repo: AppliedRepo, oid: str, approval: Approval) -> SignedTag:

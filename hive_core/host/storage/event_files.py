@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hive_core.model.config.limits import Log
+from hive_core.model.config.limits import LogSettings
 
 NAME: Final = "events.jsonl"
 _OLD: Final = "events-*.jsonl"
@@ -35,7 +35,7 @@ class Lines:
     """`folder` is made when it is first opened. All of it blocks, so it runs beside the loop."""
 
     folder: Path
-    figures: Log
+    figures: LogSettings
     group: str = ""
     at: int = 0
     _file: int = -1

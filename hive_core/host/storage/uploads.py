@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached
 from hive_core.host.git.file_writer import shared
-from hive_core.model.config.push import Part, Push
+from hive_core.model.config.push import PackChunk, Push
 
 MOST: Final = 8
 IDLE: Final = 60.0  # seconds after which an upload makes room for another one
@@ -38,7 +38,7 @@ class Uploads:
     clock: Callable[[], float] = time.monotonic
     _open: dict[str, Upload] = field(default_factory=dict)
 
-    def add(self, push: Push, part: Part) -> str:
+    def add(self, push: Push, part: PackChunk) -> str:
         """Keep a part; the id of its upload."""
         id_ = part.upload or ""
         upload = self._open.get(id_)

@@ -75,7 +75,7 @@ class Archives:
         )
         return [_archive(row) for row in rows]
 
-    def expired(self, now: float) -> list[Archive]:
+    def past_retention(self, now: float) -> list[Archive]:
         """Those past their retention: purge the storage, then `drop`."""
         return [archive for archive in self.all() if archive.expires <= now]
 
@@ -83,7 +83,7 @@ class Archives:
     def any(self) -> bool:
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM archives)"))
 
-    def strike(self, taken: Mapping[str, Collection[str]]) -> None:
+    def strike_capabilities(self, taken: Mapping[str, Collection[str]]) -> None:
         """Capabilities were taken from agents, by UUID: who was below them comes back without."""
         for archive in self.all():
             above = taken.keys() & {*archive.above, archive.parent}

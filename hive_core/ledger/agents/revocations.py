@@ -56,7 +56,7 @@ class Revocations:
             raise NotFound(f"no revocation {id_}")
         return self._read(row)
 
-    def step(self, id_: int, event: str, now: float) -> Revocation:
+    def advance(self, id_: int, event: str, now: float) -> Revocation:
         """Take it further, or to its end."""
         state = COURSE.next(self.get(id_).state, event)
         ended = now if state in COURSE.finals else None
@@ -67,12 +67,12 @@ class Revocations:
             self._prune(now)
         return self.get(id_)
 
-    def note(self, id_: int, nonces: Mapping[str, int]) -> None:
+    def set_nonces(self, id_: int, nonces: Mapping[str, int]) -> None:
         """Who was told to restart, or who runs on; with 0, who is to be told."""
         for agent, nonce in nonces.items():
             self._db.run("INSERT OR REPLACE INTO revoked VALUES (?, ?, ?)", (id_, agent, nonce))
 
-    def has_ended(self, agent: str) -> bool:
+    def drop_ended(self, agent: str) -> bool:
         """The machine of an agent ended, and with it what it held; whether that matters."""
         return bool(
             self._db.run(
@@ -82,7 +82,7 @@ class Revocations:
             )
         )
 
-    def restarts(self, agent: str, nonce: int) -> bool:
+    def is_restart_requested(self, agent: str, nonce: int) -> bool:
         """Whether an end of the machine with this nonce was asked for by a revocation."""
         return bool(
             self._db.value(
@@ -92,7 +92,7 @@ class Revocations:
             )
         )
 
-    def released(self, agent: str) -> float:
+    def last_release(self, agent: str) -> float:
         """When an agent could start again after the last time it was told to restart; 0: never."""
         return float(
             self._db.value(
@@ -102,7 +102,7 @@ class Revocations:
             )
         )
 
-    def restarting(self) -> frozenset[str]:
+    def restarting_agents(self) -> frozenset[str]:
         """Agents that were told to restart and may not start yet."""
         rows = self._db.rows(
             "SELECT revoked.agent FROM revoked JOIN revocations ON id = revocation"

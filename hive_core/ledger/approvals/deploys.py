@@ -14,7 +14,7 @@ _COLUMNS: Final = "approval, before, generation, commit_before, nonce, until"
 
 
 @dataclass(frozen=True, slots=True)
-class Deploy:
+class DeployRecord:
     """One deploy under way, by its approval.
 
     `before`: what the spec said, and what there was before: `Change` writes and reads it. `nonce`:
@@ -37,20 +37,20 @@ class Deploy:
         return found
 
 
-class Deploys:
+class DeployStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def get(self, approval: str) -> Deploy | None:
+    def get(self, approval: str) -> DeployRecord | None:
         sql = f"SELECT {_COLUMNS} FROM deploys WHERE approval = ?"  # noqa: S608 - our own names
         row = self._db.row(sql, (approval,))
         return _deploy(row) if row else None
 
-    def all(self) -> list[Deploy]:
+    def all(self) -> list[DeployRecord]:
         rows = self._db.rows(f"SELECT {_COLUMNS} FROM deploys ORDER BY approval")  # noqa: S608
         return [_deploy(row) for row in rows]
 
-    def put(self, found: Deploy) -> None:
+    def put(self, found: DeployRecord) -> None:
         """Remember it, as it is now."""
         self._db.run(
             f"INSERT OR REPLACE INTO deploys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
@@ -65,7 +65,7 @@ class Deploys:
         self._db.run("DELETE FROM deploys WHERE approval = ?", (approval,))
 
 
-def _deploy(row: tuple[Any, ...]) -> Deploy:
+def _deploy(row: tuple[Any, ...]) -> DeployRecord:
     approval, before, generation, commit_before, nonce, until = row
     kept = MappingProxyType(json.loads(before))
-    return Deploy(approval, generation, commit_before, kept, nonce, until)
+    return DeployRecord(approval, generation, commit_before, kept, nonce, until)

@@ -12,7 +12,7 @@ _GOING_ON: Final = (WAITING, RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
-class Wave:
+class RolloutAgent:
     """One agent of one rollout. `stopped`: not tried, since one before it failed."""
 
     rollout: str
@@ -22,7 +22,7 @@ class Wave:
     state: str = WAITING
 
 
-class Waves:
+class RolloutStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -32,16 +32,16 @@ class Waves:
             "INSERT INTO waves (rollout, wave, agent) VALUES (?, ?, ?)", (rollout, wave, agent)
         )
 
-    def rows(self, rollout: str) -> list[Wave]:
+    def agents(self, rollout: str) -> list[RolloutAgent]:
         """All of one rollout, in the order of the waves."""
         rows = self._db.rows(
             "SELECT rollout, wave, agent, approval, state FROM waves WHERE rollout = ?"
             " ORDER BY wave, agent",
             (rollout,),
         )
-        return [Wave(*row) for row in rows]
+        return [RolloutAgent(*row) for row in rows]
 
-    def mark(self, rollout: str, agent: str, state: str, approval: str = "") -> None:
+    def set_state(self, rollout: str, agent: str, state: str, approval: str = "") -> None:
         """How it stands with one agent; an empty `approval` leaves that as it is."""
         self._db.run(
             "UPDATE waves SET state = ?, approval = CASE ? WHEN '' THEN approval ELSE ? END"

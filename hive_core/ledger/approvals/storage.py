@@ -11,7 +11,14 @@ from uuid import uuid4
 
 from hive_core.errors import NotFound
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.config.approval import COURSE, Approval, ApprovalState, Binding, Effect, Kind
+from hive_core.model.config.approval import (
+    COURSE,
+    Approval,
+    ApprovalKind,
+    ApprovalState,
+    Binding,
+    Effect,
+)
 
 DAY: Final = 86_400.0
 _DIGITS: Final = 12
@@ -20,15 +27,18 @@ _COLUMNS: Final = (
     " wishes, review, decided_by, decided, ended, reason"
 )
 _UNDECIDED: Final = (ApprovalState.RECEIVED, ApprovalState.PENDING)
-_JUDGED: Final = (Kind.CONFIG, Kind.INPUTS)  # the other kinds are approved by who asks
+_JUDGED: Final = (
+    ApprovalKind.CONFIG,
+    ApprovalKind.INPUTS,
+)  # the other kinds are approved by who asks
 _DECIDING: Final = frozenset({"approve", "deny"})
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApprovalRequest:
     """What is asked for. Parties are UUID texts or `operator`; no agent: the inputs of all."""
 
-    kind: Kind
+    kind: ApprovalKind
     agent: str
     requester: str
     source: str
@@ -42,7 +52,7 @@ def _approval(row: tuple[Any, ...]) -> Approval:
     (id_, kind, agent, requester, source, message, binding, state, created, expires, job, effect,
      wishes, review, decided_by, decided, ended, reason) = row  # fmt: skip
     return Approval(
-        id_, Kind(kind), agent, requester, source, message, Binding(**json.loads(binding)),
+        id_, ApprovalKind(kind), agent, requester, source, message, Binding(**json.loads(binding)),
         ApprovalState(state), created, expires, job, Effect(effect),
         MappingProxyType(json.loads(wishes)), MappingProxyType(json.loads(review)), decided_by,
         decided, ended, reason,
@@ -53,7 +63,7 @@ class Approvals:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def create(self, request: Request, now: float, expires: float) -> Approval:
+    def create(self, request: ApprovalRequest, now: float, expires: float) -> Approval:
         """A new one, in the state in which every approval starts."""
         id_ = uuid4().hex[:_DIGITS]
         while self.get(id_) is not None:
@@ -67,7 +77,7 @@ class Approvals:
                 request.job, _text(request.review),
             ),
         )  # fmt: skip
-        return self._known(id_)
+        return self._require(id_)
 
     def get(self, id_: str) -> Approval | None:
         row = self._db.row(f"SELECT {_COLUMNS} FROM approvals WHERE id = ?", (id_,))  # noqa: S608
@@ -89,7 +99,7 @@ class Approvals:
         )
         return [_approval(row) for row in rows]
 
-    def pending(self, most: int) -> list[Approval]:
+    def pending_approvals(self, most: int) -> list[Approval]:
         """Those that wait for the operator, the oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NULL AND state = ?"  # noqa: S608
@@ -112,7 +122,7 @@ class Approvals:
         )
         return [_approval(row) for row in rows]
 
-    def ended(self, agent: str, limit: int) -> list[Approval]:
+    def ended_approvals(self, agent: str, limit: int) -> list[Approval]:
         """Those of one agent that have ended, the newest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NOT NULL AND agent = ?"  # noqa: S608
@@ -154,7 +164,7 @@ class Approvals:
         """The job that ends with it."""
         self._db.run("UPDATE approvals SET job = ? WHERE id = ?", (job, id_))
 
-    def judged(
+    def record_review(
         self, id_: str, binding: Binding, effect: Effect, wishes: Mapping[str, object],
         review: Mapping[str, object],
     ) -> None:  # fmt: skip
@@ -166,7 +176,7 @@ class Approvals:
 
     def move(self, id_: str, event: str, now: float, *, by: str = "", reason: str = "") -> Approval:
         """Apply `event`. IllegalTransition when the present state does not allow it."""
-        found = self._known(id_)
+        found = self._require(id_)
         state = ApprovalState(COURSE.next(found.state, event))
         decides = event in _DECIDING
         self._db.run(
@@ -178,9 +188,9 @@ class Approvals:
                 reason or found.reason, id_,
             ),
         )  # fmt: skip
-        return self._known(id_)
+        return self._require(id_)
 
-    def expired(self, now: float) -> list[Approval]:
+    def past_deadline(self, now: float) -> list[Approval]:
         """Undecided ones past their time."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM approvals"  # noqa: S608
@@ -189,11 +199,11 @@ class Approvals:
         )
         return [_approval(row) for row in rows]
 
-    def known(self, ids: Iterable[str]) -> list[Approval]:
+    def existing(self, ids: Iterable[str]) -> list[Approval]:
         """Those that there are of these."""
         return [found for each in ids if (found := self.get(each)) is not None]
 
-    def _known(self, id_: str) -> Approval:
+    def _require(self, id_: str) -> Approval:
         found = self.get(id_)
         if found is None:
             raise NotFound(f"no approval {id_}")

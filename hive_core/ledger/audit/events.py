@@ -26,7 +26,7 @@ from hive_core.ledger.audit.thinning import Thinning, payer_of
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.metrics import MetricsTally
 from hive_core.ledger.tasks.trace_ids import TraceIds
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 from hive_core.model.wire.masks import Masks
 from hive_core.model.wire.record import Event
 
@@ -67,9 +67,9 @@ def drained(walk: Generator[None, None, int | None]) -> int | None:
 
 
 class AuditLog:
-    def __init__(self, connection: Connection, limits: Bounds | None = None) -> None:
+    def __init__(self, connection: Connection, limits: HostLimits | None = None) -> None:
         self._db = connection
-        self._limits = limits or Bounds()
+        self._limits = limits or HostLimits()
         # Where the chain ends, and the newest number of all, with what this transaction added.
         self._tail: End | None = None
         self._last: int | None = None
@@ -96,7 +96,7 @@ class AuditLog:
         hide = self.masks.hide
         entry = entry._replace(
             operation=hide(entry.operation), target=hide(entry.target), reason=hide(entry.reason),
-            fields=self.masks.clean(fields),
+            fields=self.masks.hide_fields(fields),
         )  # fmt: skip
         if is_note(entry.kind):
             return self._note(entry)

@@ -13,7 +13,7 @@ from typing import Final
 
 from hive_core.ledger.audit.event_heads import EventHead
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 
 OWN: Final = "own."
 # Bytes of a note beside its text: its columns, its number and its place in the index.
@@ -28,7 +28,7 @@ def is_note(kind: str) -> bool:
 
 
 class Notes:
-    def __init__(self, connection: Connection, limits: Bounds) -> None:
+    def __init__(self, connection: Connection, limits: HostLimits) -> None:
         self._db = connection
         self._limits = limits
         # Agents that noted something since the last COMMIT.

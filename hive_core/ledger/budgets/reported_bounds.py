@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.wire.window import Hour
+from hive_core.model.wire.window import HourWindow
 
 MOVED: Final[tuple[str, ...]] = ("UPDATE token_hours SET at = at + ?1",)
 
@@ -17,15 +17,15 @@ class ReportedBounds:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def hour(self, agent: str, now: float) -> tuple[Hour, bool]:
+    def hour(self, agent: str, now: float) -> tuple[HourWindow, bool]:
         """Tokens of an agent and all below it in the last hour; and whether it was warned."""
         row = self._db.row("SELECT at, counts, warned FROM token_hours WHERE agent = ?", (agent,))
         if row is None:
-            return Hour(now), False
+            return HourWindow(now), False
         at, counts, warned = row
-        return Hour(at, tuple(json.loads(counts))).rolled(now), bool(warned)
+        return HourWindow(at, tuple(json.loads(counts))).advance(now), bool(warned)
 
-    def save_hour(self, agent: str, hour: Hour, *, warned: bool) -> None:
+    def save_hour(self, agent: str, hour: HourWindow, *, warned: bool) -> None:
         self._db.run(
             "INSERT OR REPLACE INTO token_hours VALUES (?, ?, ?, ?)",
             (agent, hour.at, json.dumps(hour.counts), int(warned)),

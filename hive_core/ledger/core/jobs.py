@@ -11,7 +11,7 @@ from uuid import uuid4
 from hive_core.errors import NotFound
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.states import StateMachine, Transition
-from hive_core.model.wire.record import Job
+from hive_core.model.wire.record import JobRecord
 
 RUNNING, DONE, FAILED = "running", "done", "failed"
 COURSE: Final = StateMachine(
@@ -28,10 +28,10 @@ _AT_ONCE: Final = 1000
 _COLUMNS = "job, operation, caller, goals, state, started, ended, error, progress"
 
 
-def _job(row: tuple[Any, ...]) -> Job:
+def _job(row: tuple[Any, ...]) -> JobRecord:
     job, operation, caller, goals, state, started, ended, error, progress = row
     wanted: dict[str, str] = json.loads(goals)
-    return Job(
+    return JobRecord(
         job, operation, caller, tuple(wanted), state, started, ended, error,
         MappingProxyType(json.loads(progress)), MappingProxyType(wanted),
     )  # fmt: skip
@@ -41,7 +41,9 @@ class JobTable:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def create(self, operation: str, caller: str, goals: Mapping[str, str], now: float) -> Job:
+    def create(
+        self, operation: str, caller: str, goals: Mapping[str, str], now: float
+    ) -> JobRecord:
         """A running job: `goals` says per agent what has to be reached."""
         job = str(uuid4())
         self._db.run(
@@ -51,11 +53,11 @@ class JobTable:
         )
         return self._known(job)
 
-    def get(self, job: str) -> Job | None:
+    def get(self, job: str) -> JobRecord | None:
         row = self._db.row(f"SELECT {_COLUMNS} FROM jobs WHERE job = ?", (job,))  # noqa: S608
         return _job(row) if row else None
 
-    def open(self) -> list[Job]:
+    def open(self) -> list[JobRecord]:
         """Those not ended, oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM jobs WHERE ended IS NULL ORDER BY id"  # noqa: S608
@@ -67,7 +69,7 @@ class JobTable:
         sql = "SELECT COUNT(*) FROM jobs WHERE ended IS NULL AND caller = ?"
         return int(self._db.value(sql, (caller,)))
 
-    def page(self, caller: str | None, limit: int, before: str | None = None) -> list[Job]:
+    def page(self, caller: str | None, limit: int, before: str | None = None) -> list[JobRecord]:
         """The newest, of one caller or of all; those that are older than `before`."""
         where, values = ["1"], list[object]()
         if caller is not None:
@@ -87,7 +89,7 @@ class JobTable:
         text = json.dumps(dict(progress))
         self._db.run("UPDATE jobs SET progress = ? WHERE job = ?", (text, job))
 
-    def finish(self, job: str, error: str, now: float) -> Job:
+    def finish(self, job: str, error: str, now: float) -> JobRecord:
         """End it: well, or with what went wrong. IllegalTransition when it has ended."""
         state = COURSE.next(self._known(job).state, "fail" if error else "finish")
         self._db.run(
@@ -104,7 +106,7 @@ class JobTable:
             (now - kept, _AT_ONCE),
         )
 
-    def _known(self, job: str) -> Job:
+    def _known(self, job: str) -> JobRecord:
         found = self.get(job)
         if found is None:
             raise NotFound(f"no job {job}")

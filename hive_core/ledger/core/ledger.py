@@ -14,9 +14,9 @@ from typing import Final
 from hive_core.errors import HiveError
 from hive_core.ledger.agents.archives import Archives
 from hive_core.ledger.agents.revocations import Revocations
-from hive_core.ledger.approvals.deploys import Deploys
+from hive_core.ledger.approvals.deploys import DeployStore
 from hive_core.ledger.approvals.generations import Generations
-from hive_core.ledger.approvals.rollouts import Waves
+from hive_core.ledger.approvals.rollouts import RolloutStore
 from hive_core.ledger.approvals.storage import Approvals
 from hive_core.ledger.artifacts.storage import ArtifactStore
 from hive_core.ledger.audit.events import AuditLog
@@ -47,9 +47,9 @@ from hive_core.ledger.triggers.storage import TriggerStore
 from hive_core.model.agents.exits import Activity
 from hive_core.model.agents.revocation import COURSE as REVOCATION_COURSE
 from hive_core.model.config.approval import COURSE as APPROVAL_COURSE
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 from hive_core.model.states import StateMachine
-from hive_core.model.wire.rates import Rates
+from hive_core.model.wire.rates import TokenBuckets
 from hive_core.model.work.planning import BATCH, ITEM, PLAN, STEP, WAIT
 from hive_core.model.work.question import COURSE as QUESTION_COURSE
 from hive_core.model.work.task import COURSE as TASK_COURSE
@@ -113,7 +113,7 @@ class Ledger:
     """Open it with `Ledger.open`; every change happens inside `transaction()`."""
 
     def __init__(  # noqa: PLR0915 - a line for each noun
-        self, connection: Connection, limits: Bounds, step: Callable[[str], None]
+        self, connection: Connection, limits: HostLimits, step: Callable[[str], None]
     ) -> None:
         self.connection = connection
         self._step = step
@@ -131,8 +131,8 @@ class Ledger:
         self.shifts = Shifts(connection)
         self.approvals = Approvals(connection)
         self.generations = Generations(connection)
-        self.waves = Waves(connection)
-        self.deploys = Deploys(connection)
+        self.waves = RolloutStore(connection)
+        self.deploys = DeployStore(connection)
         self.hellos = CheckInStore(connection)
         self.lives = LifeStore(connection)
         self.marks = Marks(connection)
@@ -147,17 +147,17 @@ class Ledger:
         self.tools = ToolStore(connection)
         self.stored = StorageUse(connection)
         self.history = HistoryTrimmer(connection, self.stored)
-        self.reports = Rates(REPORT_RATE, REPORT_BURST)
-        self.sends = Rates(limits.send_rate, limits.send_burst)
-        self.changes = Rates(limits.change_rate, limits.change_burst)
-        self.commits = Rates(limits.commit_rate, limits.commit_burst)
+        self.reports = TokenBuckets(REPORT_RATE, REPORT_BURST)
+        self.sends = TokenBuckets(limits.send_rate, limits.send_burst)
+        self.changes = TokenBuckets(limits.change_rate, limits.change_burst)
+        self.commits = TokenBuckets(limits.commit_rate, limits.commit_burst)
 
     @classmethod
     def open(
         cls,
         path: Path,
         migrations: Path = MIGRATIONS,
-        limits: Bounds | None = None,
+        limits: HostLimits | None = None,
         step: Callable[[str], None] = nothing,
         primed: int = opening.PRIME_BYTES,
     ) -> Ledger:
@@ -172,7 +172,7 @@ class Ledger:
             opening.check(connection)
             opening.migrate(connection, migrations, step)
             opening.prime(connection, primed)
-            ledger = cls(connection, limits or Bounds(), step)
+            ledger = cls(connection, limits or HostLimits(), step)
             with ledger.transaction():
                 ledger._guard_states()
                 ledger.messages.start()
@@ -233,17 +233,17 @@ class Ledger:
             self.roll_back()
             raise
         self._step("committed")
-        self.sends.keep()
-        self.reports.keep()
-        self.changes.keep()
-        self.commits.keep()
+        self.sends.commit()
+        self.reports.commit()
+        self.changes.commit()
+        self.commits.commit()
 
     def roll_back(self) -> None:
         # A batch that is run again must not pay twice.
-        self.sends.give_back()
-        self.reports.give_back()
-        self.changes.give_back()
-        self.commits.give_back()
+        self.sends.roll_back()
+        self.reports.roll_back()
+        self.changes.roll_back()
+        self.commits.roll_back()
         self.connection.roll_back()
 
     def back_up(self, path: Path) -> None:

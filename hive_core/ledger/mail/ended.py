@@ -8,7 +8,7 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.mail.inbox_shares import Crowds
 from hive_core.ledger.mail.mailbox import Box, InboxPlace, Stands
 from hive_core.ledger.mail.mailboxes import Boxes
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 
 # Mail that is over is kept for a while: answers refer to it, and people look for it.
 DONE_KEPT, DONE_BYTES = 1000, 4 << 20
@@ -17,7 +17,7 @@ _A_FEW = 64
 
 class Ends:
     def __init__(
-        self, connection: Connection, boxes: Boxes, crowds: Crowds, limits: Bounds
+        self, connection: Connection, boxes: Boxes, crowds: Crowds, limits: HostLimits
     ) -> None:
         self._db = connection
         self._boxes = boxes

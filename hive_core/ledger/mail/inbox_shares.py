@@ -13,7 +13,7 @@ from typing import Final
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.mail.mailbox import Box, InboxPlace
 from hive_core.ledger.mail.mailboxes import Boxes
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 
 # Messages and bytes by party.
 Crowd = Mapping[str, tuple[int, int]]
@@ -55,7 +55,7 @@ class _Count:
 
 
 class Crowds:
-    def __init__(self, connection: Connection, boxes: Boxes, limits: Bounds) -> None:
+    def __init__(self, connection: Connection, boxes: Boxes, limits: HostLimits) -> None:
         self._db = connection
         self._undo = connection.undo
         self._boxes = boxes

@@ -18,7 +18,7 @@ from typing import Final
 from hive_core.errors import InboxFull, NotFound
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.mail.mailbox import LIVE, Box, InboxPlace, InboxTally, Stands, Waiting
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 
 # So many messages may be without a place; a start looks among twice as many for them.
 UNPLACED: Final = 4096
@@ -27,7 +27,7 @@ _PLACE: Final = "INSERT INTO queue (inbox, state, rank, id, size, due) VALUES (?
 
 
 class Boxes:
-    def __init__(self, connection: Connection, limits: Bounds) -> None:
+    def __init__(self, connection: Connection, limits: HostLimits) -> None:
         self._db = connection
         self._undo = connection.undo
         self._limits = limits

@@ -26,7 +26,7 @@ from hive_core.ledger.mail.mailbox import Box, InboxPlace, Stands
 from hive_core.ledger.mail.mailboxes import Boxes
 from hive_core.ledger.mail.posting import Posting
 from hive_core.ledger.mail.requests import Requests
-from hive_core.model.config.settings import Bounds
+from hive_core.model.config.settings import HostLimits
 from hive_core.model.wire.record import DAEMON, Message
 
 _AT_ONCE = 1000
@@ -42,7 +42,7 @@ _WHOLE = (
 
 
 class Messages:
-    def __init__(self, connection: Connection, limits: Bounds) -> None:
+    def __init__(self, connection: Connection, limits: HostLimits) -> None:
         self._db = connection
         self._limits = limits
         self._boxes = Boxes(connection, limits)

@@ -12,7 +12,7 @@ from hive_core.ledger.batches import storage as batch_storage
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.tasks import end_in_batches, stop_work
 from hive_core.ledger.waits import storage as wait_storage
-from hive_core.model.wire.rates import Rates
+from hive_core.model.wire.rates import TokenBuckets
 from hive_core.model.work.planning import PLAN, STEP, Plan, PlanState, PlanStep, StepState
 
 # What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
@@ -31,13 +31,13 @@ class ViewRates:
     """How often a caller may look at something that takes a while to put together. In memory."""
 
     def __init__(self) -> None:
-        self._rates: dict[float, Rates] = {}
+        self._rates: dict[float, TokenBuckets] = {}
 
     def take(self, key: Hashable, seconds: float, now: float) -> float:
         """One look in so many seconds: 0.0, or the seconds until the next one."""
-        rates = self._rates.setdefault(seconds, Rates(1 / seconds, 1))
+        rates = self._rates.setdefault(seconds, TokenBuckets(1 / seconds, 1))
         after = rates.take(key, now)
-        rates.keep()
+        rates.commit()
         return after
 
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, Validati
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Limits, Value
 from hive_core.model.agents.capability import capability_fault
-from hive_core.model.config.validation import describe
+from hive_core.model.config.validation import faults_of
 from hive_core.model.config.written_values import WrittenLimits, split_command
 
 FILE: Final = "agent.toml"
@@ -71,7 +71,7 @@ class Harness(Value):
     skills: RelativePath = Field("skills", description="Folder of skills, one folder each.")
 
 
-class Wishes(Value):
+class ConfigRequest(Value):
     """What it asks of its host: granted by the approval of the commit. Absent: as it is."""
 
     capabilities: Annotated[tuple[Capability, ...], Field(max_length=64)] | None = Field(
@@ -103,7 +103,7 @@ class Wishes(Value):
         None, description="Whether it is healthy only after it has said hello."
     )
 
-    def capabilities_over(self, held: Iterable[str]) -> tuple[str, ...]:
+    def capabilities_after(self, held: Iterable[str]) -> tuple[str, ...]:
         """What it holds once this is granted to an agent that holds `held`; sorted.
 
         `capabilities` names them all. `network`, `mounts` and `secrets` each say what there is of
@@ -128,16 +128,16 @@ class AgentConfig(Value):
     """The whole file. Tables have the names of the fields."""
 
     harness: Harness = Harness()
-    request: Wishes = Wishes()
+    request: ConfigRequest = ConfigRequest()
     settings: dict[str, JsonValue] = Field(
         {}, description="For the agent's own program; hive reads none of it."
     )
 
 
-def check(data: Mapping[str, object]) -> AgentConfig:
+def parse_agent_config(data: Mapping[str, object]) -> AgentConfig:
     """The configuration in a parsed file. InvalidArgument names the first key that is wrong."""
     try:
         return AgentConfig.model_validate(data)
     except ValidationError as error:
-        fault = describe(AgentConfig, error)[0]
+        fault = faults_of(AgentConfig, error)[0]
         raise InvalidArgument(f"{FILE}: {fault.key}: {fault.reason}", field=fault.key) from error

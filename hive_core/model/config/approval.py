@@ -14,7 +14,7 @@ SHOWN_DIGITS: Final = 8  # of the commit, which the operator types to approve it
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
-class Kind(StrEnum):
+class ApprovalKind(StrEnum):
     """What is asked for."""
 
     CONFIG = "config"  # a commit of an agent's configuration
@@ -112,7 +112,7 @@ class Approval:
     """
 
     id: str
-    kind: Kind
+    kind: ApprovalKind
     agent: str
     requester: str
     source: str
@@ -123,7 +123,7 @@ class Approval:
     expires: float
     job: str = ""
     effect: Effect = Effect.NOTHING
-    wishes: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    requested: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
     review: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
     decided_by: str = ""
     decided: float | None = None

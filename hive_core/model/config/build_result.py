@@ -28,7 +28,7 @@ class Closure(Value):
     more: _Count = 0
 
 
-class NixSaid(Value):
+class NixJobResult(Value):
     """How a job ended: `ok`, or why not in `text`, with the last lines of what Nix said."""
 
     ok: bool

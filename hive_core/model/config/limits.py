@@ -13,7 +13,7 @@ from hive_core.model.agents.agent import Tier, Value
 from hive_core.model.config.written_values import Bytes
 
 
-class Life(Value):
+class LifeSettings(Value):
     """How agents end, sleep and come back; in seconds."""
 
     reap: float = Field(
@@ -21,7 +21,7 @@ class Life(Value):
     )
 
 
-class Tasks(Value):
+class TaskSettings(Value):
     """How much one agent may be given, and for how long."""
 
     deadline: float = Field(
@@ -39,7 +39,7 @@ class Tasks(Value):
     )
 
 
-class Waits(Value):
+class WaitSettings(Value):
     """How long agents wait, and how many tasks run beside each other; in seconds."""
 
     deadline: float = Field(3600.0, gt=0, description="Of a wait for which nobody says.")
@@ -51,7 +51,7 @@ class Waits(Value):
     stop: float = Field(10.0, gt=0, le=60, description="In which stopped work has to have ended.")
 
 
-class Talk(Value):
+class TalkSettings(Value):
     """Questions, escalations and reminders."""
 
     open: int = Field(32, ge=1, description="Open questions and escalations of one agent.")
@@ -69,7 +69,7 @@ class Talk(Value):
     info: float = Field(14_400.0, gt=0, description="The same for one of severity `info`.")
 
 
-class Triggers(Value):
+class TriggerSettings(Value):
     """What happens by itself."""
 
     fires: int = Field(100, ge=1, description="Fires of one agent in a minute.")
@@ -81,7 +81,7 @@ class Triggers(Value):
     )  # fmt: skip
 
 
-class Artifacts(Value):
+class ArtifactSettings(Value):
     """What agents keep for each other, in bytes."""
 
     size: Bytes = Field(64 << 20, ge=1, description="Of one artifact.")
@@ -93,20 +93,21 @@ class Artifacts(Value):
     uploads: int = Field(4, ge=1, description="That one agent has begun and not stored.")
 
 
-class Copies(StrEnum):
+class MailCopies(StrEnum):
     """Whether a parent gets what its children write to each other."""
 
     OFF = "off"
     LOW = "low"
 
 
-class Queues(Value):
+class QueueSettings(Value):
     """Named queues, topics and pipes, and copies of mail."""
 
-    copies: Copies = Field(
-        Copies.OFF, description="`low`: a parent gets what its children write to each other, with"
+    copies: MailCopies = Field(
+        MailCopies.OFF,
+        description="`low`: a parent gets what its children write to each other, with"
         " the lowest priority.",
-    )  # fmt: skip
+    )
     open: int = Field(32, ge=1, description="Queues of one agent, and pipes of one parent.")
     things: int = Field(1000, ge=1, description="What one queue takes when its owner does not say.")
     most: int = Field(100_000, ge=1, description="What the owner of a queue may say at most.")
@@ -116,7 +117,7 @@ class Queues(Value):
     slots: int = Field(64, ge=1, description="Chunks in a pipe that were not read yet.")
 
 
-class Budgets(Value):
+class BudgetSettings(Value):
     """What may be spent."""
 
     warn: float = Field(0.8, gt=0, le=1, description="Share of a budget at which it is warned.")
@@ -140,7 +141,7 @@ class Budgets(Value):
     )  # fmt: skip
 
 
-class Models(Value):
+class ModelSettings(Value):
     """Which model an agent has that names none. Plain names: who runs models reads them."""
 
     strategic: str = Field("", max_length=200, description="Of the strategic tier.")
@@ -152,7 +153,7 @@ class Models(Value):
         return found
 
 
-class Log(Value):
+class LogSettings(Value):
     """The events as files beside the ledger, and in the journal."""
 
     rotate: Bytes = Field(64 << 20, ge=4096, description="Bytes of one file.")
@@ -163,7 +164,7 @@ class Log(Value):
     )
 
 
-class Deploy(Value):
+class DeploySettings(Value):
     """How a new configuration is put in place."""
 
     window: float = Field(30.0, ge=0, le=3600, description="Seconds it must stay healthy.")
@@ -175,7 +176,7 @@ class Deploy(Value):
     switch: float = Field(120.0, gt=0, description="Seconds a switch in place may take.")
 
 
-class BuiltIn(Value):
+class BuiltInSettings(Value):
     """The built-in daemons, made at start when enabled."""
 
     queen: bool = Field(default=False, description="A queen under the root agent.")
@@ -187,7 +188,7 @@ class BuiltIn(Value):
     )
 
 
-class BackOff(Value):
+class BackOffSettings(Value):
     """How a machine that fails is started again, in seconds."""
 
     first: float = Field(1.0, gt=0, description="Pause after the first failure.")
@@ -201,7 +202,7 @@ class BackOff(Value):
     healthy: float = Field(300.0, gt=0, description="Time up after which failures are forgotten.")
 
 
-class Intake(Value):
+class IntakeSettings(Value):
     """How much a proposed commit may bring (attack 18)."""
 
     pack: Bytes = Field(64 << 20, ge=1024, description="Bytes of its history, packed.")

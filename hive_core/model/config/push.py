@@ -23,7 +23,7 @@ class Push:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PackChunk:
     """Bytes of a pack. Without an upload they are all of it, or its beginning if `more` follow."""
 
     data: bytes
@@ -33,7 +33,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PushProgress:
     """`upload` is where the next part goes; empty when the push was judged."""
 
     upload: str = ""

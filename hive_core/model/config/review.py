@@ -13,10 +13,10 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Commit, NarHash, Value
 
-SAID: Final = "said.json"
+VERDICT: Final = "said.json"
 REVIEW: Final = "review.json"
 DIFF: Final = "diff.jsonl"
-SAID_MOST: Final = 64 << 10  # bytes
+VERDICT_MOST: Final = 64 << 10  # bytes
 REVIEW_MOST: Final = 16 << 20
 LINE_MOST: Final = 8 << 20
 FILES_MOST: Final = 200_000
@@ -27,7 +27,7 @@ Path = Annotated[str, Field(max_length=2000)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 
 
-class _Handed(Value):
+class _JobOutput(Value):
     """Something that a job wrote down as JSON."""
 
     @classmethod
@@ -42,7 +42,7 @@ class _Handed(Value):
             raise InvalidArgument(f"{what}: {where}: {first['msg']}", field=what) from error
 
 
-class Said(_Handed):
+class Verdict(_JobOutput):
     """How a job ended. `rule` names what a refused commit breaks, `path` where; both are plain.
 
     `text` is one line for people; `fault` says why nothing was judged.
@@ -57,7 +57,7 @@ class Said(_Handed):
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        return cls._read(data, SAID, SAID_MOST)
+        return cls._read(data, VERDICT, VERDICT_MOST)
 
     @property
     def reason(self) -> str:
@@ -66,7 +66,7 @@ class Said(_Handed):
         return self.fault or f"{where}{self.text} ({self.rule})"
 
 
-class Changed(Value):
+class ChangedFile(Value):
     """One file that differs from what is deployed; `added` and `removed` count lines."""
 
     path: Path
@@ -76,7 +76,7 @@ class Changed(Value):
     removed: Count = 0
 
 
-class Review(_Handed):
+class CommitReview(_JobOutput):
     """What a commit is and what it changes. All texts have their odd characters spelled out."""
 
     commit: Commit
@@ -89,7 +89,7 @@ class Review(_Handed):
     message: Annotated[str, Field(max_length=64_000)] = ""
     files: Count
     bytes: Count
-    changed: Annotated[tuple[Changed, ...], Field(max_length=FILES_MOST)]
+    changed: Annotated[tuple[ChangedFile, ...], Field(max_length=FILES_MOST)]
     agent_toml: dict[str, JsonValue] | None = None
     agent_toml_fault: Text = ""
     warnings: Annotated[tuple[Text, ...], Field(max_length=WARNINGS_MOST)] = ()
@@ -116,7 +116,7 @@ class Review(_Handed):
         }
 
 
-class DiffLine(_Handed):
+class DiffLine(_JobOutput):
     """One line of `diff.jsonl`: of the file before (`old`), after (`new`), or of both.
 
     `@` begins a file or a passage of it and says in words what no line of it can say.

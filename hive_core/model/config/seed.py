@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from hive_core.model.config.settings import HOST_IMAGE, NIX_IMAGE
 
 
-class Start(NamedTuple):
+class SeedCommit(NamedTuple):
     """Id of the commit, and the hash of its files as a NAR."""
 
     commit: str
@@ -18,22 +18,22 @@ class Start(NamedTuple):
 
 
 SEEDS: Final = {
-    "host": Start(
+    "host": SeedCommit(
         "4b28489ab89c9c008e1803a74a2871467dc49033",
         "sha256-t2z7dFLerkkPcUIQ3Qcx6gxeJUYWQLe9XwO8c8Hi99k=",
     ),
-    "nix": Start(
+    "nix": SeedCommit(
         "4b7216b3f6720698d0e2c3db305280673b62c7b3",
         "sha256-Q2Svl0cTYTcEQy2l4R0hFklbbc0vnrW+1c7EtSMLye4=",
     ),
 }
 
 
-def kind_of(image: str) -> str:
+def template_name(image: str) -> str:
     """Which template agents of this image start with."""
     return NIX_IMAGE if image == NIX_IMAGE else HOST_IMAGE
 
 
-def seed_of(image: str) -> Start:
+def seed_for(image: str) -> SeedCommit:
     """What a new agent of this image starts with."""
-    return SEEDS[kind_of(image)]
+    return SEEDS[template_name(image)]

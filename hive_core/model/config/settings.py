@@ -39,7 +39,7 @@ FlakeReference = Annotated[str, Field(pattern=r"^[^\"\\$\x00-\x1f\x7f]{1,500}$")
 ImageName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{0,62}$")]
 
 
-class RootAgent(Value):
+class RootAgentSettings(Value):
     """The agent that exists from the first start on and comes back by itself."""
 
     name: AgentName = Field("root", description="What it is called.")
@@ -49,7 +49,7 @@ class RootAgent(Value):
     autostart: bool = Field(default=True, description="Create and start it when hived starts.")
 
 
-class Bounds(Value):
+class HostLimits(Value):
     """How much of everything there may be."""
 
     depth: int = Field(32, ge=1, le=64, description="Levels of the tree.")
@@ -92,7 +92,7 @@ class Bounds(Value):
     refusals_kept: int = Field(60, ge=1, description="Refusals recorded per caller and minute.")
 
 
-class Retention(Value):
+class RetentionSettings(Value):
     """How long things are kept, in seconds."""
 
     archive: float = Field(86_400.0, ge=0, description="A destroyed agent can be restored.")
@@ -102,7 +102,7 @@ class Retention(Value):
     dead_letters: float = Field(30 * 86_400.0, ge=60, description="A dead letter can be listed.")
 
 
-class Grace(Value):
+class GraceSettings(Value):
     """How long things may take, in seconds."""
 
     stop: float = Field(5.0, ge=0, le=30, description="Between the wish to stop and the kill.")
@@ -113,7 +113,7 @@ class Grace(Value):
     crash_lines: int = Field(20, ge=0, le=200, description="Log lines in a crash message.")
 
 
-class Approvals(Value):
+class ApprovalSettings(Value):
     """How much may be asked of the operator."""
 
     pending: int = Field(5, ge=1, description="Undecided ones of one subtree.")
@@ -124,7 +124,7 @@ class Approvals(Value):
     )
 
 
-class Nix(Value):
+class NixSettings(Value):
     """The generated flake. `nixpkgs` and `hive` are its usual inputs."""
 
     inputs: dict[ImageName, FlakeReference] = Field(
@@ -214,24 +214,24 @@ class Paths(Value):
     def exits(self) -> Path:
         return self.runtime / "exits"
 
-    def door(self, uuid: str) -> Path:
+    def socket_directory(self, uuid: str) -> Path:
         """What hived and the agent share: `run/` (socket, identity) and `view/`."""
         return self.runtime / "agents" / uuid
 
     def socket(self, uuid: str) -> Path:
-        return self.door(uuid) / "run" / "broker.sock"
+        return self.socket_directory(uuid) / "run" / "broker.sock"
 
     def identity(self, uuid: str) -> Path:
-        return self.door(uuid) / "run" / "identity.json"
+        return self.socket_directory(uuid) / "run" / "identity.json"
 
     def view(self, uuid: str) -> Path:
-        return self.door(uuid) / "view"
+        return self.socket_directory(uuid) / "view"
 
 
 class Settings(Value):
     """The whole file. Tables have the names of the fields."""
 
-    root: RootAgent = RootAgent()
+    root: RootAgentSettings = RootAgentSettings()
     default_image: ImageName = Field(HOST_IMAGE, description="Image of agents that name none.")
     images: dict[ImageName, AbsolutePath | None] = Field(
         {HOST_IMAGE: None},
@@ -249,25 +249,25 @@ class Settings(Value):
         SubtreeLimits(), description="All agents together. A `memory_max` or `tasks_max` that is"
         " not set is four fifths of what the machine has.",
     )  # fmt: skip
-    limits: Bounds = Bounds()
-    retention: Retention = Retention()
-    back_off: figures.BackOff = figures.BackOff()
-    grace: Grace = Grace()
-    intake: figures.Intake = figures.Intake()
-    approvals: Approvals = Approvals()
-    deploy: figures.Deploy = figures.Deploy()
-    nix: Nix = Nix()
-    life: figures.Life = figures.Life()
-    tasks: figures.Tasks = figures.Tasks()
-    waits: figures.Waits = figures.Waits()
-    talk: figures.Talk = figures.Talk()
-    triggers: figures.Triggers = figures.Triggers()
-    artifacts: figures.Artifacts = figures.Artifacts()
-    queues: figures.Queues = figures.Queues()
-    budgets: figures.Budgets = figures.Budgets()
-    models: figures.Models = figures.Models()
-    log: figures.Log = figures.Log()
-    daemons: figures.BuiltIn = figures.BuiltIn()
+    limits: HostLimits = HostLimits()
+    retention: RetentionSettings = RetentionSettings()
+    back_off: figures.BackOffSettings = figures.BackOffSettings()
+    grace: GraceSettings = GraceSettings()
+    intake: figures.IntakeSettings = figures.IntakeSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
+    deploy: figures.DeploySettings = figures.DeploySettings()
+    nix: NixSettings = NixSettings()
+    life: figures.LifeSettings = figures.LifeSettings()
+    tasks: figures.TaskSettings = figures.TaskSettings()
+    waits: figures.WaitSettings = figures.WaitSettings()
+    talk: figures.TalkSettings = figures.TalkSettings()
+    triggers: figures.TriggerSettings = figures.TriggerSettings()
+    artifacts: figures.ArtifactSettings = figures.ArtifactSettings()
+    queues: figures.QueueSettings = figures.QueueSettings()
+    budgets: figures.BudgetSettings = figures.BudgetSettings()
+    models: figures.ModelSettings = figures.ModelSettings()
+    log: figures.LogSettings = figures.LogSettings()
+    daemons: figures.BuiltInSettings = figures.BuiltInSettings()
     maid: checks.MaidConfig = checks.MaidConfig()
     paths: Paths = Paths()
 
@@ -281,7 +281,7 @@ class Settings(Value):
         return data
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_images_and_uids(self) -> Self:
         wanted = {("default_image",): self.default_image, ("root", "image"): self.root.image}
         for place, name in wanted.items():
             if name is not None and name not in self.images:
@@ -299,7 +299,7 @@ class Settings(Value):
         return self
 
     @model_validator(mode="after")
-    def _checks_can_be_done(self) -> Self:
+    def _check_maid_is_enabled(self) -> Self:
         if self.maid.checks and not self.daemons.maid:
             raise fault_at(("maid", "checks"), "nobody does them: [daemons] has no `maid = true`")
         # Agents need the rest.

@@ -48,7 +48,9 @@ class Fault:
     @property
     def key(self) -> str:
         """As `request.mounts[0]`; a name that nobody would write bare is quoted."""
-        parts = [f"[{part}]" if isinstance(part, int) else f".{_bare(part)}" for part in self.place]
+        parts = [
+            f"[{part}]" if isinstance(part, int) else f".{_toml_key(part)}" for part in self.place
+        ]
         return "".join(parts).removeprefix(".")
 
 
@@ -57,11 +59,11 @@ def find_faults(model: type[Value], data: Mapping[str, object]) -> list[Fault]:
     try:
         model.model_validate(data)
     except ValidationError as error:
-        return describe(model, error)
+        return faults_of(model, error)
     return []
 
 
-def describe(model: type[Value], error: ValidationError) -> list[Fault]:
+def faults_of(model: type[Value], error: ValidationError) -> list[Fault]:
     """The same of an error that was raised already; one fault for each place."""
     rows = error.errors(include_url=False)
     faults = [Fault(_place(row["loc"]), _reason(model, row)) for row in rows]
@@ -73,7 +75,7 @@ def _place(location: Place) -> Place:
     return location[:-1] if location[-1:] == ("[key]",) else location
 
 
-def _bare(name: str) -> str:
+def _toml_key(name: str) -> str:
     text = name if len(name) <= _SHOWN_MOST else name[:_SHOWN_MOST] + "..."
     return text if _BARE.fullmatch(text) else ascii(text)
 
@@ -81,17 +83,17 @@ def _bare(name: str) -> str:
 def _reason(model: type[Value], row: Mapping[str, Any]) -> str:
     kind, place = str(row["type"]), tuple(row["loc"])
     if kind == "extra_forbidden":
-        return _unknown(place, _keys(model, place[:-1]))
+        return _unknown_key_text(place, _keys(model, place[:-1]))
     if kind == "missing":
         return "is missing"
     if kind in ("value_error", "fault"):
         return str(row["msg"]).removeprefix("Value error, ")
-    given = _shown(row.get("input"))
-    wanted = _range(kind, _field(model, place)) or _wanted(kind, row.get("ctx", {}))
+    given = _toml_text(row.get("input"))
+    wanted = _range_text(kind, _field(model, place)) or _expected_text(kind, row.get("ctx", {}))
     return f"{given} does not fit; allowed is {wanted}" if wanted else f"{given}: {row['msg']}"
 
 
-def _unknown(place: Place, keys: Iterable[str]) -> str:
+def _unknown_key_text(place: Place, keys: Iterable[str]) -> str:
     known = sorted(keys)
     if near := get_close_matches(str(place[-1])[:_SHOWN_MOST], known, 1, 0.6):
         return f"unknown key; did you mean {near[0]}?"
@@ -100,7 +102,7 @@ def _unknown(place: Place, keys: Iterable[str]) -> str:
     return "unknown key"
 
 
-def _shown(value: object) -> str:
+def _toml_text(value: object) -> str:
     """What stands there, as TOML would have it, in short."""
     match value:
         case bool():
@@ -116,7 +118,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN_MOST else text[:_SHOWN_MOST] + "..."
 
 
-def _wanted(kind: str, context: Mapping[str, object]) -> str:
+def _expected_text(kind: str, context: Mapping[str, object]) -> str:
     match kind:
         case "literal_error" | "enum":
             return str(context.get("expected", "")).replace("'", '"')
@@ -130,7 +132,7 @@ def _wanted(kind: str, context: Mapping[str, object]) -> str:
             return next((text for start, text in _WANTED if kind.startswith(start)), "")
 
 
-def _range(kind: str, field: FieldInfo | None) -> str:
+def _range_text(kind: str, field: FieldInfo | None) -> str:
     """The whole range of a number, whichever end of it was missed, or whatever was no number."""
     numeric = kind.startswith(("int", "float", "greater", "less", "finite"))
     if field is None or not numeric:

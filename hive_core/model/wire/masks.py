@@ -48,8 +48,8 @@ class Masks:
         if value in self._old:
             del self._old[value]
         elif self._held[value] == 1:
-            for form in _all(value):
-                self._keep(form)
+            for form in _all_forms(value):
+                self._add_form(form)
 
     def retire(self, value: bytes) -> None:
         """One that was added is put away; of these the last thousand are still hidden."""
@@ -63,10 +63,10 @@ class Masks:
         if len(self._old) > OLD:
             oldest = next(iter(self._old))
             del self._old[oldest]
-            for form in _all(oldest):
-                self._drop(form)
+            for form in _all_forms(oldest):
+                self._remove_form(form)
 
-    def _drop(self, form: str) -> None:
+    def _remove_form(self, form: str) -> None:
         self._uses[form] -= 1
         if self._uses[form] > 0:
             return
@@ -79,7 +79,7 @@ class Masks:
             del self._forms[head]
             self._change += 1
 
-    def _keep(self, form: str) -> None:
+    def _add_form(self, form: str) -> None:
         self._uses[form] += 1
         self._longest = max(self._longest, len(form))
         known = self._forms.setdefault(form[:LEAST], {})
@@ -95,7 +95,7 @@ class Masks:
         if not self._forms:
             return text[:most]
         parts, done, left = list[str](), 0, most
-        while left > 0 and (found := self._next(text, done, done + left)):
+        while left > 0 and (found := self._next_match(text, done, done + left)):
             at, end = found
             parts += (text[done:at], SHOWN)
             left -= at - done + len(SHOWN)
@@ -110,18 +110,18 @@ class Masks:
         first = max(len(text) - most, 0)
         if not self._forms:
             return text[first:]
-        begun = self._places(text, max(first - self._longest, 0), first)
-        start = max([first, *(at + self._found(text, at) for at in begun)])
+        begun = self._candidates(text, max(first - self._longest, 0), first)
+        start = max([first, *(at + self._form_length(text, at) for at in begun)])
         return self.hide(text[start:])
 
-    def _next(self, text: str, start: int, end: int) -> tuple[int, int] | None:
+    def _next_match(self, text: str, start: int, end: int) -> tuple[int, int] | None:
         """The first form that begins between these; it may end behind them."""
-        for at in self._places(text, start, min(end, len(text) - LEAST + 1)):
-            if size := self._found(text, at):
+        for at in self._candidates(text, start, min(end, len(text) - LEAST + 1)):
+            if size := self._form_length(text, at):
                 return at, at + size
         return None
 
-    def _places(self, text: str, start: int, end: int) -> Iterator[int]:
+    def _candidates(self, text: str, start: int, end: int) -> Iterator[int]:
         heads = self._forms
         if len(heads) > FEW:
             return (at for at in range(start, end) if text[at : at + LEAST] in heads)
@@ -131,12 +131,12 @@ class Masks:
             self._pattern = now, pattern
         return (each.start() for each in pattern.finditer(text, start, end + LEAST - 1))
 
-    def _found(self, text: str, at: int) -> int:
+    def _form_length(self, text: str, at: int) -> int:
         """How long the form is that begins here; 0: none does."""
         known = self._forms.get(text[at : at + LEAST], {})
         return next((size for size in known if text[at : at + size] in known[size]), 0)
 
-    def clean(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+    def hide_fields(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         """The same for JSON, keys included."""
         if not self._forms:
             return fields
@@ -147,7 +147,7 @@ class Masks:
             case str():
                 return self.hide(value)
             case Mapping():
-                return self.clean({str(key): each for key, each in value.items()})
+                return self.hide_fields({str(key): each for key, each in value.items()})
             case list() | tuple():
                 return [self._value(each) for each in value]
             case _:
@@ -163,7 +163,7 @@ def _pattern(heads: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(ways))
 
 
-def _all(value: bytes) -> set[str]:
+def _all_forms(value: bytes) -> set[str]:
     """Every form of a value, and of each of its lines."""
     text = value.decode("utf-8", "replace")
     lines = {text.strip(), *(line.strip() for line in text.splitlines())}

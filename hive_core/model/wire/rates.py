@@ -10,7 +10,7 @@ from collections.abc import Hashable
 _SWEEP = 4096
 
 
-class Rates:
+class TokenBuckets:
     """One bucket per key, made when first asked for and dropped once it is full again."""
 
     def __init__(self, per_second: float, burst: int) -> None:
@@ -38,11 +38,11 @@ class Rates:
         self._buckets[key] = (left - 1.0, now)
         return 0.0
 
-    def keep(self) -> None:
+    def commit(self) -> None:
         """What was taken was used."""
         self._before.clear()
 
-    def give_back(self) -> None:
+    def roll_back(self) -> None:
         """What was taken since the last `keep` was for nothing: it is asked for again."""
         self._buckets.update(self._before)
         self._before.clear()

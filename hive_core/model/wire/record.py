@@ -78,7 +78,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobRecord:
     """What takes time: returned at once, finished by the change road."""
 
     id: str

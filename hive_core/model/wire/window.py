@@ -12,7 +12,7 @@ SPAN: Final = 60
 MINUTES: Final = 60
 
 
-class Window:
+class MinuteWindow:
     """One count for each second. The current second and the 60 before it are in the sum, so that
     no 60 seconds have more than the bound."""
 
@@ -47,7 +47,7 @@ class Window:
             self._counts[place] -= 1
             self.total -= 1
 
-    def wait(self, bound: int) -> float:
+    def seconds_until(self, bound: int) -> float:
         """Seconds until one more fits."""
         left = self.total
         for passed in range(1, SPAN + 2):
@@ -58,7 +58,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Hour:
+class HourWindow:
     """So many in each minute, the newest first; `at` is when that one began.
 
     The newest minute and the 60 before it are in the sum, so that no hour has more than the bound.
@@ -71,21 +71,21 @@ class Hour:
     def total(self) -> int:
         return sum(self.counts)
 
-    def rolled(self, now: float) -> Hour:
+    def advance(self, now: float) -> HourWindow:
         """Without what is older; a clock that was set back forgets nothing."""
         gone = int((now - self.at) // SPAN)
         if gone <= 0:
             return self
         if gone > MINUTES:
-            return Hour(now)
+            return HourWindow(now)
         counts = ((0,) * gone + self.counts)[: MINUTES + 1]
-        return Hour(self.at + gone * SPAN, counts)
+        return HourWindow(self.at + gone * SPAN, counts)
 
-    def plus(self, amount: int) -> Hour:
+    def add(self, amount: int) -> HourWindow:
         """More in the newest minute."""
         return replace(self, counts=(self.counts[0] + amount, *self.counts[1:]))
 
-    def below(self, bound: float) -> float:
+    def time_below(self, bound: float) -> float:
         """When, in seconds since 1970, there will be less than this in it if nothing is added."""
         left, age = self.total, len(self.counts)
         if left < bound:

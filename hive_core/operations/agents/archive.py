@@ -14,11 +14,15 @@ from hive_core.ledger.agents.archives import Archive
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState
-from hive_core.operations.agents.revocation import How, revoke, running
-from hive_core.operations.approvals.outcome import confirmed, ended_with
+from hive_core.operations.agents.revocation import (
+    RevocationOptions,
+    running_agents,
+    start_revocation,
+)
+from hive_core.operations.approvals.outcome import end_approvals_of, spec_without_trial
 from hive_core.operations.budgets.payer_changes import former_payers, rebill_adopted_children
 from hive_core.operations.fields import WaitParams
-from hive_core.operations.host.jobs import begun
+from hive_core.operations.host.jobs import create_job
 from hive_core.operations.lifecycle.exit_notices import tell_parents
 from hive_core.operations.lifecycle.operations import ScopeParams, agents_in_scope
 from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
@@ -72,7 +76,7 @@ class ArchiveRow(Result):
     expires_at: float = Field(description="Its storage is deleted after this.")
 
 
-class Archives(Page):
+class ArchivePage(Page):
     archives: list[ArchiveRow] = Field(description="The oldest first.")
 
 
@@ -83,10 +87,10 @@ def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
     Children that are not destroyed with it go to the nearest living ancestor. What it had not read
     become dead letters of their senders. Its name is free; its UUID never is.
     """
-    return destroyed(call, params.agent, recursive=params.recursive)
+    return destroy_agents(call, params.agent, recursive=params.recursive)
 
 
-def destroyed(
+def destroy_agents(
     call: Call, agent: str, *, recursive: bool = False, why: str = ""
 ) -> Change[Destroyed]:
     """The one way on which agents go, whoever wants it: archived, and their children adopted."""
@@ -97,12 +101,12 @@ def destroyed(
     paying = former_payers(call, call.hive.spec(agent).id) if orphans else []
     wakes = set[str]()
     for name in gone:
-        wakes |= _archive(call, name)
+        wakes |= _archive_agent(call, name)
     wakes |= rebill_adopted_children(call._replace(hive=hive), orphans, paying)
     adopter = call.hive.topology.parent(agent) if orphans else None
     wakes |= _tell_family(call, hive, agent, orphans)
     goals = {call.hive.spec(name).id: "absent" for name in gone}
-    job = begun(call, "destroy", goals)
+    job = create_job(call, "destroy", goals)
     others = f" and {len(gone) - 1} below it" if len(gone) > 1 else ""
     return Change(
         Destroyed(agents=list(gone), adopted=list(orphans), adopter=adopter, job=job),
@@ -130,18 +134,18 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     if archive.expires <= call.now:
         raise Expired(f"cannot restore {archive.name}: its time is over")
     spec = AgentSpec.model_validate_json(archive.spec)
-    parent = _home(call, archive)
+    parent = _restored_parent(call, archive)
     kept = restored_spec(call.hive, parent, spec)
-    lost, disallowed = _cut(call.hive, spec, kept)
+    lost, disallowed = _lost_rights(call.hive, spec, kept)
     hive = call.hive.with_agent(archive.name, parent, kept)
     ledger = call.ledger
     if lost:
-        ledger.archives.strike({archive.uuid: lost})
+        ledger.archives.strike_capabilities({archive.uuid: lost})
     lost = sorted({*lost, *archive.struck})
-    job = begun(call, "restore", {archive.uuid: "running"})
+    job = create_job(call, "restore", {archive.uuid: "running"})
     above = [name for uuid in archive.above if (name := hive.name(uuid)) is not None]
     apart = [name for name in above if name not in hive.topology.lineage(archive.name)]
-    revoke(call, hive, archive.name, apart, How(job, came_back=True))
+    start_revocation(call, hive, archive.name, apart, RevocationOptions(job, came_back=True))
     ledger.archives.drop(archive.uuid)
     ledger.messages.reopen(archive.uuid)
     ledger.ranges.allocate(archive.uuid, call.settings.uid_start, call.now)
@@ -149,18 +153,18 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     return Change(
         Restored(
             name=archive.name, uuid=archive.uuid, parent=parent, lost=lost, disallowed=disallowed,
-            restarts=running(call, hive, losing(hive, apart, archive.name)), job=job,
+            restarts=running_agents(call, hive, losing(hive, apart, archive.name)), job=job,
         ),
         hive,
-        f"restore {archive.name}{_without(lost, disallowed)}",
-        wakes=_tell_cut(call, hive, archive.name, _without(lost, disallowed))
+        f"restore {archive.name}{_without_phrase(lost, disallowed)}",
+        wakes=_tell_lost_rights(call, hive, archive.name, _without_phrase(lost, disallowed))
         | {f"run:{archive.uuid}"},
         fields={"uuid": archive.uuid, "lost": lost, "disallowed": disallowed},
     )  # fmt: skip
 
 
 @operation(action="administer", allow=OPERATOR)
-def list_archives(call: Call, params: ListArchivesParams) -> Archives:
+def list_archives(call: Call, params: ListArchivesParams) -> ArchivePage:
     """List the destroyed agents that can still be restored, the oldest first."""
     at, _, uuid = (params.after or "").partition(":")
     after = (float(at), uuid) if at else None
@@ -168,7 +172,7 @@ def list_archives(call: Call, params: ListArchivesParams) -> Archives:
     shown = (_archive_row(call, each) for each in found[: params.most])
     rows = list(fitting(shown, lambda row: written(row.name)))
     last = rows[-1] if len(rows) < len(found) else None
-    return Archives(archives=rows, next=f"{last.destroyed_at!r}:{last.id}" if last else None)
+    return ArchivePage(archives=rows, next=f"{last.destroyed_at!r}:{last.id}" if last else None)
 
 
 def _archive_row(call: Call, each: Archive) -> ArchiveRow:
@@ -184,13 +188,13 @@ def _check_not_the_root_agent(call: Call, name: str) -> None:
         raise NotAllowed(f"cannot destroy {name}: it is the root agent, which hived keeps")
 
 
-def _archive(call: Call, name: str) -> frozenset[str]:
+def _archive_agent(call: Call, name: str) -> frozenset[str]:
     """The durable side of one end; gives the topics to touch.
 
     The row in `runs` stays until the archive goes, so that a restored agent never meets the nonce
     of an old exit again.
     """
-    spec = confirmed(call, call.hive.spec(name))
+    spec = spec_without_trial(call, call.hive.spec(name))
     lineage = [call.hive.spec(each).id for each in call.hive.topology.lineage(name)]
     ends = call.now + call.settings.retention.archive
     call.ledger.archives.put(Archive(
@@ -198,7 +202,7 @@ def _archive(call: Call, name: str) -> frozenset[str]:
         above=tuple(reversed(lineage)),
     ))  # fmt: skip
     call.ledger.runs.want(spec.id, DesiredState.STOPPED, call.now, reason="destroyed")
-    topics = ended_with(call, spec.id) | happened(call, AgentDestroyed(spec.id, name))
+    topics = end_approvals_of(call, spec.id) | happened(call, AgentDestroyed(spec.id, name))
     dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)
     return senders(dead) | topics | {f"run:{spec.id}", inbox(spec.id)}
 
@@ -208,7 +212,9 @@ def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> f
     adopter = call.hive.topology.parent(gone)
     topics = set[str]()
     for name in orphans:
-        topics |= tell(call, hive, name, ADOPTED, f"{gone} was destroyed; {_whose(adopter)}")
+        topics |= tell(
+            call, hive, name, ADOPTED, f"{gone} was destroyed; {_parent_phrase(adopter)}"
+        )
     if orphans and adopter is not None:
         names = ", ".join(orphans)
         body = f"{gone} was destroyed; its children are yours now: {names}"
@@ -218,29 +224,29 @@ def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> f
     return frozenset(topics)
 
 
-def _whose(adopter: str | None) -> str:
+def _parent_phrase(adopter: str | None) -> str:
     return "you are a root now" if adopter is None else f"your parent is {adopter} now"
 
 
-def _cut(hive: Hive, before: AgentSpec, after: AgentSpec) -> tuple[list[str], list[str]]:
+def _lost_rights(hive: Hive, before: AgentSpec, after: AgentSpec) -> tuple[list[str], list[str]]:
     """Capabilities, and names, that an agent comes back without."""
     lost = [each for each in before.capabilities if each not in after.capabilities]
     gone = [str(each) for each in before.allow if each not in after.allow]
     return lost, sorted(hive.name(each) or each for each in gone)
 
 
-def _without(lost: Sequence[str], disallowed: Sequence[str]) -> str:
+def _without_phrase(lost: Sequence[str], disallowed: Sequence[str]) -> str:
     parts = [*lost, *(f"writing to {each}" for each in disallowed)]
     return f" without {', '.join(parts)}" if parts else ""
 
 
-def _tell_cut(call: Call, hive: Hive, name: str, without: str) -> frozenset[str]:
+def _tell_lost_rights(call: Call, hive: Hive, name: str, without: str) -> frozenset[str]:
     if not without:
         return frozenset()
     return tell(call, hive, name, RESTORED, f"you were restored{without}")
 
 
-def _home(call: Call, archive: Archive) -> str | None:
+def _restored_parent(call: Call, archive: Archive) -> str | None:
     if archive.parent is None:
         return None
     root = call.settings.root.name

@@ -13,7 +13,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
-from hive_core.ledger.agents.definitions import Kept
+from hive_core.ledger.agents.definitions import StoredDefinition
 from hive_core.model.agents.agent import Role, Tier
 from hive_core.model.agents.capability import check_grantable
 from hive_core.model.agents.roles import ROLE_DEFAULTS, TIER_RANK
@@ -64,11 +64,11 @@ class Definition(DefinitionRow):
     body: str = Field(description="Text for the agent.")
 
 
-class Definitions(Page):
+class DefinitionPage(Page):
     definitions: list[DefinitionRow] = Field(description="By name.")
 
 
-class Removed(Result):
+class RemovedDefinition(Result):
     name: str = Field(description="Its name.")
 
 
@@ -81,27 +81,27 @@ def set_definition(call: Call, params: SetDefinitionParams) -> Record[Definition
     known = call.ledger.tools.definitions
     if known.get(params.name) is None and known.count() >= MOST:
         raise LimitReached(f"cannot keep {params.name}: there are {MOST} definitions")
-    said = _checked(call, params.agent)
-    kept = Kept(params.name, params.description, said, params.body, call.now)
+    said = _checked_fields(call, params.agent)
+    kept = StoredDefinition(params.name, params.description, said, params.body, call.now)
     known.put(kept)
     return Record(_row(kept), fields={"definition": params.name})
 
 
 @operation(action="administer", allow=OPERATOR)
-def remove_definition(call: Call, params: NamedDefinition) -> Record[Removed]:
+def remove_definition(call: Call, params: NamedDefinition) -> Record[RemovedDefinition]:
     """Forget a definition. Agents that were made from it stay as they are."""
     if not call.ledger.tools.definitions.drop(params.name):
         raise NotFound(f"no definition {params.name}")
-    return Record(Removed(name=params.name), fields={"definition": params.name})
+    return Record(RemovedDefinition(name=params.name), fields={"definition": params.name})
 
 
 @operation(action="read", allow=SELF)
-def list_definitions(call: Call, params: Paged) -> Definitions:
+def list_definitions(call: Call, params: Paged) -> DefinitionPage:
     """List what kinds of agents the operator has defined; `spawn` makes one by its name."""
     found = call.ledger.tools.definitions.after(params.after or "", params.most + 1)
     page = map(_row, found[: params.most])
     rows = list(fitting(page, lambda row: written(row.name, row.description)))
-    return Definitions(definitions=rows, next=rows[-1].name if len(rows) < len(found) else None)
+    return DefinitionPage(definitions=rows, next=rows[-1].name if len(rows) < len(found) else None)
 
 
 @operation(action="read", allow=SELF)
@@ -113,7 +113,7 @@ def get_definition(call: Call, params: GetDefinitionParams) -> Definition:
     return Definition(**_row(kept).model_dump(), agent=dict(kept.fields), body=kept.body)
 
 
-def _checked(call: Call, said: Traits) -> dict[str, object]:
+def _checked_fields(call: Call, said: Traits) -> dict[str, object]:
     """What no agent could be is refused when it is written, not when it is used."""
     role, tier = Role(said.role), Tier(said.tier)
     if TIER_RANK[tier] > TIER_RANK[ROLE_DEFAULTS[role].most]:
@@ -128,6 +128,6 @@ def _checked(call: Call, said: Traits) -> dict[str, object]:
     return found
 
 
-def _row(kept: Kept) -> DefinitionRow:
+def _row(kept: StoredDefinition) -> DefinitionRow:
     role = str(kept.fields.get("role", Role.AGENT.value))
     return DefinitionRow(name=kept.name, description=kept.description, role=role, set_at=kept.at)

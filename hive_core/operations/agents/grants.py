@@ -52,11 +52,13 @@ def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     if params.agent == params.other:
         raise InvalidArgument("an agent may write to itself anyway", field="other")
     if other.uuid in spec.allow:
-        return _allowed(call.hive, params.agent)
-    known = _known(call, spec)
-    _check_most(params.agent, known)
+        return _allow_result(call.hive, params.agent)
+    known = _existing_or_archived(call, spec)
+    _check_count(params.agent, known)
     allowed = spec.model_copy(update={"allow": (*known, other.uuid)})
-    return _with_list(call, params, allowed, f"allow {params.agent} to write to {params.other}")
+    return _set_allow_list(
+        call, params, allowed, f"allow {params.agent} to write to {params.other}"
+    )
 
 
 @operation(action="administer", allow=OPERATOR, target="agent", second="other")
@@ -64,9 +66,9 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     """Take back what `allow` gave. A reply to a message already received stays possible."""
     spec, other = call.hive.spec(params.agent), call.hive.spec(params.other)
     if other.uuid not in spec.allow:
-        return _allowed(call.hive, params.agent)
-    left = tuple(each for each in _known(call, spec) if each != other.uuid)
-    return _with_list(
+        return _allow_result(call.hive, params.agent)
+    left = tuple(each for each in _existing_or_archived(call, spec) if each != other.uuid)
+    return _set_allow_list(
         call, params, spec.model_copy(update={"allow": left}),
         f"disallow {params.agent} to write to {params.other}",
     )  # fmt: skip
@@ -82,11 +84,11 @@ def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilitie
     spec = call.hive.spec(params.agent)
     held = check_capabilities((*spec.capabilities, params.capability))
     if held == spec.capabilities:
-        return _held(call.hive, params.agent)
-    _check_most(params.agent, spec.capabilities)
+        return _capability_result(call.hive, params.agent)
+    _check_count(params.agent, spec.capabilities)
     hive = call.hive.with_spec(params.agent, spec.model_copy(update={"capabilities": held}))
     return Change(
-        _held(hive, params.agent), hive, f"grant {params.agent} {params.capability}",
+        _capability_result(hive, params.agent), hive, f"grant {params.agent} {params.capability}",
         fields={"capability": params.capability},
     )  # fmt: skip
 
@@ -97,7 +99,7 @@ def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] 
 
     One that loses `meta.read` or `applied.read` is restarted: what it opened there is gone.
     """
-    _check_known(params.capability)
+    _check_capability(params.capability)
     tree = call.hive.topology
     names = tree.subtree(params.agent) if params.recursive else (params.agent,)
     hive, losing = call.hive, []
@@ -108,14 +110,16 @@ def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] 
             hive = hive.with_spec(name, spec.model_copy(update={"capabilities": left}))
             losing.append(name)
     if not losing:
-        return _held(hive, params.agent)
+        return _capability_result(hive, params.agent)
     return Change(
-        _held(hive, params.agent), hive, f"revoke {params.capability} from {', '.join(losing)}",
+        _capability_result(hive, params.agent),
+        hive,
+        f"revoke {params.capability} from {', '.join(losing)}",
         fields={"capability": params.capability, "agents": losing},
-    )  # fmt: skip
+    )
 
 
-def _known(call: Call, spec: AgentSpec) -> tuple[UUID, ...]:
+def _existing_or_archived(call: Call, spec: AgentSpec) -> tuple[UUID, ...]:
     """Its list without those who are gone for good, who took up room in it."""
     archives = call.ledger.archives
     return tuple(
@@ -124,25 +128,27 @@ def _known(call: Call, spec: AgentSpec) -> tuple[UUID, ...]:
     )  # fmt: skip
 
 
-def _check_known(capability: str) -> None:
+def _check_capability(capability: str) -> None:
     if reason := capability_fault(capability):
         raise InvalidArgument(f"{capability!r} {reason}", field="capability")
 
 
-def _check_most(agent: str, given: Sized) -> None:
+def _check_count(agent: str, given: Sized) -> None:
     if len(given) >= MOST:
         raise LimitReached(f"cannot give {agent} more: limit ({MOST}) reached")
 
 
-def _with_list(call: Call, params: AllowParams, spec: AgentSpec, message: str) -> Change[Allowed]:
+def _set_allow_list(
+    call: Call, params: AllowParams, spec: AgentSpec, message: str
+) -> Change[Allowed]:
     hive = call.hive.with_spec(params.agent, spec)
-    return Change(_allowed(hive, params.agent), hive, message, fields={"other": params.other})
+    return Change(_allow_result(hive, params.agent), hive, message, fields={"other": params.other})
 
 
-def _allowed(hive: Hive, agent: str) -> Allowed:
+def _allow_result(hive: Hive, agent: str) -> Allowed:
     names = (hive.name(str(each)) for each in hive.spec(agent).allow)
     return Allowed(agent=agent, allow=sorted(name for name in names if name is not None))
 
 
-def _held(hive: Hive, agent: str) -> Capabilities:
+def _capability_result(hive: Hive, agent: str) -> Capabilities:
     return Capabilities(agent=agent, capabilities=list(hive.spec(agent).capabilities))

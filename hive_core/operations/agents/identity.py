@@ -46,7 +46,7 @@ class ListAgentsParams(Paged):
     )
 
 
-class Row(Result):
+class AgentRow(Result):
     name: str = Field(description="Name among the living.")
     uuid: str = Field(description="The identity.")
     parent: str | None = Field(
@@ -58,8 +58,8 @@ class Row(Result):
     activity: str = Field(description="What the agent is at: idle, running or blocked.")
 
 
-class Agents(Page):
-    agents: list[Row] = Field(description="Each agent, then what is below it.")
+class AgentPage(Page):
+    agents: list[AgentRow] = Field(description="Each agent, then what is below it.")
 
 
 @operation(action="read", allow=SELF)
@@ -96,7 +96,7 @@ def _identity(call: Call) -> Identity:
 
 
 @operation(action="read", allow=ANYONE, target="root", preposition="below", aliases=("get_tree",))
-def list_agents(call: Call, params: ListAgentsParams) -> Agents:
+def list_agents(call: Call, params: ListAgentsParams) -> AgentPage:
     """List the agents that the caller can see, in the order of the tree.
 
     Those are itself, its ancestors, its siblings, its descendants and the agents on its
@@ -104,21 +104,21 @@ def list_agents(call: Call, params: ListAgentsParams) -> Agents:
     The rows are flat, with `parent`, so that a tree of any depth fits in a reply.
     """
     seen = frozenset(visible_names(call.hive, call.caller))
-    names = _in_tree_order(call, seen, params.root)
-    start = _place(call, names, params.after)
+    names = _names_in_tree_order(call, seen, params.root)
+    start = _page_start(call, names, params.after)
     page = islice((_row(call, seen, each) for each in names[start:]), min(params.limit, _AGENTS))
     rows = list(fitting(page, lambda row: written(row.title)))
     end = start + len(rows) >= len(names)
-    return Agents(agents=rows, next=None if end else rows[-1].uuid)
+    return AgentPage(agents=rows, next=None if end else rows[-1].uuid)
 
 
-def _in_tree_order(call: Call, seen: frozenset[str], root: str | None) -> list[str]:
+def _names_in_tree_order(call: Call, seen: frozenset[str], root: str | None) -> list[str]:
     tree = call.hive.topology
     below = seen if root is None else seen.intersection(tree.subtree(root))
     return sorted(below, key=lambda name: tree.numbering[name])
 
 
-def _place(call: Call, names: list[str], after: str | None) -> int:
+def _page_start(call: Call, names: list[str], after: str | None) -> int:
     """Where a page starts. Its anchor may have gone or moved away between two pages."""
     if after is None:
         return 0
@@ -128,9 +128,9 @@ def _place(call: Call, names: list[str], after: str | None) -> int:
     return names.index(name) + 1
 
 
-def _row(call: Call, seen: frozenset[str], name: str) -> Row:
+def _row(call: Call, seen: frozenset[str], name: str) -> AgentRow:
     spec, parent = call.hive.spec(name), call.hive.topology.parent(name)
-    return Row(
+    return AgentRow(
         name=name,
         uuid=spec.id,
         parent=parent if parent in seen else None,

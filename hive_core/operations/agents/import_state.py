@@ -9,7 +9,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
 from hive_core.operations.fields import Agent, WaitParams
-from hive_core.operations.host.jobs import begun
+from hive_core.operations.host.jobs import create_job
 from hive_core.policy.rules import OPERATOR
 
 IMPORT: Final = "import"  # of a job: reached when the files lie in the agent's state
@@ -40,7 +40,7 @@ def import_state(call: Call, params: ImportParams) -> Record[Imported]:
     folder is copied once, however often it is asked for.
     """
     uuid = call.hive.spec(params.agent).id
-    job = begun(call, "import_state", {uuid: f"{IMPORT}:{params.source}:{params.into}"})
+    job = create_job(call, "import_state", {uuid: f"{IMPORT}:{params.source}:{params.into}"})
     fields = {"source": params.source, "into": params.into}
     wakes = frozenset({f"{IMPORT}:{uuid}"})
     return Record(Imported(agent=params.agent, job=job), wakes, fields)

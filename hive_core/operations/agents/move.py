@@ -8,10 +8,14 @@ from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.hive import Hive
-from hive_core.operations.agents.revocation import How, revoke, running
+from hive_core.operations.agents.revocation import (
+    RevocationOptions,
+    running_agents,
+    start_revocation,
+)
 from hive_core.operations.budgets.run_time import rebill_move
 from hive_core.operations.fields import Agent, WaitParams
-from hive_core.operations.host.jobs import begun
+from hive_core.operations.host.jobs import create_job
 from hive_core.operations.notices import MOVED, tell
 from hive_core.operations.tasks.lifecycle_hooks import given_on
 from hive_core.plan.move_effects import Consequences, consequences
@@ -72,7 +76,7 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     that carries limits. Who was above the agent and is not any more is restarted, with all below it
     that does not move along: nothing else ends what they may hold open. `dry_run` says who.
     """
-    _check_manner(call, params)
+    _check_options(call, params)
     parent = params.parent or None
     uuid = call.hive.spec(params.agent).id
     before = call.hive.topology.parent(params.agent)
@@ -81,12 +85,12 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     what = consequences(call.hive, hive, params.agent)
     if params.dry_run or parent == before:
         return _result(call, params, what, None)
-    job = begun(call, "move", {uuid: "moved"})
+    job = create_job(call, "move", {uuid: "moved"})
     if what.lost:
         latest = None if params.when_idle is None else call.now + params.when_idle
-        how = How(job, restart=not params.no_restart, latest=latest)
-        revoke(call, hive, params.agent, what.lost, how)
-    told = _tell(call, hive, params.agent, parent) | given_on(call, hive, params.agent)
+        how = RevocationOptions(job, restart=not params.no_restart, latest=latest)
+        start_revocation(call, hive, params.agent, what.lost, how)
+    told = _tell_family(call, hive, params.agent, parent) | given_on(call, hive, params.agent)
     return Change(
         _result(call, params, what, job),
         hive,
@@ -107,7 +111,7 @@ def _fields(
     return found
 
 
-def _check_manner(call: Call, params: MoveParams) -> None:
+def _check_options(call: Call, params: MoveParams) -> None:
     if params.no_restart and not call.by_operator:
         raise NotAllowed(
             f"cannot move {params.agent} without restarts: only the operator may leave access open"
@@ -117,16 +121,25 @@ def _check_manner(call: Call, params: MoveParams) -> None:
 
 
 def _result(call: Call, params: MoveParams, what: Consequences, job: str | None) -> Moved:
-    crossing, losing = (running(call, call.hive, each) for each in (what.crossing, what.losing))
+    crossing, losing = (
+        running_agents(call, call.hive, each) for each in (what.crossing, what.losing)
+    )
     left = losing if params.no_restart else []
     restarts = [*crossing, *(name for name in losing if name not in left)]
     return Moved(
-        agent=params.agent, parent=params.parent or None, live=not restarts, crossing=crossing,
-        restarts=restarts, left=left, gaining=list(what.gaining), revoked=None, job=job,
-    )  # fmt: skip
+        agent=params.agent,
+        parent=params.parent or None,
+        live=not restarts,
+        crossing=crossing,
+        restarts=restarts,
+        left=left,
+        gaining=list(what.gaining),
+        revoked=None,
+        job=job,
+    )
 
 
-def _tell(call: Call, hive: Hive, agent: str, parent: str | None) -> frozenset[str]:
+def _tell_family(call: Call, hive: Hive, agent: str, parent: str | None) -> frozenset[str]:
     """The moved agent and its new parent; the environment of what runs cannot change."""
     home = "you are a root now" if parent is None else f"your parent is {parent} now"
     topics = tell(call, hive, agent, MOVED, f"you were moved: {home}")

@@ -16,7 +16,7 @@ UP = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.DEPLOYING})
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class RevocationOptions:
     """`job` ends when access is gone. `latest`: until then they may finish what they do.
 
     Without `restart` they run on. `came_back`: the agent was restored, and does not run yet.
@@ -28,7 +28,9 @@ class How:
     came_back: bool = False
 
 
-def revoke(call: Call, hive: Hive, agent: str, lost: Sequence[str], how: How) -> None:
+def start_revocation(
+    call: Call, hive: Hive, agent: str, lost: Sequence[str], how: RevocationOptions
+) -> None:
     """Write down who lost access to the files of `agent` in `hive`; the change road takes it away.
 
     `lost` are those who were above it, the highest first. They and those below them are written
@@ -44,12 +46,14 @@ def revoke(call: Call, hive: Hive, agent: str, lost: Sequence[str], how: How) ->
     if how.restart:
         nonces = {hive.spec(name).id: 0 for name in names}
     else:
-        runs = [call.ledger.runs.get(hive.spec(name).id) for name in running(call, hive, names)]
+        runs = [
+            call.ledger.runs.get(hive.spec(name).id) for name in running_agents(call, hive, names)
+        ]
         nonces = {run.agent: run.nonce for run in runs if run is not None}
-    call.ledger.revocations.note(id_, nonces)
+    call.ledger.revocations.set_nonces(id_, nonces)
 
 
-def running(call: Call, hive: Hive, names: Iterable[str]) -> list[str]:
+def running_agents(call: Call, hive: Hive, names: Iterable[str]) -> list[str]:
     """Those whose machine is up: the others have nothing to lose."""
     return [name for name in names if call.states.state(hive.spec(name).id) in UP]
 
@@ -57,5 +61,5 @@ def running(call: Call, hive: Hive, names: Iterable[str]) -> list[str]:
 @when(AgentEnded)
 def _held_until_now(call: Call, what: AgentEnded) -> frozenset[str]:
     """What a machine held ends with it."""
-    over = call.ledger.revocations.has_ended(what.uuid)
+    over = call.ledger.revocations.drop_ended(what.uuid)
     return frozenset({f"run:{what.uuid}"} if over else ())

@@ -16,7 +16,7 @@ MOST: Final = 64  # of one agent
 BYTES_MOST: Final = 64 << 10
 
 
-def _bounded(value: SecretStr) -> SecretStr:
+def _check_value(value: SecretStr) -> SecretStr:
     if not value.get_secret_value():  # a pipe from a program that failed, most of the time
         raise ValueError("is empty")
     if len(value.get_secret_value().encode()) > BYTES_MOST:
@@ -33,7 +33,7 @@ Key = Annotated[str, Field(
 class SetSecretParams(Confidential):
     agent: Agent = Field(description="Whose it is.")
     key: Key
-    value: Annotated[SecretStr, AfterValidator(_bounded)] = Field(
+    value: Annotated[SecretStr, AfterValidator(_check_value)] = Field(
         description="The secret: text, which ends up in the file as UTF-8."
     )
 

@@ -21,14 +21,14 @@ from hive_core.model.agents.agent import (
 from hive_core.model.agents.capability import check_capabilities
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.agents.roles import ROOT_AGENT_EXTRA, ROOT_EXTRA, default_capabilities
-from hive_core.model.config.seed import seed_of
+from hive_core.model.config.seed import seed_for
 from hive_core.model.names import short
 from hive_core.model.work.budget import BudgetKind
 from hive_core.operations.agents.spawn_params import Traits
 from hive_core.operations.budgets.initial_budgets import give_initial_budgets
 from hive_core.operations.budgets.spending import charge_one
 from hive_core.operations.fields import Agent, WaitParams
-from hive_core.operations.host.jobs import begun
+from hive_core.operations.host.jobs import create_job
 from hive_core.operations.lifecycle.zombies import living_names
 from hive_core.operations.notices import tell
 from hive_core.policy import grants
@@ -77,11 +77,11 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     what it has left, the role is one that its own role may create. That a name is taken is the one
     thing a caller can learn here about agents that it cannot see.
     """
-    params, text = _defined(call, params)
-    parent = _parent(call, params)
+    params, text = _apply_definition(call, params)
+    parent = _spawn_parent(call, params)
     spec = _spec(call, params, parent)
     hive = call.hive.with_agent(params.name, parent, spec)
-    _check_room(call, params.name)
+    _check_host_limit(call, params.name)
     grants.check_spawn(call.hive, call.caller, parent, spec, call.settings.image_names)
     if parent is not None and not call.by_operator:
         besides = living_names(call, call.ledger.lives.zombies())
@@ -91,7 +91,7 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     ledger.ranges.allocate(spec.id, call.settings.uid_start, call.now)
     ledger.runs.want(spec.id, DesiredState.RUNNING, call.now)
     paid |= give_initial_budgets(call._replace(hive=hive), params.name, params.funds)
-    job = begun(call, "spawn", {spec.id: "running"})
+    job = create_job(call, "spawn", {spec.id: "running"})
     told = tell(call, hive, params.name, DEFINITION, text) if text else frozenset[str]()
     under = f" under {parent}" if parent else " as a root"
     return Change(
@@ -99,11 +99,11 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
         hive,
         f"spawn {params.name}{under}",
         wakes=paid | told | {f"run:{spec.id}"},
-        fields={"uuid": spec.id, "role": spec.role.value, **_from(params)},
+        fields={"uuid": spec.id, "role": spec.role.value, **_definition_field(params)},
     )
 
 
-def _defined(call: Call, params: SpawnParams) -> tuple[SpawnParams, str]:
+def _apply_definition(call: Call, params: SpawnParams) -> tuple[SpawnParams, str]:
     """With what its definition says and the call does not; and the text of the definition."""
     if params.definition is None:
         return params, ""
@@ -114,11 +114,11 @@ def _defined(call: Call, params: SpawnParams) -> tuple[SpawnParams, str]:
     return SpawnParams.model_validate({**kept.fields, **said}), kept.body
 
 
-def _from(params: SpawnParams) -> dict[str, object]:
+def _definition_field(params: SpawnParams) -> dict[str, object]:
     return {} if params.definition is None else {"definition": params.definition}
 
 
-def _check_room(call: Call, name: str) -> None:
+def _check_host_limit(call: Call, name: str) -> None:
     """The destroyed hold their uids while they are kept, and those are for all (attack 4).
 
     Agents leave the rest of them to the operator.
@@ -133,7 +133,7 @@ def _check_room(call: Call, name: str) -> None:
         )
 
 
-def _parent(call: Call, params: SpawnParams) -> str | None:
+def _spawn_parent(call: Call, params: SpawnParams) -> str | None:
     """An agent's default is itself, the operator's the root agent, once there is one."""
     if params.parent is not None:
         return params.parent or None
@@ -143,7 +143,7 @@ def _parent(call: Call, params: SpawnParams) -> str | None:
     return root if root in call.hive.topology else None
 
 
-def _usual(call: Call, params: SpawnParams, parent: str | None) -> tuple[str, ...]:
+def _usual_capabilities(call: Call, params: SpawnParams, parent: str | None) -> tuple[str, ...]:
     """What it holds when nobody says: a second root sees no more of the others than they of it."""
     role = Role(params.role)
     if parent is not None:
@@ -154,13 +154,13 @@ def _usual(call: Call, params: SpawnParams, parent: str | None) -> tuple[str, ..
 
 def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
     role = Role(params.role)
-    usual = _usual(call, params, parent)
+    usual = _usual_capabilities(call, params, parent)
     held = grants.initial_capabilities(call.hive, call.caller, usual, params.capabilities)
     quota = call.settings.limits.children
     image = params.image or call.settings.default_image
-    config, nar = seed_of(image)
+    config, nar = seed_for(image)
     spec = AgentSpec(
-        uuid=_fresh(call),
+        uuid=_new_uuid(call),
         role=role,
         tier=Tier(params.tier),
         title=params.title,
@@ -189,7 +189,7 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
     return grants.inherit_limits(call.hive, call.caller, parent, spec, call.settings.agent_limits)
 
 
-def _fresh(call: Call) -> UUID:
+def _new_uuid(call: Call) -> UUID:
     """A UUID that was never used, with a short id that no node on disk has.
 
     Every agent has a range from its first to the last of its bytes, so the ranges know them all.

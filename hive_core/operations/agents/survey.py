@@ -16,7 +16,7 @@ from hive_core.errors import Conflict
 from hive_core.model.agents.agent import Profile
 from hive_core.model.agents.machine import State
 from hive_core.model.work.task import AWAITING, Task
-from hive_core.operations.agents.archive import destroyed
+from hive_core.operations.agents.archive import destroy_agents
 from hive_core.operations.lifecycle.zombies import living_names
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.rules import SELF
@@ -32,7 +32,7 @@ class SurveyParams(Paged):
     )
 
 
-class Found(Result):
+class SurveyRow(Result):
     name: str = Field(description="Name among the living.")
     uuid: str = Field(description="The identity.")
     parent: str | None = Field(description="Name of the parent; null for a root.")
@@ -51,7 +51,7 @@ class Found(Result):
     )
 
 
-class SetCheck(Result):
+class CheckRow(Result):
     name: str = Field(description="What the operator called it.")
     command: list[str] = Field(description="What it runs.")
     every: float = Field(description="Seconds from the end of one to the next.")
@@ -59,14 +59,14 @@ class SetCheck(Result):
 
 
 class Survey(Page):
-    agents: list[Found] = Field(description="Each agent, then what is below it.")
+    agents: list[SurveyRow] = Field(description="Each agent, then what is below it.")
     left_overs: list[str] = Field(
         description="What is on this host and belongs to nobody: for the maid and the operator."
     )
     first: float = Field(description="Seconds after which a maid looks around first.")
     every: float = Field(description="Seconds between two looks.")
     quiet: float = Field(description="Seconds without a word after which work seems stuck.")
-    checks: list[SetCheck] = Field(
+    checks: list[CheckRow] = Field(
         description="What the operator wants to have checked: for the maid, on the first page."
     )
 
@@ -83,7 +83,7 @@ class ReapedZombies(Result):
 def survey(call: Call, params: SurveyParams) -> Survey:
     """Tell how the caller and everybody below it are; the maid, how all below its parent are."""
     order = _scope(call)
-    start = 0 if params.after is None else _place(call, order, params.after)
+    start = 0 if params.after is None else _page_start(call, order, params.after)
     chosen = order[start : start + params.most]
     rows = list(fitting(_rows(call, chosen), lambda row: written(row.name)))
     end = start + len(rows) >= len(order)
@@ -103,12 +103,12 @@ def reap_zombies(call: Call, params: ReapZombiesParams) -> Change[ReapedZombies]
     """
     most = call.now - params.older
     zombies = living_names(call, call.ledger.lives.zombies()).intersection(_scope(call))
-    chosen = sorted(name for name in zombies if _ended(call, name) <= most)[:_AT_ONCE]
+    chosen = sorted(name for name in zombies if _end_time(call, name) <= most)[:_AT_ONCE]
     if not chosen:
         return ReapedZombies(agents=[])
     now, wakes = call, frozenset[str]()
     for name in chosen:
-        change = destroyed(now, name)
+        change = destroy_agents(now, name)
         now, wakes = now._replace(hive=change.hive), wakes | change.wakes
     message = f"reap {', '.join(chosen)}"
     return Change(ReapedZombies(agents=chosen), now.hive, message, wakes, {"agents": chosen})
@@ -128,19 +128,19 @@ def _scope(call: Call) -> list[str]:
     return sorted(tree.subtree(top), key=lambda name: tree.numbering[name])
 
 
-def _place(call: Call, order: list[str], after: str) -> int:
+def _page_start(call: Call, order: list[str], after: str) -> int:
     name = call.hive.name(after)
     if name not in order:
         raise Conflict("the tree has changed since the page before; list it again")
     return order.index(name) + 1
 
 
-def _ended(call: Call, name: str) -> float:
+def _end_time(call: Call, name: str) -> float:
     end = call.ledger.lives.last_end(call.hive.spec(name).id)
     return call.now if end is None else end.at
 
 
-def _rows(call: Call, chosen: list[str]) -> Iterable[Found]:
+def _rows(call: Call, chosen: list[str]) -> Iterable[SurveyRow]:
     uuids = {name: call.hive.spec(name).id for name in chosen}
     zombies = call.ledger.lives.zombies()
     asked = call.ledger.questions.oldest_held(uuids.values())
@@ -148,24 +148,24 @@ def _rows(call: Call, chosen: list[str]) -> Iterable[Found]:
     for name, uuid in uuids.items():
         parent, spec = call.hive.topology.parent(name), call.hive.spec(name)
         state = call.states.state(uuid)
-        yield Found(
+        yield SurveyRow(
             name=name, uuid=uuid, parent=parent, role=spec.role.value, state=state.value,
             activity=call.states.activity(uuid),
-            ended_at=_ended(call, name) if uuid in zombies else None,
-            orphan=state in _UP and parent is not None and not _works(call, parent),
+            ended_at=_end_time(call, name) if uuid in zombies else None,
+            orphan=state in _UP and parent is not None and not _is_available(call, parent),
             tasks=tasks.get(uuid, 0),
-            quiet=_quiet(call, call.ledger.tasks.offered_tasks(uuid)) if uuid in tasks else None,
+            quiet=_silence(call, call.ledger.tasks.offered_tasks(uuid)) if uuid in tasks else None,
             unanswered=call.now - asked[uuid] if uuid in asked else None,
         )  # fmt: skip
 
 
-def _works(call: Call, parent: str) -> bool:
+def _is_available(call: Call, parent: str) -> bool:
     """Whether somebody is there for its children: asleep is there."""
     state = call.states.state(call.hive.spec(parent).id)
     return state not in (State.STOPPED, State.FAILED, State.PARKED)
 
 
-def _quiet(call: Call, tasks: Iterable[Task]) -> float | None:
+def _silence(call: Call, tasks: Iterable[Task]) -> float | None:
     """Waiting for an answer is no silence of its own; not to begin what was offered is one."""
     held = [each for each in tasks if each.held]
     counted = [each for each in held if each.begun] or held
@@ -186,12 +186,12 @@ def _left_overs(call: Call) -> list[str]:
     return [each.text for each in call.states.plan().reports[:_SHOWN]]
 
 
-def _checks(call: Call) -> list[SetCheck]:
+def _checks(call: Call) -> list[CheckRow]:
     """The maid's business alone: a command may say what not everybody should know."""
     if not _is_maid(call):
         return []
     return [
-        SetCheck(
+        CheckRow(
             name=name, command=list(each.command), every=each.every, seconds=each.seconds
         )
         for name, each in call.settings.maid.checks.items()

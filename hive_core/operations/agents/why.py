@@ -28,7 +28,7 @@ class WhyParams(Params):
     )
 
 
-class Answer(Result):
+class Explanation(Result):
     allowed: bool = Field(description="Whether the rule lets the caller.")
     action: str = Field(description="What the operation does: the caller's role has to have it.")
     rule: str = Field(description="The part of the rule that decided.")
@@ -38,13 +38,13 @@ class Answer(Result):
 
 
 @operation(action="administer", allow=OPERATOR)
-def why(call: Call, params: WhyParams) -> Answer:
+def why(call: Call, params: WhyParams) -> Explanation:
     """Explain whether an operation would be allowed, and by which rule, without doing it.
 
     It answers who may do this to whom. Whether there is room for it (quotas, limits, a full inbox)
     is not part of the question.
     """
-    found = _known(params.operation)
+    found = _find_operation(params.operation)
     target = params.target or None
     if target is None and params.caller != THE_OPERATOR:
         target = params.caller
@@ -52,23 +52,23 @@ def why(call: Call, params: WhyParams) -> Answer:
     if about is None and target not in (None, params.caller):
         raise InvalidArgument(f"{found.name} is about the caller alone", field="target")
     second = params.second or None
-    _check_known(call, (params.caller, target, second if found.second else None))
+    _check_agents_exist(call, (params.caller, target, second if found.second else None))
     asked = AuthzContext(second if found.second else None)
     decision = decide(found.allow, call.hive, params.caller, target, asked)
-    return Answer(
+    return Explanation(
         allowed=decision.allowed, action=found.action, rule=decision.rule, reason=decision.reason,
         chain=list(upward_path(call.hive, params.caller, target)), commit=call.hive.commit,
     )  # fmt: skip
 
 
-def _check_known(call: Call, names: Iterable[str | None]) -> None:
+def _check_agents_exist(call: Call, names: Iterable[str | None]) -> None:
     """Refuse a question about an agent that does not exist: that is a slip of the pen."""
     for name in names:
         if name is not None and name not in (THE_OPERATOR, DAEMON):
             call.hive.spec(name)
 
 
-def _known(name: str) -> Operation:
+def _find_operation(name: str) -> Operation:
     for each in REGISTRY.values():
         if name in (each.name, *each.aliases):
             return each

@@ -43,7 +43,7 @@ class WatchConfigParams(Params):
     wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for news at most.")
 
 
-class Due(Result):
+class DeployedConfig(Result):
     commit: str = Field(description="The configuration that is deployed; empty: none yet.")
     system: str = Field(description="The system to switch to, where that is not running (`nix`).")
     next: str = Field(description="`after` for news.")
@@ -56,9 +56,9 @@ def hello(call: Call, params: HelloParams) -> Record[Greeted]:
     An agent whose spec says `harness` is healthy only after this. `fault` says that something did
     not work: a deploy that is being watched is taken back then.
     """
-    uuid = _agent(call, "say hello")
+    uuid = _agent_uuid(call, "say hello")
     said = CheckIn(
-        uuid, call.now, _speaks(call.ledger.runs.get(uuid), call.states.machine(uuid)),
+        uuid, call.now, _caller_nonce(call.ledger.runs.get(uuid), call.states.machine(uuid)),
         params.commit or "", params.system or "", params.fault,
     )  # fmt: skip
     call.ledger.hellos.put(said)
@@ -70,16 +70,16 @@ def hello(call: Call, params: HelloParams) -> Record[Greeted]:
 
 
 @operation(action="work", allow=SELF)
-def watch_config(call: Call, params: WatchConfigParams) -> Due | Wait[Due]:
+def watch_config(call: Call, params: WatchConfigParams) -> DeployedConfig | Wait[DeployedConfig]:
     """Tell the caller which configuration is deployed; with `wait` or `more`, when it changes.
 
     Nothing is told while the caller is about to be started again: it has not to switch then.
     """
-    uuid = _agent(call, "watch a configuration")
+    uuid = _agent_uuid(call, "watch a configuration")
     spec = call.hive.spec(call.caller)
     mark = f"{(spec.config or '-')[:40]}.{(spec.system or '-')[11:43]}"
-    due = Due(commit=spec.config or "", system=spec.system or "", next=mark)
-    if params.after != mark and not _leaves(call, uuid):
+    due = DeployedConfig(commit=spec.config or "", system=spec.system or "", next=mark)
+    if params.after != mark and not _is_restarting(call, uuid):
         return due
     if not call.more and not params.wait:
         return due.model_copy(update={"next": params.after or mark})
@@ -88,20 +88,20 @@ def watch_config(call: Call, params: WatchConfigParams) -> Due | Wait[Due]:
     return Wait(frozenset({f"config:{uuid}", f"run:{uuid}"}), deadline, same)
 
 
-def _agent(call: Call, what: str) -> str:
+def _agent_uuid(call: Call, what: str) -> str:
     if call.by_operator:
         raise Conflict(f"cannot {what}: the operator is no agent")
     return call.uuid
 
 
-def _speaks(run: DesiredRun | None, machine: Machine | None) -> int:
+def _caller_nonce(run: DesiredRun | None, machine: Machine | None) -> int:
     """The start that speaks: until the old one is seen to be down, that is not the wanted one."""
     if machine is not None and machine.active in _LIVES:
         return machine.nonce
     return run.nonce if run else 0
 
 
-def _leaves(call: Call, uuid: str) -> bool:
+def _is_restarting(call: Call, uuid: str) -> bool:
     """Whether another start is wanted than the one that runs."""
     run, machine = call.ledger.runs.get(uuid), call.states.machine(uuid)
     if run is None or machine is None or machine.active not in _LIVES:

@@ -27,14 +27,14 @@ class LineRow(Result):
     part: bool = Field(description="The line goes on in the next entry.")
 
 
-class Mark(NamedTuple):
+class DiffPosition(NamedTuple):
     """Where a page begins: a byte of the file, and a character of the line that begins there."""
 
     at: int
     skip: int
 
     @classmethod
-    def of(cls, text: str | None) -> Mark:
+    def of(cls, text: str | None) -> DiffPosition:
         at, _, skip = (text or "0.0").partition(".")
         return cls(int(at), int(skip))
 
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
         return f"{self.at}.{self.skip}"
 
 
-def cut(data: bytes, mark: Mark, most: int) -> tuple[list[LineRow], Mark]:
+def diff_page(data: bytes, mark: DiffPosition, most: int) -> tuple[list[LineRow], DiffPosition]:
     """The lines from the mark on, as many as fit, and where the next page begins.
 
     A line that is larger than a frame goes in parts.
@@ -51,24 +51,24 @@ def cut(data: bytes, mark: Mark, most: int) -> tuple[list[LineRow], Mark]:
     rows, left = list[LineRow](), ROOM
     at, skip = mark
     for raw in data.splitlines(keepends=True):
-        line = _checked(raw)
-        text = _head(line.text[skip:], left - _size(line.path))
+        line = _parse_line(raw)
+        text = _fitting_prefix(line.text[skip:], left - _size(line.path))
         part = skip + len(text) < len(line.text)
         if len(rows) == most or (rows and part):
-            return rows, Mark(at, skip)
+            return rows, DiffPosition(at, skip)
         rows.append(_row(line, text, part=part))
         if part:
-            return rows, Mark(at, skip + len(text))
+            return rows, DiffPosition(at, skip + len(text))
         left -= _size(text) + _size(line.path) + _ENTRY
         at, skip = at + len(raw), 0
-    return rows, Mark(at, skip)
+    return rows, DiffPosition(at, skip)
 
 
 def _row(line: DiffLine, text: str, *, part: bool) -> LineRow:
     return LineRow(path=line.path, old=line.old, new=line.new, sign=line.sign, text=text, part=part)
 
 
-def _checked(raw: bytes) -> DiffLine:
+def _parse_line(raw: bytes) -> DiffLine:
     """A job wrote it, and spelled out what acts on a terminal; if it did not, nothing is shown."""
     line = DiffLine.read(raw)
     if plain(line.text) != line.text or plain(line.path) != line.path:
@@ -76,7 +76,7 @@ def _checked(raw: bytes) -> DiffLine:
     return line
 
 
-def _head(text: str, room: int) -> str:
+def _fitting_prefix(text: str, room: int) -> str:
     """The beginning of the text that has room."""
     if _size(text) + _ENTRY <= room:
         return text

@@ -10,12 +10,12 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import Conflict, InvalidArgument, NotFound
-from hive_core.ledger.approvals.storage import Request
-from hive_core.model.config.approval import Approval, Binding, Generation, Kind
-from hive_core.operations.approvals.outcome import called, topic
+from hive_core.ledger.approvals.storage import ApprovalRequest
+from hive_core.model.config.approval import Approval, ApprovalKind, Binding, Generation
+from hive_core.operations.approvals.outcome import approval_topic, display_name
 from hive_core.operations.approvals.proposals import GOAL
 from hive_core.operations.fields import Agent, WaitParams
-from hive_core.operations.host.jobs import begun
+from hive_core.operations.host.jobs import create_job
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.plan.rollout_waves import waves
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
@@ -47,7 +47,7 @@ class GenerationRow(Result):
     failed: str = Field(description="Why it did not become healthy; empty when it did.")
 
 
-class History(Page):
+class GenerationPage(Page):
     generations: list[GenerationRow] = Field(description="The newest first.")
 
 
@@ -59,7 +59,7 @@ class RollbackParams(WaitParams):
     )  # fmt: skip
 
 
-class Back(Result):
+class RollbackResult(Result):
     agent: str = Field(description="The agent.")
     approval: str = Field(description="The record of it.")
     generation: int = Field(description="What it goes back to.")
@@ -68,50 +68,55 @@ class Back(Result):
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
-def history(call: Call, params: HistoryParams) -> History:
+def history(call: Call, params: HistoryParams) -> GenerationPage:
     """List what an agent ran with, the newest first, with what failed and why."""
     name = params.agent or (None if call.by_operator else call.caller)
     agent = None if name is None else call.hive.spec(name).id
-    found = call.ledger.generations.page(agent, params.most, _place(call, params.after))
-    current = {each: _in_force(call, each) for each in {each.agent for each in found}}
+    found = call.ledger.generations.page(agent, params.most, _page_start(call, params.after))
+    current = {each: _current_number(call, each) for each in {each.agent for each in found}}
     origins = call.ledger.approvals.origins({each.approval for each in found})
     rows = (_row(call, each, current[each.agent], origins.get(each.approval)) for each in found)
     fit = list(fitting(rows, lambda row: written(row.system, row.failed)))
     whole = len(fit) == len(found) < params.most
     last = found[len(fit) - 1] if fit else None
-    return History(
+    return GenerationPage(
         generations=fit, next=None if whole or not last else f"{last.agent}:{last.number}"
     )
 
 
 @operation(action="administer", allow=OPERATOR, target="agent")
-def rollback(call: Call, params: RollbackParams) -> Record[Back]:
+def rollback(call: Call, params: RollbackParams) -> Record[RollbackResult]:
     """Let an agent run again with what it ran with before.
 
     It is deployed like a new configuration and becomes a new generation. Capabilities that were
     taken from the agent since do not come back with it.
     """
     spec = call.hive.spec(params.agent)
-    target = _target(call, params.agent, spec.id, params.to)
-    request = Request(
-        Kind.ROLLBACK, spec.id, call.uuid, "", "", Binding(target.commit, base=spec.config or ""),
+    target = _rollback_target(call, params.agent, spec.id, params.to)
+    request = ApprovalRequest(
+        ApprovalKind.ROLLBACK,
+        spec.id,
+        call.uuid,
+        "",
+        "",
+        Binding(target.commit, base=spec.config or ""),
         review={"generation": target.number},
-    )  # fmt: skip
-    found = _decided(call, request, "rollback")
-    job = begun(call, "rollback", {spec.id: f"{GOAL}:{found.id}"})
+    )
+    found = _create_approved(call, request, "rollback")
+    job = create_job(call, "rollback", {spec.id: f"{GOAL}:{found.id}"})
     call.ledger.approvals.attach(found.id, job)
-    result = Back(
+    result = RollbackResult(
         agent=params.agent, approval=found.id, generation=target.number, commit=target.commit,
         job=job,
     )  # fmt: skip
     fields = {"approval": found.id, "generation": target.number, "commit": target.commit}
-    return Record(result, frozenset({topic(found.id)}), fields)
+    return Record(result, frozenset({approval_topic(found.id)}), fields)
 
 
-def rolled_out(call: Call, names: Sequence[str], job: str) -> frozenset[str]:
+def roll_out(call: Call, names: Sequence[str], job: str) -> frozenset[str]:
     """Have agents of image `nix` built and switched, several of them in waves; topics to touch."""
     if len(names) == 1:
-        return frozenset({topic(updating(call, names[0], job).id)})
+        return frozenset({approval_topic(create_update(call, names[0], job).id)})
     bounds = call.settings.deploy
     for number, wave in enumerate(waves(names, bounds.first_wave, bounds.second_wave)):
         for name in wave:
@@ -119,25 +124,25 @@ def rolled_out(call: Call, names: Sequence[str], job: str) -> frozenset[str]:
     return frozenset({f"{ROLLOUT}:{job}"} if names else ())
 
 
-def updating(call: Call, name: str, job: str = "") -> Approval:
+def create_update(call: Call, name: str, job: str = "") -> Approval:
     """What lets an agent of image `nix` be built from the inputs of now, by the caller's right.
 
     Its commit was approved, and so were the inputs. `job` ends with it.
     """
     spec = call.hive.spec(name)
     commit = spec.config or ""
-    request = Request(
-        Kind.UPDATE, spec.id, call.uuid, "", "", Binding(commit, base=commit), job
+    request = ApprovalRequest(
+        ApprovalKind.UPDATE, spec.id, call.uuid, "", "", Binding(commit, base=commit), job
     )  # fmt: skip
-    return _decided(call, request, "update")
+    return _create_approved(call, request, "update")
 
 
-def _decided(call: Call, request: Request, operation_: str) -> Approval:
+def _create_approved(call: Call, request: ApprovalRequest, operation_: str) -> Approval:
     """A request of somebody who may decide it: approved as it is made."""
     approvals = call.ledger.approvals
     for each in approvals.of_agent(request.agent):
         if each.kind is request.kind and each.binding.commit == request.binding.commit:
-            name = called(call, request.agent)
+            name = display_name(call, request.agent)
             raise Conflict(f"cannot {operation_} {name}: that is under way as {each.id}")
     found = approvals.create(request, call.now, call.now + call.settings.approvals.expires)
     by = f"uid:{call.uid}" if call.by_operator else call.uuid
@@ -145,7 +150,7 @@ def _decided(call: Call, request: Request, operation_: str) -> Approval:
     return approvals.move(found.id, "approve", call.now, by=by)
 
 
-def _target(call: Call, name: str, uuid: str, to: str | None) -> Generation:
+def _rollback_target(call: Call, name: str, uuid: str, to: str | None) -> Generation:
     """The generation that is meant. One that failed is no way back."""
     generations = call.ledger.generations.all(uuid)
     current = call.ledger.generations.newest(uuid)
@@ -172,7 +177,7 @@ def _differs(each: Generation, current: Generation) -> bool:
     return not each.failed and not same
 
 
-def _place(call: Call, after: str | None) -> tuple[float, str, int] | None:
+def _page_start(call: Call, after: str | None) -> tuple[float, str, int] | None:
     if after is None:
         return None
     agent, _, number = after.partition(":")
@@ -182,7 +187,7 @@ def _place(call: Call, after: str | None) -> tuple[float, str, int] | None:
     return found.at, found.agent, found.number
 
 
-def _in_force(call: Call, agent: str) -> int:
+def _current_number(call: Call, agent: str) -> int:
     newest = call.ledger.generations.newest(agent)
     return newest.number if newest else 0
 
@@ -192,8 +197,8 @@ def _row(
 ) -> GenerationRow:
     kind, requester = origin or ("", "")
     return GenerationRow(
-        agent=called(call, each.agent), number=each.number, current=each.number == current,
+        agent=display_name(call, each.agent), number=each.number, current=each.number == current,
         commit=each.commit, approval=each.approval, kind=kind,
-        requester=called(call, requester) if requester else "", at=each.at,
+        requester=display_name(call, requester) if requester else "", at=each.at,
         system=each.system, failed=each.failed,
     )  # fmt: skip

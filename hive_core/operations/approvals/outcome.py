@@ -7,7 +7,7 @@ from typing import Final, TypedDict, Unpack
 
 from hive_core.broker.call import Call
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.config.approval import Approval, ApprovalState, Kind
+from hive_core.model.config.approval import Approval, ApprovalKind, ApprovalState
 from hive_core.operations.notices import CONFIG, tell
 from hive_core.plan.effect import back
 from hive_core.policy.relationship import ABOVE, ITSELF, relationship
@@ -30,18 +30,18 @@ _GONE: Final = {
     _S.DEPLOYING: "fail", _S.WATCHING: "fail",
 }  # fmt: skip
 _WHAT: Final = {
-    Kind.CONFIG: "the new configuration",
-    Kind.ROLLBACK: "the way back",
-    Kind.UPDATE: "the update",
+    ApprovalKind.CONFIG: "the new configuration",
+    ApprovalKind.ROLLBACK: "the way back",
+    ApprovalKind.UPDATE: "the update",
 }
 
 
-def topic(approval: str) -> str:
+def approval_topic(approval: str) -> str:
     """Touched whenever the approval took a step."""
     return f"approval:{approval}"
 
 
-class How(TypedDict, total=False):
+class OutcomeDetails(TypedDict, total=False):
     """What may be said beside the event: who decided, why, and what the agent logged last."""
 
     by: str
@@ -49,34 +49,36 @@ class How(TypedDict, total=False):
     lines: str
 
 
-def end(call: Call, approval: Approval, event: str, **how: Unpack[How]) -> frozenset[str]:
+def end_approval(
+    call: Call, approval: Approval, event: str, **how: Unpack[OutcomeDetails]
+) -> frozenset[str]:
     """Take it to its end, end its job, and tell who asked and the parent; the topics to touch."""
     reason, lines = how.get("reason", "")[:REASON_MOST], how.get("lines", "")[-LINES_MOST:]
     by = how.get("by", "")
     found = call.ledger.approvals.move(approval.id, event, call.now, by=by, reason=reason)
     told, fault = _ENDS[found.state]
-    sentence = f"{_what(call, found)} {told}{f': {reason}' if reason else ''}"
-    topics = {topic(found.id)}
+    sentence = f"{_subject(call, found)} {told}{f': {reason}' if reason else ''}"
+    topics = {approval_topic(found.id)}
     job = call.ledger.jobs.get(found.job) if found.job else None
     if job is not None and job.ended is None:
         call.ledger.jobs.finish(job.id, f"{fault}: {sentence}" if fault else "", call.now)
         topics.add(f"job:{job.id}")
     body = f"{sentence}\napproval {found.id}, commit {found.binding.commit or '-'}"
     for name in audience(call, found):
-        logged = f"\n\n{lines}" if lines and _reads_logs(call, name, found) else ""
+        logged = f"\n\n{lines}" if lines and _may_read_logs(call, name, found) else ""
         topics |= tell(call, call.hive, name, CONFIG, body + logged)
     return frozenset(topics)
 
 
-def ended_with(call: Call, agent: str) -> frozenset[str]:
+def end_approvals_of(call: Call, agent: str) -> frozenset[str]:
     """End everything open of an agent that is destroyed by this call; the topics to touch."""
     topics = set[str]()
     for each in call.ledger.approvals.of_agent(agent):
-        topics |= end(call, each, _GONE[each.state], reason="the agent was destroyed")
+        topics |= end_approval(call, each, _GONE[each.state], reason="the agent was destroyed")
     return frozenset(topics)
 
 
-def confirmed(call: Call, spec: AgentSpec) -> AgentSpec:
+def spec_without_trial(call: Call, spec: AgentSpec) -> AgentSpec:
     """The spec of an agent that is destroyed: without what was only on trial, which has failed."""
     for each in call.ledger.approvals.of_agent(spec.id):
         found = call.ledger.deploys.get(each.id)
@@ -87,12 +89,14 @@ def confirmed(call: Call, spec: AgentSpec) -> AgentSpec:
     return spec
 
 
-def overtaken(call: Call, deployed: Approval) -> frozenset[str]:
+def void_overtaken(call: Call, deployed: Approval) -> frozenset[str]:
     """End the undecided ones that were judged against what was there before."""
     topics = set[str]()
     for each in call.ledger.approvals.of_agent(deployed.agent):
         if each.id != deployed.id and each.state is ApprovalState.PENDING:
-            topics |= end(call, each, "void", reason="another configuration came in between")
+            topics |= end_approval(
+                call, each, "void", reason="another configuration came in between"
+            )
     return frozenset(topics)
 
 
@@ -103,19 +107,19 @@ def audience(call: Call, approval: Approval) -> Iterator[str]:
     yield from (name for name in dict.fromkeys((asked, parent)) if name is not None)
 
 
-def _reads_logs(call: Call, name: str, approval: Approval) -> bool:
+def _may_read_logs(call: Call, name: str, approval: Approval) -> bool:
     """Row H10: who asked may have lost the agent since."""
     agent = call.hive.name(approval.agent)
     return agent is not None and relationship(call.hive, name, agent) in (ITSELF, *ABOVE)
 
 
-def _what(call: Call, approval: Approval) -> str:
-    if approval.kind is Kind.INPUTS:
+def _subject(call: Call, approval: Approval) -> str:
+    if approval.kind is ApprovalKind.INPUTS:
         return "the update of the inputs"
-    return f"{_WHAT[approval.kind]} of {called(call, approval.agent)}"
+    return f"{_WHAT[approval.kind]} of {display_name(call, approval.agent)}"
 
 
-def called(call: Call, uuid: str) -> str:
+def display_name(call: Call, uuid: str) -> str:
     """The name of an agent, also of one that was destroyed; else its identity."""
     name = call.hive.name(uuid)
     if name is None and (archive := call.ledger.archives.get(uuid)) is not None:

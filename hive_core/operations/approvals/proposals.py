@@ -10,13 +10,13 @@ from pydantic import AfterValidator, Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import Conflict, InvalidArgument, LimitReached
-from hive_core.ledger.approvals.storage import DAY, Request
+from hive_core.ledger.approvals.storage import DAY, ApprovalRequest
 from hive_core.model.agents.branches import branch_top
 from hive_core.model.agents.capability import capability_fault, covers
-from hive_core.model.config.approval import Approval, Binding, Kind
-from hive_core.operations.approvals.outcome import topic
+from hive_core.model.config.approval import Approval, ApprovalKind, Binding
+from hive_core.operations.approvals.outcome import approval_topic
 from hive_core.operations.fields import Agent, WaitParams, bounded_text
-from hive_core.operations.host.jobs import begun
+from hive_core.operations.host.jobs import create_job
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.notices import CONFIG, tell
 from hive_core.policy.rules import ANCESTOR, COVERED, INPUTS, OPERATOR, PROPOSE, SELF
@@ -28,25 +28,25 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{40}", re.ASCII)
 SEED: Final = "seed"  # of a job: reached when the seed lies in the agent's clone
 
 
-def _whole(commit: str) -> str:
+def _check_full_commit(commit: str) -> str:
     if not _COMMIT.fullmatch(commit):
         raise ValueError("must be all 40 digits of a commit: no branch, no tag")
     return commit
 
 
-def _input(name: str) -> str:
+def _check_input(name: str) -> str:
     if capability_fault(f"{META_UPDATE}:{name}"):
         raise ValueError(f"{name[:64]!r} is no name of an input")
     return name
 
 
 Text = Annotated[str, bounded_text(MESSAGE_BYTES)]
-Input = Annotated[str, AfterValidator(_input)]
+Input = Annotated[str, AfterValidator(_check_input)]
 
 
 class ApplyCommitParams(WaitParams):
     agent: Agent = Field(description="Whose configuration it is.")
-    commit: Annotated[str, AfterValidator(_whole)] = Field(
+    commit: Annotated[str, AfterValidator(_check_full_commit)] = Field(
         max_length=64, description="The commit, with all of its 40 digits."
     )
     message: Text = Field(min_length=1, description="What for; the operator reads it.")
@@ -87,17 +87,19 @@ def request_apply_commit(call: Call, params: ApplyCommitParams) -> Record[Reques
     source = _source(call, params)
     if spec.config == params.commit:
         raise Conflict(f"cannot request that of {params.agent}: it runs with this commit already")
-    _check_twice(call, params.agent, spec.id, params.commit)
-    _check_share(call)
+    _check_not_requested(call, params.agent, spec.id, params.commit)
+    _check_branch_quota(call)
     binding = Binding(params.commit, base=spec.config or "", meta=call.hive.commit)
-    request = Request(Kind.CONFIG, spec.id, call.uuid, source, params.message, binding)
-    found = _begun(call, "request_apply_commit", request)
-    wakes = {topic(found.id), *_tell_parent(call, params.agent, found)}
+    request = ApprovalRequest(
+        ApprovalKind.CONFIG, spec.id, call.uuid, source, params.message, binding
+    )
+    found = _create_request(call, "request_apply_commit", request)
+    wakes = {approval_topic(found.id), *_tell_parent(call, params.agent, found)}
     fields = {"approval": found.id, "commit": params.commit, "source": source}
     return Record(Requested(approval=found.id, job=found.job), frozenset(wakes), fields)
 
 
-def _covered(call: Call, params: UpdateInputsParams) -> frozenset[str]:
+def _coverage_facts(call: Call, params: UpdateInputsParams) -> frozenset[str]:
     """Whether the caller holds the capability for each input that is named."""
     spec = call.hive.specs.get(call.caller)
     held = spec.capabilities if spec else ()
@@ -105,7 +107,7 @@ def _covered(call: Call, params: UpdateInputsParams) -> frozenset[str]:
     return frozenset({COVERED}) if params.inputs and all_ else frozenset()
 
 
-@operation(action="configure", allow=INPUTS, facts=_covered)
+@operation(action="configure", allow=INPUTS, facts=_coverage_facts)
 def request_update_meta_inputs(call: Call, params: UpdateInputsParams) -> Record[Requested]:
     """Ask the operator for newer inputs of the flake that `nix` images are built from.
 
@@ -115,15 +117,15 @@ def request_update_meta_inputs(call: Call, params: UpdateInputsParams) -> Record
     for each in inputs:
         if each not in call.settings.nix.inputs:
             raise InvalidArgument(f"no input called {each}", field="inputs")
-    _check_share(call)
-    request = Request(
-        Kind.INPUTS, "", call.uuid, "", params.message, Binding("", meta=call.hive.commit),
+    _check_branch_quota(call)
+    request = ApprovalRequest(
+        ApprovalKind.INPUTS, "", call.uuid, "", params.message, Binding("", meta=call.hive.commit),
         review={"inputs": inputs},
     )  # fmt: skip
-    found = _begun(call, "request_update_meta_inputs", request)
+    found = _create_request(call, "request_update_meta_inputs", request)
     fields = {"approval": found.id, "inputs": inputs}
     requested = Requested(approval=found.id, job=found.job)
-    return Record(requested, frozenset({topic(found.id)}), fields)
+    return Record(requested, frozenset({approval_topic(found.id)}), fields)
 
 
 @operation(
@@ -142,7 +144,7 @@ def init_config(call: Call, params: InitConfigParams) -> Record[Reseeded]:
     """
     name = params.agent or call.caller
     uuid = call.hive.spec(name).id
-    job = begun(call, "init_config", {uuid: SEED})
+    job = create_job(call, "init_config", {uuid: SEED})
     return Record(Reseeded(agent=name, job=job), frozenset({f"{SEED}:{uuid}"}))
 
 
@@ -154,14 +156,14 @@ def _source(call: Call, params: ApplyCommitParams) -> str:
     return call.hive.spec(name).id
 
 
-def _check_twice(call: Call, agent: str, uuid: str, commit: str) -> None:
+def _check_not_requested(call: Call, agent: str, uuid: str, commit: str) -> None:
     for each in call.ledger.approvals.of_agent(uuid):
-        if each.kind is Kind.CONFIG and each.binding.commit == commit:
+        if each.kind is ApprovalKind.CONFIG and each.binding.commit == commit:
             reason = f"it was asked for already, as {each.id}"
             raise Conflict(f"cannot request that of {agent}: {reason}")
 
 
-def _check_share(call: Call) -> None:
+def _check_branch_quota(call: Call) -> None:
     """No branch of the tree tires the operator (attack 23).
 
     A branch is everyone at or below the same child of a root; a root is one by itself. Who
@@ -184,13 +186,13 @@ def _check_share(call: Call) -> None:
         raise LimitReached(f"cannot request that: {reason}")
 
 
-def _begun(call: Call, operation_: str, request: Request) -> Approval:
+def _create_request(call: Call, operation_: str, request: ApprovalRequest) -> Approval:
     """The row, with the job that ends when it has ended."""
     expires = call.now + call.settings.approvals.expires
     found = call.ledger.approvals.create(request, call.now, expires)
-    job = begun(call, operation_, {request.agent or call.uuid: f"{GOAL}:{found.id}"})
+    job = create_job(call, operation_, {request.agent or call.uuid: f"{GOAL}:{found.id}"})
     call.ledger.approvals.attach(found.id, job)
-    return call.ledger.approvals.known([found.id])[0]
+    return call.ledger.approvals.existing([found.id])[0]
 
 
 def _tell_parent(call: Call, agent: str, found: Approval) -> frozenset[str]:

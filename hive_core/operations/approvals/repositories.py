@@ -15,8 +15,8 @@ from pydantic import Field
 from hive_core.broker.call import Call, Later, Ready, Record, SlowReadSources
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Internal, InvalidArgument
-from hive_core.model.config.push import META, Part, Progress, Push
-from hive_core.operations.approvals.diff_pages import CURSOR, LineRow, Mark, cut
+from hive_core.model.config.push import META, PackChunk, Push, PushProgress
+from hive_core.operations.approvals.diff_pages import CURSOR, DiffPosition, LineRow, diff_page
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.rules import OPERATOR
 from hive_core.ports import GitServer
@@ -158,15 +158,15 @@ def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Push
     """
     server, repo = _server(call), _repository(call, params.repo)
     push = Push(repo, params.ref, params.old, params.new, call.uid)
-    if isinstance(call.read_result, Progress):
+    if isinstance(call.read_result, PushProgress):
         fields = {"repo": repo, "ref": push.ref, "old": push.old, "new": push.new,
                   "by": f"uid:{call.uid}", "outcome": call.read_result.outcome}  # fmt: skip
-        return Record(_answer(call.read_result), fields=fields)
-    part = Part(_decoded(params.pack), params.upload, params.offset, params.part)
+        return Record(_push_result(call.read_result), fields=fields)
+    part = PackChunk(_decode_base64(params.pack), params.upload, params.offset, params.part)
 
     async def take(_reads: SlowReadSources) -> Pushed | Ready:
         found = await server.push(push, part)
-        return _answer(found) if found.upload else Ready(value=found)
+        return _push_result(found) if found.upload else Ready(value=found)
 
     return Later(take)
 
@@ -204,9 +204,9 @@ def meta_diff(call: Call, params: MetaDiffParams) -> Later[MetaLines]:
         after = (await server.log(wanted, 1))[0]
         parent = after.parents[0] if after.parents else ""
         old = (await server.log(params.old, 1))[0].oid if params.old else parent
-        mark = Mark.of(params.after)
+        mark = DiffPosition.of(params.after)
         data, more = await server.changes(old, after.oid, mark.at)
-        rows, end = cut(data, mark, _LINES)
+        rows, end = diff_page(data, mark, _LINES)
         left = more or end.at - mark.at < len(data)
         return MetaLines(old=old, new=after.oid, lines=rows, next=end.text if left else None)
 
@@ -226,12 +226,12 @@ def _repository(call: Call, repo: str) -> str:
     return call.hive.spec(call.hive.name(repo) or repo).id
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidArgument("is no base64", field="pack") from None
 
 
-def _answer(found: Progress) -> Pushed:
+def _push_result(found: PushProgress) -> Pushed:
     return Pushed(upload=found.upload, size=found.size, outcome=found.outcome)

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Result
-from hive_core.model.config.agent_config import Wishes
-from hive_core.model.config.approval import Approval, Kind
+from hive_core.model.config.agent_config import ConfigRequest
+from hive_core.model.config.approval import Approval, ApprovalKind
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.plan.effect import marks
 from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
@@ -50,55 +50,67 @@ class MarkRow(Result):
     gives: bool = Field(description="It could not do that, or not so much, before.")
 
 
-def owns(call: Call, approval: Approval) -> bool:
+def is_requester(call: Call, approval: Approval) -> bool:
     return call.by_operator or approval.requester == call.uuid
 
 
-def sees(call: Call, approval: Approval) -> bool:
-    return owns(call, approval) or above(call, approval.agent)
+def can_see(call: Call, approval: Approval) -> bool:
+    return is_requester(call, approval) or is_above(call, approval.agent)
 
 
-def above(call: Call, agent: str) -> bool:
+def is_above(call: Call, agent: str) -> bool:
     name = call.hive.name(agent)
     return name is not None and relationship(call.hive, call.caller, name) in (ITSELF, *ABOVE)
 
 
-def shown_row(call: Call, each: Approval) -> ApprovalRow:
-    whole = owns(call, each)
+def approval_row(call: Call, each: Approval) -> ApprovalRow:
+    whole = is_requester(call, each)
     return ApprovalRow(
-        id=each.id, kind=each.kind, agent=called(call, each.agent) if each.agent else "",
-        agent_uuid=each.agent, requester=called(call, each.requester),
-        requester_uuid=each.requester, source=called(call, each.source) if each.source else "",
-        state=each.state, commit=each.binding.commit, base=_base(each), effect=each.effect,
-        message=each.message if whole else "", created=each.created, expires=each.expires,
-        decided=each.decided, decided_by=each.decided_by if call.by_operator else _whom(each),
-        ended=each.ended, reason=each.reason if whole else "", job=each.job if whole else "",
-    )  # fmt: skip
+        id=each.id,
+        kind=each.kind,
+        agent=display_name(call, each.agent) if each.agent else "",
+        agent_uuid=each.agent,
+        requester=display_name(call, each.requester),
+        requester_uuid=each.requester,
+        source=display_name(call, each.source) if each.source else "",
+        state=each.state,
+        commit=each.binding.commit,
+        base=_base(each),
+        effect=each.effect,
+        message=each.message if whole else "",
+        created=each.created,
+        expires=each.expires,
+        decided=each.decided,
+        decided_by=each.decided_by if call.by_operator else _decider(each),
+        ended=each.ended,
+        reason=each.reason if whole else "",
+        job=each.job if whole else "",
+    )
 
 
-def figures(call: Call, each: Approval) -> dict[str, object]:
+def visible_figures(call: Call, each: Approval) -> dict[str, object]:
     """What the check found; who did not ask sees numbers, and no words of the commit."""
-    whole = owns(call, each)
+    whole = is_requester(call, each)
     return {name: value for name, value in each.review.items() if whole or isinstance(value, int)}
 
 
 def _base(each: Approval) -> str:
     """Of inputs the hash of the lock in force then, in as many digits as that of the new one."""
-    return each.binding.lock[:40] if each.kind is Kind.INPUTS else each.binding.base
+    return each.binding.lock[:40] if each.kind is ApprovalKind.INPUTS else each.binding.base
 
 
-def _whom(each: Approval) -> str:
+def _decider(each: Approval) -> str:
     """Agents learn that the operator decided, not which one."""
     return THE_OPERATOR if each.decided_by else ""
 
 
-def shown_marks(call: Call, approval: Approval) -> list[MarkRow]:
+def mark_rows(call: Call, approval: Approval) -> list[MarkRow]:
     """By what the agent has now, which who asked may have lost sight of meanwhile."""
     name = call.hive.name(approval.agent)
-    still = call.by_operator or (owns(call, approval) and above(call, approval.agent))
-    if name is None or not still or approval.kind is not Kind.CONFIG:
+    still = call.by_operator or (is_requester(call, approval) and is_above(call, approval.agent))
+    if name is None or not still or approval.kind is not ApprovalKind.CONFIG:
         return []
-    wishes = Wishes.model_validate(dict(approval.wishes))
+    wishes = ConfigRequest.model_validate(dict(approval.requested))
     found = marks(call.hive.spec(name), wishes)
     return [
         MarkRow(kind=m.kind, name=m.name, before=m.before, after=m.after, gives=m.gives)

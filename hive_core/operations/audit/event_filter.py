@@ -42,7 +42,7 @@ class Gap(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class EventFilter:
     """Which events. Empty: all. `parties` are UUIDs, or `operator` or `daemon`."""
 
     kinds: tuple[str, ...] = ()
@@ -63,49 +63,49 @@ class Filter:
         return cls(tuple(kinds), found, since)
 
     @property
-    def takes_notes(self) -> bool:
+    def matches_notes(self) -> bool:
         """Whether what agents note may be among them."""
         return not self.kinds or any(
             is_note(each) or (each.endswith("*") and OWN.startswith(each[:-1]))
             for each in self.kinds
         )
 
-    def takes(self, head: EventHead) -> bool:
+    def matches(self, head: EventHead) -> bool:
         if self.since is not None and head.time < self.since:
             return False
         if self.parties and not self.parties & {head.caller, head.target}:
             return False
-        return not self.kinds or any(_is(head.kind, each) for each in self.kinds)
+        return not self.kinds or any(_kind_matches(head.kind, each) for each in self.kinds)
 
 
 def _check_kind(wanted: str) -> None:
     if wanted.startswith(OWN) or (wanted.endswith("*") and OWN.startswith(wanted[:-1])):
         return
-    if not any(_is(each, wanted) for each in EVENT_KINDS):
+    if not any(_kind_matches(each, wanted) for each in EVENT_KINDS):
         near = get_close_matches(wanted, EVENT_KINDS, 1, 0.6)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(EVENT_KINDS)}, own.*"
         raise InvalidArgument(f"no event is of kind {wanted!r}; {hint}", field="kinds")
 
 
-class Part(NamedTuple):
+class EventScan(NamedTuple):
     """What was found, and the last number that was looked at."""
 
     hits: list[EventHead]
     end: int
 
 
-def read(log: AuditLog, wanted: Filter, after: int, limit: int) -> Part:
+def scan_events(log: AuditLog, wanted: EventFilter, after: int, limit: int) -> EventScan:
     """Heads of the next events that were asked for, at most `limit`, behind a number."""
     heads = log.heads(after, SCAN)
-    hits = [each for each in heads if wanted.takes(each)]
+    hits = [each for each in heads if wanted.matches(each)]
     end = heads[-1].seq if len(heads) == SCAN else max(after, log.last)
     if len(hits) > limit:
         hits, end = hits[:limit], hits[limit - 1].seq
-    return Part(hits, end)
+    return EventScan(hits, end)
 
 
-def full_page(
-    log: AuditLog, part: Part, row: Callable[[Event], R], size: Callable[[R], int]
+def event_page(
+    log: AuditLog, part: EventScan, row: Callable[[Event], R], size: Callable[[R], int]
 ) -> tuple[list[R], int]:
     """The first of the events that fit into one reply, and the last number that it covers.
 
@@ -123,13 +123,13 @@ def full_page(
     return rows, part.end
 
 
-def gap(log: AuditLog, wanted: Filter, after: int, end: int) -> Gap | None:
+def find_gap(log: AuditLog, wanted: EventFilter, after: int, end: int) -> Gap | None:
     """Where something that was asked for is not kept any more, up to the last number of a page."""
     lost = max(log.base, log.thinning.last())
-    if wanted.takes_notes:
+    if wanted.matches_notes:
         lost = max(lost, log.notes.lost(wanted.parties))
     return Gap(first=after + 1, last=min(lost, end)) if after < lost else None
 
 
-def _is(kind: str, pattern: str) -> bool:
+def _kind_matches(kind: str, pattern: str) -> bool:
     return kind.startswith(pattern[:-1]) if pattern.endswith("*") else kind == pattern

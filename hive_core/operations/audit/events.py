@@ -7,7 +7,14 @@ from pydantic import Field
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.model.wire.record import Event
-from hive_core.operations.audit.event_filter import Filter, Gap, Kinds, full_page, gap, read
+from hive_core.operations.audit.event_filter import (
+    EventFilter,
+    Gap,
+    Kinds,
+    event_page,
+    find_gap,
+    scan_events,
+)
 from hive_core.operations.fields import Agent
 from hive_core.operations.pages import Page
 from hive_core.policy.rules import OPERATOR
@@ -52,14 +59,14 @@ class CountReadsParams(Params):
     caller: str = Field(max_length=64, description="Name or UUID of an agent, or `operator`.")
 
 
-class Counted(Result):
+class ReadCount(Result):
     operation: str = Field(description="What was asked for.")
     count: int = Field(description="How often it was allowed, since the ledger was made.")
 
 
-class Counts(Result):
+class ReadCounts(Result):
     caller_uuid: str = Field(description="Whose calls.")
-    reads: list[Counted] = Field(description="By operation.")
+    reads: list[ReadCount] = Field(description="By operation.")
 
 
 class EventRows(Page):
@@ -80,12 +87,12 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
     after = int(params.after or 0)
     if params.after is None and params.last is not None:
         after = max(0, log.last - params.last)
-    wanted = Filter.of(call, params.kinds, params.agents, params.since)
-    part = read(log, wanted, after, params.limit)
-    rows, end = full_page(log, part, _row, _size)
+    wanted = EventFilter.of(call, params.kinds, params.agents, params.since)
+    part = scan_events(log, wanted, after, params.limit)
+    rows, end = event_page(log, part, _row, _size)
     whole = end >= log.last
     page = EventRows(
-        events=rows, gap=gap(log, wanted, after, end),
+        events=rows, gap=find_gap(log, wanted, after, end),
         next=None if whole and not call.more else str(end),
     )  # fmt: skip
     if call.more and not rows and page.gap is None and whole:
@@ -94,13 +101,13 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
 
 
 @operation(action="administer", allow=OPERATOR)
-def count_reads(call: Call, params: CountReadsParams) -> Counts:
+def count_reads(call: Call, params: CountReadsParams) -> ReadCounts:
     """Say how often somebody read something. What changed nothing stands in no log."""
     spec = call.hive.specs.get(params.caller)
     caller = params.caller if spec is None else spec.id
     found = call.ledger.events.reads.reads_of(caller)
-    rows = [Counted(operation=name, count=count) for name, count in sorted(found.items())]
-    return Counts(caller_uuid=caller, reads=rows)
+    rows = [ReadCount(operation=name, count=count) for name, count in sorted(found.items())]
+    return ReadCounts(caller_uuid=caller, reads=rows)
 
 
 def _size(row: EventRow) -> int:

@@ -27,7 +27,7 @@ class GetLogsParams(Params):
     )
 
 
-class Line(Result):
+class LogRow(Result):
     time: float = Field(description="Seconds since 1970.")
     unit: str = Field(
         description="The agent's unit, or the unit inside a booted container as it says itself."
@@ -35,12 +35,12 @@ class Line(Result):
     text: str = Field(description="What was written; not to be believed.")
 
 
-class Lines(Page):
-    lines: list[Line] = Field(description="The oldest first.")
+class LogPage(Page):
+    lines: list[LogRow] = Field(description="The oldest first.")
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
-def get_logs(call: Call, params: GetLogsParams) -> Later[Lines]:
+def get_logs(call: Call, params: GetLogsParams) -> Later[LogPage]:
     """Read what an agent wrote to its log, from units inside a booted container too.
 
     Called with `more`, lines follow as they are written. Lines are found by what the journal
@@ -53,25 +53,25 @@ def get_logs(call: Call, params: GetLogsParams) -> Later[Lines]:
         grep=params.grep, after=params.after or "", boot=spec.boots,
     )  # fmt: skip
 
-    async def read(reads: SlowReadSources) -> Lines:
+    async def read(reads: SlowReadSources) -> LogPage:
         found = await reads.journal.read(query) if params.lines else ()
         if call.more and not found:
-            found = await _next(reads, query)
+            found = await _next_line(reads, query)
         return _page(found, params)
 
     return Later(read)
 
 
-async def _next(reads: SlowReadSources, query: LogQuery) -> Sequence[LogLine]:
+async def _next_line(reads: SlowReadSources, query: LogQuery) -> Sequence[LogLine]:
     """The next line that is written; none after a while, so that no read is open for ever."""
     async for line in reads.journal.follow(query):
         return (line,)
     return ()
 
 
-def _page(found: Sequence[LogLine], params: GetLogsParams) -> Lines:
+def _page(found: Sequence[LogLine], params: GetLogsParams) -> LogPage:
     """As many as fit: those behind the mark, or else the newest."""
-    cut = [_line(each) for each in found]
+    cut = [_log_row(each) for each in found]
     if params.after is None:
         cut = list(fitting(reversed(cut), lambda line: written(line.text)))[::-1]
         last = found[-1].cursor if found else ""
@@ -79,8 +79,8 @@ def _page(found: Sequence[LogLine], params: GetLogsParams) -> Lines:
         cut = list(fitting(cut, lambda line: written(line.text)))
         last = found[len(cut) - 1].cursor if cut else ""
     # A stream goes on where nothing was written yet, so its mark is never null.
-    return Lines(lines=cut, next=last or params.after or "")
+    return LogPage(lines=cut, next=last or params.after or "")
 
 
-def _line(line: LogLine) -> Line:
-    return Line(time=line.time, unit=line.unit, text=line.text[:TEXT_MOST])
+def _log_row(line: LogLine) -> LogRow:
+    return LogRow(time=line.time, unit=line.unit, text=line.text[:TEXT_MOST])

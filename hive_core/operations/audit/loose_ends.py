@@ -17,7 +17,7 @@ from hive_core.errors import NotFound
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.question import Question
 from hive_core.model.work.task import Task, TaskState
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import Agent
 from hive_core.operations.pages import Page, Paged
 from hive_core.operations.questions.letters import question_title, shorten
@@ -67,7 +67,7 @@ def loose_ends(call: Call, params: LooseEndsParams) -> LooseEnds:
         start = names.index(params.after) + 1
     found: list[LooseEnd] = []
     for at in range(start, len(names)):
-        found += ends_of(call, names[at])
+        found += loose_ends_of(call, names[at])
         full = len(found) >= params.most or at + 1 == start + _AGENTS
         if full and at + 1 < len(names):
             return LooseEnds(ends=found, next=names[at])
@@ -83,11 +83,11 @@ def _scope(call: Call, params: LooseEndsParams) -> tuple[str, ...]:
     return tree.subtree(name) if params.recursive else (name,)
 
 
-def ends_of(call: Call, name: str) -> list[LooseEnd]:
+def loose_ends_of(call: Call, name: str) -> list[LooseEnd]:
     """Those of one agent, or of the operator."""
     uuid = THE_OPERATOR if name == THE_OPERATOR else call.hive.spec(name).id
     found: list[LooseEnd] = []
-    for kind in (_questions, _tasks, _waits, _later, _mail):
+    for kind in (_questions, _tasks, _waits, _reminders_and_approvals, _mail):
         found += [_row(call, name, each) for each in kind(call, uuid)]
     return found
 
@@ -120,33 +120,35 @@ def _questions(call: Call, uuid: str) -> Iterator[_End]:
 def _question(call: Call, found: Question, kind: str, who: str) -> _End:
     due = min((each for each in (found.deadline, found.climbs) if each is not None), default=None)
     state = found.severity or found.state.value
-    return _End(kind, found.id, called(call, who), state, question_title(found), found.asked, due)
+    return _End(
+        kind, found.id, display_name(call, who), state, question_title(found), found.asked, due
+    )
 
 
 def _tasks(call: Call, uuid: str) -> Iterator[_End]:
     tasks = call.ledger.tasks
     for each in tasks.open_tasks(uuid, _SHOWN):
         yield _task(call, each, "task", each.assigner)
-    yield from _more("task", tasks.count_open("assignee", uuid))
+    yield from _rest("task", tasks.count_open("assignee", uuid))
     for each in tasks.tasks_from(uuid, _SHOWN):
         yield _task(call, each, "task_given", each.assignee)
         if each.state is TaskState.AWAITING_PLAN_APPROVAL:
             yield plan_to_decide(call, each)
-    yield from _more("task_given", tasks.count_open("assigner", uuid))
+    yield from _rest("task_given", tasks.count_open("assigner", uuid))
 
 
 def _task(call: Call, found: Task, kind: str, who: str) -> _End:
-    whom, text = called(call, who), shorten(found.label)
+    whom, text = display_name(call, who), shorten(found.label)
     return _End(kind, found.id, whom, found.state.value, text, found.created, found.hard_at)
 
 
 def plan_to_decide(call: Call, task: Task) -> _End:
     """The plan that a task waits for the approval of."""
-    plan, whom = call.ledger.plans.newest(task.id), called(call, task.assignee)
+    plan, whom = call.ledger.plans.newest(task.id), display_name(call, task.assignee)
     return _End("plan_to_decide", plan, whom, f"task {task.id}", shorten(task.label), task.created)
 
 
-def _more(kind: str, count: int) -> Iterator[_End]:
+def _rest(kind: str, count: int) -> Iterator[_End]:
     """How many of a kind are not shown."""
     if count > _SHOWN:
         yield _End(kind, "", "", str(count - _SHOWN), "so many more")
@@ -155,7 +157,10 @@ def _more(kind: str, count: int) -> Iterator[_End]:
 def _waits(call: Call, uuid: str) -> Iterator[_End]:
     plans = call.ledger.plans
     for each in plans.waits.open_waits(uuid):
-        whom = [*each.condition.tasks, *(called(call, agent) for agent in each.condition.agents)]
+        whom = [
+            *each.condition.tasks,
+            *(display_name(call, agent) for agent in each.condition.agents),
+        ]
         text = shorten(", ".join(whom) or "any word")
         yield _End("wait", each.id, "", each.state.value, text, each.created, each.deadline)
     for batch in plans.batches.running(uuid):
@@ -164,14 +169,14 @@ def _waits(call: Call, uuid: str) -> Iterator[_End]:
         yield _End("batch", batch.id, "", left, text, batch.created, batch.deadline)
 
 
-def _later(call: Call, uuid: str) -> Iterator[_End]:
+def _reminders_and_approvals(call: Call, uuid: str) -> Iterator[_End]:
     reminders = call.ledger.reminders.of(uuid)
     for each in reminders[:_SHOWN]:
-        by, text = called(call, each.setter), shorten(each.body)
+        by, text = display_name(call, each.setter), shorten(each.body)
         yield _End("reminder", each.id, by, "waiting", text, each.made, each.due)
-    yield from _more("reminder", len(reminders))
+    yield from _rest("reminder", len(reminders))
     for asked in call.ledger.approvals.page(None, _SHOWN, uuid, open_=True):
-        whose = called(call, asked.agent) if asked.agent else ""
+        whose = display_name(call, asked.agent) if asked.agent else ""
         text = shorten(asked.message)
         yield _End(
             "approval", asked.id, whose, asked.state.value, text, asked.created, asked.expires

@@ -17,7 +17,14 @@ from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, NotFound
 from hive_core.ledger.audit.notes import OWN
 from hive_core.model.wire.record import DAEMON, OPERATOR, Event
-from hive_core.operations.audit.event_filter import Filter, Gap, Kinds, full_page, gap, read
+from hive_core.operations.audit.event_filter import (
+    EventFilter,
+    Gap,
+    Kinds,
+    event_page,
+    find_gap,
+    scan_events,
+)
 from hive_core.operations.fields import Agent, also, bounded_text
 from hive_core.operations.mail.inbox_quota import branch_id
 from hive_core.operations.pages import Page, written
@@ -34,13 +41,13 @@ _ABOUT_WORK: Final = (
 _NOBODY: Final = ""
 
 
-def _number(after: object) -> object:
+def _cursor_text(after: object) -> object:
     """A cursor is text as everywhere; the `seq` of an event is one too."""
     return str(after) if type(after) is int else after
 
 
 class SubscribeParams(Params):
-    after: Annotated[str | None, BeforeValidator(_number)] = Field(
+    after: Annotated[str | None, BeforeValidator(_cursor_text)] = Field(
         None, max_length=18, pattern=r"^[0-9]+$", validation_alias=also("after", "since"),
         description="Only events behind this number; 0 or absent: only what comes from now on."
         " Also a number, and also `since`.",
@@ -52,7 +59,7 @@ class SubscribeParams(Params):
     limit: int = Field(200, ge=1, le=1000, description="Events in a page at most.")
 
 
-class Seen(Result):
+class VisibleEvent(Result):
     seq: int = Field(description="Its number in the whole log: others in between are not shown.")
     time: float = Field(description="Seconds since 1970.")
     kind: str = Field(description="What sort of event; what agents note begins with `own.`.")
@@ -64,8 +71,8 @@ class Seen(Result):
     fields: dict[str, object] = Field(description="What is particular to the kind.")
 
 
-class Events(Page):
-    events: list[Seen] = Field(description="The oldest first.")
+class VisibleEventPage(Page):
+    events: list[VisibleEvent] = Field(description="The oldest first.")
     gap: Gap | None = Field(
         None, description="Where events that were asked for are not kept any more; null: nowhere."
     )
@@ -90,7 +97,7 @@ class Noted(Result):
 
 
 @operation(action="receive", allow=SELF)
-def subscribe(call: Call, params: SubscribeParams) -> Events | Wait[Events]:
+def subscribe(call: Call, params: SubscribeParams) -> VisibleEventPage | Wait[VisibleEventPage]:
     """Follow what happens to the caller and its descendants, in order and without gaps.
 
     Called with `more`, the first answer says from which number on it is told; who comes back with
@@ -100,11 +107,11 @@ def subscribe(call: Call, params: SubscribeParams) -> Events | Wait[Events]:
     wanted = _filter(call, params)
     after = int(params.after or 0)
     if after == 0 and now:
-        return Events(events=[], next=str(now))
-    part = read(log, wanted, after, params.limit)
-    shown = _Shown(call)
-    rows, end = full_page(log, part, shown.row, _size)
-    page = Events(events=rows, gap=gap(log, wanted, after, end), next=str(end))
+        return VisibleEventPage(events=[], next=str(now))
+    part = scan_events(log, wanted, after, params.limit)
+    shown = _EventView(call)
+    rows, end = event_page(log, part, shown.row, _size)
+    page = VisibleEventPage(events=rows, gap=find_gap(log, wanted, after, end), next=str(end))
     if call.more and not rows and page.gap is None and end >= now:
         return Wait(frozenset({"events"}), None, page)
     return page
@@ -119,7 +126,7 @@ def note_event(call: Call, params: NoteEventParams) -> Record[Noted]:
     bytes: older ones of the same agent go first, and who reads is told of it.
     """
     kind = OWN + params.kind.removeprefix(OWN)
-    if params.task and not _own_task(call, params.task):
+    if params.task and not _is_own_task(call, params.task):
         raise NotFound(f"no task {params.task} of yours")
     if len(json.dumps(params.fields)) > TEXT_MOST:
         raise InvalidArgument(f"fields are longer than {TEXT_MOST} bytes of JSON", field="fields")
@@ -130,23 +137,23 @@ def note_event(call: Call, params: NoteEventParams) -> Record[Noted]:
     return Record(Noted(kind=kind), fields=about, kind=kind)
 
 
-def _own_task(call: Call, task: str) -> bool:
+def _is_own_task(call: Call, task: str) -> bool:
     found = call.ledger.tasks.get(task)
     return found is not None and found.assignee == call.uuid
 
 
-def _filter(call: Call, params: SubscribeParams) -> Filter:
+def _filter(call: Call, params: SubscribeParams) -> EventFilter:
     """The operator sees every party; an agent itself and what is below it."""
     if call.by_operator:
-        return Filter.of(call, params.kinds, params.agents)
+        return EventFilter.of(call, params.kinds, params.agents)
     below = call.hive.topology.subtree(call.caller)
     if strange := set(params.agents) - set(below):
         raise NotFound(f"no such agent below you: {min(strange)}")
     names = params.agents or below
-    return Filter.of(call, params.kinds, names)
+    return EventFilter.of(call, params.kinds, names)
 
 
-class _Shown:
+class _EventView:
     """Events as one reader may see them at this moment."""
 
     def __init__(self, call: Call) -> None:
@@ -155,13 +162,13 @@ class _Shown:
         self._names = {hive.spec(name).id: name for name in visible_names(hive, call.caller)}
         self._names |= {OPERATOR: OPERATOR, DAEMON: DAEMON}
 
-    def row(self, event: Event) -> Seen:
+    def row(self, event: Event) -> VisibleEvent:
         caller, target = self._name(event.caller), self._name(event.target)
         whole = self._all or (bool(caller) and bool(target or not event.target))
         fields = event.fields if self._all else {
             key: event.fields[key] for key in _ABOUT_WORK if key in event.fields
         }  # fmt: skip
-        return Seen(
+        return VisibleEvent(
             seq=event.seq, time=event.time, kind=event.kind, caller=caller,
             operation=event.operation, target=target, allowed=event.allowed,
             reason=event.reason if whole else "", fields=dict(fields),
@@ -171,5 +178,5 @@ class _Shown:
         return self._names.get(party, party if self._all else _NOBODY)
 
 
-def _size(row: Seen) -> int:
+def _size(row: VisibleEvent) -> int:
     return written(row.reason, str(row.fields))

@@ -19,7 +19,7 @@ from hive_core.ledger.mail.posting import one_line
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.planning import Batch, BatchItem, BatchState, ItemState
 from hive_core.model.work.task import ResultStatus, TaskRequest
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.batches.views import FanTask
 from hive_core.operations.batches.workers import DOWN, free, lost, moved_away, room
 from hive_core.operations.notices import tell
@@ -69,7 +69,7 @@ def give_out(call: Call, batch: Batch) -> frozenset[str]:
 
 def _given(call: Call, batch: Batch, uuid: str, item: BatchItem) -> frozenset[str]:
     topics = _up(call, batch, uuid)
-    task, more = assign(call, batch.owner, called(call, uuid), _wish(call, batch, item))
+    task, more = assign(call, batch.owner, display_name(call, uuid), _wish(call, batch, item))
     call.ledger.plans.batches.assign_item(item, task.id, uuid)
     return topics | more
 
@@ -230,7 +230,7 @@ def _up(call: Call, batch: Batch, uuid: str) -> frozenset[str]:
         and call.states.state(uuid) not in DOWN
     ):
         return frozenset()
-    started = call_as(call, batch.owner, "start", {"agent": called(call, uuid)})
+    started = call_as(call, batch.owner, "start", {"agent": display_name(call, uuid)})
     return started.wakes if isinstance(started, Record) else frozenset()
 
 

@@ -16,7 +16,7 @@ from hive_core.model.agents.agent import Role
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.planning import Batch
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.batches.dispatch import give_out, made, text_of
 from hive_core.operations.batches.views import (
     BatchBegun,
@@ -168,7 +168,7 @@ def _make(call: Call, batch: Batch, count: int) -> tuple[Hive, frozenset[str]]:
 
 def _begun(call: Call, batch: Batch) -> BatchBegun:
     batches = call.ledger.plans.batches
-    workers = sorted(called(call, uuid) for uuid, _ in batches.workers(batch.id))
+    workers = sorted(display_name(call, uuid) for uuid, _ in batches.workers(batch.id))
     return BatchBegun(
         batch=batch.id, worker_count=len(workers), workers=workers,
         tasks=[each.task for each in batches.items(batch.id)], deadline=batch.deadline,

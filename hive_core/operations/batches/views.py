@@ -11,7 +11,7 @@ from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation, Params, Result
 from hive_core.model.work.planning import BatchItem, ItemState
 from hive_core.model.work.task import ResultStatus
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.pages import Page, Paged
 from hive_core.operations.tasks.funds import TaskBudget
@@ -160,7 +160,7 @@ def report(call: Call, item: BatchItem) -> Report:
     lasted = task.ended - task.started if task and task.ended and task.started else None
     return Report(
         item=item.number, title=item.title, task=item.task,
-        worker=called(call, item.worker) if item.worker else "", state=item.state,
+        worker=display_name(call, item.worker) if item.worker else "", state=item.state,
         status=result.status if result else _synthetic(item) if ended else "",
         summary=result.summary if result else "",
         data=dict(result.data) if result and result.data is not None else None,

@@ -32,7 +32,7 @@ def report_tokens(call: Call, uuid: str, tokens: int) -> frozenset[str]:
     topics, said = frozenset[str](), call.ledger.budgets.bounds
     for bound in bounds(call, uuid, BudgetKind.TOKENS_PER_HOUR) if tokens else ():
         hour, warned = said.hour(bound.agent, call.now)
-        hour = hour.plus(tokens)
+        hour = hour.add(tokens)
         said.save_hour(bound.agent, hour, warned=warned)
         found, touched = _check_bound(call, with_reported_use(call, bound), warned=warned)
         if found != warned:

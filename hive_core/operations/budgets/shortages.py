@@ -262,7 +262,7 @@ def recheck_bound(call: Call, missed: Shortage) -> frozenset[str]:
     again = None
     if bound.kind is BudgetKind.TOKENS_PER_HOUR and not shut:
         hour = budgets.bounds.hour(bound.agent, call.now)[0]
-        again = max(call.now + 1, hour.below(share * (bound.spent + bound.free)))
+        again = max(call.now + 1, hour.time_below(share * (bound.spent + bound.free)))
     budgets.save_shortage(replace(missed, stop_at=again))
     return frozenset({budget_topic(bound.agent)})
 

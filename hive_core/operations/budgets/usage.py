@@ -41,7 +41,7 @@ from hive_core.operations.budgets.spending import UsageReport, record_usage
 from hive_core.operations.budgets.usage_rollup import UsageTree
 from hive_core.operations.budgets.usage_sums import UsageSummation, requeue_with, sum_usage
 from hive_core.operations.fields import Agent
-from hive_core.operations.host.metrics import turns_counted
+from hive_core.operations.host.metrics import count_turns
 from hive_core.operations.pages import fitting, written
 from hive_core.operations.tasks.begin import begin
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
@@ -154,7 +154,7 @@ def report_usage(call: Call, params: ReportUsageParams) -> Record[UsageReported]
     topics |= record_usage(call, call.uuid, spent)
     if params.context is not None:
         topics |= report_context(call, call.uuid, params.context)
-    turns_counted(call, params.turn_seconds)
+    count_turns(call, params.turn_seconds)
     said = params.model_dump(exclude={"idempotency_key", "turn_seconds"})
     said.update(turns=len(params.turn_seconds), seconds=sum(params.turn_seconds))
     fields = {key: value for key, value in said.items() if value}

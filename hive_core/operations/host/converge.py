@@ -16,14 +16,14 @@ class DryRun(Mutation):
     dry_run: bool = Field(default=False, description="Only say what would be done.")
 
 
-class StepRow(Result):
+class ConvergenceStep(Result):
     agent: str = Field(description="The agent.")
     action: str = Field(description="What would be done.")
     reason: str = Field(description="Why.")
 
 
 class Convergence(Result):
-    steps: list[StepRow] = Field(description="In an order that works.")
+    steps: list[ConvergenceStep] = Field(description="In an order that works.")
     drift: list[str] = Field(description="What is not as it should be and is only reported.")
 
 
@@ -44,17 +44,17 @@ def converge(call: Call, params: DryRun) -> Record[Convergence] | Later[Converge
     With `dry_run` it only says what the next pass would do.
     """
     if not params.dry_run:
-        return Record(_shown(call.states.plan()), wakes=frozenset({"converge"}))
+        return Record(_convergence(call.states.plan()), wakes=frozenset({"converge"}))
 
     async def read(reads: SlowReadSources) -> Convergence:
-        return _shown(await reads.fresh_plan())
+        return _convergence(await reads.fresh_plan())
 
     return Later(read)
 
 
-def _shown(plan: Plan) -> Convergence:
+def _convergence(plan: Plan) -> Convergence:
     steps = [
-        StepRow(agent=step.name, action=type(step.action).__name__, reason=step.why)
+        ConvergenceStep(agent=step.name, action=type(step.action).__name__, reason=step.why)
         for step in plan.steps
     ]
     return Convergence(steps=steps, drift=[stray.text for stray in plan.reports])
@@ -69,20 +69,20 @@ def gc(call: Call, params: DryRun) -> Record[LeftOvers] | Later[LeftOvers]:
     knows are listed and left to the operator, for agents wrote what is in them; so are units that
     hive did not make.
     """
-    known = [*_archives(call), *_ranges(call), *_kept(call)]
+    known = [*_archives(call), *_ranges(call), *_agent_left_overs(call)]
     if not params.dry_run:
-        _let_go(call)
-        found = LeftOvers(items=[*known, *_strays(call.states.plan())])
+        _drop_agent_left_overs(call)
+        found = LeftOvers(items=[*known, *_orphans(call.states.plan())])
         return Record(found, wakes=frozenset({"converge", "gc"}))
 
     async def read(reads: SlowReadSources) -> LeftOvers:
-        return LeftOvers(items=[*known, *_strays(await reads.fresh_plan())])
+        return LeftOvers(items=[*known, *_orphans(await reads.fresh_plan())])
 
     return Later(read)
 
 
 def _archives(call: Call) -> Iterator[LeftOver]:
-    for each in call.ledger.archives.expired(call.now):
+    for each in call.ledger.archives.past_retention(call.now):
         yield LeftOver(kind="archive", name=each.uuid, detail=f"{each.name}, its time is over")
 
 
@@ -93,34 +93,34 @@ def _ranges(call: Call) -> Iterator[LeftOver]:
             yield LeftOver(kind="range", name=uuid, detail=f"from uid {base}")
 
 
-def _of_nobody(call: Call, uuids: Iterable[str]) -> list[str]:
+def _unowned(call: Call, uuids: Iterable[str]) -> list[str]:
     """Those of them who neither live nor may be restored."""
     archived = {each.uuid for each in call.ledger.archives.all()}
     return sorted({*uuids} - archived - call.hive.names.keys())
 
 
-def _holders(call: Call) -> set[str]:
+def _secret_owners(call: Call) -> set[str]:
     """Who has secrets, but for webhooks, which triggers account for."""
     return {*call.vault.holders()} - call.ledger.triggers.hooks()
 
 
-def _kept(call: Call) -> Iterator[LeftOver]:
+def _agent_left_overs(call: Call) -> Iterator[LeftOver]:
     """What is kept for agents beside their files."""
-    for uuid in _of_nobody(call, _holders(call)):
+    for uuid in _unowned(call, _secret_owners(call)):
         keys = ", ".join(call.vault.keys(uuid))
         yield LeftOver(kind="secrets", name=uuid, detail=f"nobody's any more: {keys}")
-    for uuid in _of_nobody(call, call.ledger.generations.agents()):
+    for uuid in _unowned(call, call.ledger.generations.agents()):
         yield LeftOver(kind="generations", name=uuid, detail="nobody's any more")
 
 
-def _let_go(call: Call) -> None:
-    for uuid in _of_nobody(call, _holders(call)):
+def _drop_agent_left_overs(call: Call) -> None:
+    for uuid in _unowned(call, _secret_owners(call)):
         call.vault.drop(uuid)
-    for uuid in _of_nobody(call, call.ledger.generations.agents()):
+    for uuid in _unowned(call, call.ledger.generations.agents()):
         call.ledger.generations.drop(uuid)
 
 
-def _strays(plan: Plan) -> Iterator[LeftOver]:
+def _orphans(plan: Plan) -> Iterator[LeftOver]:
     for stray in plan.reports:
         if stray.kind not in ("spec", "property"):
             yield LeftOver(kind=stray.kind, name=stray.name, detail=stray.detail)

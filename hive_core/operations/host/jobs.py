@@ -11,7 +11,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
-from hive_core.model.wire.record import Job
+from hive_core.model.wire.record import JobRecord
 from hive_core.operations.fields import WAIT_MOST
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.rules import SELF
@@ -44,14 +44,14 @@ class ListJobsParams(Paged):
     """Jobs are about many agents, each of which is named."""
 
 
-class Jobs(Page):
+class JobPage(Page):
     jobs: list[JobResult] = Field(description="The newest first.")
 
 
 @operation(action="read", allow=SELF)
 def get_job(call: Call, params: GetJobParams) -> JobResult | Wait[JobResult]:
     """Tell how a job of the caller stands; called with `more`, each news until it has ended."""
-    found = _seen(call, params.id)
+    found = _find_job(call, params.id)
     if call.more and found.next is not None and found.next == params.after:
         return Wait(frozenset({f"job:{params.id}"}), None, found)
     return found
@@ -60,7 +60,7 @@ def get_job(call: Call, params: GetJobParams) -> JobResult | Wait[JobResult]:
 @operation(action="read", allow=SELF)
 def wait_job(call: Call, params: WaitJobParams) -> JobResult | Wait[JobResult]:
     """Answer when a job of the caller has ended, or when `wait` has passed."""
-    found = _seen(call, params.id)
+    found = _find_job(call, params.id)
     news = call.more and found.next != params.after
     if found.next is None or news:
         return found
@@ -70,19 +70,19 @@ def wait_job(call: Call, params: WaitJobParams) -> JobResult | Wait[JobResult]:
 
 
 @operation(action="read", allow=SELF)
-def list_jobs(call: Call, params: ListJobsParams) -> Jobs:
+def list_jobs(call: Call, params: ListJobsParams) -> JobPage:
     """List the caller's jobs, the newest first; the operator sees those of all."""
     after = params.after
     if after is not None and not _owns(call, call.ledger.jobs.get(after)):
         raise InvalidArgument(f"no job {after[:64]}", field="after")
     mine = None if call.by_operator else call.uuid
     found = call.ledger.jobs.page(mine, params.most + 1, after)
-    page = (_shown(call, job) for job in found[: params.most])
+    page = (_job_result(call, job) for job in found[: params.most])
     rows = list(fitting(page, lambda job: written(job.model_dump_json())))
-    return Jobs(jobs=rows, next=rows[-1].id if len(rows) < len(found) else None)
+    return JobPage(jobs=rows, next=rows[-1].id if len(rows) < len(found) else None)
 
 
-def begun(call: Call, operation: str, goals: Mapping[str, str]) -> str:
+def create_job(call: Call, operation: str, goals: Mapping[str, str]) -> str:
     """A job for the change road: per agent what has to be reached. None to reach: it has ended."""
     most = call.settings.limits.open_jobs
     if not call.by_operator and call.ledger.jobs.waiting(call.uuid) >= most:
@@ -93,18 +93,18 @@ def begun(call: Call, operation: str, goals: Mapping[str, str]) -> str:
     return job.id
 
 
-def _seen(call: Call, id_: str) -> JobResult:
+def _find_job(call: Call, id_: str) -> JobResult:
     job = call.ledger.jobs.get(id_)
     if job is None or not _owns(call, job):
         raise NotFound(f"no job {id_}")
-    return _shown(call, job)
+    return _job_result(call, job)
 
 
-def _owns(call: Call, job: Job | None) -> bool:
+def _owns(call: Call, job: JobRecord | None) -> bool:
     return job is not None and (job.caller == call.uuid or call.by_operator)
 
 
-def _shown(call: Call, job: Job) -> JobResult:
+def _job_result(call: Call, job: JobRecord) -> JobResult:
     return JobResult(
         id=job.id,
         operation=job.operation,
@@ -114,11 +114,11 @@ def _shown(call: Call, job: Job) -> JobResult:
         ended=job.ended,
         error=job.error,
         progress=dict(job.progress),
-        next=None if job.ended is not None else _mark(job),
+        next=None if job.ended is not None else _progress_mark(job),
     )
 
 
-def _mark(job: Job) -> str:
+def _progress_mark(job: JobRecord) -> str:
     """Tells two states of one running job apart."""
     text = json.dumps(dict(job.progress), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

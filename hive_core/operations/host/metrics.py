@@ -78,7 +78,7 @@ def get_metrics(call: Call, params: MetricsParams) -> Metrics:
 
 
 @when(MessageArrived)
-def message_counted(call: Call, what: MessageArrived) -> frozenset[str]:
+def count_message(call: Call, what: MessageArrived) -> frozenset[str]:
     """Mail by kind; a kind that an agent made up counts as `other`."""
     message = what.message
     known = message.sender == DAEMON or message.kind in _KINDS
@@ -87,19 +87,19 @@ def message_counted(call: Call, what: MessageArrived) -> frozenset[str]:
 
 
 @when(AgentEnded)
-def restart_counted(call: Call, what: AgentEnded) -> frozenset[str]:
+def count_restart(call: Call, what: AgentEnded) -> frozenset[str]:
     if what.returns:
         call.ledger.events.tally.count(_RESTARTS, "asked" if what.asked else "failure")
     return frozenset()
 
 
 @when(TaskEnded)
-def task_counted(call: Call, what: TaskEnded) -> frozenset[str]:
+def count_task(call: Call, what: TaskEnded) -> frozenset[str]:
     call.ledger.events.tally.count(_TASKS, what.status)
     return frozenset()
 
 
-def turns_counted(call: Call, seconds: Iterable[float]) -> None:
+def count_turns(call: Call, seconds: Iterable[float]) -> None:
     """Turns that the caller took, by its role."""
     spec = call.hive.specs.get(call.caller)
     role = "" if spec is None else spec.role.value
@@ -133,7 +133,7 @@ def _activities(call: Call) -> Samples:
     return _by("activity", Counter(map(call.states.activity, call.hive.names)))
 
 
-def _counted(name: str, label: str) -> Callable[[Call], Samples]:
+def _counter(name: str, label: str) -> Callable[[Call], Samples]:
     return lambda call: _by(label, call.ledger.events.tally.counted(name))
 
 
@@ -187,15 +187,15 @@ _FAMILIES: Final[tuple[tuple[str, str, str, Parts], ...]] = (
     ("hive_agents", "gauge", "Agents by the state of their machine.", _whole(_states)),
     ("hive_activity", "gauge", "Agents by what they are at.", _whole(_activities)),
     ("hive_messages", "counter", "Messages by kind, since the daemon started.",
-     _whole(_counted(_MESSAGES, "kind"))),
+     _whole(_counter(_MESSAGES, "kind"))),
     ("hive_queue_depth", "gauge", "Messages that wait or are given out.", _whole(_queue)),
     ("hive_dead_letters", "gauge", "Messages that were given up.", _whole(_dead)),
     ("hive_tasks", "gauge", "Open tasks by state.",
      _whole(lambda call: _by("state", call.ledger.events.tally.tasks()))),
     ("hive_tasks_ended", "counter", "Ended tasks by status, since the daemon started.",
-     _whole(_counted(_TASKS, "status"))),
+     _whole(_counter(_TASKS, "status"))),
     ("hive_restarts", "counter", "Machines that were started again, since the daemon started.",
-     _whole(_counted(_RESTARTS, "cause"))),
+     _whole(_counter(_RESTARTS, "cause"))),
     ("hive_approvals_pending", "gauge", "Approvals that wait for the operator.",
      _whole(lambda call: _one(call.ledger.events.tally.approvals()[0]))),
     ("hive_approval_wait_seconds", "summary", "Seconds from a request to its decision.",

@@ -24,7 +24,7 @@ class StatusParams(Params):
     """Nothing."""
 
 
-class Refused(Result):
+class ParkedCommit(Result):
     commit: str = Field(description="A commit made by hand that is not in force.")
     reason: str = Field(description="What is wrong with it.")
 
@@ -36,7 +36,7 @@ class Hived(Result):
 
 class Status(Result):
     commit: str = Field(description="The commit of the meta repo that is in force.")
-    refused: list[Refused] = Field(description="Commits made by hand that are parked.")
+    refused: list[ParkedCommit] = Field(description="Commits made by hand that are parked.")
     agents: dict[str, int] = Field(description="How many agents are in each state.")
     hived: Hived = Field(description="The daemon.")
     alarms: list[str] = Field(description="What needs the operator.")
@@ -50,7 +50,7 @@ class LocateParams(Params):
     )
 
 
-class Located(Result):
+class Location(Result):
     agent: str = Field(description="The agent.")
     uuid: str = Field(description="Its identity.")
     state: str = Field(description="State of its machine.")
@@ -66,13 +66,13 @@ class WaitAgentsParams(Params):
     wait: float = Field(WAIT_MOST, ge=0, le=WAIT_MOST, description="Seconds to wait at most.")
 
 
-class Standing(Result):
+class AgentState(Result):
     name: str = Field(description="The agent.")
     state: str = Field(description="State of its machine; absent for one that is gone.")
 
 
-class Standings(Result):
-    agents: list[Standing] = Field(description="In the order asked for.")
+class AgentStates(Result):
+    agents: list[AgentState] = Field(description="In the order asked for.")
     done: bool = Field(description="Whether each is in one of the states.")
 
 
@@ -88,7 +88,7 @@ def status(call: Call, _params: StatusParams) -> Status:
     ]
     return Status(
         commit=call.hive.commit,
-        refused=[Refused(commit=oid, reason=reason) for oid, reason in parked[:SHOWN]],
+        refused=[ParkedCommit(commit=oid, reason=reason) for oid, reason in parked[:SHOWN]],
         agents=dict(sorted(states.items())),
         hived=Hived(version=VERSION, since=call.states.since()),
         alarms=[*alarms[:SHOWN], *more],
@@ -97,7 +97,7 @@ def status(call: Call, _params: StatusParams) -> Status:
 
 
 @operation(action="administer", allow=OPERATOR, target="agent")
-def locate(call: Call, params: LocateParams) -> Located | Wait[Located]:
+def locate(call: Call, params: LocateParams) -> Location | Wait[Location]:
     """Tell where an agent runs on this host: unit, process, uid range.
 
     For root's `hive shell`; the daemon itself never enters a container. A daemon that has just
@@ -105,7 +105,7 @@ def locate(call: Call, params: LocateParams) -> Located | Wait[Located]:
     """
     spec = call.hive.spec(params.agent)
     machine = call.states.machine(spec.id)
-    found = _located(call, params, spec.id, machine)
+    found = _location(call, params, spec.id, machine)
     if machine is None:
         return Wait(frozenset({f"state:{spec.id}"}), call.now + LOOK_MOST, found)
     if params.wait and not machine.leader and _comes_up(call, spec.id):
@@ -120,8 +120,8 @@ def _comes_up(call: Call, uuid: str) -> bool:
     return wanted and call.states.state(uuid) in (State.STARTING, State.STOPPING)
 
 
-def _located(call: Call, params: LocateParams, uuid: str, machine: Machine | None) -> Located:
-    return Located(
+def _location(call: Call, params: LocateParams, uuid: str, machine: Machine | None) -> Location:
+    return Location(
         agent=params.agent,
         uuid=uuid,
         state=call.states.state(uuid).value,
@@ -133,13 +133,13 @@ def _located(call: Call, params: LocateParams, uuid: str, machine: Machine | Non
 
 
 @operation(action="administer", allow=OPERATOR)
-def wait_agents(call: Call, params: WaitAgentsParams) -> Standings | Wait[Standings]:
+def wait_agents(call: Call, params: WaitAgentsParams) -> AgentStates | Wait[AgentStates]:
     """Answer when each of the agents is in one of the states, or when `wait` has passed."""
     uuids = {name: _uuid(call, params, name) for name in params.agents}
     states = {name: _state(call, uuid) for name, uuid in uuids.items()}
     done = all(state.value in params.states for state in states.values())
-    rows = [Standing(name=name, state=state.value) for name, state in states.items()]
-    found = Standings(agents=rows, done=done)
+    rows = [AgentState(name=name, state=state.value) for name, state in states.items()]
+    found = AgentStates(agents=rows, done=done)
     if done:
         return found
     topics = {f"state:{uuid}" for uuid in uuids.values() if uuid is not None}

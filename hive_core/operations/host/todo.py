@@ -13,7 +13,7 @@ from hive_core.model.agents.machine import State
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.question import Question, QuestionKind
 from hive_core.model.work.task import TaskState
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.pages import fitting, written
 from hive_core.operations.questions.letters import question_title, shorten
 from hive_core.policy.rules import OPERATOR
@@ -33,7 +33,7 @@ class TodoParams(Params):
     """Nothing."""
 
 
-class Todo(Result):
+class TodoRow(Result):
     kind: str = Field(
         description="alarm, escalation, question, plan, approval, parked, failed, refused_commit,"
         " mail or dead_letters."
@@ -45,13 +45,13 @@ class Todo(Result):
     due: float | None = Field(description="When it is over without the operator.")
 
 
-class Todos(Result):
-    todo: list[Todo] = Field(description="The most urgent kind first, in it the oldest.")
+class TodoList(Result):
+    todo: list[TodoRow] = Field(description="The most urgent kind first, in it the oldest.")
     more: int = Field(description="How many did not fit into this answer.")
 
 
 @operation(action="administer", allow=OPERATOR)
-def todo(call: Call, _params: TodoParams) -> Todos:
+def todo(call: Call, _params: TodoParams) -> TodoList:
     """List everything that waits for the operator.
 
     Alarms, escalations, questions, plans and approvals to decide, agents that are parked or failed,
@@ -60,23 +60,23 @@ def todo(call: Call, _params: TodoParams) -> Todos:
     found = list(list_todo(call))
     found.sort(key=lambda each: KINDS.index(each.kind))
     fit = list(fitting(found, lambda each: written(each.text)))
-    return Todos(todo=fit, more=len(found) - len(fit))
+    return TodoList(todo=fit, more=len(found) - len(fit))
 
 
-def list_todo(call: Call) -> Iterator[Todo]:
+def list_todo(call: Call) -> Iterator[TodoRow]:
     """All rows, as they are found. `status` counts them: there is one count of what waits."""
-    for part in (_alarms, _asked, _plans, _approvals, _agents, _mail):
+    for part in (_alarms, _questions, _plans, _approvals, _agents, _mail):
         yield from part(call)
 
 
-def _alarms(call: Call) -> Iterator[Todo]:
+def _alarms(call: Call) -> Iterator[TodoRow]:
     for text in call.states.alarms():
         yield _row("alarm", "", "", text)
     for commit, reason in list(call.states.refused())[:_MOST]:
         yield _row("refused_commit", commit, "", reason)
 
 
-def _asked(call: Call) -> Iterator[Todo]:
+def _questions(call: Call) -> Iterator[TodoRow]:
     """Escalations by severity, the worst first."""
     held = call.ledger.questions.open_of_holder(THE_OPERATOR)
     worst = {word: at for at, word in enumerate(_SEVERITIES)}
@@ -85,30 +85,30 @@ def _asked(call: Call) -> Iterator[Todo]:
         yield _question(call, each)
 
 
-def _question(call: Call, found: Question) -> Todo:
+def _question(call: Call, found: Question) -> TodoRow:
     what = f"{found.severity}: " if found.kind is QuestionKind.ESCALATION else ""
-    who = called(call, found.asker)
+    who = display_name(call, found.asker)
     return _row(
         found.kind, found.id, who, what + question_title(found), found.asked, found.deadline
     )
 
 
-def _plans(call: Call) -> Iterator[Todo]:
+def _plans(call: Call) -> Iterator[TodoRow]:
     given = call.ledger.tasks.tasks_from(THE_OPERATOR, 10 * _MOST)
     for each in given:
         if each.state is TaskState.AWAITING_PLAN_APPROVAL:
-            who = called(call, each.assignee)
+            who = display_name(call, each.assignee)
             yield _row("plan", each.id, who, each.label, each.created, None)
 
 
-def _approvals(call: Call) -> Iterator[Todo]:
-    for each in call.ledger.approvals.pending(_MOST):
-        who = called(call, each.agent) if each.agent else ""
+def _approvals(call: Call) -> Iterator[TodoRow]:
+    for each in call.ledger.approvals.pending_approvals(_MOST):
+        who = display_name(call, each.agent) if each.agent else ""
         text = f"{each.kind}, effect {each.effect}: {each.message}"
         yield _row("approval", each.id, who, text, each.created, each.expires)
 
 
-def _agents(call: Call) -> Iterator[Todo]:
+def _agents(call: Call) -> Iterator[TodoRow]:
     """Those that do not come back by themselves."""
     for name in call.hive.topology.order:
         uuid = call.hive.spec(name).id
@@ -118,7 +118,7 @@ def _agents(call: Call) -> Iterator[Todo]:
             yield _row(kind, name, name, f"{name} is {kind}", run.since if run else None)
 
 
-def _mail(call: Call) -> Iterator[Todo]:
+def _mail(call: Call) -> Iterator[TodoRow]:
     """What nobody has read, and what could not be delivered to living agents."""
     mail = call.ledger.messages
     first = mail.inbox(THE_OPERATOR, dead=False, limit=_MOST)
@@ -134,6 +134,6 @@ def _mail(call: Call) -> Iterator[Todo]:
 
 def _row(
     kind: str, id_: str, agent: str, text: str, *times: float | None
-) -> Todo:  # fmt: skip
+) -> TodoRow:  # fmt: skip
     since, due = (*times, None, None)[:2]
-    return Todo(kind=kind, id=id_, agent=agent, text=shorten(text, 300), since=since, due=due)
+    return TodoRow(kind=kind, id=id_, agent=agent, text=shorten(text, 300), since=since, due=due)

@@ -16,10 +16,10 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.settings import NIX_IMAGE
-from hive_core.operations.approvals.history import rolled_out
+from hive_core.operations.approvals.history import roll_out
 from hive_core.operations.approvals.proposals import GOAL
 from hive_core.operations.fields import Agent, Reason, WaitParams
-from hive_core.operations.host.jobs import begun
+from hive_core.operations.host.jobs import create_job
 from hive_core.operations.lifecycle.exit_notices import tell_parents
 from hive_core.operations.lifecycle.zombies import revive
 from hive_core.policy.rules import ANCESTOR, OPERATOR
@@ -127,7 +127,7 @@ def update(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
         return True
 
     found = apply_to_scope(call, params, "update", "running", want, built=built)
-    return replace(found, wakes=found.wakes | rolled_out(call, built, found.result.job))
+    return replace(found, wakes=found.wakes | roll_out(call, built, found.result.job))
 
 
 def _with_parent_notices(
@@ -169,7 +169,7 @@ def apply_to_scope(  # noqa: PLR0913 - one of the five, and what it is about
     hit = {name: uuid for name in names if want(uuid := call.hive.spec(name).id)}
     goals = dict.fromkeys(hit.values(), goal)
     others = {call.hive.spec(name).id: f"{GOAL}:{operation}" for name in built}
-    job = begun(call, operation, {**goals, **others})
+    job = create_job(call, operation, {**goals, **others})
     wakes = frozenset(f"run:{uuid}" for uuid in goals)
     agents = [name for name in names if name in hit or name in built]
     return Record(AffectedAgents(agents=agents, job=job), wakes=wakes, fields={"agents": agents})

@@ -11,7 +11,7 @@ from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.model.agents.exits import ExitRecord
 from hive_core.model.agents.machine import DesiredState
-from hive_core.operations.agents.archive import destroyed
+from hive_core.operations.agents.archive import destroy_agents
 
 
 class ReapedAgent(Result):
@@ -30,7 +30,7 @@ def reap(call: Call) -> Change[ReapedAgent] | Record[ReapedAgent]:
     if name is None or is_wanted_again(call, end):
         call.ledger.lives.cancel_reap(end)
         return Record(ReapedAgent(name=""), audited=True)
-    found = destroyed(call, name, why=f"reap {name}: {end.reason}")
+    found = destroy_agents(call, name, why=f"reap {name}: {end.reason}")
     fields = {**found.fields, "agent": name, "reason": end.reason}
     return Change(ReapedAgent(name=name), found.hive, found.message, found.wakes, fields)
 

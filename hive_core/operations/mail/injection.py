@@ -12,8 +12,8 @@ from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.machine import State
 from hive_core.model.work.task import Task
-from hive_core.operations.approvals.outcome import called
-from hive_core.operations.approvals.views import above
+from hive_core.operations.approvals.outcome import display_name
+from hive_core.operations.approvals.views import is_above
 from hive_core.operations.fields import Agent
 from hive_core.operations.mail.send import Body, Sent
 from hive_core.operations.waits.operations import INJECTED
@@ -54,9 +54,9 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
     """
     task = _task(call, params)
     if task is None or not task.held:
-        known = params.worker or (called(call, task.assignee) if task else "")
+        known = params.worker or (display_name(call, task.assignee) if task else "")
         return Record(Injected(result=NOT_ACTIVE, worker=known, task="", message=""))
-    name = called(call, task.assignee)
+    name = display_name(call, task.assignee)
     head = {"to": name, "kind": INJECTED, "body": params.body}
     thread = {"thread": task.request.thread} if task.request.thread else {}
     sent = call_as(call, call.uuid, "send", {**head, **thread})
@@ -79,16 +79,16 @@ def _task(call: Call, params: InjectParams) -> Task | None:
         return next((each for each in work if each.held), None)
     work = [each for each in call.ledger.tasks.tasks_from(call.uuid) if each.held]
     if len({each.assignee for each in work}) > 1:
-        names = ", ".join(sorted({called(call, each.assignee) for each in work})[:_NAMED])
+        names = ", ".join(sorted({display_name(call, each.assignee) for each in work})[:_NAMED])
         raise InvalidArgument(f"say to whom: several work for you ({names})", field="worker")
     return work[0] if work else None
 
 
 def _named(call: Call, id_: str, worker: str | None) -> Task:
     task = seen_task(call, id_)
-    name = called(call, task.assignee)
+    name = display_name(call, task.assignee)
     if worker is not None and worker != name:
         raise InvalidArgument(f"task {id_} is {name}'s, not {worker}'s", field="task")
-    if task.assignee == call.uuid or not (call.by_operator or above(call, task.assignee)):
+    if task.assignee == call.uuid or not (call.by_operator or is_above(call, task.assignee)):
         raise NotAllowed(f"cannot say anything to {name}: not your descendant", rule="ancestor")
     return task

@@ -14,7 +14,7 @@ from typing import Final
 from hive_core.broker.call import Call
 from hive_core.errors import InboxFull
 from hive_core.ledger.mail.letters import COPY, NewMessage
-from hive_core.model.config.limits import Copies
+from hive_core.model.config.limits import MailCopies
 from hive_core.model.wire.record import Message, Relation
 from hive_core.operations.mail.inbox_quota import check_share
 from hive_core.operations.notices import deliver
@@ -26,7 +26,7 @@ def copy_to_parent(call: Call, message: Message) -> None:
     """Put the copy of a message between siblings into their parent's inbox."""
     parent = call.hive.topology.parent(call.caller)
     if (
-        call.settings.queues.copies is Copies.OFF
+        call.settings.queues.copies is MailCopies.OFF
         or message.relation is not Relation.SIBLING
         or parent is None
         or not _room(call, call.hive.spec(parent).id)

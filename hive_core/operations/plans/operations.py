@@ -16,7 +16,7 @@ from hive_core.ledger.mail.posting import one_line
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.planning import Plan, PlanState, PlanStep
 from hive_core.model.work.task import Task
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.notices import More, tell
 from hive_core.operations.pages import fitting
 from hive_core.operations.plans.requests import take_back_prompt
@@ -71,7 +71,7 @@ def create_plan(call: Call, params: CreatePlanParams) -> Record[PlanMade]:
     task, topics = move(call, task, "submit", why=f"plan {plan.id} waits for approval", plan="")
     topics |= begun | _prompt(call, task, plan, voids)
     topics = topics.union(*(take_back_prompt(call, each) for each in voids))
-    return Record(made(plan, voids, called(call, task.assigner)), topics, audited(call, plan))
+    return Record(made(plan, voids, display_name(call, task.assigner)), topics, audited(call, plan))
 
 
 def _created(call: Call, params: CreatePlanParams) -> tuple[Plan, list[str]]:
@@ -202,7 +202,9 @@ def plans_go(call: Call, what: AgentDestroyed) -> frozenset[str]:
 def _own_task(call: Call, id_: str) -> Task:
     task = seen_task(call, id_)
     if task.assignee != call.uuid:
-        raise NotAllowed(f"cannot plan task {id_} of {called(call, task.assignee)}: not yours")
+        raise NotAllowed(
+            f"cannot plan task {id_} of {display_name(call, task.assignee)}: not yours"
+        )
     return task
 
 

@@ -10,7 +10,7 @@ from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation, Params, Result
 from hive_core.ledger.mail.posting import one_line
 from hive_core.model.work.planning import Plan, PlanStep
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import also, bounded_text
 
 STEPS_MOST: Final = 100
@@ -139,14 +139,14 @@ def made(plan: Plan, voids: list[str], decides: str) -> PlanMade:
 
 def decided(call: Call, plan: Plan) -> PlanDecided:
     return PlanDecided(
-        plan=plan.id, task=plan.task, agent=called(call, plan.agent), state=plan.state
+        plan=plan.id, task=plan.task, agent=display_name(call, plan.agent), state=plan.state
     )
 
 
 def audited(call: Call, plan: Plan) -> dict[str, object]:
     return {
         "plan": plan.id, "task": plan.task, "agent": plan.agent,
-        "agent_name": called(call, plan.agent), "state": plan.state,
+        "agent_name": display_name(call, plan.agent), "state": plan.state,
     }  # fmt: skip
 
 
@@ -159,8 +159,8 @@ def row(call: Call, plan: Plan) -> PlanRow:
         for number, each in enumerate(plan.steps, 1)
     ]  # fmt: skip
     return PlanRow(
-        plan=plan.id, task=plan.task, agent=called(call, plan.agent), state=plan.state,
+        plan=plan.id, task=plan.task, agent=display_name(call, plan.agent), state=plan.state,
         note=plan.note, created=plan.created,
-        decided_by=called(call, plan.decided_by) if plan.decided_by else "",
+        decided_by=display_name(call, plan.decided_by) if plan.decided_by else "",
         decided=plan.decided, reason=plan.reason, steps=steps,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import NotAllowed
 from hive_core.model.work.question import QuestionItem, QuestionKind
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import also, bounded_text
 from hive_core.operations.questions.operations import (
     TEXT_MOST,
@@ -71,6 +71,8 @@ def escalate(call: Call, params: EscalateParams) -> Record[EscalationResult]:
     )  # fmt: skip
     found, topics = put_question(call, call.uuid, PARENT, wish)
     topics |= park_task(call, found)
-    told = EscalationResult(escalation=found.id, to=called(call, found.holder), climbs=found.climbs)
+    told = EscalationResult(
+        escalation=found.id, to=display_name(call, found.holder), climbs=found.climbs
+    )
     fields = {"question": found.id, "to": told.to, "severity": found.severity, "task": task}
     return Record(told, topics, fields)

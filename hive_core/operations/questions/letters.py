@@ -13,7 +13,7 @@ from typing import Final
 from hive_core.broker.call import Call
 from hive_core.ledger.mail.posting import one_line
 from hive_core.model.work.question import Hop, HopReason, Question, QuestionKind, QuestionState
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 
 SHORT: Final = 120
 _S = QuestionState
@@ -37,11 +37,16 @@ def question_title(question: Question) -> str:
 
 def question_letter(call: Call, question: Question, hop: Hop) -> str:
     """To whom it waits on now."""
-    asker = called(call, question.asker)
+    asker = display_name(call, question.asker)
     head: dict[str, object] = {
-        "question": question.id, "kind": question.kind, "from": asker, "why": hop.why,
-        "by": called(call, hop.by), "items": len(question.items), "deadline": question.deadline,
-    }  # fmt: skip
+        "question": question.id,
+        "kind": question.kind,
+        "from": asker,
+        "why": hop.why,
+        "by": display_name(call, hop.by),
+        "items": len(question.items),
+        "deadline": question.deadline,
+    }
     if question.severity:
         head["severity"] = question.severity
     if question.task:
@@ -61,7 +66,7 @@ def answer_letter(call: Call, question: Question) -> str:
     """To who asked: the answer, or that there is none."""
     head = {
         "question": question.id, "kind": question.kind, "state": question.state,
-        "by": called(call, question.answered_by), "answers": list(question.answers),
+        "by": display_name(call, question.answered_by), "answers": list(question.answers),
     }  # fmt: skip
     if question.task:
         head["task"] = question.task
@@ -75,7 +80,7 @@ def answer_letter(call: Call, question: Question) -> str:
 
 def handover_letter(call: Call, question: Question, hop: Hop) -> str:
     """To who had it: it waits on somebody else now."""
-    whom = called(call, hop.holder)
+    whom = display_name(call, hop.holder)
     head = _json({"question": question.id, "kind": question.kind, "why": hop.why, "to": whom})
     return f"{head}\n{_noun(question)} waits on {whom} now: {question_title(question)}"
 
@@ -88,7 +93,7 @@ def closing_letter(call: Call, question: Question) -> str:
 
 def outcome_line(call: Call, question: Question) -> str:
     """How it ended, in one line."""
-    by = called(call, question.answered_by)
+    by = display_name(call, question.answered_by)
     says = _ENDED[question.state]
     why = f": {shorten(question.reason)}" if question.reason else ""
     return f"{_noun(question)} {says}{f' {by}' if says.endswith('by') else ''}{why}"

@@ -18,7 +18,7 @@ from hive_core.ledger.questions.storage import QuestionEnd
 from hive_core.model.wire.record import DAEMON
 from hive_core.model.work.question import HopReason, Question, QuestionItem
 from hive_core.model.work.task import TaskState
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import Reason, bounded_text
 from hive_core.operations.questions import letters as question_letters
 from hive_core.operations.questions.recipients import PARENT, party_uuid, resolve_recipient
@@ -160,7 +160,9 @@ def ask(call: Call, params: AskParams) -> Record[AskResult]:
     wish = QuestionRequest(items, params.context, params.deadline, task)
     found, topics = put_question(call, call.uuid, params.to, wish)
     topics |= park_task(call, found)
-    result = AskResult(question=found.id, to=called(call, found.holder), deadline=found.deadline)
+    result = AskResult(
+        question=found.id, to=display_name(call, found.holder), deadline=found.deadline
+    )
     return Record(result, topics, {"question": found.id, "to": result.to, "task": task})
 
 
@@ -189,7 +191,9 @@ def answer(call: Call, params: AnswerParams) -> Record[AnswerResult]:
     kept = call.now + call.settings.talk.kept
     topics = end_question(call, found, QuestionEnd("answer", kept, params.answers, call.uuid))
     ended = call.ledger.questions.require(found.id)
-    result = AnswerResult(question=ended.id, state=ended.state, asker=called(call, ended.asker))
+    result = AnswerResult(
+        question=ended.id, state=ended.state, asker=display_name(call, ended.asker)
+    )
     return Record(result, topics, {"question": ended.id, "asker_name": result.asker})
 
 
@@ -205,7 +209,7 @@ def relay_question(call: Call, params: RelayParams) -> Record[RelayResult]:
     if not found.open:
         raise Conflict(f"{cannot}: {_outcome_text(call, found)}", **outcome_fields(call, found))
     if found.holder != call.uuid:
-        whom_ = called(call, found.holder)
+        whom_ = display_name(call, found.holder)
         raise Conflict(f"{cannot}: it waits on {whom_}", question=found.id)
     to = _relay_target(call, params.to, found)
     topics = pass_on(call, found, party_uuid(call.hive, to), HopReason.RELAYED)
@@ -224,7 +228,9 @@ def cancel_question(call: Call, params: CancelParams) -> Record[AnswerResult]:
         call, found, end_without_answers(call, "cancel", by=call.uuid, reason=params.why)
     )
     ended = call.ledger.questions.require(found.id)
-    result = AnswerResult(question=ended.id, state=ended.state, asker=called(call, ended.asker))
+    result = AnswerResult(
+        question=ended.id, state=ended.state, asker=display_name(call, ended.asker)
+    )
     return Record(result, topics, {"question": ended.id, "asker_name": result.asker})
 
 

@@ -28,7 +28,7 @@ from hive_core.model.work.question import (
     QuestionState,
     Severity,
 )
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.lifecycle.activity import update_activity
 from hive_core.operations.notices import PRIORITY, inbox, post
 from hive_core.operations.questions import letters as question_letters
@@ -124,7 +124,7 @@ def outcome_fields(call: Call, question: Question) -> dict[str, object]:
     """What who comes too late is told."""
     return {
         "question": question.id, "state": question.state.value,
-        "by": called(call, question.answered_by), "answers": list(question.answers),
+        "by": display_name(call, question.answered_by), "answers": list(question.answers),
     }  # fmt: skip
 
 
@@ -182,8 +182,8 @@ def log_step(call: Call, question: Question, what: str, **more: object) -> froze
     """One event for each step; gives the topic of the question."""
     fields = {
         "question": question.id, "state": question.state.value,
-        "asker_name": called(call, question.asker), "caller_name": call.caller,
-        "target_name": called(call, question.holder), **more,
+        "asker_name": display_name(call, question.asker), "caller_name": call.caller,
+        "target_name": display_name(call, question.holder), **more,
     }  # fmt: skip
     if question.severity:
         fields["severity"] = question.severity

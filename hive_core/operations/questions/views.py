@@ -10,7 +10,7 @@ from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import NotFound
 from hive_core.model.work.question import Question
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import WAIT_MOST
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.pages import Page, Paged, fitting, written
@@ -130,13 +130,23 @@ def _parties(call: Call, which: Which) -> tuple[str, list[str]] | None:
 
 def _question_row(call: Call, found: Question) -> QuestionRow:
     return QuestionRow(
-        id=found.id, kind=found.kind, state=found.state, severity=found.severity,
-        asker=called(call, found.asker), asker_uuid=found.asker, to=called(call, found.holder),
-        prompt=question_title(found), items=len(found.items), task=found.task, asked=found.asked,
-        deadline=found.deadline, climbs=found.climbs,
-        answered_by=called(call, found.answered_by) if found.answered_by else "",
-        ended=found.ended, reason=found.reason,
-    )  # fmt: skip
+        id=found.id,
+        kind=found.kind,
+        state=found.state,
+        severity=found.severity,
+        asker=display_name(call, found.asker),
+        asker_uuid=found.asker,
+        to=display_name(call, found.holder),
+        prompt=question_title(found),
+        items=len(found.items),
+        task=found.task,
+        asked=found.asked,
+        deadline=found.deadline,
+        climbs=found.climbs,
+        answered_by=display_name(call, found.answered_by) if found.answered_by else "",
+        ended=found.ended,
+        reason=found.reason,
+    )
 
 
 def _question_details(call: Call, found: Question) -> QuestionDetails:
@@ -146,7 +156,9 @@ def _question_details(call: Call, found: Question) -> QuestionDetails:
         for item, answer in zip(found.items, answers, strict=True)
     ]
     hops = [
-        HopRow(to=called(call, hop.holder), at=hop.at, by=called(call, hop.by), why=hop.why)
+        HopRow(
+            to=display_name(call, hop.holder), at=hop.at, by=display_name(call, hop.by), why=hop.why
+        )
         for hop in call.ledger.questions.hops(found.id)
     ]
     return QuestionDetails(

@@ -10,7 +10,7 @@ from hive_core.broker.call import Call
 from hive_core.ledger.mail.posting import one_line
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.task import Task
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 
 # What is shown of each; a whole notice stays far below what a message may have.
 _SUMMARY: Final = 400
@@ -62,7 +62,7 @@ def line(call: Call, task: Task) -> str:
     elif task.progress:
         state = f"{state}, {'' if task.percent is None else f'{task.percent} % '}{task.progress}"
     # One line whatever agents wrote: the next one is about another task.
-    return one_line(f"{task.id} {called(call, task.assignee)} [{task.label}] {state}")
+    return one_line(f"{task.id} {display_name(call, task.assignee)} [{task.label}] {state}")
 
 
 def board(call: Call, new: Iterable[Task], some: Sequence[Task], count: int) -> str:
@@ -83,7 +83,7 @@ def board(call: Call, new: Iterable[Task], some: Sequence[Task], count: int) -> 
 
 def who(call: Call, party: str) -> str:
     """Name of an agent, or the operator."""
-    return party if party == OPERATOR else called(call, party)
+    return party if party == OPERATOR else display_name(call, party)
 
 
 def _cut(text: str) -> str:

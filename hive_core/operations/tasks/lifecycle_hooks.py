@@ -45,7 +45,9 @@ def ended_with_machine(call: Call, what: AgentEnded) -> frozenset[str]:
     if down:
         waiting = [each for each in tasks.open_tasks(what.uuid) if not each.begun]
     # A restart that takes away access is nobody's try.
-    revoked = call.ledger.revocations.restarts(what.uuid, int(str(what.fields.get("nonce", 0))))
+    revoked = call.ledger.revocations.is_restart_requested(
+        what.uuid, int(str(what.fields.get("nonce", 0)))
+    )
     lost = [*waiting, *(each for each in held if each.begun and not revoked)]
     refused, started = _started(call, what.name, lost) if down else ("", frozenset[str]())
     # What was not given yet comes first, or it would be given when another one ends.

@@ -17,7 +17,7 @@ from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import Conflict
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.task import ResultStatus, Task, TaskRequest
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import bounded_text
 from hive_core.operations.lifecycle.sleep import wake_sleeper
 from hive_core.operations.tasks.assign import NOTHING, assign
@@ -60,7 +60,7 @@ def resume_task(call: Call, params: ResumeTaskParams) -> Record[TaskResumed]:
         raise Conflict(f"cannot resume task {task.id}: it ended as success")
     name = call.hive.name(task.assignee)
     if name is None:
-        raise Conflict(f"cannot resume task {task.id}: {called(call, task.assignee)} is gone")
+        raise Conflict(f"cannot resume task {task.id}: {display_name(call, task.assignee)} is gone")
     topics = _up(call, name, task.assignee)
     made, more = assign(call, call.uuid, name, _wish(call, task, params))
     found = TaskResumed(task=made.id, agent=name, state=made.state.value, resumes=task.id)

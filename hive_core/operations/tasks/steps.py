@@ -10,7 +10,7 @@ from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.ledger.tasks.trace_ids import trace_id
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.task import AWAITING, COURSE, Task, TaskState
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.lifecycle.activity import update_activity
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.tasks.clock import clock_after_step
@@ -65,7 +65,7 @@ def log(call: Call, task: Task, event: str, why: str = "", **more: object) -> No
         rule="", reason=why, commit=call.hive.commit, request=call.request, now=call.now,
         fields={"task": task.id, "state": task.state.value, "assigner": task.assigner,
                 "attempt": task.attempt, "caller_name": call.caller,
-                "target_name": called(call, task.assignee), **more},
+                "target_name": display_name(call, task.assignee), **more},
     ))  # fmt: skip
     call.ledger.tasks.add_event(task.id, seq)
 

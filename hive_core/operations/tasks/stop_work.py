@@ -16,10 +16,10 @@ from hive_core.broker.operation import Result, operation
 from hive_core.broker.timers import due
 from hive_core.ledger.tasks.end_in_batches import Sweep
 from hive_core.model.work.task import ResultStatus, TaskState
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.batches.dispatch import wind_up
 from hive_core.operations.fields import Agent, Reason, WaitParams
-from hive_core.operations.host.jobs import begun
+from hive_core.operations.host.jobs import create_job
 from hive_core.operations.tasks.end_in_batches import swept
 from hive_core.operations.triggers.lifecycle_hooks import pause_triggers
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
@@ -83,7 +83,7 @@ def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
     batches, topics = _batches(call, owners, why, params.grace)
     triggers, others = pause_triggers(call, owners, why)
     left = call.ledger.plans.sweeps.open_counts(tasks)
-    job = begun(call, "stop_work", dict.fromkeys(left, f"{GOAL}stop"))
+    job = create_job(call, "stop_work", dict.fromkeys(left, f"{GOAL}stop"))
     if left:
         deadline = call.now + params.grace + call.settings.waits.stop
         call.ledger.plans.stops.create(job, tasks, deadline)
@@ -149,7 +149,7 @@ def _told(call: Call, job: str) -> frozenset[str]:
 def _shown(call: Call, tasks: list[str]) -> list[StoppedTask]:
     return [
         StoppedTask(
-            task=each.id, agent=called(call, each.assignee),
+            task=each.id, agent=display_name(call, each.assignee),
             state=TaskState.STOPPING if each.open else each.state,
             status=each.result.status if each.result else "",
         )

@@ -21,7 +21,7 @@ from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.wire.record import DAEMON, Relation
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.question import Reminder
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.notices import PRIORITY, post
 from hive_core.operations.pages import Page, Paged, fitting, written
@@ -118,7 +118,7 @@ def cancel_reminder(call: Call, params: CancelReminderParams) -> Record[Cancelle
     if found is None:
         raise NotFound(f"no reminder {params.reminder}")
     call.ledger.reminders.drop(found.id)
-    gone = CancelledReminder(reminder=found.id, to=called(call, found.owner))
+    gone = CancelledReminder(reminder=found.id, to=display_name(call, found.owner))
     return Record(gone, frozenset({reminder_topic(found.id)}), {"reminder": found.id})
 
 
@@ -162,7 +162,7 @@ def _deliver(call: Call, found: Reminder) -> frozenset[str]:
         call.ledger.reminders.drop(found.id)
         _log_reminder(call, found, name, why)
         return frozenset({reminder_topic(found.id), "events"})
-    by = called(call, found.setter)
+    by = display_name(call, found.setter)
     head = {"reminder": found.id, "by": by, "made": found.made, "due": found.due}
     letter = NewMessage(
         sender=DAEMON, sender_name=DAEMON, recipient=found.owner, recipient_name=name,
@@ -190,7 +190,7 @@ def _refusal(call: Call, found: Reminder, name: str) -> str:
 
 def _log_reminder(call: Call, found: Reminder, name: str, refused: str = "") -> None:
     fields = {
-        "reminder": found.id, "target_name": name, "by": called(call, found.setter),
+        "reminder": found.id, "target_name": name, "by": display_name(call, found.setter),
         "caller_name": DAEMON, "late": round(max(0.0, call.now - found.due), 3),
     }  # fmt: skip
     call.ledger.events.append(
@@ -217,7 +217,7 @@ def _due_time(call: Call, params: RemindParams) -> float:
 def _row_of(call: Call) -> Callable[[Reminder], ReminderRow]:
     def row(found: Reminder) -> ReminderRow:
         return ReminderRow(
-            id=found.id, to=called(call, found.owner), by=called(call, found.setter),
+            id=found.id, to=display_name(call, found.owner), by=display_name(call, found.setter),
             body=shorten(found.body), due=found.due, relative=found.relative, made=found.made,
         )  # fmt: skip
 

@@ -20,7 +20,7 @@ from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.wire.record import DAEMON, Message, Relation
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.planning import ParkedWait, WaitCondition
-from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import Agent
 from hive_core.operations.lifecycle.activity import update_activity
 from hive_core.operations.notices import inbox, post
@@ -236,7 +236,7 @@ def _over(call: Call, wait: ParkedWait, event: str, why: str, message: str = "")
     if message:
         head["message"] = message
     waits = call.ledger.plans.waits
-    name = called(call, wait.agent)
+    name = display_name(call, wait.agent)
     letter = NewMessage(
         sender=DAEMON, sender_name=DAEMON, recipient=wait.agent, recipient_name=name,
         relation=Relation.DAEMON, body=f"{json.dumps(head)}\n{_words(call, wait, why)}",
@@ -254,7 +254,7 @@ def _over(call: Call, wait: ParkedWait, event: str, why: str, message: str = "")
 def _words(call: Call, wait: ParkedWait, why: str) -> str:
     ends = dict(wait.ends)
     lines = [f"- task {each}: {ends.get(each) or 'not ended'}" for each in wait.condition.tasks]
-    lines += [f"- {called(call, each)}: did not write" for each in wait.condition.agents]
+    lines += [f"- {display_name(call, each)}: did not write" for each in wait.condition.agents]
     first = {
         "tasks": "What you waited for has ended.",
         "deadline": "The deadline of your wait has come; nothing else has changed.",
@@ -281,8 +281,8 @@ def _party(call: Call, name: str) -> str:
 
 def _row(call: Call, each: ParkedWait) -> WaitRow:
     return WaitRow(
-        id=each.id, agent=called(call, each.agent), tasks=list(each.condition.tasks),
-        agents=[called(call, uuid) for uuid in each.condition.agents],
+        id=each.id, agent=display_name(call, each.agent), tasks=list(each.condition.tasks),
+        agents=[display_name(call, uuid) for uuid in each.condition.agents],
         until="all" if each.condition.all else "any", state=each.state, created=each.created,
         deadline=each.deadline,
     )  # fmt: skip

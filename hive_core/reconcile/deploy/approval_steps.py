@@ -15,10 +15,16 @@ from hive_core.broker.call import Call, Record
 from hive_core.errors import Busy, Conflict, HiveError, StorageFull, TimedOut, Unreachable
 from hive_core.host.git.applied_repository import Tag
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.config.approval import Approval, ApprovalState, Effect, Generation, Kind
+from hive_core.model.config.approval import (
+    Approval,
+    ApprovalKind,
+    ApprovalState,
+    Effect,
+    Generation,
+)
 from hive_core.model.config.settings import NIX_IMAGE
 from hive_core.operations.approvals.input_followers import list_followers, strongest_effect
-from hive_core.operations.approvals.outcome import end
+from hive_core.operations.approvals.outcome import end_approval
 from hive_core.reconcile.deploy import transactions
 from hive_core.reconcile.deploy.context import (
     BuiltSystem,
@@ -74,7 +80,7 @@ class ApprovalSteps:
         means.step("pending")
 
     def _intake(self, approval: Approval) -> RequestIntake | InputUpdates:
-        if approval.kind is not Kind.INPUTS:
+        if approval.kind is not ApprovalKind.INPUTS:
             return self.context.intake
         if self.context.inputs is None:
             raise Conflict("there are no inputs: hive.toml offers no image `nix`")
@@ -93,9 +99,9 @@ class ApprovalSteps:
         name = call.hive.name(approval.agent)
         held = {HELD: list(call.hive.spec(name).capabilities)} if name else {}
         effect = found.effect
-        if approval.kind is Kind.INPUTS:
+        if approval.kind is ApprovalKind.INPUTS:
             effect = strongest_effect(list_followers(call))
-        call.ledger.approvals.judged(
+        call.ledger.approvals.record_review(
             approval.id, found.binding, effect, found.request, {**found.review, **held}
         )
         call.ledger.approvals.move(approval.id, "check", call.now)
@@ -121,7 +127,7 @@ class ApprovalSteps:
         self.tag(approval, "building", "its turn has come")
         means.step("tagged building")
         try:
-            if approval.kind is Kind.INPUTS:
+            if approval.kind is ApprovalKind.INPUTS:
                 self._bump(approval)
                 return
             built = await self._build(approval)
@@ -152,7 +158,10 @@ class ApprovalSteps:
     async def _build(self, approval: Approval) -> BuiltSystem:
         """Once for each approval, as long as this daemon lives."""
         name = self.name(approval)
-        if approval.kind is Kind.ROLLBACK or self.context.hive().spec(name).image != NIX_IMAGE:
+        if (
+            approval.kind is ApprovalKind.ROLLBACK
+            or self.context.hive().spec(name).image != NIX_IMAGE
+        ):
             return BuiltSystem()
         if approval.id not in self._built:
             built = await self.context.builder.build(approval, self.context.hive(), name)
@@ -177,7 +186,7 @@ class ApprovalSteps:
         means.step("deployed")
 
     def _generations(self, approval: Approval) -> tuple[Generation, ...]:
-        if approval.kind is not Kind.ROLLBACK:
+        if approval.kind is not ApprovalKind.ROLLBACK:
             return ()
         generations = self.context.ports.ledger.generations
         target = generations.get(approval.agent, int(str(approval.review.get("generation", 0))))
@@ -190,7 +199,7 @@ class ApprovalSteps:
 
     async def _binding_fault(self, approval: Approval) -> str:
         """Why what was approved is not what is there (attack 21); empty: it is."""
-        if approval.kind is Kind.INPUTS:
+        if approval.kind is ApprovalKind.INPUTS:
             return ""  # looked at by `Inputs.change`, in the transaction itself
         name = self.context.hive().name(approval.agent)
         if name is None:
@@ -201,12 +210,12 @@ class ApprovalSteps:
         return self._lock_fault(spec, approval) or await self._content_fault(spec, approval)
 
     def _lock_fault(self, spec: AgentSpec, approval: Approval) -> str:
-        bound = approval.kind is Kind.CONFIG and spec.image == NIX_IMAGE
+        bound = approval.kind is ApprovalKind.CONFIG and spec.image == NIX_IMAGE
         same = approval.binding.lock == self.context.hive().lock_hash
         return "" if same or not bound else "the inputs changed since it was asked for"
 
     async def _content_fault(self, spec: AgentSpec, approval: Approval) -> str:
-        if approval.kind is not Kind.CONFIG:
+        if approval.kind is not ApprovalKind.CONFIG:
             return await self._files_fault(spec, approval)
         repo = self.context.applied.repo(approval.agent)
         return await asyncio.to_thread(repo.fault, approval.binding)
@@ -234,7 +243,7 @@ class ApprovalSteps:
             found = call.ledger.approvals.get(approval.id)
             if found is None or not found.open or found.state is not approval.state:
                 return Record(DeployResult(text="it has ended meanwhile"))
-            wakes = end(call, found, event, reason=reason, lines=lines)
+            wakes = end_approval(call, found, event, reason=reason, lines=lines)
             if _was_first(call, found) and reason != OVERTAKEN:  # else the other one is built
                 wakes |= park(call, found.agent, f"cannot be built: {reason}")
             return Record(
@@ -271,7 +280,7 @@ class ApprovalSteps:
         if not approval.agent:
             return
         repo = self.context.applied.repo(approval.agent)
-        if approval.kind is not Kind.CONFIG and not repo.proposed(approval.id):
+        if approval.kind is not ApprovalKind.CONFIG and not repo.proposed(approval.id):
             repo.propose(approval.id, approval.binding.commit)
 
     def _move(self, approval: Approval, event: str, state: ApprovalState) -> None:
@@ -293,4 +302,8 @@ class ApprovalSteps:
 def _was_first(call: Call, approval: Approval) -> bool:
     """Whether it was to be what an agent runs that has nothing to run."""
     name = call.hive.name(approval.agent)
-    return approval.kind is Kind.UPDATE and name is not None and lacks_system(call.hive.spec(name))
+    return (
+        approval.kind is ApprovalKind.UPDATE
+        and name is not None
+        and lacks_system(call.hive.spec(name))
+    )

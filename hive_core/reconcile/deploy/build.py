@@ -18,8 +18,8 @@ from hive_core.host.config import nix as nixconf
 from hive_core.host.config.nix_profiles import Profiles
 from hive_core.host.systemd.job_exchange import exchange
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.approval import Approval, Kind
-from hive_core.model.config.build_result import SAID_MOST, NixSaid
+from hive_core.model.config.approval import Approval, ApprovalKind
+from hive_core.model.config.build_result import SAID_MOST, NixJobResult
 from hive_core.model.config.settings import NIX_IMAGE, Settings
 from hive_core.plan import flake
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
@@ -37,10 +37,10 @@ class BuildFailed(Conflict):
 
 Read = Callable[[str, int], bytes]
 JobWords = Callable[[str], Sequence[str]]
-ResultHandler = Callable[[NixSaid, Read], None]
+ResultHandler = Callable[[NixJobResult, Read], None]
 
 
-def _discard(_said: NixSaid, _read: Read) -> None:
+def _discard(_said: NixJobResult, _read: Read) -> None:
     """Nothing beside the answer is wanted."""
 
 
@@ -58,7 +58,7 @@ class NixJobs:
         files: Mapping[str, bytes],
         words: JobWords,
         taken: ResultHandler = _discard,
-    ) -> NixSaid:
+    ) -> NixJobResult:
         """What the job said. `taken` is called while what it left is still there, if all is well.
 
         `words` is given the folder of its answer, by a path that the host and the job share.
@@ -70,7 +70,7 @@ class NixJobs:
                     box.put(name, data)
                 told = tuple(words(f"{self.settings.paths.work}/{job}/out"))
                 await self.jobs.run(RunJob(job, kind, JOB_BASES[0], words=told))
-                said = NixSaid.read(box.read("said.json", SAID_MOST))
+                said = NixJobResult.read(box.read("said.json", SAID_MOST))
                 if said.ok:
                     taken(said, box.read)
         if not said.ok:
@@ -92,7 +92,7 @@ class NixBuilder:
         spec = hive.spec(name)
         if spec.image != NIX_IMAGE:
             return BuiltSystem()
-        if approval.kind is Kind.ROLLBACK:
+        if approval.kind is ApprovalKind.ROLLBACK:
             return BuiltSystem()  # it was built then, and kept
         self._check(approval, hive)
         pin = _pin(name, hive, approval, str(self.nix.settings.paths.runtime))
@@ -101,7 +101,7 @@ class NixBuilder:
         def words(out: str) -> list[str]:
             return self._words(out, evaluated, spec.system or "none")
 
-        def keep(said: NixSaid, _read: object) -> None:
+        def keep(said: NixJobResult, _read: object) -> None:
             if said.out is None or said.out != evaluated.out:
                 raise BuildFailed("what was built is not what was evaluated")
             self.profiles.built(spec.id, approval.id, said.out)
@@ -118,14 +118,14 @@ class NixBuilder:
         if not hive.lock:
             how = "`hive call RequestUpdateMetaInputs '{}'` asks for that"
             raise BuildFailed(f"the inputs are not locked yet: {how}")
-        if approval.kind is Kind.CONFIG and approval.binding.lock != hive.lock_hash:
+        if approval.kind is ApprovalKind.CONFIG and approval.binding.lock != hive.lock_hash:
             raise BuildFailed("flake.lock changed since it was approved")
         if not self.profiles.there:
             raise BuildFailed(f"there is no {self.profiles.folder}: `hive setup` makes it")
         if fault := self.fault():
             raise BuildFailed(fault)
 
-    async def _evaluate(self, hive: Hive, pin: flake.Pin) -> NixSaid:
+    async def _evaluate(self, hive: Hive, pin: flake.Pin) -> NixJobResult:
         tree = self.applied.nar(pin.uuid, pin.commit, pin.nar)
         files = {
             "flake.nix": flake.render(self.nix.settings.nix, [pin]),
@@ -138,7 +138,7 @@ class NixBuilder:
             raise BuildFailed("the evaluation named no system")
         return said
 
-    def _words(self, out: str, evaluated: NixSaid, before: str) -> list[str]:
+    def _words(self, out: str, evaluated: NixJobResult, before: str) -> list[str]:
         fetches = "yes" if self.nix.settings.nix.downloads else "no"
         seconds = str(int(self.nix.settings.deploy.build))
         return [str(evaluated.drv), str(evaluated.out), f"{out}/result", before, fetches, seconds]
@@ -147,7 +147,7 @@ class NixBuilder:
 def _pin(name: str, hive: Hive, approval: Approval, runtime: str) -> flake.Pin:
     """The agent with the files that were approved."""
     spec = hive.spec(name)
-    if approval.kind is Kind.CONFIG:
+    if approval.kind is ApprovalKind.CONFIG:
         files = {"config": approval.binding.commit, "nar": approval.binding.nar}
         spec = spec.model_copy(update=files)
     pin = flake.Pin.of(name, hive.topology.parents[name], spec)

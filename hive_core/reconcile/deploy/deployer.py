@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from hive_core.errors import HiveError
-from hive_core.model.config.approval import Approval, ApprovalState, Kind
+from hive_core.model.config.approval import Approval, ApprovalKind, ApprovalState
 from hive_core.reconcile.deploy.approval_steps import ApprovalSteps
 from hive_core.reconcile.deploy.background_tasks import UNEXPECTED, BackgroundTasks, internal_error
 from hive_core.reconcile.deploy.context import DeployContext
@@ -210,7 +210,7 @@ class Deployer:
     def _is_overtaken(self, approval: Approval) -> bool:
         """Unless that may still be taken back."""
         name = self.context.hive().name(approval.agent)
-        if name is None or approval.kind is not Kind.CONFIG or self._is_blocked(approval):
+        if name is None or approval.kind is not ApprovalKind.CONFIG or self._is_blocked(approval):
             return False
         return (self.context.hive().spec(name).config or "") != approval.binding.base
 
@@ -236,7 +236,7 @@ class Deployer:
 
     def _others(self, approval: Approval) -> Iterator[Approval]:
         ledger = self.context.ports.ledger
-        for each in ledger.approvals.known(self._of_agent.get(approval.agent, ())):
+        for each in ledger.approvals.existing(self._of_agent.get(approval.agent, ())):
             if each.id != approval.id:
                 yield each
 
@@ -251,7 +251,7 @@ class Deployer:
 
     def _has_slot(self, approval: Approval) -> bool:
         """Checks are counted by themselves: who is approved waits for no hostile proposal."""
-        busy = self.context.ports.ledger.approvals.known(list(self.tasks.busy))
+        busy = self.context.ports.ledger.approvals.existing(list(self.tasks.busy))
         checks = approval.state is _S.RECEIVED
         if sum((each.state is _S.RECEIVED) is checks for each in busy) < AT_ONCE:
             return True

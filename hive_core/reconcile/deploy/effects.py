@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 from hive_core.errors import HiveError
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.config.agent_config import FILE, AgentConfig, Wishes, check
-from hive_core.model.config.approval import Approval, Effect, Generation, Kind
+from hive_core.model.config.agent_config import FILE, AgentConfig, ConfigRequest, parse_agent_config
+from hive_core.model.config.approval import Approval, ApprovalKind, Effect, Generation
 from hive_core.plan import nar, toml
 from hive_core.plan.effect import Shown, apply, effect, rolled_back
 from hive_core.reconcile.deploy.context import AppliedRepoSource, BuiltSystem
@@ -21,7 +21,7 @@ V = TypeVar("V")
 def config_in(files: Files) -> AgentConfig:
     """What `agent.toml` says; nothing where it cannot be read, for it was checked when it came."""
     try:
-        return check(toml.parse(files[FILE][1]))
+        return parse_agent_config(toml.parse(files[FILE][1]))
     except (KeyError, ValueError, HiveError):
         return AgentConfig()
 
@@ -42,13 +42,13 @@ def files_of(applied: AppliedRepoSource, spec: AgentSpec) -> Files:
 def next_spec(spec: AgentSpec, approval: Approval, built: BuiltSystem, then: tuple[Generation, ...]
 ) -> AgentSpec:  # fmt: skip
     """The spec that was approved. `then`: for a way back, the generation and the current one."""
-    if approval.kind is Kind.ROLLBACK:
+    if approval.kind is ApprovalKind.ROLLBACK:
         target, current = then
         return rolled_back(spec, target.fields, current.fields)
     system = built.system or spec.system
-    if approval.kind is Kind.UPDATE:
+    if approval.kind is ApprovalKind.UPDATE:
         return spec.model_copy(update={"system": system})
-    wishes = Wishes.model_validate(dict(approval.wishes))
+    wishes = ConfigRequest.model_validate(dict(approval.requested))
     files = {"config": approval.binding.commit, "nar": approval.binding.nar, "system": system}
     return apply(spec, wishes).model_copy(update=files)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from hive_core.broker.call import Call, Record
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import NIX_IMAGE
-from hive_core.operations.approvals.history import updating
-from hive_core.operations.approvals.outcome import topic
+from hive_core.operations.approvals.history import create_update
+from hive_core.operations.approvals.outcome import approval_topic
 from hive_core.plan.state import Trouble, trouble
 from hive_core.reconcile.deploy.context import DeployContext
 from hive_core.reconcile.deploy.parking import lacks_system
@@ -75,5 +75,5 @@ def _request_builds(call: Call, names: list[str]) -> Record[DeployResult]:
     topics = set[str]()
     for name in names:
         if name in call.hive.specs and not call.ledger.approvals.of_agent(call.hive.spec(name).id):
-            topics.add(topic(updating(call, name).id))
+            topics.add(approval_topic(create_update(call, name).id))
     return Record(DeployResult(text=", ".join(names)), frozenset(topics), {"agents": len(topics)})

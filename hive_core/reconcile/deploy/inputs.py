@@ -15,7 +15,7 @@ from hive_core.host.config.nix_profiles import INPUTS, Profiles
 from hive_core.host.git.pending_locks import LOCK_MOST, KeptLocks
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.approval import Approval, Effect
-from hive_core.model.config.build_result import NixSaid
+from hive_core.model.config.build_result import NixJobResult
 from hive_core.plan import flake, locks
 from hive_core.plan.actions import JobKind
 from hive_core.reconcile.deploy.build import BuildFailed, NixJobs
@@ -38,7 +38,7 @@ class LockUpdates:
         names = [str(each) for each in asked] if isinstance(asked, list | tuple) else []
         found: list[bytes] = []
 
-        def taken(said: NixSaid, read: Callable[[str, int], bytes]) -> None:
+        def taken(said: NixJobResult, read: Callable[[str, int], bytes]) -> None:
             found.append(read("flake.lock", LOCK_MOST))
             # The old ones too: what is in force is evaluated from those until this is approved.
             self.profiles.keep_inputs({*self.profiles.of(INPUTS).values(), *said.sources})

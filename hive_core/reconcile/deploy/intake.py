@@ -17,9 +17,17 @@ from hive_core.host.git.applied_repository import Parts
 from hive_core.host.systemd.job_exchange import Exchange, exchange
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.agent_config import AgentConfig, check
+from hive_core.model.config.agent_config import AgentConfig, parse_agent_config
 from hive_core.model.config.approval import Approval, Binding, Effect
-from hive_core.model.config.review import DIFF, REVIEW, REVIEW_MOST, SAID, SAID_MOST, Review, Said
+from hive_core.model.config.review import (
+    DIFF,
+    REVIEW,
+    REVIEW_MOST,
+    VERDICT,
+    VERDICT_MOST,
+    CommitReview,
+    Verdict,
+)
 from hive_core.model.config.settings import NIX_IMAGE, Settings
 from hive_core.plan import nar
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
@@ -61,7 +69,7 @@ class JobIntake:
             base = await asyncio.to_thread(read, spec.id, spec.config, spec.nar or "")
         pack = await self._fetch(approval, hive, name)
         parts = await self._review(approval, spec, pack, base)
-        review = Review.read(parts.review)
+        review = CommitReview.read(parts.review)
         return self._checked_request(approval, hive, ReviewedCommit(spec, base, parts, review))
 
     async def _fetch(self, approval: Approval, hive: Hive, name: str) -> bytes:
@@ -100,7 +108,7 @@ class JobIntake:
             raise Conflict("the job judged another commit")
         if review.agent_toml_fault:
             raise Conflict(review.agent_toml_fault)
-        config = check(review.agent_toml or {})
+        config = parse_agent_config(review.agent_toml or {})
         lock = hive.lock_hash if spec.image == NIX_IMAGE else ""
         binding = Binding(
             review.commit, review.tree, review.nar, spec.config or "", lock, hive.commit
@@ -117,7 +125,7 @@ class ReviewedCommit:
     spec: AgentSpec
     base: bytes
     parts: Parts
-    review: Review
+    review: CommitReview
 
     def effect(self, config: AgentConfig) -> Effect:
         """What it would do; InvalidArgument when it asks for what is on no list."""
@@ -137,6 +145,6 @@ def _parts(box: Exchange, caps: Caps) -> Parts:
 
 
 def _check(box: Exchange) -> None:
-    said = Said.read(box.read(SAID, SAID_MOST))
+    said = Verdict.read(box.read(VERDICT, VERDICT_MOST))
     if not said.ok:
         raise Conflict(said.reason)

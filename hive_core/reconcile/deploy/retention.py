@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from hive_core.errors import Internal
-from hive_core.model.config.seed import kind_of, seed_of
+from hive_core.model.config.seed import seed_for, template_name
 from hive_core.reconcile.deploy.context import DeployContext
 
 log = logging.getLogger(__name__)
@@ -38,18 +38,18 @@ class Retention:
         if name is None or not (repo := self.context.applied.repo(agent)).exists:
             return
         ledger, keep = self.context.ports.ledger, self.context.ports.settings.deploy.generations
-        ended = ledger.approvals.ended(agent, keep)
+        ended = ledger.approvals.ended_approvals(agent, keep)
         generations = ledger.generations.all(agent)
         kept = [*ledger.approvals.of_agent(agent), *ended]
         spec = self.context.hive().spec(name)
         approvals = {*(each.id for each in kept), *(each.approval for each in generations)}
         commits = {
             *(each.binding.commit for each in kept), *(each.commit for each in generations),
-            spec.config or "", seed_of(spec.image).commit,
+            spec.config or "", seed_for(spec.image).commit,
         } - {""}  # fmt: skip
         try:
             repo.prune(approvals, commits)
         except Internal as error:  # told, and left as it is: nothing goes that may be needed
             log.warning("Cannot tidy the repository of %s: %s", name, error)
-            repo.mend(kind_of(spec.image))
+            repo.mend(template_name(spec.image))
         self.context.step("tidied")

@@ -13,10 +13,17 @@ from typing import Final
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict
-from hive_core.ledger.approvals.rollouts import DONE, FAILED, RUNNING, STOPPED, WAITING, Wave
-from hive_core.model.config.approval import ApprovalState, Kind
-from hive_core.operations.approvals.history import updating
-from hive_core.operations.approvals.outcome import called, topic
+from hive_core.ledger.approvals.rollouts import (
+    DONE,
+    FAILED,
+    RUNNING,
+    STOPPED,
+    WAITING,
+    RolloutAgent,
+)
+from hive_core.model.config.approval import ApprovalKind, ApprovalState
+from hive_core.operations.approvals.history import create_update
+from hive_core.operations.approvals.outcome import approval_topic, display_name
 from hive_core.reconcile.deploy.context import DeployContext
 from hive_core.reconcile.deploy.transactions import DeployResult
 
@@ -33,7 +40,7 @@ class Rollouts:
 
     def advance(self, rollout: str) -> None:
         """Take note of who has come out, and begin or end what follows from that."""
-        rows = self.context.ports.ledger.waves.rows(rollout)
+        rows = self.context.ports.ledger.waves.agents(rollout)
         if any(each.state in (WAITING, RUNNING) for each in rows):
             self.context.perform("roll_out", lambda call: _advance(call, rollout))
             self.context.step("rolled out")
@@ -41,24 +48,24 @@ class Rollouts:
 
 def _advance(call: Call, rollout: str) -> Record[DeployResult]:
     waves = call.ledger.waves
-    for row in waves.rows(rollout):
+    for row in waves.agents(rollout):
         if row.state == RUNNING and (state := _outcome(call, row)):
-            waves.mark(rollout, row.agent, state)
-    rows, topics = waves.rows(rollout), set[str]()
+            waves.set_state(rollout, row.agent, state)
+    rows, topics = waves.agents(rollout), set[str]()
     running = [each for each in rows if each.state == RUNNING]
     waiting = [each for each in rows if each.state == WAITING]
     if any(each.state == FAILED for each in rows):
         for row in waiting:
-            waves.mark(rollout, row.agent, STOPPED)
+            waves.set_state(rollout, row.agent, STOPPED)
     elif waiting and not running:
         topics |= _start_wave(call, [each for each in waiting if each.wave == waiting[0].wave])
-    rows = waves.rows(rollout)
+    rows = waves.agents(rollout)
     if not any(each.state in (WAITING, RUNNING) for each in rows):
         topics |= _finish_job(call, rollout, rows)
     return Record(DeployResult(text=rollout), frozenset(topics), {"rollout": rollout})
 
 
-def _outcome(call: Call, row: Wave) -> str:
+def _outcome(call: Call, row: RolloutAgent) -> str:
     """Empty while nobody knows. An agent that is no more holds nobody up."""
     found = call.ledger.approvals.get(row.approval)
     if found is None or found.state is ApprovalState.DEPLOYED:
@@ -68,33 +75,33 @@ def _outcome(call: Call, row: Wave) -> str:
     return FAILED if call.hive.name(row.agent) else STOPPED
 
 
-def _start_wave(call: Call, rows: Iterable[Wave]) -> set[str]:
+def _start_wave(call: Call, rows: Iterable[RolloutAgent]) -> set[str]:
     topics = {"rollout:" + each.rollout for each in rows}
     for row in rows:
         name = call.hive.name(row.agent)
         if name is None:
-            call.ledger.waves.mark(row.rollout, row.agent, STOPPED)
+            call.ledger.waves.set_state(row.rollout, row.agent, STOPPED)
             continue
         approval = _update_request(call, name, row.agent)
-        call.ledger.waves.mark(row.rollout, row.agent, RUNNING, approval)
-        topics.add(topic(approval))
+        call.ledger.waves.set_state(row.rollout, row.agent, RUNNING, approval)
+        topics.add(approval_topic(approval))
     return topics
 
 
 def _update_request(call: Call, name: str, uuid: str) -> str:
     """One of its own, or the one that is under way already."""
     try:
-        return updating(call, name).id
+        return create_update(call, name).id
     except Conflict:
         open_ = call.ledger.approvals.of_agent(uuid)
-        return next(each.id for each in open_ if each.kind is Kind.UPDATE)
+        return next(each.id for each in open_ if each.kind is ApprovalKind.UPDATE)
 
 
-def _finish_job(call: Call, rollout: str, rows: Iterable[Wave]) -> set[str]:
+def _finish_job(call: Call, rollout: str, rows: Iterable[RolloutAgent]) -> set[str]:
     job = call.ledger.jobs.get(rollout)
     if job is None or job.ended is not None:
         return set()
-    failed = [called(call, each.agent) for each in rows if each.state == FAILED]
+    failed = [display_name(call, each.agent) for each in rows if each.state == FAILED]
     error = f"Conflict: {', '.join(failed)} failed; {_WHY}" if failed else ""
     call.ledger.jobs.finish(job.id, error, call.now)
     return {f"job:{job.id}"}

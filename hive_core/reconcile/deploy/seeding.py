@@ -18,9 +18,9 @@ from hive_core.errors import Busy, HiveError, NotFound, StorageFull, Unreachable
 from hive_core.host.git import seed
 from hive_core.host.systemd.job_exchange import exchange
 from hive_core.model.agents.hive import Hive
-from hive_core.model.config.review import SAID, SAID_MOST, Said
-from hive_core.model.config.seed import kind_of
-from hive_core.model.wire.record import Job
+from hive_core.model.config.review import VERDICT, VERDICT_MOST, Verdict
+from hive_core.model.config.seed import template_name
+from hive_core.model.wire.record import JobRecord
 from hive_core.operations.approvals.proposals import SEED
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
 from hive_core.reconcile.deploy.background_tasks import BackgroundTasks
@@ -56,7 +56,7 @@ class SeedJobs:
         else:
             self.tasks.requeue_at(key, self.context.ports.clock.monotonic() + _PAUSE)
 
-    async def _seed(self, job: Job) -> None:
+    async def _seed(self, job: JobRecord) -> None:
         error = ""
         try:
             for uuid in job.goals:
@@ -70,23 +70,23 @@ class SeedJobs:
         for each in self.keys:
             self.tasks.requeue(each)
 
-    async def _run(self, job: Job, hive: Hive, uuid: str) -> None:
+    async def _run(self, job: JobRecord, hive: Hive, uuid: str) -> None:
         name = hive.name(uuid)
         if name is None:
             raise NotFound("it was destroyed meanwhile")
-        kind = kind_of(hive.spec(name).image)
+        kind = template_name(hive.spec(name).image)
         action = RunJob(
             job.id, JobKind.SEED, JOB_BASES[0], uuid, lineage=hive.path(name), words=(_time(job),)
         )
         with exchange(self.context.ports.settings.paths.work, job.id) as box:
             await asyncio.to_thread(seed.write, kind, Path(box.folder, "in", SEED))
             await self.context.ports.jobs.run(action)
-            said = Said.read(await asyncio.to_thread(box.read, SAID, SAID_MOST))
+            said = Verdict.read(await asyncio.to_thread(box.read, VERDICT, VERDICT_MOST))
         if not said.ok:
             raise NotFound(said.reason)
 
 
-def _time(job: Job) -> str:
+def _time(job: JobRecord) -> str:
     """When it was asked for, in digits and to the microsecond: where what was there is kept."""
     whole = time.strftime("%Y%m%d%H%M%S", time.gmtime(job.started))
     return f"{whole}{round(job.started % 1 * 1_000_000) % 1_000_000:06d}"

@@ -13,12 +13,23 @@ from typing import Final
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import Conflict
-from hive_core.ledger.approvals.deploys import Deploy
+from hive_core.ledger.approvals.deploys import DeployRecord
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.machine import DesiredState
-from hive_core.model.config.approval import Approval, ApprovalState, Effect, Generation, Kind
+from hive_core.model.config.approval import (
+    Approval,
+    ApprovalKind,
+    ApprovalState,
+    Effect,
+    Generation,
+)
 from hive_core.operations.approvals.input_followers import list_followers, strongest_effect
-from hive_core.operations.approvals.outcome import called, end, overtaken, topic
+from hive_core.operations.approvals.outcome import (
+    approval_topic,
+    display_name,
+    end_approval,
+    void_overtaken,
+)
 from hive_core.plan.effect import back, fields
 from hive_core.plan.rollout_waves import waves
 from hive_core.reconcile.deploy.context import InputUpdates
@@ -73,18 +84,22 @@ def put_in_place(call: Call, step: DeployStep) -> Change[DeployResult]:
         uuid, number, after.config or "", approval.id, call.now, after.system or "", fields(after)
     ))  # fmt: skip
     before = {"fields": fields(spec), "after": fields(after), "effect": step.effect, "tries": 0}
-    ledger.deploys.put(Deploy(approval.id, number, call.hive.commit, before, nonce))
+    ledger.deploys.put(DeployRecord(approval.id, number, call.hive.commit, before, nonce))
     built = {"built": dict(step.build_report)} if step.build_report else {}
     review = {**approval.review, **built}
-    ledger.approvals.judged(approval.id, approval.binding, step.effect, approval.wishes, review)
+    ledger.approvals.record_review(
+        approval.id, approval.binding, step.effect, approval.requested, review
+    )
     ledger.approvals.move(approval.id, "deploy", call.now)
     told = f"{_verb(approval)} {step.name} {(after.config or '-')[:12]} (generation {number})"
     return Change(
-        DeployResult(text=told), call.hive.with_spec(step.name, after), told,
-        frozenset({topic(approval.id), f"run:{uuid}"}),
+        DeployResult(text=told),
+        call.hive.with_spec(step.name, after),
+        told,
+        frozenset({approval_topic(approval.id), f"run:{uuid}"}),
         {"approval": approval.id, "generation": number, "effect": step.effect},
         _trailers(call, approval, step.effect),
-    )  # fmt: skip
+    )
 
 
 def update_inputs(call: Call, approval: Approval, inputs: InputUpdates) -> Change[DeployResult]:
@@ -94,9 +109,11 @@ def update_inputs(call: Call, approval: Approval, inputs: InputUpdates) -> Chang
     follows = list_followers(call)
     effect = strongest_effect(follows)
     ledger = call.ledger.approvals
-    ledger.judged(approval.id, approval.binding, effect, approval.wishes, approval.review)
+    ledger.record_review(approval.id, approval.binding, effect, approval.requested, approval.review)
     ledger.move(approval.id, "deploy", call.now)
-    topics = end(call, call.ledger.approvals.move(approval.id, "watch", call.now), "confirm")
+    topics = end_approval(
+        call, call.ledger.approvals.move(approval.id, "watch", call.now), "confirm"
+    )
     bounds, touched = call.settings.deploy, inputs.built_agents(call.hive)
     for number, wave in enumerate(waves(touched, bounds.first_wave, bounds.second_wave)):
         for name in wave:
@@ -115,7 +132,7 @@ def watch(call: Call, approval: Approval, until: float) -> Record[DeployResult]:
         call.ledger.approvals.move(approval.id, "watch", call.now)
     found = _deploy_row(call, approval.id)
     call.ledger.deploys.put(replace(found, until=until))
-    return Record(DeployResult(text="watched"), frozenset({topic(approval.id)}))
+    return Record(DeployResult(text="watched"), frozenset({approval_topic(approval.id)}))
 
 
 def confirm(call: Call, approval: Approval) -> Record[DeployResult]:
@@ -123,7 +140,7 @@ def confirm(call: Call, approval: Approval) -> Record[DeployResult]:
     ledger, found = call.ledger, approval
     if found.state is _S.DEPLOYING:
         found = ledger.approvals.move(found.id, "watch", call.now)
-    topics = end(call, found, "confirm") | overtaken(call, found)
+    topics = end_approval(call, found, "confirm") | void_overtaken(call, found)
     ledger.deploys.drop(found.id)
     ledger.generations.prune(found.agent, call.settings.deploy.generations)
     return Record(DeployResult(text="deployed"), topics, {"approval": found.id})
@@ -149,7 +166,7 @@ def take_back(
     """
     found, name = _deploy_row(call, approval.id), call.hive.name(approval.agent)
     call.ledger.generations.fail(approval.agent, found.generation, failure.why)
-    topics = end(call, approval, "fail", reason=failure.why, lines=failure.lines)
+    topics = end_approval(call, approval, "fail", reason=failure.why, lines=failure.lines)
     if name is None:
         call.ledger.deploys.drop(approval.id)
         return Record(DeployResult(text="it was destroyed"), topics)
@@ -172,7 +189,7 @@ def take_back(
     )  # fmt: skip
 
 
-def try_again(call: Call, found: Deploy, uuid: str, patience: float) -> Record[DeployResult]:
+def try_again(call: Call, found: DeployRecord, uuid: str, patience: float) -> Record[DeployResult]:
     """An agent that went back did not come up with what it ran with before: once more."""
     run = call.ledger.runs.get(uuid)
     if run is None or run.wanted is not DesiredState.RUNNING:
@@ -193,7 +210,7 @@ def _starts(step: DeployStep) -> bool:
 
 
 def _start_again(
-    call: Call, approval: Approval, found: Deploy, failure: DeployFailure
+    call: Call, approval: Approval, found: DeployRecord, failure: DeployFailure
 ) -> int | None:
     run = call.ledger.runs.get(approval.agent)
     if run is None or (found.nonce is None and failure.is_up):
@@ -226,7 +243,7 @@ def _require_state(call: Call, approval: str, state: ApprovalState) -> None:
         raise Conflict("it was decided otherwise meanwhile")
 
 
-def _deploy_row(call: Call, approval: str) -> Deploy:
+def _deploy_row(call: Call, approval: str) -> DeployRecord:
     found = call.ledger.deploys.get(approval)
     if found is None:
         raise Conflict(f"nothing is known of the deploy of {approval}")
@@ -234,7 +251,9 @@ def _deploy_row(call: Call, approval: str) -> Deploy:
 
 
 def _verb(approval: Approval) -> str:
-    return {Kind.ROLLBACK: "roll back", Kind.UPDATE: "update"}.get(approval.kind, "deploy")
+    return {ApprovalKind.ROLLBACK: "roll back", ApprovalKind.UPDATE: "update"}.get(
+        approval.kind, "deploy"
+    )
 
 
 def _trailers(call: Call, approval: Approval, effect: Effect) -> dict[str, str]:
@@ -248,5 +267,5 @@ def _trailers(call: Call, approval: Approval, effect: Effect) -> dict[str, str]:
 
 
 def _party(call: Call, party: str) -> str:
-    name = called(call, party)
+    name = display_name(call, party)
     return f"{name} {party}" if name != party else party

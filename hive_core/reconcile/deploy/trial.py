@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import StorageFull
-from hive_core.ledger.approvals.deploys import Deploy
+from hive_core.ledger.approvals.deploys import DeployRecord
 from hive_core.model.config.approval import Approval, ApprovalState, Effect
 from hive_core.reconcile.deploy import transactions
 from hive_core.reconcile.deploy.background_tasks import BackgroundTasks
@@ -36,7 +36,7 @@ class TrialWatcher:
     tasks: BackgroundTasks
     _invocations: dict[str, str] = field(default_factory=dict)
 
-    def judge(self, approval: Approval, found: Deploy) -> None:
+    def judge(self, approval: Approval, found: DeployRecord) -> None:
         """Judge one deploy by what there is to see now."""
         scene = self.trials.state(approval.agent)
         trial = self.trials.trial(approval, found, self._invocations.get(approval.id, ""))
@@ -101,7 +101,7 @@ class TrialWatcher:
         self.context.step("taken back")
 
     def _continue_rollback(
-        self, approval: Approval, found: Deploy, scene: TrialState, verdict: TrialVerdict
+        self, approval: Approval, found: DeployRecord, scene: TrialState, verdict: TrialVerdict
     ) -> None:
         if verdict.outcome is TrialOutcome.WAIT:
             self._wait(approval.id, verdict)

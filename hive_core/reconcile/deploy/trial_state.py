@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from hive_core.errors import HiveError
-from hive_core.ledger.approvals.deploys import Deploy
+from hive_core.ledger.approvals.deploys import DeployRecord
 from hive_core.model.agents.machine import Machine
 from hive_core.model.config.approval import Approval, ApprovalState, Effect
 from hive_core.model.names import agent_unit
@@ -28,11 +28,11 @@ class TrialReader:
         return TrialState(
             ports.clock.now(), hive.spec(name) if name else None, ports.ledger.runs.get(uuid),
             look.machine(uuid) or Machine(uuid), look.state(uuid), ports.ledger.starts.get(uuid),
-            ports.ledger.hellos.get(uuid), uuid in ports.ledger.revocations.restarting(),
-            ports.ledger.revocations.released(uuid),
+            ports.ledger.hellos.get(uuid), uuid in ports.ledger.revocations.restarting_agents(),
+            ports.ledger.revocations.last_release(uuid),
         )  # fmt: skip
 
-    def trial(self, approval: Approval, found: Deploy, invocation: str) -> Trial:
+    def trial(self, approval: Approval, found: DeployRecord, invocation: str) -> Trial:
         generation = self.context.ports.ledger.generations.get(approval.agent, found.generation)
         at = generation.at if generation else approval.created
         effect = Effect(str(found.before.get("effect", Effect.RESTART)))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHistory, Machine, State
-from hive_core.model.wire.record import Job
+from hive_core.model.wire.record import JobRecord
 from hive_core.plan.placement import Place, Places
 from hive_core.plan.state import Phase, phase
 
@@ -20,7 +20,7 @@ DOWN = (State.STOPPED, State.SLEEPING, State.ABSENT)
 TROUBLE = (State.FAILED, State.PARKED)
 
 
-def restarted_agents(job: Job) -> Sequence[str]:
+def restarted_agents(job: JobRecord) -> Sequence[str]:
     """Who was restarted because of a job, as far as it was written down."""
     found = job.progress.get(RESTARTING, ())
     return found if isinstance(found, list) else ()
@@ -47,7 +47,7 @@ class JobGoals:
     def state(self, uuid: str) -> State:
         return self.states.get(uuid, State.ABSENT)
 
-    def verdict(self, job: Job) -> str | None:
+    def verdict(self, job: JobRecord) -> str | None:
         """None: not yet. Empty: all reached. Else what went wrong."""
         if job.id in self.revoking or not all(map(self._is_back, restarted_agents(job))):
             return None

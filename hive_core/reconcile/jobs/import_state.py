@@ -13,8 +13,8 @@ from typing import Final, Self
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict, HiveError, NotFound
 from hive_core.host.systemd.job_exchange import exchange
-from hive_core.model.config.review import SAID, SAID_MOST, Said
-from hive_core.model.wire.record import Job
+from hive_core.model.config.review import VERDICT, VERDICT_MOST, Verdict
+from hive_core.model.wire.record import JobRecord
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
 from hive_core.plan.agent_steps import job_of
 from hive_core.reconcile.deploy.background_tasks import BackgroundTasks
@@ -57,7 +57,7 @@ class ImportJobs:
             if job.operation == "import_state" and job.id not in self.tasks.busy:
                 self.tasks.start(job.id, self._run(job))
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: JobRecord) -> None:
         (uuid, goal), *_ = job.goals.items()
         try:
             figures = await self._copy_files(job, uuid, goal)
@@ -70,7 +70,7 @@ class ImportJobs:
         else:
             self._finish(job, "", figures)
 
-    async def _copy_files(self, job: Job, uuid: str, goal: str) -> dict[str, object]:
+    async def _copy_files(self, job: JobRecord, uuid: str, goal: str) -> dict[str, object]:
         _, source, into = goal.split(":")
         hive = self.broker.hive()
         name = hive.name(uuid)
@@ -83,9 +83,9 @@ class ImportJobs:
                     id_, JobKind.IMPORT_STATE, JOB_BASES[0], uuid, source, hive.path(name), words
                 )
             )
-            return _figures(box.read(SAID, SAID_MOST))
+            return _figures(box.read(VERDICT, VERDICT_MOST))
 
-    def _finish(self, job: Job, error: str, figures: dict[str, object]) -> None:
+    def _finish(self, job: JobRecord, error: str, figures: dict[str, object]) -> None:
         def finish(call: Call) -> Record[DeployResult]:
             call.ledger.jobs.progress(job.id, figures)
             call.ledger.jobs.finish(job.id, error, call.now)
@@ -99,7 +99,7 @@ class ImportJobs:
 
 def _figures(data: bytes) -> dict[str, object]:
     """What the job says of itself: numbers for people."""
-    said = Said.read(data)
+    said = Verdict.read(data)
     if not said.ok:
         raise Conflict(said.reason)
     return dict(said.figures)

@@ -21,7 +21,7 @@ from hive_core.errors import Conflict
 from hive_core.varlink import Message
 
 if TYPE_CHECKING:
-    from hive_core.model.config.settings import Bounds
+    from hive_core.model.config.settings import HostLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Takeover:
         self.step: Callable[[str], None] = lambda _: None
         self._there = frozenset[str]()
 
-    def check(self, root: str, bounds: Bounds) -> None:
+    def check(self, root: str, bounds: HostLimits) -> None:
         """Add what speaks against it here to the faults; Conflict without a root agent.
 
         Whatever a step would be refused for later is said before the first one.
@@ -85,7 +85,7 @@ class Takeover:
             if each.source is not None and not str(each.source).isprintable():
                 self._old.faults.append(f"{str(each.source)!r}: a path that cannot be written down")
 
-    def _check_room(self, bounds: Bounds) -> None:
+    def _check_room(self, bounds: HostLimits) -> None:
         coming = [each for each in self._old.agents if each.name not in self._there]
         if len(self._there) + len(coming) > bounds.agents:
             there, most = len(self._there), bounds.agents
