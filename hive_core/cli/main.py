@@ -1,67 +1,107 @@
-"""`hive`: the operator's command. Data goes to standard output, talk to standard error."""
+"""`hive`: the operator's command. Data goes to standard output, messages to standard error."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from typing import Final, Never
+from typing import TYPE_CHECKING, Final, Never
 
 import click
 
 from hive_core import VERSION
 from hive_core.agent.output import sentence
-from hive_core.cli.core.lazy import LazyGroup, meant
+from hive_core.cli.core.lazy import Group, suggestion
 from hive_core.cli.core.output import block
 from hive_core.cli.core.session import Session
 from hive_core.errors import HiveError, NotFound, TimedOut, Unreachable
 from hive_core.varlink import SILENCE
 
+if TYPE_CHECKING:
+    from typing_extensions import override
+else:  # importing typing_extensions would cost a tenth of the start
+
+    def override(method: object) -> object:
+        return method
+
+
 SOCKET: Final = "/run/hive/operator.sock"
 INTERRUPTED: Final = 130
-# How the daemon says that it knows no such agent; the name is what the operator typed.
+# The error of the daemon for an unknown agent; the name is what the operator typed.
 _UNKNOWN: Final = re.compile(r"no such agent: (\S+)$")
 
 # Command -> the module of this package that has it.
 COMMANDS: Final = {
     "setup": "host.setup", "teardown": "host.setup", "migrate": "host.migrate",
-    "status": "host.status", "tree": "agents.tree", "agent": "agents.tree_changes",
+    "status": "host.status", "tree": "agents.tree", "agent": "agents.agent",
     "declare": "config.declare", "start": "agents.lifecycle", "stop": "agents.lifecycle",
     "restart": "agents.lifecycle", "kill": "agents.lifecycle", "sleep": "agents.lifecycle",
     "resume": "agents.lifecycle", "update": "agents.lifecycle", "destroy": "agents.tree_changes",
-    "restore": "agents.tree_changes", "move": "agents.tree_changes", "send": "work.mail",
-    "inbox": "work.mail", "queue": "work.queues", "publish": "work.queues", "chat": "work.chat",
+    "restore": "agents.tree_changes", "move": "agents.tree_changes", "send": "work.send",
+    "inbox": "work.inbox", "queue": "work.queues", "publish": "work.queues", "chat": "work.chat",
     "logs": "host.records", "events": "host.records", "todo": "host.todo",
-    "question": "work.questions", "escalations": "work.questions", "remind": "work.questions",
-    "reminders": "work.questions", "trigger": "work.triggers", "artifact": "work.artifacts",
-    "task": "work.tasks", "plan": "work.plans", "approvals": "config.approvals",
+    "question": "work.questions", "escalation": "work.escalations", "remind": "work.reminders",
+    "reminder": "work.reminders", "trigger": "work.triggers", "artifact": "work.artifacts",
+    "task": "work.tasks", "plan": "work.plans", "approval": "config.approvals",
     "rollback": "config.history", "history": "config.history", "shell": "agents.shell",
-    "call": "core.call", "cap": "agents.rights", "secret": "agents.secrets",
+    "cp": "agents.copy", "call": "core.call", "cap": "agents.rights", "secret": "agents.secrets",
     "allow": "agents.rights", "disallow": "agents.rights", "why": "agents.rights",
     "converge": "host.converge", "gc": "host.converge", "survey": "agents.survey",
-    "reap": "agents.survey", "wait": "work.wait", "doctor": "host.doctor", "config": "config.check",
-    "meta": "config.meta", "role": "agents.roles", "tools": "agents.roles",
+    "top": "agents.survey", "reap": "agents.survey", "wait": "work.wait", "doctor": "host.doctor",
+    "config": "config.check", "meta": "config.meta", "role": "agents.roles", "tool": "agents.roles",
     "definition": "agents.definitions", "metrics": "host.metrics", "cost": "work.budgets",
-    "budget": "work.budgets", "completion": "core.completion",
+    "budget": "work.budgets", "completion": "core.completion", "help": "core.help",
+    "version": "core.help",
+}  # fmt: skip
+# Names that work and that no help lists: of other programs, and of older releases.
+UNLISTED: Final = {
+    "approvals": "config.approvals:approval", "escalations": "work.escalations:list_escalations",
+    "reminders": "work.reminders", "tools": "agents.roles:list_tools",
+    "create": "agents.create", "archive": "agents.tree_changes:restore",
+    "ls": "agents.agent:list_agents", "ps": "agents.agent:list_agents",
+    "rm": "agents.tree_changes:destroy", "exec": "agents.shell:shell",
 }  # fmt: skip
 
-
 # As `hive --help` prints them.
+COMMON: Final = "status todo tree agent start stop logs chat task approval"
+# As `hive help --all` prints them.
 SECTIONS: Final = {
-    "What is going on": "status tree todo events logs survey cost doctor",
+    "What is going on": "status todo tree top survey events logs cost doctor",
     "Agents": "agent declare start stop restart kill sleep resume update move destroy restore reap"
-    " shell",
-    "Talk": "chat send inbox question escalations remind reminders queue publish",
+    " shell cp",
+    "Messages": "chat send inbox question escalation remind reminder queue publish",
     "Work": "task plan trigger artifact budget wait",
-    "What agents are, and may do": "approvals history rollback config definition role tools why cap"
+    "Configuration and rights": "approval history rollback config definition role tool why cap"
     " allow disallow secret",
-    "The host": "setup teardown migrate converge gc metrics meta call completion",
+    "The host": "setup teardown migrate converge gc metrics meta call completion help version",
 }
+_MORE: Final = """
+`hive help --all` lists all commands, `hive help COMMAND` describes one. `hive setup` makes this
+machine a hive host.
+"""
 
 
-class Hive(LazyGroup):
-    table = COMMANDS
-    sections = SECTIONS
+class Hive(Group):
+    """The command `hive` itself."""
+
+    lazy = COMMANDS
+    unlisted = UNLISTED
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.section("Common commands", COMMON.split(), ctx, formatter)
+
+    @override
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        formatter.write_paragraph()
+        formatter.write_text(" ".join(_MORE.split()))
+
+    @override
+    def format_all_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every command under its heading."""
+        for heading, names in SECTIONS.items():
+            self.section(heading, names.split(), ctx, formatter)
 
 
 @click.group(
@@ -71,20 +111,20 @@ class Hive(LazyGroup):
 )
 @click.option(
     "--socket", envvar="HIVE_OPERATOR_SOCKET", default=SOCKET, show_default=True,
-    help="Where the daemon listens.",
+    help="Socket of the daemon.",
 )  # fmt: skip
 @click.version_option(VERSION, prog_name="hive", message="%(prog)s %(version)s")
 @click.pass_context
 def hive(ctx: click.Context, socket: str) -> None:
-    """Run a tree of agents, each in a container of its own, and decide what they may become."""
+    """Run a tree of agents, each in a container of its own, and approve their configurations."""
     ctx.obj = session = Session(socket)
     ctx.call_on_close(session.close)
     if os.environ.get("NO_COLOR"):
         ctx.color = False
 
 
-def why(error: HiveError, session: Session) -> str:
-    """One line that says why, and what to do where that is known."""
+def explanation(error: HiveError, session: Session) -> str:
+    """One line that gives the reason, and what to do where that is known."""
     if isinstance(error, Unreachable):
         if "Permission denied" in error.reason:
             return f"{error.reason}; operators are root and the members of group hive-operator"
@@ -92,7 +132,7 @@ def why(error: HiveError, session: Session) -> str:
     if isinstance(error, TimedOut) and error.reason == SILENCE:
         return f"{error.reason}; is hived running? (`hive doctor`)"
     unknown = _UNKNOWN.search(error.reason) if isinstance(error, NotFound) else None
-    near = meant(unknown[1], session.names()) if unknown else ""
+    near = suggestion(unknown[1], session.names()) if unknown else ""
     return sentence(error) + near
 
 
@@ -100,7 +140,7 @@ def _invoke(context: click.Context) -> int:
     try:
         status = hive.invoke(context)
     except HiveError as error:
-        complain(why(error, context.find_object(Session) or Session(SOCKET)))
+        complain(explanation(error, context.find_object(Session) or Session(SOCKET)))
         return error.exit_code
     return status if isinstance(status, int) else 0
 
@@ -110,7 +150,7 @@ def complain(text: str) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Carry out one command line and say why it failed, if it did."""
+    """Carry out one command line, report its failure, and return its exit status."""
     try:
         with hive.make_context("hive", arguments) as context:
             status = _invoke(context)
@@ -120,16 +160,16 @@ def run(arguments: list[str]) -> int:
         error.show()
         status = error.exit_code
     except BrokenPipeError:
-        # The reader went away; Python would complain once more when it flushes at exit.
+        # The reader has closed the pipe; Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     except OSError as error:
-        complain(": ".join(str(each) for each in (error.filename, error.strerror or error) if each))
+        complain(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
         status = 1
     except (click.Abort, KeyboardInterrupt):
         click.echo(err=True)
         status = INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the edge: a fault of ours becomes a line
+    except Exception as error:  # noqa: BLE001 - the top: a fault of ours becomes a line
         complain(_report(error))
         status = 1
     return status
@@ -142,7 +182,7 @@ def _report(error: Exception) -> str:
 
 
 def _leave(status: int) -> Never:
-    """End at once: Python would take itself apart first, for a tenth of what a command takes."""
+    """End at once: the shutdown of the interpreter takes a tenth of the time of a command."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -152,8 +192,8 @@ def _leave(status: int) -> Never:
     os._exit(status)
 
 
-def _all_open() -> None:
-    """What was closed leads nowhere; else Python has none, and a socket would get its number."""
+def _open_standard_streams() -> None:
+    """Open /dev/null for each closed standard stream; else a socket would get its number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - pathlib is slow
@@ -161,7 +201,7 @@ def _all_open() -> None:
 
 def main() -> None:
     """Entry point; completion is click's own, asked for by an environment variable."""
-    _all_open()
+    _open_standard_streams()
     if "_HIVE_COMPLETE" in os.environ:
         hive.main(prog_name="hive")
     _leave(run(sys.argv[1:]))

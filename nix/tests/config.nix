@@ -22,15 +22,15 @@
             f'{{"agent": "worker", "commit": "{commit}", "message": "please", "source": "lead"}}'
             "' --as lead | jq -r .approval"
         ).strip()
-        host.wait_until_succeeds(f"hive approvals list -o json | jq -e '.[] | select(.id == \"{said}\" and .state == \"pending\")'")
+        host.wait_until_succeeds(f"hive approval list -o json | jq -e '.[] | select(.id == \"{said}\" and .state == \"pending\")'")
         return said, commit
 
     def approve(approval, commit, more=""):
-        host.succeed(f"hive approvals approve {approval} --commit {commit[:8]} --yes {more}")
+        host.succeed(f"hive approval approve {approval} --commit {commit[:8]} --yes {more}")
 
     with subtest("what is approved is in place, and nothing before"):
         approval, commit = edit("sed -i \"s/^# reload = .*/reload = \\\"live\\\"/\" agent.toml; echo hello >>prompts/system.md")
-        host.succeed(f"hive approvals show {approval} | grep hello")
+        host.succeed(f"hive approval show {approval} | grep hello")
         host.fail("hive shell worker -- grep hello /run/hive/config/prompts/system.md")
         approve(approval, commit)
         host.succeed("hive shell worker -- grep hello /run/hive/config/prompts/system.md")

@@ -50,9 +50,9 @@
         )
         commit = host.succeed("hive shell worker -- git -C /tree/config rev-parse HEAD").strip()
         host.succeed(f"hive call request_apply_commit '{{\"agent\": \"worker\", \"commit\": \"{commit}\", \"message\": \"second\"}}'")
-        host.wait_until_succeeds("hive approvals list -o json | grep pending")
-        approval = host.succeed("hive approvals list -o name").split()[0]
-        host.succeed(f"hive approvals approve {approval} --commit {commit[:8]} --yes --no-wait")
+        host.wait_until_succeeds("hive approval list -o json | grep pending")
+        approval = host.succeed("hive approval list -o name").split()[0]
+        host.succeed(f"hive approval approve {approval} --commit {commit[:8]} --yes --no-wait")
         host.wait_until_succeeds("hive shell worker -- grep second /etc/second", timeout=900)
         assert before == host.succeed("systemctl show -P MainPID hive-agent@worker.service")
 

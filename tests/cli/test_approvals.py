@@ -72,7 +72,7 @@ def test_the_page_has_who_what_marks_lines_and_the_ways_to_decide(hive: Hive) ->
         "effect     restart", "files 3", "! capability spawn (new)",
         "! limit memory_max (1 -> 2)", "- capability kill (taken)", '! command (new)\n│ ["sh"]',
         "│ better words", "│ mixed script", "│ === a.md", "│     7 + one", "│     7 - two",
-        f"  hive approvals approve {ID} --commit {COMMIT[:8]}",
+        f"  hive approval approve {ID} --commit {COMMIT[:8]}",
         f"  git tag -s -m approved approve/{ID} {COMMIT}",
         f"  git push hive::alice approve/{ID}",
     ):  # fmt: skip

@@ -10,8 +10,8 @@ import click
 import pytest
 from cli.run import Hive
 
-from hive_core.cli.work.budgets import clock, money, written
-from hive_core.cli.work.group_usage import NOT_MEASURED, counted, machines
+from hive_core.cli.work.budgets import clock, money, parse_amount
+from hive_core.cli.work.group_usage import NOT_MEASURED, machines, with_cpu_time
 from hive_core.varlink import Message
 
 SUMS = [
@@ -56,9 +56,9 @@ def allocations(hive: Hive) -> list[Message]:
 def test_what_agents_reported_has_a_mark(hive: Hive) -> None:
     done = hive("cost")
     assert done.out.splitlines() == [
-        "AGENT  TOKENS  MONEY EUR  TIME     CPU       TOOLS  MESSAGES  TASKS  AGENTS  CALLS",
-        "a      ~1024   ~1.25      1:02:05  12.346 s  -      -         -      -       -",
-        "b      -       -          -        -         -      3         -      -       -",
+        "AGENT  TOKENS  MONEY EUR  TIME    CPU      TOOLS  MESSAGES  TASKS  AGENTS  CALLS",
+        "a      ~1024   ~1.25      1h2m5s  12.346s  -      -         -      -       -",
+        "b      -       -          -       -        -      3         -      -       -",
     ]
 
 
@@ -74,7 +74,7 @@ def test_budgets_are_shown_in_the_words_of_people(hive: Hive) -> None:
         ["AGENT", "KIND", "TIER", "TASK", "LEFT", "SPENT", "OWED", "UNIT"],
         ["a", "money", "-", "-", "0.75", "~1.25", "~0.00", "millionths"],
         ["root", "tokens", "-", "-", "10", "~5", "~0", "tokens"],
-        ["a", "time", "-", "-", "0:01:00", "0:00:05", "0:00:00", "seconds"],
+        ["a", "time", "-", "-", "1m", "5s", "0s", "seconds"],
         ["a", "tokens", "-", "3c5fd05d96ef", "7", "~1", "~0", "tokens"],
     ]
 
@@ -111,26 +111,27 @@ def test_a_budget_is_closed(hive: Hive) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [("money", "1.1234567"), ("money", "-1"), ("time", "5w"), ("tokens", "1.5"), ("tokens", "٣x")],
+    [("money", "1.1234567"), ("money", "-1"), ("time", "5y"), ("tokens", "1.5"), ("tokens", "٣x")],
 )
 def test_what_is_no_amount(kind: str, text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no amount of"):
-        written(kind, text)
+    with pytest.raises(click.BadParameter, match=r"is no (amount of|duration)"):
+        parse_amount(kind, text)
 
 
 def test_money_and_time_are_written_as_they_are_read() -> None:
     assert [money(each) for each in (0, 1_500_000, 1_234_567, -20_000)] == [
         "0.00", "1.50", "1.234567", "-0.02",
     ]  # fmt: skip
-    assert written("money", money(1_234_567)) == 1_234_567
-    assert clock(3725) == "1:02:05"
+    assert parse_amount("money", money(1_234_567)) == 1_234_567
+    assert clock(3725) == "1h2m5s"
+    assert parse_amount("time", clock(93_784)) == 93_784
 
 
 def test_the_group_of_one_that_does_not_run_is_what_pays_for_it(hive: Hive) -> None:
     hive.peer.answers["Locate"] = lambda _: {"main_pid": 0}
     rows = json.loads(hive("budget", "group", "a", "-o", "json").out)
     assert [(row["what"], row["used"], row["most"]) for row in rows] == [
-        ("money", "1.25", "2.00"), ("tokens", "5", "15"), ("time", "0:00:05", "0:01:05"),
+        ("money", "1.25", "2.00"), ("tokens", "5", "15"), ("time", "5s", "1m5s"),
         ("tokens of task 3c5fd05d96ef", "1", "8"),
     ]  # fmt: skip
 
@@ -138,8 +139,8 @@ def test_the_group_of_one_that_does_not_run_is_what_pays_for_it(hive: Hive) -> N
 @pytest.mark.parametrize(
     ("told", "used", "most"),
     [
-        ({"CPUUsageNSec": "12345678901", "CPUQuotaPerSecUSec": "2s"}, "12.346 s", "2s"),
-        ({"CPUUsageNSec": "0", "CPUQuotaPerSecUSec": "infinity"}, "0.000 s", "-"),
+        ({"CPUUsageNSec": "12345678901", "CPUQuotaPerSecUSec": "2s"}, "12.346s", "2s"),
+        ({"CPUUsageNSec": "0", "CPUQuotaPerSecUSec": "infinity"}, "0.000s", "-"),
         ({"CPUUsageNSec": str(2**64 - 1)}, NOT_MEASURED, "-"),
         ({"CPUUsageNSec": "[not set]"}, NOT_MEASURED, "-"),
         ({}, NOT_MEASURED, "-"),
@@ -157,9 +158,9 @@ def test_the_kernel_counts_cpu_of_a_group_also_where_systemd_does_not(tmp_path: 
     folder.mkdir(parents=True)
     (folder / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1000000\n")
     told = {"CPUUsageNSec": "[not set]", "ControlGroup": "/hive.slice/hive-x.slice"}
-    assert _cpu(counted(told, tmp_path)) == "1.500 s"
-    assert _cpu(counted({**told, "CPUUsageNSec": "2000000000"}, tmp_path)) == "2.000 s"
-    assert _cpu(counted({**told, "ControlGroup": ""}, tmp_path)) == NOT_MEASURED
+    assert _cpu(with_cpu_time(told, tmp_path)) == "1.500s"
+    assert _cpu(with_cpu_time({**told, "CPUUsageNSec": "2000000000"}, tmp_path)) == "2.000s"
+    assert _cpu(with_cpu_time({**told, "ControlGroup": ""}, tmp_path)) == NOT_MEASURED
 
 
 def _cpu(told: Mapping[str, str]) -> object:

@@ -307,10 +307,10 @@ def test_what_caused_a_wake_stands_beside_self(hive: Hive) -> None:
 
 def test_messages_are_taken_out_only_of_the_operators_own_inbox(hive: Hive) -> None:
     hive.peer.answers["Ack"] = lambda asked: {"acked": int(asked["ids"] != ["xyz"])}
-    assert hive("inbox", "--done", "m1", "--done", "m2").err == "2 taken out\n"
+    assert hive("inbox", "--done", "m1", "--done", "m2").err == "taken out: 2\n"
     assert hive.peer.asked("Ack") == [{"ids": ["m1"]}, {"ids": ["m2"]}]
     wrong = hive("inbox", "--done", "m1", "--done", "xyz")
     assert (wrong.status, wrong.out) == (4, "")
-    assert wrong.err.startswith("1 taken out\nhive: no such message in your inbox or taken out of")
+    assert wrong.err.startswith("taken out: 1\nhive: no such message in your inbox or taken out of")
     assert ": xyz;" in wrong.err
     assert hive("inbox", "bob", "--done", "m1").status == 2

@@ -143,7 +143,7 @@ def check_hive(words: list[str], *, whole: bool) -> None:
         hive.make_parser(context).parse_args(rest)
         return
     while isinstance(command, click.Group):
-        if not rest or (isinstance(command, ListGroup) and rest[0].startswith("-")):
+        if not rest or (isinstance(command, ListGroup) and command.is_list(context, rest)):
             rest = ["list", *rest] if isinstance(command, ListGroup) else ["--help"]
         word = rest.pop(0)
         if word == "--help":
@@ -151,7 +151,7 @@ def check_hive(words: list[str], *, whole: bool) -> None:
         if not re.fullmatch(r"[a-z][a-z-]*", word):
             assert not whole, f"{word} is no command"
             return  # a placeholder
-        below = command.get_command(context, "list" if word == "ls" else word)
+        below = command.get_command(context, word)
         assert below is not None, f"{context.command_path} has no command {word}"
         context = click.Context(below, info_name=word, parent=context)
         command = below

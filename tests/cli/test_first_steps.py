@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from hive_core.agent import exchange, layout
 from hive_core.cli import main
-from hive_core.cli.core.output import echo, say, table
+from hive_core.cli.core.output import echo, folded, say
 from hive_core.cli.core.progress import working
 from hive_core.cli.host import doctor
 from hive_core.errors import Conflict
@@ -90,7 +90,7 @@ def test_a_chat_without_an_answer_ends_with_a_word(
     hive.peer.answers["ListMessages"] = lambda _: {"messages": [], "next": None}
     done = hive("chat", "foo", "--wait", "0.05")
     assert (done.status, done.err) == (
-        124, "hive: no answer from foo within 0.05 s; it is sleeping\n",
+        124, "hive: no answer from foo within 0.05s; it is sleeping\n",
     )  # fmt: skip
 
 
@@ -181,10 +181,12 @@ def test_the_spinner_is_gone_from_a_line_before_something_is_printed_there(
 def test_advice_of_doctor_is_never_cut() -> None:
     detail = " ".join(f"word{number}" for number in range(60)) + "; `journalctl -u hived` says why"
     row = {"check": "hived", "verdict": "fail", "detail": detail}
-    shown = " ".join(table([row], doctor.FINDINGS.columns, 80, doctor.FINDINGS.lines))
+    lines_ = list(folded([row], doctor.FINDINGS.columns, 80))
+    shown = " ".join(lines_)
+    assert doctor.FINDINGS.fold
     assert "…" not in shown
     assert shown.endswith("why")
-    assert max(map(len, table([row], doctor.FINDINGS.columns, 80, doctor.FINDINGS.lines))) <= 80
+    assert max(map(len, lines_)) <= 80
     assert "…" in " ".join(layout.table([["A", "B"], ["a", detail]], 80))
 
 
@@ -262,6 +264,7 @@ def test_who_waits_at_a_terminal_is_told_for_what(
         return answer
 
     hive.peer.answers["Send"] = lambda _: {"id": "m1"}
+    hive.peer.answers["GetUsage"] = lambda _: {"sums": [], "currency": "EUR"}
     hive.peer.answers[method] = slow
     with redirect_stdout(terminal), redirect_stderr(terminal):
         assert hive(*words).status == 0

@@ -35,7 +35,7 @@ OURS: Final = frozenset({
 ELSEWHERE: Final = frozenset({
     "setup", "teardown", "migrate", "shell", "completion", "doctor", "reap", "wait", "declare",
     "lint", "load", "template", "metrics", "group", "call", "schema", "chat", "export", "get",
-    "set",
+    "set", "cp", "help", "version",
 })  # fmt: skip
 STYLES: Final = ((), ("-o", "json"), ("-o", "name"))
 
@@ -56,13 +56,18 @@ def answer(schema: Mapping[str, Any], defs: Mapping[str, Any], field: str = "") 
 
 def commands() -> Iterator[tuple[list[str], click.Command]]:
     """All that `hive` has."""
+    context = click.Context(hive)
     for name in sorted(set(COMMANDS) - ELSEWHERE):
-        found = hive.get_command(click.Context(hive), name)
-        assert found is not None
-        below = found.commands if isinstance(found, click.Group) else {"": found}
-        for word, each in below.items():
+        command = hive.get_command(context, name)
+        assert command is not None
+        if not isinstance(command, click.Group):
+            yield [name], command
+            continue
+        for word in command.list_commands(context):
+            below = command.get_command(context, word)
+            assert below is not None
             if word not in ELSEWHERE:
-                yield [name, *filter(None, (word,))], each
+                yield [name, word], below
 
 
 def words(command: click.Command) -> Iterator[str]:
@@ -94,7 +99,8 @@ def _answers() -> dict[str, Answer]:
 LETTERS: Final = (["send"], ["task", "assign"], ["definition", "show"])
 MORE: Final = {
     ("task", "assign"): ("--wait",), ("send",): ("--wait", "1"), ("remind",): ("--in", "5m"),
-    ("destroy",): ("--yes",), ("approvals", "approve"): ("--yes",),
+    ("destroy",): ("--yes",), ("agent", "destroy"): ("--yes",), ("approval", "approve"): ("--yes",),
+    ("inbox", "clear"): ("--yes",),
 }  # fmt: skip
 
 

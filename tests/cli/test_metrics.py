@@ -64,7 +64,7 @@ def test_a_folder_that_is_not_there_is_one_line(hive: Hive, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [((), "nothing happened yet"), (("--kind", "refusals"), "no event is like that")],
+    [((), "no events yet"), (("--kind", "refusals"), "no such events")],
 )
 def test_that_no_event_was_chosen_is_not_that_none_was(
     hive: Hive, words: tuple[str, ...], said: str

@@ -47,7 +47,7 @@ def test_a_plan_is_shown_by_its_id_or_by_its_task(hive: Hive) -> None:
         assert "submitted" in done.out
         assert "\x1b" not in done.out
         assert "at line 3" in done.out
-        assert f"hive plan approve {PLAN['task']} {PLAN['plan']}" in done.out
+        assert f"hive plan approve {PLAN['plan']}" in done.out
     assert json.loads(hive("plan", "show", str(PLAN["task"]), "-o", "json").out) == PLAN
 
 

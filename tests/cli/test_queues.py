@@ -45,7 +45,7 @@ def test_what_is_taken_is_acked_only_when_asked(hive: Hive) -> None:
 def test_closing_says_what_was_left(hive: Hive) -> None:
     hive.peer.answers["CloseQueue"] = lambda _: {"left": 2}
     done = hive("queue", "close", "alice/jobs")
-    assert (done.out, done.err) == ("", "alice/jobs is closed; 2 things were left\n")
+    assert (done.out, done.err) == ("", "closed alice/jobs with 2 things in it\n")
 
 
 def test_publishing_says_whom_it_reached(hive: Hive) -> None:

@@ -10,16 +10,16 @@ from cli.run import Hive
 
 from hive_core.cli.core import progress
 from hive_core.cli.core.session import Session
-from hive_core.cli.main import why
+from hive_core.cli.main import explanation
 from hive_core.errors import TimedOut
 from hive_core.varlink import SILENCE
 
 
 def test_silence_names_the_command_that_says_why(hive: Hive) -> None:
     session = Session(hive.peer.path)
-    said = why(TimedOut(SILENCE), session)
+    said = explanation(TimedOut(SILENCE), session)
     assert said == "no answer in time; is hived running? (`hive doctor`)"
-    assert why(TimedOut("not within 3 s: alice stopped"), session).endswith("alice stopped")
+    assert explanation(TimedOut("not within 3 s: alice stopped"), session).endswith("alice stopped")
 
 
 def test_a_wait_within_a_wait_says_nothing(

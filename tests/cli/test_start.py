@@ -11,6 +11,7 @@ import click
 import pytest
 
 from hive_core.cli import main
+from hive_core.cli.core.help import all_commands
 
 CHECKOUT = str(Path(main.__file__).parents[2])
 
@@ -76,7 +77,8 @@ def test_every_command_of_the_table_is_there() -> None:
 def test_the_help_names_every_command_once() -> None:
     shown = " ".join(main.SECTIONS.values()).split()
     assert sorted(shown) == sorted(main.COMMANDS)
-    text = click.Context(main.hive, info_name="hive").get_help().splitlines()
+    root = click.Context(main.hive, info_name="hive", **main.hive.context_settings)
+    text = all_commands(root).splitlines()
     assert [line.split()[0] for line in text if line.startswith("  ") and line.split()[0] in shown
             and line[2] != " "] == shown  # fmt: skip
     assert all(len(line) <= 80 for line in text)

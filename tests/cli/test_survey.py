@@ -19,7 +19,7 @@ def test_everybody_is_listed_and_only_the_noted_if_asked(hive: Hive) -> None:
     hive.peer.answers["Survey"] = lambda _: {"agents": [ROW, ENDED, SICK], "next": None}
     lines = hive("survey").out.splitlines()
     assert lines[0].split()[:4] == ["NAME", "STATE", "ACTIVITY", "TASKS"]
-    assert lines[1].split() == ["bob", "running", "running", "2", "12", "s", "-", "no", "-"]
+    assert lines[1].split() == ["bob", "running", "running", "2", "12s", "-", "no", "-"]
     assert [line.split()[0] for line in lines[1:]] == ["bob", "carl", "dan"]
     assert hive("survey", "--noted", "-o", "name").out == "carl\ndan\n"
     assert json.loads(hive("survey", "-o", "json").out) == [ROW, ENDED, SICK]

@@ -62,7 +62,7 @@ def test_the_page_of_a_task(hive: Hive) -> None:
     done = hive("task", "show", ID)
     assert done.status == 0
     for text in ("state      done", "given by   operator", f"{BAR}Add", f"{BAR}all⟨U+202E⟩",
-                 "result     partial, 2.5 s", f"{BAR}half", "assign -> queued  by operator",
+                 "result     partial, 2.5s", f"{BAR}half", "assign -> queued  by operator",
                  "artifacts  a1"):  # fmt: skip
         assert text in done.out, text
     assert json.loads(hive("task", "show", ID, "-o", "json").out) == SHOWN

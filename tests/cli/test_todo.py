@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from cli.run import Hive
 
-from hive_core.cli.host.todo import SETTLED_BY, span
+from hive_core.cli.core.units import format_duration
+from hive_core.cli.host.todo import SETTLED_BY
 from hive_core.cli.main import COMMANDS
 from hive_core.operations.host.todo import KINDS
 from hive_core.varlink import Message
@@ -26,7 +27,8 @@ def test_each_row_says_what_settles_it(hive: Hive) -> None:
     hive.peer.answers["Todo"] = lambda _: {"todo": ROWS, "more": 0}
     found = json.loads(hive("todo", "-o", "json").out)
     assert [each["settle"] for each in found] == [
-        "hive question answer q1 TEXT...", "hive logs bob; hive start bob", "hive inbox --dead",
+        "hive question answer q1 TEXT...", "hive logs bob; hive start bob",
+        "hive inbox --dead; hive inbox clear --dead",
     ]  # fmt: skip
     shown = hive("todo")
     assert (shown.status, shown.err) == (0, "")
@@ -51,10 +53,10 @@ def test_every_kind_is_settled_by_a_command_that_there_is(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (59, "59 s"), (90, "2 min"), (7200, "2 h"), (200_000, "2 d")]
+    ("seconds", "text"), [(0, "0s"), (59, "59s"), (90, "1m30s"), (7200, "2h"), (200_000, "2d7h")]
 )
 def test_ages_are_short(seconds: float, text: str) -> None:
-    assert span(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_waiting_for_a_task_tells_how_it_ended(hive: Hive) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import termios
 import time
@@ -94,20 +95,20 @@ def _things(host: HiveHost) -> dict[str, list[str]]:
     host.run("tee", "/root/reviewer.md", text=DEFINITION)
     host.hive("definition", "load", "/root/reviewer.md")
     return {
-        "approvals show": [asked], "task show": [task], "plan list": [task], "plan show": [plan],
+        "approval show": [asked], "task show": [task], "plan list": [task], "plan show": [plan],
         "trigger fires": [str(trigger["id"])], "question show": [question],
     }  # fmt: skip
 
 
 SHOWN = {
-    "status": [], "why": ["lead", "stop", "worker"], "inbox": ["lead"], "logs": ["worker"],
+    "status": [], "why": ["lead", "stop", "worker"], "inbox list": ["lead"], "logs": ["worker"],
     "events": [], "restore": [], "converge": ["--dry-run"], "gc": ["--dry-run"],
-    "move": ["worker", "--parent", "other", "--dry-run"], "approvals list": [], "history": [],
+    "move": ["worker", "--parent", "other", "--dry-run"], "approval list": [], "history": [],
     "cost": [], "budget show": [], "queue list": [], "queue take": ["lead/jobs"], "task list": [],
-    "trigger list": [], "artifact list": [], "survey": [], "question list": [], "escalations": [],
-    "reminders": ["lead"], "role list": [], "tools": ["worker"], "definition list": [],
-    "definition show": ["reviewer"], "agent list": [], "secret list": ["worker"], "budget list": [],
-    "meta log": [],
+    "trigger list": [], "artifact list": [], "survey": [], "question list": [],
+    "escalation list": [], "reminder list": ["lead"], "role list": [], "tool list": ["worker"],
+    "definition list": [], "definition show": ["reviewer"], "agent list": [],
+    "secret list": ["worker"], "budget list": [], "meta log": [],
 }  # fmt: skip
 
 
@@ -126,7 +127,7 @@ def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
         assert faults(printed, part, schema) == [], command
     host.hive("task", "cancel", *questions["task show"])
     for letter in host.json("inbox"):
-        host.hive("inbox", "--done", letter["id"])
+        host.hive("inbox", "clear", letter["id"])
 
 
 def test_status_counts_the_agents(host: HiveHost) -> None:
@@ -177,6 +178,7 @@ def test_logs_are_shown_and_followed(host: HiveHost) -> None:
 def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> None:
     assert host.shell("worker", "id", "-u") == "0\n"
     assert host.shell("worker", "hostname") == "worker\n"
+    assert host.shell("worker", "sh", "-c", "echo $HOME $PWD") == "/tree/state /tree/state\n"
     names = {line.split("=")[0] for line in host.shell("worker", "env").splitlines()}
     assert {"AWS_KEY", "SUDO_USER", "LAB_NAME"}.isdisjoint(names)
     assert names <= {
@@ -206,7 +208,7 @@ def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> 
         host.hive("stop", "other", "--grace", "0")
         said = entered.communicate(timeout=15)[1]
         assert entered.returncode != 0
-        assert "other was stopped or restarted, and what ran in it ended" in said
+        assert "other was stopped or restarted, which ended the command" in said
     host.hive("start", "other")
 
 
@@ -225,7 +227,7 @@ def test_a_shell_on_a_terminal_has_one_of_its_own(host: HiveHost) -> None:
     command = host.lab.argv(["env", "TERM=vt100", "hive", "shell", "worker"])
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave) as process:
         os.close(slave)
-        said = until(master, b"# ")
+        said = until(master, b"worker# ")
         os.write(master, b"stty size; echo $TERM; : </dev/tty && test -t 0 && exit 7\n")
         assert process.wait(20) == 7
         said += os.read(master, 65536)
@@ -239,6 +241,43 @@ def until(terminal: int, end: bytes) -> bytes:
     while end not in said:
         said += os.read(terminal, 65536)
     return said
+
+
+def test_files_are_copied_in_and_out(host: HiveHost) -> None:
+    """Also folders and bytes; what an agent links out of its folder is not followed here."""
+    host.run("sh", "-c", "mkdir -p /root/in/sub; printf 'a\\0b' >/root/in/sub/f; date >/root/note")
+    host.hive("cp", "/root/note", "worker:note")
+    host.hive("cp", "/root/in", "worker:.")
+    assert host.shell("worker", "stat", "-c", "%u", "in/sub/f", "note") == "0\n0\n"
+    assert host.hive("cp", "worker:note", "-") == host.run("cat", "/root/note").stdout
+    host.shell("worker", "ln", "-s", "/etc/shadow", "in/link")
+    host.run("rm", "-rf", "/root/out")
+    done = host.run("hive", "cp", "worker:in", "/root/out")
+    assert "left out, neither file nor folder: ./link" in done.stderr
+    assert host.run("find", "/root/out", "-mindepth", "1").stdout.split() == [
+        "/root/out/sub", "/root/out/sub/f",
+    ]  # fmt: skip
+    assert host.run("cmp", "/root/in/sub/f", "/root/out/sub/f").returncode == 0
+    assert "no such file" in host.fails(4, "cp", "worker:nothing", "/root/x")
+    assert host.fails(2, "cp", "/root/note", "/root/x")
+
+
+def test_an_agent_runs_a_script_of_ours_and_another_one_after_set(host: HiveHost) -> None:
+    host.run("tee", "/root/say.sh", text="#!/bin/sh\necho said $1 in $PWD; sleep 1000\n")
+    host.hive("agent", "create", "crier", "--file", "/root/say.sh", "--", "hello")
+    host.until(lambda: "said hello in /tree/state" in host.hive("logs", "crier"), "its word")
+    said = host.run("hive", "agent", "set", "crier", "--command", "sleep 999", "--title", "Quiet",
+                    "--restart").stderr  # fmt: skip
+    assert re.search(r"commit [0-9a-f]{12}: set title, command of crier", said)
+    page = host.hive("agent", "show", "crier")
+    for text in (
+        "agent        crier  Quiet",
+        "command      sleep 999",
+        "place        root / crier",
+    ):
+        assert text in page, text
+    assert "restart_needed" in host.json("agent", "show", "crier")
+    host.hive("destroy", "crier", "--yes")
 
 
 def test_only_root_enters_and_only_operators_ask(host: HiveHost) -> None:

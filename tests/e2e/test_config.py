@@ -105,7 +105,7 @@ def test_h9_a_parent_edits_asks_and_the_operator_approves(host: HiveHost) -> Non
     found = approval(host, id_)
     assert (found["requester"], found["agent"], found["commit"]) == ("lead", "bob", commit)
     assert found["effect"] == "restart"
-    host.hive("approvals", "approve", id_, "--commit", commit[:8], "--yes")
+    host.hive("approval", "approve", id_, "--commit", commit[:8], "--yes")
     assert approval(host, id_)["state"] == "deployed"
     assert show_file(host) == "Be kind.\n"
     assert host.inside("bob", "cat", "/agents/bob/state/started") == "Be kind.\n"
@@ -160,7 +160,7 @@ def test_a_broken_one_goes_back_by_itself_and_who_waits_is_told(host: HiveHost) 
     command = json.dumps(["sh", "-c", "echo no such prompt; exit 7"])
     bad = f"{LIVE}[request]\ncommand = {command}\n"
     id_, commit = pending(host, {"agent.toml": bad})
-    done = host.run("hive", "approvals", "approve", id_, "--commit", commit[:8], "--yes",
+    done = host.run("hive", "approval", "approve", id_, "--commit", commit[:8], "--yes",
                     check=False)  # fmt: skip
     assert done.returncode != 0
     assert "ended with 7" in done.stderr
@@ -192,13 +192,13 @@ def test_attack_21_what_was_approved_is_what_runs_whatever_was_done_meanwhile(
     """Attack 21: the clone goes on, and files of the daemon's repository are swapped (root)."""
     id_, commit = pending(host, {"agent.toml": LIVE, "AGENTS.md": "Approved.\n"})
     edit(host, {"AGENTS.md": "Not approved.\n"})
-    host.hive("approvals", "approve", id_, "--commit", commit[:8], "--yes")
+    host.hive("approval", "approve", id_, "--commit", commit[:8], "--yes")
     assert show_file(host) == "Approved.\n"
     id_, commit = pending(host, {"AGENTS.md": "Also approved.\n"})
     repo = f"/var/lib/hive/applied/{host.uuid('bob')}.git"
     host.run("sh", "-c", f"cat {repo}/hive/*.nar >/tmp/x; rm -f {repo}/hive/{commit}.nar;"
              f" cp /tmp/x {repo}/hive/{commit}.nar; rm -f {repo}/objects/pack/*")  # fmt: skip
-    done = host.run("hive", "approvals", "approve", id_, "--commit", commit[:8], "--yes",
+    done = host.run("hive", "approval", "approve", id_, "--commit", commit[:8], "--yes",
                     check=False)  # fmt: skip
     assert done.returncode != 0
     assert approval(host, id_)["state"] == "void"
@@ -221,7 +221,7 @@ def test_what_is_deployed_is_shown_again_after_a_reboot_of_the_host(host: HiveHo
 def test_r18_killed_in_the_middle_of_a_deploy_it_goes_on(host: HiveHost, moment: float) -> None:
     """R18, attack 49: kill -9 of the daemon at several moments; it ends deployed all the same."""
     id_, commit = pending(host, {"agent.toml": "", "AGENTS.md": f"{moment} {id(host)}\n"})
-    host.hive("approvals", "approve", id_, "--commit", commit[:8], "--yes", "--no-wait")
+    host.hive("approval", "approve", id_, "--commit", commit[:8], "--yes", "--no-wait")
     host.run("sh", "-c", f"sleep {moment}; systemctl kill --signal=KILL hived.service")
     host.hush()  # their connections are gone
     host.answers()

@@ -113,7 +113,7 @@ def test_attack_15_and_16_traps_of_a_repository_are_stepped_into_by_nobody(host:
     assert sprung(host) != ""
     before = host.inside("imp", "cat", "/run/hive/config/AGENTS.md")
     assert "better" not in before
-    host.hive("approvals", "approve", found["id"], "--commit", mine[:8])
+    host.hive("approval", "approve", found["id"], "--commit", mine[:8])
     deployed = ("cat", "/run/hive/config/AGENTS.md")
     host.until(
         lambda: "better" in host.inside("imp", *deployed, check=False), "it is not deployed", 60
@@ -208,7 +208,7 @@ def test_attack_20_and_22_what_is_read_is_what_is_deployed(host: HiveHost) -> No
     assert found["approval"]["state"] == "pending", found
     seen = [row["text"] for row in found["lines"] if row["path"] == "prompts/system.md"]
     assert "kind ⟨U+202E⟩cruel⟨U+001B⟩[2J" in seen
-    shown = host.hive("approvals", "show", found["approval"]["id"])
+    shown = host.hive("approval", "show", found["approval"]["id"])
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert ".gitattributes: has no effect" in json.dumps(found, ensure_ascii=False)

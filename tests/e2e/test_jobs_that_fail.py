@@ -41,7 +41,7 @@ def test_an_error_that_ends_a_job_carries_the_last_lines_that_it_wrote(lab: Lab)
     commit = host.inside("worker", *git, "rev-parse", "HEAD").strip()
     words = {"agent": "worker", "commit": commit, "message": "as it is"}
     asked = str(host.ask("worker", "RequestApplyCommit", **words)["approval"])
-    host.until(lambda: "refused" in host.hive("approvals", "show", asked), "the job to fail", 60)
-    page = host.hive("approvals", "show", asked)
+    host.until(lambda: "refused" in host.hive("approval", "show", asked), "the job to fail", 60)
+    page = host.hive("approval", "show", asked)
     assert "job fetch: ended with 1; it wrote last:" in page
     assert WHY in page

@@ -127,7 +127,7 @@ def test_h4_moving_an_agent_builds_nothing(host: NixHost) -> None:
 def show_once_pending(host: NixHost, asked: Reply) -> str:
     """What the operator reads before anybody decides."""
     assert host.wait_for_approval(str(asked["approval"]))["state"] == "pending"
-    return host.hive("approvals", "show", str(asked["approval"]))
+    return host.hive("approval", "show", str(asked["approval"]))
 
 
 def test_h26_newer_inputs_reach_everybody_in_waves(host: NixHost) -> None:

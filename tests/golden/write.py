@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from hive_core import errors
+from hive_core.cli.core.lazy import Group
 from hive_core.cli.main import hive
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.ledger import Ledger
@@ -88,7 +89,8 @@ def _of_command(command: click.Command, context: click.Context) -> Iterator[str]
     names = (opt for each in command.params for opt in (*each.opts, *each.secondary_opts))
     yield " ".join((context.command_path, *sorted(names)))
     if isinstance(command, click.Group):
-        for name in sorted(command.list_commands(context)):
+        unlisted = command.unlisted_commands(context) if isinstance(command, Group) else []
+        for name in sorted([*command.list_commands(context), *unlisted]):
             child = command.get_command(context, name)
             if child is not None:
                 with click.Context(child, parent=context, info_name=name) as below:

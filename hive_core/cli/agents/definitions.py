@@ -21,36 +21,39 @@ from hive_core.cli.core.output import (
     say,
     words,
 )
-from hive_core.cli.core.session import Session
+from hive_core.cli.core.session import Session, complete_definition
 from hive_core.errors import HiveError, InvalidArgument
 
 if TYPE_CHECKING:
     from hive_core.model.agents.definition import ParsedDefinition
 
 FOLDER: Final = Path("/etc/hive/agents")
-# What others call our tools.
-_THEIRS: Final = {"bash": "Bash", "edit": "Edit", "read": "Read"}
+# Names of our tools in Claude.
+_CLAUDE_TOOLS: Final = {"bash": "Bash", "edit": "Edit", "read": "Read"}
 DEFINITIONS: Final = Listing(
-    "name", (Column("name"), Column("role"), Column("set_at", "since", moment),
-             Column("description")),
-    "nothing is defined",
+    "name",
+    (Column("name"), Column("role"), Column("set_at", "since", moment, priority=1),
+     Column("description")),
+    "no definitions",
 )  # fmt: skip
-FINDINGS: Final = Listing("file", (Column("file"), Column("verdict"), Column("text")), "all fine")
+FINDINGS: Final = Listing(
+    "file", (Column("file"), Column("verdict"), Column("text")), "no faults", fold=True
+)
 paths_argument: Final = click.argument(
     "paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[FILE|FOLDER]..."
 )
 
 
-@click.group(cls=ListGroup, invoke_without_command=True)
+@click.group(cls=ListGroup)
 def definition() -> None:
-    """What agents of one kind are, in Markdown with front matter."""
+    """Check, load, show and remove definitions of agents, in Markdown with front matter."""
 
 
 @definition.command
 @paths_argument
 @output_option
 def lint(paths: tuple[Path, ...], style: str) -> int:
-    """Say what is wrong with definitions, and what is only odd.
+    """Check definitions: print faults and warnings.
 
     Without arguments those in /etc/hive/agents. Exit status 1 when one cannot be used.
     """
@@ -63,38 +66,39 @@ def lint(paths: tuple[Path, ...], style: str) -> int:
 @paths_argument
 @click.pass_obj
 def load(session: Session, paths: tuple[Path, ...]) -> int:
-    """Have the daemon keep definitions, in place of older ones of their names.
+    """Store definitions in the daemon, in place of older ones of their names.
 
-    Without arguments those in /etc/hive/agents. A file that cannot be used is told and left out.
+    Without arguments those in /etc/hive/agents. A file that cannot be used is reported and left
+    out.
     """
     failed = 0
     for file in _files(paths):
         try:
-            found, body = _read(file)
+            reading, body = _read(file)
             session.change(
-                "set_definition", name=found.name, description=found.description,
-                agent=dict(found.agent), body=body,
+                "set_definition", name=reading.name, description=reading.description,
+                agent=dict(reading.agent), body=body,
             )  # fmt: skip
         except HiveError as error:
             say(f"{file}: {error}")
             failed += 1
         else:
-            for each in found.warnings:
-                say(f"{file}: {each}")
-            say(f"{found.name} is defined")
+            for warning in reading.warnings:
+                say(f"{file}: {warning}")
+            say(f"loaded {reading.name}")
     return int(failed > 0)
 
 
 @definition.command("list")
 @output_option
 @click.pass_obj
-def list_(session: Session, style: str) -> None:
-    """List what is defined."""
+def list_definitions(session: Session, style: str) -> None:
+    """List the definitions."""
     DEFINITIONS.show(session.rows("list_definitions", "definitions"), style)
 
 
 @definition.command
-@click.argument("name")
+@click.argument("name", shell_complete=complete_definition)
 @output_option
 @click.pass_obj
 def show(session: Session, name: str, style: str) -> None:
@@ -104,22 +108,22 @@ def show(session: Session, name: str, style: str) -> None:
 
 
 @definition.command
-@click.argument("name")
+@click.argument("name", shell_complete=complete_definition)
 @click.pass_obj
 def rm(session: Session, name: str) -> None:
-    """Forget a definition; agents that were made from it stay."""
+    """Remove a definition; agents that were made from it stay."""
     session.change("remove_definition", name=name)
 
 
 @definition.command
-@click.argument("name")
+@click.argument("name", shell_complete=complete_definition)
 @click.option("--format", "kind", type=click.Choice(("hive", "claude")), default="hive",
-              show_default=True, help="For whom.")  # fmt: skip
+              show_default=True, help="Program that the file is for.")  # fmt: skip
 @click.pass_obj
 def export(session: Session, name: str, kind: str) -> None:
     """Print a definition as a file, for hive or for Claude.
 
-    What Claude has no word for is left out.
+    Settings that Claude does not have are left out.
     """
     import frontmatter  # noqa: PLC0415 - YAML is slow to load
 
@@ -128,7 +132,7 @@ def export(session: Session, name: str, kind: str) -> None:
     front: dict[str, object] = {"name": name, "description": row.get("description")}
     tools = agent.pop("tools", None)
     if isinstance(tools, list):
-        front["tools"] = [_theirs(str(each)) for each in tools] if kind == "claude" else tools
+        front["tools"] = [_foreign_tool(str(tool)) for tool in tools] if kind == "claude" else tools
     for key, word in (("model", "model"), ("max_turns", "maxTurns")):
         if value := agent.pop(key, None):
             front[word] = value
@@ -137,13 +141,13 @@ def export(session: Session, name: str, kind: str) -> None:
     post = frontmatter.Post(str(row.get("body") or ""))
     post.metadata = front
     text = frontmatter.dumps(post, sort_keys=False)
-    # A file is what it is; a terminal gets it spelled out.
+    # A file gets the text as it is; on a terminal control characters are spelled out.
     (echo if sys.stdout.isatty() else click.echo)(text)
 
 
-def _theirs(text: str) -> str:
+def _foreign_tool(text: str) -> str:
     name, bracket, rest = text.partition("(")
-    shown = f"{_THEIRS.get(name, name)}{bracket}{rest}"
+    shown = f"{_CLAUDE_TOOLS.get(name, name)}{bracket}{rest}"
     return shown[:-3] + ":*)" if name == "bash" and shown.endswith(" *)") else shown
 
 
@@ -162,14 +166,15 @@ def _lines(row: Row) -> Iterator[str]:
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:
-    found = []
-    for each in paths or (FOLDER,):
-        if not each.exists():
-            raise InvalidArgument(f"there is no {each}: name files or a folder of definitions")
-        found += sorted(each.glob("*.md")) if each.is_dir() else [each]
-    if not found:
-        raise InvalidArgument(f"no *.md in {', '.join(map(str, paths or (FOLDER,)))}")
-    return found
+    places = list(paths) or [FOLDER]
+    files = []
+    for place in places:
+        if not place.exists():
+            raise InvalidArgument(f"there is no {place}: name files or a folder of definitions")
+        files += sorted(place.glob("*.md")) if place.is_dir() else [place]
+    if not files:
+        raise InvalidArgument(f"no *.md in {', '.join(map(str, places))}")
+    return files
 
 
 def _read(file: Path) -> tuple[ParsedDefinition, str]:
@@ -187,11 +192,11 @@ def _read(file: Path) -> tuple[ParsedDefinition, str]:
 
 def _findings(file: Path) -> Iterator[Row]:
     try:
-        found, body = _read(file)
+        reading, body = _read(file)
     except HiveError as error:
         yield {"file": str(file), "verdict": "fail", "text": str(error)}
         return
-    for each in found.warnings:
-        yield {"file": str(file), "verdict": "warn", "text": each}
+    for warning in reading.warnings:
+        yield {"file": str(file), "verdict": "warn", "text": warning}
     if not body.strip():
         yield {"file": str(file), "verdict": "warn", "text": "it has no text for the agent"}

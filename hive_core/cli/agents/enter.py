@@ -1,9 +1,9 @@
-"""Entering a container, by root's own hands: the daemon has no verb for it.
+"""Entering a container as root of the host: the daemon has no operation for it.
 
-The container gets nothing of ours: no descriptor, no variable, a terminal of its own (or pipes
-that we copy), and the process joins the agent's control groups, so that its limits hold and
-stopping the agent ends it too. It may call what an agent that cannot mount may call: files in the
-container decide what a shell does, so it is no more trusted than they are.
+The process in the container gets no descriptor and no variable of this one, and a terminal of its
+own (or pipes that this process copies). It joins the control groups of the agent, so that its
+limits hold and a stop of the agent ends it too. It may call what an agent that cannot mount may
+call: files in the container decide what a shell does, so it is no more trusted than they are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import select
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,17 +24,18 @@ from hive_core.errors import Conflict, NotAllowed, NotRunning
 from hive_core.model.names import agent_unit
 
 RANGE: Final = 65536
-_PATIENCE: Final = 10.0  # seconds that an agent may take that is being started or restarted
+_PATIENCE: Final = 10.0  # seconds that a start or restart of the agent may take
+STATE: Final = "/tree/state"  # home and working directory of the agent
 PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What systemd-run ends with when its unit was killed; the container takes a moment to end.
+# Exit status of systemd-run when its unit was killed; the container takes a moment to end.
 _KILLED: Final = 255
 _ENDING: Final = 1.0
 _PLACES: Final = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
-# Takes the terminal as the one that controls it (the first to open it does), joins the groups named
-# behind, then becomes the rest. systemd puts a process that it has forked
-# into the unit's group from outside too, and may come late to that: it is asked something before,
-# and answers when it is done (exec_spawn in src/core/execute.c, `cg_attach` after the fork).
-# Names of groups are bytes that the agent chose, and words of a unit are text: they come escaped.
+# Opens the terminal first, which makes it the controlling one; joins the named groups; becomes the
+# rest. systemd also moves a process that it has forked into the group of the unit from outside, and
+# may do so late: a call to systemd before that returns when it is done (exec_spawn in
+# src/core/execute.c, `cg_attach` after the fork). Names of groups are bytes that the agent chose,
+# and words of a unit are text, so they are escaped.
 _JOIN: Final = (
     '[ -z "$1" ] || : <>"$1" || exit 1; shift; '
     '"$1" --quiet call org.freedesktop.systemd1 /org/freedesktop/systemd1'
@@ -68,17 +69,17 @@ class Place:
 
 
 def locate(session: Session, name: str, doing: str) -> Place:
-    """Where NAME runs, believed only after a look at the kernel's own books."""
+    """Find where NAME runs; the answer is checked against the kernel."""
     if os.geteuid() != 0:
         raise NotAllowed(
             f"cannot {doing} {name}: only root may enter a container, and the daemon never does;"
             " try it with sudo"
         )
     with working(f"waiting for {name} to run"):
-        found = session.ask("locate", agent=name, wait=_PATIENCE)
-    leader, base = found.get("leader"), found.get("uid_base")
+        reply = session.ask("locate", agent=name, wait=_PATIENCE)
+    leader, base = reply.get("leader"), reply.get("uid_base")
     if not isinstance(leader, int) or not leader or not isinstance(base, int):
-        raise NotRunning(f"cannot {doing} {name}: it is not running ({found.get('state')})")
+        raise NotRunning(f"cannot {doing} {name}: it is not running ({reply.get('state')})")
     (row, *_) = entries(session.ask("list_agents", root=name), "agents")
     place = Place(name, leader, base, str(row["parent"] or ""))
     verify(place)
@@ -109,7 +110,7 @@ def _is_of_systemd(line: str) -> bool:
     return line.split(":", 2)[1] == "name=systemd"
 
 
-def _escaped(path: str) -> str:
+def _escape(path: str) -> str:
     """Spell a path in ASCII, as `printf %b` reads it."""
     plain = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./@:,=-"
     return "".join(chr(byte) if byte in plain else f"\\0{byte:03o}" for byte in os.fsencode(path))
@@ -117,26 +118,26 @@ def _escaped(path: str) -> str:
 
 def groups_of(place: Place, mounts: Sequence[str]) -> list[str]:
     """The `cgroup.procs` files of every hierarchy that the container is in."""
-    found = []
-    where = hierarchies(mounts)
+    files = []
+    mount_points = hierarchies(mounts)
     for line in _lines(place.proc / "cgroup"):
         _, controllers, path = line.split(":", 2)
-        if controllers in where:
-            found.append(f"{where[controllers]}{path.rstrip('/')}/cgroup.procs")
-    return found
+        if controllers in mount_points:
+            files.append(f"{mount_points[controllers]}{path.rstrip('/')}/cgroup.procs")
+    return files
 
 
 def hierarchies(mounts: Sequence[str]) -> dict[str, str]:
     """Mount point by the controllers of a hierarchy; the empty text stands for version 2."""
-    found: dict[str, str] = {}
+    mount_points: dict[str, str] = {}
     for line in mounts:
-        _, where, kind, options = line.split(" ")[:4]
+        _, point, kind, options = line.split(" ")[:4]
         if kind == "cgroup2":
-            found.setdefault("", where)
+            mount_points.setdefault("", point)
         elif kind == "cgroup":
-            names = [each for each in options.split(",") if _is_controller(each)]
-            found.setdefault(",".join(names), where)
-    return found
+            controllers = [option for option in options.split(",") if _is_controller(option)]
+            mount_points.setdefault(",".join(controllers), point)
+    return mount_points
 
 
 def _is_controller(option: str) -> bool:
@@ -145,12 +146,12 @@ def _is_controller(option: str) -> bool:
 
 
 def argv(place: Place, command: Sequence[str], terminal: str = "") -> list[str]:
-    """What root executes in order to execute `command` inside; `terminal`: made for it alone.
+    """The command line with which root executes `command` inside; `terminal` is made for it alone.
 
-    A transient service gives what this process cannot: a filter of system calls, and a session
-    that is nobody else's.
+    A transient service gives what this process cannot: a filter of system calls, and a session of
+    its own.
     """
-    groups = [_escaped(each) for each in groups_of(place, _lines(Path("/proc/self/mounts")))]
+    groups = [_escape(path) for path in groups_of(place, _lines(Path("/proc/self/mounts")))]
     # The manager of the host has an environment too, and gives it to every unit.
     clean = [f"{key}={value}" for key, value in environment(place).items()]
     enter = [
@@ -164,23 +165,23 @@ def argv(place: Place, command: Sequence[str], terminal: str = "") -> list[str]:
         # the bus was restarted, and then meet a unit that is still there.
         f"--unit=hive-shell-{os.urandom(8).hex()}.service",
         "--pipe", f"--description=operator in {place.name}",
-        *(f"--property={each}" for each in _CONFINED),
+        *(f"--property={setting}" for setting in _CONFINED),
         "--", *(word.replace("$", "$$") for word in words),
     ]  # fmt: skip
 
 
 def _program(name: str) -> str:
-    found = (f"{place}/{name}" for place in _PLACES)
-    return next((path for path in found if os.access(path, os.X_OK)), name)
+    paths = (f"{folder}/{name}" for folder in _PLACES)
+    return next((path for path in paths if os.access(path, os.X_OK)), name)
 
 
 def environment(place: Place) -> dict[str, str]:
-    """What the agent's own processes have; of us only the kind of our terminal."""
+    """The variables of the agent's own processes; of ours only the kind of the terminal."""
     term = os.environ.get("TERM", "")
     parent = {"HIVE_PARENT": place.parent} if place.parent else {}
     return {
         "PATH": PATH,
-        "HOME": "/root",
+        "HOME": STATE,
         "LANG": "C.UTF-8",
         "TERM": term if _TERM.fullmatch(term) else "dumb",
         "HIVE_NAME": place.name,
@@ -192,18 +193,29 @@ def environment(place: Place) -> dict[str, str]:
 
 
 def run(place: Place, command: Sequence[str]) -> int:
-    """Run a command inside; its exit status is ours."""
+    """Run a command inside, on our terminal or through pipes; return its exit status."""
+    if os.isatty(0) and os.isatty(1):
+        return _watch(place, lambda: on_terminal(lambda terminal: argv(place, command, terminal)))
+    return run_in_pipes(place, command)
+
+
+def run_in_pipes(
+    place: Place, command: Sequence[str], source: int = 0, target: int = 1, errors: int = 2
+) -> int:
+    """Run a command inside, with what it reads and writes copied from and to these descriptors."""
+    return _watch(place, lambda: in_pipes(argv(place, command), source, target, errors))
+
+
+def _watch(place: Place, execute: Callable[[], int]) -> int:
+    """Run `execute`, and say so where the agent ended with it."""
     try:
         leader = os.pidfd_open(place.leader)
     except ProcessLookupError as error:
         raise NotRunning(f"cannot enter {place.name}: it has just ended") from error
     try:
-        if os.isatty(0) and os.isatty(1):
-            status = on_terminal(lambda terminal: argv(place, command, terminal))
-        else:
-            status = in_pipes(argv(place, command))
+        status = execute()
         if status == _KILLED and select.select([leader], [], [], _ENDING)[0]:
-            say(f"{place.name} was stopped or restarted, and what ran in it ended")
+            say(f"{place.name} was stopped or restarted, which ended the command")
     finally:
         os.close(leader)
     return status

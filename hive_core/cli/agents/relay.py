@@ -1,4 +1,4 @@
-"""Copying between what we were started with and the pipes, or the terminal, of another process."""
+"""Copying between our own descriptors and the pipes, or the terminal, of another process."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 _CHUNK: Final = 1 << 16
-# After the end, for those who still hold the terminal in the background.
+# Seconds after the end for background processes that still have the terminal open.
 _QUIET, _LONGEST = 0.2, 1.0
 
 
 def _read(source: int) -> bytes:
-    """Bytes, or nothing at the end; a terminal whose last user left answers with EIO."""
+    """Bytes, or nothing at the end; a terminal without users answers with EIO."""
     with suppress(OSError):
         return os.read(source, _CHUNK)
     return b""
 
 
 def _write(target: int, data: bytes) -> bool:
-    """Whether the other side still listens."""
+    """Write all; return whether the other side is still open."""
     try:
         while data:
             data = data[os.write(target, data) :]
@@ -52,8 +52,8 @@ def copy(routes: Mapping[int, int], until: set[int], finished: set[int]) -> None
                 os.close(target)
 
 
-def in_pipes(argv: Sequence[str]) -> int:
-    """Run a program on pipes of ours, so that it never holds what we were started with."""
+def in_pipes(argv: Sequence[str], source: int = 0, target: int = 1, errors: int = 2) -> int:
+    """Run a program on pipes of ours, so that it never has our own descriptors."""
     (theirs_in, ours_in), (ours_out, theirs_out), (ours_err, theirs_err) = (
         os.pipe() for _ in range(3)
     )
@@ -64,18 +64,20 @@ def in_pipes(argv: Sequence[str]) -> int:
         stderr=theirs_err,
         start_new_session=True,
     )
-    for each in (theirs_in, theirs_out, theirs_err):
-        os.close(each)
-    routes = {0: ours_in, ours_out: 1, ours_err: 2}
+    for handle in (theirs_in, theirs_out, theirs_err):
+        os.close(handle)
+    routes = {source: ours_in, ours_out: target, ours_err: errors}
     copy(routes, until={ours_out, ours_err}, finished={ours_in})
+    for handle in (ours_out, ours_err):
+        os.close(handle)
     return _status(process.wait())
 
 
 def on_terminal(argv: Callable[[str], Sequence[str]], ours: int = 0, shown: int = 1) -> int:
-    """Run a program on a terminal made for it, whose path `argv` is told.
+    """Run a program on a terminal made for it, whose path is the argument of `argv`.
 
     systemd-run makes one too, but stops reading when its unit has ended: what the kernel has not
-    brought over by then is lost. Here all of it is read, until nobody holds the other end.
+    delivered by then is lost. Here all of it is read, until no process has the other end open.
     """
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, termios.tcgetwinsize(ours))
@@ -85,7 +87,7 @@ def on_terminal(argv: Callable[[str], Sequence[str]], ours: int = 0, shown: int 
     )
     os.close(slave)
     ended = os.pidfd_open(process.pid)
-    with _raw(ours), _resized(ours, master):
+    with _raw(ours), _follow_size(ours, master):
         _talk({ours: master, master: shown}, master, ended)
     os.close(ended)
     os.close(master)
@@ -93,7 +95,7 @@ def on_terminal(argv: Callable[[str], Sequence[str]], ours: int = 0, shown: int 
 
 
 def _talk(routes: Mapping[int, int], master: int, ended: int) -> None:
-    """Copy until nobody holds the terminal; a while at most once the program has ended."""
+    """Copy until no process has the terminal open; at most a while after the program has ended."""
     sources, ends = {*routes, ended}, float("inf")
     while master in sources and time.monotonic() < ends:
         over = ended not in sources
@@ -109,18 +111,18 @@ def _talk(routes: Mapping[int, int], master: int, ended: int) -> None:
 
 @contextmanager
 def _raw(ours: int) -> Iterator[None]:
-    """Each key goes to the program: also those that would end us."""
-    before = termios.tcgetattr(ours)
+    """Send each key to the program, also those that would end this process."""
+    settings = termios.tcgetattr(ours)
     tty.setraw(ours, termios.TCSADRAIN)  # what was typed ahead stays
     try:
         yield
     finally:
-        termios.tcsetattr(ours, termios.TCSADRAIN, before)
+        termios.tcsetattr(ours, termios.TCSADRAIN, settings)
 
 
 @contextmanager
-def _resized(ours: int, master: int) -> Iterator[None]:
-    """The terminal of the program stays as large as ours."""
+def _follow_size(ours: int, master: int) -> Iterator[None]:
+    """Keep the terminal of the program as large as ours."""
 
     def resize(_number: int, _frame: object) -> None:
         termios.tcsetwinsize(master, termios.tcgetwinsize(ours))

@@ -1,4 +1,4 @@
-"""`hive role` and `hive tools`: what roles are like, and what an agent may execute."""
+"""`hive role` and `hive tool`: what roles are like, and what an agent may execute."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ from typing import Final
 
 import click
 
-from hive_core.cli.core.lazy import ListGroup
+from hive_core.cli.core.lazy import ListGroup, NameListGroup
 from hive_core.cli.core.output import Column, Listing, Row, one, output_option, words
 from hive_core.cli.core.session import Session, complete_agent, entries
+from hive_core.errors import NotFound
 
 NAMES: Final = ("daemon", "agent", "architect", "lead", "worker", "task")
 ROLES: Final = Listing(
     "role",
-    (Column("role"), Column("lifetime"), Column("behaviour"), Column("creates"),
-     Column("restarts"), Column("after_task"), Column("highest_tier"), Column("tools")),
+    (Column("role"), Column("lifetime", priority=2), Column("behaviour", priority=3),
+     Column("creates"), Column("restarts", priority=4), Column("after_task"),
+     Column("highest_tier", priority=5), Column("tools")),
 )  # fmt: skip
 TOOLS: Final = Listing(
-    "tool", (Column("tool"), Column("kind"), Column("allowed"), Column("entries"), Column("why"))
-)
+    "tool",
+    (Column("tool"), Column("kind", priority=1), Column("allowed"), Column("entries", priority=2),
+     Column("why")),
+)  # fmt: skip
 
 
-@click.group(cls=ListGroup, invoke_without_command=True)
+@click.group(cls=ListGroup)
 def role() -> None:
-    """What each role may do, and how it ends."""
+    """Show what each role may do, and how its agents end."""
 
 
 @role.command("list")
@@ -39,7 +43,7 @@ def list_(session: Session, style: str) -> None:
 @output_option
 @click.pass_obj
 def show(session: Session, name: str, style: str) -> None:
-    """Show all that is known of one role."""
+    """Show one role with all its properties."""
     (row,) = entries(session.ask("list_roles", role=name), "roles")
     one(row, style, "role", lambda: _lines(row))
 
@@ -49,10 +53,29 @@ def _lines(row: Row) -> list[str]:
     return [f"{key.replace('_', ' '):<{width}}  {words(value)}" for key, value in row.items()]
 
 
-@click.command
+@click.group(cls=NameListGroup)
+def tool() -> None:
+    """Show what agents may execute."""
+
+
+@tool.command("list")
 @click.argument("name", required=False, shell_complete=complete_agent)
 @output_option
 @click.pass_obj
-def tools(session: Session, name: str | None, style: str) -> None:
-    """Show what NAME may execute, with which arguments, and why not the rest."""
+def list_tools(session: Session, name: str | None, style: str) -> None:
+    """List what NAME may execute, with which arguments, and why not the rest."""
     TOOLS.show(entries(session.ask("list_tools", agent=name), "tools"), style)
+
+
+@tool.command("show")
+@click.argument("name", metavar="AGENT", shell_complete=complete_agent)
+@click.argument("tool_name", metavar="TOOL")
+@output_option
+@click.pass_obj
+def show_tool(session: Session, name: str, tool_name: str, style: str) -> None:
+    """Show whether AGENT may execute TOOL, with which arguments, and why not."""
+    rows = entries(session.ask("list_tools", agent=name), "tools")
+    row = next((row for row in rows if row.get("tool") == tool_name), None)
+    if row is None:
+        raise NotFound(f"no tool {tool_name}; `hive tool list {name}` lists those of {name}")
+    one(row, style, "tool", lambda: _lines(row))

@@ -1,4 +1,4 @@
-"""`hive secret`: what an agent may know and nobody else. Values come over standard input."""
+"""`hive secret`: values that only one agent may read. They come over standard input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.output import Column, Listing, output_option, say
-from hive_core.cli.core.session import Session, complete_agent, entries
+from hive_core.cli.core.session import Session, complete_agent, entries, session_of
 from hive_core.errors import InvalidArgument
 from hive_core.varlink import Message
 
@@ -20,11 +20,11 @@ KEYS: Final = Listing("key", (Column("agent"), Column("key"), Column("readable")
 
 @click.group(cls=ListGroup)
 def secret() -> None:
-    """Give agents secrets, and take them back. Values are never printed."""
+    """List, set and remove secrets of agents. Values are never printed."""
 
 
 def _value(key: str, file: Path | None) -> str:
-    """From a file as it is, typed without an echo, or from a pipe but for the end of its line."""
+    """The value: a file as it is, typed without an echo, or a pipe without its last line end."""
     if file is not None:
         data = file.read_bytes()
     elif sys.stdin.isatty():
@@ -34,32 +34,37 @@ def _value(key: str, file: Path | None) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise InvalidArgument("is no text in UTF-8; encode it first", field="value") from None
+        raise InvalidArgument("is not text in UTF-8; encode it first", field="value") from None
+
+
+def _complete_key(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    keys = session_of(ctx).values("list_secrets", "secrets", "key", agent=ctx.params.get("name"))
+    return [key for key in keys if key.startswith(incomplete)]
 
 
 @secret.command("set")
 @click.argument("name", shell_complete=complete_agent)
-@click.argument("key")
+@click.argument("key", shell_complete=_complete_key)
 @click.option("--file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="Take the value from a file, as it is.")  # fmt: skip
+              help="File with the value, which is taken as it is.")  # fmt: skip
 @click.pass_obj
 def set_(session: Session, name: str, key: str, file: Path | None) -> None:
     """Give NAME the secret KEY; the value is read from standard input.
 
-    On a terminal it is asked for, without an echo. A pipe is read to its end, without the end of
-    its last line. The agent finds it in /run/hive/credentials/KEY.
+    On a terminal the command asks for it, without an echo. A pipe is read to its end, without the
+    end of its last line. The agent finds it in /run/hive/credentials/KEY.
     """
-    found = session.change("set_secret", agent=name, key=key, value=_value(key, file))
-    if not found.get("readable"):
+    reply = session.change("set_secret", agent=name, key=key, value=_value(key, file))
+    if not reply.get("readable"):
         say(f"{name} cannot read it yet: `hive cap grant {name} secret:{key}`")
 
 
 @secret.command
 @click.argument("name", shell_complete=complete_agent)
-@click.argument("key")
+@click.argument("key", shell_complete=_complete_key)
 @click.pass_obj
 def rm(session: Session, name: str, key: str) -> None:
-    """Take the secret KEY from NAME."""
+    """Remove the secret KEY of NAME."""
     session.change("remove_secret", agent=name, key=key)
 
 
@@ -67,12 +72,12 @@ def rm(session: Session, name: str, key: str) -> None:
 @click.argument("name", required=False, shell_complete=complete_agent)
 @output_option
 @click.pass_obj
-def list_(session: Session, name: str | None, style: str) -> None:
-    """List the keys of NAME's secrets, or of everybody's, and whether each may be read."""
-    KEYS.show(_keys(session, name), style)
+def list_secrets(session: Session, name: str | None, style: str) -> None:
+    """List the secrets of NAME, or of all agents, by key, and whether the agent may read each."""
+    KEYS.show(_secret_rows(session, name), style)
 
 
-def _keys(session: Session, name: str | None) -> Iterator[Message]:
-    names = [name] if name else [each["name"] for each in session.rows("list_agents", "agents")]
-    for each in names:
-        yield from entries(session.ask("list_secrets", agent=each), "secrets")
+def _secret_rows(session: Session, name: str | None) -> Iterator[Message]:
+    agents = session.rows("list_agents", "agents")
+    for agent in [name] if name else [row["name"] for row in agents]:
+        yield from entries(session.ask("list_secrets", agent=agent), "secrets")

@@ -10,10 +10,16 @@ from hive_core.cli.agents import enter
 from hive_core.cli.core.output import say
 from hive_core.cli.core.session import Session, complete_agent
 
+# In the agent's own working directory; files of the container may give bash another prompt, which
+# PROMPT_COMMAND replaces.
+_CHANGE: Final = f"cd {enter.STATE} 2>/dev/null; unset OLDPWD; "
+_COMMAND: Final = ("/bin/sh", "-c", _CHANGE + 'exec "$@"', "sh")
 _SHELL: Final = (
     "/bin/sh",
     "-c",
-    "cd /tree/state; command -v bash >/dev/null && exec bash; exec sh",
+    _CHANGE + 'export PS1="$HIVE_NAME# ";'
+    " export PROMPT_COMMAND='PS1=\"$HIVE_NAME# \"';"
+    " command -v bash >/dev/null && exec bash; exec sh",
 )
 
 
@@ -24,10 +30,11 @@ _SHELL: Final = (
 def shell(session: Session, name: str, command: tuple[str, ...]) -> int:
     """Open a shell in the container of NAME, or run COMMAND there.
 
-    For root only. What runs there counts as the agent's: its limits hold, and it ends when the
-    agent stops.
+    For root only. It has the home and the working directory of the agent, /tree/state. Its
+    processes count as the agent's: the same limits hold, and they end when the agent stops.
     """
     place = enter.locate(session, name, "enter")
     if not command:
         say(f"in {name}; `exit` leaves")
-    return enter.run(place, command or _SHELL)
+        return enter.run(place, _SHELL)
+    return enter.run(place, [*_COMMAND, *command])

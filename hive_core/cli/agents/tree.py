@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,8 +10,9 @@ import click
 
 from hive_core.agent.layout import cut, pad
 from hive_core.agent.output import as_json
+from hive_core.cli.core.options import AGENT_STATES
 from hive_core.cli.core.output import (  # fmt: skip
-    FORMATS,
+    FLAT,
     Row,
     coloured,
     columns_of,
@@ -22,6 +23,7 @@ from hive_core.cli.core.output import (  # fmt: skip
     words,
 )
 from hive_core.cli.core.session import Session, complete_agent
+from hive_core.cli.core.watch import redraw, watch_option
 
 _DETAILS: Final = ("role", "state", "activity")
 _FIELDS: Final = ("name", "uuid", "parent", "role", "title", "state", "activity")
@@ -34,12 +36,18 @@ class Node:
 
     row: Row
     children: list[Node] = field(default_factory=list)
+    hidden: int = 0  # descendants that `--depth` leaves out
 
     @property
     def plain(self) -> dict[str, object]:
         """As JSON has it."""
-        kept = {key: self.row.get(key) for key in _FIELDS}
-        return {**kept, "children": [each.plain for each in self.children]}
+        fields = {key: self.row.get(key) for key in _FIELDS}
+        return {**fields, "children": [child.plain for child in self.children]}
+
+    @property
+    def size(self) -> int:
+        """How many descendants it has."""
+        return sum(1 + child.size for child in self.children)
 
 
 def nest(rows: Iterable[Row]) -> list[Node]:
@@ -52,24 +60,48 @@ def nest(rows: Iterable[Row]) -> list[Node]:
     return roots
 
 
+def cut_depth(nodes: Iterable[Node], depth: int) -> list[Node]:
+    """The nodes with so many levels of descendants at most."""
+    return [
+        Node(node.row, cut_depth(node.children, depth - 1))
+        if depth
+        else Node(node.row, hidden=node.size)
+        for node in nodes
+    ]
+
+
+def select_states(nodes: Iterable[Node], states: Container[object]) -> list[Node]:
+    """The nodes in one of the states, and their ancestors."""
+    selected = (Node(node.row, select_states(node.children, states)) for node in nodes)
+    return [node for node in selected if node.children or node.row.get("state") in states]
+
+
+def flatten(nodes: Iterable[Node]) -> Iterator[Row]:
+    """The rows of the nodes, each agent before its descendants."""
+    for node in nodes:
+        yield node.row
+        yield from flatten(node.children)
+
+
 def _labels(nodes: list[Node], indent: str | None = None) -> Iterator[tuple[str, Row]]:
     """Branch and name of each agent, depth first; roots (no indent) hang on nothing."""
     for node in nodes:
         last = node is nodes[-1]
         branch = "" if indent is None else indent + ("└── " if last else "├── ")
-        yield branch + words(node.row.get("name")), node.row
+        more = f" (+{node.hidden})" if node.hidden else ""
+        yield branch + words(node.row.get("name")) + more, node.row
         below = "" if indent is None else indent + ("    " if last else "│   ")
         yield from _labels(node.children, below)
 
 
 def _fit(label: str, width: int) -> str:
-    """A label that is too long loses its left end: the name stands on the right."""
+    """Cut a label that is too long at its left end: the name stands on the right."""
     return label if len(label) <= width else "…" + label[len(label) - width + 1 :]
 
 
 def _details(row: Row) -> list[str]:
-    """Where a machine runs and its agent works, one word says both."""
-    role, state, activity = (words(row.get(each)) for each in _DETAILS)
+    """Role, state and activity; activity is left out where it is the same word as the state."""
+    role, state, activity = (words(row.get(key)) for key in _DETAILS)
     return [role, state, "" if activity == state else activity]
 
 
@@ -92,22 +124,39 @@ def draw(roots: list[Node], width: int) -> list[str]:
 
 @click.command
 @click.argument("name", required=False, shell_complete=complete_agent)
+@click.option("--depth", type=click.IntRange(0), metavar="N",
+              help="Levels below the roots at most; 0 shows the roots alone.")  # fmt: skip
+@click.option("--state", "states", multiple=True, type=click.Choice(AGENT_STATES), metavar="STATE",
+              help="Only agents in this state, and their ancestors (repeatable).")  # fmt: skip
+@watch_option
 @output_option
 @click.pass_obj
-def tree(session: Session, name: str | None, style: str) -> None:
-    """Draw the tree of agents, or NAME and what is below it.
+def tree(  # noqa: PLR0913 - options
+    session: Session, name: str | None, style: str, depth: int | None, states: tuple[str, ...], *,
+    watch: bool,
+) -> None:  # fmt: skip
+    """Draw the tree of agents, or NAME and its descendants.
 
-    The columns are role, state of the machine, activity of the agent, and title.
+    The columns are role, state of the machine, activity of the agent, and title. Where --depth
+    leaves descendants out, their number stands behind the name.
     """
-    rows = list(session.rows("list_agents", "agents", root=name))
-    if style in FORMATS[2:]:
-        for row in rows:
-            one(row, style, "name", list)
+
+    def roots() -> list[Node]:
+        nodes = nest(session.rows("list_agents", "agents", root=name))
+        nodes = select_states(nodes, states) if states else nodes
+        return nodes if depth is None else cut_depth(nodes, depth)
+
+    if watch:
+        redraw(lambda: draw(roots(), columns_of()))
         return
-    roots = nest(rows)
-    if style == "json":
-        echo(as_json([each.plain for each in roots], 2))
-    elif not roots:
-        say("no agents; `hive agent create NAME` makes one")
-    for line in draw(roots, columns_of()) if style == "table" else []:
-        echo(line)
+    nodes = roots()
+    if style in FLAT:
+        for row in flatten(nodes):
+            one(row, style, "name", list)
+    elif style == "json":
+        echo(as_json([node.plain for node in nodes], 2))
+    elif not nodes:
+        say("no such agents" if states else "no agents; `hive agent create NAME` makes one")
+    else:
+        for line in draw(nodes, columns_of()):
+            echo(line)

@@ -220,8 +220,8 @@ def _ways(row: Row) -> Iterator[str]:
     id_, commit = words(row.get("id")), words(row.get("commit"))
     yield ""
     yield "To let it run with exactly this, or to refuse it:"
-    yield f"  hive approvals approve {id_} --commit {commit[:DIGITS]}"
-    yield f"  hive approvals deny {id_} --reason TEXT"
+    yield f"  hive approval approve {id_} --commit {commit[:DIGITS]}"
+    yield f"  hive approval deny {id_} --reason TEXT"
     if row.get("kind") == "config":
         repo = f"hive::{words(row.get('agent'))}"
         yield "Or with git, in any repository, by a key of /etc/hive/allowed_signers:"

@@ -1,4 +1,4 @@
-"""`hive history` and `hive rollback`: what agents ran with, and the way back."""
+"""`hive history` and `hive rollback`: earlier configurations of agents."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Final
 
 import click
 
+from hive_core.cli.core.options import no_wait_option
 from hive_core.cli.core.output import Column, Listing, moment, output_option, say, words
 from hive_core.cli.core.session import Session, complete_agent
 
 HISTORY: Final = Listing(
     "number",
     (Column("agent"), Column("number"), Column("current"),
-     Column("commit", words=lambda value: words(value)[:12]), Column("kind"), Column("requester"),
-     Column("at", "since", moment), Column("approval"), Column("failed")),
+     Column("commit", words=lambda value: words(value)[:12]), Column("kind", priority=2),
+     Column("requester", priority=3), Column("at", "since", moment),
+     Column("approval", priority=4), Column("failed", priority=1)),
     "nothing was deployed yet",
 )  # fmt: skip
 
@@ -29,17 +31,17 @@ def history(session: Session, name: str | None, style: str) -> None:
 
 @click.command
 @click.argument("name", shell_complete=complete_agent)
-@click.option("--to", metavar="ID", help="A number of `hive history`, or the approval that made "
-              "it.  [default: the one before]")  # fmt: skip
-@click.option("--no-wait", is_flag=True, help="Return once it is recorded.")
+@click.option("--to", metavar="ID", help="Number of `hive history`, or the approval that made it."
+              "  [default: the one before]")  # fmt: skip
+@no_wait_option
 @click.pass_obj
 def rollback(session: Session, name: str, to: str | None, *, no_wait: bool) -> None:
     """Deploy an earlier configuration of NAME again.
 
-    Returns when that is deployed and healthy. Capabilities that NAME lost since stay lost.
+    Returns when it is deployed and healthy. Capabilities that NAME lost since then stay lost.
     """
     reply = session.change("rollback", agent=name, to=to)
     say(f"{name} goes back to generation {reply.get('generation')}, commit {reply.get('commit')}")
-    session.finish(reply, f"rolling {name} back, and watching it for a while", wait=not no_wait)
+    session.finish(reply, f"rolling {name} back, and watching its health", wait=not no_wait)
     if not no_wait:
         say(f"deployed: {name}")

@@ -1,7 +1,7 @@
 """`hive meta log|show|diff`: a look at the meta repository, as the daemon itself reads it.
 
-To work in it, clone it: `git clone hive::meta`. No git ever runs in the daemon's own repositories
-for people, since whoever can set one up can have it run programs (attack 59).
+To work in it, clone it: `git clone hive::meta`. No git of a user runs in the daemon's own
+repositories: the configuration of a repository can name programs to run (attack 59).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from hive_core.cli.config.approval_page import difference, quoted
-from hive_core.cli.core.lazy import Group
+from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.output import (
     Column,
     Listing,
@@ -23,32 +23,33 @@ from hive_core.cli.core.output import (
     one,
     output_option,
     say,
+    stamp,
     words,
 )
-from hive_core.cli.core.session import Session
+from hive_core.cli.core.session import Session, entries
 
 LOG: Final = Listing(
     "commit",
-    (Column("commit", words=lambda value: words(value)[:12]), Column("time", words=moment),
-     Column("author"),
+    (Column("commit", words=lambda value: words(value)[:12]),
+     Column("time", words=moment, priority=1), Column("author", priority=2),
      Column("message", "subject", lambda value: words(str(value).partition("\n")[0]))),
-    "nothing was committed yet",
+    "no commits yet",
 )  # fmt: skip
 
 
-@click.group(cls=Group)
+@click.group(cls=ListGroup, aliases={"list": "log", "ls": "log"})
 def meta() -> None:
-    """Look into the meta repository; `git clone hive::meta` makes a clone to work in."""
+    """Show the meta repository; `git clone hive::meta` makes a clone to work in."""
 
 
 @meta.command
 @click.argument("commit", required=False)
 @click.option("-n", "--lines", type=click.IntRange(1), default=20, show_default=True,
-              help="Commits at most.")  # fmt: skip
+              help="Number of commits at most.")  # fmt: skip
 @output_option
 @click.pass_obj
 def log(session: Session, commit: str | None, lines: int, style: str) -> None:
-    """List the commits from COMMIT back, the newest first; without it from what is in force."""
+    """List the commits from COMMIT back, the newest first; without it from the one in force."""
     rows = session.rows("meta_log", "commits", after=commit, limit=min(lines, 200))
     LOG.show(islice(rows, lines), style)
 
@@ -58,13 +59,13 @@ def log(session: Session, commit: str | None, lines: int, style: str) -> None:
 @output_option
 @click.pass_obj
 def show(session: Session, commit: str | None, style: str) -> None:
-    """Show COMMIT, or the one in force: who, when, what for, and which lines it changes."""
-    (found,) = _entries(session.ask("meta_log", after=commit, limit=1))
-    rows = session.follow("meta_diff", "lines", new=found["commit"])
+    """Show COMMIT, or the one in force: author, time, message, and changed lines."""
+    (row,) = entries(session.ask("meta_log", after=commit, limit=1), "commits")
+    lines = session.follow("meta_diff", "lines", new=row["commit"])
     if style == "table":
-        one(found, style, "commit", lambda: _page(found, rows))
+        one(row, style, "commit", lambda: _page(row, lines))
     else:
-        one({**found, "lines": [*rows]}, style, "commit", tuple)
+        one({**row, "lines": [*lines]}, style, "commit", tuple)
 
 
 @meta.command
@@ -72,9 +73,9 @@ def show(session: Session, commit: str | None, style: str) -> None:
 @click.argument("new", required=False)
 @click.pass_obj
 def diff(session: Session, old: str | None, new: str | None) -> None:
-    """Show which lines differ between two commits.
+    """Show the lines that differ between two commits.
 
-    Without NEW it is what is in force, without OLD what was before that.
+    Without NEW it is the commit in force, without OLD the one before NEW.
     """
     rows = session.follow("meta_diff", "lines", old=old, new=new)
     empty = True
@@ -82,19 +83,14 @@ def diff(session: Session, old: str | None, new: str | None) -> None:
         empty = False
         echo(line)
     if empty:
-        say("they are the same")
+        say("no difference")
 
 
-def _page(found: Row, rows: Iterable[Row]) -> Iterator[str]:
-    yield f"Commit:  {words(found.get('commit'))}"
-    yield f"Author:  {words(found.get('author'))}"
-    yield f"Date:    {moment(found.get('time'))}"
+def _page(row: Row, lines: Iterable[Row]) -> Iterator[str]:
+    yield f"Commit:  {words(row.get('commit'))}"
+    yield f"Author:  {words(row.get('author'))}"
+    yield f"Date:    {stamp(row.get('time'))}"
     yield ""
-    yield from quoted(str(found.get("message")).rstrip("\n"))
+    yield from quoted(str(row.get("message")).rstrip("\n"))
     yield ""
-    yield from difference(rows)
-
-
-def _entries(reply: Row) -> list[Row]:
-    found = reply.get("commits")
-    return found if isinstance(found, list) else []
+    yield from difference(lines)

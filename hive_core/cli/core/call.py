@@ -10,7 +10,7 @@ import click
 from hive_core.agent import catalog
 from hive_core.agent.output import as_json
 from hive_core.cli.agents import enter
-from hive_core.cli.core.lazy import meant
+from hive_core.cli.core.lazy import suggestion
 from hive_core.cli.core.output import echo
 from hive_core.cli.core.session import Session, complete_agent
 from hive_core.errors import MethodNotFound
@@ -20,12 +20,12 @@ from hive_core.varlink import Message
 def _parameters(text: str) -> Message:
     source = sys.stdin.read() if text == "-" else text
     try:
-        found = json.loads(source)
+        params = json.loads(source)
     except ValueError as error:
         raise click.UsageError(f"parameters are not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(params, dict):
         raise click.UsageError("parameters are not a JSON object")
-    return found
+    return params
 
 
 def _full_name(name: str) -> str:
@@ -35,7 +35,7 @@ def _full_name(name: str) -> str:
     try:
         return catalog.method(name, operations)
     except MethodNotFound as error:
-        near = meant(name.replace("-", "_"), operations.names)
+        near = suggestion(name.replace("-", "_"), operations.names)
         raise MethodNotFound(f"{name}{near}") from error
 
 
@@ -46,8 +46,13 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 @click.command
 @click.argument("method", shell_complete=_complete)
 @click.argument("parameters", metavar="[JSON]", default="{}")
-@click.option("--as", "name", metavar="NAME", shell_complete=complete_agent,
-              help="From inside the container of NAME, with its rights; for root.")  # fmt: skip
+@click.option(
+    "--as",
+    "name",
+    metavar="NAME",
+    shell_complete=complete_agent,
+    help="Call from inside the container of NAME, with its rights; for root.",
+)
 @click.option("--more", is_flag=True, help="Print each reply of a stream.")
 @click.pass_obj
 def call(session: Session, method: str, parameters: str, name: str | None, *, more: bool) -> int:
@@ -55,12 +60,14 @@ def call(session: Session, method: str, parameters: str, name: str | None, *, mo
 
     METHOD is get_logs, GetLogs or a full name. - reads the parameters from standard input.
     """
-    wanted, given = _full_name(method), _parameters(parameters)
+    full_name, params = _full_name(method), _parameters(parameters)
     if name is not None:
         streamed = ["--more"] if more else []
-        command = ["hive-agent", "call", wanted, as_json(given), *streamed]
+        command = ["hive-agent", "call", full_name, as_json(params), *streamed]
         return enter.run(enter.locate(session, name, "call as"), command)
-    replies = session.link.stream(wanted, given) if more else [session.link.call(wanted, given)]
+    replies = (
+        session.link.stream(full_name, params) if more else [session.link.call(full_name, params)]
+    )
     for reply in replies:
         echo(as_json(reply))
     return 0

@@ -1,11 +1,11 @@
-"""`hive completion`: the script that teaches a shell to complete hive's commands and agents."""
+"""`hive completion`: scripts with which shells complete commands, names and IDs."""
 
 from __future__ import annotations
 
 from typing import Final
 
 import click
-from click.shell_completion import BashComplete, FishComplete, ZshComplete
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from hive_core.cli.core.output import echo
 
@@ -16,8 +16,13 @@ _KINDS: Final = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 @click.argument("shell", type=click.Choice(list(_KINDS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script of a shell; `hive setup` installs those of all three.
 
     For instance: source <(hive completion bash).
     """
-    echo(_KINDS[shell](ctx.find_root().command, {}, "hive", "_HIVE_COMPLETE").source())
+    echo(completion_script(shell, ctx.find_root().command))
+
+
+def completion_script(shell: str, command: click.Command) -> str:
+    """The script for one shell; which version of it is installed is not looked at."""
+    return ShellComplete.source(_KINDS[shell](command, {}, "hive", "_HIVE_COMPLETE"))

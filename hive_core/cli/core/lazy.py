@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
     from typing_extensions import override
 else:  # importing typing_extensions would cost a tenth of the start
 
@@ -17,98 +18,135 @@ else:  # importing typing_extensions would cost a tenth of the start
         return method
 
 
-_ROOM: Final = "hive_core.cli"
+_PACKAGE: Final = "hive_core.cli"
 _FEW: Final = 12
 _SENTENCE: Final = 300  # no first sentence is longer
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Group(click.Group):
-    """Says which command may have been meant, and without one what there is."""
+    """Suggests a command where a name is misspelt, and lists all where no name is given.
+
+    `lazy` maps a command to the module of this package that has it, `MODULE` or `MODULE:NAME`;
+    `unlisted` does the same for names that no help lists: aliases, and names of older releases.
+    `aliases` maps a hidden name to the command of this group that it stands for.
+    """
+
+    lazy: ClassVar[Mapping[str, str]] = _NO_NAMES
+    unlisted: ClassVar[Mapping[str, str]] = _NO_NAMES
+
+    def __init__(self, *names: Any, **attributes: Any) -> None:  # noqa: ANN401 - what click takes
+        self.aliases: Mapping[str, str] = {"ls": "list", **attributes.pop("aliases", {})}
+        super().__init__(*names, **attributes)
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return [*self.lazy, *sorted(name for name in self.commands if name not in self.lazy)]
+
+    def unlisted_commands(self, ctx: click.Context) -> list[str]:
+        """Names that work and that no help lists."""
+        known = self.list_commands(ctx)
+        aliases = (name for name, command in self.aliases.items() if command in known)
+        return sorted({*self.unlisted, *aliases} - set(known))
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = cmd_name
+        if name not in self.commands and name not in self.lazy and name not in self.unlisted:
+            name = self.aliases.get(name, name)
+        place = self.lazy.get(name) or self.unlisted.get(name)
+        if place is None:
+            return super().get_command(ctx, name)
+        module, _, attribute = place.partition(":")
+        command: click.Command = getattr(
+            importlib.import_module(f"{_PACKAGE}.{module}"), attribute or name
+        )
+        return command
 
     @override
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        known, word = self.list_commands(ctx), args[0]
-        if word == "ls" and "list" in known:
-            args = ["list", *args[1:]]
-        elif word not in known and not word.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"no command {word!r}{meant(word, known) or _all(ctx, known)}")
+        word = args[0]
+        if not word.startswith("-") and not ctx.resilient_parsing:
+            command = self.get_command(ctx, word)
+            if command is None:
+                known = self.list_commands(ctx)
+                ctx.fail(
+                    f"no command {word!r}{suggestion(word, known) or _alternatives(ctx, known)}"
+                )
+            return word, command, args[1:]
         return super().resolve_command(ctx, args)
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        names = self.list_commands(ctx)
-        self.section("Commands", names, ctx, formatter)
+        self.section("Commands", self.list_commands(ctx), ctx, formatter)
+
+    def format_all_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every command, where the help of this group shows only some."""
+        self.format_commands(ctx, formatter)
 
     def section(
         self, heading: str, names: Iterable[str], ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """Whole sentences: click's own list cuts them at the edge of the terminal."""
+        """Write whole sentences: click's own list cuts them at the edge of the terminal."""
         rows = [(name, command.get_short_help_str(_SENTENCE)) for name in names
                 if (command := self.get_command(ctx, name)) is not None]  # fmt: skip
         with formatter.section(heading):
             formatter.write_dl(rows)
 
 
-class LazyGroup(Group):
-    """`table` maps a command to the module of this package that has it under the same name.
-
-    `sections` are their names by heading, for the help.
-    """
-
-    table: Mapping[str, str] = MappingProxyType({})
-    sections: Mapping[str, str] = MappingProxyType({})
-
-    @override
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(self.table)
-
-    @override
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        if cmd_name not in self.table:
-            return None
-        module = importlib.import_module(f"{_ROOM}.{self.table[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
-        return command
-
-    @override
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading, names in self.sections.items():
-            self.section(heading, names.split(), ctx, formatter)
-
-
 class ListGroup(Group):
-    """Things that can be listed: without a command it is `list`, whose options it takes then."""
+    """Things that can be listed: without a command it is `list`, and takes the options of that."""
 
-    def __init__(self, *words: Any, **said: Any) -> None:  # noqa: ANN401 - what click takes
-        super().__init__(*words, **{"invoke_without_command": True, **said})
+    def __init__(self, *names: Any, **attributes: Any) -> None:  # noqa: ANN401 - what click takes
+        super().__init__(*names, **{"invoke_without_command": True, **attributes})
+
+    def is_list(self, ctx: click.Context, args: Sequence[str]) -> bool:
+        """Whether these words are arguments of `list`."""
+        del ctx
+        return not args or args[0].startswith("-")
 
     @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # While a shell completes a word, no word is none yet.
-        alone = not ctx.resilient_parsing and (not args or args[0].startswith("-"))
-        wanted = ["list", *args] if alone and not {"-h", "--help"} & set(args) else args
+        bare = not ctx.resilient_parsing and self.is_list(ctx, args)
+        wanted = ["list", *args] if bare and not {"-h", "--help"} & set(args) else args
         return super().parse_args(ctx, wanted)
 
     @override
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        formatter.write("\nWithout a command it is list.\n")
+        formatter.write(f"\nWithout a command, {ctx.command_path} is {ctx.command_path} list.\n")
 
 
-def meant(word: str, known: Iterable[str]) -> str:
-    """`; did you mean alice?`, or nothing when nothing is near."""
+class NameListGroup(ListGroup):
+    """A list that also takes its argument without the word `list`: `hive inbox alice`."""
+
+    @override
+    def is_list(self, ctx: click.Context, args: Sequence[str]) -> bool:
+        return super().is_list(ctx, args) or self.get_command(ctx, args[0]) is None
+
+    @override
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = super().shell_complete(ctx, incomplete)
+        command = self.get_command(ctx, "list")
+        for parameter in command.params if command is not None else ():
+            if isinstance(parameter, click.Argument):
+                found += parameter.shell_complete(ctx, incomplete)
+        return found
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean alice?`, or nothing when no known word is near."""
     # difflib is wanted only where something went wrong.
-    near: Callable[..., list[str]] = importlib.import_module("difflib").get_close_matches
-    found = near(word, list(known), 3, 0.6)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    close: Callable[..., list[str]] = importlib.import_module("difflib").get_close_matches
+    near = close(word, list(known), 3, 0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def _all(ctx: click.Context, known: Sequence[str]) -> str:
-    """What there is instead, or where it is said."""
+def _alternatives(ctx: click.Context, known: Sequence[str]) -> str:
+    """The commands that there are, or how to list them."""
     if len(known) > _FEW:
         return f"; `{ctx.command_path} --help` lists them"
     return f"; there are {', '.join(known)}"

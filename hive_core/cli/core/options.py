@@ -15,13 +15,17 @@ else:  # importing typing_extensions would cost a tenth of the start
         return method
 
 
+AGENT_STATES: Final = (
+    "absent", "starting", "running", "degraded", "stopping", "stopped", "sleeping", "failed",
+    "parked", "deploying",
+)  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Renamed(click.Option):
-    """An option that had another name, `old`: that works for one more release, and no help says it.
+    """An option with an older name, `old`: that works for one more release, and no help shows it.
 
-    Whoever was taught the old name by a script of theirs gets no error.
+    Scripts that use the old name go on working.
     """
 
     def __init__(self, *words: Any, old: str, **attributes: Any) -> None:  # noqa: ANN401 - click's
@@ -30,10 +34,10 @@ class Renamed(click.Option):
 
     @override
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ANN401 - click's, and renamed in 8.2
-        shown = self.opts
-        self.opts = [*shown, self._old]
+        names = self.opts
+        self.opts = [*names, self._old]
         super().add_to_parser(parser, ctx)
-        self.opts = shown
+        self.opts = names
 
 
 def reason_option(help_: str, *, required: bool = False) -> Callable[[F], F]:
@@ -43,4 +47,7 @@ def reason_option(help_: str, *, required: bool = False) -> Callable[[F], F]:
                         help=help_, **default)  # fmt: skip
 
 
+no_wait_option: Final = click.option(
+    "--no-wait", is_flag=True, help="Return once the change is recorded."
+)
 yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask.")

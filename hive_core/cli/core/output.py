@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,23 +16,34 @@ import click
 
 from hive_core.agent import layout
 from hive_core.agent.output import as_json, plain
-from hive_core.cli.core.progress import cleared
+from hive_core.cli.core.progress import clear_line
+from hive_core.cli.core.tables import Heading, lay_out
+from hive_core.cli.core.units import format_time, time_zone
 
 Row = Mapping[str, object]
 
-FORMATS: Final = ("table", "json", "jsonl", "name")
-LINES: Final = 3  # of a last column: it has what others wrote, of any length
+FORMATS: Final = ("table", "wide", "json", "jsonl", "name")
+FLAT: Final = ("jsonl", "name")  # formats of one line a row
+FOLDED_LINES: Final = 100
 WIDTH: Final = 80  # where the output is no terminal
 COLOURS: Final = {
     "running": "green", "starting": "yellow", "stopping": "yellow", "deploying": "yellow",
     "degraded": "magenta", "failed": "red", "parked": "red", "sleeping": "cyan",
     "stopped": "bright_black", "absent": "bright_black", "allowed": "green", "refused": "red",
 }  # fmt: skip
+_WIDE: Final = "hive.wide"
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def _style(ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """`wide` is a table whose columns are all shown."""
+    ctx.meta[_WIDE] = value == "wide"
+    return "table" if value == "wide" else value
+
 
 output_option: Final = click.option(
     "-o", "--output", "style", type=click.Choice(FORMATS), default="table", show_default=True,
-    help="How to print: for people, or for programs.",
+    callback=_style, help="Output format; wide is a table with all columns, however long.",
 )  # fmt: skip
 
 
@@ -48,7 +58,7 @@ def words(value: object) -> str:
             text = "yes" if value else "no"
         case str():
             text = plain(value).replace("\n", "⏎").replace("\t", " ")
-        case list() if all(isinstance(each, str) for each in value):
+        case list() if all(isinstance(item, str) for item in value):
             text = ", ".join(map(words, value))
         case _:
             text = as_json(value)
@@ -59,13 +69,15 @@ def words(value: object) -> str:
 class Column:
     """One column of a table: the field, its heading and how a value is put in words.
 
-    A `whole` one is never folded: it is to be copied.
+    On a narrow terminal the column with the highest `priority` is left out first, one of 0 never.
+    A `whole` one is never cut: it is to be copied.
     """
 
     field: str
     heading: str = ""
     words: Callable[[object], str] = words
     whole: bool = False
+    priority: int = 0
 
     @property
     def title(self) -> str:
@@ -75,14 +87,12 @@ class Column:
         return self.words(row.get(self.field))
 
 
-def moment(value: object) -> str:
-    """Seconds since 1970 as local time."""
-    if not isinstance(value, int | float):
-        return "-"
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
-    except (OverflowError, ValueError, OSError):  # in a year that the machine does not know
-        return f"{value:g}"
+moment = format_time
+
+
+def stamp(value: object) -> str:
+    """Seconds since 1970 as local time with its zone: for a page about one thing."""
+    return format_time(value, zone=True)
 
 
 def block(text: str) -> str:
@@ -91,15 +101,15 @@ def block(text: str) -> str:
 
 
 def echo(text: str) -> None:
-    """A line of data. Of what acts on a terminal colours alone get through."""
+    """Print a line of data. Of what acts on a terminal colours alone get through."""
     parts = _COLOUR.split(text)
-    with cleared():
+    with clear_line():
         click.echo("".join(part if at % 2 else plain(part) for at, part in enumerate(parts)))
 
 
 def say(text: str) -> None:
-    """A line of talk."""
-    with cleared():
+    """Print a line for people, on standard error."""
+    with clear_line():
         click.echo(block(text), err=True)
 
 
@@ -118,42 +128,61 @@ def columns_of(terminal: bool | None = None) -> int:  # noqa: FBT001 - None asks
     return get_terminal_size((WIDTH, 24)).columns
 
 
-def table(
-    rows: Iterable[Row], columns: Sequence[Column], width: int | None, lines: int = LINES
-) -> Iterator[str]:
-    """Aligned lines below a heading."""
+def table(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> Iterator[str]:
+    """Yield the aligned lines of a table; the heading of the first time names the time zone."""
+    timed = next((column for column in columns if column.words is moment), None)
+    headings = [
+        Heading(
+            f"{column.title} ({time_zone()})" if column is timed else column.title,
+            column.priority, column.whole,
+        )
+        for column in columns
+    ]  # fmt: skip
+    return lay_out(headings, [[column.cell(row) for column in columns] for row in rows], width,
+                   coloured)  # fmt: skip
+
+
+def folded(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> Iterator[str]:
+    """Yield the lines of a table in which long text goes on below, where all of it matters."""
     cells = [[column.title for column in columns]]
     cells += [[column.cell(row) for column in columns] for row in rows]
-    whole = {column.title for column in columns if column.whole}
-    return layout.table(cells, width, coloured, whole, lines)
+    return layout.table(cells, width, coloured, lines=FOLDED_LINES)
+
+
+def _width() -> int | None:
+    """Columns of the terminal; None where nothing is to be cut."""
+    context = click.get_current_context(silent=True)
+    if not sys.stdout.isatty() or (context is not None and context.meta.get(_WIDE)):
+        return None
+    return columns_of()
 
 
 @dataclass(frozen=True)
 class Listing:
     """How one kind of row is listed; `name` is the field that `-o name` prints.
 
-    Of the last column a terminal gets at most so many `lines`.
+    A `fold`ed one shows all of a long text: advice is not cut.
     """
 
     name: str
     columns: Sequence[Column]
     empty: str = "nothing to list"
-    lines: int = LINES
+    fold: bool = False
 
     def show(self, rows: Iterable[Row], style: str) -> None:
         """Print the rows; JSON lines are printed as they come."""
-        if style in ("jsonl", "name"):
+        if style in FLAT:
             for row in rows:
                 echo(as_json(row) if style == "jsonl" else words(row.get(self.name)))
             return
-        found = list(rows)
+        listed = list(rows)
         if style == "json":
-            echo(as_json(found, 2))
-        elif not found:
+            echo(as_json(listed, 2))
+        elif not listed:
             say(self.empty)
         else:
-            width = columns_of() if sys.stdout.isatty() else None
-            for line in table(found, self.columns, width, self.lines):
+            draw = folded if self.fold else table
+            for line in draw(listed, self.columns, _width()):
                 echo(line)
 
 

@@ -1,6 +1,6 @@
-"""A line on standard error that says what is waited for; only on a terminal, gone at the end.
+"""The spinner: a line on standard error that says what the command waits for, on a terminal only.
 
-Whatever else is printed meanwhile stands in a line of its own: `cleared` takes the spinner away
+Whatever else is printed meanwhile stands in a line of its own: `clear_line` takes the spinner away
 first, and it is drawn again below.
 """
 
@@ -17,11 +17,11 @@ _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _DELAY: Final = 0.3  # what is done sooner needs no words
 _FRAME: Final = 0.1
 _CLEAR: Final = "\r\x1b[K"
-_line: Final = threading.Lock()  # there is one: who waits within a wait says nothing
+_line: Final = threading.Lock()  # there is one: a wait within a wait shows nothing
 
 
 class _Terminal:
-    """Whether the spinner stands in the last line, and a lock for whoever writes there."""
+    """Whether the spinner stands in the last line, and the lock of those that write there."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -45,8 +45,8 @@ _terminal: Final = _Terminal()
 
 
 @contextmanager
-def cleared() -> Iterator[None]:
-    """No spinner in the line while the body prints."""
+def clear_line() -> Iterator[None]:
+    """Take the spinner away while the body prints."""
     with _terminal.lock:
         _terminal.clear()
         yield

@@ -8,7 +8,8 @@ from typing import Final
 
 import click
 
-from hive_core.cli.main import hive
+from hive_core.cli.core.help import all_commands
+from hive_core.cli.main import COMMANDS, hive
 
 FILE: Final = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 WIDTH: Final = 96
@@ -20,13 +21,21 @@ Generated from the commands by `python -m hive_core.cli.core.reference`; a test 
 `hive` is the operator's command. It speaks [Varlink](operations.md) to the daemon on
 `/run/hive/operator.sock`; root and the members of group `hive-operator` may.
 
-- Every listing takes `-o table|json|jsonl|name`. Data goes to standard output, talk to standard
-  error. Colours only on a terminal, and never with `NO_COLOR` set.
+- Every listing takes `-o table|wide|json|jsonl|name`. Data goes to standard output, messages to
+  standard error. Colours only on a terminal, and never with `NO_COLOR` set.
+- On a terminal a table fits its width: the least important columns are left out, and the last one
+  is cut. `-o wide` shows everything, as a pipe or a file gets it.
+- A DURATION is `90`, `90s`, `5m`, `2h`, `3d`, `1w`, or several as `1h30m`; a size is `512M`.
+  Both are printed as they are written. Times are local; the heading of a table names the zone.
 - Text that agents wrote is printed with control and direction characters spelled out, as
   `⟨U+001B⟩`; in JSON they are escaped.
-- A noun alone lists: `hive task` is `hive task list`, and takes its options. What has no list
-  (`cap`, `config`, `meta`) says which commands it has, with status 2.
-- `source <(hive completion bash)` completes commands, options and the names of agents.
+- A noun alone lists: `hive task` is `hive task list`, and takes its options. `config` has no list
+  and prints its commands, with status 2.
+- Commands about agents have two forms: `hive stop NAME` and `hive agent stop NAME`.
+- `ls` and `ps` list agents, `rm` is destroy, `exec` is shell; `ls` and `rm` after a noun are its
+  list and its way to remove. Names of older releases, such as `approvals`, still work.
+- `hive setup` installs completion of commands, options, names and IDs for bash, zsh and fish, and
+  the manual pages `hive(1)`, `hive-agent(1)` and `hive.toml(5)`.
 
 | exit status | meaning |
 |---|---|
@@ -58,7 +67,7 @@ OUTPUTS: Final = {
     "agent list": ("list_agents", "agents"),
     "status": ("status", None),
     "why": ("why", None),
-    "inbox": ("list_messages", "messages"),
+    "inbox list": ("list_messages", "messages"),
     "queue list": ("list_queues", "queues"),
     "queue take": ("take", "things"),
     "logs": ("get_logs", "lines"),
@@ -69,8 +78,8 @@ OUTPUTS: Final = {
     "plan list": ("list_plans", "plans"),
     "secret list": ("list_secrets", "secrets"),
     "plan show": ("get_plan", None),
-    "approvals list": ("list_approvals", "approvals"),
-    "approvals show": ("get_approval", None),
+    "approval list": ("list_approvals", "approvals"),
+    "approval show": ("get_approval", None),
     "trigger list": ("list_triggers", "triggers"),
     "trigger fires": ("list_fires", "fires"),
     "artifact list": ("list_artifacts", "artifacts"),
@@ -81,10 +90,10 @@ OUTPUTS: Final = {
     "survey": ("survey", "agents"),
     "question list": ("list_questions", "questions"),
     "question show": ("get_question", None),
-    "escalations": ("list_questions", "questions"),
-    "reminders": ("list_reminders", "reminders"),
+    "escalation list": ("list_questions", "questions"),
+    "reminder list": ("list_reminders", "reminders"),
     "role list": ("list_roles", "roles"),
-    "tools": ("list_tools", "tools"),
+    "tool list": ("list_tools", "tools"),
     "definition list": ("list_definitions", "definitions"),
     "definition show": ("get_definition", None),
     "meta log": ("meta_log", "commits"),
@@ -92,8 +101,11 @@ OUTPUTS: Final = {
 TREE: Final = """
 `hive tree` nests the rows of `list_agents`: a list of roots, each `{name, uuid, parent, role,
 title, state, activity, children: [...]}`. With `jsonl` and `name` the rows are flat, each agent
-before what is below it. `hive doctor` prints `{check, verdict: ok|warn|fail, detail}`. `hive todo`
-prints the rows of the operation of that name, each with `settle`: the command for it.
+before its descendants. `hive agent show` prints the result of `get_agent` with `secrets`,
+`open_tasks` and `log`. `hive inbox show` and the other commands `show` of a listing print one row
+of it; `hive logs` of several agents adds `agent` to each line. `hive doctor` prints
+`{check, verdict: ok|warn|fail, detail}`. `hive todo` prints the rows of the operation of that
+name, each with `settle`: the command for it.
 """
 
 
@@ -110,7 +122,9 @@ def _contexts(group: click.Group, context: click.Context) -> Iterator[click.Cont
 
 
 def _section(context: click.Context) -> str:
-    words = context.command_path
+    words, name = context.command_path, context.info_name
+    if "agent " in words and name in COMMANDS:
+        return f"\n## {words}\n\nThe same as [hive {name}](#hive-{name}).\n"
     return f"\n## {words}\n\n```text\n{context.get_help()}\n```\n"
 
 
@@ -121,8 +135,10 @@ def reference() -> str:
         for command, (name, field) in OUTPUTS.items()
     ]
     settings = {**hive.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
-    sections = map(_section, _contexts(hive, click.Context(hive, None, "hive", **settings)))
-    return HEAD + "".join(rows) + TREE + "".join(sections)
+    root = click.Context(hive, None, "hive", **settings)
+    every = f"\n## hive\n\n```text\n{all_commands(root)}\n```\n"
+    sections = map(_section, _contexts(hive, root))
+    return HEAD + "".join(rows) + TREE + every + "".join(sections)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What every command has: the connection to the daemon, and how a call is made and waited for."""
+"""What every command has: the connection to the daemon, calls, jobs, and completion of names."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import click
@@ -15,9 +15,9 @@ from hive_core.errors import HIVE, HiveError, Internal, from_wire
 from hive_core.varlink import Client, Message
 
 WAIT: Final = 50  # seconds; the daemon allows no more
-SILENT: Final = "no answer from hived yet; `hive doctor` tells how it is"
+SILENT: Final = "no answer from hived yet; `hive doctor` checks it"
 _QUICK: Final = 2.0  # for what only makes the command line nicer
-_SILENCE: Final = 1.0  # seconds after which somebody at a terminal is told that they wait
+_SILENCE: Final = 1.0  # seconds after which a terminal shows that the command waits
 
 
 class Session:
@@ -25,23 +25,22 @@ class Session:
 
     def __init__(self, socket: str) -> None:
         self.socket = socket
-
         self.link = Link(socket)
 
     def close(self) -> None:
         self.link.close()
 
     def ask(self, operation: str, /, **params: object) -> Message:
-        with self._patient(params):
+        with self._while_silent(params):
             return self.link.ask(operation, **params)
 
     def change(self, operation: str, /, **params: object) -> Message:
-        with self._patient(params):
+        with self._while_silent(params):
             return self.link.change(operation, **params)
 
     @staticmethod
-    def _patient(params: Mapping[str, object]) -> contextlib.AbstractContextManager[None]:
-        """Says that hived is silent; whoever asks it to wait has words of its own for that."""
+    def _while_silent(params: Mapping[str, object]) -> contextlib.AbstractContextManager[None]:
+        """Show that hived is silent; a command that asks it to wait shows words of its own."""
         return contextlib.nullcontext() if "wait" in params else working(SILENT, after=_SILENCE)
 
     def rows(self, operation: str, field: str, /, **params: object) -> Iterator[Message]:
@@ -56,12 +55,12 @@ class Session:
 
     def follow(self, operation: str, field: str, /, **params: object) -> Iterator[Message]:
         """A stream: what there is, then what comes."""
-        given = {key: value for key, value in params.items() if value is not None}
-        for reply in self.link.stream(camel(operation), given):
+        wanted = {key: value for key, value in params.items() if value is not None}
+        for reply in self.link.stream(camel(operation), wanted):
             yield from entries(reply, field)
 
     def finish(self, reply: Message, doing: str, *, wait: bool = True) -> Message:
-        """Wait for the job in a reply, telling on a terminal that we do; its failure is raised."""
+        """Wait for the job in a reply, and show that on a terminal; its failure is raised."""
         job = reply.get("job")
         if not wait or not job:
             return reply
@@ -75,19 +74,22 @@ class Session:
 
     def _await_job(self, job: str) -> None:
         while True:
-            found = self.ask("wait_job", id=job, wait=WAIT)
-            if ended(found):
+            if has_ended(self.ask("wait_job", id=job, wait=WAIT)):
                 return
 
     def names(self) -> list[str]:
         """Agent names for suggestions and completion: quickly or not at all."""
+        return self.values("list_agents", "agents", "name")
+
+    def values(self, operation: str, field: str, key: str, /, **params: object) -> list[str]:
+        """One field of the first page of a listing: quickly or not at all."""
         with contextlib.suppress(HiveError), Client(self.socket, wait=_QUICK) as client:
-            found = client.call(camel("list_agents"))
-            return [str(row["name"]) for row in entries(found, "agents")]
+            reply = client.call(camel(operation), params)
+            return [str(row[key]) for row in entries(reply, field)]
         return []
 
 
-def ended(job: Message) -> bool:
+def has_ended(job: Message) -> bool:
     """Whether a job is done; its failure is raised as the error that it names."""
     if job.get("state") == "failed":
         kind, colon, reason = str(job.get("error")).partition(": ")
@@ -95,13 +97,55 @@ def ended(job: Message) -> bool:
     return job.get("state") != "running"
 
 
-def entries(reply: Message, field: str) -> list[Message]:
+def entries(reply: Mapping[str, object], field: str) -> list[Message]:
     """The list of objects under `field`."""
-    found = reply.get(field)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    value = reply.get(field)
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
-def complete_agent(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names for the shell's completion."""
-    socket = ctx.find_root().params.get("socket")
-    return [name for name in Session(str(socket)).names() if name.startswith(incomplete)]
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def session_of(ctx: click.Context) -> Session:
+    """A session for the shell's completion, which runs no command."""
+    return Session(str(ctx.find_root().params.get("socket")))
+
+
+def complete(operation: str, field: str, key: str, /, **params: object) -> Completer:
+    """Complete with one field of what an operation lists."""
+
+    def completer(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        values = session_of(ctx).values(operation, field, key, **params)
+        return [value for value in dict.fromkeys(values) if value.startswith(incomplete)]
+
+    return completer
+
+
+complete_agent: Final = complete("list_agents", "agents", "name")
+complete_task: Final = complete("list_tasks", "tasks", "id", open=True)
+complete_question: Final = complete("list_questions", "questions", "id", open=True)
+complete_approval: Final = complete("list_approvals", "approvals", "id")
+complete_trigger: Final = complete("list_triggers", "triggers", "id")
+complete_artifact: Final = complete("list_artifacts", "artifacts", "id")
+complete_queue: Final = complete("list_queues", "queues", "queue")
+complete_reminder: Final = complete("list_reminders", "reminders", "id")
+complete_archive: Final = complete("list_archives", "archives", "name")
+complete_definition: Final = complete("list_definitions", "definitions", "name")
+complete_message: Final = complete("list_messages", "messages", "id")
+
+
+def complete_plan(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete with the plans that wait for a decision."""
+    session, state = session_of(ctx), "awaiting_plan_approval"
+    tasks = session.values("list_tasks", "tasks", "id", state=state, open=True)
+    newest = (session.values("list_plans", "plans", "plan", task=task)[:1] for task in tasks[:20])
+    return [plan for plans in newest for plan in plans if plan.startswith(incomplete)]
+
+
+def complete_words(*words: str) -> Completer:
+    """Complete with words that are known beforehand."""
+
+    def completer(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return completer

@@ -1,4 +1,4 @@
-"""`hive converge` and `hive gc`: what the daemon would do next, and what is left over."""
+"""`hive converge` and `hive gc`: the next steps of the daemon, and orphaned files."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from hive_core.cli.core.session import Session, entries
 STEPS: Final = Listing(
     "agent",
     (Column("agent"), Column("action"), Column("reason")),
-    "nothing to do: the machine is as the hive says",
+    "nothing to do: the machine is as the hive specifies",
 )
-LEFT: Final = Listing(
-    "name", (Column("kind"), Column("name"), Column("detail")), "nothing is left over"
+ORPHANS: Final = Listing(
+    "name", (Column("kind"), Column("name"), Column("detail")), "no orphaned files"
 )
 
 
 @click.command
-@click.option("--dry-run", is_flag=True, help="Print what the next pass would do, and do nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print what the next pass would do, and change nothing."
+)
 @output_option
 @click.pass_obj
 def converge(session: Session, style: str, *, dry_run: bool) -> None:
-    """Make the machine what the hive says, now.
+    """Bring the machine to the specified state now.
 
-    The daemon does so by itself all the time.
+    The daemon also does this by itself all the time.
     """
     if dry_run:
-        found = session.ask("converge", dry_run=True)
+        result = session.ask("converge", dry_run=True)
     else:
-        found = session.finish(session.change("converge"), "converging")
+        result = session.finish(session.change("converge"), "converging")
     if style == "json":
-        echo(as_json(found, 2))
+        echo(as_json(result, 2))
         return
-    STEPS.show(entries(found, "steps"), style)
-    drift = found.get("drift")
-    for each in drift if isinstance(drift, list) else []:
-        say(f"drift: {each}")
+    STEPS.show(entries(result, "steps"), style)
+    drift = result.get("drift")
+    for line in drift if isinstance(drift, list) else []:
+        say(f"drift: {line}")
 
 
 @click.command
@@ -49,8 +51,8 @@ def converge(session: Session, style: str, *, dry_run: bool) -> None:
 def gc(session: Session, style: str, *, dry_run: bool) -> None:
     """Remove what belongs to no agent any more.
 
-    That is archives past their time and their uid ranges, secrets and generations of agents that
-    will not come back. Strange units, mounts and files are listed and left to you.
+    It removes expired archives with their uid ranges, and secrets and generations of agents that
+    cannot be restored. Unknown units, mounts and files are listed, and not removed.
     """
-    found = session.ask("gc", dry_run=True) if dry_run else session.change("gc")
-    LEFT.show(entries(found, "items"), style)
+    result = session.ask("gc", dry_run=True) if dry_run else session.change("gc")
+    ORPHANS.show(entries(result, "items"), style)

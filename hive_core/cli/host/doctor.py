@@ -31,7 +31,6 @@ from hive_core.varlink import Client
 
 PROGRAMS: Final = ("systemd-nspawn", "systemd-run", "systemctl", "nsenter", "git", "mount")
 _PATIENCE: Final = 5.0  # seconds; who asks how the daemon is need not wait for it
-_DETAIL_LINES: Final = 100
 SIGNERS: Final = ("ssh-keygen", "gpgv")  # without one, its kind of signed tag approves nothing
 
 
@@ -209,7 +208,7 @@ def _daemon(session: Session) -> Iterator[Finding]:
 
 # What to do stands at the end of a detail, which is therefore never cut.
 FINDINGS: Final = Listing(
-    "check", (Column("check"), Column("verdict"), Column("detail")), lines=_DETAIL_LINES
+    "check", (Column("check"), Column("verdict"), Column("detail")), fold=True
 )
 
 

@@ -1,11 +1,13 @@
-"""`hive logs` and `hive events`: what was written down, and what is being written."""
+"""`hive logs` and `hive events`: the past, and what happens now."""
 
 from __future__ import annotations
 
 import itertools
-import time
+import queue
+import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
@@ -24,7 +26,10 @@ from hive_core.cli.core.output import (  # fmt: skip
     say,
     words,
 )
-from hive_core.cli.core.session import Session, complete_agent, entries
+from hive_core.cli.core.parameters import SINCE
+from hive_core.cli.core.session import Session, complete_agent, entries, session_of
+from hive_core.errors import HiveError
+from hive_core.model.names import agent_unit
 
 
 def _verdict(value: object) -> str:
@@ -33,96 +38,190 @@ def _verdict(value: object) -> str:
 
 EVENTS: Final = Listing(
     "seq",
-    (Column("seq"), Column("time", words=moment), Column("kind"), Column("caller"),
-     Column("operation"), Column("target"), Column("allowed", "verdict", _verdict),
-     Column("reason")),
-    "nothing happened yet",
+    (Column("seq", priority=2), Column("time", words=moment, priority=1),
+     Column("kind", priority=3), Column("caller"), Column("operation"), Column("target"),
+     Column("allowed", "verdict", _verdict), Column("reason")),
+    "no events yet",
 )  # fmt: skip
 
 
-_NONE_SUCH: Final = "no event is like that"
-_AGO: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+def _complete_kind(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete with the kinds among the newest events."""
+    kinds = session_of(ctx).values("list_events", "events", "kind", last=500)
+    return [kind for kind in dict.fromkeys(kinds) if kind.startswith(incomplete)]
 
 
-def _moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
-    """A time as people say it, in seconds since 1970."""
-    if value is None:
-        return None
-    unit = _AGO.get(value[-1:])
-    try:
-        return time.time() - float(value[:-1]) * unit if unit else float(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is neither seconds nor such as 30m") from None
+_NO_MATCH: Final = "no such events"
+_LAST: Final = 10
+# Events of these operations are many and say little: every message that is read has an `ack`.
+_ROUTINE: Final = frozenset({"ack", "hello"})
+_MOST_AT_ONCE: Final = 64  # agents whose logs are followed at once
 
 
 @click.command
-@click.argument("name", shell_complete=complete_agent)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_agent)
+@click.option("--all", "everyone", is_flag=True, help="Logs of all agents.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines are written.")
-@click.option("-n", "--lines", type=click.IntRange(1, 1000), default=50, show_default=True,
-              help="How many of the last lines.")  # fmt: skip
-@click.option("--since", type=float, help="Only lines after this time (seconds since 1970).")
-@click.option("--grep", help="Only lines that hold this text.")
+@click.option("-n", "--lines", type=click.IntRange(1, 1000), default=_LAST, show_default=True,
+              help="Number of the last lines.")  # fmt: skip
+@click.option("--since", type=SINCE, help="Only lines since then: a time, or 30m, 2h or 1d ago.")
+@click.option("--grep", metavar="TEXT", help="Only lines that contain this text.")
 @output_option
 @click.pass_obj
-def logs(session: Session, /, name: str, style: str, *, follow: bool, **given: object) -> None:
-    """Show what NAME wrote.
+def logs(
+    session: Session, /, names: tuple[str, ...], style: str, *, everyone: bool, follow: bool,
+    **filters: object,
+) -> None:  # fmt: skip
+    """Show the last lines of the log of NAME, or of several agents in the order of time.
 
-    Units inside a booted container are included.
+    Units inside a booted container are included. Times are local.
     """
-    if follow:
-        rows: Iterator[Row] = session.follow("get_logs", "lines", agent=name, **given)
-    else:
-        rows = iter(entries(session.ask("get_logs", agent=name, **given), "lines"))
+    if everyone:
+        names = tuple(str(row["name"]) for row in session.rows("list_agents", "agents"))
+    if not names:
+        raise click.UsageError("name one or more agents, or give --all")
+    rows = _followed(session, names, filters) if follow else _logged(session, names, filters)
     if style != "table":
         Listing("text", ()).show(rows, style)
         return
     for row in rows:
-        echo(f"{moment(row.get('time'))} {words(row.get('unit'))}: {block(str(row.get('text')))}")
+        echo(_log_line(row, several=len(names) > 1))
+
+
+def _logged(
+    session: Session, names: Sequence[str], filters: Mapping[str, object]
+) -> Iterator[Row]:  # fmt: skip
+    """The last lines of all these agents together, the oldest first."""
+    if len(names) == 1:
+        return iter(entries(session.ask("get_logs", agent=names[0], **filters), "lines"))
+    rows = [row for name in names for row in _log_rows(session, name, filters)]
+    rows.sort(key=lambda row: float(str(row.get("time") or 0)))
+    most = filters.get("lines")
+    return iter(rows[-most:] if isinstance(most, int) else rows)
+
+
+def _log_rows(session: Session, name: str, filters: Mapping[str, object]) -> list[Row]:
+    lines = entries(session.ask("get_logs", agent=name, **filters), "lines")
+    return [{"agent": name, **line} for line in lines]
+
+
+def _followed(
+    session: Session, names: Sequence[str], filters: Mapping[str, object]
+) -> Iterator[Row]:  # fmt: skip
+    """Lines as they are written; of several agents each has a connection of its own."""
+    if len(names) == 1:
+        return session.follow("get_logs", "lines", agent=names[0], **filters)
+    if len(names) > _MOST_AT_ONCE:
+        raise click.UsageError(f"at most {_MOST_AT_ONCE} agents can be followed at once")
+    return _merged(session.socket, names, filters)
+
+
+def _merged(
+    socket: str, names: Sequence[str], filters: Mapping[str, object]
+) -> Iterator[Row]:  # fmt: skip
+    lines: queue.SimpleQueue[Row | HiveError] = queue.SimpleQueue()
+
+    def follow(name: str) -> None:
+        try:
+            with closing(Session(socket)) as session:
+                for row in session.follow("get_logs", "lines", agent=name, **filters):
+                    lines.put({"agent": name, **row})
+        except HiveError as error:
+            lines.put(error)
+
+    for name in names:
+        threading.Thread(target=follow, args=(name,), daemon=True).start()
+    while True:
+        line = lines.get()
+        if isinstance(line, HiveError):
+            raise line
+        yield line
+
+
+def _log_line(row: Row, *, several: bool) -> str:
+    unit = words(row.get("unit"))
+    own = unit == agent_unit(str(row.get("agent")))
+    source = unit if not several else words(row.get("agent")) + ("" if own else f" {unit}")
+    return f"{moment(row.get('time'))} {source}: {block(str(row.get('text')))}"
 
 
 @click.command
-@click.option("-f", "--follow", is_flag=True, help="Go on as things happen.")
-@click.option("-n", "--lines", type=click.IntRange(1), help="Only so many of the last events.")
-@click.option("--after", type=click.IntRange(0), help="Only events behind this number.")
-@click.option("--kind", "kinds", multiple=True, metavar="KIND",
-              help="Only this kind; own.* are all that begin so. May be repeated.")  # fmt: skip
+@click.option("-f", "--follow", is_flag=True,
+              help="Go on as things happen, after the last 10 events.")  # fmt: skip
+@click.option("-n", "--lines", type=click.IntRange(1), help="Number of the last events.")
+@click.option("--all", "everything", is_flag=True,
+              help="Also the events of ack and hello, which a table leaves out.")  # fmt: skip
+@click.option("--after", type=click.IntRange(0), metavar="SEQ",
+              help="Only events behind this number.")  # fmt: skip
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", shell_complete=_complete_kind,
+              help="Only this kind; own.* are all that begin so (repeatable).")  # fmt: skip
 @click.option("--agent", "agents", multiple=True, shell_complete=complete_agent,
-              help="Only what it did, or what was done to it. May be repeated.")  # fmt: skip
-@click.option(
-    "--since", metavar="TIME", callback=_moment,
-    help="Only from then on: seconds since 1970, or how long ago, such as 30m, 2h or 1d.",
-)  # fmt: skip
+              help="Only what this agent did, or what was done to it (repeatable).")  # fmt: skip
+@click.option("--since", type=SINCE, help="Only events since then: a time, or 30m, 2h or 1d ago.")
 @output_option
 @click.pass_obj
 def events(
-    session: Session, /, style: str, *, follow: bool, lines: int | None, **given: object
-) -> None:
-    """Show what was done, what was refused and what happened, oldest first."""
-    wanted = {key: list(value) if isinstance(value, tuple) else value
-              for key, value in given.items() if value not in ((), None)}  # fmt: skip
-    after = wanted.pop("after", None)
+    session: Session, /, style: str, *, follow: bool, lines: int | None, everything: bool,
+    **options: object,
+) -> None:  # fmt: skip
+    """Show what was done, what was refused and what happened, oldest first.
+
+    A table leaves the events of ack and hello out, unless --all or --kind asks for them; other
+    formats have all events. Times are local.
+    """
+    filters = {key: list(value) if isinstance(value, tuple) else value
+               for key, value in options.items() if value not in ((), None)}  # fmt: skip
+    after = filters.pop("after", None)
     start = None if after is None else str(after)
-    # The daemon's `last` counts all events; of those that are asked for it has to be found out.
-    last, most = (None, lines) if wanted else (lines, None)
-    rows: Iterator[Row] = session.rows("list_events", "events", last=last, after=start, **wanted)
-    if most is not None:
-        rows = iter(deque(rows, most))
+    routine = everything or style != "table" or "kinds" in filters
+    if follow and lines is None and start is None and not filters:
+        lines = _LAST
+    rows = _past_events(session, lines, start, filters, routine=routine)
     if not follow:
-        (EVENTS if not wanted else replace(EVENTS, empty=_NONE_SUCH)).show(rows, style)
+        listing = replace(EVENTS, empty=_NO_MATCH) if filters else EVENTS
+        listing.show((row for row in rows if routine or not _is_routine(row)), style)
         return
-    known = list(rows)
-    at = str(known[-1]["seq"]) if known else start
-    for row in itertools.chain(known, _coming(session, at, wanted)):
+    past = list(rows)
+    newest = str(past[-1]["seq"]) if past else start
+    for row in itertools.chain(past, _coming(session, newest, filters)):
+        if not routine and _is_routine(row):
+            continue
         if style == "table":
             echo(_line(row))
         else:
             EVENTS.show([row], "name" if style == "name" else "jsonl")
 
 
-def _coming(session: Session, after: str | None, wanted: dict[str, object]) -> Iterator[Row]:
-    """What happens from now on; a part that was pruned before it could be read is said."""
-    given = wanted if after is None else {**wanted, "after": after}
-    for page in session.link.stream(camel("list_events"), given):
+def _is_routine(row: Row) -> bool:
+    return row.get("operation") in _ROUTINE and row.get("allowed") is not False
+
+
+def _past_events(
+    session: Session, lines: int | None, after: str | None, filters: dict[str, object], *,
+    routine: bool,
+) -> Iterator[Row]:  # fmt: skip
+    """The events so far; with `lines` only so many of the last, without those that are hidden.
+
+    The daemon's `last` counts all events, so that of a selection it has to be found out.
+    """
+    if lines is None or after is not None or filters:
+        rows = session.rows("list_events", "events", after=after, **filters)
+        return rows if lines is None else iter(deque(rows, lines))
+    asked = lines
+    while True:
+        page = list(session.rows("list_events", "events", last=asked))
+        shown = [at for at, row in enumerate(page) if routine or not _is_routine(row)]
+        if len(shown) >= lines:
+            return iter(page[shown[-lines] :])
+        if len(page) < asked:
+            return iter(page)
+        asked *= 8
+
+
+def _coming(session: Session, after: str | None, filters: dict[str, object]) -> Iterator[Row]:
+    """What happens from now on; a gap of events that were deleted meanwhile is reported."""
+    params = filters if after is None else {**filters, "after": after}
+    for page in session.link.stream(camel("list_events"), params):
         if isinstance(gap := page.get("gap"), dict):
             say(f"events {gap.get('from')} to {gap.get('to')} are not kept any more")
         yield from entries(page, "events")
@@ -131,6 +230,6 @@ def _coming(session: Session, after: str | None, wanted: dict[str, object]) -> I
 def _line(row: Row) -> str:
     """One event while following: no column can wait for the widest."""
     verdict = coloured(_verdict(row.get("allowed")))
-    what = " ".join(words(row.get(key)) for key in ("caller", "operation", "target"))
+    call = " ".join(words(row.get(key)) for key in ("caller", "operation", "target"))
     reason = f": {words(row.get('reason'))}" if row.get("reason") else ""
-    return f"{moment(row.get('time'))} {words(row.get('kind'))} {what} {verdict}{reason}"
+    return f"{moment(row.get('time'))} {words(row.get('kind'))} {call} {verdict}{reason}"

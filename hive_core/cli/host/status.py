@@ -1,35 +1,90 @@
-"""`hive status`: what is in force, how the agents are, and what needs an operator."""
+"""`hive status`: what the operator wants to know each morning."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
+from typing import Final
 
 import click
 
-from hive_core.cli.core.output import Row, coloured, moment, one, output_option, words
+from hive_core.cli.core.output import Row, coloured, one, output_option, stamp, words
 from hive_core.cli.core.session import Session, entries
+from hive_core.cli.core.units import format_size
+from hive_core.cli.work.budgets import pivot
+
+STORAGE: Final = "/var/lib/hive"
+_DAY: Final = 86_400
+_SHOWN: Final = 5  # failed agents; `hive todo` lists all
+_PERCENT: Final = 100
 
 
-def _counts(row: Row) -> str:
-    found = row.get("agents")
-    counts = found if isinstance(found, dict) else {}
-    parts = [
-        f"{number} {coloured(words(state))}" for state, number in sorted(counts.items()) if number
-    ]
+def _table(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _agents(row: Row) -> str:
+    counts = sorted(_table(row.get("agents")).items())
+    parts = [f"{number} {coloured(words(state))}" for state, number in counts if number]
     return ", ".join(parts) or "none"
 
 
-def lines(row: Row) -> Iterator[str]:
+def _tasks(row: Row) -> str:
+    counts = {state: n for state, n in _table(row.get("tasks")).items() if isinstance(n, int)}
+    running = counts.pop("in_progress", 0) + counts.pop("stopping", 0)
+    queued = counts.pop("queued", 0)
+    waiting = sum(counts.values())
+    return f"{running} running, {queued} queued" + (f", {waiting} waiting" if waiting else "")
+
+
+def _disk(path: str = STORAGE) -> str:
+    """How full the disk of the agents is."""
+    try:
+        facts = os.statvfs(path)
+    except OSError:
+        return "-"
+    total, free = facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize
+    percent = round(_PERCENT * (total - free) / total) if total else 0
+    return f"{percent} % used, {format_size(free >> 20 << 20)} free"
+
+
+def _usage(session: Session) -> str:
+    """What was used since midnight (UTC)."""
+    today = time.time() // _DAY * _DAY
+    reply = session.ask("get_usage", by="day", since=today)
+    rows = pivot(entries(reply, "sums"))
+    if not rows:
+        return "nothing today"
+    row = rows[-1]
+    parts = [f"{words(row['money'])} {words(reply.get('currency'))}"] if "money" in row else []
+    parts += [f"{words(row[key])} {key}" for key in ("tokens", "messages") if key in row]
+    return f"{', '.join(parts) or 'nothing'} today (UTC)"
+
+
+def _failed(row: Row) -> Iterator[str]:
+    failed = entries(row, "failed")
+    for agent in failed[:_SHOWN]:
+        reason = f": {words(agent.get('why'))}" if agent.get("why") else ""
+        yield f"{coloured(words(agent.get('state')))} {words(agent.get('agent'))}{reason}"
+    if len(failed) > _SHOWN:
+        yield f"and {len(failed) - _SHOWN} more"
+
+
+def _lines(row: Row, usage: str) -> Iterator[str]:
     """The status for people."""
-    found = row.get("hived")
-    hived = found if isinstance(found, dict) else {}
-    yield f"hived    {words(hived.get('version'))}, since {moment(hived.get('since'))}"
+    hived = _table(row.get("hived"))
+    yield f"hived    {words(hived.get('version'))}, since {stamp(hived.get('since'))}"
     yield f"commit   {words(row.get('commit'))}"
-    yield f"agents   {_counts(row)}"
-    if row.get("waiting"):
-        yield f"waiting  {words(row.get('waiting'))} for you (`hive todo`)"
-    for each in entries(dict(row), "refused"):
-        text = f"{words(each.get('commit'))}: {words(each.get('reason'))}"
+    yield f"agents   {_agents(row)}"
+    for line in _failed(row):
+        yield f"         {line}"
+    yield f"tasks    {_tasks(row)}"
+    yield f"todo     {row.get('waiting') or 'nothing'} waiting for you (`hive todo`)"
+    yield f"disk     {_disk()}"
+    yield f"used     {usage}"
+    for refused in entries(row, "refused"):
+        text = f"{words(refused.get('commit'))}: {words(refused.get('reason'))}"
         yield f"{click.style('refused', fg='red')}  {text}"
     alarms = row.get("alarms")
     for alarm in alarms if isinstance(alarms, list) else []:
@@ -40,6 +95,10 @@ def lines(row: Row) -> Iterator[str]:
 @output_option
 @click.pass_obj
 def status(session: Session, style: str) -> None:
-    """Show the commit in force, agents by state, and alarms."""
+    """Show the daemon, agents by state, failures, tasks, what waits for you, disk and usage.
+
+    Also the commit in force, refused commits and alarms. -o json prints what the daemon reports.
+    """
     row = session.ask("status")
-    one(row, style, "commit", lambda: lines(row))
+    usage = _usage(session) if style == "table" else ""
+    one(row, style, "commit", lambda: _lines(row, usage))

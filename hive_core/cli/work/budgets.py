@@ -12,6 +12,7 @@ import click
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.output import Column, Listing, Row, echo, output_option, say
 from hive_core.cli.core.session import Session, complete_agent
+from hive_core.cli.core.units import format_duration, parse_duration
 from hive_core.cli.work.group_usage import group_of, seconds
 
 KINDS: Final = (
@@ -20,6 +21,11 @@ KINDS: Final = (
 )  # fmt: skip
 TIERS: Final = ("strategic", "tactical", "operational")
 BY: Final = ("agent", "subtree", "task", "day", "model", "tier", "user", "node")
+# Columns that a narrow terminal leaves out first have the highest number.
+_PRIORITIES: Final = {
+    "tokens": 0, "money": 0, "tasks": 1, "time": 2, "cpu": 3, "agents": 4, "messages": 5,
+    "tools": 6, "calls": 7,
+}  # fmt: skip
 MILLION: Final = 1_000_000
 REPORTED: Final = "~"
 _COLUMNS: Final = {
@@ -30,9 +36,8 @@ _COLUMNS: Final = {
 
 
 def clock(seconds: int) -> str:
-    """Seconds as `12:03:04`."""
-    minutes, rest = divmod(seconds, 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+    """Seconds in full, as `12h3m4s`."""
+    return format_duration(seconds, parts=4)
 
 
 def money(amount: int) -> str:
@@ -42,61 +47,68 @@ def money(amount: int) -> str:
     return f"{'-' if amount < 0 else ''}{whole}.{digits}"
 
 
-def amount(kind: str, value: object) -> str:
-    """An amount as people say it."""
+def format_amount(kind: str, value: object) -> str:
+    """An amount for people."""
     number = value if isinstance(value, int) else 0
     return {"money": money, "time": clock, "cpu": seconds}.get(kind, str)(number)
 
 
-def pivoted(sums: Iterable[Row]) -> list[Row]:
-    """One row for each key. What agents reported has a mark; what is mixed has it too."""
-    found: dict[str, dict[str, int]] = {}
+def pivot(sums: Iterable[Row]) -> list[Row]:
+    """One row for each key. Figures that agents reported, wholly or in part, have a mark."""
+    table: dict[str, dict[str, int]] = {}
     reported: set[tuple[str, str]] = set()
-    for each in sums:
-        key, column = str(each["key"]), _COLUMNS.get(str(each["kind"]))
+    for item in sums:
+        key, column = str(item["key"]), _COLUMNS.get(str(item["kind"]))
         if column is None:
             continue
-        row, value = found.setdefault(key, {}), each["amount"]
+        row, value = table.setdefault(key, {}), item["amount"]
         row[column] = row.get(column, 0) + (value if isinstance(value, int) else 0)
-        if each["source"] == "reported":
+        if item["source"] == "reported":
             reported.add((key, column))
     return [
         {"key": key, **{
-            name: f"{REPORTED if (key, name) in reported else ''}{amount(name, value)}"
+            name: f"{REPORTED if (key, name) in reported else ''}{format_amount(name, value)}"
             for name, value in row.items()
         }}
-        for key, row in found.items()
+        for key, row in table.items()
     ]  # fmt: skip
 
 
 @click.command
 @click.argument("name", required=False, shell_complete=complete_agent)
-@click.option("--by", type=click.Choice(BY), default="agent", show_default=True,
-              help="What the sums are of.")  # fmt: skip
-@click.option("--days", type=click.IntRange(1), help="Only the last so many days (of UTC).")
+@click.option(
+    "--by",
+    type=click.Choice(BY),
+    default="agent",
+    show_default=True,
+    help="What the sums are grouped by.",
+)
+@click.option("--days", type=click.IntRange(1), help="Only the last N days (of UTC).")
 @output_option
 @click.pass_obj
 def cost(session: Session, name: str | None, by: str, days: int | None, style: str) -> None:
-    """Sum up what NAME and all below it have used; without NAME, everybody.
+    """Show what NAME and its descendants have used; without NAME, all agents.
 
     The daemon measures time, CPU, messages, tasks, agents, tools and calls. Tokens and money are
-    what agents report; such figures begin with ~.
+    reported by agents; such figures begin with ~.
 
-    Those who live come first, then a line for all gone children of each, then those who are gone
-    last.
+    Living agents come first, then a line for all destroyed children of each, then destroyed agents.
     """
     since = None if days is None else time.time() - (days - 1) * 86_400
     reply = session.ask("get_usage", agent=name, by=by, since=since)
     sums = _rows(reply.get("sums"))
     if not reply.get("whole"):
-        say("not everything fits: ask for less (NAME, --days, --by)")
+        say("the list is incomplete: it is too long; narrow it with NAME, --days or --by")
     if style != "table":
         _SUMS.show(sums, style)
         return
     heading = f"money {reply.get('currency')}"
     order = dict.fromkeys(_COLUMNS.values())
-    columns = (Column(each, heading if each == "money" else "") for each in order)
-    Listing("key", (Column("key", by), *columns), "nothing was used").show(pivoted(sums), style)
+    columns = (
+        Column(name, heading if name == "money" else "", priority=_PRIORITIES[name])
+        for name in order
+    )
+    Listing("key", (Column("key", by), *columns), "nothing was used").show(pivot(sums), style)
 
 
 _SUMS: Final = Listing(
@@ -104,23 +116,29 @@ _SUMS: Final = Listing(
 )
 
 
-@click.group(cls=ListGroup)
+@click.group(cls=ListGroup, aliases={"rm": "close"})
 def budget() -> None:
-    """Give agents budgets, and look at what is left."""
+    """List, set and close budgets of agents."""
 
 
 def _cells(row: Row) -> Row:
     kind = str(row["kind"])
     mark = REPORTED if row.get("source") == "reported" else ""
-    spent = {each: f"{mark}{amount(kind, row[each])}" for each in ("spent", "owed")}
-    return {**row, **spent, "left": amount(kind, row["left"]), "task": row.get("task") or "-"}
+    spent = {key: f"{mark}{format_amount(kind, row[key])}" for key in ("spent", "owed")}
+    return {
+        **row,
+        **spent,
+        "left": format_amount(kind, row["left"]),
+        "task": row.get("task") or "-",
+    }
 
 
 _BALANCES: Final = Listing(
     "agent",
-    tuple(map(Column, ("agent", "kind", "tier", "task", "left", "spent", "owed", "unit"))),
+    (Column("agent"), Column("kind"), Column("tier", priority=2), Column("task", priority=1),
+     Column("left"), Column("spent"), Column("owed", priority=4), Column("unit", priority=3)),
     "no budgets",
-)
+)  # fmt: skip
 
 
 @budget.command
@@ -128,10 +146,9 @@ _BALANCES: Final = Listing(
 @output_option
 @click.pass_obj
 def show(session: Session, name: str | None, style: str) -> None:
-    """Show what pays for NAME: its own budgets, or those of ancestors. Without NAME, all.
+    """Show the budgets that pay for NAME: its own, or those of ancestors; without NAME, all.
 
-    A task that was given something of its own has a line by itself. What agents report, and the
-    daemon cannot see, begins with ~.
+    A task with a budget of its own has its own line. Figures that agents report begin with ~.
     """
     rows = _rows(session.ask("get_usage", agent=name).get("budgets"))
     _BALANCES.show(map(_cells, rows) if style == "table" else rows, style)
@@ -140,88 +157,93 @@ def show(session: Session, name: str | None, style: str) -> None:
 budget.add_command(show, "list")
 
 
-_WRITTEN: Final = {
-    "money": re.compile(r"(\d{1,12})(?:\.(\d{1,6}))?"),
-    "time": re.compile(r"(\d{1,12})([smhd]?)"),
-}
-_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MONEY: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,6}))?", re.ASCII)
+_NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 
 
-def written(kind: str, text: str) -> int:
-    """Money as `12.50`, time as seconds, `15m` or `2h`; all else is a number."""
-    found = _WRITTEN.get(kind, re.compile(r"(\d{1,15})()")).fullmatch(text)
-    if found is None:
+def parse_amount(kind: str, text: str) -> int:
+    """Read money as `12.50`, time as a duration such as `2h`, anything else as a number."""
+    if kind == "time":
+        try:
+            return int(parse_duration(text))
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+    if kind == "money" and (match := _MONEY.fullmatch(text)):
+        return int(match[1]) * MILLION + int((match[2] or "").ljust(6, "0"))
+    if kind == "money" or not _NUMBER.fullmatch(text):
         raise click.BadParameter(f"{text} is no amount of {kind}")
-    whole, part = int(found[1]), found[2] or ""
-    if kind == "money":
-        return whole * MILLION + int(part.ljust(6, "0"))
-    return whole * _SECONDS[part]
+    return int(text)
 
 
-def _acting(word: str, text: str, act: Callable[[int, int, int], int]) -> click.Command:
-    """`act` makes of the amount, what is left and what was spent how much is to be moved."""
+def _change_command(word: str, text: str, act: Callable[[int, int, int], int]) -> click.Command:
+    """Make a command; `act` computes the amount to move from the amount, the rest and the spent."""
 
     @click.pass_obj
-    def run(session: Session, name: str, kind: str, given: str, tier: str | None) -> None:
-        left, spent = _own(session, name, kind, tier)
-        wanted = act(written(kind, given), left, spent)
-        if wanted:
-            _said(
-                session.change("allocate_budget", agent=name, kind=kind, amount=wanted, tier=tier)
+    def run(session: Session, name: str, kind: str, quantity: str, tier: str | None) -> None:
+        left, spent = _own_budget(session, name, kind, tier)
+        change = act(parse_amount(kind, quantity), left, spent)
+        if change:
+            _print_balance(
+                session.change("allocate_budget", agent=name, kind=kind, amount=change, tier=tier)
             )
 
-    arguments: list[click.Parameter] = [*_WHOSE, click.Argument(["given"], metavar="AMOUNT"), _TIER]
+    arguments: list[click.Parameter] = [
+        *_WHOSE,
+        click.Argument(["quantity"], metavar="AMOUNT"),
+        _TIER,
+    ]
     return click.Command(word, callback=run, params=arguments, help=text)
 
 
-def _own(session: Session, name: str, kind: str, tier: str | None) -> tuple[int, int]:
-    """What is left of the agent's own budget, and what was spent; none is nothing of both."""
+def _own_budget(session: Session, name: str, kind: str, tier: str | None) -> tuple[int, int]:
+    """What is left of the agent's own budget, and what was spent; 0 where it has none."""
     for row in _rows(session.ask("get_usage", agent=name).get("budgets")):
-        found = (row["agent"], row["kind"], row["tier"], row.get("task", ""))
-        if found == (name, kind, tier or "", ""):
+        identity = (row["agent"], row["kind"], row["tier"], row.get("task", ""))
+        if identity == (name, kind, tier or "", ""):
             left, spent = row["left"], row["spent"]
             if isinstance(left, int) and isinstance(spent, int):
                 return left, spent
     return 0, 0
 
 
-def _said(reply: Row) -> None:
+def _print_balance(reply: Row) -> None:
     kind = str(reply["kind"])
-    echo(f"{reply['agent']} has {amount(kind, reply['left'])} {kind} left,"
-         f" {amount(kind, reply['spent'])} spent")  # fmt: skip
+    echo(f"{reply['agent']} has {format_amount(kind, reply['left'])} {kind} left,"
+         f" {format_amount(kind, reply['spent'])} spent")  # fmt: skip
 
 
-_TIER: Final = click.Option(["--tier"], type=click.Choice(TIERS), help="Only for this tier.")
+_TIER: Final = click.Option(
+    ["--tier"], type=click.Choice(TIERS), help="Tier that the budget is for."
+)
 _WHOSE: Final[tuple[click.Parameter, ...]] = (
     click.Argument(["name"], shell_complete=complete_agent),
     click.Argument(["kind"], type=click.Choice(KINDS)),
 )
 _MORE: Final = (
-    "\n\nMoney is written 12.50, time in seconds or as 15m or 2h; calls are calls a minute, context"
-    " is tokens."
+    "\n\nMoney is written 12.50, time as 90, 15m or 2h; calls are calls a minute, context is"
+    " tokens."
 )
-budget.add_command(_acting(
-    "top-up", f"Add AMOUNT to what NAME has.{_MORE}", lambda given, _, __: given
+budget.add_command(_change_command(
+    "top-up", f"Add AMOUNT to the budget of NAME.{_MORE}", lambda quantity, _, __: quantity
 ))  # fmt: skip
-budget.add_command(_acting(
-    "take", f"Take AMOUNT back from NAME, as far as it is not spent.{_MORE}",
-    lambda given, _, __: -given,
+budget.add_command(_change_command(
+    "take", f"Take AMOUNT from the budget of NAME, as far as it is not spent.{_MORE}",
+    lambda quantity, _, __: -quantity,
 ))  # fmt: skip
-budget.add_command(_acting(
-    "set", "Give or take so much that what NAME spent and has left is AMOUNT together.\n\n"
-    f"What was spent stays spent.{_MORE}",
-    lambda given, left, spent: max(given - left - spent, -left),
+budget.add_command(_change_command(
+    "set", f"Set the budget of NAME to AMOUNT; what it spent is a part of that.{_MORE}",
+    lambda quantity, left, spent: max(quantity - left - spent, -left),
 ))  # fmt: skip
 
 
 @click.pass_obj
 def _close(session: Session, name: str, kind: str, tier: str | None) -> None:
-    _said(session.change("allocate_budget", agent=name, kind=kind, close=True, tier=tier))
+    _print_balance(session.change("allocate_budget", agent=name, kind=kind, close=True, tier=tier))
 
 
 budget.add_command(click.Command(
     "close", callback=_close, params=[*_WHOSE, _TIER],
-    help="Take back all that NAME has not spent; it draws on its ancestors again.",
+    help="Close the budget of NAME: the rest goes back, and the budgets of its ancestors pay.",
 ))  # fmt: skip
 
 
@@ -230,28 +252,30 @@ budget.add_command(click.Command(
 @output_option
 @click.pass_obj
 def group(session: Session, name: str, style: str) -> None:
-    """Show the group that NAME works in: machines with common bounds, and what pays for it.
+    """Show the group of NAME: machines with common bounds, and the budgets that pay for them.
 
-    The bounds are those that `hive agent create --subtree-limit` gave NAME, or the nearest above it
-    that has some; new children join by themselves. What is used now is what the kernel says; of CPU
-    all that was used since the group began.
+    The bounds are those that `hive agent create --subtree-limit` gave NAME or its nearest ancestor
+    with such bounds; new children join the group. The usage is measured by the kernel; CPU time
+    counts from the beginning of the group.
     """
     located = session.ask("locate", agent=name)
     rows = list(group_of(str(located.get("unit")))) if located.get("main_pid") else []
     for row in _rows(session.ask("get_usage", agent=name).get("budgets")):
         kind, tier = str(row["kind"]), f" ({row['tier']})" if row["tier"] else ""
         tier += f" of task {row['task']}" if row.get("task") else ""
-        had = [row[each] for each in ("spent", "left")]
+        figures = [row["spent"], row["left"]]
         rows.append({
-            "what": f"{kind}{tier}", "used": amount(kind, had[0]),
-            "most": amount(kind, sum(each for each in had if isinstance(each, int))),
+            "what": f"{kind}{tier}", "used": format_amount(kind, figures[0]),
+            "most": format_amount(kind, sum(n for n in figures if isinstance(n, int))),
             "group": f"budget of {row['agent']}",
         })  # fmt: skip
     _GROUP.show(rows, style)
 
 
 _GROUP: Final = Listing(
-    "what", tuple(map(Column, ("what", "used", "most", "group"))), "it does not run, and has none"
+    "what",
+    tuple(map(Column, ("what", "used", "most", "group"))),
+    "the agent does not run, and has no budget",
 )
 
 

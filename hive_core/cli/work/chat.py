@@ -13,18 +13,19 @@ import click
 from hive_core.agent import crash_report
 from hive_core.agent.output import plain
 from hive_core.cli.core.output import block, echo, say
+from hive_core.cli.core.parameters import DURATION
 from hive_core.cli.core.session import Session, complete_agent, entries
 from hive_core.errors import HiveError, NotRunning, TimedOut, Unreachable
 from hive_core.varlink import Message
 
 ROOT: Final = "root"
-_DOWN: Final = ("stopped", "parked", "failed", "absent")  # nobody reads; mail waits
+_DOWN: Final = ("stopped", "parked", "failed", "absent")  # the agent reads nothing; mail waits
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 4.0, 0.0)
 
 
 @dataclass
 class Conversation:
-    """What was said; one thread of ours sends, another prints what comes."""
+    """A conversation: one thread sends, another prints what comes."""
 
     socket: str
     name: str
@@ -43,7 +44,7 @@ class Conversation:
                     self._listen(session)
                 except Unreachable as error:
                     lost = error
-                    # A daemon that is started anew; what was printed was acknowledged.
+                    # The daemon restarts; what was printed was acknowledged.
                     threading.Event().wait(pause)
                 except HiveError as error:
                     lost = error
@@ -55,10 +56,10 @@ class Conversation:
     def _listen(self, session: Session) -> None:
         for row in session.follow("list_messages", "messages"):
             if row.get("from") == self.name:
-                self._received(session, row)
+                self._receive(session, row)
         raise Unreachable("the daemon ended the conversation")
 
-    def _received(self, session: Session, row: Message) -> None:
+    def _receive(self, session: Session, row: Message) -> None:
         body = str(row.get("body"))
         echo(f"{self.name}> {block(body)}" if sys.stdout.isatty() else plain(body))
         session.ask("ack", ids=[row.get("id")])
@@ -84,14 +85,19 @@ class Conversation:
 
 @click.command
 @click.argument("name", default=ROOT, shell_complete=complete_agent)
-@click.option("--wait", "seconds", type=click.FloatRange(0), default=30.0, show_default=True,
-              help="Seconds to wait for answers after the end of the input.")  # fmt: skip
+@click.option(
+    "--wait",
+    "seconds",
+    type=DURATION,
+    default=30.0,
+    help="Time to wait for answers after the end of the input.  [default: 30s]",
+)
 @click.pass_obj
 def chat(session: Session, name: str, seconds: float) -> None:
     """Talk to NAME: each line a message, answers as they come.
 
-    An answer that has not come when the input ends is waited for; 124 says that one did not come,
-    3 that NAME does not run.
+    At the end of the input the command waits for the answers that have not come. The exit status is
+    124 when one did not come, and 3 when NAME does not run.
     """
     talk = Conversation(session.socket, name)
     _check_runs(session, name)
@@ -104,7 +110,7 @@ def chat(session: Session, name: str, seconds: float) -> None:
             talk.send(session, line.rstrip("\n"))
     if not sys.stdin.isatty() and not talk.wait(seconds):
         state = _state(session, name)
-        raise TimedOut(f"no answer from {name} within {seconds:g} s; it is {state}")
+        raise TimedOut(f"no answer from {name} within {seconds:g}s; it is {state}")
 
 
 def _state(session: Session, name: str) -> str:
@@ -113,7 +119,7 @@ def _state(session: Session, name: str) -> str:
 
 
 def _check_runs(session: Session, name: str) -> None:
-    """Refuse to talk to an agent that reads nothing."""
+    """Refuse a chat with an agent that does not run."""
     state = _state(session, name)
     if state in _DOWN:
         raise NotRunning(

@@ -1,4 +1,4 @@
-"""What the machines of a group use and may use, as this host says it."""
+"""What the machines of a group use and may use, measured on this host."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.cli.core.output import Row
+from hive_core.cli.core.units import format_size
 from hive_core.host.systemd.cpu_time import GROUPS, read
 
 _SHOWN: Final = {
@@ -15,17 +16,17 @@ _SHOWN: Final = {
     "cpu": ("CPUUsageNSec", "CPUQuotaPerSecUSec"),
 }  # fmt: skip
 NOT_MEASURED: Final = "not measured"
-_UNKNOWN: Final = str(2**64 - 1)  # what systemd says of what the kernel does not count
+_UNKNOWN: Final = str(2**64 - 1)  # the value of systemd for what the kernel does not count
 _MILLION: Final = 1_000_000
 
 
 def seconds(amount: float) -> str:
-    """Thousandths as `12.346 s`."""
-    return f"{amount / 1000:.3f} s"
+    """Thousandths of a second as `12.346s`."""
+    return f"{amount / 1000:.3f}s"
 
 
-def shown(unit: str, *names: str) -> dict[str, str]:
-    """Properties of a unit, as systemd tells them to anybody; empty where there is no systemd."""
+def unit_properties(unit: str, *names: str) -> dict[str, str]:
+    """Properties of a unit by systemd; empty where there is no systemd."""
     asked = ["systemctl", "show", *(f"--property={name}" for name in names), unit]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10)
@@ -35,33 +36,40 @@ def shown(unit: str, *names: str) -> dict[str, str]:
     return {name: value for name, _, value in lines}
 
 
-def machines(group: str, told: Mapping[str, str]) -> Iterator[Row]:
-    """What the machines in a slice use now, and may use, as systemd tells it."""
-    for what, (used, most) in _SHOWN.items():
-        bound = told.get(most, "")
+def machines(group: str, properties: Mapping[str, str]) -> Iterator[Row]:
+    """What the machines in a slice use now, and may use, by systemd."""
+    for resource, (used, most) in _SHOWN.items():
+        bound = properties.get(most, "")
+        unbounded = bound in ("", "infinity", _UNKNOWN)
         yield {
-            "what": what, "used": _measured(what, told.get(used, "")), "group": group,
-            "most": "-" if bound in ("", "infinity", _UNKNOWN) else bound,
+            "what": resource, "used": _usage(resource, properties.get(used, "")), "group": group,
+            "most": "-" if unbounded else _figure(resource, bound),
         }  # fmt: skip
 
 
 def group_of(unit: str) -> Iterator[Row]:
     """The slice that a unit is in."""
-    group = shown(unit, "Slice").get("Slice", "")
+    group = unit_properties(unit, "Slice").get("Slice", "")
     if group:
         names = (name for names in _SHOWN.values() for name in names)
-        yield from machines(group, counted(shown(group, *names, "ControlGroup")))
+        yield from machines(group, with_cpu_time(unit_properties(group, *names, "ControlGroup")))
 
 
-def counted(told: Mapping[str, str], groups: Path = GROUPS) -> Mapping[str, str]:
-    """With the kernel's own figure of processor time where systemd does not count it."""
-    missing = _measured("cpu", told.get("CPUUsageNSec", "")) == NOT_MEASURED
-    found = read(told.get("ControlGroup", ""), groups) if missing else None
-    return told if found is None else {**told, "CPUUsageNSec": str(found.used * 1000)}
+def with_cpu_time(
+    properties: Mapping[str, str], groups: Path = GROUPS
+) -> Mapping[str, str]:  # fmt: skip
+    """The properties with the kernel's processor time where systemd does not count it."""
+    missing = _usage("cpu", properties.get("CPUUsageNSec", "")) == NOT_MEASURED
+    cpu = read(properties.get("ControlGroup", ""), groups) if missing else None
+    return properties if cpu is None else {**properties, "CPUUsageNSec": str(cpu.used * 1000)}
 
 
-def _measured(what: str, now: str) -> str:
-    """Never 0 where nobody counts."""
-    if not now.isdecimal() or now == _UNKNOWN:
+def _usage(resource: str, value: str) -> str:
+    """A measured figure; never 0 where it is not counted."""
+    if not value.isdecimal() or value == _UNKNOWN:
         return NOT_MEASURED
-    return seconds(int(now) / _MILLION) if what == "cpu" else now
+    return seconds(int(value) / _MILLION) if resource == "cpu" else _figure(resource, value)
+
+
+def _figure(resource: str, value: str) -> str:
+    return format_size(int(value)) if resource == "memory" and value.isdecimal() else value

@@ -1,4 +1,4 @@
-"""`hive plan`: how agents mean to do their tasks; yes or no to one of them, by its id."""
+"""`hive plan`: plans of agents for their tasks, approved or rejected by id."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ import click
 
 from hive_core.cli.config.approval_page import quoted
 from hive_core.cli.core.lazy import ListGroup
-from hive_core.cli.core.output import Column, Listing, moment, one, output_option, say, words
-from hive_core.cli.core.session import Session, entries
+from hive_core.cli.core.output import Column, Listing, moment, one, output_option, say, stamp, words
+from hive_core.cli.core.session import Session, complete_plan, complete_task, entries
 from hive_core.errors import NotFound
 from hive_core.varlink import Message
 
 PLANS: Final = Listing(
     "plan",
     (
-        Column("plan"), Column("task"), Column("state"), Column("agent"),
-        Column("created", words=moment),
-        Column("decided_by", "by"), Column("reason"),
+        Column("plan"), Column("task", priority=2), Column("state"), Column("agent"),
+        Column("created", words=moment, priority=1), Column("decided_by", "by", priority=3),
+        Column("reason"),
     ),
     "no plans",
 )  # fmt: skip
+_WITH_REASON: Final = 2  # words: a plan and a reason
 _WAITING: Final = Listing("plan", PLANS.columns[:-2], "no plan waits for a decision")
 
 
 @click.group(cls=ListGroup)
 def plan() -> None:
-    """How agents mean to do their tasks: list, show, approve, reject."""
+    """List, show, approve and reject plans of agents for their tasks."""
 
 
 @plan.command("list")
-@click.argument("task", metavar="[TASK]", required=False)
+@click.argument("task", metavar="[TASK]", required=False, shell_complete=complete_task)
 @output_option
 @click.pass_obj
-def listed(session: Session, task: str | None, style: str) -> None:
+def list_plans(session: Session, task: str | None, style: str) -> None:
     """List the plans of a task, the newest first; without TASK those that wait for a decision.
 
     Only the newest of a task can be approved.
@@ -47,59 +48,74 @@ def listed(session: Session, task: str | None, style: str) -> None:
 
 
 def _waiting(session: Session) -> Iterator[Message]:
-    """The newest plan of each task that can go on once somebody has decided."""
+    """The newest plan of each task that waits for a decision."""
     waits = "awaiting_plan_approval"
     for task in session.rows("list_tasks", "tasks", state=waits, open=True):
         yield from entries(session.ask("list_plans", task=task.get("id")), "plans")[:1]
 
 
 @plan.command
-@click.argument("id_", metavar="TASK|PLAN")
+@click.argument("id_", metavar="TASK|PLAN", shell_complete=complete_plan)
 @output_option
 @click.pass_obj
 def show(session: Session, id_: str, style: str) -> None:
     """Show a plan with its steps, or the newest plan of a task.
 
-    What agents wrote stands behind a bar, odd characters spelled out.
+    Text that an agent wrote stands behind a bar, control characters spelled out.
     """
-    found = _found(session, id_)
-    one(found, style, "plan", lambda: _page(found))
+    row = _find_plan(session, id_)
+    one(row, style, "plan", lambda: _page(row))
 
 
 @plan.command
-@click.argument("task", metavar="TASK")
-@click.argument("id_", metavar="PLAN")
+@click.argument("ids", metavar="PLAN", nargs=-1, shell_complete=complete_plan)
 @click.pass_obj
-def approve(session: Session, task: str, id_: str) -> None:
-    """Let an agent do its task in exactly the way of this plan, its newest one."""
+def approve(session: Session, ids: tuple[str, ...]) -> None:
+    """Approve PLAN: its agent does its task in exactly this way.
+
+    Only the newest plan of a task can be approved.
+    """
+    task, id_ = _task_and_plan(session, ids)
     reply = session.change("approve_plan", task=task, plan=id_)
     say(f"approved: plan {id_} of {words(reply.get('agent'))}")
 
 
 @plan.command
-@click.argument("task", metavar="TASK")
-@click.argument("id_", metavar="PLAN")
-@click.argument("why")
+@click.argument("ids", metavar="PLAN REASON", nargs=-1, shell_complete=complete_plan)
 @click.pass_obj
-def reject(session: Session, task: str, id_: str, why: str) -> None:
-    """Refuse a plan; its agent is told WHY, and has to plan anew."""
-    reply = session.change("reject_plan", task=task, plan=id_, reason=why)
+def reject(session: Session, ids: tuple[str, ...]) -> None:
+    """Reject PLAN; its agent is told REASON, and has to plan again."""
+    if len(ids) < _WITH_REASON:
+        raise click.UsageError("give the plan and the reason: hive plan reject PLAN REASON")
+    task, id_ = _task_and_plan(session, ids[:-1])
+    reply = session.change("reject_plan", task=task, plan=id_, reason=ids[-1])
     say(f"rejected: plan {id_} of {words(reply.get('agent'))}")
 
 
-def _found(session: Session, id_: str) -> Message:
+def _task_and_plan(session: Session, ids: tuple[str, ...]) -> tuple[str, str]:
+    """The task and the plan of `PLAN`, or of `TASK PLAN` as older releases had it."""
+    match ids:
+        case (plan,):
+            return str(_get_plan(session, plan).get("task")), plan
+        case (task, plan):
+            return task, plan
+        case _:
+            raise click.UsageError("give one plan; `hive plan` lists those that wait")
+
+
+def _find_plan(session: Session, id_: str) -> Message:
     """A plan by its own id, or the newest of a task."""
     # The task first, as `hive todo` names it: asking for what is not there is an event.
     try:
         plans = entries(session.ask("list_plans", task=id_), "plans")
     except NotFound:
-        return _known(session, id_)
+        return _get_plan(session, id_)
     if not plans:
         raise NotFound(f"no plan of task {id_}")
     return plans[0]
 
 
-def _known(session: Session, id_: str) -> Message:
+def _get_plan(session: Session, id_: str) -> Message:
     try:
         return session.ask("get_plan", plan=id_)
     except NotFound:
@@ -113,7 +129,7 @@ def _page(row: Message) -> Iterator[str]:
                          ("why", "reason")):  # fmt: skip
         if row.get(field):
             yield f"{label:<10} {words(row.get(field))}"
-    yield f"{'created':<10} {moment(row.get('created'))}"
+    yield f"{'created':<10} {stamp(row.get('created'))}"
     if row.get("note"):
         yield "note"
         yield from quoted(str(row.get("note")))
@@ -124,7 +140,6 @@ def _page(row: Message) -> Iterator[str]:
                                                   str(step.get("detail") or ""),
                                                   str(step.get("note") or "")))))  # fmt: skip
     if row.get("state") == "submitted" and row.get("task"):
-        both = f"{words(row.get('task'))} {words(row.get('plan'))}"
         yield ""
-        yield f"yes        hive plan approve {both}"
-        yield f"no         hive plan reject {both} WHY"
+        yield f"yes        hive plan approve {words(row.get('plan'))}"
+        yield f"no         hive plan reject {words(row.get('plan'))} REASON"

@@ -1,90 +1,125 @@
-"""`hive queue ...` and `hive publish`: what many agents share, as the operator sees it."""
+"""`hive queue` and `hive publish`: queues and topics that agents share."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 import click
 
 from hive_core.cli.core.lazy import ListGroup
-from hive_core.cli.core.output import Column, Listing, echo, moment, output_option, say
-from hive_core.cli.core.session import Session, entries
+from hive_core.cli.core.output import (
+    Column,
+    Listing,
+    Row,
+    echo,
+    moment,
+    one,
+    output_option,
+    say,
+    words,
+)
+from hive_core.cli.core.parameters import DURATION
+from hive_core.cli.core.session import Session, complete_queue, entries
+from hive_core.errors import NotFound
 
 QUEUES: Final = Listing(
     "queue",
     (
-        Column("queue"), Column("things"), Column("limit"), Column("dead"), Column("may_put"),
-        Column("may_take"),
+        Column("queue"), Column("things"), Column("limit", priority=2), Column("dead", priority=1),
+        Column("may_put"), Column("may_take"),
     ),
     "no queues",
 )  # fmt: skip
 THINGS: Final = Listing(
     "id",
     (
-        Column("id"), Column("put_at", "put", moment), Column("from"), Column("kind"),
-        Column("attempt"), Column("body"),
+        Column("id"), Column("put_at", "put", moment, priority=1), Column("from"), Column("kind"),
+        Column("attempt", priority=2), Column("body"),
     ),
     "nothing to take",
 )  # fmt: skip
 
 
-@click.group(cls=ListGroup)
+@click.group(cls=ListGroup, aliases={"rm": "close"})
 def queue() -> None:
-    """Look at the queues of agents, put things in and take them out."""
+    """List and show the queues of agents; put things in and take them out."""
 
 
 @queue.command("list")
 @output_option
 @click.pass_obj
-def _list(session: Session, style: str) -> None:
-    """List all queues: how much is in each, and who may."""
+def list_queues(session: Session, style: str) -> None:
+    """List all queues: their contents by number, and who may use them."""
     QUEUES.show(session.rows("list_queues", "queues"), style)
 
 
+@queue.command("show")
+@click.argument("name", metavar="OWNER/NAME", shell_complete=complete_queue)
+@output_option
+@click.pass_obj
+def show_queue(session: Session, name: str, style: str) -> None:
+    """Show one queue: how many things it has, its bounds, and who may use it."""
+    rows = session.rows("list_queues", "queues")
+    row = next((row for row in rows if row.get("queue") == name), None)
+    if row is None:
+        raise NotFound(f"no queue {name}; `hive queue` lists them")
+    one(row, style, "queue", lambda: _page(row))
+
+
+def _page(row: Row) -> Iterator[str]:
+    for key, value in row.items():
+        yield f"{key.replace('_', ' '):<9} {words(value)}"
+
+
 @queue.command
-@click.argument("name", metavar="OWNER/NAME")
+@click.argument("name", metavar="OWNER/NAME", shell_complete=complete_queue)
 @click.argument("text")
-@click.option("--kind", help="A word for those who take one kind only.")
+@click.option("--kind", help="Word for takers of one kind only.")
 @click.option("--priority", type=click.IntRange(0, 3), help="0 critical, 1, 2 (default), 3 low.")
 @click.pass_obj
-def put(session: Session, /, name: str, text: str, **given: object) -> None:
+def put(session: Session, /, name: str, text: str, **options: object) -> None:
     """Put TEXT into a queue.
 
-    Printed is the thing's id. - reads the text from standard input.
+    Prints the id of the thing. - reads the text from standard input.
     """
     body = sys.stdin.read() if text == "-" else text
-    echo(str(session.change("put", queue=name, body=body, **given).get("id")))
+    echo(str(session.change("put", queue=name, body=body, **options).get("id")))
 
 
 @queue.command
-@click.argument("name", metavar="OWNER/NAME")
+@click.argument("name", metavar="OWNER/NAME", shell_complete=complete_queue)
 @click.option("--max", "most", type=click.IntRange(1, 100), help="Things at most; 1 if absent.")
 @click.option("--kind", help="Only this kind.")
-@click.option("--lease", type=float, help="Seconds until what is not done comes back.")
-@click.option("--done", is_flag=True, help="Done with them at once: they do not come back.")
+@click.option(
+    "--lease", type=DURATION, help="Time until a thing that is not done comes back.  [default: 1m]"
+)
+@click.option(
+    "--done", is_flag=True, help="Mark them as done at once, so that they do not come back."
+)
 @output_option
 @click.pass_obj
 def take(
-    session: Session, /, name: str, style: str, *, most: int | None, done: bool, **given: object
+    session: Session, /, name: str, style: str, *, most: int | None, done: bool, **options: object
 ) -> None:
-    """Take things out of a queue, under a lease of a minute.
+    """Take things out of a queue, under a lease.
 
-    What is not done by then (`hive inbox --done ID`) is ready again for others.
+    A thing that is not done when the lease ends (`hive inbox clear ID`) is ready again for others.
     """
-    found = entries(session.ask("take", queue=name, max=most, **given), "things")
-    THINGS.show(found, style)
-    if done and found:
-        session.change("ack", ids=[each["id"] for each in found])
+    rows = entries(session.ask("take", queue=name, max=most, **options), "things")
+    THINGS.show(rows, style)
+    if done and rows:
+        session.change("ack", ids=[row["id"] for row in rows])
 
 
 @queue.command
-@click.argument("name", metavar="OWNER/NAME")
+@click.argument("name", metavar="OWNER/NAME", shell_complete=complete_queue)
 @click.pass_obj
 def close(session: Session, name: str) -> None:
-    """Close a queue; whoever put something in that nobody took is told."""
+    """Close a queue. Senders of things that were not taken are told."""
     left = session.change("close_queue", queue=name).get("left")
-    say(f"{name} is closed; {left} things were left")
+    say(f"closed {name} with {left} things in it")
 
 
 @click.command
@@ -93,11 +128,11 @@ def close(session: Session, name: str) -> None:
 @click.option("--priority", type=click.IntRange(0, 3), help="0 critical, 1, 2 (default), 3 low.")
 @click.pass_obj
 def publish(session: Session, /, topic: str, text: str, priority: int | None) -> None:
-    """Tell everybody who follows TOPIC.
+    """Send TEXT to all agents that follow TOPIC.
 
     - reads the text from standard input.
     """
     body = sys.stdin.read() if text == "-" else text
-    found = session.change("publish", topic=topic, body=body, priority=priority)
-    missed = f"; {found.get('missed')} inboxes had no room" if found.get("missed") else ""
-    say(f"delivered to {found.get('delivered')}{missed}")
+    reply = session.change("publish", topic=topic, body=body, priority=priority)
+    missed = f"; {reply.get('missed')} inboxes had no room" if reply.get("missed") else ""
+    say(f"delivered to {reply.get('delivered')}{missed}")

@@ -1,4 +1,4 @@
-"""`hive trigger`: what happens by itself."""
+"""`hive trigger`: actions by the clock, once, or by a webhook."""
 
 from __future__ import annotations
 
@@ -9,11 +9,25 @@ from typing import Final
 import click
 
 from hive_core.cli.core.lazy import ListGroup
-from hive_core.cli.core.output import Column, Listing, Row, echo, moment, output_option, say, words
-from hive_core.cli.core.session import Session, complete_agent, entries
+from hive_core.cli.core.output import (
+    Column,
+    Listing,
+    Row,
+    echo,
+    moment,
+    one,
+    output_option,
+    say,
+    stamp,
+    words,
+)
+from hive_core.cli.core.parameters import DURATION
+from hive_core.cli.core.session import Session, complete_agent, complete_trigger, entries
+from hive_core.cli.core.units import format_duration
+from hive_core.errors import NotFound
 
 
-def _result(value: object) -> str:
+def _last_fire(value: object) -> str:
     """The last fire in a few words."""
     if not isinstance(value, dict):
         return "-"
@@ -21,37 +35,63 @@ def _result(value: object) -> str:
     return f"{value.get('state')}{status} {moment(value.get('at'))}"
 
 
+def _duration(value: object) -> str:
+    return format_duration(value) if isinstance(value, int | float) else "-"
+
+
 TRIGGERS: Final = Listing(
     "id",
-    (Column("id"), Column("agent"), Column("name"), Column("action"), Column("next", words=moment),
-     Column("last", words=_result), Column("enabled", "on"), Column("explained", "when")),
+    (Column("id"), Column("agent"), Column("name"), Column("action", priority=2),
+     Column("next", words=moment, priority=1),
+     Column("last", words=_last_fire, priority=3), Column("enabled", "on", priority=4),
+     Column("explained", "when")),
     "no triggers",
 )  # fmt: skip
 FIRES: Final = Listing(
     "id",
-    (Column("id"), Column("at", words=moment), Column("due", words=moment), Column("count"),
-     Column("state"), Column("status"), Column("exit"), Column("duration"), Column("detail"),
-     Column("output")),
-    "it has not fired yet",
+    (Column("id"), Column("at", words=moment), Column("due", words=moment, priority=5),
+     Column("count", priority=4), Column("state"), Column("status", priority=1),
+     Column("exit", priority=3), Column("duration", words=_duration, priority=2),
+     Column("detail", priority=6), Column("output")),
+    "no fires yet",
 )  # fmt: skip
 
 
-@click.group(cls=ListGroup, invoke_without_command=True)
+@click.group(cls=ListGroup)
 def trigger() -> None:
-    """What happens by itself: by the clock, once, or when a webhook is called."""
+    """List, show, set and remove triggers: by the clock, once, or by a webhook."""
 
 
 @trigger.command("list")
 @click.argument("name", required=False, shell_complete=complete_agent)
 @output_option
 @click.pass_obj
-def list_(session: Session, name: str | None, style: str) -> None:
-    """List the triggers that fire for NAME, or all."""
+def list_triggers(session: Session, name: str | None, style: str) -> None:
+    """List the triggers of NAME, or of all agents."""
     TRIGGERS.show(session.rows("list_triggers", "triggers", agent=name), style)
 
 
+@trigger.command("show")
+@click.argument("id_", metavar="ID", shell_complete=complete_trigger)
+@output_option
+@click.pass_obj
+def show_trigger(session: Session, id_: str, style: str) -> None:
+    """Show a trigger: when it fires, what it does, and its last fire."""
+    rows = session.rows("list_triggers", "triggers")
+    row = next((row for row in rows if row.get("id") == id_), None)
+    if row is None:
+        raise NotFound(f"no trigger {id_}; `hive trigger` lists them")
+    one(row, style, "id", lambda: _page(row))
+
+
+def _page(row: Row) -> Iterator[str]:
+    for key, value in row.items():
+        text = {"next": stamp, "last": _last_fire}.get(key, words)(value)
+        yield f"{key:<10} {text}"
+
+
 @trigger.command
-@click.argument("id_", metavar="ID")
+@click.argument("id_", metavar="ID", shell_complete=complete_trigger)
 @output_option
 @click.pass_obj
 def fires(session: Session, id_: str, style: str) -> None:
@@ -61,19 +101,21 @@ def fires(session: Session, id_: str, style: str) -> None:
 
 @trigger.command("set")
 @click.argument("name", shell_complete=complete_agent)
-@click.argument("called", metavar="TRIGGER")
+@click.argument("trigger_name", metavar="TRIGGER")
 @click.argument("text")
 @click.option("--cron", help="Five fields as in crontab(5), or six with seconds in front.")
 @click.option("--zone", help="Time zone of --cron and --at; UTC when absent.")
-@click.option("--every", type=float, help="Seconds between two fires.")
-@click.option("--at", help="Once: ISO 8601, or seconds since 1970.")
-@click.option("--webhook", is_flag=True, help="When its address is called.")
-@click.option("--path", help="Of the webhook: its address is /hook/NAME/PATH; an id when absent.")
+@click.option("--every", type=DURATION, help="Time between two fires.")
+@click.option("--at", help="Time of the only fire: ISO 8601, or seconds since 1970.")
+@click.option("--webhook", is_flag=True, help="Fire when the address of the webhook is called.")
+@click.option(
+    "--path", help="Path of the webhook, whose address is /hook/NAME/PATH; an id when absent."
+)
 @click.option(
     "--method",
     "methods",
     multiple=True,
-    help="HTTP method that the webhook accepts; POST when absent.",
+    help="HTTP method that the webhook accepts (repeatable); POST when absent.",
 )
 @click.option(
     "--strict", is_flag=True, help="The webhook accepts only signatures over the whole request."
@@ -88,74 +130,73 @@ def fires(session: Session, id_: str, style: str) -> None:
     type=click.Choice(["message", "wake", "task", "spawn"]),
     default="message",
     show_default=True,
-    help="What it does when it fires.",
+    help="What a fire does.",
 )
-@click.option("--agent", "agent_name", help="For spawn: what the new agents are called.")
-@click.option("--role", default="task", show_default=True, help="For spawn: their role.")
-@click.option("--command", multiple=True, help="For spawn: a word of what they run; repeatable.")
-@click.option("--deadline", type=float, help="Seconds that a task may take.")
+@click.option("--agent", "agent_name", help="For spawn: name of the new agents.")
+@click.option(
+    "--role", default="task", show_default=True, help="For spawn: role of the new agents."
+)
+@click.option("--command", multiple=True, help="For spawn: a word of their command (repeatable).")
+@click.option("--deadline", type=DURATION, help="Time that a task may take.")
 @click.option(
     "--missed",
     type=click.Choice(["skip", "latest", "all"]),
     default="latest",
     show_default=True,
-    help="Which of the times are made up for at which the daemon did not run.",
+    help="Which fires are made up for that were due while the daemon did not run.",
 )
 @click.option("--off", is_flag=True, help="Create it switched off.")
 @click.pass_obj
-def set_(session: Session, /, name: str, called: str, text: str, **said: object) -> None:
+def set_(session: Session, /, name: str, trigger_name: str, text: str, **options: object) -> None:
     """Create or replace the trigger TRIGGER for agent NAME; TEXT is the message or the task.
 
     Prints the id of the trigger. One of yours with the same name is replaced.
     """
-    when = {key: said[key] for key in ("cron", "zone", "every", "at") if said[key] is not None}
-    if said["webhook"]:
-        when["webhook"] = _webhook(said)
-    found = session.change(
-        "set_trigger", name=called, agent=name, when=when, action=_action(text, said),
-        missed=said["missed"], enabled=not said["off"],
+    when = {
+        key: options[key] for key in ("cron", "zone", "every", "at") if options[key] is not None
+    }
+    if options["webhook"]:
+        when["webhook"] = _webhook(options)
+    reply = session.change(
+        "set_trigger", name=trigger_name, agent=name, when=when, action=_action(text, options),
+        missed=options["missed"], enabled=not options["off"],
     )  # fmt: skip
-    say(f"{found.get('explained')}; next: {moment(found.get('next'))}")
-    if found.get("path"):
-        say(f"address: {found['path']} on hooks.sock, where [triggers] webhooks = true")
-    if found.get("secret"):
-        say(f"secret, shown once: {found['secret']}")
-    echo(words(found.get("id")))
+    say(f"{reply.get('explained')}; next: {stamp(reply.get('next'))}")
+    if reply.get("path"):
+        say(f"address: {reply['path']} on hooks.sock, where [triggers] webhooks = true")
+    if reply.get("secret"):
+        say(f"secret, shown once: {reply['secret']}")
+    echo(words(reply.get("id")))
 
 
-def _webhook(said: Row) -> dict[str, object]:
-    found: dict[str, object] = {}
-    methods = said["methods"]
-    found |= {key: said[key] for key in ("path", "strict") if said[key]}
+def _webhook(options: Row) -> dict[str, object]:
+    methods = options["methods"]
+    webhook: dict[str, object] = {key: options[key] for key in ("path", "strict") if options[key]}
     if isinstance(methods, tuple) and methods:
-        found["methods"] = list(methods)
-    if said["secret_stdin"]:
-        found["secret"] = sys.stdin.read().removesuffix("\n")
-    return found
+        webhook["methods"] = list(methods)
+    if options["secret_stdin"]:
+        webhook["secret"] = sys.stdin.read().removesuffix("\n")
+    return webhook
 
 
-def _action(text: str, said: Row) -> dict[str, object]:
-    found: dict[str, object] = {"kind": said["action"], "text": text}
-    if said["deadline"] is not None:
-        found["deadline"] = said["deadline"]
-    if said["action"] == "spawn":
-        command = said["command"]
-        found["agent"] = {
-            "name": said["agent_name"] or "helper", "role": said["role"],
+def _action(text: str, options: Row) -> dict[str, object]:
+    action: dict[str, object] = {"kind": options["action"], "text": text}
+    if options["deadline"] is not None:
+        action["deadline"] = options["deadline"]
+    if options["action"] == "spawn":
+        command = options["command"]
+        action["agent"] = {
+            "name": options["agent_name"] or "helper", "role": options["role"],
             "command": list(command) if isinstance(command, tuple) else [],
         }  # fmt: skip
-    return found
+    return action
 
 
 @trigger.command
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("ids", metavar="ID...", nargs=-1, required=True,
+                shell_complete=complete_trigger)  # fmt: skip
 @click.pass_obj
 def rm(session: Session, ids: tuple[str, ...]) -> None:
-    """Remove triggers. What they have begun goes on."""
-    for name in _removed(session, ids):
-        say(f"removed {name}")
-
-
-def _removed(session: Session, ids: tuple[str, ...]) -> Iterator[str]:
-    for each in ids:
-        yield words(session.change("remove_trigger", trigger=each).get("name"))
+    """Remove triggers. Work that they began goes on."""
+    for id_ in ids:
+        say(f"removed {words(session.change('remove_trigger', trigger=id_).get('name'))}")

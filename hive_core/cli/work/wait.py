@@ -1,4 +1,4 @@
-"""`hive wait`: until agents are in a state, something has ended, or something happens."""
+"""`hive wait`: wait for a state of agents, for the end of a task or job, or for an event."""
 
 from __future__ import annotations
 
@@ -10,26 +10,23 @@ import click
 
 from hive_core.agent.output import as_json
 from hive_core.agent.reconnect import camel
+from hive_core.cli.core.options import AGENT_STATES
 from hive_core.cli.core.output import echo, words
+from hive_core.cli.core.parameters import DURATION
 from hive_core.cli.core.progress import working
-from hive_core.cli.core.session import WAIT, Session, complete_agent, ended, entries
+from hive_core.cli.core.session import WAIT, Session, complete_agent, entries, has_ended, session_of
 from hive_core.errors import TimedOut, Unreachable
 from hive_core.varlink import Client, Message
 
-STATES: Final = (
-    "absent", "starting", "running", "degraded", "stopping", "stopped", "sleeping", "failed",
-    "parked", "deploying",
-)  # fmt: skip
-
 
 class Deadline:
-    """How much of the patience is left."""
+    """The time that is left of `--timeout`."""
 
-    def __init__(self, seconds: float | None, what: str) -> None:
+    def __init__(self, seconds: float | None, condition: str) -> None:
         self._ends = None if seconds is None else time.monotonic() + seconds
-        self._what = what
+        self._condition = condition
         self._seconds = seconds
-        self.instead = ""  # how it is when there is no patience left
+        self.instead = ""  # the present state, for the error
 
     def slice(self) -> float:
         """Seconds of the next call; raises TimedOut when none are left."""
@@ -37,51 +34,51 @@ class Deadline:
             return float(WAIT)
         left = self._ends - time.monotonic()
         if left <= 0:
-            raise TimedOut(f"not within {self._seconds:g} s: {self._what}{self.instead}")
+            raise TimedOut(f"not within {self._seconds:g}s: {self._condition}{self.instead}")
         return min(float(WAIT), left)
 
 
 def _states(text: str) -> list[str]:
     states = text.removeprefix("state=").split(",")
     for state in states:
-        if state not in STATES:
+        if state not in AGENT_STATES:
             raise click.UsageError(
-                f"{state!r} is no state; --for takes {', '.join(STATES)}, or one of"
-                f" {', '.join(f'{each}=' for each in WAITS)}, event.KIND"
+                f"{state!r} is no state; --for takes {', '.join(AGENT_STATES)}, or one of"
+                f" {', '.join(f'{kind}=' for kind in WAITS)}, event.KIND"
             )
     return states
 
 
 def _job(session: Session, job: str, deadline: Deadline) -> None:
     while True:
-        if ended(session.ask("wait_job", id=job, wait=deadline.slice())):
+        if has_ended(session.ask("wait_job", id=job, wait=deadline.slice())):
             return
 
 
 def _agents(session: Session, names: list[str], states: list[str], deadline: Deadline) -> None:
     while True:
-        found = session.ask("wait_agents", agents=names, states=states, wait=deadline.slice())
-        are = [f"{words(row.get('name'))} {words(row.get('state'))}"
-               for row in entries(found, "agents")]  # fmt: skip
-        if found.get("done"):
-            for each in are:
-                echo(each)
+        reply = session.ask("wait_agents", agents=names, states=states, wait=deadline.slice())
+        lines = [f"{words(row.get('name'))} {words(row.get('state'))}"
+                 for row in entries(reply, "agents")]  # fmt: skip
+        if reply.get("done"):
+            for line in lines:
+                echo(line)
             return
-        deadline.instead = f"; now {', '.join(are)}" if are else ""
+        deadline.instead = f"; now {', '.join(lines)}" if lines else ""
 
 
 def _task(session: Session, id_: str, deadline: Deadline) -> None:
     while True:
-        found = session.ask("wait_tasks", tasks=[id_], wait=deadline.slice())
-        if found.get("done"):
-            (row,) = entries(found, "tasks")
-            told = {**row, "summary": row.get("summary") or _data(session, id_)}
-            echo(" ".join(words(told.get(key)) for key in ("task", "status", "summary")))
+        reply = session.ask("wait_tasks", tasks=[id_], wait=deadline.slice())
+        if reply.get("done"):
+            (row,) = entries(reply, "tasks")
+            end = {**row, "summary": row.get("summary") or _data(session, id_)}
+            echo(" ".join(words(end.get(key)) for key in ("task", "status", "summary")))
             return
 
 
 def _data(session: Session, id_: str) -> object:
-    """What a program gave as its result that says nothing in words."""
+    """The data of a result without a summary."""
     row = session.ask("get_task", task=id_).get("task")
     result = row.get("result") if isinstance(row, dict) else None
     return result.get("data") if isinstance(result, dict) else None
@@ -89,11 +86,11 @@ def _data(session: Session, id_: str) -> object:
 
 def _question(session: Session, id_: str, deadline: Deadline) -> None:
     while True:
-        found = session.ask("get_question", question=id_, wait=deadline.slice())
-        row = found.get("question")
+        reply = session.ask("get_question", question=id_, wait=deadline.slice())
+        row = reply.get("question")
         if isinstance(row, dict) and row.get("state") != "open":
-            given = [words(item.get("answer")) for item in entries(found, "items")]
-            echo(" ".join([words(row.get("id")), words(row.get("state")), *given]))
+            answers = [words(item.get("answer")) for item in entries(reply, "items")]
+            echo(" ".join([words(row.get("id")), words(row.get("state")), *answers]))
             return
 
 
@@ -105,7 +102,7 @@ def _agent(session: Session, text: str, deadline: Deadline) -> None:
 
 
 def _event(session: Session, kind: str, deadline: Deadline) -> None:
-    """The next one of a kind; those before are over."""
+    """The next event of a kind; earlier events do not count."""
     newest = entries(session.ask("list_events", last=1), "events")
     after = str(newest[-1].get("seq")) if newest else "0"
     while True:
@@ -118,14 +115,14 @@ def _event(session: Session, kind: str, deadline: Deadline) -> None:
 
 
 def _coming(session: Session, after: str, kind: str, deadline: Deadline) -> Message:
-    """The next page of events of a kind; a daemon that was started anew has forgotten none."""
+    """The next page of events of a kind; a restarted daemon has all of them."""
     while True:
         left = deadline.slice()
         try:
             with Client(session.socket, wait=left) as client:
                 return next(client.stream(camel("list_events"), {"after": after, "kinds": [kind]}))
         except TimedOut:
-            continue  # the slice is over; of the whole time `deadline` knows
+            continue  # the slice is over, not the whole time
         except Unreachable:
             session.ask("status")  # waits until the daemon is back, and no longer than usual
 
@@ -135,25 +132,44 @@ WAITS: Final[Mapping[str, Callable[[Session, str, Deadline], None]]] = {
 }  # fmt: skip
 
 
+def _complete_condition(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[str]:  # fmt: skip
+    """Complete with states, kinds of conditions, and IDs of what is open."""
+    kind, equals, _ = incomplete.partition("=")
+    if not equals:
+        words_ = (*AGENT_STATES, *(f"{kind}=" for kind in WAITS), "event.")
+        return [word for word in words_ if word.startswith(incomplete)]
+    listing = _CONDITION_IDS.get(kind)
+    ids = session_of(ctx).values(*listing) if listing else []
+    return [f"{kind}={id_}" for id_ in ids if f"{kind}={id_}".startswith(incomplete)]
+
+
+_CONDITION_IDS: Final = {
+    "job": ("list_jobs", "jobs", "id"), "task.done": ("list_tasks", "tasks", "id"),
+    "question.answered": ("list_questions", "questions", "id"),
+    "agent.state": ("list_agents", "agents", "name"),
+}  # fmt: skip
+
+
 @click.command
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_agent)
 @click.option(
     "--for",
     "wanted",
     required=True,
-    metavar="WHAT",
+    metavar="CONDITION",
+    shell_complete=_complete_condition,
     help="STATE[,STATE] of each NAME; or job=ID, task.done=ID, question.answered=ID,"
     " agent.state=NAME:STATE, event.KIND.",
 )
-@click.option("--timeout", type=click.FloatRange(0), help="Seconds; then the exit status is 124.")
+@click.option("--timeout", type=DURATION, help="Time after which the exit status is 124.")
 @click.pass_obj
 def wait(session: Session, names: tuple[str, ...], wanted: str, timeout: float | None) -> None:
-    """Wait until each NAME is in a state, a job or a task has ended, a question has, or an event is
-    there.
+    """Wait for a state of each NAME, the end of a job, task or question, or an event.
 
     For instance: hive wait alice bob --for running --timeout 10. An event is the next one of that
-    kind, from now on. Printed is what came: the states, how the task or the question ended, or the
-    event as JSON.
+    kind, from now on. Prints the states, how the task or the question ended, or the event as JSON.
     """
     deadline = Deadline(timeout, f"{' '.join(names)} {wanted}".strip())
     kind, colon, text = wanted.partition("=")

@@ -1,6 +1,6 @@
 """Approval by plain git: a signed tag `approve/ID` on the proposed commit, pushed by an operator.
 
-The tag says the same as `hive approvals approve ID --commit ...`, and goes the same way. One that
+The tag says the same as `hive approval approve ID --commit ...`, and goes the same way. One that
 is not signed by somebody who may, or names something else, is recorded and put aside as
 `refs/hive/refused/OID`, so that a better one can be pushed.
 """

@@ -38,6 +38,17 @@ class Ends:
         if box.dead.count > most[0] or box.dead.bytes > most[1]:
             self._trim(box, Stands.DEAD, most)
 
+    def clear_dead(self, box: Box, most: int) -> int:
+        """Delete dead letters of this box, the oldest first; how many."""
+        rows = self._db.rows(
+            "SELECT id, size FROM queue WHERE inbox = ? AND state = ? AND rank = 0"
+            " ORDER BY id LIMIT ?",
+            (box.number, int(Stands.DEAD), most),
+        )
+        if rows := [(row[0], row[1]) for row in rows]:
+            self._delete(box.number, Stands.DEAD, rows)
+        return len(rows)
+
     def prune(self, state: Stands, before: int, at_once: int) -> int:
         """Delete what is over and has an id below `before`; how many."""
         found = self._db.rows(

@@ -227,6 +227,20 @@ class Messages:
         box = self._boxes.find(recipient)
         return box.dead.count if box else 0
 
+    def recent_dead(self, recipient: str, since: float) -> int:
+        """How many dead letters it has that were sent since then."""
+        box = self._boxes.find(recipient)
+        if box is None or not box.dead.count:
+            return 0
+        sql = "SELECT COUNT(*) FROM queue WHERE inbox = ? AND state = ? AND rank = 0 AND id >= ?"
+        count: int = self._db.value(sql, (box.number, int(Stands.DEAD), int(since * 1e6)))
+        return count
+
+    def clear_dead(self, recipient: str) -> int:
+        """Delete its dead letters, a bounded number at a time; how many."""
+        box = self._boxes.find(recipient)
+        return 0 if box is None else self._ends.clear_dead(box, _AT_ONCE)
+
     def next_due(self, recipient: str | None = None) -> float | None:
         """When the next lease or life ends, in any box or in one: there not before this."""
         if recipient is None:

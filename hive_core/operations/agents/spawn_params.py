@@ -15,7 +15,7 @@ from hive_core.model.work.budget import AMOUNT_MOST, MILLI
 ARGV_MOST = 32 * 1024
 
 
-def _argv(words: list[str]) -> list[str]:
+def check_command(words: list[str]) -> list[str]:
     if any("\0" in word for word in words):
         raise ValueError("must not contain NUL")
     if words and not words[0]:
@@ -62,7 +62,7 @@ class Traits(Params):
         description="Name of an image that this host offers; a path is the operator's to give.",
     )  # fmt: skip
     boot: bool = Field(default=False, description="Whether an init runs inside.")
-    command: Annotated[list[str], AfterValidator(_argv)] = Field(
+    command: Annotated[list[str], AfterValidator(check_command)] = Field(
         [], max_length=1024, description="What it runs; empty: it holds, and mail waits."
     )
     capabilities: list[str] | None = Field(

@@ -168,7 +168,7 @@ def approve(call: Call, params: ApproveParams) -> Record[Decided]:
     """
     found = _find_approval(call, params.id)
     if not found.binding.commit.startswith(params.commit):
-        reason = f"these are not the first digits of its commit: `hive approvals show {found.id}`"
+        reason = f"these are not the first digits of its commit: `hive approval show {found.id}`"
         raise InvalidArgument(reason, field="commit")
     return use_approval(call, found, f"uid:{call.uid}")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 
 from pydantic import Field
 
@@ -12,8 +14,10 @@ from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import NotFound
 from hive_core.model.agents.machine import DesiredState, Machine, State
 from hive_core.model.names import agent_unit
+from hive_core.operations.agents.details import state_reason
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.host.todo import list_todo
+from hive_core.operations.questions.letters import shorten
 from hive_core.policy.rules import OPERATOR
 
 SHOWN = 100  # of a kind: the answer must fit into a message, whatever went wrong
@@ -34,6 +38,12 @@ class Hived(Result):
     since: float = Field(description="When the daemon started, in seconds since 1970.")
 
 
+class FailedAgent(Result):
+    agent: str = Field(description="The agent.")
+    state: str = Field(description="failed or parked.")
+    why: str = Field(description="Why; empty where nothing is known.")
+
+
 class Status(Result):
     commit: str = Field(description="The commit of the meta repo that is in force.")
     refused: list[ParkedCommit] = Field(description="Commits made by hand that are parked.")
@@ -41,6 +51,8 @@ class Status(Result):
     hived: Hived = Field(description="The daemon.")
     alarms: list[str] = Field(description="What needs the operator.")
     waiting: int = Field(description="What waits for the operator: the rows of `todo`.")
+    failed: list[FailedAgent] = Field(description="Agents that failed or are parked, at most 100.")
+    tasks: dict[str, int] = Field(description="How many open tasks are in each state.")
 
 
 class LocateParams(Params):
@@ -93,7 +105,18 @@ def status(call: Call, _params: StatusParams) -> Status:
         hived=Hived(version=VERSION, since=call.states.since()),
         alarms=[*alarms[:SHOWN], *more],
         waiting=sum(1 for _ in list_todo(call)),
+        failed=list(islice(_failed_agents(call), SHOWN)),
+        tasks=dict(sorted(call.ledger.events.tally.tasks().items())),
     )
+
+
+def _failed_agents(call: Call) -> Iterator[FailedAgent]:
+    for name, spec in call.hive.specs.items():
+        state = call.states.state(spec.id)
+        if state in (State.FAILED, State.PARKED):
+            yield FailedAgent(
+                agent=name, state=state.value, why=shorten(state_reason(call, spec), 300)
+            )
 
 
 @operation(action="administer", allow=OPERATOR, target="agent")

@@ -25,6 +25,7 @@ KINDS: Final = (
 )  # fmt: skip
 _DOWN: Final = {State.PARKED: "parked", State.FAILED: "failed"}
 _MOST: Final = 200  # of one kind
+DEAD_SHOWN: Final = 7 * 86_400.0  # seconds for which a dead letter is listed; it is kept for longer
 _LISTED: Final = frozenset({"question", "escalation"})  # kinds of mail that have rows themselves
 _SEVERITIES: Final = ("critical", "error", "warning", "info")
 
@@ -128,7 +129,7 @@ def _mail(call: Call) -> Iterator[TodoRow]:
         yield _row("mail", THE_OPERATOR, "", f"{count} in your inbox", since)
     for uuid in mail.parties():
         name = THE_OPERATOR if uuid == THE_OPERATOR else call.hive.name(uuid)
-        if name is not None and (count := mail.dead(uuid)):
+        if name is not None and (count := mail.recent_dead(uuid, call.now - DEAD_SHOWN)):
             yield _row("dead_letters", name, name, f"{count} that {name} did not take")
 
 

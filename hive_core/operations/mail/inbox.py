@@ -192,6 +192,24 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
     return page
 
 
+class ClearDeadLettersParams(Mutation):
+    agent: Agent | None = Field(None, description="Whose; the operator's own when absent.")
+
+
+class ClearedDeadLetters(Result):
+    cleared: int = Field(description="How many were deleted, at most 1,000 in a call.")
+
+
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
+def clear_dead_letters(call: Call, params: ClearDeadLettersParams) -> Record[ClearedDeadLetters]:
+    """Delete dead letters of an agent, or of the operator. Their senders were told already.
+
+    Without this call a dead letter is kept for 30 days.
+    """
+    cleared = call.ledger.messages.clear_dead(_owner(call, params.agent))
+    return Record(ClearedDeadLetters(cleared=cleared), fields={"cleared": cleared})
+
+
 def _owner(call: Call, agent: str | None) -> str:
     if agent is None:
         return call.uuid

@@ -1,0 +1,113 @@
+"""`hive agent set`: another command, title or limits for an agent, as one commit."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Final, TextIO
+
+import click
+
+from hive_core.cli.agents.create import complete_limit, read_script, script_command
+from hive_core.cli.core.options import no_wait_option
+from hive_core.cli.core.output import say, words
+from hive_core.cli.core.parameters import parse_limits
+from hive_core.cli.core.session import Session, complete_agent, entries
+from hive_core.cli.core.units import format_size
+
+BYTES: Final = frozenset({"memory_max", "memory_high", "disk"})
+
+
+def show_limits(limits: object) -> str:
+    """Bounds as they are written on a command line."""
+    pairs = limits.items() if isinstance(limits, dict) else ()
+    return " ".join(f"{words(key)}={_bound(key, value)}" for key, value in pairs) or "-"
+
+
+def _bound(key: object, value: object) -> str:
+    return format_size(value) if key in BYTES and isinstance(value, int) else words(value)
+
+
+@click.command("set")
+@click.argument("name", shell_complete=complete_agent)
+@click.option(
+    "--command",
+    metavar="COMMAND",
+    help="Its command, with its words quoted as for a shell; '' leaves it without.",
+)
+@click.option(
+    "--file",
+    "script",
+    type=click.File("r", encoding="utf-8"),
+    metavar="SCRIPT",
+    help="Script that it runs instead; it is stored with the agent.",
+)
+@click.option(
+    "--limit",
+    "bounds",
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=complete_limit,
+    help="Bound of its machine, such as memory_max=512M; KEY= takes the default of the"
+    " host (repeatable).",
+)
+@click.option("--title", help="Title for people.")
+@click.option("--restart", is_flag=True, help="Restart it, so that it takes the change up.")
+@no_wait_option
+@click.pass_obj
+def set_(
+    session: Session, /, name: str, script: TextIO | None, *, restart: bool, no_wait: bool,
+    **options: object,
+) -> None:  # fmt: skip
+    """Change the command, the limits or the title of the agent NAME.
+
+    The change is one commit of the meta repository, which is shown. A running agent takes a new
+    command and new limits up with its next start.
+    """
+    params = _set_params(script, options)
+    if not params:
+        raise click.UsageError("name what to change: --command, --file, --limit or --title")
+    reply = session.change("set_agent", agent=name, **params)
+    changed = reply.get("changed")
+    if not changed:
+        say(f"{name}: no change")
+        return
+    (commit,) = entries(session.ask("meta_log", limit=1), "commits")
+    subject = words(str(commit.get("message")).partition("\n")[0])
+    say(f"commit {words(commit.get('commit'))[:12]}: {subject}")
+    if not reply.get("restart_needed"):
+        return
+    if restart:
+        session.finish(
+            session.change("restart", agent=name), f"restarting {name}", wait=not no_wait
+        )
+    else:
+        say(f"{name} runs as before until its next start: `hive restart {name}`")
+
+
+def _set_params(script: TextIO | None, options: Mapping[str, object]) -> dict[str, object]:
+    """The parameters of the operation `set_agent`."""
+    params: dict[str, object] = {}
+    if options["title"] is not None:
+        params["title"] = options["title"]
+    if options["command"] is not None and script is not None:
+        raise click.UsageError("give --command or --file, not both")
+    if options["command"] is not None:
+        params["command"] = _split(str(options["command"]))
+    if script is not None:
+        params["command"] = list(script_command(*read_script(script)))
+    bounds = options["bounds"] if isinstance(options["bounds"], tuple) else ()
+    limits: dict[str, int | None] = {
+        **parse_limits(tuple(pair for pair in bounds if not pair.endswith("=")))
+    }
+    limits |= {pair[:-1].strip(): None for pair in bounds if pair.endswith("=")}
+    if limits:
+        params["limits"] = limits
+    return params
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise click.UsageError(f"--command: {error}") from error

@@ -1,0 +1,166 @@
+"""`hive inbox`: messages that wait for the operator or for an agent, and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import click
+
+from hive_core.cli.config.approval_page import quoted
+from hive_core.cli.core.lazy import NameListGroup
+from hive_core.cli.core.options import yes_option
+from hive_core.cli.core.output import (
+    Column,
+    Listing,
+    Row,
+    moment,
+    one,
+    output_option,
+    say,
+    stamp,
+    words,
+)
+from hive_core.cli.core.session import Session, complete_agent, complete_message
+from hive_core.errors import NotFound
+
+_FIRST: Final = (
+    Column("id"), Column("sent_at", "sent", moment, priority=1), Column("from"),
+    Column("relation", priority=2),
+)  # fmt: skip
+INBOX: Final = Listing("id", (*_FIRST, Column("body")), "no messages")
+DEAD: Final = Listing("id", (*_FIRST, Column("dead_why", "why"), Column("body")), "no dead letters")
+_AT_ONCE: Final = 100
+
+dead_option: Final = click.option(
+    "--dead", is_flag=True, help="Dead letters: messages that could not be delivered."
+)
+
+
+@click.group(cls=NameListGroup, aliases={"rm": "clear"})
+def inbox() -> None:
+    """List, show and clear messages that wait for you or for an agent."""
+
+
+@inbox.command("list")
+@click.argument("name", required=False, shell_complete=complete_agent)
+@dead_option
+@click.option("--done", "ids", multiple=True, metavar="ID", hidden=True,
+              help="Take this message out of the operator's inbox (repeatable).")  # fmt: skip
+@output_option
+@click.pass_obj
+def list_messages(
+    session: Session, name: str | None, style: str, *, dead: bool, ids: tuple[str, ...]
+) -> None:
+    """List the messages that wait for NAME, or for the operator.
+
+    Nothing is taken out. Long texts are cut on a terminal; `hive inbox show ID` shows all of one.
+    """
+    if ids:
+        if name is not None:
+            raise click.UsageError("only the operator's own messages can be taken out")
+        _take_out(session, ids)
+        return
+    rows = session.rows("list_messages", "messages", agent=name, dead=dead or None)
+    (DEAD if dead else INBOX).show(map(_with_source, rows) if style == "table" else rows, style)
+
+
+@inbox.command("show")
+@click.argument("id_", metavar="ID", shell_complete=complete_message)
+@click.option("--agent", "name", shell_complete=complete_agent,
+              help="Agent whose inbox has it; the operator's if absent.")  # fmt: skip
+@output_option
+@click.pass_obj
+def show_message(session: Session, id_: str, name: str | None, style: str) -> None:
+    """Show a message that waits, or a dead letter, with its whole text.
+
+    Text that an agent wrote stands behind a bar, control characters spelled out.
+    """
+    row = _find(session, id_, name)
+    one(row, style, "id", lambda: _page(row))
+
+
+@inbox.command("clear")
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=complete_message)
+@dead_option
+@click.option("--agent", "name", shell_complete=complete_agent,
+              help="With --dead: agent whose dead letters are deleted.")  # fmt: skip
+@yes_option
+@click.pass_obj
+def clear(
+    session: Session, ids: tuple[str, ...], name: str | None, *, dead: bool, yes: bool
+) -> None:  # fmt: skip
+    """Take messages out of the operator's inbox: those with these IDs, or all.
+
+    With --dead the dead letters of an agent, or of the operator, are deleted, all at once. Their
+    senders were told when they became dead letters.
+    """
+    if name is not None and not dead:
+        raise click.UsageError("--agent needs --dead: only dead letters of agents can be cleared")
+    if dead:
+        if ids:
+            raise click.UsageError("dead letters are cleared all at once: give no ID")
+        say(f"dead letters deleted: {_clear_dead(session, name)}")
+    elif ids:
+        _take_out(session, ids)
+    else:
+        _clear_all(session, yes=yes)
+
+
+def _clear_dead(session: Session, name: str | None) -> int:
+    total = 0
+    while cleared := session.change("clear_dead_letters", agent=name).get("cleared"):
+        total += cleared if isinstance(cleared, int) else 0
+    return total
+
+
+def _clear_all(session: Session, *, yes: bool) -> None:
+    """Only what was listed: a message that comes meanwhile stays."""
+    ids = [str(row["id"]) for row in session.rows("list_messages", "messages")]
+    if not ids:
+        say("no messages")
+        return
+    if not yes:
+        click.confirm(f"Take {len(ids)} messages out of your inbox?", abort=True, err=True)
+    for start in range(0, len(ids), _AT_ONCE):
+        session.ask("ack", ids=ids[start : start + _AT_ONCE])
+    say(f"taken out: {len(ids)}")
+
+
+def _take_out(session: Session, ids: Iterable[str]) -> None:
+    """One after the other, so that an ID that is not there can be named."""
+    wanted = list(ids)
+    unknown = [id_ for id_ in wanted if not session.ask("ack", ids=[id_]).get("acked")]
+    if count := len(wanted) - len(unknown):
+        say(f"taken out: {count}")
+    if unknown:
+        place = "in your inbox or taken out of a queue"
+        raise NotFound(f"no such message {place}: {', '.join(unknown)}; `hive inbox` lists yours")
+
+
+def _find(session: Session, id_: str, name: str | None) -> Row:
+    for dead in (None, True):
+        for row in session.rows("list_messages", "messages", agent=name, dead=dead):
+            if row.get("id") == id_:
+                return row
+    command = f"hive inbox {name}" if name else "hive inbox"
+    raise NotFound(f"no message {id_} waits for {name or 'the operator'}; `{command}` lists them")
+
+
+def _page(row: Row) -> Iterator[str]:
+    yield f"message    {words(row.get('id'))}"
+    yield f"from       {words(row.get('from'))} ({words(_with_source(row).get('relation'))})"
+    yield f"to         {words(row.get('to'))}"
+    yield f"sent       {stamp(row.get('sent_at'))}"
+    for label, field in (("kind", "kind"), ("thread", "thread"), ("reply to", "reply_to"),
+                         ("priority", "priority"), ("dead", "dead_why")):  # fmt: skip
+        if row.get(field) not in (None, ""):
+            yield f"{label:<10} {words(row.get(field))}"
+    yield ""
+    yield from quoted(str(row.get("body") or ""))
+
+
+def _with_source(row: Row) -> Row:
+    """`self (forge)`: what caused a wake stands beside what the sender is, never in its place."""
+    source = row.get("source")
+    return {**row, "relation": f"{row.get('relation')} ({source})"} if source else row

@@ -1,0 +1,125 @@
+"""Everything that is known of one agent, for the operator: spec, place, state, last end."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hive_core.broker.call import Call
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.machine import DesiredState, State
+from hive_core.model.names import agent_unit
+from hive_core.operations.fields import Agent
+from hive_core.policy.rules import OPERATOR
+
+
+class GetAgentParams(Params):
+    agent: Agent = Field(description="The agent.")
+
+
+class LastEnd(Result):
+    at: float = Field(description="Seconds since 1970.")
+    code: int | None = Field(
+        description="Exit status of the command; null where there is none. 255 may be a signal."
+    )
+    reason: str = Field(description="How it ended, or why it was ended.")
+    asked: bool = Field(description="Whether an operation asked for this end, such as a stop.")
+    output: str = Field(description="Its last lines; empty after a stop.")
+
+
+class AgentDetails(Result):
+    name: str = Field(description="Name among the living.")
+    uuid: str = Field(description="The identity.")
+    role: str = Field(description="What the agent is for.")
+    title: str = Field(description="Free text.")
+    tier: str = Field(description="strategic, tactical or operational.")
+    model: str = Field(description="Its model, or that of its tier; empty: none was named.")
+    parent: str | None = Field(description="Name of the parent; null for a root.")
+    path: list[str] = Field(description="Names of its ancestors, the root first.")
+    children: list[str] = Field(description="Names of its children.")
+    image: str = Field(description="Name of its image, or a path.")
+    boot: bool = Field(description="Whether an init runs inside.")
+    command: list[str] = Field(description="What it runs; empty: it holds, and mail waits.")
+    config: str | None = Field(description="The deployed commit of its configuration.")
+    capabilities: list[str] = Field(description="What it may do beside what its place allows.")
+    allow: list[str] = Field(description="Agents that it may write to by its allow-list.")
+    tools: list[str] | None = Field(description="Its tools; null: those of its role.")
+    limits: dict[str, int] = Field(description="Bounds of its machine; absent: the host's.")
+    subtree: dict[str, int] = Field(description="Bounds of it with all its descendants.")
+    max_children: int = Field(description="Children at most.")
+    after_task: str | None = Field(description="After its last task; null: as its role does.")
+    wakes: bool = Field(description="Whether mail wakes it when it sleeps.")
+    state: str = Field(description="State of its machine.")
+    activity: str = Field(description="What the agent is at: idle, running or blocked.")
+    since: float | None = Field(description="Since when `wanted` is so; seconds since 1970.")
+    wanted: str = Field(description="What its machine should be: running, stopped or sleeping.")
+    why: str = Field(description="Why its machine is in this state; empty where nothing is known.")
+    failures: int = Field(description="Failures that count for parking.")
+    next_start: float | None = Field(
+        description="When it is started again after a failure; null: it is not."
+    )
+    restart_needed: bool = Field(
+        description="Whether its machine runs from an older spec, until its next start."
+    )
+    last_end: LastEnd | None = Field(description="How its machine ended last; null: not yet.")
+    unit: str = Field(description="Its unit on this host.")
+    inbox: int = Field(description="Messages that wait for it.")
+    tasks: int = Field(description="Open tasks that it has.")
+
+
+@operation(action="administer", allow=OPERATOR, target="agent")
+def get_agent(call: Call, params: GetAgentParams) -> AgentDetails:
+    """Show an agent: its spec, its place, what it may do, its state and why, and its last end."""
+    name, hive, ledger = params.agent, call.hive, call.ledger
+    spec = hive.spec(name)
+    state, run, starts = (
+        call.states.state(spec.id),
+        ledger.runs.get(spec.id),
+        ledger.starts.get(spec.id),
+    )
+    allowed = (hive.name(str(uuid)) for uuid in spec.allow)
+    return AgentDetails(
+        name=name, uuid=spec.id, role=spec.role.value, title=spec.title, tier=spec.tier.value,
+        model=spec.model or call.settings.models.of(spec.tier), parent=hive.topology.parent(name),
+        path=[*reversed(hive.topology.lineage(name))], children=[*hive.topology.children(name)],
+        image=spec.image, boot=spec.boots, command=[*spec.command], config=spec.config,
+        capabilities=[*spec.capabilities], allow=sorted(other for other in allowed if other),
+        tools=None if spec.tools is None else [*spec.tools],
+        limits=spec.limits.model_dump(exclude_none=True),
+        subtree=spec.subtree.model_dump(exclude_none=True) if spec.subtree else {},
+        max_children=spec.max_children,
+        after_task=spec.after_task.value if spec.after_task else None, wakes=spec.wakes,
+        state=state.value, activity=call.states.activity(spec.id),
+        since=run.since if run else None,
+        wanted=(run.wanted if run else DesiredState.STOPPED).value,
+        why=state_reason(call, spec), failures=len(starts.failures) if starts else 0,
+        next_start=starts.next_at if starts and starts.returns and state is State.FAILED else None,
+        restart_needed=_is_outdated(call, name), last_end=_last_end(call, spec.id),
+        unit=agent_unit(name), inbox=ledger.messages.size(spec.id)[0],
+        tasks=ledger.tasks.open_counts([spec.id]).get(spec.id, 0),
+    )  # fmt: skip
+
+
+def state_reason(call: Call, spec: AgentSpec) -> str:
+    """Why the machine of an agent is in its state, as far as that was written down."""
+    state, run = call.states.state(spec.id), call.ledger.runs.get(spec.id)
+    if state in (State.FAILED, State.PARKED):
+        starts, end = call.ledger.starts.get(spec.id), call.ledger.lives.last_end(spec.id)
+        return (starts.why if starts else "") or (end.reason if end else "")
+    machine = call.states.machine(spec.id)
+    if state is State.DEGRADED and machine is not None:
+        return machine.fault
+    asked = state in (State.STOPPED, State.STOPPING, State.SLEEPING)
+    return run.reason if run is not None and asked else ""
+
+
+def _is_outdated(call: Call, name: str) -> bool:
+    """Whether the next pass reports that the machine runs from an older spec."""
+    return any(stray.kind == "spec" and stray.name == name for stray in call.states.plan().reports)
+
+
+def _last_end(call: Call, uuid: str) -> LastEnd | None:
+    end = call.ledger.lives.last_end(uuid)
+    if end is None:
+        return None
+    return LastEnd(at=end.at, code=end.code, reason=end.reason, asked=end.asked, output=end.output)

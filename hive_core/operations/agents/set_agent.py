@@ -1,0 +1,73 @@
+"""Changes of an agent's spec by the operator: command, title, limits, each a commit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from hive_core.broker.call import Call, Change
+from hive_core.broker.operation import Mutation, Result, operation
+from hive_core.model.agents.agent import AgentSpec, Limits
+from hive_core.model.agents.machine import State
+from hive_core.operations.agents.spawn_params import SpawnLimits, check_command
+from hive_core.operations.fields import Agent
+from hive_core.policy.rules import OPERATOR
+
+_DOWN = frozenset({State.ABSENT, State.STOPPED, State.SLEEPING, State.FAILED, State.PARKED})
+
+
+class SetAgentParams(Mutation):
+    agent: Agent = Field(description="The agent.")
+    title: str | None = Field(None, max_length=200, description="Free text; absent: as it is.")
+    command: Annotated[list[str], AfterValidator(check_command)] | None = Field(
+        None, max_length=1024,
+        description="What it runs; empty: it holds, and mail waits. Absent: as it is.",
+    )  # fmt: skip
+    limits: SpawnLimits = Field(
+        SpawnLimits.model_construct(),
+        description="Bounds of its machine that change; null takes the host's default. Those that"
+        " are absent stay.",
+    )
+
+
+class SetAgentResult(Result):
+    agent: str = Field(description="The agent.")
+    changed: list[str] = Field(description="What of its spec is different now; empty: nothing.")
+    restart_needed: bool = Field(
+        description="Whether its machine runs and takes the change up with its next start."
+    )
+
+
+@operation(action="administer", allow=OPERATOR, target="agent")
+def set_agent(call: Call, params: SetAgentParams) -> Change[SetAgentResult] | SetAgentResult:
+    """Change the command, the title or the limits of an agent: one commit of the meta repo.
+
+    A machine that runs takes a new command and new limits up with its next start.
+    """
+    spec = call.hive.spec(params.agent)
+    changed = _changed_spec(spec, params)
+    fields = [
+        key for key in ("title", "command", "limits") if getattr(changed, key) != getattr(spec, key)
+    ]
+    is_up = call.states.state(spec.id) not in _DOWN
+    result = SetAgentResult(
+        agent=params.agent, changed=fields, restart_needed=is_up and fields not in ([], ["title"])
+    )
+    if not fields:
+        return result
+    return Change(
+        result, call.hive.with_spec(params.agent, changed),
+        f"set {', '.join(fields)} of {params.agent}", fields={"changed": fields},
+    )  # fmt: skip
+
+
+def _changed_spec(spec: AgentSpec, params: SetAgentParams) -> AgentSpec:
+    limits = {**spec.limits.model_dump(), **params.limits.model_dump(exclude_unset=True)}
+    return spec.model_copy(
+        update={
+            "title": spec.title if params.title is None else params.title,
+            "command": spec.command if params.command is None else tuple(params.command),
+            "limits": Limits(**limits),
+        }
+    )
