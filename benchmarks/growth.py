@@ -29,7 +29,7 @@ def _wide(agents: int) -> Iterator[Row]:
     parents = {f"a{n}": f"a{(n - 1) // 10}" if n else None for n in range(agents)}
     world = World(hive(parents), Settings(limits=HostLimits(starts_at_once=256)))
     world.converge()
-    desired, observed, moment = world.desired, world.host.look(), world.moment
+    desired, observed, moment = world.desired, world.host.snapshot(), world.moment
     yield _point("plan", agents, "plan of everything", lambda: plan(desired, observed, moment))
     one = [uuid(agents - 1)]
     yield _point("plan", agents, "plan of one agent", lambda: plan(desired, observed, moment, one))

@@ -30,7 +30,7 @@ from hive_core.model.agents.topology import Topology
 from hive_core.model.config.settings import Settings
 from hive_core.plan.desired import Desired, Moment
 from hive_core.plan.diff import plan
-from hive_core.plan.placement import Place, Places
+from hive_core.plan.placement import Placement, Placements
 
 COUNTS = (100, 1_000, 10_000)
 DECLARED = 1_000
@@ -78,14 +78,14 @@ def _spec(number: int) -> AgentSpec:
 
 
 def all_is_well(count: int) -> tuple[Desired, Observed]:
-    places = Places.build(forest(count), Settings())
+    places = Placements.build(forest(count), Settings())
     runs = {uuid: DesiredRun(uuid, DesiredState.RUNNING, 1) for uuid in places.by_uuid}
     bases = {uuid: _BASE + number * 65536 for number, uuid in enumerate(runs)}
     machines = {place.uuid: _machine(place) for place in places.by_uuid.values()}
     return Desired(places, Settings(), runs, bases), Observed(machines)
 
 
-def _machine(place: Place) -> Machine:
+def _machine(place: Placement) -> Machine:
     return Machine(
         place.uuid,
         f"hive-agent@{place.name}.service",

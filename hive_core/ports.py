@@ -14,7 +14,7 @@ from hive_core.model.config.push import MetaCommit, PackChunk, Push, PushProgres
 from hive_core.model.wire.record import LogLine, LogQuery
 from hive_core.model.work.artifact import Content, UploadLimits
 from hive_core.plan.actions import Action, RunJob
-from hive_core.plan.daemon_actions import Local
+from hive_core.plan.daemon_actions import DaemonAction
 from hive_core.plan.results import Result
 
 
@@ -25,7 +25,7 @@ class Machines(Protocol):
         """Facts about these agents (None: everything on the host, strays included)."""
         ...
 
-    async def apply(self, action: Action | Local) -> Result:
+    async def apply(self, action: Action | DaemonAction) -> Result:
         """Do one action; returns what it reports, raises HiveError when it could not."""
         ...
 
@@ -57,7 +57,7 @@ class Clock(Protocol):
         """Seconds that never jump."""
         ...
 
-    def jumped(self) -> float:
+    def pending_jump(self) -> float:
         """By how much somebody set the clock; `now` goes on as before until `follow` is called."""
         ...
 

@@ -18,7 +18,7 @@ from typing import Any
 sys.path[:1] = ["/usr/src/hive"]
 
 from hive_core.plan import render  # noqa: E402 - after the path
-from hive_core.plan.actions import AGENT_BASES, Limits, Mount, StartUnit  # noqa: E402
+from hive_core.plan.actions import AGENT_BASES, Mount, StartUnit, UnitLimits  # noqa: E402
 from hive_core.privd import mounts, tree, units  # noqa: E402
 
 FIRST = 5000  # ranges far from those of hive's own agents
@@ -56,7 +56,7 @@ def unit(number: int, command: tuple[str, ...], *, boot: bool) -> Container:
     tree.door(uuid)
     mounts.mount(Mount(uuid, lineage, base, "host"))
     action = StartUnit(
-        uuid=uuid, name=name, nonce=1, spec="0" * 16, base=base, slice=(), limits=Limits(),
+        uuid=uuid, name=name, nonce=1, spec="0" * 16, base=base, slice=(), limits=UnitLimits(),
         image="host", boot=boot, parent="root", command=command, patience=120_000,
     )  # fmt: skip
     host, place = units.host(), tree.MOUNTS / uuid

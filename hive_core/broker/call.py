@@ -21,7 +21,7 @@ from hive_core.ports import Contents, GitServer, Journal, Vault
 if TYPE_CHECKING:
     from hive_core.ledger.core.ledger import Ledger
     from hive_core.model.config.settings import Settings
-    from hive_core.plan.desired import Plan
+    from hive_core.plan.desired import ReconcilePlan
 
 R_co = TypeVar("R_co", bound=Result, covariant=True)
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -42,7 +42,7 @@ class StatesView(Protocol):
         """The last look at the agent's machine; None when it was never seen."""
         ...
 
-    def plan(self) -> Plan:
+    def plan(self) -> ReconcilePlan:
         """What the next pass would do, and what it would only report."""
         ...
 
@@ -199,7 +199,7 @@ class SlowReadSources(Protocol):
     @property
     def journal(self) -> Journal: ...
 
-    async def fresh_plan(self) -> Plan:
+    async def fresh_plan(self) -> ReconcilePlan:
         """What the next pass would do, after a look at the whole host."""
         ...
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.jobs import lines
-from hive_core.jobs.outcome import Refused
+from hive_core.jobs.outcome import JobRefused
 from hive_core.jobs.walk import Files
-from hive_core.plan.printable import shown_bytes
+from hive_core.plan.printable import escape_bytes
 
 Row = dict[str, object]
 File = tuple[bool, bytes]
@@ -22,7 +22,7 @@ _NO_END: Final = "the line above has no line break at its end"
 
 
 @dataclass
-class Diff:
+class FileDiff:
     """Rows of the difference and a summary of each file; Refused beyond `most` bytes to read."""
 
     old: Files
@@ -38,7 +38,7 @@ class Diff:
                 for row in self._file(path, before, after):
                     self.weight += _FRAME + len(str(row["text"]).encode())
                     if self.weight > self.most:
-                        raise Refused("diff", f"more than {self.most} bytes to be read", path)
+                        raise JobRefused("diff", f"more than {self.most} bytes to be read", path)
                     yield row
 
     def _file(self, path: str, before: File | None, after: File | None) -> Iterator[Row]:
@@ -52,7 +52,7 @@ class Diff:
         for passage in lines.passages(lines.runs(old, new)):
             if passage[0].old or passage[0].new:
                 yield _row(path, "@", f"from line {max(passage[0].new, passage[0].old) + 1}")
-            for sign, number, text in _signed(passage, old, new):
+            for sign, number, text in _signed_lines(passage, old, new):
                 if sign in "+-":
                     key = "added" if sign == "+" else "removed"
                     summary[key] = int(str(summary[key])) + 1
@@ -60,14 +60,14 @@ class Diff:
                     "path": path,
                     **number,
                     "sign": sign,
-                    "text": shown_bytes(text.removesuffix(b"\n")),
+                    "text": escape_bytes(text.removesuffix(b"\n")),
                 }
                 if not text.endswith(b"\n"):
                     yield _row(path, "@", _NO_END)
 
 
-def _signed(
-    passage: Sequence[lines.Run], old: list[bytes], new: list[bytes]
+def _signed_lines(
+    passage: Sequence[lines.LineRun], old: list[bytes], new: list[bytes]
 ) -> Iterator[tuple[str, Row, bytes]]:
     for run in passage:
         if run.same:

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.jobs.git import OID, Git, severities
-from hive_core.jobs.history import history
-from hive_core.jobs.outcome import Refused, within
-from hive_core.plan.intake_limits import Caps
+from hive_core.jobs.history import check_history
+from hive_core.jobs.outcome import JobRefused, within
+from hive_core.plan.intake_limits import IntakeLimits
 
 _REF: Final = "refs/hive/incoming/x"
 _REPO: Final = re.compile(r"\.|configs/[a-z][a-z0-9-]{0,31}", re.ASCII)
@@ -31,12 +31,12 @@ _SPARE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchJob:
     """`commit` of the repository `repo` below the agent's place."""
 
     commit: str
     repo: str
-    caps: Caps
+    caps: IntakeLimits
 
     def run(self, agent: Path, out: Path) -> dict[str, float]:
         """Write `out/pack`; how much there was."""
@@ -44,24 +44,24 @@ class Fetch:
         with tempfile.TemporaryDirectory() as folder:
             git = Git(Path(folder, "quarantine"))
             git.make(_settings(source, self.caps.blob))
-            self._bound()
+            self._limit()
             self._copy(git, source)
-            objects = history(git, self.commit, self.caps)
+            objects = check_history(git, self.commit, self.caps)
             pack = self._pack(git)
             shutil.copyfile(pack, out / "pack")
             return {"objects": len(objects), "pack": pack.stat().st_size}
 
     def _source(self, agent: Path) -> Path:
         if not OID.fullmatch(self.commit):
-            raise Refused("commit", "a commit is named by its 40 hexadecimal digits")
+            raise JobRefused("commit", "a commit is named by its 40 hexadecimal digits")
         if not _REPO.fullmatch(self.repo):
-            raise Refused("repository", "this is no place of a configuration", self.repo)
+            raise JobRefused("repository", "this is no place of a configuration", self.repo)
         source = agent / self.repo / ".git"
         if source.is_symlink() or not source.is_dir():
-            raise Refused("repository", "there is no git repository", self.repo)
+            raise JobRefused("repository", "there is no git repository", self.repo)
         return source
 
-    def _bound(self) -> None:
+    def _limit(self) -> None:
         """What git may write and take up, and so whatever it starts. The unit has bounds too."""
         most = self.caps.pack + _SPARE
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
@@ -73,9 +73,9 @@ class Fetch:
         url, refspec = f"file://{source}", f"{self.commit}:{_REF}"
         try:
             git.run("fetch", *words, url, refspec, watch=lambda: self._measure(git))
-        except Refused as error:
+        except JobRefused as error:
             if "not our ref" in error.text:
-                raise Refused("commit", "the repository does not have this commit") from error
+                raise JobRefused("commit", "the repository does not have this commit") from error
             raise
 
     def _measure(self, git: Git) -> None:
@@ -84,25 +84,25 @@ class Fetch:
             with suppress(FileNotFoundError), pack.open("rb") as file:
                 start = file.read(_START.size)
                 if pack.stat().st_size > self.caps.pack:
-                    raise Refused("pack", f"larger than {self.caps.pack} bytes")
+                    raise JobRefused("pack", f"larger than {self.caps.pack} bytes")
                 if len(start) == _START.size and start.startswith(b"PACK"):
                     self._count(_START.unpack(start)[2])
 
     def _count(self, objects: int) -> None:
         if objects > self.caps.objects:
-            raise Refused("objects", f"{objects} objects, and {self.caps.objects} are allowed")
+            raise JobRefused("objects", f"{objects} objects, and {self.caps.objects} are allowed")
 
     def _pack(self, git: Git) -> Path:
         packs = list(git.pack.glob("pack-*.pack"))
         if len(packs) != 1:
-            raise Refused("pack", f"{len(packs)} packs have come")
+            raise JobRefused("pack", f"{len(packs)} packs have come")
         return packs[0]
 
 
 def run(words: Sequence[str], root: Path) -> dict[str, float]:
     """The job: COMMIT REPOSITORY CAPS."""
     commit, repo, caps = words
-    job = Fetch(commit, repo, Caps.of(caps))
+    job = FetchJob(commit, repo, IntakeLimits.of(caps))
     with within(job.caps.seconds):
         return job.run(root / "agent", root / "out")
 

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
-from hive_core.jobs.outcome import Refused
+from hive_core.jobs.outcome import JobRefused
 
 OID: Final = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _LOOK: Final = 0.02  # seconds between two looks at a git at work
@@ -57,21 +57,21 @@ class Git:
         """What git prints; Refused when it fails, in its own last words. `watch` may stop it."""
         with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
             place = source or subprocess.DEVNULL
-            with self._started(words, place, printed, said) as process:
-                while watch is not None and _ended(process) is None:
+            with self._start(words, place, printed, said) as process:
+                while watch is not None and _exit_status(process) is None:
                     watch()
                 status = process.wait()
                 if watch is not None:
                     watch()
             if status:
-                raise Refused("git", f"git {words[0]}: {_why(status, said)}")
+                raise JobRefused("git", f"git {words[0]}: {_why(status, said)}")
             printed.seek(0)
             return printed.read().decode("utf-8", "surrogateescape")
 
     def contents(self, oids: Iterable[str], most: int) -> Iterator[tuple[str, str, bytes]]:
         """Name, kind and content of objects, in their order; Refused for one beyond `most`."""
         pipe = subprocess.PIPE
-        with self._started(("cat-file", "--batch"), pipe, pipe, subprocess.DEVNULL) as process:
+        with self._start(("cat-file", "--batch"), pipe, pipe, subprocess.DEVNULL) as process:
             assert process.stdin is not None  # noqa: S101 - pipes were asked for
             assert process.stdout is not None  # noqa: S101
             names = iter(oids)
@@ -82,7 +82,7 @@ class Git:
                     yield oid, *_content(process.stdout, oid, most)
 
     @contextmanager
-    def _started(
+    def _start(
         self, words: Iterable[str], source: IO[bytes] | int, out: IO[bytes] | int,
         said: IO[bytes] | int,
     ) -> Iterator[subprocess.Popen[bytes]]:  # fmt: skip
@@ -117,7 +117,7 @@ def severities(key: str) -> list[str]:
     ]
 
 
-def _ended(process: subprocess.Popen[bytes]) -> int | None:
+def _exit_status(process: subprocess.Popen[bytes]) -> int | None:
     with suppress(subprocess.TimeoutExpired):
         return process.wait(_LOOK)
     return None
@@ -131,13 +131,13 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _content(stream: IO[bytes], oid: str, most: int) -> tuple[str, bytes]:
     header = _HEAD.fullmatch(stream.readline())
     if header is None:
-        raise Refused("whole", f"the object {oid} is missing or cannot be read")
+        raise JobRefused("whole", f"the object {oid} is missing or cannot be read")
     size = int(header[3])
     if size > most:
-        raise Refused("blob", f"the object {oid} is larger than {most} bytes")
+        raise JobRefused("blob", f"the object {oid} is larger than {most} bytes")
     data = stream.read(size + 1)
     if len(data) != size + 1:
-        raise Refused("whole", f"the object {oid} cannot be read")
+        raise JobRefused("whole", f"the object {oid} cannot be read")
     return header[2].decode(), data[:-1]
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.jobs.outcome import Refused
+from hive_core.jobs.outcome import JobRefused
 
 ROOM: Final = ".imported"
 _NAME: Final = re.compile(r"import-[0-9a-f]{16}", re.ASCII)
@@ -29,14 +29,14 @@ def run(words: Sequence[str], root: Path) -> Figures:
     """The job: SOURCE INTO. `in2` is the folder, `agent` the state."""
     source, into = words
     if not _NAME.fullmatch(source) or not _INTO.fullmatch(into):
-        raise Refused("words", "a source and a folder are plain words")
+        raise JobRefused("words", "a source and a folder are plain words")
     place, old = root / "agent", root / "in2"
     room = _folder(place / ROOM)
     done, fresh = room / f"{source}.done", room / source
     figures: Figures = {"files": 0, "bytes": 0, "left_out": 0, "kept_aside": 0}
     if not os.path.lexists(done):
         _take(old, fresh, room / f"{source}.part", figures)
-        figures["kept_aside"] = _placed(fresh, _folder(place / into))
+        figures["kept_aside"] = _move_into_place(fresh, _folder(place / into))
         os.sync()
         done.touch()
     with suppress(OSError):  # what had to stay beside stays there
@@ -57,7 +57,7 @@ def _take(old: Path, fresh: Path, part: Path, figures: Figures) -> None:
 def _folder(path: Path) -> Path:
     """A real folder there, or a refusal: nothing is followed."""
     if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
-        raise Refused("place", "something that is no folder is in the way", path.name)
+        raise JobRefused("place", "something that is no folder is in the way", path.name)
     path.mkdir(exist_ok=True)
     return path
 
@@ -73,14 +73,14 @@ def _copy(old: Path, new: Path, figures: Figures) -> None:
             target.mkdir(mode=0o700)
             folders.append((target, facts))
             todo += [(child, target / child.name) for child in _inside(source)]
-        elif _copied(source, target, facts.st_mode):
+        elif _copy_file(source, target, facts.st_mode):
             figures["files"] += 1
             figures["bytes"] += facts.st_size
-            _dressed(target, facts)
+            _copy_attributes(target, facts)
         else:
             figures["left_out"] += 1
     for folder, facts in reversed(folders):
-        _dressed(folder, facts)
+        _copy_attributes(folder, facts)
 
 
 def _inside(folder: Path) -> Iterator[Path]:
@@ -88,7 +88,7 @@ def _inside(folder: Path) -> Iterator[Path]:
         yield from [Path(entry.path) for entry in entries]
 
 
-def _copied(source: Path, target: Path, mode: int) -> bool:
+def _copy_file(source: Path, target: Path, mode: int) -> bool:
     """One file or symlink; False for what is neither."""
     if stat.S_ISLNK(mode):
         target.symlink_to(source.readlink())
@@ -99,7 +99,7 @@ def _copied(source: Path, target: Path, mode: int) -> bool:
     return True
 
 
-def _dressed(target: Path, facts: os.stat_result) -> None:
+def _copy_attributes(target: Path, facts: os.stat_result) -> None:
     """Owner, mode (without what would give a program another's rights) and times."""
     os.lchown(target, facts.st_uid, facts.st_gid)
     if not stat.S_ISLNK(facts.st_mode):
@@ -107,7 +107,7 @@ def _dressed(target: Path, facts: os.stat_result) -> None:
     os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns), follow_symlinks=False)
 
 
-def _placed(fresh: Path, place: Path) -> int:
+def _move_into_place(fresh: Path, place: Path) -> int:
     """Each part where nothing of its name is; how many had to stay beside."""
     for child in list(_inside(fresh)):
         if not os.path.lexists(place / child.name):

@@ -18,7 +18,7 @@ _STEPS: Final = 400  # edits that are looked for one by one; an eighth of it bet
 _NEAR: Final = 3  # lines shown around a change
 
 
-class Run(NamedTuple):
+class LineRun(NamedTuple):
     """Lines `old` to `old_end` became `new` to `new_end`; `same` when they are equal."""
 
     same: bool
@@ -31,27 +31,27 @@ class Run(NamedTuple):
 Lines = Sequence[bytes]
 
 
-def runs(old: Lines, new: Lines) -> list[Run]:
+def runs(old: Lines, new: Lines) -> list[LineRun]:
     """The whole of both, as runs that are the same and runs that differ in turn."""
-    result: list[Run] = []
+    result: list[LineRun] = []
     at_old = at_new = 0
     ends = [(len(old), len(new), 0)]
-    for start_old, start_new, count in [*_joined(_blocks(old, new, (0, 0), _STEPS)), *ends]:
+    for start_old, start_new, count in [*_join(_blocks(old, new, (0, 0), _STEPS)), *ends]:
         if at_old < start_old or at_new < start_new:
             result.append(
-                Run(same=False, old=at_old, old_end=start_old, new=at_new, new_end=start_new)
+                LineRun(same=False, old=at_old, old_end=start_old, new=at_new, new_end=start_new)
             )
         at_old, at_new = start_old + count, start_new + count
         if count:
             result.append(
-                Run(same=True, old=start_old, old_end=at_old, new=start_new, new_end=at_new)
+                LineRun(same=True, old=start_old, old_end=at_old, new=start_new, new_end=at_new)
             )
     return result
 
 
-def passages(differences: Sequence[Run]) -> Iterator[list[Run]]:
+def passages(differences: Sequence[LineRun]) -> Iterator[list[LineRun]]:
     """Changes with the lines around them; what lies further away is left out."""
-    passage: list[Run] = []
+    passage: list[LineRun] = []
     for number, run in enumerate(differences):
         if not run.same:
             passage.append(run)
@@ -73,7 +73,7 @@ def passages(differences: Sequence[Run]) -> Iterator[list[Run]]:
 Block = tuple[int, int, int]
 
 
-def _joined(blocks: Iterator[Block]) -> Iterator[Block]:
+def _join(blocks: Iterator[Block]) -> Iterator[Block]:
     """Blocks that follow each other without a gap, as one."""
     before: Block | None = None
     for old, new, count in blocks:
@@ -98,7 +98,7 @@ def _blocks(old: Lines, new: Lines, at: tuple[int, int], steps: int) -> Iterator
     if mine and theirs:
         near = _myers(mine, theirs, steps)
         if near is None:
-            near = list(_anchored(mine, theirs, steps)) if steps else []
+            near = list(_split_at_anchors(mine, theirs, steps)) if steps else []
         yield from ((start[0] + x, start[1] + y, count) for x, y, count in near)
     if tail:
         yield start[0] + len(mine), start[1] + len(theirs), tail
@@ -113,7 +113,7 @@ def _common(pairs: Iterator[tuple[bytes, bytes]]) -> int:
     return count
 
 
-def _anchored(old: Lines, new: Lines, steps: int) -> Iterator[Block]:
+def _split_at_anchors(old: Lines, new: Lines, steps: int) -> Iterator[Block]:
     """Split at lines that stand once in each, as far as they come in the same order."""
     anchors = _anchors(old, new)
     if not anchors:
@@ -164,11 +164,11 @@ def _myers(old: Lines, new: Lines, steps: int) -> list[Block] | None:
                 x, y = x + 1, y + 1
             reach[diagonal] = x
             if x >= width and y >= height:
-                return _traced(trail, width, height)
+                return _trace_back(trail, width, height)
     return None
 
 
-def _traced(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
+def _trace_back(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
     """Walk the way back, and collect where it runs along equal lines."""
     blocks: list[Block] = []
     for step in range(len(trail) - 1, -1, -1):

@@ -12,7 +12,7 @@ if __name__ == "__main__":  # started as a file, without any folder to import fr
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hive_core.jobs import outcome
-from hive_core.jobs.outcome import Refused
+from hive_core.jobs.outcome import JobRefused
 
 # Kind -> module with `run(words, root)`, which gives figures, or nothing when it has said all
 # itself; `root` is / but in tests.
@@ -30,14 +30,14 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
     out = root / "out"
     try:
         figures = _run(kind, words, root)
-    except Refused as error:
-        outcome.refused(out, error)
+    except JobRefused as error:
+        outcome.write_refused(out, error)
     except Exception as error:  # noqa: BLE001 - whatever it was, the daemon is told in one line
-        outcome.broken(out, f"{type(error).__name__}: {error}")
+        outcome.write_fault(out, f"{type(error).__name__}: {error}")
         return 1
     else:
         if figures is not None:
-            outcome.accepted(out, figures)
+            outcome.write_accepted(out, figures)
     return 0
 
 

@@ -46,7 +46,7 @@ _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _LIMITED: Final = (resource.RLIMIT_AS, resource.RLIMIT_CORE)
 
 
-class Refused(Exception):
+class NixRefused(Exception):
     """What was asked for cannot be had, and why: `log` is what Nix said of it."""
 
     def __init__(self, text: str, log: str = "") -> None:
@@ -55,7 +55,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Room:
+class JobFolders:
     """Where a job finds and leaves things; a test has a room of its own, and a store."""
 
     inside: Path = Path("/in")
@@ -70,33 +70,33 @@ class Room:
 
 
 @dataclass
-class Nix:
+class NixClient:
     """Runs commands, none for longer than is left of its time."""
 
-    room: Room
+    folders: JobFolders
     seconds: float
     memory: int = 4 << 30
     _until: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._until = time.monotonic() + self.seconds
-        self.room.scratch.mkdir(parents=True, exist_ok=True)
+        self.folders.scratch.mkdir(parents=True, exist_ok=True)
 
     def run(self, *words: str) -> tuple[str, str]:
         """What a command wrote and said; Refused when it fails, says too much or takes too long."""
         with subprocess.Popen(
-            ("nix", "--store", self.room.store, *words), env=self._environment(),
-            cwd=self.room.scratch, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            ("nix", "--store", self.folders.store, *words), env=self._environment(),
+            cwd=self.folders.scratch, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, start_new_session=True, preexec_fn=self._limit,  # noqa: PLW1509
         ) as program:  # fmt: skip
             try:
-                said, wrong = _heard(program, self._until)
+                said, wrong = _read_streams(program, self._until)
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(program.pid, signal.SIGKILL)
         log = plain(said[1].decode("utf-8", "replace"))[-LOG_MOST:]
         if wrong or program.returncode:
-            raise Refused(wrong or _why(program.returncode, log), log)
+            raise NixRefused(wrong or _why(program.returncode, log), log)
         return said[0].decode("utf-8", "replace"), log
 
     def json(self, *words: str) -> object:
@@ -105,7 +105,7 @@ class Nix:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise Refused("Nix gave no answer that can be read", log) from error
+            raise NixRefused("Nix gave no answer that can be read", log) from error
 
     def version(self) -> tuple[int, ...]:
         """`(2, 8)`: some words of the command line changed over the years."""
@@ -113,12 +113,12 @@ class Nix:
         return tuple(map(int, re.findall(r"\d+", text.rpartition(" ")[2])[:2]))
 
     def _environment(self) -> Mapping[str, str]:
-        home = str(self.room.scratch)
+        home = str(self.folders.scratch)
         return {
             "PATH": os.environ.get("PATH", os.defpath), "HOME": home, "TMPDIR": home,
             "XDG_CACHE_HOME": f"{home}/cache", "XDG_CONFIG_HOME": f"{home}/config",
             "NIX_CONF_DIR": f"{home}/none", "NIX_USER_CONF_FILES": "", "NIX_PATH": "",
-            "NIX_CONFIG": self.room.config, "LC_ALL": "C.UTF-8", "NO_COLOR": "1",
+            "NIX_CONFIG": self.folders.config, "LC_ALL": "C.UTF-8", "NO_COLOR": "1",
             **{key: os.environ[key] for key in ("NIX_SSL_CERT_FILE",) if key in os.environ},
         }  # fmt: skip
 
@@ -127,7 +127,7 @@ class Nix:
             resource.setrlimit(limit, (most, most))
 
 
-def _heard(program: subprocess.Popen[bytes], until: float) -> tuple[list[bytearray], str]:
+def _read_streams(program: subprocess.Popen[bytes], until: float) -> tuple[list[bytearray], str]:
     """Both streams, and why they were cut off."""
     streams = [program.stdout, program.stderr]
     said = [bytearray(), bytearray()]
@@ -168,16 +168,16 @@ def plain(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in cleared)
 
 
-def tell(room: Room, act: Callable[[], Mapping[str, object]]) -> None:
+def tell(room: JobFolders, act: Callable[[], Mapping[str, object]]) -> None:
     """Write down last of all what came out, or why nothing did."""
     try:
         said = {"ok": True, "text": "", "log": "", **act()}
-    except Refused as refused:
+    except NixRefused as refused:
         said = {"ok": False, "text": refused.text[:TEXT_MOST], "log": refused.log[-LOG_MOST:]}
     (room.out / "said.json").write_text(json.dumps(said), encoding="utf-8")
 
 
-def checked(words: Sequence[str], *patterns: str) -> Sequence[str]:
+def check_words(words: Sequence[str], *patterns: str) -> Sequence[str]:
     """The words of a job, each of which must be as it is meant to be."""
     if len(words) != len(patterns):
         raise ValueError(f"{len(patterns)} words are needed")

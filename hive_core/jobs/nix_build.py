@@ -13,7 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hive_core.jobs.nix import STORE, STORE_PATH, Nix, Refused, Room, checked, tell
+from hive_core.jobs.nix import (
+    STORE,
+    STORE_PATH,
+    JobFolders,
+    NixClient,
+    NixRefused,
+    check_words,
+    tell,
+)
 
 NEEDED: Final = ("init", "bin/switch-to-configuration")
 MANY: Final = 200  # names of a difference that are told; the rest is counted
@@ -26,31 +34,33 @@ _LINKS_MOST: Final = 40
 
 def run(words: Sequence[str], root: Path) -> None:
     """The job; `root` is that of its container."""
-    main(words, Room(root / "in", root / "out"))
+    main(words, JobFolders(root / "in", root / "out"))
 
 
-def main(words: Sequence[str], place: Room) -> None:
+def main(words: Sequence[str], place: JobFolders) -> None:
     """The same in a room of any kind."""
     patterns = (rf"{_PATH}\.drv", _PATH, r"/[0-9A-Za-z._/-]+", rf"{_PATH}|none", "yes|no", r"\d+")
-    drv, out, link, before, fetches, seconds = checked(words, *patterns)
-    nix = Nix(place, float(seconds), memory=2 << 30)
-    tell(place, lambda: {**_built(nix, drv, out, link, fetches == "yes"),
+    drv, out, link, before, fetches, seconds = check_words(words, *patterns)
+    nix = NixClient(place, float(seconds), memory=2 << 30)
+    tell(place, lambda: {**_build(nix, drv, out, link, fetches == "yes"),
                          "closure": difference(nix, before, out)})  # fmt: skip
 
 
-def _built(nix: Nix, drv: str, out: str, link: str, fetches: bool) -> Mapping[str, object]:  # noqa: FBT001
+def _build(nix: NixClient, drv: str, out: str, link: str, fetches: bool) -> Mapping[str, object]:  # noqa: FBT001
     wanted = f"{drv}^out" if nix.version() >= _WITH_OUTPUTS else drv
     _, plan = nix.run("build", "--dry-run", wanted)
     made = to_build(plan)
     if not fetches and (
-        fetching := [derivation for derivation in made if fixed(nix.room.real(derivation))]
+        fetching := [
+            derivation for derivation in made if is_fixed_output(nix.folders.real(derivation))
+        ]
     ):
         names = ", ".join(derivation[len(STORE) + 34 : -4] for derivation in fetching[:5])
-        raise Refused(f"it would fetch from the network while it is built: {names}", plan)
+        raise NixRefused(f"it would fetch from the network while it is built: {names}", plan)
     _, log = nix.run("build", "--out-link", link, wanted)
     if str(Path(link).readlink()) != out:
-        raise Refused("what was built is not what was evaluated", log)
-    whole(nix.room, out)
+        raise NixRefused("what was built is not what was evaluated", log)
+    check_system(nix.folders, out)
     return {"out": out, "built": len(made), "log": log}
 
 
@@ -66,27 +76,27 @@ def to_build(plan: str) -> list[str]:
     return derivations
 
 
-def fixed(file: Path) -> bool:
+def is_fixed_output(file: Path) -> bool:
     """Whether what it builds is known by its hash; then the sandbox leaves it the network."""
     with file.open(encoding="utf-8", errors="replace") as text:
         outputs = _FIXED.match(text.read(1 << 16))
     if outputs is None:
-        raise Refused(f"{file.name} is no derivation that can be read")
+        raise NixRefused(f"{file.name} is no derivation that can be read")
     return any(_OUTPUT.findall(outputs[0]))
 
 
-def whole(room: Room, out: str) -> None:
+def check_system(room: JobFolders, out: str) -> None:
     """A system is a real folder with a program to start and one to switch, both in the store."""
     top = room.real(out)
     if top.is_symlink() or not top.is_dir():
-        raise Refused("the system is no folder of its own")
+        raise NixRefused("the system is no folder of its own")
     for name in NEEDED:
-        where = followed(room, f"{out}/{name}")
+        where = resolve_in_store(room, f"{out}/{name}")
         if where is None or not where.is_file() or not where.stat().st_mode & 0o111:
-            raise Refused(f"the system has no program {name} in the store")
+            raise NixRefused(f"the system has no program {name} in the store")
 
 
-def followed(room: Room, path: str) -> Path | None:
+def resolve_in_store(room: JobFolders, path: str) -> Path | None:
     """Where a link leads, step by step, if it stays in the store all the way."""
     for _ in range(_LINKS_MOST):
         parts = Path(path).parts
@@ -96,14 +106,14 @@ def followed(room: Room, path: str) -> Path | None:
             at = Path(*parts[:depth])
             real = room.real(str(at))
             if real.is_symlink():
-                path = str(_joined(at.parent / real.readlink(), parts[depth:]))
+                path = str(_join(at.parent / real.readlink(), parts[depth:]))
                 break
         else:
             return room.real(path)
     return None
 
 
-def _joined(start: Path, rest: Sequence[str]) -> Path:
+def _join(start: Path, rest: Sequence[str]) -> Path:
     parts: list[str] = []
     for part in (*start.parts, *rest):
         if part == "..":
@@ -113,7 +123,7 @@ def _joined(start: Path, rest: Sequence[str]) -> Path:
     return Path(*parts)
 
 
-def difference(nix: Nix, before: str, after: str) -> Mapping[str, object]:
+def difference(nix: NixClient, before: str, after: str) -> Mapping[str, object]:
     """What is in one closure and not in the other, by name, with sizes in bytes."""
     old = dict(_closure(nix, before)) if before != "none" else {}
     new = dict(_closure(nix, after))
@@ -126,7 +136,7 @@ def difference(nix: Nix, before: str, after: str) -> Mapping[str, object]:
     }  # fmt: skip
 
 
-def _closure(nix: Nix, system: str) -> Iterator[tuple[str, int]]:
+def _closure(nix: NixClient, system: str) -> Iterator[tuple[str, int]]:
     """https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-path-info"""
     text, _ = nix.run("path-info", "--recursive", "--size", system)
     for line in text.splitlines():

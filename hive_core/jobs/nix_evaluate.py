@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hive_core.jobs.nix import STORE_PATH, Nix, Refused, Room, checked, tell
+from hive_core.jobs.nix import STORE_PATH, JobFolders, NixClient, NixRefused, check_words, tell
 from hive_core.plan import nar
 
 _TAKE = (
@@ -26,31 +26,33 @@ _TAKE = (
 
 def run(words: Sequence[str], root: Path) -> None:
     """The job; `root` is that of its container."""
-    main(words, Room(root / "in", root / "out"))
+    main(words, JobFolders(root / "in", root / "out"))
 
 
-def main(words: Sequence[str], place: Room) -> None:
+def main(words: Sequence[str], place: JobFolders) -> None:
     """The same in a room of any kind."""
-    name, path, seconds = checked(words, r"[a-z][a-z0-9-]*", r"/[0-9A-Za-z._/-]+", r"[0-9]{1,5}")
+    name, path, seconds = check_words(
+        words, r"[a-z][a-z0-9-]*", r"/[0-9A-Za-z._/-]+", r"[0-9]{1,5}"
+    )
     write(Path(path), (place.inside / "tree.nar").read_bytes())
-    tell(place, lambda: evaluate(Nix(place, float(seconds)), name))
+    tell(place, lambda: evaluate(NixClient(place, float(seconds)), name))
 
 
-def evaluate(nix: Nix, name: str) -> Mapping[str, object]:
+def evaluate(nix: NixClient, name: str) -> Mapping[str, object]:
     """The derivation of its system, and where the system will lie."""
-    flake = folder(nix.room)
+    flake = folder(nix.folders)
     made = f"path:{flake}#nixosConfigurations.{name}.config.system.build.toplevel"
     # --no-write-lock-file beside it would let an input that is not locked pass.
     answer = nix.json("eval", "--json", "--no-update-lock-file", made, "--apply", _TAKE)
     if not isinstance(answer, dict):
-        raise Refused("Nix gave no answer that can be read")
+        raise NixRefused("Nix gave no answer that can be read")
     drv, out = str(answer.get("drv")), str(answer.get("out"))
     if not STORE_PATH.fullmatch(drv) or not drv.endswith(".drv") or not STORE_PATH.fullmatch(out):
-        raise Refused("system.build.toplevel does not name a derivation of the store")
+        raise NixRefused("system.build.toplevel does not name a derivation of the store")
     return {"drv": drv, "out": out}
 
 
-def folder(room: Room) -> Path:
+def folder(room: JobFolders) -> Path:
     """A folder that holds the flake and its lock alone: all of it goes to the store."""
     flake = room.scratch / "flake"
     flake.mkdir(parents=True)

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hive_core.jobs.nix import STORE_PATH, Nix, Refused, Room, checked, tell
+from hive_core.jobs.nix import STORE_PATH, JobFolders, NixClient, NixRefused, check_words, tell
 from hive_core.jobs.nix_evaluate import folder
 
 MISSING = "missing"
@@ -22,24 +22,24 @@ _UPDATE_TAKES_NAMES = (2, 19)
 
 def run(words: Sequence[str], root: Path) -> None:
     """The job; `root` is that of its container."""
-    main(words, Room(root / "in", root / "out"))
+    main(words, JobFolders(root / "in", root / "out"))
 
 
-def main(words: Sequence[str], place: Room) -> None:
+def main(words: Sequence[str], place: JobFolders) -> None:
     """The same in a room of any kind."""
-    where, *names = checked(words, r"/[0-9A-Za-z._/-]+", *[INPUT] * (len(words) - 1))
-    tell(place, lambda: lock(Nix(place, 580.0), where, names))
+    where, *names = check_words(words, r"/[0-9A-Za-z._/-]+", *[INPUT] * (len(words) - 1))
+    tell(place, lambda: lock(NixClient(place, 580.0), where, names))
 
 
-def lock(nix: Nix, where: str, names: Sequence[str]) -> Mapping[str, object]:
+def lock(nix: NixClient, where: str, names: Sequence[str]) -> Mapping[str, object]:
     """Write the new lock to /out, and a link for the source of each input."""
-    flake = f"path:{folder(nix.room)}"
+    flake = f"path:{folder(nix.folders)}"
     _, log = nix.run(*_command(nix.version(), flake, names))
     archive = nix.json("flake", "archive", "--json", "--no-update-lock-file", flake)
     sources = sorted(set(_sources(archive)))
     for number, source in enumerate(sources):
         nix.run("build", "--out-link", f"{where}/input-{number}", source)
-    shutil.copyfile(nix.room.scratch / "flake/flake.lock", nix.room.out / "flake.lock")
+    shutil.copyfile(nix.folders.scratch / "flake/flake.lock", nix.folders.out / "flake.lock")
     return {"sources": sources, "log": log}
 
 
@@ -57,12 +57,12 @@ def _sources(archive: object) -> Iterator[str]:
     """The inputs of inputs are named as well; the flake itself is not needed."""
     inputs = archive.get("inputs") if isinstance(archive, dict) else None
     if not isinstance(inputs, dict):
-        raise Refused("Nix did not say what it fetched")
+        raise NixRefused("Nix did not say what it fetched")
     for value in inputs.values():
         if not isinstance(value, dict):
             continue
         if "path" in value:
             if not STORE_PATH.fullmatch(str(value["path"])):
-                raise Refused("Nix fetched something that is not in the store")
+                raise NixRefused("Nix fetched something that is not in the store")
             yield str(value["path"])
         yield from _sources(value)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from hive_core.jobs.outcome import Refused
-from hive_core.plan.printable import shown_bytes
+from hive_core.jobs.outcome import JobRefused
+from hive_core.plan.printable import escape_bytes
 
 FOLDER: Final = b"40000"
 FILES: Final = {b"100644": False, b"100755": True}
@@ -20,7 +20,7 @@ _COMMIT: Final = re.compile(
 _WHO: Final = re.compile(rb"(.*) ([0-9]{1,12}) ([+-][0-9]{4})", re.DOTALL)
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """One line of a tree."""
 
     name: str
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     oid: str
 
 
-class Commit(NamedTuple):
+class CommitObject(NamedTuple):
     """Who and what for. `author` is a name with an address, `when` seconds since 1970."""
 
     tree: str
@@ -38,30 +38,30 @@ class Commit(NamedTuple):
     message: bytes
 
 
-def commit(data: bytes) -> Commit:
+def commit(data: bytes) -> CommitObject:
     header = _COMMIT.fullmatch(data)
     who = header and _WHO.fullmatch(header[3])
     if not header or not who:
-        raise Refused("commit", "the commit is not written as git writes one")
+        raise JobRefused("commit", "the commit is not written as git writes one")
     parents = tuple(header[2].decode().replace("parent ", "").split())
-    return Commit(header[1].decode(), parents, who[1], int(who[2]), header[5])
+    return CommitObject(header[1].decode(), parents, who[1], int(who[2]), header[5])
 
 
-def entries(data: bytes, where: str) -> Iterator[Entry]:
+def entries(data: bytes, where: str) -> Iterator[TreeEntry]:
     """The lines of a tree. Refused for a mode but the usual three, and for any disorder."""
     at, before = 0, b""
     names: set[bytes] = set()
     while at < len(data):
         match = _ENTRY.match(data, at)
         if match is None:
-            raise Refused("tree", "the folder is not written as git writes one", where)
+            raise JobRefused("tree", "the folder is not written as git writes one", where)
         mode, name, oid = match.groups()
-        at, path = match.end(), where + shown_bytes(name)
+        at, path = match.end(), where + escape_bytes(name)
         if mode != FOLDER and mode not in FILES:
-            raise Refused("mode", f"is {_ELSE.get(mode, f'of mode {mode.decode()}')}", path)
+            raise JobRefused("mode", f"is {_ELSE.get(mode, f'of mode {mode.decode()}')}", path)
         place = name + b"/" * (mode == FOLDER)
         if place <= before or name in names:
-            raise Refused("tree", "comes twice or out of order", path)
+            raise JobRefused("tree", "comes twice or out of order", path)
         before = place
         names.add(name)
-        yield Entry(name.decode("utf-8", "surrogateescape"), mode, oid.hex())
+        yield TreeEntry(name.decode("utf-8", "surrogateescape"), mode, oid.hex())

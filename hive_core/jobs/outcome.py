@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from hive_core.plan.printable import shown
+from hive_core.plan.printable import escape
 
 FILE: Final = "said.json"
 _TEXT_MOST: Final = 500
 
 
-class Refused(Exception):
+class JobRefused(Exception):
     """A commit breaks a rule: `rule` names it, `path` says where."""
 
     def __init__(self, rule: str, text: str, path: str = "") -> None:
@@ -25,23 +25,23 @@ class Refused(Exception):
         self.path = path
 
 
-def accepted(out: Path, figures: Mapping[str, float]) -> None:
+def write_accepted(out: Path, figures: Mapping[str, float]) -> None:
     _write(out, {"ok": True, "figures": dict(figures)})
 
 
-def refused(out: Path, error: Refused) -> None:
+def write_refused(out: Path, error: JobRefused) -> None:
     said = {"rule": error.rule, "path": line(error.path), "text": line(error.text)}
     _write(out, {"ok": False, **said})
 
 
-def broken(out: Path, reason: str) -> None:
+def write_fault(out: Path, reason: str) -> None:
     """The job itself failed; nothing was judged."""
     _write(out, {"fault": line(reason)})
 
 
 def line(text: str) -> str:
     """One line, plainly visible, and not long."""
-    return shown(" ".join(text.split()))[:_TEXT_MOST]
+    return escape(" ".join(text.split()))[:_TEXT_MOST]
 
 
 def _write(out: Path, document: Mapping[str, object]) -> None:
@@ -56,7 +56,7 @@ def within(seconds: float) -> Iterator[None]:
     """Refuse what takes longer, wherever it hangs."""
 
     def late(_number: int, _frame: object) -> None:
-        raise Refused("seconds", f"cannot be judged within {seconds:g} seconds")
+        raise JobRefused("seconds", f"cannot be judged within {seconds:g} seconds")
 
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -45,7 +45,7 @@ def run(_words: Sequence[str], root: Path, most: int = NAMES) -> Figures:
     """The job; `node` is what it works on."""
     figures: Figures = {"files": 0, "inodes": 0, "links": 0, "bytes": 0}
     node = root / "node"
-    shared = _shared(node, figures)
+    shared = _shared_inodes(node, figures)
     any_shared = bool(shared)
     while shared:
         with closing(_Walk(node)) as walk:
@@ -126,7 +126,7 @@ class _Walk:
             os.close(left.handle)
 
     @contextmanager
-    def opened(self, number: int) -> Iterator[int]:
+    def open_folder(self, number: int) -> Iterator[int]:
         """Open a directory of the walk again, step by step: a path may be longer than allowed."""
         steps = []
         while number:
@@ -147,7 +147,7 @@ class _Walk:
                 os.close(folder.handle)
 
 
-def _shared(node: Path, figures: Figures) -> set[Inode]:
+def _shared_inodes(node: Path, figures: Figures) -> set[Inode]:
     """The inodes of files here that have names elsewhere too.
 
     A symlink and a device hold nobody's bytes. A name costs whoever makes it next to nothing, so
@@ -184,7 +184,7 @@ def _separate(walk: _Walk, inode: Inode, names: Sequence[Name]) -> int:
     """Put a copy in the place of each name of one inode; how many bytes were copied."""
     first, *others = names
     spare = f"{SPARE}{uuid4().hex}"
-    with walk.opened(first.folder) as home:
+    with walk.open_folder(first.folder) as home:
         facts = os.stat(first.name, dir_fd=home, follow_symlinks=False)
         if (facts.st_dev, facts.st_ino) != inode:
             return 0  # it is another file by now
@@ -192,7 +192,7 @@ def _separate(walk: _Walk, inode: Inode, names: Sequence[Name]) -> int:
             _copy(home, first.name, spare, facts)
             os.rename(spare, first.name, src_dir_fd=home, dst_dir_fd=home)
         for other in others:
-            with walk.opened(other.folder) as folder:
+            with walk.open_folder(other.folder) as folder:
                 os.link(first.name, spare, src_dir_fd=home, dst_dir_fd=folder,
                         follow_symlinks=False)  # fmt: skip
                 os.rename(spare, other.name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.jobs.git import OID, Git
-from hive_core.jobs.outcome import Refused, within
-from hive_core.plan.intake_limits import Caps
+from hive_core.jobs.outcome import JobRefused, within
+from hive_core.plan.intake_limits import IntakeLimits
 
 COMMIT, TAG = "commit", "tag"
 KINDS: Final = {COMMIT: ("commit", "tree", "blob"), TAG: ("tag",)}
@@ -27,17 +27,17 @@ _SHAPE: Final = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
 
 
 @dataclass(frozen=True, slots=True)
-class Receive:
+class ReceiveJob:
     """`new` is what the ref shall lead to: a commit, or a tag that comes alone."""
 
     new: str
     kind: str
-    caps: Caps
+    caps: IntakeLimits
 
     def run(self, source: Path, out: Path) -> dict[str, float]:
         """Write `out/pack` and `out/idx`, and `out/tag` with the content of a tag."""
         if not OID.fullmatch(self.new) or self.kind not in KINDS:
-            raise Refused("object", "an object is named by its 40 hexadecimal digits")
+            raise JobRefused("object", "an object is named by its 40 hexadecimal digits")
         most = self.caps.pack + _SPARE
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
@@ -64,28 +64,28 @@ class Receive:
         rows = [row.split() for row in git.run("cat-file", *words, _SHAPE).splitlines()]
         if len(rows) > self.caps.objects:
             text = f"{len(rows)} objects, and {self.caps.objects} are allowed"
-            raise Refused("objects", text)
+            raise JobRefused("objects", text)
         kinds, total = dict[str, str](), 0
         for name, kind, size in rows:
             kinds[name] = kind
             total += int(size)
             if kind not in KINDS[self.kind]:
-                raise Refused("kind", f"{name[:12]} is a {kind}, which does not belong here")
+                raise JobRefused("kind", f"{name[:12]} is a {kind}, which does not belong here")
             if int(size) > self.caps.blob:
                 text = f"the {kind} {name[:12]} is larger than {self.caps.blob} bytes"
-                raise Refused("blob", text)
+                raise JobRefused("blob", text)
             if total > self.caps.tree:
-                raise Refused("tree", f"all of it is larger than {self.caps.tree} bytes")
+                raise JobRefused("tree", f"all of it is larger than {self.caps.tree} bytes")
         if kinds.get(self.new) != self.kind:
-            raise Refused(self.kind, f"the pack does not bring the {self.kind} {self.new[:12]}")
+            raise JobRefused(self.kind, f"the pack does not bring the {self.kind} {self.new[:12]}")
         if self.kind == TAG and len(rows) > 1:
-            raise Refused("tag", "the tag does not come alone")
+            raise JobRefused("tag", "the tag does not come alone")
         return len(rows)
 
 
 def run(words: Sequence[str], root: Path) -> dict[str, float]:
     """The job: NEW KIND CAPS."""
     new, kind, caps = words
-    job = Receive(new, kind, Caps.of(caps))
+    job = ReceiveJob(new, kind, IntakeLimits.of(caps))
     with within(job.caps.seconds):
         return job.run(root / "in", root / "out")

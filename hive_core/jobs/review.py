@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.jobs import objects, walk, warnings
-from hive_core.jobs.diff import Diff
+from hive_core.jobs.diff import FileDiff
 from hive_core.jobs.git import FATAL, OID, Git
-from hive_core.jobs.history import history
-from hive_core.jobs.outcome import Refused, line, within
+from hive_core.jobs.history import check_history
+from hive_core.jobs.outcome import JobRefused, line, within
 from hive_core.plan import nar, toml
-from hive_core.plan.intake_limits import Caps
-from hive_core.plan.printable import shown_bytes
+from hive_core.plan.intake_limits import IntakeLimits
+from hive_core.plan.printable import escape_bytes
 
 NO_BASE: Final = "none"
 _MEMORY: Final = 1 << 30
@@ -34,25 +34,25 @@ _FRAMES: Final = 4  # the file of the difference to what is read of it
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class ReviewJob:
     """`commit` as it is to be judged against `base`, a commit or `none`."""
 
     commit: str
     base: str
-    caps: Caps
+    caps: IntakeLimits
 
     def run(self, source: Path, out: Path) -> dict[str, float]:
         """Write pack, idx, tree.nar, review.json and diff.jsonl into `out`."""
         for oid in {self.commit, self.base} - {NO_BASE}:
             if not OID.fullmatch(oid):
-                raise Refused("commit", "a commit is named by its 40 hexadecimal digits")
+                raise JobRefused("commit", "a commit is named by its 40 hexadecimal digits")
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         with tempfile.TemporaryDirectory() as folder:
             git = Git(Path(folder, "fresh"))
             git.make(["[core]", f"\tbigFileThreshold = {self.caps.blob}"])
             self._index(git, source / "pack")
-            known = history(git, self.commit, self.caps)
-            review = self._judged(git, known, source, out)
+            known = check_history(git, self.commit, self.caps)
+            review = self._judge(git, known, source, out)
             for kind, name in (("*.pack", "pack"), ("*.idx", "idx")):
                 shutil.copyfile(next(git.pack.glob(kind)), out / name)
         (out / "review.json").write_text(json.dumps(review, ensure_ascii=False), encoding="utf-8")
@@ -69,37 +69,37 @@ class Review:
         with pack.open("rb") as source:
             git.run("index-pack", *words, source=source)
 
-    def _judged(self, git: Git, known: set[str], source: Path, out: Path) -> dict[str, object]:
+    def _judge(self, git: Git, known: set[str], source: Path, out: Path) -> dict[str, object]:
         ((_, _, data),) = git.contents([self.commit], _COMMIT_MOST)
         commit = objects.commit(data)
         if len(commit.parents) > _PARENTS_MOST:
-            raise Refused("commit", f"it has {len(commit.parents)} parents")
+            raise JobRefused("commit", f"it has {len(commit.parents)} parents")
         files = walk.files(git, commit.tree, self.caps)
         archive = nar.pack(files)
         (out / "tree.nar").write_bytes(archive)
         flags = warnings.Warnings()
         if self.base not in {*known, NO_BASE}:
             flags.add(["the commit does not build on the one that is deployed"])
-        described = _described(commit, flags)
+        described = _describe(commit, flags)
         for path, (_, content) in files.items():
             flags.add(warnings.about_file(path, content))
         return {
             "commit": self.commit, "tree": commit.tree, "nar": nar.digest(archive), **described,
             "files": len(files), "bytes": sum(len(content) for _, content in files.values()),
-            "changed": self._changed(_base(source), files, out, flags), **_agent_toml(files),
+            "changed": self._write_diff(_base(source), files, out, flags), **_agent_toml(files),
             "warnings": flags.list(),
         }  # fmt: skip
 
-    def _changed(
+    def _write_diff(
         self, old: walk.Files, new: walk.Files, out: Path, flags: warnings.Warnings
     ) -> list[dict[str, object]]:
-        diff = Diff(old, new, self.caps.diff)
+        diff = FileDiff(old, new, self.caps.diff)
         with (out / "diff.jsonl").open("wb") as file:
             for row in diff.rows():
                 file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
                 if file.tell() > _FRAMES * self.caps.diff:  # many short lines of a long path
                     text = f"more than {self.caps.diff} bytes to be read, with what frames them"
-                    raise Refused("diff", text, str(row["path"]))
+                    raise JobRefused("diff", text, str(row["path"]))
                 if row["sign"] == "+":
                     flags.add(warnings.about_text(f"{row['path']}:{row['new']}", str(row["text"])))
         return diff.changed
@@ -110,11 +110,11 @@ def _base(source: Path) -> walk.Files:
     return nar.unpack(file.read_bytes()) if file.exists() else {}
 
 
-def _described(commit: objects.Commit, flags: warnings.Warnings) -> dict[str, object]:
+def _describe(commit: objects.CommitObject, flags: warnings.Warnings) -> dict[str, object]:
     """Who and what for, spelled out."""
     subject, _, _ = commit.message.partition(b"\n")
-    texts = {"author": shown_bytes(commit.author), "subject": shown_bytes(subject)}
-    message = "\n".join(map(shown_bytes, commit.message.split(b"\n")))
+    texts = {"author": escape_bytes(commit.author), "subject": escape_bytes(subject)}
+    message = "\n".join(map(escape_bytes, commit.message.split(b"\n")))
     for name, text in {**texts, "message": message}.items():
         flags.add(warnings.about_text(f"the {name} of the commit", text.replace("\n", " ")))
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(min(commit.when, 1 << 37)))
@@ -137,6 +137,6 @@ def _agent_toml(files: walk.Files) -> dict[str, object]:
 def run(words: Sequence[str], root: Path) -> dict[str, float]:
     """The job: COMMIT BASE CAPS."""
     commit, base, caps = words
-    job = Review(commit, base, Caps.of(caps))
+    job = ReviewJob(commit, base, IntakeLimits.of(caps))
     with within(job.caps.seconds):
         return job.run(root / "in", root / "out")

@@ -15,7 +15,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from hive_core.jobs.outcome import Refused
+from hive_core.jobs.outcome import JobRefused
 
 KEPT: Final = ".before"
 _TIME: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
@@ -25,7 +25,7 @@ def run(words: Sequence[str], root: Path) -> dict[str, float]:
     """The job: TIME. `in/seed` is the folder to put there."""
     (time,) = words
     if not _TIME.fullmatch(time):
-        raise Refused("time", "a time is a number")
+        raise JobRefused("time", "a time is a number")
     place, seed = root / "agent", root / "in/seed"
     archive = _folder(place / KEPT)
     copy, fresh, part, gone = (archive / f"{time}{end}" for end in (".copy", ".new", ".part", ""))
@@ -36,7 +36,7 @@ def run(words: Sequence[str], root: Path) -> dict[str, float]:
     if not gone.is_dir():
         moved = _away(place, _folder(part))
         part.rename(gone)
-    placed = _placed(fresh, place)
+    placed = _move_into_place(fresh, place)
     shutil.rmtree(fresh)
     return {"moved": moved, "placed": placed}
 
@@ -57,7 +57,7 @@ def _away(place: Path, target: Path) -> int:
     return len(names)
 
 
-def _placed(fresh: Path, place: Path) -> int:
+def _move_into_place(fresh: Path, place: Path) -> int:
     """What is not there yet: an earlier run, or the agent itself, may have put it there."""
     names = [entry.name for entry in os.scandir(fresh) if not os.path.lexists(place / entry.name)]
     for name in names:

@@ -7,21 +7,21 @@ from typing import Final
 
 from hive_core.jobs import objects
 from hive_core.jobs.git import Git
-from hive_core.jobs.outcome import Refused
-from hive_core.plan.intake_limits import Caps
+from hive_core.jobs.outcome import JobRefused
+from hive_core.plan.intake_limits import IntakeLimits
 from hive_core.plan.paths import Names
 
 Files = dict[str, tuple[bool, bytes]]
 _TREE_MOST: Final = 4 << 20  # bytes of one tree object
 
 
-def files(git: Git, tree: str, caps: Caps) -> Files:
+def files(git: Git, tree: str, caps: IntakeLimits) -> Files:
     """Every file with whether it is executable. Refused for whatever a configuration may not be.
 
     Few objects can stand for files without number (https://kate.io/blog/git-bomb/), so entries are
     counted before their contents are read.
     """
-    listed = dict(_listed(git, tree, caps))
+    listed = dict(_list_files(git, tree, caps))
     contents: Files = {}
     total = 0
     oids = (oid for _, oid in listed.values())
@@ -30,29 +30,29 @@ def files(git: Git, tree: str, caps: Caps) -> Files:
     ):
         total += len(data)
         if kind != "blob":
-            raise Refused("tree", f"is said to be a file, and {oid} is a {kind}", path)
+            raise JobRefused("tree", f"is said to be a file, and {oid} is a {kind}", path)
         if total > caps.tree:
-            raise Refused("tree", f"all files together are larger than {caps.tree} bytes", path)
+            raise JobRefused("tree", f"all files together are larger than {caps.tree} bytes", path)
         contents[path] = executable, data
     return contents
 
 
-def _listed(git: Git, tree: str, caps: Caps) -> Iterator[tuple[str, tuple[bool, str]]]:
+def _list_files(git: Git, tree: str, caps: IntakeLimits) -> Iterator[tuple[str, tuple[bool, str]]]:
     """Paths with modes and names of contents, level by level."""
     names, count, level = Names(), 0, {"": tree}
     for depth in range(caps.depth + 2):
         if not level:
             return
         if depth > caps.depth:
-            raise Refused("depth", f"lies deeper than {caps.depth} folders", min(level))
+            raise JobRefused("depth", f"lies deeper than {caps.depth} folders", min(level))
         below: dict[str, str] = {}
         for where, entry in _entries(git, level):
             count += 1
             path = where + entry.name
             if fault := names.fault(path):
-                raise Refused("path", fault, path)
+                raise JobRefused("path", fault, path)
             if count > caps.files:
-                raise Refused("files", f"more than {caps.files} files and folders", path)
+                raise JobRefused("files", f"more than {caps.files} files and folders", path)
             if entry.mode == objects.FOLDER:
                 below[path + "/"] = entry.oid
             else:
@@ -60,13 +60,13 @@ def _listed(git: Git, tree: str, caps: Caps) -> Iterator[tuple[str, tuple[bool, 
         level = below
 
 
-def _entries(git: Git, level: dict[str, str]) -> Iterator[tuple[str, objects.Entry]]:
+def _entries(git: Git, level: dict[str, str]) -> Iterator[tuple[str, objects.TreeEntry]]:
     read = git.contents(level.values(), _TREE_MOST)
     for where, (oid, kind, data) in zip(level, read, strict=True):
         if kind != "tree":
-            raise Refused("tree", f"is said to be a folder, and {oid} is a {kind}", where)
+            raise JobRefused("tree", f"is said to be a folder, and {oid} is a {kind}", where)
         if not data and where:
-            raise Refused("tree", "is an empty folder", where)
+            raise JobRefused("tree", "is an empty folder", where)
         for entry in objects.entries(data, where):
             yield where, entry
 
@@ -83,5 +83,5 @@ def _read(
             yield next(read)
         except StopIteration:
             return
-        except Refused as error:
-            raise Refused(error.rule, error.text, path) from error
+        except JobRefused as error:
+            raise JobRefused(error.rule, error.text, path) from error

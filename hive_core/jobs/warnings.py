@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from hive_core.plan.homoglyphs import alike
-from hive_core.plan.printable import hidden, shown
+from hive_core.plan.homoglyphs import confusable_text
+from hive_core.plan.printable import escape, hidden_characters
 
 MOST: Final = 60
 _TEXT_MOST: Final = 300
@@ -35,7 +35,7 @@ class Warnings:
     def add(self, texts: Iterable[str]) -> None:
         for text in texts:
             if len(self._some) < MOST:
-                self._some.setdefault(shown(text)[:_TEXT_MOST])
+                self._some.setdefault(escape(text)[:_TEXT_MOST])
             else:
                 self._more += 1
 
@@ -55,9 +55,9 @@ def about_file(path: str, data: bytes) -> Iterator[str]:
 
 def about_text(place: str, text: str) -> Iterator[str]:
     """Flags of one line, which is spelled out already."""
-    if codes := hidden(text):
+    if codes := hidden_characters(text):
         yield f"{place}: hidden characters: {', '.join(codes[:5])}"
-    for reason in alike(text):
+    for reason in confusable_text(text):
         yield f"{place}: {reason}"
     if _FAR.search(text):
         yield f"{place}: goes on far to the right"

@@ -44,7 +44,7 @@ class _Action:
         dataclass(frozen=True)(cls)
 
 
-class Limits(_Action):
+class UnitLimits(_Action):
     """Bounds of one unit or slice; None leaves the default of the unit, or none for a slice."""
 
     memory_max: Annotated[int, between(2**20, 2**50)] | None = None
@@ -188,7 +188,7 @@ class StartUnit(_OfUnit):
     spec: Annotated[str, matcher(r"[0-9a-z]{1,64}", "must be 1 to 64 of 0-9 and a-z")]
     base: AgentBase
     slice: SlicePath
-    limits: Limits
+    limits: UnitLimits
     image: Image
     boot: bool
     parent: Name | None
@@ -220,7 +220,7 @@ class SetSlice(_Action):
     """
 
     path: SlicePath
-    limits: Limits
+    limits: UnitLimits
 
 
 class ObserveUnit(_OfUnit):

@@ -24,12 +24,19 @@ from hive_core.plan.actions import (
     StopUnit,
     Unmount,
 )
-from hive_core.plan.daemon_actions import Listen, Local, Renew, ShowConfig, ShowIdentity, ShowView
+from hive_core.plan.daemon_actions import (
+    DaemonAction,
+    Listen,
+    RequestRestart,
+    ShowConfig,
+    ShowIdentity,
+    ShowView,
+)
 from hive_core.plan.desired import Desired, Moment
-from hive_core.plan.placement import Place
+from hive_core.plan.placement import Placement
 from hive_core.plan.state import Phase, Trouble, phase, trouble
 
-Act = tuple[Action | Local, str]
+ReasonedAction = tuple[Action | DaemonAction, str]
 POLL_FIRST, POLL_MOST = 0.005, 0.5  # seconds between checks of a unit whose payload does not run
 KILL_AGAIN = 1.0
 # The main process has ended, and ExecStopPost records how. A kill would hit only ExecStopPost, and
@@ -45,24 +52,24 @@ def job_id(uuid: str, kind: JobKind) -> str:
     return str(uuid5(UUID(uuid), kind))
 
 
-def job_of(key: str, kind: JobKind) -> str:
+def job_id_for_key(key: str, kind: JobKind) -> str:
     """The id of a job that is done for an approval, or for anything else that has a key."""
     return str(uuid5(_KEYS, f"{kind} {key}"))
 
 
 @lru_cache(maxsize=1 << 14)
-def copy_of(uuid: str) -> str:
+def copied_root(uuid: str) -> str:
     """The root that a copy of the agent's image has until it is adopted."""
     return job_id(uuid, JobKind.COPY_TREE)
 
 
-def work(uuid: str, kind: JobKind, image: str | None = None) -> RunJob:
+def job_action(uuid: str, kind: JobKind, image: str | None = None) -> RunJob:
     """The action of a job. Its uid range is a placeholder; the job port picks a free one."""
     target = None if kind is JobKind.COPY_TREE else uuid
     return RunJob(job_id(uuid, kind), kind, JOB_BASES[0], target, image)
 
 
-def shows(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
+def show_actions(desired: Desired, place: Placement, machine: Machine) -> Iterator[ReasonedAction]:
     """Updates of what the agent sees in its socket directory; none for what is up to date."""
     if machine.identity != place.identity:
         yield ShowIdentity(place.uuid, place.document, place.identity), "it changed"
@@ -73,7 +80,7 @@ def shows(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
         yield ShowConfig(place.uuid, place.config, place.spec.nar or ""), "another is deployed"
 
 
-def stores(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
+def store_actions(desired: Desired, place: Placement, machine: Machine) -> Iterator[ReasonedAction]:
     """Show or hide hived's repositories, where the agent's view of them is not as it should be.
 
     Only while the agent runs: systemd-nspawn locks what is mounted at the start into the container.
@@ -85,7 +92,7 @@ def stores(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
     wanted = place.stores if runs else place.stores & machine.stores
     lost = machine.stores - place.stores
     if lost and runs:
-        yield Renew(place.uuid), "may still hold a revoked mount"
+        yield RequestRestart(place.uuid), "may still hold a revoked mount"
     for store in sorted(wanted ^ machine.stores):
         why = "access was granted" if store in wanted else "access was revoked"
         yield ShowStore(place.uuid, store, base, store in wanted), why
@@ -110,11 +117,11 @@ def _is_replaced(desired: Desired, machine: Machine) -> bool:
 
 
 @dataclass(slots=True)
-class Chain:
+class AgentSteps:
     """The steps of one living agent. Beside them it asks for a timer (`wait`) and a start slot."""
 
     desired: Desired
-    place: Place
+    place: Placement
     machine: Machine
     moment: Moment
     blocked: bool = False  # a descendant has to go down first
@@ -127,7 +134,7 @@ class Chain:
         return run or DesiredRun(self.place.uuid, DesiredState.STOPPED, 0)
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """A quick test for "nothing to do", which holds for most agents in most passes."""
         place, machine, run = self.place, self.machine, self.run
         return (
@@ -145,20 +152,20 @@ class Chain:
             and machine.config == place.config
             and machine.stores == place.stores
             and machine.slice == place.slice_unit
-            and (place.uuid not in self.desired.starts or not self._troubled)
+            and (place.uuid not in self.desired.starts or not self._has_failed)
         )
 
-    def acts(self) -> Iterator[Act]:
-        yield from self._door()
+    def actions(self) -> Iterator[ReasonedAction]:
+        yield from self._socket_directory()
         match phase(self.machine):
             case Phase.DOWN:
-                yield from self._down()
+                yield from self._when_down()
             case Phase.GOING:
-                yield from self._going()
+                yield from self._when_stopping()
             case Phase.UP | Phase.COMING:
-                yield from self._up()
+                yield from self._when_up()
 
-    def _door(self) -> Iterator[Act]:
+    def _socket_directory(self) -> Iterator[ReasonedAction]:
         uuid, machine, place = self.place.uuid, self.machine, self.place
         base = self.desired.bases.get(uuid)
         if base is None:
@@ -167,8 +174,8 @@ class Chain:
             yield OpenDoor(uuid), "it is missing"
         if not machine.listening:
             yield Listen(uuid, base), "it is closed"
-        yield from shows(self.desired, place, machine)
-        yield from stores(self.desired, place, machine)
+        yield from show_actions(self.desired, place, machine)
+        yield from store_actions(self.desired, place, machine)
 
     def must_stop(self) -> str:
         """Why a unit that is up must stop; empty when it may stay."""
@@ -189,12 +196,12 @@ class Chain:
 
         systemd itself ends a start that takes too long, by the `patience` of the action.
         """
-        up = phase(self.machine) is Phase.UP and not self._healthy
+        up = phase(self.machine) is Phase.UP and not self._is_healthy
         deadline = self.machine.since + self.desired.settings.grace.start
         return up and self.moment.monotonic >= deadline
 
     @property
-    def _healthy(self) -> bool:
+    def _is_healthy(self) -> bool:
         return self.machine.verified and self.machine.executed
 
     @property
@@ -202,17 +209,17 @@ class Chain:
         return trouble(self.run, self.desired.starts.get(self.place.uuid))
 
     @property
-    def _troubled(self) -> bool:
+    def _has_failed(self) -> bool:
         return self._trouble is not Trouble.NONE
 
-    def _up(self) -> Iterator[Act]:
+    def _when_up(self) -> Iterator[ReasonedAction]:
         uuid, name = self.place.uuid, self.place.name
         if why := self.must_stop():
             if self.machine.fault or why == NOT_UP:
                 yield KillUnit(uuid, name), why  # counts as a failure, which a stop does not
             elif not self.blocked or uuid in self.desired.held:  # what is revoked goes at once
                 yield (KillUnit if self.run.grace == 0 else StopUnit)(uuid, name), why
-        elif not self._healthy:
+        elif not self._is_healthy:
             self.wait = self.moment.monotonic + self._pause
         elif not self.machine.mounted and (mount := self._mount()):
             yield mount, "it is missing"
@@ -225,7 +232,7 @@ class Chain:
         age = self.moment.monotonic - self.machine.since
         return min(POLL_MOST, max(POLL_FIRST, age / 4))
 
-    def _going(self) -> Iterator[Act]:
+    def _when_stopping(self) -> Iterator[ReasonedAction]:
         deadline = self.machine.since + self.run.grace
         if self.machine.sub == STOP_POST:
             self.wait = self.moment.monotonic + KILL_AGAIN
@@ -235,13 +242,13 @@ class Chain:
         else:
             self.wait = deadline
 
-    def _down(self) -> Iterator[Act]:
+    def _when_down(self) -> Iterator[ReasonedAction]:
         if not self._may_start():
             if self.machine.mounted:
                 yield Unmount(self.place.uuid), "it does not run"
             return
         starts = self.desired.starts.get(self.place.uuid)
-        pause = starts.next_at - self.moment.wall if starts and self._troubled else 0.0
+        pause = starts.next_at - self.moment.wall if starts and self._has_failed else 0.0
         if pause > 0:
             self.wait = self.moment.monotonic + pause
             if self.machine.mounted:
@@ -270,14 +277,14 @@ class Chain:
         if base is None:
             return None
         place = self.place
-        return Mount(place.uuid, place.lineage, base, place.image, *place.room)
+        return Mount(place.uuid, place.lineage, base, place.image, *place.disk_bounds)
 
-    def start(self) -> Iterator[Act]:
+    def start_actions(self) -> Iterator[ReasonedAction]:
         """The actions that start the unit, once there is a slot for it."""
         place, why = self.place, "it should run"
         if place.image not in (HOST_IMAGE, NIX_IMAGE) and not self.machine.root:
-            yield work(place.uuid, JobKind.COPY_TREE, place.image), why
-            yield AdoptRoot(copy_of(place.uuid), place.uuid), why
+            yield job_action(place.uuid, JobKind.COPY_TREE, place.image), why
+            yield AdoptRoot(copied_root(place.uuid), place.uuid), why
         if self.machine.mounted:
             yield Unmount(place.uuid), "each start has a fresh root"
         if mount := self._mount():

@@ -18,7 +18,7 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
-class Hush:
+class StopListening:
     """Close the agent's socket and its connections."""
 
     uuid: str
@@ -52,7 +52,7 @@ class ShowConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Renew:
+class RequestRestart:
     """Request a restart of an agent that lost access to a repository and may still hold it."""
 
     uuid: str
@@ -65,4 +65,6 @@ class Forget:
     uuid: str
 
 
-Local = Listen | Hush | ShowIdentity | ShowView | ShowConfig | Renew | Forget
+DaemonAction = (
+    Listen | StopListening | ShowIdentity | ShowView | ShowConfig | RequestRestart | Forget
+)

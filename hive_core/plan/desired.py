@@ -9,8 +9,8 @@ from types import MappingProxyType
 from hive_core.model.agents.machine import DesiredRun, FailureHistory, Orphan
 from hive_core.model.config.settings import Settings
 from hive_core.plan.actions import Action
-from hive_core.plan.daemon_actions import Local
-from hive_core.plan.placement import Places
+from hive_core.plan.daemon_actions import DaemonAction
+from hive_core.plan.placement import Placements
 
 _NONE: Mapping[str, float] = MappingProxyType({})
 
@@ -24,7 +24,7 @@ class Desired:
     away what they left.
     """
 
-    places: Places
+    places: Placements
     settings: Settings
     runs: Mapping[str, DesiredRun]
     bases: Mapping[str, int]
@@ -43,12 +43,12 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One action for one agent, with its reason."""
 
     uuid: str
     name: str
-    action: Action | Local
+    action: Action | DaemonAction
     why: str
 
     @property
@@ -58,20 +58,20 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReconcilePlan:
     """The steps of one pass.
 
     `tree` steps go first, one after another. `waits`: when to check an agent again, in monotonic
     seconds. `queued`: agents that wait for a start slot.
     """
 
-    tree: tuple[Step, ...] = ()
-    chains: Mapping[str, tuple[Step, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    tree: tuple[PlanStep, ...] = ()
+    agents: Mapping[str, tuple[PlanStep, ...]] = field(default_factory=lambda: MappingProxyType({}))
     waits: Mapping[str, float] = field(default_factory=lambda: _NONE)
     queued: tuple[str, ...] = ()
     reports: tuple[Orphan, ...] = ()
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[PlanStep, ...]:
         """All of them, in an order that works."""
-        return (*self.tree, *(step for chain in self.chains.values() for step in chain))
+        return (*self.tree, *(step for steps in self.agents.values() for step in steps))

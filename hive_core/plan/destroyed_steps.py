@@ -16,8 +16,14 @@ from hive_core.plan.actions import (
     StopUnit,
     Unmount,
 )
-from hive_core.plan.agent_steps import KILL_AGAIN, STOP_POST, Act, copy_of, work
-from hive_core.plan.daemon_actions import Forget, Hush
+from hive_core.plan.agent_steps import (
+    KILL_AGAIN,
+    STOP_POST,
+    ReasonedAction,
+    copied_root,
+    job_action,
+)
+from hive_core.plan.daemon_actions import Forget, StopListening
 from hive_core.plan.desired import Desired, Moment
 from hive_core.plan.state import Phase, phase
 
@@ -31,7 +37,7 @@ def unit_name(machine: Machine) -> str:
 
 
 @dataclass(slots=True)
-class Gone:
+class DestroyedAgentSteps:
     """The steps of one destroyed agent.
 
     `busy`: other nodes lie below its own, or this plan moves it.
@@ -44,7 +50,7 @@ class Gone:
     busy: bool = False
     wait: float | None = None
 
-    def acts(self) -> Iterator[Act]:
+    def actions(self) -> Iterator[ReasonedAction]:
         uuid, name = self.machine.uuid, unit_name(self.machine)
         match phase(self.machine):
             case Phase.UP | Phase.COMING:
@@ -61,29 +67,29 @@ class Gone:
             case Phase.DOWN:
                 yield from self._clear(uuid)
 
-    def _clear(self, uuid: str) -> Iterator[Act]:
+    def _clear(self, uuid: str) -> Iterator[ReasonedAction]:
         machine = self.machine
         if machine.listening:
-            yield Hush(uuid), WHY
+            yield StopListening(uuid), WHY
         if machine.mounted:
             yield Unmount(uuid), WHY
         if machine.socket_directory:
             yield CloseDoor(uuid), WHY
-        for root, there in ((uuid, machine.root), (copy_of(uuid), machine.copying)):
+        for root, there in ((uuid, machine.root), (copied_root(uuid), machine.copying)):
             if there:
-                yield work(root, JobKind.PURGE_ROOT), WHY
+                yield job_action(root, JobKind.PURGE_ROOT), WHY
                 yield DropRoot(root), WHY
         if machine.node and not self.busy:
             yield ArchiveNode(machine.node, uuid), WHY
         elif not machine.node:
             yield from self._expire(uuid)
 
-    def _expire(self, uuid: str) -> Iterator[Act]:
+    def _expire(self, uuid: str) -> Iterator[ReasonedAction]:
         pause = self.expires - self.moment.wall
         if pause > 0:
             self.wait = self.moment.monotonic + pause
             return
         if self.machine.archived:
-            yield work(uuid, JobKind.PURGE_ARCHIVE), EXPIRED
+            yield job_action(uuid, JobKind.PURGE_ARCHIVE), EXPIRED
             yield DropArchive(uuid), EXPIRED
         yield Forget(uuid), EXPIRED

@@ -16,14 +16,20 @@ from hive_core.model.agents.agent import SubtreeLimits
 from hive_core.model.agents.machine import DesiredState, Machine, Observed, Orphan
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.plan.actions import MoveNode, SetSlice
-from hive_core.plan.agent_steps import POLL_MOST, Act, Chain, copy_of, shows
-from hive_core.plan.desired import Desired, Moment, Plan, Step
-from hive_core.plan.destroyed_steps import Gone, unit_name
-from hive_core.plan.placement import Place, Places, limits_of, subtree_limits
+from hive_core.plan.agent_steps import (
+    POLL_MOST,
+    AgentSteps,
+    ReasonedAction,
+    copied_root,
+    show_actions,
+)
+from hive_core.plan.desired import Desired, Moment, PlanStep, ReconcilePlan
+from hive_core.plan.destroyed_steps import DestroyedAgentSteps, unit_name
+from hive_core.plan.placement import Placement, Placements, limits_of, subtree_limits
 from hive_core.plan.render import DEFAULTS
 from hive_core.plan.start_slots import StartSlots
 from hive_core.plan.state import Phase, phase
-from hive_core.plan.storage_steps import shape
+from hive_core.plan.storage_steps import storage_steps
 
 USUAL: Final = limits_of(DEFAULTS)
 
@@ -34,12 +40,12 @@ def plan(
     moment: Moment,
     dirty: Iterable[str] | None = None,
     slots: StartSlots | None = None,
-) -> Plan:
+) -> ReconcilePlan:
     """The next steps of the `dirty` agents (None: of all). `slots` bounds the starts."""
     return _Planner(desired, observed, moment, slots).plan(dirty)
 
 
-def in_order(places: Places, uuids: Iterable[str]) -> list[str]:
+def parents_first(places: Placements, uuids: Iterable[str]) -> list[str]:
     """Those of them that are in the tree, parents before children."""
     known = [places.by_uuid[uuid] for uuid in uuids if uuid in places.by_uuid]
     return [
@@ -47,23 +53,25 @@ def in_order(places: Places, uuids: Iterable[str]) -> list[str]:
     ]
 
 
-def ahead(desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str]) -> Plan:
+def early_plan(
+    desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str]
+) -> ReconcilePlan:
     """The steps for a new tree that need no fresh observation.
 
     Nodes move by what is known of the storage. Then the agents' views are updated, leaves first:
     ancestors see more, so their views take longer.
     """
-    living = in_order(desired.places, dirty)
-    tree = tuple(shape(desired, machines, living))
+    living = parents_first(desired.places, dirty)
+    tree = tuple(storage_steps(desired, machines, living))
     shown = {}
     for place in (desired.places.by_uuid[uuid] for uuid in reversed(living)):
         there = machines.get(place.uuid)
-        if there and there.socket_directory and (acts := list(shows(desired, place, there))):
-            shown[place.uuid] = tuple(Step(place.uuid, place.name, *act) for act in acts)
-    return Plan(tree, shown)
+        if there and there.socket_directory and (acts := list(show_actions(desired, place, there))):
+            shown[place.uuid] = tuple(PlanStep(place.uuid, place.name, *act) for act in acts)
+    return ReconcilePlan(tree, shown)
 
 
-def starting(machines: Iterable[Machine]) -> dict[str, float]:
+def machines_starting(machines: Iterable[Machine]) -> dict[str, float]:
     """The machines that are starting, and since when."""
     return {machine.uuid: machine.since for machine in machines if is_starting(machine)}
 
@@ -85,47 +93,49 @@ class _Planner:
         self._desired, self._observed, self._moment = desired, observed, moment
         self._slots = slots or StartSlots(
             desired.places, desired.settings.limits.starts_at_once,
-            starting(observed.machines.values()), moment.monotonic,
+            machines_starting(observed.machines.values()), moment.monotonic,
         )  # fmt: skip
-        self._chains: dict[str, tuple[Step, ...]] = {}
+        self._agents: dict[str, tuple[PlanStep, ...]] = {}
         self._waits: dict[str, float] = {}
         self._queued: list[str] = []
         self._reports: list[Orphan] = []
         self._set: set[str] = set()
 
-    def plan(self, dirty: Iterable[str] | None) -> Plan:
+    def plan(self, dirty: Iterable[str] | None) -> ReconcilePlan:
         places, machines = self._desired.places.by_uuid, self._observed.machines
         living = self._order(dirty)
-        tree = tuple(shape(self._desired, machines, living))
-        blocked = self._blocked(living)
+        tree = tuple(storage_steps(self._desired, machines, living))
+        blocked = self._blocked_agents(living)
         for uuid in living:
-            self._living(places[uuid], uuid in blocked)
+            self._add_living(places[uuid], uuid in blocked)
         gone = machines.keys() | self._desired.archives.keys() if dirty is None else set(dirty)
         moved = {step.action.target[-1] for step in tree if isinstance(step.action, MoveNode)}
-        copies = {copy_of(uuid) for uuid in places} if gone - places.keys() else set[str]()
+        copies = {copied_root(uuid) for uuid in places} if gone - places.keys() else set[str]()
         for uuid in sorted(gone - places.keys() - copies):
-            self._gone(uuid, moved)
+            self._add_destroyed(uuid, moved)
         strays = self._observed.orphans if dirty is None else ()
-        return Plan(tree, self._chains, self._waits, tuple(self._queued), (*strays, *self._reports))
+        return ReconcilePlan(
+            tree, self._agents, self._waits, tuple(self._queued), (*strays, *self._reports)
+        )
 
     def _order(self, dirty: Iterable[str] | None) -> list[str]:
         places = self._desired.places
-        return list(places.by_uuid) if dirty is None else in_order(places, dirty)
+        return list(places.by_uuid) if dirty is None else parents_first(places, dirty)
 
     def _machine(self, uuid: str) -> Machine:
         return self._observed.machines.get(uuid) or Machine(uuid)
 
-    def _blocked(self, living: Iterable[str]) -> set[str]:
+    def _blocked_agents(self, living: Iterable[str]) -> set[str]:
         """Agents that stop only after a descendant has stopped: leaves stop first."""
         places, blocked = self._desired.places, set[str]()
-        if not any(map(self._ending, living)):
+        if not any(map(self._is_stopping, living)):
             return blocked
         for uuid in places.by_uuid:
-            if self._ending(uuid):
+            if self._is_stopping(uuid):
                 blocked.update(place.uuid for place in places.above(uuid))
         return blocked
 
-    def _ending(self, uuid: str) -> bool:
+    def _is_stopping(self, uuid: str) -> bool:
         """Whether its unit is up and a stop or a restart was requested."""
         machine, run = self._observed.machines.get(uuid), self._desired.runs.get(uuid)
         if machine is None or machine.active == "inactive":
@@ -135,45 +145,47 @@ class _Planner:
         )
         return unwanted and phase(machine) is not Phase.DOWN
 
-    def _living(self, place: Place, blocked: bool) -> None:  # noqa: FBT001
-        chain = Chain(self._desired, place, self._machine(place.uuid), self._moment, blocked)
-        if chain.settled:
-            self._report(place, chain.machine)
+    def _add_living(self, place: Placement, blocked: bool) -> None:  # noqa: FBT001
+        steps = AgentSteps(self._desired, place, self._machine(place.uuid), self._moment, blocked)
+        if steps.is_settled:
+            self._report(place, steps.machine)
             bounds = place.carries or place.parent is None
             acts = list(self._slices(place, loaded=True)) if bounds else []
         else:
-            acts = [*chain.acts()]
-            acts += self._slotted(chain) if chain.wants_slot else ()
-        self._add(place.uuid, place.name, acts, chain.wait)
+            acts = [*steps.actions()]
+            acts += self._start_in_slot(steps) if steps.wants_slot else ()
+        self._add(place.uuid, place.name, acts, steps.wait)
 
-    def _add(self, uuid: str, name: str, acts: list[Act], wait: float | None) -> None:
+    def _add(self, uuid: str, name: str, acts: list[ReasonedAction], wait: float | None) -> None:
         if acts:
-            self._chains[uuid] = tuple(Step(uuid, name, action, why) for action, why in acts)
+            self._agents[uuid] = tuple(PlanStep(uuid, name, action, why) for action, why in acts)
         if wait is not None:
             self._waits[uuid] = wait
 
-    def _slotted(self, chain: Chain) -> Iterator[Act]:
+    def _start_in_slot(self, steps: AgentSteps) -> Iterator[ReasonedAction]:
         """The start, when there is a slot and no destroyed agent's unit still has the name."""
-        place = chain.place
-        if agent_unit(place.name) in self._taken:
-            chain.wait = self._moment.monotonic + POLL_MOST
+        place = steps.place
+        if agent_unit(place.name) in self._units_in_use:
+            steps.wait = self._moment.monotonic + POLL_MOST
         elif not self._slots.take(place.uuid):
             self._queued.append(place.uuid)
         else:
             yield from self._slices(place)
-            yield from chain.start()
+            yield from steps.start_actions()
 
     @cached_property
-    def _taken(self) -> set[str]:
+    def _units_in_use(self) -> set[str]:
         """Units of destroyed agents that still run; a new agent may have the same name."""
-        return {machine.unit for machine in self._past if phase(machine) is not Phase.DOWN}
+        return {
+            machine.unit for machine in self._destroyed_machines if phase(machine) is not Phase.DOWN
+        }
 
     @cached_property
-    def _past(self) -> list[Machine]:
+    def _destroyed_machines(self) -> list[Machine]:
         places, machines = self._desired.places.by_uuid, self._observed.machines
         return [machines[uuid] for uuid in machines.keys() - places.keys()]
 
-    def _slices(self, place: Place, *, loaded: bool = False) -> Iterator[Act]:
+    def _slices(self, place: Placement, *, loaded: bool = False) -> Iterator[ReasonedAction]:
         """Limits of the slices that contain the unit; `loaded`: only of slices that exist.
 
         A slice exists as long as it has units, so its limits are set before its first unit starts.
@@ -184,14 +196,16 @@ class _Planner:
             if ancestor.carries and (not loaded or ancestor.slice_unit in self._observed.slices):
                 yield from self._slice(ancestor.slice, ancestor.spec.subtree)
 
-    def _slice(self, path: tuple[str, ...], limits: SubtreeLimits | None) -> Iterator[Act]:
+    def _slice(
+        self, path: tuple[str, ...], limits: SubtreeLimits | None
+    ) -> Iterator[ReasonedAction]:
         wanted = subtree_limits(limits)
         unit = slice_unit(path)
         if limits_of(wanted) != self._observed.slices.get(unit, {}) and unit not in self._set:
             self._set.add(unit)
             yield SetSlice(path, wanted), "its limits differ"
 
-    def _report(self, place: Place, machine: Machine) -> None:
+    def _report(self, place: Placement, machine: Machine) -> None:
         if machine.spec_hash != place.spec_hash:
             detail = "changed since its start; the next start applies it"
             self._reports.append(Orphan("spec", place.name, detail))
@@ -202,21 +216,21 @@ class _Planner:
                     detail = f"{key} is {actual}, not {wanted.get(key)}"
                     self._reports.append(Orphan("property", place.name, detail))
 
-    def _gone(self, uuid: str, moved: set[str]) -> None:
+    def _add_destroyed(self, uuid: str, moved: set[str]) -> None:
         machine = self._machine(uuid)
         expires = self._desired.archives.get(uuid)
         if expires is None:
-            self._reports.extend(_traces(machine))
+            self._reports.extend(_orphans(machine))
             if uuid not in self._desired.unclaimed:
                 return
             # Files of unknown agents are left to the operator.
             machine, expires = replace(machine, node=(), archived=False), 0.0
         kids = self._kids(machine, moved)
-        if any(phase(kid) is not Phase.DOWN for kid in kids if kid in self._past):
+        if any(phase(kid) is not Phase.DOWN for kid in kids if kid in self._destroyed_machines):
             return  # leaves first
         busy = bool(kids) or not moved.isdisjoint(machine.node)
-        gone = Gone(self._desired, machine, self._moment, expires, busy)
-        self._add(uuid, unit_name(machine) or uuid, list(gone.acts()), gone.wait)
+        gone = DestroyedAgentSteps(self._desired, machine, self._moment, expires, busy)
+        self._add(uuid, unit_name(machine) or uuid, list(gone.actions()), gone.wait)
 
     def _kids(self, machine: Machine, moved: set[str]) -> list[Machine]:
         """Machines whose nodes lie below this one, and still do after this plan's moves."""
@@ -230,7 +244,7 @@ class _Planner:
         ]  # fmt: skip
 
 
-def _traces(machine: Machine) -> Iterator[Orphan]:
+def _orphans(machine: Machine) -> Iterator[Orphan]:
     """What is left of an agent that neither the tree nor the ledger knows."""
     if phase(machine) is not Phase.DOWN:
         yield Orphan("unit", machine.unit, f"of {machine.uuid}")

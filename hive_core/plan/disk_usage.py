@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from hive_core.plan.placement import Room
+from hive_core.plan.placement import DiskBounds
 
 _LEAST: Final = (1 << 20, 100)  # growth below which no files are counted again
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP: Final = 1024
 
 
-class Used(NamedTuple):
+class DiskUse(NamedTuple):
     """Bytes and number of files, or the growth of both."""
 
     disk: int = 0
     inodes: int = 0
 
 
-def counts(words: Sequence[str]) -> dict[str, Used]:
+def parse_counts(words: Sequence[str]) -> dict[str, DiskUse]:
     """Parse the output of the measure job, `0123abcd 4096 ... files 0123abcd 3 end`, by node.
 
     Each half names each node twice, for `state/` and for `config/`.
@@ -29,7 +29,7 @@ def counts(words: Sequence[str]) -> dict[str, Used]:
         raise ValueError("the count is incomplete")
     middle = words.index("files")
     disk, inodes = _sums(words[:middle]), _sums(words[middle + 1 : -1])
-    return {node: Used(disk[node], inodes[node]) for node in disk.keys() | inodes.keys()}
+    return {node: DiskUse(disk[node], inodes[node]) for node in disk.keys() | inodes.keys()}
 
 
 def _sums(words: Sequence[str]) -> Counter[str]:
@@ -39,13 +39,13 @@ def _sums(words: Sequence[str]) -> Counter[str]:
     return sums
 
 
-def share(room: Room, used: Used) -> float:
+def used_share(room: DiskBounds, used: DiskUse) -> float:
     """The used share of the tighter limit: 1 means all of it."""
     pairs = zip(used, room, strict=True)
     return max((some / most for some, most in pairs if most is not None), default=0.0)
 
 
-def left(everybody: Iterable[tuple[Room, Used]]) -> Room:
+def least_headroom(everybody: Iterable[tuple[DiskBounds, DiskUse]]) -> DiskBounds:
     """How much may be written before any agent can exceed its limits: the least headroom of all."""
     least: list[int | None] = [None, None]
     for room, used in everybody:
@@ -53,15 +53,15 @@ def left(everybody: Iterable[tuple[Room, Used]]) -> Room:
             if most is not None:
                 more, known = max(most - some, _LEAST[which]), least[which]
                 least[which] = more if known is None else min(more, known)
-    return Room(*least)
+    return DiskBounds(*least)
 
 
-def reached(grown: Used, room: Room) -> bool:
+def exceeds(grown: DiskUse, room: DiskBounds) -> bool:
     """Whether the growth has used up the headroom."""
     return any(some >= most for some, most in zip(grown, room, strict=True) if most is not None)
 
 
-def told(name: str, room: Room, used: Used) -> str:
+def describe_use(name: str, room: DiskBounds, used: DiskUse) -> str:
     """One line for people: what the agent uses, of what it may use."""
     files = f" of {room.inodes}" if room.inodes is not None else ""
     most = f" of {size(room.disk)}" if room.disk is not None else ""

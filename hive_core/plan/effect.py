@@ -31,7 +31,7 @@ HELD, NEW, LOST, NONE, USELESS = "held", "new", "taken", "none", "refused: it ha
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ConfiguredAgent:
     """An agent with one configuration: its spec and its `agent.toml`."""
 
     spec: AgentSpec
@@ -39,7 +39,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RequestedChange:
     """One value of `[request]`. `gives`: the agent gains something by it.
 
     `kind` and `name` are hive's own words; `before` and `after` may contain text of an agent.
@@ -52,7 +52,7 @@ class Mark:
     gives: bool
 
 
-def apply(spec: AgentSpec, wishes: ConfigRequest) -> AgentSpec:
+def grant(spec: AgentSpec, wishes: ConfigRequest) -> AgentSpec:
     """The spec with the requested values granted.
 
     Raises InvalidArgument for an unknown value, and for a capability that the agent does not hold
@@ -77,7 +77,7 @@ def fields(spec: AgentSpec) -> dict[str, Any]:
     return {name: value for name, value in spec.model_dump(mode="json").items() if name in FIELDS}
 
 
-def back(now: AgentSpec, before: Mapping[str, object], after: Mapping[str, object]) -> AgentSpec:
+def undo(now: AgentSpec, before: Mapping[str, object], after: Mapping[str, object]) -> AgentSpec:
     """The spec with the deploy that changed `before` to `after` undone; later changes stay.
 
     A capability that the operator revoked meanwhile is not given back.
@@ -101,21 +101,21 @@ def back(now: AgentSpec, before: Mapping[str, object], after: Mapping[str, objec
     return now.model_copy(update=wanted)
 
 
-def rolled_back(
+def roll_back(
     now: AgentSpec, then: Mapping[str, object], current: Mapping[str, object]
 ) -> AgentSpec:
     """The spec with the generation `then` in place of the `current` one.
 
     It adds no capability: one that was approved once may have been revoked since.
     """
-    spec = back(now, then, current)
+    spec = undo(now, then, current)
     capabilities = tuple(
         capability for capability in spec.capabilities if capability in now.capabilities
     )
     return spec.model_copy(update={"capabilities": capabilities})
 
 
-def effect(before: Shown, after: Shown, changed: Collection[str]) -> Effect:
+def effect(before: ConfiguredAgent, after: ConfiguredAgent, changed: Collection[str]) -> Effect:
     """What a deploy does to the running agent; `changed` are the paths that differ."""
     effects = (_by_spec(before.spec, after.spec), _by_files(before, after, changed))
     return max(effects, key=_ORDER.index)
@@ -135,7 +135,7 @@ def _by_spec(before: AgentSpec, after: AgentSpec) -> Effect:
     return Effect.LIVE if moved or bounds else Effect.NOTHING
 
 
-def _by_files(before: Shown, after: Shown, changed: Collection[str]) -> Effect:
+def _by_files(before: ConfiguredAgent, after: ConfiguredAgent, changed: Collection[str]) -> Effect:
     """The effect of changed files: a system module needs a switch, others go to the harness.
 
     The harness reloads files while it runs if both the old and the new `agent.toml` say so.
@@ -149,7 +149,7 @@ def _by_files(before: Shown, after: Shown, changed: Collection[str]) -> Effect:
     return Effect.SWITCH if module else Effect.LIVE
 
 
-def marks(spec: AgentSpec, wishes: ConfigRequest) -> tuple[Mark, ...]:
+def requested_changes(spec: AgentSpec, wishes: ConfigRequest) -> tuple[RequestedChange, ...]:
     """Every requested value, and everything that the agent would lose by the request."""
     return (
         *_capabilities(spec, wishes),
@@ -158,27 +158,29 @@ def marks(spec: AgentSpec, wishes: ConfigRequest) -> tuple[Mark, ...]:
     )
 
 
-def _capabilities(spec: AgentSpec, wishes: ConfigRequest) -> Iterator[Mark]:
+def _capabilities(spec: AgentSpec, wishes: ConfigRequest) -> Iterator[RequestedChange]:
     held, after = set(spec.capabilities), set(wishes.capabilities_after(spec.capabilities))
-    named = _named(wishes)
+    named = _named_capabilities(wishes)
     for capability in sorted(after & (named | (after - held))):
         new = capability not in held
         if new and no_effect_reason(capability):
-            yield Mark(*_kind(capability), "", USELESS, gives=False)
+            yield RequestedChange(*_kind(capability), "", USELESS, gives=False)
             continue
-        yield Mark(*_kind(capability), "" if new else HELD, NEW if new else HELD, gives=new)
+        yield RequestedChange(
+            *_kind(capability), "" if new else HELD, NEW if new else HELD, gives=new
+        )
     for capability in sorted(held - after):
-        yield Mark(*_kind(capability), HELD, LOST, gives=False)
+        yield RequestedChange(*_kind(capability), HELD, LOST, gives=False)
     for kind, values in (
         ("capability", wishes.capabilities), ("mount", wishes.mounts), ("secret", wishes.secrets),
     ):  # fmt: skip
         if values == ():
-            yield Mark(kind, NONE, "", NONE, gives=False)
+            yield RequestedChange(kind, NONE, "", NONE, gives=False)
     if wishes.network == NONE:
-        yield Mark("network", NONE, "", NONE, gives=False)
+        yield RequestedChange("network", NONE, "", NONE, gives=False)
 
 
-def _named(wishes: ConfigRequest) -> set[str]:
+def _named_capabilities(wishes: ConfigRequest) -> set[str]:
     """The capabilities that the request names, directly or by another key."""
     only = wishes.model_copy(update={"capabilities": wishes.capabilities or ()})
     return set(only.capabilities_after(()))
@@ -196,20 +198,20 @@ def _kind(capability: str) -> tuple[str, str]:
             return "capability", capability
 
 
-def _limits(before: Limits, wanted: Limits) -> Iterator[Mark]:
+def _limits(before: Limits, wanted: Limits) -> Iterator[RequestedChange]:
     for name, value in wanted.model_dump(exclude_none=True).items():
         old = getattr(before, name)
         # An agent without a limit of its own has the host's default, which is not known here.
         more = old is None or value > old
         shown = "" if old is None else str(old)
-        yield Mark("limit", name, shown, str(value), gives=more)
+        yield RequestedChange("limit", name, shown, str(value), gives=more)
 
 
-def _plain(spec: AgentSpec, wishes: ConfigRequest) -> Iterator[Mark]:
+def _plain(spec: AgentSpec, wishes: ConfigRequest) -> Iterator[RequestedChange]:
     for name in ("command", "boot", "harness"):
         if (value := getattr(wishes, name)) is not None:
             old = getattr(spec, name)
-            yield Mark(name, name, _words(old), _words(value), gives=old != value)
+            yield RequestedChange(name, name, _words(old), _words(value), gives=old != value)
 
 
 def _words(value: bool | Sequence[str]) -> str:  # noqa: FBT001 - a value to be shown

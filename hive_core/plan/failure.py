@@ -20,7 +20,7 @@ from hive_core.model.agents.machine import DesiredRun, DesiredState, Exit, Failu
 from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.config.limits import BackOffSettings
 from hive_core.model.config.settings import Settings
-from hive_core.plan.placement import Place
+from hive_core.plan.placement import Placement
 from hive_core.plan.state import Trouble, trouble
 
 REPEATED = 2  # failures in a row
@@ -28,7 +28,7 @@ KEPT = 16  # failures that are remembered; the pause reaches its maximum before 
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ExitVerdict:
     """What one exit means. `crash`: notify the parent. `ended`: the agent is wanted stopped."""
 
     starts: FailureHistory
@@ -37,21 +37,21 @@ class Verdict:
     parked: bool = False
 
 
-def is_root(place: Place, settings: Settings) -> bool:
+def is_root(place: Placement, settings: Settings) -> bool:
     return place.parent is None and place.name == settings.root.name
 
 
-def restarts(place: Place, settings: Settings) -> bool:
+def restarts(place: Placement, settings: Settings) -> bool:
     return ROLE_DEFAULTS[place.spec.role].restarts or is_root(place, settings)
 
 
-def comes_back(place: Place, settings: Settings, end: Exit) -> bool:
+def comes_back(place: Placement, settings: Settings, end: Exit) -> bool:
     """Whether the daemon restarts the machine after this exit, when its pause is over."""
     stays = ROLE_DEFAULTS[place.spec.role].after_task is AfterTask.STAYS
     return restarts(place, settings) or end.reboot or (end.from_outside and stays)
 
 
-def pause(back_off: BackOffSettings, uuid: str, count: int) -> float:
+def retry_pause(back_off: BackOffSettings, uuid: str, count: int) -> float:
     """Seconds before try number `count`; the jitter is derived from the agent, so it is stable."""
     drawn = sha256(f"{uuid}:{count}".encode()).digest()
     chance = int.from_bytes(drawn[:4], "big") / 2**32
@@ -60,7 +60,7 @@ def pause(back_off: BackOffSettings, uuid: str, count: int) -> float:
 
 
 def alarm_without_parent(
-    place: Place,
+    place: Placement,
     run: DesiredRun | None,
     starts: FailureHistory | None,
     settings: Settings,
@@ -84,15 +84,15 @@ def alarm_without_parent(
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ExitCase:
     """One agent with its run request and its failures so far, to judge its exits by."""
 
-    place: Place
+    place: Placement
     run: DesiredRun
     starts: FailureHistory
     settings: Settings
 
-    def judge(self, end: Exit, now: float) -> Verdict:
+    def judge(self, end: Exit, now: float) -> ExitVerdict:
         """Count one exit. Nothing changes when it was counted before, or when it was intended.
 
         An intended exit needs no record: a later run has another nonce, so it never matters there.
@@ -100,37 +100,37 @@ class Case:
         parked = trouble(self.run, self.starts) is Trouble.PARKED  # the daemon stopped it for that
         seen = end.invocation == self.starts.exit_seen or end.asked or parked
         if seen or self.run.wanted is not DesiredState.RUNNING or end.nonce != self.run.nonce:
-            return Verdict(self.starts)
+            return ExitVerdict(self.starts)
         if end.clean and not is_root(self.place, self.settings):
             nonce, why = self.run.nonce, end.machine_text
-            return Verdict(
+            return ExitVerdict(
                 FailureHistory(exit_seen=end.invocation, nonce=nonce, why=why), ended=True
             )
-        return self._failed(end, now)
+        return self._count_failure(end, now)
 
-    def weigh(self, over: ExitEvent, now: float) -> Verdict:
+    def judge_end(self, over: ExitEvent, now: float) -> ExitVerdict:
         """The same for an end that may have no exit record."""
         if over.exit is not None:
             return self.judge(over.exit, now)
         wanted = self.run.wanted is DesiredState.RUNNING and over.nonce == self.run.nonce
-        if not wanted or self.is_kept:
-            return Verdict(self.starts)
+        if not wanted or self.comes_back_unasked:
+            return ExitVerdict(self.starts)
         starts = FailureHistory((now,), now, False, over.invocation, over.nonce, HOST_DOWN)  # noqa: FBT003
-        return Verdict(starts, crash=True)
+        return ExitVerdict(starts, crash=True)
 
     @property
-    def is_kept(self) -> bool:
+    def comes_back_unasked(self) -> bool:
         """Whether the daemon restarts it after an end that the agent did not cause."""
         stays = ROLE_DEFAULTS[self.place.spec.role].after_task is AfterTask.STAYS
         return stays or restarts(self.place, self.settings)
 
-    def is_asked(self, over: ExitEvent) -> bool:
+    def was_requested(self, over: ExitEvent) -> bool:
         """Whether this end was requested: by a stop, by a restart, or on the host by hand."""
         by_hand = over.exit is not None and over.exit.asked
         other = self.run.wanted is not DesiredState.RUNNING or over.nonce != self.run.nonce
         return other or by_hand
 
-    def returns(self, over: ExitEvent, verdict: Verdict) -> bool:
+    def returns(self, over: ExitEvent, verdict: ExitVerdict) -> bool:
         """Whether the daemon starts it again after this end without a new request."""
         if self.run.wanted is not DesiredState.RUNNING or verdict.ended:
             return False
@@ -138,7 +138,7 @@ class Case:
         tried = state is Trouble.FAILED and verdict.starts.returns
         return over.nonce != self.run.nonce or state is Trouble.NONE or tried
 
-    def _failed(self, end: Exit, now: float) -> Verdict:
+    def _count_failure(self, end: Exit, now: float) -> ExitVerdict:
         figures = self.settings.back_off
         failures = (*self._earlier(now), now)[-KEPT:]
         recent = [at for at in failures if at > now - figures.window]
@@ -148,14 +148,14 @@ class Case:
         )
         starts = FailureHistory(
             failures=failures,
-            next_at=now + pause(figures, self.place.uuid, len(failures)),
+            next_at=now + retry_pause(figures, self.place.uuid, len(failures)),
             parked=parked,
             exit_seen=end.invocation,
             nonce=self.run.nonce,
             why=end.machine_text,
             returns=returns,
         )
-        return Verdict(starts, crash=parked or not (end.clean or end.reboot), parked=parked)
+        return ExitVerdict(starts, crash=parked or not (end.clean or end.reboot), parked=parked)
 
     def _earlier(self, now: float) -> tuple[float, ...]:
         """Failures that still count: those of this run since its last long healthy time."""

@@ -76,7 +76,7 @@ def pins(hive: Hive) -> list[Pin]:
     return [pin for pin in candidates if pin is not None]
 
 
-def users(hive: Hive) -> list[str]:
+def agents_built_from_inputs(hive: Hive) -> list[str]:
     """The agents that are built from the inputs, parents first."""
     topology = hive.topology
     order = (name for root in topology.roots for name in topology.subtree(root))
@@ -88,12 +88,12 @@ def render(nix: NixSettings, agents: Iterable[Pin]) -> bytes:
     """The whole file. Without the inputs that every system needs, it contains no system."""
     whole = all(name in nix.inputs for name in NEEDED)
     lines = [_HEAD, "  inputs = {\n", *_inputs(nix.inputs), "  };\n"]
-    lines.append(_AGENT % (quoted(nix.system), MODULE))
+    lines.append(_AGENT % (quote(nix.system), MODULE))
     lines += [_agent(pin) for pin in sorted(agents, key=lambda pin: pin.name)] if whole else []
     return "".join([*lines, "      };\n    };\n}\n"]).encode()
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A string literal of the Nix language for exactly this text."""
     if "\0" in text:
         raise ValueError("a Nix string cannot contain NUL")
@@ -102,18 +102,18 @@ def quoted(text: str) -> str:
 
 def _inputs(inputs: Mapping[str, str]) -> Iterable[str]:
     for name, reference in sorted(inputs.items()):
-        yield f"    {quoted(name)}.url = {quoted(reference)};\n"
+        yield f"    {quote(name)}.url = {quote(reference)};\n"
         if name == "hive" and "nixpkgs" in inputs:
-            yield f'    {quoted(name)}.inputs.nixpkgs.follows = "nixpkgs";\n'
+            yield f'    {quote(name)}.inputs.nixpkgs.follows = "nixpkgs";\n'
 
 
 def _agent(pin: Pin) -> str:
-    capabilities = "".join(f" {quoted(capability)}" for capability in sorted(pin.capabilities))
+    capabilities = "".join(f" {quote(capability)}" for capability in sorted(pin.capabilities))
     fields = {
-        "parent": "null" if pin.parent is None else quoted(pin.parent),
+        "parent": "null" if pin.parent is None else quote(pin.parent),
         "capabilities": f"[{capabilities} ]",
-        "path": quoted(pin.path),
-        "narHash": quoted(pin.nar),
+        "path": quote(pin.path),
+        "narHash": quote(pin.nar),
     }
     lines = "".join(f"          {key} = {value};\n" for key, value in fields.items())
-    return f"        {quoted(pin.name)} = {{\n{lines}        }};\n"
+    return f"        {quote(pin.name)} = {{\n{lines}        }};\n"

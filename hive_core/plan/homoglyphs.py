@@ -28,17 +28,17 @@ _SIGNS: Final = {
 }  # fmt: skip
 
 
-def alike(text: str) -> Iterator[str]:
+def confusable_text(text: str) -> Iterator[str]:
     """Describe each part of a line that may be confused with other text; none for plain ASCII."""
     if text.isascii():
         return
     for match in _WORD.finditer(text):
         word = match.group()
         if not word.isascii() and (reason := _fault(word)):
-            yield f"{_quoted(word)} {reason}"
+            yield f"{_quote(word)} {reason}"
     for char in dict.fromkeys(_FOREIGN.findall(text)):
         if twin := _twin(char):
-            yield f"{_code(char)} looks like {_quoted(twin)}"
+            yield f"{_code(char)} looks like {_quote(twin)}"
 
 
 def _fault(word: str) -> str:
@@ -68,5 +68,5 @@ def _code(char: str) -> str:
     return f"U+{ord(char):04X}"
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     return f'"{word[:40]}"'

@@ -12,7 +12,7 @@ _LONG: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Caps:
+class IntakeLimits:
     """The values of `[intake]` in the settings; the settings describe each one."""
 
     pack: int

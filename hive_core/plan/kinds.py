@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 
-class Job(NamedTuple):
+class JobSpec(NamedTuple):
     """One kind of job: `takes` names the fields of `RunJob` that it needs, the rest are limits.
 
     `reads` and `writes`: its directories by name in the container, and what is mounted there. `in`
@@ -36,24 +36,24 @@ class JobKind(StrEnum):
     elsewhere. Only `lock` has network access.
     """
 
-    job: Job
+    job: JobSpec
     exchanges: bool  # whether hived and the job exchange files, and words
-    PURGE_ARCHIVE = "purge_archive", Job({"uuid"}, {}, {"out": "archive"})
-    PURGE_ROOT = "purge_root", Job({"uuid"}, {}, {"out": "root"})
-    COPY_TREE = "copy_tree", Job({"image"}, {"in": "image"}, {"out": "root"})
-    MEASURE = "measure", Job({"uuid"}, {"in": "nodes"}, {})
-    FETCH = "fetch", Job(_NODE, {**_IN, "agent": "config"}, _OUT, seconds=90)
-    FETCH_CLONE = "fetch_clone", Job(_NODE, {**_IN, "agent": "state"}, _OUT, seconds=90)
-    REVIEW = "review", Job(set(), _IN, _OUT, seconds=90)
-    RECEIVE = "receive", Job(set(), _IN, _OUT, seconds=90)
-    SEED = "seed", Job(_NODE, _IN, {**_OUT, "agent": "config"}, seconds=90)
-    EVALUATE = "evaluate", Job(set(), _IN, _OUT, "4G", 150, nix=True)
-    BUILD = "build", Job(set(), _IN, _OUT, seconds=1900, nix=True)
-    LOCK = "lock", Job(set(), _IN, _OUT, "2G", nix=True)
-    IMPORT_STATE = "import_state", Job(_NODE | {"image"}, _OLD, _STATE, seconds=1800)
-    OWN_INODES = "own_inodes", Job(_NODE, _IN, {**_OUT, "node": "node"}, seconds=3600)
+    PURGE_ARCHIVE = "purge_archive", JobSpec({"uuid"}, {}, {"out": "archive"})
+    PURGE_ROOT = "purge_root", JobSpec({"uuid"}, {}, {"out": "root"})
+    COPY_TREE = "copy_tree", JobSpec({"image"}, {"in": "image"}, {"out": "root"})
+    MEASURE = "measure", JobSpec({"uuid"}, {"in": "nodes"}, {})
+    FETCH = "fetch", JobSpec(_NODE, {**_IN, "agent": "config"}, _OUT, seconds=90)
+    FETCH_CLONE = "fetch_clone", JobSpec(_NODE, {**_IN, "agent": "state"}, _OUT, seconds=90)
+    REVIEW = "review", JobSpec(set(), _IN, _OUT, seconds=90)
+    RECEIVE = "receive", JobSpec(set(), _IN, _OUT, seconds=90)
+    SEED = "seed", JobSpec(_NODE, _IN, {**_OUT, "agent": "config"}, seconds=90)
+    EVALUATE = "evaluate", JobSpec(set(), _IN, _OUT, "4G", 150, nix=True)
+    BUILD = "build", JobSpec(set(), _IN, _OUT, seconds=1900, nix=True)
+    LOCK = "lock", JobSpec(set(), _IN, _OUT, "2G", nix=True)
+    IMPORT_STATE = "import_state", JobSpec(_NODE | {"image"}, _OLD, _STATE, seconds=1800)
+    OWN_INODES = "own_inodes", JobSpec(_NODE, _IN, {**_OUT, "node": "node"}, seconds=3600)
 
-    def __new__(cls, name: str, job: Job) -> Self:
+    def __new__(cls, name: str, job: JobSpec) -> Self:
         member = str.__new__(cls, name)
         member._value_, member.job, member.exchanges = name, job, job.writes.get("out") == "out"
         return member

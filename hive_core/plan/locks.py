@@ -18,7 +18,7 @@ _FILE: Final = "flake.lock"
 _CONTEXT: Final = 3
 
 
-class Change(NamedTuple):
+class InputChange(NamedTuple):
     """One input with its old and its new lock; empty where the file does not have it."""
 
     input: str
@@ -26,7 +26,7 @@ class Change(NamedTuple):
     new: str
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """One line of a difference, in the format of a review."""
 
     path: str
@@ -48,34 +48,36 @@ def nodes(lock: bytes) -> Mapping[str, Mapping[str, object]]:
         raise InvalidArgument("this is not a flake.lock file", field=_FILE) from error
 
 
-def changes(before: bytes, after: bytes) -> list[Change]:
+def changes(before: bytes, after: bytes) -> list[InputChange]:
     """The inputs whose lock changes, in one line each."""
     old, new = nodes(before), nodes(after)
     names = sorted(old.keys() | new.keys())
-    rows = (Change(_plain(name), _text(old.get(name)), _text(new.get(name))) for name in names)
+    rows = (InputChange(_plain(name), _text(old.get(name)), _text(new.get(name))) for name in names)
     return [row for row in rows if row.old != row.new]
 
 
-def difference(before: bytes, after: bytes) -> list[Line]:
+def difference(before: bytes, after: bytes) -> list[DiffLine]:
     """The lines of the file that change, with their context."""
     old, new = _lines(before), _lines(after)
-    rows: list[Line] = []
+    rows: list[DiffLine] = []
     for group in difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_grouped_opcodes(
         _CONTEXT
     ):
         first, last = group[0], group[-1]
         passage = f"{first[1] + 1}-{last[2]} of before, {first[3] + 1}-{last[4]} of after"
-        rows.append(Line(_FILE, None, None, "@", passage))
+        rows.append(DiffLine(_FILE, None, None, "@", passage))
         for kind, a, b, c, d in group:
             if kind == "equal":
-                rows += [Line(_FILE, a + n + 1, c + n + 1, " ", old[a + n]) for n in range(b - a)]
+                rows += [
+                    DiffLine(_FILE, a + n + 1, c + n + 1, " ", old[a + n]) for n in range(b - a)
+                ]
             else:
-                rows += [Line(_FILE, n + 1, None, "-", old[n]) for n in range(a, b)]
-                rows += [Line(_FILE, None, n + 1, "+", new[n]) for n in range(c, d)]
+                rows += [DiffLine(_FILE, n + 1, None, "-", old[n]) for n in range(a, b)]
+                rows += [DiffLine(_FILE, None, n + 1, "+", new[n]) for n in range(c, d)]
     return rows
 
 
-def as_jsonl(lines: list[Line]) -> bytes:
+def as_jsonl(lines: list[DiffLine]) -> bytes:
     """The lines in the format in which a proposal stores them."""
     rows = (json.dumps(line._asdict(), ensure_ascii=True) for line in lines)
     return "".join(f"{row}\n" for row in rows).encode()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hive_core.model.agents.hive import Hive
-from hive_core.plan.actions import Limits
+from hive_core.plan.actions import UnitLimits
 from hive_core.plan.placement import NESTED_LIMITS, subtree_limits
 
 
@@ -55,5 +55,5 @@ def losing(hive: Hive, lost: Iterable[str], agent: str) -> tuple[str, ...]:
 def _slices(hive: Hive, lineage: tuple[str, ...]) -> tuple[str, ...]:
     """The ancestors that have a limit for their subtree, root first."""
     above = (name for name in reversed(lineage))
-    carriers = [name for name in above if subtree_limits(hive.spec(name).subtree) != Limits()]
+    carriers = [name for name in above if subtree_limits(hive.spec(name).subtree) != UnitLimits()]
     return tuple(hive.spec(name).id for name in carriers[:NESTED_LIMITS])

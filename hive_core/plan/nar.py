@@ -27,7 +27,7 @@ class BadArchive(ValueError):
 
 def pack(files: Files) -> bytes:
     """Archive files by path: whether each is executable, and its content."""
-    return b"".join((_text(_MAGIC), *_folder(_nested(files))))
+    return b"".join((_text(_MAGIC), *_folder(_nest(files))))
 
 
 def digest(data: bytes) -> str:
@@ -49,7 +49,7 @@ def unpack(data: bytes) -> dict[str, tuple[bool, bytes]]:
 _Folder = dict[bytes, "_Folder | tuple[bool, bytes]"]
 
 
-def _nested(files: Files) -> _Folder:
+def _nest(files: Files) -> _Folder:
     top: _Folder = {}
     for path, file in files.items():
         *above, name = path.encode().split(b"/")
@@ -110,7 +110,7 @@ def _entries(reader: _Reader, above: str, files: dict[str, tuple[bool, bytes]]) 
             raise BadArchive(f"{name!r} is not a valid name, or is out of order")
         before = name
         reader.expect(b"node")
-        _node(reader, above + _decoded(name), files)
+        _node(reader, above + _decode(name), files)
         reader.expect(b")")
     if word != b")":
         raise BadArchive(f"{word!r} in a folder")
@@ -143,7 +143,7 @@ def _file(reader: _Reader) -> tuple[bool, bytes]:
     return executable, content
 
 
-def _decoded(name: bytes) -> str:
+def _decode(name: bytes) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError as error:

@@ -17,7 +17,7 @@ from hive_core.model.agents.agent import Limits as SpecLimits
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import NIX_IMAGE, Settings
 from hive_core.model.names import slice_unit
-from hive_core.plan.actions import Limits
+from hive_core.plan.actions import UnitLimits
 from hive_core.plan.render import STORES
 
 # A unit name holds 255 characters, and each level costs nine.
@@ -26,7 +26,7 @@ NESTED_LIMITS = 26
 _OF_FILES = {"disk", "inodes"}  # limits that no unit can enforce
 
 
-class Room(NamedTuple):
+class DiskBounds(NamedTuple):
     """Limits for the files of one agent, in bytes and in number; None: no limit."""
 
     disk: int | None = None
@@ -34,7 +34,7 @@ class Room(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """One agent of the snapshot.
 
     `identity` and `view` are hashes: equal hashes mean equal content. `slice` holds the short ids
@@ -51,8 +51,8 @@ class Place:
     slice: tuple[str, ...]
     slice_unit: str
     carries: bool
-    limits: Limits
-    room: Room
+    limits: UnitLimits
+    disk_bounds: DiskBounds
     image: str
     spec_hash: str
     identity: int
@@ -87,16 +87,16 @@ class Place:
         }
 
 
-def merged(limits: SpecLimits, defaults: SpecLimits) -> Limits:
+def merge_limits(limits: SpecLimits, defaults: SpecLimits) -> UnitLimits:
     """The agent's own limits, with the host's defaults for the others."""
     own = limits.model_dump(exclude_none=True, exclude=_OF_FILES)
-    return Limits(**{**defaults.model_dump(exclude_none=True, exclude=_OF_FILES), **own})
+    return UnitLimits(**{**defaults.model_dump(exclude_none=True, exclude=_OF_FILES), **own})
 
 
-def room(limits: SpecLimits, defaults: SpecLimits) -> Room:
+def disk_bounds(limits: SpecLimits, defaults: SpecLimits) -> DiskBounds:
     """The limits for the agent's files: its own, with the host's defaults for the others."""
     bounds = (getattr(limits, field) or getattr(defaults, field) for field in ("disk", "inodes"))
-    return Room(*bounds)
+    return DiskBounds(*bounds)
 
 
 def image_label(image: str) -> str:
@@ -104,31 +104,35 @@ def image_label(image: str) -> str:
     return f"tree-{sha256(image.encode()).hexdigest()[:16]}" if "/" in image else image
 
 
-def hash_of(spec: AgentSpec, image: str, limits: Limits) -> str:
+def hash_of(spec: AgentSpec, image: str, limits: UnitLimits) -> str:
     """A short digest of everything that a running unit was started with."""
-    parts = [spec.boot, image, list(spec.command), repr(limits)]
+    # Earlier versions called the class `Limits`; another text would report every agent as changed.
+    text = repr(limits).replace(UnitLimits.__name__, "Limits", 1)
+    parts = [spec.boot, image, list(spec.command), text]
     return sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
-class Places:
+class Placements:
     """All places of a snapshot by UUID, parents before children."""
 
     hive: Hive
-    by_uuid: Mapping[str, Place]
+    by_uuid: Mapping[str, Placement]
 
     @classmethod
     def build(cls, hive: Hive, settings: Settings, before: Self | None = None) -> Self:
-        return cls(hive, _Walk(hive, settings, before.by_uuid if before else {}).places())
+        return cls(
+            hive, _PlacementBuilder(hive, settings, before.by_uuid if before else {}).places()
+        )
 
-    def named(self, name: str) -> Place:
+    def by_name(self, name: str) -> Placement:
         return self.by_uuid[self.hive.specs[name].id]
 
-    def above(self, uuid: str) -> Iterator[Place]:
+    def above(self, uuid: str) -> Iterator[Placement]:
         """Ancestors, nearest first."""
         parent = self.by_uuid[uuid].parent
         while parent is not None:
-            place = self.named(parent)
+            place = self.by_name(parent)
             yield place
             parent = place.parent
 
@@ -137,34 +141,34 @@ class Places:
         own = self.by_uuid[uuid]
         depth = len(own.lineage)
         for name in self.hive.topology.subtree(own.name):
-            below = self.named(name).lineage[depth:]
+            below = self.by_name(name).lineage[depth:]
             yield name, "/".join(("/tree", *(f"kids/{short}" for short in below)))
 
 
-class _Walk:
+class _PlacementBuilder:
     """One walk over a snapshot."""
 
-    def __init__(self, hive: Hive, settings: Settings, before: Mapping[str, Place]) -> None:
+    def __init__(self, hive: Hive, settings: Settings, before: Mapping[str, Placement]) -> None:
         self._hive = hive
         self._settings = settings
         self._before = before
         self._views: dict[str, int] = {}
 
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, Placement]:
         topology = self._hive.topology
         order = [name for root in topology.roots for name in topology.subtree(root)]
         ids = {name: uuid for uuid, name in self._hive.names.items()}
         for name in reversed(order):
             kids = (self._views[kid] for kid in topology.children(name))
             self._views[name] = hash((name, ids[name], *kids))
-        places: dict[str, Place] = {}
+        places: dict[str, Placement] = {}
         for name in order:
             parent = topology.parents[name]
             above = places[ids[parent]] if parent is not None else None
             places[ids[name]] = self._place(name, ids[name], above)
         return places
 
-    def _place(self, name: str, uuid: str, above: Place | None) -> Place:
+    def _place(self, name: str, uuid: str, above: Placement | None) -> Placement:
         spec, old = self._hive.specs[name], self._before.get(uuid)
         kids = self._hive.topology.children(name)
         parent = above.name if above else None
@@ -178,32 +182,32 @@ class _Walk:
             return old
         return self._new(name, uuid, spec, above)
 
-    def _new(self, name: str, uuid: str, spec: AgentSpec, above: Place | None) -> Place:
+    def _new(self, name: str, uuid: str, spec: AgentSpec, above: Placement | None) -> Placement:
         parent, kids = above.name if above else None, self._hive.topology.children(name)
         path, part = above.slice if above else (), uuid[:8]
-        carries = subtree_limits(spec.subtree) != Limits() and len(path) < NESTED_LIMITS
+        carries = subtree_limits(spec.subtree) != UnitLimits() and len(path) < NESTED_LIMITS
         if carries:
             path = (*path, part)
         image = image_label(spec.image)
-        limits = merged(spec.limits, self._settings.agent_limits)
-        return Place(
+        limits = merge_limits(spec.limits, self._settings.agent_limits)
+        return Placement(
             name=name, uuid=uuid, spec=spec, parent=parent, children=kids,
             lineage=(*(above.lineage if above else ()), part),
             slice=path, slice_unit=slice_unit(path), carries=carries, limits=limits,
-            room=room(spec.limits, self._settings.agent_limits), image=image,
+            disk_bounds=disk_bounds(spec.limits, self._settings.agent_limits), image=image,
             spec_hash=hash_of(spec, image, limits),
             identity=hash((name, parent, spec.role, spec.title, spec.capabilities, kids)),
             view=self._views[name],
         )  # fmt: skip
 
 
-def subtree_limits(limits: SubtreeLimits | None) -> Limits:
+def subtree_limits(limits: SubtreeLimits | None) -> UnitLimits:
     """The limits of the slice of a subtree."""
     own = limits or SubtreeLimits()
-    return Limits(memory_max=own.memory_max, tasks_max=own.tasks_max, cpu_quota=own.cpu_quota)
+    return UnitLimits(memory_max=own.memory_max, tasks_max=own.tasks_max, cpu_quota=own.cpu_quota)
 
 
-def limits_of(limits: Limits) -> dict[str, int]:
+def limits_of(limits: UnitLimits) -> dict[str, int]:
     """Limits under the names that `Observed.slices` and `Machine.properties` use."""
     pairs = ((field.name, getattr(limits, field.name)) for field in fields(limits))
     return {key: value for key, value in pairs if value is not None}

@@ -30,26 +30,26 @@ _SPELLED: Final = re.compile(r"⟨(U\+[0-9A-F]{4,6})⟩")
 _BYTES: Final = range(0xDC80, 0xDD00)  # how Python represents bytes that are not UTF-8 (PEP 383)
 
 
-def shown(text: str) -> str:
+def escape(text: str) -> str:
     """The text with every character that is not plainly visible written as `⟨U+202E⟩`.
 
     Tabs stay. Bytes that are not UTF-8, decoded with `surrogateescape`, become `⟨0xFF00⟩`.
     """
-    return _ODD.sub(_spelled, text)
+    return _ODD.sub(_escape_match, text)
 
 
-def shown_bytes(data: bytes) -> str:
+def escape_bytes(data: bytes) -> str:
     """The same for bytes that should be UTF-8."""
-    return shown(data.decode("utf-8", "surrogateescape"))
+    return escape(data.decode("utf-8", "surrogateescape"))
 
 
-def hidden(text: str) -> list[str]:
+def hidden_characters(text: str) -> list[str]:
     """The codes of the characters that are escaped in this text, each once; brackets left out."""
     codes = dict.fromkeys(_SPELLED.findall(text))
     return [code for code in codes if code not in ("U+27E8", "U+27E9")]
 
 
-def _spelled(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     before = match.string[match.start() - 1 : match.start()]
     return "".join(_runs(match.group(), before.isalpha()))
 

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hive_core.model.names import agent_unit, job_unit, slice_unit
-from hive_core.plan.actions import NIX, RANGE, JobKind, Limits, RunJob, SetSlice, StartUnit
+from hive_core.plan.actions import NIX, RANGE, JobKind, RunJob, SetSlice, StartUnit, UnitLimits
 
 STATE: Final = "/var/lib/hive"
 RUN: Final = "/run/hive"
 STORES: Final = ("meta", "applied")  # repositories that an agent may be shown
 SOCKET: Final = "/nix/var/nix/daemon-socket/socket"
 _PROPERTIES: Final = ("MemoryMax", "MemoryHigh", "TasksMax", "CPUWeight", "CPUQuota", "IOWeight")
-DEFAULTS: Final = Limits(tasks_max=1024, cpu_weight=50, io_weight=50)  # of an agent's unit
+DEFAULTS: Final = UnitLimits(tasks_max=1024, cpu_weight=50, io_weight=50)  # of an agent's unit
 
 
-class Host(NamedTuple):
+class HostFacts(NamedTuple):
     """What rendering needs to know about the machine."""
 
     package: str  # the directory of hive_core
@@ -29,22 +29,22 @@ class Host(NamedTuple):
     path: str = "/usr/sbin:/usr/bin"  # systemd's default does not work on NixOS
 
 
-def listed(file: str, **fields: object) -> list[str]:
+def read_list(file: str, **fields: object) -> list[str]:
     """Read a list of properties, flags or words from `privd/units`, one a line, and fill it in."""
     text = (Path(__file__).parents[1] / "privd/units" / file).read_text(encoding="utf-8")
     return [line.format(**fields) for line in text.splitlines() if not line.startswith("#")]
 
 
 # The generated root of the `host` image takes these from the machine, read-only.
-SHARED: Final = tuple(listed("shared.places"))
+SHARED: Final = tuple(read_list("shared.places"))
 
 
-def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
+def systemd_run(host: HostFacts, action: StartUnit | RunJob) -> list[str]:
     """Render the command that starts the transient unit of an agent or a job."""
     if isinstance(action, StartUnit):
         unit, uuid, nonce = agent_unit(action.name), action.uuid, action.nonce
         tells = "init" if action.boot or action.image == NIX else "exec"
-        properties = listed(
+        properties = read_list(
             "agent.properties", **vars(action) | {"slice": slice_unit(action.slice)}
         )
         limits = (*_limits(DEFAULTS), *_limits(action.limits))  # the last one counts
@@ -52,8 +52,8 @@ def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
     else:
         unit, uuid, nonce, job = job_unit(action.job), action.job, 0, action.work.job
         tells = "init"
-        properties = listed("job.properties", uuid=uuid, work=action.work, **job._asdict())
-    properties += listed("unit.properties", **host._asdict(), uuid=uuid, nonce=nonce, unit=unit)
+        properties = read_list("job.properties", uuid=uuid, work=action.work, **job._asdict())
+    properties += read_list("unit.properties", **host._asdict(), uuid=uuid, nonce=nonce, unit=unit)
     properties += ["DeviceAllow=/dev/net/tun rwm"] if host.tun else []
     flags = [flag for item in properties for flag in ("-p", item)]
     return ["systemd-run", "--quiet", "--no-block", "--collect", f"--unit={unit}", *flags, "--",
@@ -61,7 +61,7 @@ def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
             uuid, str(action.base), tells]  # fmt: skip
 
 
-def _limits(limits: Limits) -> list[tuple[str, str]]:
+def _limits(limits: UnitLimits) -> list[tuple[str, str]]:
     values = zip(_PROPERTIES, astuple(limits), strict=True)
     texts = [(key, "" if value is None else str(value)) for key, value in values]
     return [(key, f"{text}%" if text and key == "CPUQuota" else text) for key, text in texts]
@@ -74,28 +74,28 @@ def set_slice(action: SetSlice) -> list[str]:
 
 
 def _container(uuid: str, base: int, name: str) -> list[str]:
-    flags = listed("container.flags", uuid=uuid, base=base, name=name, range=RANGE)
+    flags = read_list("container.flags", uuid=uuid, base=base, name=name, range=RANGE)
     return ["systemd-nspawn", *flags]
 
 
-def agent_argv(host: Host, action: StartUnit) -> list[str]:
+def agent_argv(host: HostFacts, action: StartUnit) -> list[str]:
     """Render the command line of an agent's container; the agent's own command comes last."""
     nix, uuid = action.image == NIX, action.uuid
     shared = {"host": host.shared, NIX: ("/nix/store",)}.get(action.image, ())
     argv = [*_container(uuid, action.base, action.name), *(f"--bind-ro={part}" for part in shared)]
-    argv += listed("agent.flags", package=host.package, uuid=uuid, seed=NIX if nix else "host")
+    argv += read_list("agent.flags", package=host.package, uuid=uuid, seed=NIX if nix else "host")
     variables = {"NAME": action.name, "PARENT": action.parent, "SYSTEM": action.system}
     environment = [f"setenv=HIVE_{key}={value}" for key, value in variables.items() if value]
     if not (action.boot or nix):
-        argv += [*(f"--{word}" for word in environment), *listed("plain.flags")]
+        argv += [*(f"--{word}" for word in environment), *read_list("plain.flags")]
         return [*argv, *(action.command or ("sleep", "infinity"))]
-    words = [*(f"systemd.{word}" for word in environment), *listed("boot.words")]
+    words = [*(f"systemd.{word}" for word in environment), *read_list("boot.words")]
     words += ["systemd.wants=hive-harness.service"] if action.command else []
     init = ["--", f"{action.system}/init"] if nix else ["--boot", "--"]
-    return [*argv, *listed("boot.flags", uuid=uuid), *init, *words]
+    return [*argv, *read_list("boot.flags", uuid=uuid), *init, *words]
 
 
-def job_argv(host: Host, action: RunJob) -> list[str]:
+def job_argv(host: HostFacts, action: RunJob) -> list[str]:
     """Render the command line of a job's container: a generated root, host programs, its mounts."""
     mounts, job = f"{STATE}/mounts/{action.job}", action.work.job
     argv = _container(action.job, action.base, "job")
@@ -109,7 +109,7 @@ def job_argv(host: Host, action: RunJob) -> list[str]:
         # The host must see the link that protects a result from Nix's garbage collector.
         argv.append(f"--bind={mounts}/out:{STATE}/work/{action.job}/out")
         program = ["/usr/bin/python3", "-I", "/opt/hive/hive_core/jobs/main.py"]
-    return [*argv, *listed("job.flags", **host._asdict()), *program, action.work, *action.words]
+    return [*argv, *read_list("job.flags", **host._asdict()), *program, action.work, *action.words]
 
 
 def harness(command: tuple[str, ...]) -> str:
@@ -119,4 +119,4 @@ def harness(command: tuple[str, ...]) -> str:
     https://www.freedesktop.org/software/systemd/man/latest/systemd.syntax.html#Quoting
     """
     words = " ".join(json.dumps(word, ensure_ascii=False) for word in command).replace("%", "%%")
-    return "\n".join(listed("harness.unit", words=words)) + "\n"
+    return "\n".join(read_list("harness.unit", words=words)) + "\n"

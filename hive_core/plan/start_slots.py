@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from hive_core.plan.placement import Places
+from hive_core.plan.placement import Placements
 
 SLOW_AFTER: Final = 2.0  # seconds; a container without an init takes 0.3
 
 
-def branch_of(places: Places, uuid: str) -> str:
+def branch_of(places: Placements, uuid: str) -> str:
     """The branch of an agent; a destroyed agent is a branch of its own."""
     place = places.by_uuid.get(uuid)
     return place.lineage[:2][-1] if place else uuid
@@ -26,7 +26,7 @@ class StartSlots:
     """The free slots during one plan. `starting`: agents that start now, and since when."""
 
     def __init__(
-        self, places: Places, limit: int, starting: Mapping[str, float], now: float
+        self, places: Placements, limit: int, starting: Mapping[str, float], now: float
     ) -> None:
         self._places, self._limit = places, limit
         self._share = max(1, limit // 2)

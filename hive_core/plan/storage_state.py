@@ -6,12 +6,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from hive_core.plan import actions as a
-from hive_core.plan.daemon_actions import Hush, Listen, Local, ShowConfig, ShowIdentity, ShowView
+from hive_core.plan.daemon_actions import (
+    DaemonAction,
+    Listen,
+    ShowConfig,
+    ShowIdentity,
+    ShowView,
+    StopListening,
+)
 from hive_core.plan.results import StorageFacts
 
 
 @dataclass(slots=True)
-class Storage:
+class StorageState:
     """`parents`: the parent's short id of each node, by short id. The rest goes by UUID."""
 
     parents: dict[str, str | None] = field(default_factory=dict)
@@ -25,7 +32,7 @@ class Storage:
     configs: dict[str, str] = field(default_factory=dict)
     stores: dict[str, frozenset[str]] = field(default_factory=dict)
 
-    def look(self, facts: StorageFacts) -> None:
+    def update(self, facts: StorageFacts) -> None:
         """Take over a fresh observation. What a removed socket directory showed is gone with it."""
         self.parents.clear()
         for lineage in facts.nodes:
@@ -57,7 +64,7 @@ class Storage:
         """Nodes that belong to none of these."""
         return (self.node(short) for short in self.parents.keys() - set(shorts))
 
-    def applied(self, action: a.Action | Local) -> None:
+    def record(self, action: a.Action | DaemonAction) -> None:
         """Record an action that succeeded."""
         match action:
             case a.MakeNode(lineage) | a.RestoreNode(_, lineage) | a.MoveNode(_, lineage):
@@ -70,9 +77,9 @@ class Storage:
             case a.DropArchive(uuid):
                 self.archives.discard(uuid)
             case _:
-                self._root(action)
+                self._record_root(action)
 
-    def _root(self, action: a.Action | Local) -> None:
+    def _record_root(self, action: a.Action | DaemonAction) -> None:
         match action:
             case a.AdoptRoot(source, uuid):
                 self.roots.discard(source)
@@ -84,9 +91,9 @@ class Storage:
             case a.Unmount(uuid):
                 self.mounts.discard(uuid)
             case _:
-                self._door(action)
+                self._record_socket_directory(action)
 
-    def _door(self, action: a.Action | Local) -> None:
+    def _record_socket_directory(self, action: a.Action | DaemonAction) -> None:
         match action:
             case a.OpenDoor(uuid):
                 self.doors.add(uuid)
@@ -97,12 +104,12 @@ class Storage:
                 self.stores.pop(uuid, None)
             case Listen(uuid):
                 self.listening.add(uuid)
-            case Hush(uuid):
+            case StopListening(uuid):
                 self.listening.discard(uuid)
             case _:
-                self._shown(action)
+                self._record_shown(action)
 
-    def _shown(self, action: a.Action | Local) -> None:
+    def _record_shown(self, action: a.Action | DaemonAction) -> None:
         match action:
             case ShowIdentity(uuid, _, mark):
                 self.identities[uuid] = mark

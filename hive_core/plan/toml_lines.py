@@ -10,24 +10,24 @@ import tomllib
 from collections.abc import Iterable
 from typing import Final
 
-Place = tuple[int | str, ...]
+KeyPath = tuple[int | str, ...]
 
 _LINES_MOST: Final = 2000  # each of them is parsed with all lines before it
 
 
-def find_lines(data: bytes, places: Iterable[Place]) -> dict[Place, int | None]:
+def find_lines(data: bytes, places: Iterable[KeyPath]) -> dict[KeyPath, int | None]:
     """For each key path the line, from 1, in which its key begins; None where it is unknown.
 
     For a key that is missing in the file, it is the line of its table.
     """
-    numbers: dict[Place, int | None] = dict.fromkeys(places)
+    numbers: dict[KeyPath, int | None] = dict.fromkeys(places)
     waiting = {place: _deepest(data, place) for place in numbers}
     lines = data.decode(errors="replace").splitlines(keepends=True)
     start = 1
     for number in range(1, min(len(lines), _LINES_MOST) + 1):
         if not any(waiting.values()):
             break
-        tables = _parsed("".join(lines[:number]))
+        tables = _parse("".join(lines[:number]))
         if tables is None:
             continue  # within a value of several lines
         for place, wanted in list(waiting.items()):
@@ -46,16 +46,16 @@ def _first_word(lines: list[str], start: int, end: int) -> int:
     return end
 
 
-def _parsed(text: str) -> dict[str, object] | None:
+def _parse(text: str) -> dict[str, object] | None:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _deepest(data: bytes, place: Place) -> Place:
+def _deepest(data: bytes, place: KeyPath) -> KeyPath:
     """The longest prefix of a key path that is in the file."""
-    tables = _parsed(data.decode(errors="replace"))
+    tables = _parse(data.decode(errors="replace"))
     if tables is None:
         return ()
     while place and not _holds(tables, place):
@@ -63,7 +63,7 @@ def _deepest(data: bytes, place: Place) -> Place:
     return place
 
 
-def _holds(tables: object, place: Place) -> bool:
+def _holds(tables: object, place: KeyPath) -> bool:
     for part in place:
         if isinstance(tables, dict) and part in tables:
             tables = tables[str(part)]

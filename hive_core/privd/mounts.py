@@ -18,7 +18,7 @@ from typing import Final
 
 from hive_core.model.names import short
 from hive_core.plan.actions import NIX, RANGE, STORAGE_BASE, JobKind, Mount, RunJob, ShowStore
-from hive_core.plan.render import SHARED, SOCKET, STATE, STORES, listed
+from hive_core.plan.render import SHARED, SOCKET, STATE, STORES, read_list
 from hive_core.privd import tree
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -82,7 +82,10 @@ def generate(root: Path, uuid: str, base: int, *, bare: bool = False) -> None:
     root.mkdir(parents=True, exist_ok=True)
     options = b"mode=755,size=512m,nr_inodes=256k"
     _call("make a root", "mount", b"hive", bytes(root), b"tmpfs", _NOSUID | _NODEV, options)
-    for place in (*listed("root.places"), *(part for part in SHARED if Path("/", part).is_dir())):
+    for place in (
+        *read_list("root.places"),
+        *(part for part in SHARED if Path("/", part).is_dir()),
+    ):
         (root / place).mkdir(parents=True, exist_ok=True)
     if not bare:
         for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
@@ -105,12 +108,12 @@ def in_range(path: Path, base: int) -> bool:
     return path.exists() and base <= path.lstat().st_uid < base + RANGE
 
 
-def right(uuid: str, base: int) -> bool:
+def is_mounted(uuid: str, base: int) -> bool:
     """Say whether a root and a node are mounted for the agent with this range."""
     return all(in_range(tree.MOUNTS / uuid / place, base) for place in ("root", "tree/state"))
 
 
-def hold(lineage: tree.Steps, project: int, disk: int, inodes: int) -> None:
+def set_quota(lineage: tree.Steps, project: int, disk: int, inodes: int) -> None:
     """Have the file system hold what an agent writes to its limits, as a project of its own.
 
     Container root can change neither a file's project nor the limits. Only `state/` and `config/`
@@ -119,12 +122,12 @@ def hold(lineage: tree.Steps, project: int, disk: int, inodes: int) -> None:
     """
     limits = struct.pack("8Q2I", *[disk // 1024] * 2, 0, *[inodes] * 2, 0, 0, 0, 0b101, 0)
     for leaf in ("state", "config"):
-        with tree.opened(*tree.node(lineage), leaf) as own:
+        with tree.open_steps(*tree.node(lineage), leaf) as own:
             fcntl.ioctl(own, _SET_PROJECT, struct.pack("4I12x", _INHERIT, 0, 0, project))
             _call("limit the files", "syscall", _QUOTACTL_FD, own, _SET_LIMITS, project, limits)
 
 
-def claim(uuid: str, base: int) -> None:
+def check_range(uuid: str, base: int) -> None:
     """Refuse a range in which somebody else's root is mounted."""
     others = set(tree.uuids(tree.MOUNTS)) - {uuid}
     if any(in_range(tree.MOUNTS / other / "root", base) for other in others):
@@ -134,11 +137,11 @@ def claim(uuid: str, base: int) -> None:
 def mount(action: Mount) -> bool:
     """Mount what is missing or wrong of an agent's root and node."""
     uuid, base, place = action.uuid, action.base, tree.MOUNTS / action.uuid
-    claim(uuid, base)
+    check_range(uuid, base)
     if action.disk is not None and action.inodes is not None:
-        hold(action.lineage, base, action.disk, action.inodes)
-    with tree.opened(*tree.node(action.lineage)) as node:
-        if right(uuid, base) and os.path.samestat((place / "tree").stat(), os.fstat(node)):
+        set_quota(action.lineage, base, action.disk, action.inodes)
+    with tree.open_steps(*tree.node(action.lineage)) as node:
+        if is_mounted(uuid, base) and os.path.samestat((place / "tree").stat(), os.fstat(node)):
             return False
         _clear(place / "tree")
         attach(node, place / "tree", base)
@@ -147,7 +150,7 @@ def mount(action: Mount) -> bool:
         if action.image in ("host", NIX):
             generate(place / "root", uuid, base, bare=action.image == NIX)
         else:
-            with tree.opened(tree.ROOTS, uuid) as source:
+            with tree.open_steps(tree.ROOTS, uuid) as source:
                 tree.make((tree.ROOTS,), uuid, dict.fromkeys(STORES, STORAGE_BASE))
                 attach(source, place / "root", base)
     return True
@@ -158,21 +161,21 @@ def _hive() -> Ids:
     return (hive.pw_uid, hive.pw_gid, 1)
 
 
-def show(action: ShowStore) -> bool:
+def show_store(action: ShowStore) -> bool:
     """Attach a repository of hived's at its leaf of a door, or take it away."""
     place = Path(tree.DOORS, action.uuid, action.store)
-    with tree.opened(tree.DOORS, action.uuid, action.store) as there:
+    with tree.open_steps(tree.DOORS, action.uuid, action.store) as there:
         if not action.shown:
-            return os.fstat(there).st_uid != 0 and blind(action.uuid, action.store)
-        with tree.opened(STATE, action.store) as source:
+            return os.fstat(there).st_uid != 0 and hide_stores(action.uuid, action.store)
+        with tree.open_steps(STATE, action.store) as source:
             if in_range(place, action.base) and os.path.sameopenfile(there, source):
                 return False
-            blind(action.uuid, action.store)
+            hide_stores(action.uuid, action.store)
             attach(source, place, action.base, _hive(), _RDONLY)
     return True
 
 
-def blind(uuid: str, *stores: str) -> bool:
+def hide_stores(uuid: str, *stores: str) -> bool:
     """Take away what is shown at a door; where a repository is, no door can be removed."""
     for store in stores or STORES:
         _clear(Path(tree.DOORS, uuid, store))
@@ -186,14 +189,14 @@ def _place(action: RunJob, source: str) -> tuple[tree.Steps, Ids]:
         "in": (STATE, "work", action.job, "in"), "out": (STATE, "work", action.job, "out"),
         "config": (*node, "config"), "state": (*node, "state"), "root": (tree.ROOTS, uuid),
         "archive": (tree.ARCHIVE, uuid), "nodes": (tree.TREE, short(uuid)), "node": node,
-    }.get(source) or (tree.registered(source, action.image or ""),)  # fmt: skip
+    }.get(source) or (tree.registered_path(source, action.image or ""),)  # fmt: skip
     ids = {"in": _hive(), "out": _hive(), "image": _OWN, "import": _OWN}.get(source, _STORED)
     return steps, ids
 
 
 def mount_job(action: RunJob) -> None:
     """Mount what a job works on, and a root for it, in the job's own range."""
-    claim(action.job, action.base)
+    check_range(action.job, action.base)
     place, job = tree.MOUNTS / action.job, action.work.job
     if action.uuid and "root" in job.writes.values() and (tree.MOUNTS / action.uuid).exists():
         raise FileExistsError("it is mounted")
@@ -206,7 +209,7 @@ def mount_job(action: RunJob) -> None:
     if action.work is JobKind.COPY_TREE:
         tree.make((STATE,), "roots", {action.job: STORAGE_BASE})
     for leaf, (steps, ids) in sources.items():
-        with tree.opened(*steps) as source:
+        with tree.open_steps(*steps) as source:
             attach(source, place / leaf, action.base, ids, _RDONLY * (leaf in job.reads))
     generate(place / "root", action.job, action.base)
     if action.work.exchanges:

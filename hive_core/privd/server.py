@@ -44,9 +44,10 @@ DO: Final[dict[type[Any], Callable[[Any], bool | dict[str, object]]]] = {
     a.AdoptRoot: lambda x: tree.rename((tree.ROOTS, x.source), (tree.ROOTS, x.uuid)),
     a.DropArchive: lambda x: tree.drop(tree.ARCHIVE, x.uuid),
     a.DropRoot: lambda x: tree.drop(tree.ROOTS, x.uuid), a.OpenDoor: lambda x: tree.door(x.uuid),
-    a.CloseDoor: lambda x: mounts.blind(x.uuid) and tree.close_door(x.uuid),
-    a.Mount: mounts.mount, a.Unmount: lambda x: mounts.detach(x.uuid), a.ShowStore: mounts.show,
-    a.StartUnit: units.start, a.StopUnit: units.stop, a.KillUnit: units.kill,
+    a.CloseDoor: lambda x: mounts.hide_stores(x.uuid) and tree.close_door(x.uuid),
+    a.Mount: mounts.mount, a.Unmount: lambda x: mounts.detach(x.uuid),
+    a.ShowStore: mounts.show_store, a.StartUnit: units.start, a.StopUnit: units.stop,
+    a.KillUnit: units.kill,
     a.SetSlice: lambda x: units.act(*render.set_slice(x)),
     a.ObserveUnit: units.observe, a.ObserveStorage: lambda _: tree.observe(), a.RunJob: units.start,
 }  # fmt: skip

@@ -38,7 +38,7 @@ def node(lineage: Steps) -> Steps:
 
 
 @contextmanager
-def opened(*steps: str, at: int = _HERE) -> Iterator[int]:
+def open_steps(*steps: str, at: int = _HERE) -> Iterator[int]:
     """Walk from a directory of ours, one real directory at a time, and hold the last."""
     with ExitStack() as held:
         for step in steps:
@@ -47,7 +47,7 @@ def opened(*steps: str, at: int = _HERE) -> Iterator[int]:
         yield at
 
 
-def _there(name: str, place: int) -> bool:
+def _exists(name: str, place: int) -> bool:
     """Say whether a real directory of this name lies there; anything else is a refusal."""
     with suppress(FileNotFoundError):
         if stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
@@ -58,12 +58,12 @@ def _there(name: str, place: int) -> bool:
 
 def make(place: Steps, name: str, owned: dict[str, int]) -> bool:
     """Make a directory with leaves of these owners; one that was left half made is completed."""
-    with opened(*place) as above:
-        if new := not _there(name, above):
+    with open_steps(*place) as above:
+        if new := not _exists(name, above):
             os.mkdir(name, 0o755, dir_fd=above)
-    with opened(*place, name) as own:
+    with open_steps(*place, name) as own:
         for leaf, owner in owned.items():
-            if not _there(leaf, own):
+            if not _exists(leaf, own):
                 os.mkdir(leaf, 0o755, dir_fd=own)
             if os.stat(leaf, dir_fd=own, follow_symlinks=False).st_uid == 0:
                 os.chown(leaf, owner, owner, dir_fd=own, follow_symlinks=False)
@@ -78,10 +78,10 @@ def make_node(lineage: Steps) -> bool:
 
 def rename(old: Steps, new: Steps) -> bool:
     """Move a directory, given by the steps to each place, and never onto another one."""
-    with opened(*new[:-1]) as target:
-        there = _there(new[-1], target)
-        with suppress(FileNotFoundError), opened(*old[:-1]) as source:
-            if _there(old[-1], source):
+    with open_steps(*new[:-1]) as target:
+        there = _exists(new[-1], target)
+        with suppress(FileNotFoundError), open_steps(*old[:-1]) as source:
+            if _exists(old[-1], source):
                 if there:
                     raise FileExistsError(f"{new[-1]} is in the way")
                 os.rename(old[-1], new[-1], src_dir_fd=source, dst_dir_fd=target)
@@ -92,7 +92,7 @@ def rename(old: Steps, new: Steps) -> bool:
 
 
 def _empty(*steps: str) -> bool:
-    with opened(*steps) as place:
+    with open_steps(*steps) as place:
         return not os.listdir(place)  # noqa: PTH208 - a descriptor, not a path
 
 
@@ -106,10 +106,10 @@ def archive(lineage: Steps, uuid: str) -> bool:
 
 def drop(place: str, uuid: str) -> bool:
     """Remove a directory whose leaves are all empty."""
-    with opened(place) as above:
-        if not _there(uuid, above):
+    with open_steps(place) as above:
+        if not _exists(uuid, above):
             return False
-        with opened(place, uuid) as own:
+        with open_steps(place, uuid) as own:
             leaves = os.listdir(own)  # noqa: PTH208
             if not all(_empty(place, uuid, leaf) for leaf in leaves):
                 raise FileExistsError(f"{uuid} is not empty")
@@ -128,13 +128,13 @@ def door(uuid: str) -> bool:
 def close_door(uuid: str) -> bool:
     """Remove a door and the record of the last end; rmtree follows no link of hived's."""
     Path(f"{RUN}/exits/{uuid}").unlink(missing_ok=True)
-    with opened(DOORS) as above:
-        if gone := _there(uuid, above):
+    with open_steps(DOORS) as above:
+        if gone := _exists(uuid, above):
             shutil.rmtree(uuid, dir_fd=above)
     return gone
 
 
-def registered(kind: str, name: str) -> str:
+def registered_path(kind: str, name: str) -> str:
     """Look up the path of an image or an import in its table, which only root writes."""
     for line in Path(f"/etc/hive/{kind}s").read_text(encoding="utf-8").splitlines():
         if line.split(maxsplit=1)[:1] == [name]:
@@ -144,14 +144,14 @@ def registered(kind: str, name: str) -> str:
 
 def lineages() -> Iterator[Steps]:
     """List every node; what root put there by hand need not be whole."""
-    with suppress(OSError), opened(TREE) as place:
+    with suppress(OSError), open_steps(TREE) as place:
         yield from _below(place, ())
 
 
 def _below(place: int, lineage: Steps) -> Iterator[Steps]:
     for name in filter(is_short, os.listdir(place)):
         yield (*lineage, name)
-        with suppress(OSError), opened(name, "kids", at=place) as inner:
+        with suppress(OSError), open_steps(name, "kids", at=place) as inner:
             yield from _below(inner, (*lineage, name))
 
 

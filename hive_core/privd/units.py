@@ -30,13 +30,13 @@ def act(*argv: str) -> bool:
     return True
 
 
-def host() -> render.Host:
+def host() -> render.HostFacts:
     """Look at what rendering has to know about this machine."""
     own = () if Path("/usr") == mounts.USR else ("/nix/store",)
     parts = (f"/{part}" for part in render.SHARED[1:] if Path("/", part).exists())
     shared = (f"{mounts.USR}:/usr", *own, *parts)
     package = str(Path(__file__).parents[1])
-    return render.Host(package, shared, Path("/dev/net/tun").exists(), _ENV["PATH"])
+    return render.HostFacts(package, shared, Path("/dev/net/tun").exists(), _ENV["PATH"])
 
 
 def label(name: str) -> str:
@@ -102,15 +102,15 @@ def start(action: a.StartUnit | a.RunJob) -> bool:
         mounts.mount_job(action)
         place, argv = tree.MOUNTS / action.job, render.job_argv(machine, action)
     else:
-        if label(action.name) or not mounts.right(action.uuid, action.base):
+        if label(action.name) or not mounts.is_mounted(action.uuid, action.base):
             raise FileExistsError("the unit is loaded, or root and node are not mounted so")
         if action.system:
-            with tree.opened(*action.system.rsplit("/", 1)) as system:
+            with tree.open_steps(*action.system.rsplit("/", 1)) as system:
                 if os.fstat(system).st_uid != 0:
                     raise FileExistsError("that is not the store's")
         # What is attached before the start cannot be taken away from the container any more.
         tree.door(action.uuid)
-        mounts.blind(action.uuid)
+        mounts.hide_stores(action.uuid)
         place, argv = tree.MOUNTS / action.uuid, render.agent_argv(machine, action)
         (place / "harness").write_text(render.harness(action.command), encoding="utf-8")
     (place / "argv").write_text("".join(f"{word}\0" for word in argv), encoding="utf-8")
@@ -125,17 +125,17 @@ def observe(action: a.ObserveUnit) -> dict[str, object]:
         # The outermost counts: an agent may give such a name to a cgroup in its own subtree.
         unit = next((step for step in steps if step.startswith("hive-agent@")), None)
         if unit == agent_unit(action.name) and (children := _children(action.pid)):
-            facts |= {"ours": True, "leader": children[0], **_contained(action, children[0])}
+            facts |= {"ours": True, "leader": children[0], **_container_facts(action, children[0])}
     return facts
 
 
-def _contained(action: a.ObserveUnit, leader: int) -> dict[str, object]:
+def _container_facts(action: a.ObserveUnit, leader: int) -> dict[str, object]:
     # It stands still until `hive-gate` has set its bounds; the agent cannot set this file, nor what
     # it belongs to. It is looked at first: from then on the map is final.
     frozen = control(f"{_cgroup(action.pid).rpartition('/')[0]}/payload", "freeze").read_text()
     maps = [Path(f"/proc/{leader}/{kind}_map").read_text().split() for kind in ("uid", "gid")]
-    own = tree.opened(*tree.node(action.lineage))
-    with tree.opened(f"/proc/{leader}/root/", "tree") as seen, own as node:
+    own = tree.open_steps(*tree.node(action.lineage))
+    with tree.open_steps(f"/proc/{leader}/root/", "tree") as seen, own as node:
         same = os.path.sameopenfile(seen, node)
     mapped = maps == [["0", str(action.base), str(a.RANGE)]] * 2
     return {"mapped": mapped, "payload": frozen == "0\n", "tree": same}

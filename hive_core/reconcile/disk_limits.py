@@ -22,9 +22,16 @@ from hive_core.model.agents.machine import DesiredState, FailureHistory
 from hive_core.model.names import job_unit
 from hive_core.model.wire.record import DAEMON, LogQuery, Relation
 from hive_core.plan.actions import JobKind
-from hive_core.plan.agent_steps import job_id, work
-from hive_core.plan.disk_usage import Used, counts, left, reached, share, told
-from hive_core.plan.placement import Place
+from hive_core.plan.agent_steps import job_action, job_id
+from hive_core.plan.disk_usage import (
+    DiskUse,
+    describe_use,
+    exceeds,
+    least_headroom,
+    parse_counts,
+    used_share,
+)
+from hive_core.plan.placement import Placement
 from hive_core.plan.state import Trouble, trouble
 from hive_core.reconcile.deps import BrokerHandle, Ports
 from hive_core.reconcile.observed import ObservedState
@@ -49,13 +56,13 @@ class DiskLimiter:
     ports: Ports
     broker: BrokerHandle
     observed: ObservedState
-    disk_usage: Callable[[], Used]
+    disk_usage: Callable[[], DiskUse]
     requeue: Callable[[str], None]
     release_ballast: Callable[[], bool] = lambda: False
-    used: dict[str, Used] = field(default_factory=dict)
+    used: dict[str, DiskUse] = field(default_factory=dict)
     over_limit: set[str] = field(default_factory=set)
     _warned: set[str] = field(default_factory=set)
-    _seen: Used | None = None
+    _seen: DiskUse | None = None
     _next: float = 0.0
     _latest: float = 0.0
 
@@ -78,16 +85,16 @@ class DiskLimiter:
         ):
             return True
         now, places = self.disk_usage(), self.observed.places.by_uuid
-        grown = Used(now.disk - self._seen.disk, now.inodes - self._seen.inodes)
-        return reached(grown, left(
-            (place.room, self.used.get(uuid, Used()))
+        grown = DiskUse(now.disk - self._seen.disk, now.inodes - self._seen.inodes)
+        return exceeds(grown, least_headroom(
+            (place.disk_bounds, self.used.get(uuid, DiskUse()))
             for uuid, place in places.items() if uuid not in self.over_limit
         ))  # fmt: skip
 
     async def count_files(self) -> None:
         """Count what everybody has, and act on it."""
         clock = self.ports.clock
-        seen: Used | None = self.disk_usage()
+        seen: DiskUse | None = self.disk_usage()
         began = clock.monotonic()
         try:
             self._enforce(await self._usage_by_agent())
@@ -105,14 +112,14 @@ class DiskLimiter:
         self._seen, self._latest = seen, ended + LATEST
         self._next = ended + max(least, PART * (ended - began))
 
-    async def _usage_by_agent(self) -> dict[str, Used]:
-        found, places = dict[str, Used](), self.observed.places.by_uuid
+    async def _usage_by_agent(self) -> dict[str, DiskUse]:
+        found, places = dict[str, DiskUse](), self.observed.places.by_uuid
         nodes = {place.lineage[-1]: uuid for uuid, place in places.items()}
         for place in [each for each in places.values() if each.parent is None]:
             machine = self.observed.machine(place.uuid)
             if machine is None or machine.node != place.lineage:
                 continue
-            for node, used in counts(await self._job_output(place.uuid)).items():
+            for node, used in parse_counts(await self._job_output(place.uuid)).items():
                 uuid = nodes.get(place.lineage[-1] if node == "." else node)
                 if uuid is not None:
                     found[uuid] = used
@@ -121,7 +128,7 @@ class DiskLimiter:
     async def _job_output(self, uuid: str) -> list[str]:
         """What the job said; the last of it may reach the journal after its end."""
         job, since = job_id(uuid, JobKind.MEASURE), self.ports.clock.now()
-        await self.ports.jobs.run(work(uuid, JobKind.MEASURE))
+        await self.ports.jobs.run(job_action(uuid, JobKind.MEASURE))
         for _ in range(_READS):
             lines = await self.ports.journal.read(LogQuery(job, job_unit(job), _LINES_MOST, since))
             words = [word for line in lines for word in line.text.split()]
@@ -130,15 +137,15 @@ class DiskLimiter:
             await asyncio.sleep(_PAUSE)
         raise Internal("the job left no figures in the journal")
 
-    def _enforce(self, found: dict[str, Used]) -> None:
+    def _enforce(self, found: dict[str, DiskUse]) -> None:
         places, topics = self.observed.places.by_uuid, set[str]()
-        shares = {uuid: share(places[uuid].room, each) for uuid, each in found.items()
+        shares = {uuid: used_share(places[uuid].disk_bounds, each) for uuid, each in found.items()
                   if uuid in places}  # fmt: skip
         self.used, self.over_limit = found, {uuid for uuid, each in shares.items() if each > 1}
         self._warned &= {uuid for uuid, each in shares.items() if each >= NEARLY}
         with self.ports.ledger.transaction():
             for uuid, each in shares.items():
-                text = told(places[uuid].name, places[uuid].room, found[uuid])
+                text = describe_use(places[uuid].name, places[uuid].disk_bounds, found[uuid])
                 if uuid in self.over_limit and self._should_run(uuid):
                     topics |= self._park(places[uuid], text)
                 elif each >= NEARLY and uuid not in self.over_limit | self._warned:
@@ -155,7 +162,7 @@ class DiskLimiter:
         wanted = run is not None and run.wanted is DesiredState.RUNNING
         return run is not None and wanted and trouble(run, starts) is not Trouble.PARKED
 
-    def _park(self, place: Place, text: str) -> set[str]:
+    def _park(self, place: Placement, text: str) -> set[str]:
         """Without grace: it would go on writing. Whoever starts it again clears this."""
         ledger, now, run = self.ports.ledger, self.ports.clock.now(), self.observed.cache.runs
         log.warning("%s: it is parked", text, extra={"HIVE_UUID": place.uuid})
@@ -171,10 +178,10 @@ class DiskLimiter:
         ))  # fmt: skip
         return {"events", *self._notify_parent(place, LIMIT, f"{text}: it is parked")}
 
-    def _notify_parent(self, place: Place, kind: str, text: str) -> set[str]:
+    def _notify_parent(self, place: Placement, kind: str, text: str) -> set[str]:
         if place.parent is None:
             return set()
-        parent = self.observed.places.named(place.parent)
+        parent = self.observed.places.by_name(place.parent)
         letter = NewMessage(
             sender=DAEMON, sender_name=DAEMON, recipient=parent.uuid, recipient_name=parent.name,
             relation=Relation.DAEMON, body=text, kind=kind, priority=1,

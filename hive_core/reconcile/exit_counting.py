@@ -16,7 +16,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.errors import HiveError
 from hive_core.model.agents.exits import ExitEvent, LifeRecord, StartEvent, unreported_events
 from hive_core.model.agents.machine import Cpu, DesiredRun, FailureHistory, Machine
-from hive_core.plan.failure import Case
+from hive_core.plan.failure import ExitCase
 from hive_core.plan.state import Phase, phase
 from hive_core.reconcile.exits import (
     WATCH,
@@ -117,8 +117,8 @@ class ExitCounter:
             if isinstance(each, StartEvent):
                 yield each
                 continue
-            case = Case(place, run, starts, settings)
-            verdict = case.weigh(each, self.runner.ports.clock.now())
+            case = ExitCase(place, run, starts, settings)
+            verdict = case.judge_end(each, self.runner.ports.clock.now())
             yield CountedExit(case, each, verdict)
             starts = verdict.starts
 

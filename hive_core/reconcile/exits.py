@@ -20,7 +20,7 @@ from hive_core.model.agents.roles import after_task
 from hive_core.model.names import agent_unit
 from hive_core.model.wire.record import DAEMON, LogLine, LogQuery
 from hive_core.operations.notices import tell
-from hive_core.plan.failure import Case, Verdict
+from hive_core.plan.failure import ExitCase, ExitVerdict
 from hive_core.ports import Journal
 from hive_core.reconcile.jobs.goals import ENDED
 
@@ -47,9 +47,9 @@ class WatchResult(Result):
 class CountedExit:
     """One end with what it means, ready to be written down."""
 
-    case: Case
+    case: ExitCase
     over: ExitEvent
-    verdict: Verdict
+    verdict: ExitVerdict
 
     @property
     def how(self) -> str:
@@ -83,7 +83,7 @@ class CountedExit:
 
     @property
     def was_requested(self) -> bool:
-        return self.case.is_asked(self.over)
+        return self.case.was_requested(self.over)
 
     @property
     def needs_last_lines(self) -> bool:

@@ -14,7 +14,7 @@ from hive_core.model.config.settings import Settings
 from hive_core.model.wire.record import DAEMON, JobRecord
 from hive_core.plan.desired import Desired
 from hive_core.plan.move_effects import losing
-from hive_core.plan.placement import Places
+from hive_core.plan.placement import Placements
 
 V = TypeVar("V")
 
@@ -80,24 +80,24 @@ class LedgerCache:
         """Jobs that wait until access is revoked."""
         return frozenset(each.job for each in self.revocations.values() if each.state in PENDING)
 
-    def held_agents(self, places: Places) -> frozenset[str]:
+    def held_agents(self, places: Placements) -> frozenset[str]:
         """Who may not start until access is revoked."""
         return frozenset().union(
             *(agents_held_down(each, places) for each in self.revocations.values())
         )
 
-    def find_unclaimed(self, seen: Iterable[str], places: Places) -> None:
+    def find_unclaimed(self, seen: Iterable[str], places: Placements) -> None:
         """Row H30: whoever left something, be it a uid range, and is known to nobody any more."""
         self.unclaimed = {*seen, *self.bases} - places.by_uuid.keys() - self.archives.keys()
 
-    def desired_state(self, places: Places) -> Desired:
+    def desired_state(self, places: Placements) -> Desired:
         return Desired(
             places, self.settings, self.runs, self.bases, self.starts, self.archives,
             self.held_agents(places), self.unclaimed,
         )  # fmt: skip
 
 
-def agents_losing_access(revocation: Revocation, places: Places) -> frozenset[str]:
+def agents_losing_access(revocation: Revocation, places: Placements) -> frozenset[str]:
     """Who may hold what it is about: those who were told to restart, and all below those who lost.
 
     Whoever came to be below them meanwhile is among them: it may have been handed something. So is
@@ -123,14 +123,14 @@ def _may_hold(
             yield uuid
 
 
-def agents_left_running(revocation: Revocation, places: Places) -> frozenset[str]:
+def agents_left_running(revocation: Revocation, places: Placements) -> frozenset[str]:
     """Who of those that were not restarted still runs on; who was destroyed does not."""
     if revocation.state is not RevocationState.LEFT:
         return frozenset()
     return frozenset(revocation.nonces.keys() & places.by_uuid.keys())
 
 
-def agents_held_down(revocation: Revocation, places: Places) -> frozenset[str]:
+def agents_held_down(revocation: Revocation, places: Placements) -> frozenset[str]:
     """Who may not start before it is done."""
     own = {revocation.agent} if revocation.came_back and revocation.state in PENDING else set()
     if revocation.state in (RevocationState.RESTARTING, RevocationState.CLOSING):

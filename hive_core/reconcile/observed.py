@@ -11,10 +11,10 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredRun, Machine, Observed, Orphan, State
 from hive_core.model.agents.revocation import Revocation
 from hive_core.model.config.settings import Settings
-from hive_core.plan.desired import Moment, Plan
+from hive_core.plan.desired import Moment, ReconcilePlan
 from hive_core.plan.diff import plan
 from hive_core.plan.failure import alarm_without_parent
-from hive_core.plan.placement import Places
+from hive_core.plan.placement import Placements
 from hive_core.plan.state import facts, state_of
 from hive_core.ports import Clock
 from hive_core.reconcile import placed_agents
@@ -28,7 +28,7 @@ class ObservedState:
     """The last look at the host beside the wishes of the moment."""
 
     cache: LedgerCache
-    places: Places
+    places: Placements
     clock: Clock
     started: float
     machines: dict[str, Machine] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class ObservedState:
     def build(cls, ledger: Ledger, settings: Settings, hive: Hive, clock: Clock) -> Self:
         wishes = LedgerCache(ledger, settings)
         wishes.load()
-        return cls(wishes, Places.build(hive, settings), clock, clock.now())
+        return cls(wishes, Placements.build(hive, settings), clock, clock.now())
 
     # Who should be here (the roster of `host/systemd/machines.py`).
 
@@ -122,7 +122,7 @@ class ObservedState:
     def machine(self, uuid: str) -> Machine | None:
         return self.machines.get(uuid)
 
-    def plan(self) -> Plan:
+    def plan(self) -> ReconcilePlan:
         return plan(self.cache.desired_state(self.places), self.observed, self.moment)
 
     def refused(self) -> Sequence[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.plan.placement import Places
+from hive_core.plan.placement import Placements
 
 TOLD_FOR: Final = 86_400.0
 _MOST: Final = 20
@@ -20,7 +20,7 @@ def record_placed(ledger: Ledger, uuids: Iterable[str], now: float) -> None:
     ledger.marks.put(_MARK, json.dumps(rows[-_MOST:]))
 
 
-def alarms(ledger: Ledger, places: Places, root: str, now: float) -> Iterator[str]:
+def alarms(ledger: Ledger, places: Placements, root: str, now: float) -> Iterator[str]:
     """What the operator is told of those that nobody has moved since."""
     for uuid, at in _rows(ledger):
         place = places.by_uuid.get(uuid)

@@ -15,9 +15,9 @@ from typing import Final, Self
 
 from hive_core.errors import HiveError
 from hive_core.model.agents.machine import DesiredState, Machine
-from hive_core.plan.desired import Plan
-from hive_core.plan.diff import ahead, in_order, plan, starting
-from hive_core.plan.placement import Places
+from hive_core.plan.desired import ReconcilePlan
+from hive_core.plan.diff import early_plan, machines_starting, parents_first, plan
+from hive_core.plan.placement import Placements
 from hive_core.plan.start_slots import StartSlots
 from hive_core.plan.state import Phase, phase
 from hive_core.reconcile.deps import BrokerHandle, Ports
@@ -112,7 +112,7 @@ class Reconciler:
         asked = self._whole or self._tree or self._dirty or self._stale
         return not (asked or self.runner.busy or self.revoker.busy or self._next_in_queue())
 
-    async def fresh_plan(self) -> Plan:
+    async def fresh_plan(self) -> ReconcilePlan:
         """What the next pass would do, after a look at the whole host.
 
         A look of its own: taken over, it would undo what a pass under way has learned since.
@@ -145,7 +145,7 @@ class Reconciler:
                 self.cache.desired_state(self.observed.places),
                 {*self._dirty} - {*self.runner.busy},
             )
-            await self.storage.apply_early(ahead(desired, self.observed.machines, idle))
+            await self.storage.apply_early(early_plan(desired, self.observed.machines, idle))
         whole, dirty = self._take_dirty()
         if not (whole or dirty):
             self.revoker.advance()
@@ -166,7 +166,7 @@ class Reconciler:
         if another := self._tree:
             self._tree = False
             before = self.observed.places
-            places = Places.build(self.broker.hive(), self.ports.settings, before)
+            places = Placements.build(self.broker.hive(), self.ports.settings, before)
             self.observed.places = places
             for uuid in before.by_uuid.keys() | places.by_uuid.keys():
                 if before.by_uuid.get(uuid) is not places.by_uuid.get(uuid):
@@ -230,7 +230,7 @@ class Reconciler:
         for uuid in found.machines:
             machine = found.machines[uuid]
             self._machines_starting.pop(uuid, None)
-            self._machines_starting |= starting([machine])
+            self._machines_starting |= machines_starting([machine])
             if uuid not in busy:  # nor may it have been told to start during this look
                 self.runner.starting.pop(uuid, None)
         return dirty
@@ -285,11 +285,11 @@ class Reconciler:
     def _parts(self, dirty: set[str]) -> Iterator[list[str]]:
         """In tree order, so many at a time that the loop is not held up."""
         places = self.observed.places
-        order = [*in_order(places, dirty), *sorted(dirty - places.by_uuid.keys())]
+        order = [*parents_first(places, dirty), *sorted(dirty - places.by_uuid.keys())]
         for start in range(0, len(order), SLICE):
             yield order[start : start + SLICE]
 
-    def _plan(self, part: list[str]) -> Plan:
+    def _plan(self, part: list[str]) -> ReconcilePlan:
         desired = self.cache.desired_state(self.observed.places)
         return plan(desired, self.observed.observed, self.observed.moment, part, self._slots())
 
@@ -316,15 +316,15 @@ class Reconciler:
         self._waits_for_slots = False
         self._awake.set()
 
-    async def _apply(self, part: Iterable[str], found: Plan) -> None:
+    async def _apply(self, part: Iterable[str], found: ReconcilePlan) -> None:
         failed = await self.storage.apply(found.tree)
         for uuid in part:
             if uuid in found.waits:
                 self.runner.requeue_at(uuid, found.waits[uuid])
             if uuid in self.runner.busy or uuid in failed:
                 continue
-            if chain := found.chains.get(uuid):
-                self.runner.start_steps(uuid, chain)
+            if steps := found.agents.get(uuid):
+                self.runner.start_steps(uuid, steps)
             elif uuid not in failed:
                 self.runner.forget(uuid)
         self._queued.update(dict.fromkeys(found.queued))

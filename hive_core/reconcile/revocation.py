@@ -22,8 +22,8 @@ from hive_core.model.agents.revocation import Revocation, RevocationState
 from hive_core.model.config.review import VERDICT, VERDICT_MOST, Verdict
 from hive_core.model.wire.record import DAEMON
 from hive_core.plan.actions import JOB_BASES, JobKind, MoveNode, RunJob
-from hive_core.plan.agent_steps import job_of
-from hive_core.plan.placement import Place
+from hive_core.plan.agent_steps import job_id_for_key
+from hive_core.plan.placement import Placement
 from hive_core.plan.state import Phase, Trouble, phase, trouble
 from hive_core.reconcile.deploy.background_tasks import BackgroundTasks
 from hive_core.reconcile.jobs.goals import MOVED, RESTARTING
@@ -204,7 +204,7 @@ class Revoker:
         """How many names of files had a link elsewhere; no file has one any more."""
         links = 0.0
         for place in self._nodes(revocation):
-            id_ = job_of(f"{revocation.id} {place.uuid}", JobKind.OWN_INODES)
+            id_ = job_id_for_key(f"{revocation.id} {place.uuid}", JobKind.OWN_INODES)
             with exchange(self.runner.ports.settings.paths.work, id_) as box:
                 await self.runner.ports.jobs.run(
                     RunJob(id_, JobKind.OWN_INODES, JOB_BASES[0], place.uuid, None, place.lineage)
@@ -215,7 +215,7 @@ class Revoker:
             links += dict(said.figures).get("links", 0)
         return int(links)
 
-    def _nodes(self, revocation: Revocation) -> list[Place]:
+    def _nodes(self, revocation: Revocation) -> list[Placement]:
         """Nodes whose files must not be anybody else's; one below another goes along with it.
 
         Not of those who are above the agent (again): there it runs, and changes its files.

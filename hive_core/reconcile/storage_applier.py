@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hive_core.errors import HiveError
 from hive_core.plan import actions as a
-from hive_core.plan.desired import Plan, Step
+from hive_core.plan.desired import PlanStep, ReconcilePlan
 from hive_core.reconcile.revocation import Revoker
 from hive_core.reconcile.runner import ActionRunner
 
@@ -17,7 +17,7 @@ class StorageApplier:
     runner: ActionRunner
     revoker: Revoker
 
-    async def apply_early(self, found: Plan) -> None:
+    async def apply_early(self, found: ReconcilePlan) -> None:
         """Steps that need no fresh look. What cannot be done comes again with one, and is told."""
         self._announce(found.tree)
         for step in found.steps:
@@ -26,7 +26,7 @@ class StorageApplier:
                 if step in found.tree:
                     self._requeue_subtree(step)
 
-    async def apply(self, tree: tuple[Step, ...]) -> set[str]:
+    async def apply(self, tree: tuple[PlanStep, ...]) -> set[str]:
         """Steps on the tree go one after another; what could not be done comes again."""
         self._announce(tree)
         failed = set()
@@ -40,14 +40,14 @@ class StorageApplier:
                 self._requeue_subtree(step)
         return failed
 
-    def _announce(self, steps: tuple[Step, ...]) -> None:
+    def _announce(self, steps: tuple[PlanStep, ...]) -> None:
         """Before anything moves: who loses sight of it."""
         self.revoker.announce(each.action for each in steps if isinstance(each.action, a.MoveNode))
 
-    def _requeue_subtree(self, step: Step) -> None:
+    def _requeue_subtree(self, step: PlanStep) -> None:
         """Everybody whose facts this step changed is looked at again."""
         for name in self.runner.observed.places.hive.topology.subtree(step.name):
-            self.runner.requeue(self.runner.observed.places.named(name).uuid)
+            self.runner.requeue(self.runner.observed.places.by_name(name).uuid)
         if isinstance(step.action, a.MoveNode):
             for uuid in self.runner.observed.cache.archives:
                 self.runner.requeue(uuid)

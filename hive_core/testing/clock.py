@@ -27,7 +27,7 @@ class ManualClock:
     def monotonic(self) -> float:
         return self.steady
 
-    def jumped(self) -> float:
+    def pending_jump(self) -> float:
         return self.off
 
     def follow(self) -> None:

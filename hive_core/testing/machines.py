@@ -10,12 +10,12 @@ from hive_core.errors import Conflict, HiveError, NotFound
 from hive_core.model.agents.machine import Cpu, Exit, Machine, Observed, Orphan
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.plan import actions as a
-from hive_core.plan.agent_steps import copy_of
-from hive_core.plan.daemon_actions import Local
+from hive_core.plan.agent_steps import copied_root
+from hive_core.plan.daemon_actions import DaemonAction
 from hive_core.plan.diff import USUAL
 from hive_core.plan.placement import limits_of
 from hive_core.plan.results import Done, Result
-from hive_core.plan.storage_state import Storage
+from hive_core.plan.storage_state import StorageState
 from hive_core.testing.clock import ManualClock
 
 
@@ -33,7 +33,7 @@ class MemoryMachines:
     clock: ManualClock = field(default_factory=ManualClock)
     known: Callable[[], Iterable[str]] = tuple
     slow: bool = False
-    storage: Storage = field(default_factory=Storage)
+    storage: StorageState = field(default_factory=StorageState)
     units: dict[str, Machine] = field(default_factory=dict)
     exits: dict[str, Exit] = field(default_factory=dict)
     slices: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -43,19 +43,19 @@ class MemoryMachines:
     beside: dict[str, Callable[[], object]] = field(default_factory=dict)
     stubborn: set[str] = field(default_factory=set)
     used: dict[str, Cpu] = field(default_factory=dict)
-    applied: list[a.Action | Local] = field(default_factory=list)
+    applied: list[a.Action | DaemonAction] = field(default_factory=list)
     starts: list[str] = field(default_factory=list)
     _wakes: list[Callable[[str], None]] = field(default_factory=list)
     _serial: count[int] = field(default_factory=lambda: count(1))
 
     async def observe(self, uuids: Iterable[str] | None = None) -> Observed:
-        observed = self.look(uuids)
+        observed = self.snapshot(uuids)
         while self.meanwhile:
             self.meanwhile.pop(0)()
         return observed
 
-    async def apply(self, action: a.Action | Local) -> Result:
-        result = self.do(action)
+    async def apply(self, action: a.Action | DaemonAction) -> Result:
+        result = self.apply_now(action)
         if other := self.beside.pop(type(action).__name__, None):
             other()
         return result
@@ -70,7 +70,7 @@ class MemoryMachines:
         for shown in (store.listening, store.identities, store.views, store.configs):
             shown.clear()
 
-    def look(self, uuids: Iterable[str] | None = None) -> Observed:
+    def snapshot(self, uuids: Iterable[str] | None = None) -> Observed:
         known = {*self.known(), *self.units, *self.exits, *self.storage.uuids}
         shorts = {uuid[:8] for uuid in known}
         lost = sorted("/".join(node) for node in self.storage.nodes_without(shorts))
@@ -84,20 +84,20 @@ class MemoryMachines:
         return replace(
             self.units.get(uuid, Machine(uuid)),
             exit=self.exits.get(uuid), node=store.node(uuid[:8]), mounted=uuid in store.mounts,
-            root=uuid in store.roots, copying=copy_of(uuid) in store.roots,
+            root=uuid in store.roots, copying=copied_root(uuid) in store.roots,
             archived=uuid in store.archives, socket_directory=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
             stores=store.stores.get(uuid, frozenset()),
         )  # fmt: skip
 
-    def do(self, action: a.Action | Local) -> Result:
+    def apply_now(self, action: a.Action | DaemonAction) -> Result:
         """Apply one action at once."""
         if refusal := self.refused.get(type(action).__name__):
             raise refusal
         self._check(action)
         self.applied.append(action)
-        self.storage.applied(action)
+        self.storage.record(action)
         match action:
             case a.StartUnit():
                 self._start(action)
@@ -109,7 +109,7 @@ class MemoryMachines:
                 pass
         return Done(changed=True)
 
-    def _check(self, action: a.Action | Local) -> None:
+    def _check(self, action: a.Action | DaemonAction) -> None:
         store = self.storage
         match action:
             case a.MakeNode(lineage) | a.RestoreNode(_, lineage) | a.MoveNode(_, lineage):
@@ -123,7 +123,7 @@ class MemoryMachines:
             case _:
                 self._check_unit(action)
 
-    def _check_unit(self, action: a.Action | Local) -> None:
+    def _check_unit(self, action: a.Action | DaemonAction) -> None:
         store = self.storage
         match action:
             case a.CloseDoor(uuid) if uuid in store.mounts:
@@ -191,7 +191,7 @@ class MemoryMachines:
         result = "success" if status == "0" else "exit-code"
         self.end(uuid, Exit(unit.invocation, result, "exited", status, unit.nonce))
 
-    def stopped_by_hand(self, uuid: str) -> None:
+    def stop_by_hand(self, uuid: str) -> None:
         """As `systemctl stop` does."""
         unit = self.units[uuid]
         self.end(uuid, Exit(unit.invocation, "success", "exited", "0", unit.nonce, asked=True))
@@ -206,7 +206,7 @@ class MemoryMachines:
         self.units.clear()
         self.exits.clear()
         self.slices.clear()
-        self.storage = Storage(self.storage.parents, self.storage.archives, self.storage.roots)
+        self.storage = StorageState(self.storage.parents, self.storage.archives, self.storage.roots)
 
     def change(self, uuid: str, **facts: object) -> None:
         """Drift by hand on a unit."""

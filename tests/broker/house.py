@@ -25,7 +25,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import Cpu, Machine, State
 from hive_core.model.config.settings import Settings
 from hive_core.model.wire.record import OPERATOR, Event
-from hive_core.plan.desired import Plan
+from hive_core.plan.desired import ReconcilePlan
 from hive_core.surfaces.service import introspection_methods
 from hive_core.testing import ManualClock, MemoryJournal
 
@@ -60,8 +60,8 @@ class Asleep:
     def machine(self, uuid: str) -> Machine | None:
         return Machine(uuid)
 
-    def plan(self) -> Plan:
-        return Plan()
+    def plan(self) -> ReconcilePlan:
+        return ReconcilePlan()
 
     def refused(self) -> list[tuple[str, str]]:
         return []
@@ -79,8 +79,8 @@ class SlowReads:
     def __init__(self) -> None:
         self.journal = MemoryJournal()
 
-    async def fresh_plan(self) -> Plan:
-        return Plan()
+    async def fresh_plan(self) -> ReconcilePlan:
+        return ReconcilePlan()
 
     async def cpu(self, _uuids: Iterable[str]) -> dict[str, Cpu]:
         return {}

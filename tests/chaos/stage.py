@@ -30,7 +30,7 @@ from hive_core.model.config.settings import Paths, RootAgentSettings, Settings
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 from hive_core.operations.triggers.runs import fire_triggers
-from hive_core.plan.desired import Plan
+from hive_core.plan.desired import ReconcilePlan
 from hive_core.reconcile.deps import BrokerHandle as Given
 from hive_core.reconcile.deps import Ports
 from hive_core.reconcile.observed import ObservedState
@@ -92,8 +92,8 @@ class Stage:
         reads = Reads(MemoryJournal(), self._nothing, diff, {}, self._no_look)
         self.broker.read_completed(line, asyncio.run(_read(read, reads)))
 
-    async def _nothing(self) -> Plan:
-        return Plan()
+    async def _nothing(self) -> ReconcilePlan:
+        return ReconcilePlan()
 
     async def _no_look(self) -> None:
         """There is no host."""

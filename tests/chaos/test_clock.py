@@ -152,9 +152,9 @@ async def watch():
     first = clock.now()
     print("ready", flush=True)
     sys.stdin.readline()
-    still, by = clock.now() - first, clock.jumped()
+    still, by = clock.now() - first, clock.pending_jump()
     clock.follow()
-    print(still, by, clock.now() - first, clock.jumped(), flush=True)
+    print(still, by, clock.now() - first, clock.pending_jump(), flush=True)
 asyncio.run(watch())
 """
 

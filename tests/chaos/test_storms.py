@@ -17,7 +17,7 @@ from reconcile.road import Road, hive
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
-from hive_core.plan.failure import pause
+from hive_core.plan.failure import retry_pause
 
 pytestmark = pytest.mark.sized
 
@@ -129,11 +129,11 @@ def test_pauses_double_up_to_five_minutes_and_chance_keeps_a_crowd_apart() -> No
     figures = Settings().back_off
     crowd = [f"0a0b0c0d-0000-4000-8000-{number:012}" for number in range(200)]
     for count in range(1, 9):
-        pauses = [pause(figures, uuid, count) for uuid in crowd]
+        pauses = [retry_pause(figures, uuid, count) for uuid in crowd]
         least = min(figures.most, figures.first * 2 ** (count - 1))
         assert least <= min(pauses) <= max(pauses) <= least * (1 + figures.jitter)
         assert pstdev(pauses) > least * figures.jitter / 10
-    assert {pause(figures, uuid, 30) for uuid in crowd} == {figures.most}
+    assert {retry_pause(figures, uuid, 30) for uuid in crowd} == {figures.most}
 
 
 def test_who_is_parked_is_started_by_nothing_but_a_new_wish() -> None:

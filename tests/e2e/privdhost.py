@@ -22,7 +22,6 @@ from hive_core.plan.actions import (
     RANGE,
     STORAGE_BASE,
     Action,
-    Limits,
     MakeNode,
     Mount,
     ObserveUnit,
@@ -30,6 +29,7 @@ from hive_core.plan.actions import (
     RunJob,
     StartUnit,
     StopUnit,
+    UnitLimits,
     Unmount,
 )  # fmt: skip
 from hive_core.plan.results import Done, Result, UnitFacts, encode, read
@@ -83,7 +83,7 @@ class Agent:
     image: str = "host"
     command: tuple[str, ...] = ("sh", "-c", _OBEY)
     slice: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: UnitLimits = field(default_factory=UnitLimits)
     nonce: int = 1
     parent: str | None = None
     patience: int = 120_000

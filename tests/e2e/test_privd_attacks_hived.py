@@ -19,7 +19,6 @@ from hive_core.plan.actions import (
     DropRoot,
     JobKind,
     KillUnit,
-    Limits,
     MakeNode,
     Mount,
     MoveNode,
@@ -32,6 +31,7 @@ from hive_core.plan.actions import (
     ShowStore,
     StartUnit,
     StopUnit,
+    UnitLimits,
     Unmount,
 )
 from hive_core.plan.results import Done, encode
@@ -207,7 +207,7 @@ DATA = {("StartUnit", "command"), ("RunJob", "words")}
 
 
 def every_action(agent: Agent, job: str, base: int) -> list[Action]:
-    uuid, lineage, limits = agent.uuid, agent.lineage, Limits()
+    uuid, lineage, limits = agent.uuid, agent.lineage, UnitLimits()
     return [
         MakeNode(lineage), MoveNode(lineage, ("0000beef", lineage[-1])), ArchiveNode(lineage, uuid),
         RestoreNode(uuid, lineage), DropArchive(uuid), OpenDoor(uuid), CloseDoor(uuid),

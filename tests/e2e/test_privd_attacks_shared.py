@@ -11,7 +11,7 @@ from e2e.privdhost import Agent, Host
 from long import at_most
 
 from hive_core.errors import NotFound
-from hive_core.plan.actions import AdoptRoot, JobKind, KillUnit, Limits, RunJob
+from hive_core.plan.actions import AdoptRoot, JobKind, KillUnit, RunJob, UnitLimits
 
 pytestmark = pytest.mark.lab
 
@@ -193,7 +193,7 @@ print(len(open("cgroup.procs").read().split()) > 1)
 
 
 def test_8_a_fork_bomb_stays_within_its_bounds(host: Host) -> None:
-    bomb, other = host.running(limits=Limits(tasks_max=64)), host.running()
+    bomb, other = host.running(limits=UnitLimits(tasks_max=64)), host.running()
     # Later: who obeys has to fork once more to say that it did.
     host.say(bomb, "(sleep 1; f() { f | f & f; }; f) >/dev/null 2>&1 &", check=False)
     group = host.show(bomb.unit, "ControlGroup")

@@ -6,7 +6,7 @@ import pytest
 from e2e.labhost import Lab
 from e2e.privdhost import Host
 
-from hive_core.plan.actions import Limits, MakeNode, SetSlice
+from hive_core.plan.actions import MakeNode, SetSlice, UnitLimits
 
 pytestmark = pytest.mark.lab
 
@@ -18,13 +18,13 @@ def host(lab: Lab) -> Iterator[Host]:
 
 
 def test_memory_is_limited(host: Host) -> None:
-    agent = host.running(limits=Limits(memory_max=64 << 20))
+    agent = host.running(limits=UnitLimits(memory_max=64 << 20))
     said = host.say(agent, "python3 -c 'print(len(bytearray(200 << 20)))'; echo $?", check=False)
     assert said.splitlines()[-1] != "0"
 
 
 def test_tasks_are_limited(host: Host) -> None:
-    agent = host.running(limits=Limits(tasks_max=12))
+    agent = host.running(limits=UnitLimits(tasks_max=12))
     said = host.say(agent, "for i in $(seq 20); do sleep 9 & done; echo all", check=False)
     assert "all" not in said
     assert "fork" in said
@@ -33,7 +33,7 @@ def test_tasks_are_limited(host: Host) -> None:
 def test_a_subtree_is_limited_by_its_slice(host: Host) -> None:
     parent = host.agent()
     path = parent.lineage
-    host.do(SetSlice(path, Limits(memory_max=64 << 20, tasks_max=20)))
+    host.do(SetSlice(path, UnitLimits(memory_max=64 << 20, tasks_max=20)))
     host.do(MakeNode(path))
     one, two = (host.running(parent, slice=path) for _ in range(2))
     assert host.show(one.unit, "ControlGroup").startswith(f"/hive.slice/hive-{path[0]}.slice/")
@@ -41,5 +41,5 @@ def test_a_subtree_is_limited_by_its_slice(host: Host) -> None:
     assert host.say(one, eat, check=False).splitlines()[-1] != "0"
     fork = "for i in $(seq 20); do sleep 9 & done; echo all"
     assert "all" not in host.say(two, fork, check=False)
-    host.do(SetSlice(path, Limits()))
+    host.do(SetSlice(path, UnitLimits()))
     assert host.show(f"hive-{path[0]}.slice", "MemoryMax") == "infinity"

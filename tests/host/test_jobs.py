@@ -18,7 +18,7 @@ from hive_core.host.systemd.job_exchange import exchange
 from hive_core.host.systemd.jobs import NspawnJobs
 from hive_core.model.names import job_unit
 from hive_core.plan import actions as a
-from hive_core.plan.agent_steps import job_of
+from hive_core.plan.agent_steps import job_id_for_key
 from hive_core.plan.results import Done, Result
 from hive_core.testing.journal import MemoryJournal
 
@@ -215,7 +215,7 @@ def test_the_daemon_begins_without_jobs_and_without_their_folders(tmp_path: Path
 def test_the_daemon_begins_without_records_of_jobs_that_ended_while_it_was_away(
     tmp_path: Path,
 ) -> None:
-    agent, done = str(uuid4()), job_of("an approval", a.JobKind.REVIEW)
+    agent, done = str(uuid4()), job_id_for_key("an approval", a.JobKind.REVIEW)
 
     async def test(host: Host, jobs: NspawnJobs) -> None:
         for each in (agent, done):

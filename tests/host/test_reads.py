@@ -6,12 +6,12 @@ import asyncio
 
 from hive_core.host.storage.deferred_reads import Reads
 from hive_core.model.agents.machine import Cpu, Machine
-from hive_core.plan.desired import Plan
+from hive_core.plan.desired import ReconcilePlan
 from hive_core.testing import MemoryJournal
 
 
-async def _plan() -> Plan:
-    return Plan()
+async def _plan() -> ReconcilePlan:
+    return ReconcilePlan()
 
 
 async def _diff(_uuid: str, _approval: str, _at: int) -> tuple[bytes, bool]:

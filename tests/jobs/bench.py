@@ -16,10 +16,10 @@ from select import select
 
 from hive_core.model.config.review import CommitReview, DiffLine, Verdict
 from hive_core.plan import nar
-from hive_core.plan.intake_limits import Caps
+from hive_core.plan.intake_limits import IntakeLimits
 
 ROOT = Path(__file__).resolve().parents[2]
-CAPS = Caps(1 << 26, 20_000, 5 << 20, 64, 15_000, 32 << 20, 4 << 20, 60.0)
+CAPS = IntakeLimits(1 << 26, 20_000, 5 << 20, 64, 15_000, 32 << 20, 4 << 20, 60.0)
 # Forks for each job: to start Python anew takes longer than most jobs do.
 PROGRAM = """
 import json, os, sys
@@ -151,7 +151,7 @@ class Bench:
 
     root: Path
     jobs: Jobs
-    caps: Caps = CAPS
+    caps: IntakeLimits = CAPS
     repo: Repo = field(init=False)
 
     def __post_init__(self) -> None:

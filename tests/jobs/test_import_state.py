@@ -11,7 +11,7 @@ import pytest
 from cli.golden_old import listing, make
 
 from hive_core.jobs import import_state
-from hive_core.jobs.outcome import Refused
+from hive_core.jobs.outcome import JobRefused
 
 SOURCE = "import-0123456789abcdef"
 
@@ -105,13 +105,13 @@ def _end_at(count: int) -> None:
 
 @pytest.mark.parametrize("words", [("else", "."), (SOURCE, "../up"), (SOURCE, "/etc")])
 def test_odd_words_are_refused(root: Path, words: tuple[str, str]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(JobRefused):
         import_state.run(words, root)
 
 
 def test_a_link_in_the_place_of_a_folder_is_not_followed(root: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (root / "agent/old-config").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Refused, match="in the way"):
+    with pytest.raises(JobRefused, match="in the way"):
         import_state.run((SOURCE, "old-config"), root)
     assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from long import at_most, times
 
 from hive_core.jobs import lines, objects
-from hive_core.jobs.outcome import Refused
+from hive_core.jobs.outcome import JobRefused
 from hive_core.plan.paths import Names, name_fault
 
 FEW = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"d"]), max_size=20)
@@ -70,7 +70,7 @@ def test_attack_18_texts_made_to_be_hard_are_compared_in_time(kind: str) -> None
 
 @given(st.binary(max_size=200))
 def test_whatever_a_tree_is_it_is_read_or_refused(data: bytes) -> None:
-    with suppress(Refused):
+    with suppress(JobRefused):
         found = list(objects.entries(data, ""))
         raw = (b"%s %s\0%s" % (each.mode, each.name.encode("utf-8", "surrogateescape"),
                                bytes.fromhex(each.oid)) for each in found)  # fmt: skip
@@ -90,7 +90,7 @@ def test_attack_19_only_usual_modes_in_order_come_out_of_a_tree(
     data = b"".join(mode + b" " + name + b"\0" + oid for mode, name, oid in rows)
     try:
         found = list(objects.entries(data, "d/"))
-    except Refused:
+    except JobRefused:
         return
     assert [each.mode for each in found] == [mode for mode, _, _ in rows]
     assert {each.mode for each in found} <= {b"100644", b"100755", b"40000"}

@@ -10,7 +10,7 @@ from jobs.bench import CAPS, Bench, Line, Repo, refused
 
 from hive_core.errors import InvalidArgument
 from hive_core.jobs.git import Git
-from hive_core.jobs.outcome import Refused
+from hive_core.jobs.outcome import JobRefused
 from hive_core.jobs.walk import files
 from hive_core.model.config.review import CommitReview, Verdict
 
@@ -24,13 +24,13 @@ NAMES = [
 ]  # fmt: skip
 
 
-def bare(lines: Callable[[Repo], list[Line]], bench: Bench) -> Refused:
+def bare(lines: Callable[[Repo], list[Line]], bench: Bench) -> JobRefused:
     """What our own walk says of a tree that git has not been asked about."""
     commit = bench.repo.of(lines(bench.repo))
     tree = bench.repo.git("rev-parse", f"{commit}^{{tree}}")
     git = Git(bench.repo.own)
     git.config.write_text("")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(JobRefused) as caught:
         files(git, tree, CAPS)
     return caught.value
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from hive_core.jobs import nix_build, nix_evaluate, nix_lock
-from hive_core.jobs.nix import CONFIG, Room
+from hive_core.jobs.nix import CONFIG, JobFolders
 from hive_core.model.config.settings import NixSettings
 from hive_core.plan import nar
 from hive_core.plan.flake import Pin, render
@@ -51,13 +51,13 @@ class Workshop:
         """A folder that every Nix sees: another one has a /tmp and nothing else of the machine."""
         return self.folder / f"run-{next(self._number)}"
 
-    def room(self, **files: bytes) -> Room:
+    def room(self, **files: bytes) -> JobFolders:
         place = self.folder / str(next(self._number))
         for name in ("in", "out", "scratch"):
             (place / name).mkdir(parents=True)
         for name, data in files.items():
             (place / "in" / name.replace("_", ".")).write_bytes(data)
-        return Room(place / "in", place / "out", place / "scratch", str(self.store), OFFLINE)
+        return JobFolders(place / "in", place / "out", place / "scratch", str(self.store), OFFLINE)
 
     def relock(self, *inputs: str) -> Said:
         room = self.room(flake_nix=render(self.nix, []), flake_lock=self.lock)
@@ -98,7 +98,7 @@ class Workshop:
     def real(self, path: str) -> Path:
         return Path(f"{self.store}{path}")
 
-    def _said(self, room: Room, act: Callable[[], None]) -> Said:
+    def _said(self, room: JobFolders, act: Callable[[], None]) -> Said:
         act()
         said: Said = json.loads((room.out / "said.json").read_text())
         return said

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from hive_core.plan.flake import quoted
+from hive_core.plan.flake import quote
 
 HERE: Final = Path(__file__).parent
 NIX: Final = HERE.parents[1] / "nix"
@@ -22,10 +22,10 @@ class Refused(Exception):
 def expression(value: object) -> str:
     """A value of Python as an expression of Nix."""
     if isinstance(value, dict):
-        return "{ " + " ".join(f"{quoted(k)} = {expression(v)};" for k, v in value.items()) + " }"
+        return "{ " + " ".join(f"{quote(k)} = {expression(v)};" for k, v in value.items()) + " }"
     if isinstance(value, list):
         return "[ " + " ".join(map(expression, value)) + " ]"
-    return quoted(value) if isinstance(value, str) else json.dumps(value)
+    return quote(value) if isinstance(value, str) else json.dumps(value)
 
 
 def ask(what: str, host: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - JSON

@@ -21,7 +21,7 @@ from hive_core.errors import Conflict, InvalidArgument
 from hive_core.host.config.nix_profiles import Profiles
 from hive_core.host.git.pending_locks import KeptLocks
 from hive_core.jobs import nix_build, nix_evaluate, nix_lock
-from hive_core.jobs.nix import Room
+from hive_core.jobs.nix import JobFolders
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.approval import Approval, ApprovalKind, ApprovalState, Binding
 from hive_core.model.config.settings import Settings
@@ -54,7 +54,7 @@ class Here:
         self.ran.append(action)
         place = self.work / action.job
         scratch = self.work / f"scratch-{len(self.ran)}"
-        room = Room(place / "in", place / "out", scratch, str(self.store), OFFLINE)
+        room = JobFolders(place / "in", place / "out", scratch, str(self.store), OFFLINE)
         PROGRAMS[action.work](action.words, room)
         self.tampers(action, room.out)
         return Done(changed=True)

@@ -9,7 +9,7 @@ import pytest
 from nix.conftest import PLAIN, Workshop
 
 from hive_core.jobs import nix_build, nix_evaluate
-from hive_core.jobs.nix import SAID_MOST, Refused, Room
+from hive_core.jobs.nix import SAID_MOST, JobFolders, NixRefused
 
 
 def test_a_system_is_evaluated_and_built(shop: Workshop) -> None:
@@ -332,10 +332,10 @@ def test_a_derivation_that_cannot_be_read_counts_as_one_that_fetches(tmp_path: P
     (tmp_path / "a").write_text('Derive([("out","/nix/store/x","",""),("dev","y","","")],[],')
     (tmp_path / "b").write_text('Derive([("out","/nix/store/x","",""),("b","y","r:sha256","0")],')
     (tmp_path / "c").write_text("Other([])")
-    assert not nix_build.fixed(tmp_path / "a")
-    assert nix_build.fixed(tmp_path / "b")
-    with pytest.raises(Refused):
-        nix_build.fixed(tmp_path / "c")
+    assert not nix_build.is_fixed_output(tmp_path / "a")
+    assert nix_build.is_fixed_output(tmp_path / "b")
+    with pytest.raises(NixRefused):
+        nix_build.is_fixed_output(tmp_path / "c")
 
 
 def test_a_link_is_followed_within_the_store_only(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_link_is_followed_within_the_store_only(tmp_path: Path) -> None:
     (store / "near").symlink_to("file")
     (store / "far").symlink_to("/nix/store/x/near")
     (store / "out").symlink_to("../../../etc")
-    room = Room(store=str(tmp_path))
-    assert nix_build.followed(room, "/nix/store/x/far") == store / "file"
-    assert nix_build.followed(room, "/nix/store/x/out") is None
-    assert nix_build.followed(room, "/nix/store/../../etc") is None
+    room = JobFolders(store=str(tmp_path))
+    assert nix_build.resolve_in_store(room, "/nix/store/x/far") == store / "file"
+    assert nix_build.resolve_in_store(room, "/nix/store/x/out") is None
+    assert nix_build.resolve_in_store(room, "/nix/store/../../etc") is None

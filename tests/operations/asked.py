@@ -12,7 +12,7 @@ from hive_core.broker.operation import Result
 from hive_core.model.config.agent_config import ConfigRequest
 from hive_core.model.config.approval import Approval, Binding, Effect, Generation
 from hive_core.operations.approvals.outcome import end_approval, void_overtaken
-from hive_core.plan.effect import apply, fields
+from hive_core.plan.effect import fields, grant
 
 ONE, TWO, THREE = ("1a" * 20, "2b" * 20, "3c" * 20)
 
@@ -84,7 +84,7 @@ def deploy(world: World, id_: str) -> None:
     name = world.hive.names[found.agent]
 
     def change(call: Call) -> Change[Nothing]:
-        spec = apply(call.hive.spec(name), ConfigRequest.model_validate(dict(found.requested)))
+        spec = grant(call.hive.spec(name), ConfigRequest.model_validate(dict(found.requested)))
         spec = spec.model_copy(update={"config": found.binding.commit})
         remember(world, found.agent, found.binding.commit, id_, fields(spec))
         for event in ("build", "deploy", "watch"):

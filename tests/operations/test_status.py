@@ -8,7 +8,7 @@ from operations.world import Exchange, World, rows
 from hive_core.errors import NotFound
 from hive_core.model.agents.machine import Machine, Orphan, State
 from hive_core.plan.actions import StopUnit
-from hive_core.plan.desired import Plan, Step
+from hive_core.plan.desired import PlanStep, ReconcilePlan
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_a_misspelt_name_is_not_waited_for(world: World) -> None:
 
 def planned(world: World) -> None:
     uuid = world.uuid("a1")
-    step = Step(uuid, "a1", StopUnit(uuid, "a1"), "stopped")
+    step = PlanStep(uuid, "a1", StopUnit(uuid, "a1"), "stopped")
     reports = (Orphan("unit", "hive-agent@x.service"), Orphan("property", "a2", "TasksMax is 7"))
-    world.seen.planned = Plan(chains={uuid: (step,)}, reports=reports)
+    world.seen.planned = ReconcilePlan(agents={uuid: (step,)}, reports=reports)
 
 
 def test_a_dry_run_prints_the_next_pass(world: World) -> None:

@@ -15,7 +15,7 @@ from hive_core.model.config.limits import BuiltInSettings
 from hive_core.model.config.settings import Settings
 from hive_core.model.work.checks import MaidCheck
 from hive_core.model.work.checks import MaidConfig as Table
-from hive_core.plan.desired import Plan
+from hive_core.plan.desired import ReconcilePlan
 from hive_core.reconcile.built_in_agents import creation_of
 
 
@@ -89,7 +89,7 @@ def test_work_that_says_nothing_is_seen_by_how_long(world: World) -> None:
 
 
 def test_what_belongs_to_nobody_is_told_to_who_looks_after_the_host(world: World) -> None:
-    world.seen.planned = Plan(reports=(Orphan("unit", "hive-agent@x.service"),))
+    world.seen.planned = ReconcilePlan(reports=(Orphan("unit", "hive-agent@x.service"),))
     for caller, told in (("maid", 1), ("operator", 1), ("lead", 0), ("queen", 0)):
         assert len(texts(world.call(caller, "survey")["left_overs"])) == told
 

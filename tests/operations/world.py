@@ -33,7 +33,7 @@ from hive_core.model.agents.machine import Cpu, Machine, State
 from hive_core.model.config.settings import Settings
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
-from hive_core.plan.desired import Plan
+from hive_core.plan.desired import ReconcilePlan
 from hive_core.reconcile.timers.agenda import Agenda
 from hive_core.testing import ManualClock, MemoryJournal
 
@@ -48,7 +48,7 @@ class Seen:
     ledger: Ledger
     states: dict[str, State] = field(default_factory=dict)
     machines: dict[str, Machine] = field(default_factory=dict)
-    planned: Plan = field(default_factory=Plan)
+    planned: ReconcilePlan = field(default_factory=ReconcilePlan)
     parked: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class Seen:
     def machine(self, uuid: str) -> Machine | None:
         return self.machines.get(uuid)
 
-    def plan(self) -> Plan:
+    def plan(self) -> ReconcilePlan:
         return self.planned
 
     def refused(self) -> list[tuple[str, str]]:
@@ -83,7 +83,7 @@ class Reads:
     journal: MemoryJournal = field(default_factory=MemoryJournal)
     used: dict[str, Cpu] = field(default_factory=dict)
 
-    async def fresh_plan(self) -> Plan:
+    async def fresh_plan(self) -> ReconcilePlan:
         return self.seen.planned
 
     async def cpu(self, uuids: Iterable[str]) -> dict[str, Cpu]:

@@ -14,10 +14,10 @@ from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHist
 from hive_core.model.agents.topology import Topology
 from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
-from hive_core.plan.daemon_actions import Forget, Renew
-from hive_core.plan.desired import Desired, Moment, Plan, Step
+from hive_core.plan.daemon_actions import Forget, RequestRestart
+from hive_core.plan.desired import Desired, Moment, PlanStep, ReconcilePlan
 from hive_core.plan.diff import plan
-from hive_core.plan.placement import Places
+from hive_core.plan.placement import Placements
 from hive_core.testing import ManualClock, MemoryMachines
 
 SETTINGS = Settings()
@@ -58,7 +58,7 @@ class World:
         """Commit another hive; who is new should run."""
         before = set(self.hive.names)
         self.hive = hive
-        self.places = Places.build(hive, self.settings)
+        self.places = Placements.build(hive, self.settings)
         for each in hive.names:
             self.runs.setdefault(each, DesiredRun(each, DesiredState.RUNNING, 1))
         for each in before - set(hive.names):
@@ -84,8 +84,8 @@ class World:
     def moment(self) -> Moment:
         return Moment(self.clock.now(), self.clock.monotonic())
 
-    def plan(self, dirty: Sequence[str] | None = None) -> Plan:
-        return plan(self.desired, self.host.look(), self.moment, dirty)
+    def plan(self, dirty: Sequence[str] | None = None) -> ReconcilePlan:
+        return plan(self.desired, self.host.snapshot(), self.moment, dirty)
 
     def converge(self, passes: int = 200) -> int:
         """Pass after pass until there is nothing left to do; says how many it took."""
@@ -97,9 +97,9 @@ class World:
                 self._do(step)
         raise AssertionError([step.text for step in self.plan().steps])
 
-    def _do(self, step: Step) -> None:
+    def _do(self, step: PlanStep) -> None:
         match step.action:
-            case Renew(uuid):
+            case RequestRestart(uuid):
                 run = self.runs[uuid]
                 self.runs[uuid] = replace(run, nonce=run.nonce + 1)
             case Forget(uuid):
@@ -108,7 +108,7 @@ class World:
                 if job.work is a.JobKind.COPY_TREE:
                     self.host.storage.roots.add(job.job)
             case action:
-                self.host.do(action)
+                self.host.apply_now(action)
 
     def uuid(self, name: str) -> str:
         return self.hive.specs[name].id

@@ -29,12 +29,12 @@ ALL: list[a.Action] = [
     a.Mount(UUID, (SHORT,), BASE, "host"),
     a.Unmount(UUID),
     a.StartUnit(
-        UUID, "bob", 3, "abc", BASE, (SHORT,), a.Limits(memory_max=1 << 26, cpu_quota=150),
+        UUID, "bob", 3, "abc", BASE, (SHORT,), a.UnitLimits(memory_max=1 << 26, cpu_quota=150),
         "host", boot=True, parent="alice", command=("echo", "", "ü"), patience=1,
     ),
     a.StopUnit(UUID, "bob"),
     a.KillUnit(UUID, "bob"),
-    a.SetSlice((), a.Limits()),
+    a.SetSlice((), a.UnitLimits()),
     a.ObserveUnit(UUID, "bob", (SHORT,), BASE, 4711),
     a.ObserveStorage(),
     a.RunJob(OTHER, a.JobKind.PURGE_ARCHIVE, a.JOB_BASES[0], uuid=UUID),
@@ -42,7 +42,7 @@ ALL: list[a.Action] = [
     a.ShowStore(UUID, "meta", BASE, shown=True),
     a.KillUnit(OTHER, None),
     a.StartUnit(
-        UUID, "bob", 3, "abc", BASE, (), a.Limits(), "nix", boot=False, parent=None, command=(),
+        UUID, "bob", 3, "abc", BASE, (), a.UnitLimits(), "nix", boot=False, parent=None, command=(),
         patience=5,
         system="/nix/store/0123456789abcdfghijklmnpqrsvwxyz-nixos-system-bob-24.11+pre.1",
     ),

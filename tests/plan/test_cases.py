@@ -27,7 +27,7 @@ from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Desired, Moment
 from hive_core.plan.diff import USUAL, plan
-from hive_core.plan.placement import Place, Places
+from hive_core.plan.placement import Placement, Placements
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 NOW = Moment(1_000_000.0, 500.0)
@@ -44,7 +44,7 @@ def desired(case: dict[str, Any]) -> Desired:
         for name, each in agents.items()
     }
     settings = Settings.model_validate(case["desired"].get("settings", {}))
-    places = Places.build(
+    places = Placements.build(
         hive({name: each["parent"] for name, each in agents.items()}, specs), settings
     )
     runs, starts, bases = {}, {}, {}
@@ -61,7 +61,7 @@ def desired(case: dict[str, Any]) -> Desired:
     return Desired(places, settings, runs, bases, starts, archives, held)
 
 
-def as_it_should_be(place: Place, run: DesiredRun) -> Machine:
+def as_it_should_be(place: Placement, run: DesiredRun) -> Machine:
     """What a case says nothing about is in order."""
     return Machine(
         place.uuid, f"hive-agent@{place.name}.service", "active", "running", nonce=run.nonce,
@@ -78,7 +78,7 @@ def observed(case: dict[str, Any], wanted: Desired) -> Observed:
         if facts is None:
             continue
         gone = name not in wanted.places.hive.specs
-        place = None if gone else wanted.places.named(name)
+        place = None if gone else wanted.places.by_name(name)
         machine = as_it_should_be(place, wanted.runs[place.uuid]) if place else Machine(uuid(name))
         if facts.get("active", "active") != "active":
             machine = replace(machine, unit="", verified=False, executed=False, mounted=False)

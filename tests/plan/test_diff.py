@@ -16,21 +16,21 @@ from hive_core.model.agents.agent import SubtreeLimits
 from hive_core.model.agents.machine import DesiredState, FailureHistory, State
 from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.plan import actions as a
-from hive_core.plan.daemon_actions import Forget, Hush, Listen, ShowIdentity, ShowView
-from hive_core.plan.desired import Plan
-from hive_core.plan.diff import USUAL, ahead, plan
+from hive_core.plan.daemon_actions import Forget, Listen, ShowIdentity, ShowView, StopListening
+from hive_core.plan.desired import ReconcilePlan
+from hive_core.plan.diff import USUAL, early_plan, plan
 from hive_core.plan.state import facts, state_of
 
 TREE = {"root": None, "ann": "root", "bob": "ann", "cat": "ann", "dan": "root"}
 
 
 def kinds(world: World, name: str) -> list[str]:
-    chain = world.plan().chains.get(world.uuid(name), ())
-    return [type(step.action).__name__ for step in chain]
+    steps = world.plan().agents.get(world.uuid(name), ())
+    return [type(step.action).__name__ for step in steps]
 
 
 def state(world: World, name: str) -> State:
-    machine = world.host.look().machines[world.uuid(name)]
+    machine = world.host.snapshot().machines[world.uuid(name)]
     run = world.runs[world.uuid(name)]
     return state_of(facts(run, machine, world.starts.get(world.uuid(name))))
 
@@ -60,9 +60,9 @@ def test_a_hive_that_is_as_it_should_be_needs_no_step() -> None:
 
 def test_a_move_is_done_and_shown_by_what_was_known_before_anybody_looks() -> None:
     world = running()
-    known = world.host.look().machines
+    known = world.host.snapshot().machines
     world.change(world.hive.with_parent("bob", "dan"))
-    found = ahead(world.desired, known, world.places.by_uuid)
+    found = early_plan(world.desired, known, world.places.by_uuid)
     assert [step.text for step in found.tree] == ["bob: MoveNode (its parent changed)"]
     shown = [(step.name, type(step.action).__name__) for step in found.steps[1:]]
     assert set(shown) == {
@@ -72,7 +72,7 @@ def test_a_move_is_done_and_shown_by_what_was_known_before_anybody_looks() -> No
     }  # fmt: skip
     assert shown[-1] == ("root", "ShowView")
     for step in found.steps:
-        world.host.do(step.action)
+        world.host.apply_now(step.action)
     assert world.plan().steps == ()
 
 
@@ -80,12 +80,12 @@ def test_no_more_machines_start_at_once_than_the_setting_says() -> None:
     world = World(hive({f"a{n}": None for n in range(20)}))
     world.host.slow = True
     for step in world.plan().steps:
-        world.host.do(step.action)
+        world.host.apply_now(step.action)
     assert len(world.host.starts) == 8
     assert len(world.plan().queued) == 12
     world.host.settle(world.host.starts[0])
     for step in world.plan().steps:
-        world.host.do(step.action)
+        world.host.apply_now(step.action)
     assert len(world.host.starts) == 9
 
 
@@ -96,7 +96,7 @@ def test_a_stop_of_a_subtree_goes_leaves_first_with_siblings_together() -> None:
         world.want(name, DesiredState.STOPPED)
     assert {step.name for step in world.plan().steps} == {"bob", "cat"}
     for step in world.plan().steps:
-        world.host.do(step.action)
+        world.host.apply_now(step.action)
     assert world.plan().steps == ()
     world.host.settle(world.uuid("bob"))
     assert kinds(world, "ann") == []
@@ -114,7 +114,7 @@ def test_grace_is_over_when_it_is_over() -> None:
     world = running()
     world.host.slow = True
     world.want("dan", DesiredState.STOPPED, grace=3.0)
-    world.host.do(world.plan().steps[0].action)
+    world.host.apply_now(world.plan().steps[0].action)
     waits = world.plan().waits
     assert waits == {world.uuid("dan"): world.clock.monotonic() + 3.0}
     world.clock.advance(3.0)
@@ -138,7 +138,7 @@ def test_what_is_up_and_never_becomes_what_it_should_be_is_killed() -> None:
     world = World(hive({"root": None}))
     world.host.slow = True
     for step in world.plan().steps:
-        world.host.do(step.action)
+        world.host.apply_now(step.action)
     uuid = world.uuid("root")
     world.host.change(uuid, active="active", verified=True)
     assert uuid in world.plan().waits
@@ -158,7 +158,7 @@ def test_a_fresh_nonce_stops_what_runs_and_starts_it_anew() -> None:
 
 def test_a_removed_mount_is_restored_without_a_restart() -> None:
     world = running()
-    world.host.do(a.Unmount(world.uuid("bob")))
+    world.host.apply_now(a.Unmount(world.uuid("bob")))
     assert state(world, "bob") is State.DEGRADED
     assert kinds(world, "bob") == ["Mount"]
     starts = len(world.host.starts)
@@ -182,7 +182,7 @@ def test_a_changed_property_and_a_changed_spec_are_reported_and_left_alone() -> 
 
 def test_a_stray_node_and_a_stray_machine_are_reported_and_left_alone() -> None:
     world = running()
-    world.host.do(a.MakeNode(("deadbeef",)))
+    world.host.apply_now(a.MakeNode(("deadbeef",)))
     unit = replace(world.host.units[world.uuid("dan")], unit="hive-agent@x.service")
     world.host.units[numbered(90)] = replace(unit, uuid=numbered(90))
     world.host.storage.roots.add(numbered(91))
@@ -355,19 +355,19 @@ def test_after_a_reboot_of_the_host_everything_wanted_starts_again() -> None:
     assert state(world, "cat") is State.RUNNING
 
 
-DRIFTS = ("crash", "vanish", "stopped_by_hand", "unmount", "silence", "slam", "renew", "stop")
+DRIFTS = ("crash", "vanish", "stop_by_hand", "unmount", "silence", "slam", "renew", "stop")
 
 
 def drift(world: World, kind: str, uuid: str) -> None:
     """One thing that goes wrong by hand or by chance."""
-    if kind in ("crash", "vanish", "stopped_by_hand") and uuid in world.host.units:
+    if kind in ("crash", "vanish", "stop_by_hand") and uuid in world.host.units:
         getattr(world.host, kind)(uuid)
     elif kind == "unmount":
-        world.host.storage.applied(a.Unmount(uuid))
+        world.host.storage.record(a.Unmount(uuid))
     elif kind == "silence":
-        world.host.storage.applied(Hush(uuid))
+        world.host.storage.record(StopListening(uuid))
     elif kind == "slam":
-        world.host.storage.applied(a.CloseDoor(uuid))
+        world.host.storage.record(a.CloseDoor(uuid))
     elif kind in ("renew", "stop") and (name := world.hive.name(uuid)):
         world.want(name, DesiredState.RUNNING if kind == "renew" else DesiredState.STOPPED)
 
@@ -384,7 +384,7 @@ def test_applying_ends_in_nothing_to_do_whatever_drifts(data: st.DataObject) -> 
         for uuid in chosen:
             drift(world, data.draw(st.sampled_from(DRIFTS)), uuid)
         world.converge()
-        observed = world.host.look()
+        observed = world.host.snapshot()
         for uuid, place in world.places.by_uuid.items():
             machine = observed.machines[uuid]
             assert machine.node == place.lineage
@@ -409,7 +409,7 @@ def test_planning_the_dirty_ones_finds_what_planning_all_finds(data: st.DataObje
     assert _work(world.plan(dirty)) == _work(everything)
 
 
-def _work(found: Plan) -> set[tuple[str, str]]:
+def _work(found: ReconcilePlan) -> set[tuple[str, str]]:
     work = {(step.name, type(step.action).__name__) for step in found.steps}
     return {(name, kind) for name, kind in work if kind != "SetSlice"}
 
@@ -420,7 +420,7 @@ def test_thousands_of_agents_are_planned_in_no_time(count: int) -> None:
     parents = {f"a{n}": f"a{(n - 1) // 10}" if n else None for n in range(count)}
     world = World(hive(parents), Settings(limits=HostLimits(starts_at_once=256)))
     world.converge()
-    desired, observed, moment = world.desired, world.host.look(), world.moment
+    desired, observed, moment = world.desired, world.host.snapshot(), world.moment
     took = []
     for _ in range(5):
         start = process_time()
@@ -432,6 +432,6 @@ def test_thousands_of_agents_are_planned_in_no_time(count: int) -> None:
 def test_listening_needs_a_range() -> None:
     world = World(hive({"root": None}))
     bare = replace(world.desired, bases={})
-    found = plan(bare, world.host.look(), world.moment)
+    found = plan(bare, world.host.snapshot(), world.moment)
     assert [type(step.action) for step in found.steps] == [a.MakeNode]
     assert not any(isinstance(step.action, Listen) for step in found.steps)

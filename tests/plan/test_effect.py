@@ -14,7 +14,15 @@ from hive_core.model.agents.agent import AgentSpec, Limits
 from hive_core.model.agents.capability import PLAIN, missing_capabilities, no_effect_reason
 from hive_core.model.config.agent_config import AgentConfig, ConfigRequest
 from hive_core.model.config.approval import Effect
-from hive_core.plan.effect import Shown, apply, back, effect, fields, marks, rolled_back
+from hive_core.plan.effect import (
+    ConfiguredAgent,
+    effect,
+    fields,
+    grant,
+    requested_changes,
+    roll_back,
+    undo,
+)
 
 ORDER = list(Effect)
 WORDS = st.sampled_from(["net", "key-1", "other"])
@@ -70,25 +78,25 @@ def config(reload: str = "restart") -> AgentConfig:
 
 
 def given_(spec: AgentSpec, **request: object) -> AgentSpec:
-    return apply(spec, ConfigRequest.model_validate(request))
+    return grant(spec, ConfigRequest.model_validate(request))
 
 
 @given(specs())
 def test_who_asks_for_nothing_gets_and_loses_nothing(spec: AgentSpec) -> None:
-    assert apply(spec, ConfigRequest()) == spec
-    assert marks(spec, ConfigRequest()) == ()
+    assert grant(spec, ConfigRequest()) == spec
+    assert requested_changes(spec, ConfigRequest()) == ()
 
 
 @given(specs(), WISHES)
 def test_what_is_granted_twice_is_granted_once(spec: AgentSpec, wishes: ConfigRequest) -> None:
-    after = apply(spec, wishes)
-    assert apply(after, wishes) == after
-    assert not any(mark.gives for mark in marks(after, wishes))
+    after = grant(spec, wishes)
+    assert grant(after, wishes) == after
+    assert not any(mark.gives for mark in requested_changes(after, wishes))
 
 
 @given(specs(), WISHES)
 def test_nothing_but_the_fields_of_a_deploy_changes(spec: AgentSpec, wishes: ConfigRequest) -> None:
-    after = apply(spec, wishes)
+    after = grant(spec, wishes)
     changed = {name for name, value in spec if getattr(after, name) != value}
     assert changed <= fields(spec).keys()
     assert changed.isdisjoint({"uuid", "allow", "role", "tier", "image", "max_children", "config"})
@@ -100,14 +108,14 @@ def test_attack_23_whatever_stands_in_request_is_marked(
     spec: AgentSpec, part: str, data: st.DataObject
 ) -> None:
     wishes = ConfigRequest.model_validate({part: data.draw(PARTS[part])})
-    assert marks(spec, wishes)
+    assert requested_changes(spec, wishes)
 
 
 @given(specs(), WISHES)
 def test_attack_23_every_new_privilege_is_marked_as_one(
     spec: AgentSpec, wishes: ConfigRequest
 ) -> None:
-    after, found = apply(spec, wishes), marks(spec, wishes)
+    after, found = grant(spec, wishes), requested_changes(spec, wishes)
     red = {(mark.kind, mark.name) for mark in found if mark.gives}
     gained = missing_capabilities(spec.capabilities, after.capabilities)
     assert len([each for each in red if each[0] in KINDS]) >= len(gained)
@@ -140,7 +148,7 @@ def test_each_kind_of_privilege_has_its_own_word(
     request_: dict[str, object], kind: str, name: str
 ) -> None:
     spec = spec_of(1, capabilities=())
-    (mark,) = marks(spec, ConfigRequest.model_validate(request_))
+    (mark,) = requested_changes(spec, ConfigRequest.model_validate(request_))
     assert (mark.kind, mark.name, mark.gives) == (kind, name, True)
 
 
@@ -158,19 +166,22 @@ def test_a_right_that_has_no_effect_is_refused_and_shown_as_no_right(
     """Nobody approves what does nothing; who holds it of old keeps it."""
     spec, wishes = spec_of(1, capabilities=()), ConfigRequest.model_validate(request_)
     with pytest.raises(InvalidArgument, match="has no effect"):
-        apply(spec, wishes)
-    (mark,) = marks(spec, wishes)
+        grant(spec, wishes)
+    (mark,) = requested_changes(spec, wishes)
     assert (mark.kind, mark.name, mark.gives) == (kind, name, False)
     assert mark.after == "refused: it has no effect"
     right = name if kind == "capability" else f"{kind}:{name}"
     held = spec.model_copy(update={"capabilities": (right,)})
-    assert apply(held, wishes) == held
+    assert grant(held, wishes) == held
 
 
 def test_a_network_that_is_given_up_takes_a_restart() -> None:
     spec = spec_of(1, capabilities=("network:veth",))
     after = given_(spec, network="none")
-    assert effect(Shown(spec, config()), Shown(after, config()), ()) is Effect.RESTART
+    assert (
+        effect(ConfiguredAgent(spec, config()), ConfiguredAgent(after, config()), ())
+        is Effect.RESTART
+    )
 
 
 def test_what_it_holds_already_and_what_it_would_lose_is_no_new_privilege() -> None:
@@ -178,7 +189,7 @@ def test_what_it_holds_already_and_what_it_would_lose_is_no_new_privilege() -> N
     wishes = ConfigRequest.model_validate(
         {"capabilities": ["spawn"], "limits": {"memory_max": 1 << 29}}
     )
-    found = {(m.name, m.before, m.after, m.gives) for m in marks(spec, wishes)}
+    found = {(m.name, m.before, m.after, m.gives) for m in requested_changes(spec, wishes)}
     assert found == {
         ("spawn", "held", "held", False),
         ("kill", "held", "taken", False),
@@ -192,15 +203,18 @@ def test_only_the_closed_lists_can_be_asked_for() -> None:
             ConfigRequest.model_validate({"capabilities": [odd]})
     forged = ConfigRequest().model_copy(update={"capabilities": ("root",)})
     with pytest.raises(InvalidArgument):
-        apply(spec_of(1), forged)
+        grant(spec_of(1), forged)
 
 
 @given(specs(), WISHES, PATHS, RELOADS, RELOADS)
 def test_more_change_never_does_less(
     spec: AgentSpec, wishes: ConfigRequest, paths: list[str], first: str, second: str
 ) -> None:
-    before = Shown(spec, config(first))
-    plain, granted = Shown(spec, config(second)), Shown(apply(spec, wishes), config(second))
+    before = ConfiguredAgent(spec, config(first))
+    plain, granted = (
+        ConfiguredAgent(spec, config(second)),
+        ConfiguredAgent(grant(spec, wishes), config(second)),
+    )
     for some in (paths[:1], paths):
         least = ORDER.index(effect(before, plain, some))
         assert ORDER.index(effect(before, granted, some)) >= least
@@ -210,7 +224,10 @@ def test_more_change_never_does_less(
 
 @given(specs(), RELOADS, RELOADS)
 def test_nothing_changed_does_nothing(spec: AgentSpec, first: str, second: str) -> None:
-    assert effect(Shown(spec, config(first)), Shown(spec, config(second)), ()) is Effect.NOTHING
+    assert (
+        effect(ConfiguredAgent(spec, config(first)), ConfiguredAgent(spec, config(second)), ())
+        is Effect.NOTHING
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +248,10 @@ def test_files_are_taken_up_as_the_configuration_says(
     image: str, before: str, after: str, changed: list[str], expected: Effect
 ) -> None:
     spec = spec_of(1, image=image)
-    assert effect(Shown(spec, config(before)), Shown(spec, config(after)), changed) is expected
+    assert (
+        effect(ConfiguredAgent(spec, config(before)), ConfiguredAgent(spec, config(after)), changed)
+        is expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -250,23 +270,33 @@ def test_what_a_machine_has_from_its_start_on_takes_a_restart(
     request_: dict[str, object], expected: Effect
 ) -> None:
     spec = spec_of(1)
-    assert effect(Shown(spec, config()), Shown(given_(spec, **request_), config()), ()) is expected
+    assert (
+        effect(
+            ConfiguredAgent(spec, config()), ConfiguredAgent(given_(spec, **request_), config()), ()
+        )
+        is expected
+    )
 
 
 def test_another_system_is_switched_to() -> None:
     """H26: in place, and by a restart only when the host's side changes too."""
     old = spec_of(1, image="nix", system=f"/nix/store/{'a' * 32}-nixos")
     new = old.model_copy(update={"system": f"/nix/store/{'b' * 32}-nixos"})
-    assert effect(Shown(old, config()), Shown(new, config()), ()) is Effect.SWITCH
+    assert (
+        effect(ConfiguredAgent(old, config()), ConfiguredAgent(new, config()), ()) is Effect.SWITCH
+    )
     more = given_(new, limits={"tasks_max": 100})
-    assert effect(Shown(old, config()), Shown(more, config()), ()) is Effect.RESTART
+    assert (
+        effect(ConfiguredAgent(old, config()), ConfiguredAgent(more, config()), ())
+        is Effect.RESTART
+    )
 
 
 @given(specs(), WISHES)
 def test_the_way_back_undoes_a_deploy(spec: AgentSpec, wishes: ConfigRequest) -> None:
     old = spec.model_copy(update={"config": "1a" * 20})
-    new = apply(old, wishes).model_copy(update={"config": "2b" * 20})
-    returned = back(new, fields(old), fields(new))
+    new = grant(old, wishes).model_copy(update={"config": "2b" * 20})
+    returned = undo(new, fields(old), fields(new))
     assert set(returned.capabilities) == set(old.capabilities)
     same = returned.model_copy(update={"capabilities": old.capabilities})
     assert same == old
@@ -277,11 +307,11 @@ def test_the_way_back_keeps_what_the_operator_did_meanwhile(
     spec: AgentSpec, wishes: ConfigRequest, granted: str, revoked: str
 ) -> None:
     """What was taken from it during the window is not given back by a failure."""
-    new = apply(spec, wishes)
+    new = grant(spec, wishes)
     now = new.model_copy(
         update={"capabilities": tuple({*new.capabilities, granted} - {revoked}), "title": "new"}
     )
-    found = back(now, fields(spec), fields(new))
+    found = undo(now, fields(spec), fields(new))
     assert found.title == "new"
     if revoked in new.capabilities:
         assert revoked not in found.capabilities
@@ -293,8 +323,8 @@ def test_the_way_back_keeps_what_the_operator_did_meanwhile(
 def test_going_back_to_a_generation_gives_no_capability(
     spec: AgentSpec, wishes: ConfigRequest
 ) -> None:
-    now = apply(spec, wishes)
-    found = rolled_back(now, fields(spec), fields(now))
+    now = grant(spec, wishes)
+    found = roll_back(now, fields(spec), fields(now))
     assert not missing_capabilities(now.capabilities, found.capabilities)
     assert set(found.capabilities) == set(spec.capabilities) & set(now.capabilities)
     assert (found.limits, found.command) == (spec.limits, spec.command)
@@ -304,5 +334,5 @@ def test_a_limit_that_somebody_changed_since_stays() -> None:
     old = spec_of(1, limits={"memory_max": 1 << 28, "tasks_max": 100})
     new = given_(old, limits={"memory_max": 1 << 29, "tasks_max": 200})
     now = new.model_copy(update={"limits": Limits(memory_max=1 << 30, tasks_max=200)})
-    found = back(now, fields(old), fields(new))
+    found = undo(now, fields(old), fields(new))
     assert (found.limits.memory_max, found.limits.tasks_max) == (1 << 30, 100)

@@ -8,8 +8,8 @@ from plan.hives import hive, spec
 from hive_core.model.agents.machine import DesiredRun, DesiredState, Exit, FailureHistory
 from hive_core.model.config.limits import BackOffSettings
 from hive_core.model.config.settings import Settings
-from hive_core.plan.failure import Case, Verdict, pause
-from hive_core.plan.placement import Places
+from hive_core.plan.failure import ExitCase, ExitVerdict, retry_pause
+from hive_core.plan.placement import Placements
 
 NOW = 1_000_000.0
 FAILED = Exit("one", "exit-code", "exited", "1", nonce=1)
@@ -18,12 +18,12 @@ PAYLOAD_KILLED = Exit("one", "exit-code", "exited", "255", nonce=1)
 OUT_OF_MEMORY = Exit("one", "oom-kill", "killed", "KILL", nonce=1)
 
 
-def judge(role: str, end: Exit, starts: FailureHistory | None = None) -> Verdict:
+def judge(role: str, end: Exit, starts: FailureHistory | None = None) -> ExitVerdict:
     settings = Settings()
     found = hive({"root": None, "dan": "root"}, {"dan": spec(2, role=role)})
-    place = Places.build(found, settings).named("dan")
+    place = Placements.build(found, settings).by_name("dan")
     run = DesiredRun(place.uuid, DesiredState.RUNNING, nonce=1)
-    return Case(place, run, starts or FailureHistory(), settings).judge(end, NOW)
+    return ExitCase(place, run, starts or FailureHistory(), settings).judge(end, NOW)
 
 
 @pytest.mark.parametrize("role", ["agent", "lead", "worker", "architect", "task"])
@@ -61,8 +61,8 @@ def test_who_is_killed_again_and_again_is_parked() -> None:
 def test_pauses_double_or_grow_by_the_first_one_as_is_set() -> None:
     """K10: 5, 10 and 15 s where `growth` is `add` and `first` is 5."""
     added = BackOffSettings(first=5.0, growth="add", jitter=0.0)
-    assert [pause(added, "x", count) for count in (1, 2, 3)] == [5.0, 10.0, 15.0]
-    assert [pause(BackOffSettings(jitter=0.0), "x", count) for count in (1, 2, 3)] == [
+    assert [retry_pause(added, "x", count) for count in (1, 2, 3)] == [5.0, 10.0, 15.0]
+    assert [retry_pause(BackOffSettings(jitter=0.0), "x", count) for count in (1, 2, 3)] == [
         1.0,
         2.0,
         4.0,

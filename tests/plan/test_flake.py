@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from plan.hives import hive, spec
 
 from hive_core.model.config.settings import NixSettings
-from hive_core.plan.flake import Pin, pins, quoted, render
+from hive_core.plan.flake import Pin, pins, quote, render
 
 NIX = NixSettings(
     inputs={"hive": "github:somebody/hive", "nixpkgs": "path:/usr/share/x?a=b&c=${d}"[:24]}
@@ -50,13 +50,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=10)
 @given(texts=st.lists(HOSTILE.filter(lambda text: "\0" not in text), min_size=40, max_size=80))
 def test_every_quoted_text_is_that_text_to_nix(folder: Path, texts: list[str]) -> None:
-    found = nix(folder, "[" + " ".join(map(quoted, texts)) + "]")
+    found = nix(folder, "[" + " ".join(map(quote, texts)) + "]")
     assert found == texts
 
 
 def test_a_text_that_nix_cannot_hold_is_refused() -> None:
     with pytest.raises(ValueError, match="NUL"):
-        quoted("a\0b")
+        quote("a\0b")
 
 
 @settings(max_examples=8)

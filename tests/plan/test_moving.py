@@ -13,7 +13,7 @@ from hive_core.model.agents.agent import AgentSpec, SubtreeLimits
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Settings
 from hive_core.plan.move_effects import consequences, losing
-from hive_core.plan.placement import Places
+from hive_core.plan.placement import Placements
 
 # top holds two branches; `x` with `y` below it is moved from the left one to the right one.
 PARENTS = {
@@ -95,6 +95,6 @@ def test_who_crosses_is_who_gets_another_slice(
     below = set(hive.topology.subtree(agent))
     targets = [None, *(each for each in sorted(parents) if each not in below)]
     after = hive.with_parent(agent, data.draw(st.sampled_from(targets)))
-    old, new = Places.build(hive, Settings()), Places.build(after, Settings())
-    crossing = {name for name in parents if old.named(name).slice != new.named(name).slice}
+    old, new = Placements.build(hive, Settings()), Placements.build(after, Settings())
+    crossing = {name for name in parents if old.by_name(name).slice != new.by_name(name).slice}
     assert set(consequences(hive, after, agent).crossing) == crossing

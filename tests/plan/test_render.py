@@ -12,16 +12,16 @@ from hive_core.plan.actions import (
     AGENT_BASES,
     JOB_BASES,
     JobKind,
-    Limits,
     RunJob,
     SetSlice,
     StartUnit,
+    UnitLimits,
 )  # fmt: skip
-from hive_core.plan.render import Host, agent_argv, harness, job_argv, set_slice, systemd_run
+from hive_core.plan.render import HostFacts, agent_argv, harness, job_argv, set_slice, systemd_run
 
 UUID = "0123abcd-0000-4000-8000-000000000001"
 JOB = "00000001-0000-4000-9000-000000000001"
-HOST = Host("/opt/hive_core", ("/usr", "/etc/ssl/certs"))
+HOST = HostFacts("/opt/hive_core", ("/usr", "/etc/ssl/certs"))
 SYSTEM = "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-nixos-system-bob"
 MOUNTS = f"/var/lib/hive/mounts/{UUID}"
 NSPAWN = f"""
@@ -67,7 +67,7 @@ CLOSED = "--as-pid2 --console=pipe '--system-call-filter=~io_uring_setup userfau
 
 def start(*command: str, boot: bool = False, image: str = "host") -> StartUnit:
     return StartUnit(
-        UUID, "bob", 7, "abc", AGENT_BASES[1], ("0123abcd", "89abcdef"), Limits(),
+        UUID, "bob", 7, "abc", AGENT_BASES[1], ("0123abcd", "89abcdef"), UnitLimits(),
         image, boot, "alice", command, 120_000, SYSTEM if image == "nix" else None,
     )  # fmt: skip
 
@@ -111,7 +111,7 @@ def test_an_agent_of_the_image_nix_boots_its_system_from_the_store() -> None:
 
 
 def test_the_unit_of_an_agent() -> None:
-    limits = Limits(memory_max=1 << 26, cpu_quota=150, tasks_max=99)
+    limits = UnitLimits(memory_max=1 << 26, cpu_quota=150, tasks_max=99)
     argv = systemd_run(HOST, replace(start("sh"), limits=limits))
     assert argv[:5] == [
         "systemd-run", "--quiet", "--no-block", "--collect", "--unit=hive-agent@bob.service"
@@ -153,7 +153,7 @@ def test_the_unit_of_an_agent() -> None:
 
 
 def test_a_newer_systemd_gets_the_device_it_opens() -> None:
-    argv = systemd_run(Host("/opt/hive_core", (), tun=True), start())
+    argv = systemd_run(HostFacts("/opt/hive_core", (), tun=True), start())
     assert properties(argv)[-1] == "DeviceAllow=/dev/net/tun rwm"
 
 
@@ -164,12 +164,12 @@ def test_no_word_of_an_agent_stands_in_its_unit() -> None:
 
 
 def test_a_slice_gets_and_loses_its_limits() -> None:
-    argv = set_slice(SetSlice(("0123abcd",), Limits(memory_max=1 << 30, cpu_quota=50)))
+    argv = set_slice(SetSlice(("0123abcd",), UnitLimits(memory_max=1 << 30, cpu_quota=50)))
     assert argv == [
         "systemctl", "set-property", "--runtime", "hive-0123abcd.slice", "MemoryMax=1073741824",
         "MemoryHigh=", "TasksMax=", "CPUWeight=", "CPUQuota=50%", "IOWeight=",
     ]  # fmt: skip
-    assert set_slice(SetSlice((), Limits()))[3] == "hive.slice"
+    assert set_slice(SetSlice((), UnitLimits()))[3] == "hive.slice"
 
 
 AGENTS = {"config", "state", "archive", "root", "nodes"}
@@ -229,7 +229,7 @@ def test_only_a_lock_has_a_network_and_only_nix_the_store(work: JobKind) -> None
 
 
 def test_where_there_is_no_usr_a_tree_of_the_store_stands_for_it() -> None:
-    host = Host("/nix/store/x/hive_core", ("/nix/store/y-usr:/usr", "/nix/store"), path="/p")
+    host = HostFacts("/nix/store/x/hive_core", ("/nix/store/y-usr:/usr", "/nix/store"), path="/p")
     for argv in (
         agent_argv(host, start()),
         job_argv(host, RunJob(JOB, JobKind.BUILD, JOB_BASES[0])),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_core.plan.homoglyphs import alike
-from hive_core.plan.printable import hidden, shown, shown_bytes
+from hive_core.plan.homoglyphs import confusable_text
+from hive_core.plan.printable import escape, escape_bytes, hidden_characters
 
 _SPELLED = re.compile(r"⟨(?:U\+([0-9A-F]{4,6})|0x((?:[0-9A-F]{2})+))⟩")
 # Of every kind that Unicode has, and those that hurt most often.
@@ -32,12 +32,12 @@ def written(text: str) -> bytes:
 
 @given(BYTES)
 def test_attack_22_what_is_shown_is_what_was_written_and_nothing_is_lost(data: bytes) -> None:
-    assert written(shown_bytes(data)) == data
+    assert written(escape_bytes(data)) == data
 
 
 @given(BYTES)
 def test_attack_22_everything_that_is_shown_is_seen(data: bytes) -> None:
-    text = shown_bytes(data)
+    text = escape_bytes(data)
     assert text.replace("\t", " ").isprintable()
     for before, char in zip(" " + text, text, strict=False):
         category = unicodedata.category(char)
@@ -47,7 +47,7 @@ def test_attack_22_everything_that_is_shown_is_seen(data: bytes) -> None:
 
 @given(BYTES, BYTES)
 def test_attack_22_texts_that_differ_are_shown_differently(one: bytes, other: bytes) -> None:
-    assert (shown_bytes(one) == shown_bytes(other)) is (one == other)
+    assert (escape_bytes(one) == escape_bytes(other)) is (one == other)
 
 
 def test_attack_22_of_all_characters_none_passes_that_cannot_be_seen() -> None:
@@ -58,14 +58,14 @@ def test_attack_22_of_all_characters_none_passes_that_cannot_be_seen() -> None:
         if unicodedata.category(char) in ("Cn", "Co"):
             nobodys.append(code)
             continue
-        text = shown(char)
+        text = escape(char)
         if text == char:
             assert unicodedata.category(char)[0] in "LNPS" or char in " \t"
             assert char in " \t" or not is_ignorable(code), hex(code)
         else:
             assert text == f"⟨U+{code:04X}⟩"
     # Most are no character yet, or a private one.
-    assert shown("".join(map(chr, nobodys))) == "".join(f"⟨U+{code:04X}⟩" for code in nobodys)
+    assert escape("".join(map(chr, nobodys))) == "".join(f"⟨U+{code:04X}⟩" for code in nobodys)
 
 
 def is_ignorable(code: int) -> bool:
@@ -96,12 +96,12 @@ def is_ignorable(code: int) -> bool:
     ],
 )
 def test_plain_text_stays_and_odd_text_is_spelled_out(text: str, seen: str) -> None:
-    assert shown(text) == seen
+    assert escape(text) == seen
 
 
 def test_what_is_hidden_is_named_once_and_brackets_are_not() -> None:
-    assert hidden(shown("a\u202eb\u202e\u200b ⟨U+0041⟩")) == ["U+202E", "U+200B"]
-    assert hidden(shown("plain")) == []
+    assert hidden_characters(escape("a\u202eb\u202e\u200b ⟨U+0041⟩")) == ["U+202E", "U+200B"]
+    assert hidden_characters(escape("plain")) == []
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_is_hidden_is_named_once_and_brackets_are_not() -> None:
     ],
 )
 def test_attack_22_words_that_look_like_others_are_flagged(text: str, flag: str) -> None:
-    assert any(flag in each for each in alike(text))
+    assert any(flag in each for each in confusable_text(text))
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_attack_22_words_that_look_like_others_are_flagged(text: str, flag: str)
      "\u201cquoted\u201d \u2013 dash\u2026", "\u03b1-test \u03bb x", "tcp/ip 10\u20ac"],
 )  # fmt: skip
 def test_words_of_one_script_are_left_alone(text: str) -> None:
-    assert list(alike(text)) == []
+    assert list(confusable_text(text)) == []
 
 
 @given(TEXT)
 def test_flags_are_lines_of_words(text: str) -> None:
-    for each in alike(shown(text)):
-        assert shown(each).isprintable()
+    for each in confusable_text(escape(text)):
+        assert escape(each).isprintable()

@@ -3,10 +3,10 @@
 from plan.hives import hive
 
 from hive_core.model.config.settings import Settings
-from hive_core.plan.placement import Places
+from hive_core.plan.placement import Placements
 from hive_core.plan.start_slots import SLOW_AFTER, StartSlots, branch_of
 
-PLACES = Places.build(
+PLACES = Placements.build(
     hive({
         "root": None, "lead": "root", "ann": "lead", "ben": "ann", "cid": "lead", "dan": "lead",
         "eva": "root", "fay": "eva", "other": None,

@@ -20,7 +20,7 @@ def world(**fields: object) -> World:
 
 
 def stores(made: World) -> frozenset[str]:
-    return made.host.look().machines[made.uuid("root")].stores
+    return made.host.snapshot().machines[made.uuid("root")].stores
 
 
 def respec(made: World, **fields: object) -> None:
@@ -56,7 +56,7 @@ def test_h18_a_grant_takes_effect_live_and_a_revocation_restarts() -> None:
     assert steps(made) == ["applied True", "meta True"]
     made.converge()
     respec(made, capabilities=["applied.read"])
-    assert steps(made)[:2] == ["Renew", "meta False"]
+    assert steps(made)[:2] == ["RequestRestart", "meta False"]
     made.converge()
     assert stores(made) == {"applied"}
     assert len(made.host.starts) == 2
@@ -69,7 +69,7 @@ def test_attack_59_who_may_hold_it_still_loses_it_with_one_fresh_start(
     """An open file or a working directory outlives the mount."""
     made = world(capabilities=["meta.read", "applied.read"], **fields)
     respec(made, capabilities=["applied.read"])
-    assert steps(made)[:2] == ["Renew", "meta False"]
+    assert steps(made)[:2] == ["RequestRestart", "meta False"]
     made.converge()
     assert stores(made) == {"applied"}
     assert len(made.host.starts) == 2
@@ -84,7 +84,7 @@ def test_a_store_that_went_by_hand_is_shown_again() -> None:
 def test_a_store_that_somebody_attached_by_hand_is_taken_away() -> None:
     made = world()
     made.host.storage.stores[made.uuid("root")] = frozenset({"meta"})
-    assert steps(made)[:2] == ["Renew", "meta False"]
+    assert steps(made)[:2] == ["RequestRestart", "meta False"]
 
 
 def test_what_gives_way_to_a_fresh_start_is_shown_nothing_more() -> None:
@@ -99,7 +99,7 @@ def test_what_gives_way_to_a_fresh_start_is_shown_nothing_more() -> None:
 
 def test_a_stop_leaves_nothing_to_take_away() -> None:
     made = world(capabilities=["meta.read"])
-    made.host.stopped_by_hand(made.uuid("root"))
+    made.host.stop_by_hand(made.uuid("root"))
     assert stores(made) == frozenset()
 
 

@@ -44,8 +44,8 @@ from hive_core.model.wire.record import Message
 from hive_core.operations.approvals.outcome import end_approval
 from hive_core.plan import nar
 from hive_core.plan.actions import Action, JobKind, RunJob
-from hive_core.plan.daemon_actions import Local, ShowConfig
-from hive_core.plan.effect import Shown, effect
+from hive_core.plan.daemon_actions import DaemonAction, ShowConfig
+from hive_core.plan.effect import ConfiguredAgent, effect
 from hive_core.plan.results import Result as Outcome
 from hive_core.reconcile.deploy.context import BuiltSystem, CheckedRequest, DeployContext, no_hook
 from hive_core.reconcile.deploy.deployer import Deployer
@@ -128,7 +128,10 @@ class MemoryIntake:
             raise InvalidArgument("there is no such commit", field="commit")
         spec = hive.spec(hive.names[approval.agent])
         before = files_of(self.applied, spec)
-        shown = Shown(spec, config_in(before)), Shown(spec, config_in(found.files))
+        shown = (
+            ConfiguredAgent(spec, config_in(before)),
+            ConfiguredAgent(spec, config_in(found.files)),
+        )
         does = effect(*shown, changed_paths(before, found.files))
         binding = Binding(
             found.binding.commit, found.binding.tree, found.binding.nar, spec.config or "",
@@ -159,7 +162,7 @@ class Host(MemoryMachines):
     source: Callable[[str, str, str], bytes] = lambda *_: b""
 
     @override
-    async def apply(self, action: Action | Local) -> Outcome:
+    async def apply(self, action: Action | DaemonAction) -> Outcome:
         if isinstance(action, ShowConfig) and action.commit:
             self.source(action.uuid, action.commit, action.nar)
         return await super().apply(action)

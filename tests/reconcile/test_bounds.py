@@ -13,7 +13,7 @@ from hive_core.errors import StorageFull, Unreachable
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.plan.agent_steps import job_id
-from hive_core.plan.disk_usage import Used, counts, size
+from hive_core.plan.disk_usage import DiskUse, parse_counts, size
 from hive_core.plan.results import Done, Result
 from hive_core.reconcile.disk_limits import LATEST, DiskLimiter
 
@@ -31,13 +31,13 @@ class Disk:
 
     def __init__(self, road: Road) -> None:
         self.road = road
-        self.used = dict.fromkeys(TREE, Used())
+        self.used = dict.fromkeys(TREE, DiskUse())
         self.counted = 0
         ports = replace(road.road.ports, jobs=self)
         self.bounds = DiskLimiter(ports, road.road.broker, road.look, self.full, road.road.requeue)
 
-    def full(self) -> Used:
-        return Used(*map(sum, zip(*self.used.values(), strict=True)))
+    def full(self) -> DiskUse:
+        return DiskUse(*map(sum, zip(*self.used.values(), strict=True)))
 
     async def run(self, action: RunJob) -> Result:
         assert (action.work, action.uuid) == (JobKind.MEASURE, self.road.uuid("root"))
@@ -74,7 +74,7 @@ def play(folder: Path, story: Story) -> None:
 
 def test_who_is_beyond_is_killed_and_parked_and_its_parent_told_once(tmp_path: Path) -> None:
     async def story(road: Road, disk: Disk) -> None:
-        disk.used["bob"] = Used(11 * MIB, 20)
+        disk.used["bob"] = DiskUse(11 * MIB, 20)
         await disk.look()
         assert road.state("bob") is State.PARKED
         assert road.state("ann") is State.RUNNING
@@ -95,7 +95,7 @@ def test_who_is_beyond_is_killed_and_parked_and_its_parent_told_once(tmp_path: P
 
 def test_too_many_files_are_as_bad_as_too_many_bytes(tmp_path: Path) -> None:
     async def story(road: Road, disk: Disk) -> None:
-        disk.used["bob"] = Used(0, 501)
+        disk.used["bob"] = DiskUse(0, 501)
         await disk.look()
         assert road.state("bob") is State.PARKED
 
@@ -104,7 +104,7 @@ def test_too_many_files_are_as_bad_as_too_many_bytes(tmp_path: Path) -> None:
 
 def test_who_comes_near_is_warned_about_once(tmp_path: Path) -> None:
     async def story(road: Road, disk: Disk) -> None:
-        disk.used["bob"] = Used(9 * MIB + 1000, 20)
+        disk.used["bob"] = DiskUse(9 * MIB + 1000, 20)
         for _ in range(20):
             await disk.look()
         assert [each.kind for each in road.mail("ann")] == ["disk_warning"]
@@ -117,13 +117,13 @@ def test_who_is_started_again_is_counted_again_and_parked_unless_it_swept_up(
     tmp_path: Path,
 ) -> None:
     async def story(road: Road, disk: Disk) -> None:
-        disk.used["bob"] = Used(11 * MIB, 20)
+        disk.used["bob"] = DiskUse(11 * MIB, 20)
         await disk.look()
         await road.want(DesiredState.RUNNING, "bob", fresh=True)
         assert road.state("bob") is State.RUNNING
         await disk.look()
         assert road.state("bob") is State.PARKED
-        disk.used["bob"] = Used(1 * MIB, 20)
+        disk.used["bob"] = DiskUse(1 * MIB, 20)
         await road.want(DesiredState.RUNNING, "bob", fresh=True)
         await disk.look()
         assert road.state("bob") is State.RUNNING
@@ -136,11 +136,11 @@ def test_nobody_is_counted_while_nobody_can_be_beyond(tmp_path: Path) -> None:
 
     async def story(_: Road, disk: Disk) -> None:
         before = disk.counted
-        disk.used["ann"] = Used(9 * MIB, 20)
+        disk.used["ann"] = DiskUse(9 * MIB, 20)
         for _minute in range(int(LATEST) // 60 - 2):
             await disk.look()
         assert disk.counted == before
-        disk.used["root"] = Used(2 * MIB, 20)
+        disk.used["root"] = DiskUse(2 * MIB, 20)
         await disk.look()
         assert disk.counted == before + 1
 
@@ -149,9 +149,9 @@ def test_nobody_is_counted_while_nobody_can_be_beyond(tmp_path: Path) -> None:
 
 def test_one_who_writes_what_another_one_frees_is_found_in_the_end(tmp_path: Path) -> None:
     async def story(road: Road, disk: Disk) -> None:
-        disk.used["ann"] = Used(50 * MIB, 0)
+        disk.used["ann"] = DiskUse(50 * MIB, 0)
         await disk.look()
-        disk.used["ann"], disk.used["bob"] = Used(), Used(50 * MIB, 0)
+        disk.used["ann"], disk.used["bob"] = DiskUse(), DiskUse(50 * MIB, 0)
         for _ in range(int(LATEST) // 60 + 1):
             await disk.look()
         assert road.state("bob") is State.PARKED
@@ -161,7 +161,7 @@ def test_one_who_writes_what_another_one_frees_is_found_in_the_end(tmp_path: Pat
 
 def test_a_count_that_fails_is_an_alarm_and_is_tried_again(tmp_path: Path) -> None:
     async def story(road: Road, disk: Disk) -> None:
-        disk.used["bob"] = Used(11 * MIB, 20)
+        disk.used["bob"] = DiskUse(11 * MIB, 20)
         road.journal.fault = Unreachable("no journal")
         await disk.look()
         assert [text for text in road.look.alarms() if "cannot count what agents wrote" in text]
@@ -177,7 +177,7 @@ def test_a_count_that_fails_is_an_alarm_and_is_tried_again(tmp_path: Path) -> No
 
 def test_what_was_written_before_a_count_that_failed_is_not_forgotten(tmp_path: Path) -> None:
     async def story(road: Road, disk: Disk) -> None:
-        disk.used["bob"] = Used(11 * MIB, 20)
+        disk.used["bob"] = DiskUse(11 * MIB, 20)
         road.journal.fault = Unreachable("no journal")
         await disk.look()
         road.journal.fault = None
@@ -193,7 +193,7 @@ def test_nobody_is_counted_before_the_host_was_looked_at(tmp_path: Path) -> None
     async def story(road: Road, _: Disk) -> None:
         road.restart()
         disk = Disk(road)
-        disk.used["bob"] = Used(11 * MIB, 20)
+        disk.used["bob"] = DiskUse(11 * MIB, 20)
         assert not disk.bounds.is_due()
         await road.settle()
         await disk.look()
@@ -204,7 +204,7 @@ def test_nobody_is_counted_before_the_host_was_looked_at(tmp_path: Path) -> None
 
 def test_who_filled_the_disk_is_parked_with_what_was_held_back(tmp_path: Path) -> None:
     async def story(road: Road, disk: Disk) -> None:
-        disk.used["bob"] = Used(11 * MIB, 20)
+        disk.used["bob"] = DiskUse(11 * MIB, 20)
         road.journal.fault, held = StorageFull("the disk of the host is full"), [True]
 
         def spare() -> bool:
@@ -227,12 +227,12 @@ def test_who_filled_the_disk_is_parked_with_what_was_held_back(tmp_path: Path) -
 def test_half_a_count_is_none() -> None:
     for said in ("", "end", ". 1 . 2", ". 1 files . 2", ". files . 2 end", ". x files . 1 end"):
         try:
-            counts(said.split())
+            parse_counts(said.split())
         except ValueError:
             continue
         raise AssertionError(said)
-    assert counts([". 1 . 2 0a 5 files . 1 0a 1 end"][0].split()) == {
-        ".": Used(3, 1), "0a": Used(5, 1),
+    assert parse_counts([". 1 . 2 0a 5 files . 1 0a 1 end"][0].split()) == {
+        ".": DiskUse(3, 1), "0a": DiskUse(5, 1),
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ NOBODY, ANOTHER, THIRD = (str(uuid4()) for _ in range(3))
 def litter(road: Road) -> None:
     """A container, a door, a root, a range, a node and an archive that nobody knows."""
     store, bob = road.host.storage, road.unit("bob")
-    road.host.do(a.OpenDoor(NOBODY))
+    road.host.apply_now(a.OpenDoor(NOBODY))
     for found in (store.mounts, store.roots):
         found.add(NOBODY)
     lost = replace(bob, uuid=NOBODY, unit="hive-agent@lost.service")

@@ -136,7 +136,7 @@ def test_what_ended_while_no_daemon_ran_is_told_by_the_next(tmp_path: Path) -> N
         road.host.crash(road.uuid("once"), "3")
         with road.ledger.transaction():
             road.ledger.runs.want(road.uuid("lead"), DesiredState.STOPPED, road.clock.now())
-        road.host.stopped_by_hand(road.uuid("lead"))
+        road.host.stop_by_hand(road.uuid("lead"))
         for _ in range(2):
             road.restart()
             await road.settle()
@@ -290,6 +290,6 @@ def _end(road: Road, act: str, uuid: str) -> None:
         case "vanish":
             host.vanish(uuid)
         case "by hand":
-            host.stopped_by_hand(uuid)
+            host.stop_by_hand(uuid)
         case _:
             host.end(uuid, Exit(unit.invocation, "exit-code", "exited", "133", unit.nonce))

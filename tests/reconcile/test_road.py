@@ -14,8 +14,8 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState, Exit, Observed, State
 from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.plan import actions as a
-from hive_core.plan.agent_steps import copy_of
-from hive_core.plan.daemon_actions import Local
+from hive_core.plan.agent_steps import copied_root
+from hive_core.plan.daemon_actions import DaemonAction
 from hive_core.plan.results import Result
 
 TREE = {"root": None, "ann": "root", "bob": "ann", "cat": "ann", "dan": "root"}
@@ -96,10 +96,10 @@ def test_an_end_with_zero_is_stopped(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_a_unit_stopped_by_hand_is_started_again(tmp_path: Path) -> None:
+def test_a_unit_stop_by_hand_is_started_again(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         before = road.unit("bob").invocation
-        road.host.stopped_by_hand(road.uuid("bob"))
+        road.host.stop_by_hand(road.uuid("bob"))
         await road.settle()
         assert road.state("bob") is State.RUNNING
         assert road.unit("bob").invocation != before
@@ -276,13 +276,13 @@ def test_who_is_told_to_start_during_a_look_keeps_its_seat(tmp_path: Path) -> No
         road.restart()
         gate, apply = asyncio.Event(), road.host.apply
 
-        async def late(action: a.Action | Local) -> Result:
+        async def late(action: a.Action | DaemonAction) -> Result:
             if isinstance(action, a.StartUnit):
                 await gate.wait()
             return await apply(action)
 
         async def long(_: object = None) -> Observed:
-            found = road.host.look()
+            found = road.host.snapshot()
             gate.set()
             await asyncio.gather(*road.road.runner.busy.values())
             return found
@@ -458,7 +458,7 @@ def test_a_refused_start_does_not_stop_others(tmp_path: Path) -> None:
         for _ in range(6):
             await road.advance(5)
         uuid = road.uuid("dan")
-        road.host.storage.roots.add(copy_of(uuid))
+        road.host.storage.roots.add(copied_root(uuid))
         road.jobs.refused = None
         after = road.hive.without("dan")
         with road.ledger.transaction():  # `destroy` names it while it is still there

@@ -18,7 +18,7 @@ from hive_core.agent.layout import breadth
 from hive_core.agent.output import plain
 from hive_core.cli.core.output import Row, columns_of, moment, words
 from hive_core.cli.core.session import entries
-from hive_core.plan.printable import shown
+from hive_core.plan.printable import escape
 from hive_core.varlink import Message
 
 BAR, GOES_ON = "│ ", "┊ "
@@ -199,7 +199,7 @@ def _room() -> int | None:
 
 def _seen(text: str) -> str:
     """Words that no job has spelled out: also blanks and marks piled up over the lines of hive."""
-    return "\n".join(map(shown, text.split("\n")))
+    return "\n".join(map(escape, text.split("\n")))
 
 
 def _pieces(line: str, width: int | None) -> Iterator[str]:

@@ -23,7 +23,7 @@ from hive_core.cli.core.output import (
 )
 from hive_core.cli.core.session import Session, complete_agent, complete_question, entries
 from hive_core.cli.host.todo import age
-from hive_core.plan.printable import shown
+from hive_core.plan.printable import escape
 
 QUESTION_COLUMNS: Final = (
     Column("id"), Column("state", priority=3), Column("asker"), Column("to", priority=2),
@@ -142,4 +142,4 @@ def _item(number: int, item: Row) -> Iterator[str]:
 
 
 def _words_of_agents(text: object) -> Iterator[str]:
-    return quoted("\n".join(map(shown, str(text or "").split("\n"))))
+    return quoted("\n".join(map(escape, str(text or "").split("\n"))))

@@ -25,8 +25,8 @@ from pygit2.packbuilder import PackBuilder
 from hive_core.errors import HiveError
 from hive_core.host.git.packing import loose_objects
 from hive_core.host.git.store import FILES, Store
-from hive_core.jobs.diff import Diff
-from hive_core.jobs.outcome import Refused
+from hive_core.jobs.diff import FileDiff
+from hive_core.jobs.outcome import JobRefused
 
 # Less than what systemd lets hived have, with this process, before it ends the one or the other.
 _MEMORY: Final = 640 << 20
@@ -111,7 +111,7 @@ def diff(folder: Path, out: Path, asked: dict[str, str]) -> None:
             if entry is not None:
                 files[path] = entry.mode == FILES[1], store.blob(entry.oid, path)
     with out.open("wb") as file:
-        for row in Diff(before, after, DIFF_MOST).rows():
+        for row in FileDiff(before, after, DIFF_MOST).rows():
             file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
 
@@ -125,7 +125,7 @@ def main() -> int:
     except HiveError as error:
         print(error.reason, file=sys.stderr)  # noqa: T201 - what its daemon reads
         return 1
-    except (pygit2.GitError, KeyError, ValueError, OSError, MemoryError, Refused) as error:
+    except (pygit2.GitError, KeyError, ValueError, OSError, MemoryError, JobRefused) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
         return 1
     return 0

@@ -35,7 +35,7 @@ from hive_core.model.config.push import (
 from hive_core.model.config.review import VERDICT, VERDICT_MOST, Verdict
 from hive_core.model.config.settings import Settings
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
-from hive_core.plan.intake_limits import Caps
+from hive_core.plan.intake_limits import IntakeLimits
 from hive_core.ports import Jobs
 
 AT_ONCE: Final = 8
@@ -173,7 +173,7 @@ class Pushes:
 
     async def _checked(self, push: Push, kind: str, data: bytes) -> Received:
         """What came out of the quarantine; InvalidArgument when it is refused there."""
-        caps = Caps(**self.settings.intake.model_dump())
+        caps = IntakeLimits(**self.settings.intake.model_dump())
         job = str(uuid4())
         with exchange(self.settings.paths.work, job) as box:
             await asyncio.to_thread(box.put, "pack", data)

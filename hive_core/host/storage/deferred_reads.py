@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hive_core.host.systemd.cpu_time import of
 from hive_core.model.agents.machine import Cpu, Machine
-from hive_core.plan.desired import Plan
+from hive_core.plan.desired import ReconcilePlan
 from hive_core.ports import Journal
 
 _AT_ONCE: Final = 50
@@ -20,7 +20,7 @@ class Reads:
     """As `broker/call.py` names it; `machines` are of the last look, `looked` waits for one."""
 
     journal: Journal
-    fresh_plan: Callable[[], Coroutine[Any, Any, Plan]]
+    fresh_plan: Callable[[], Coroutine[Any, Any, ReconcilePlan]]
     diff: Callable[[str, str, int], Coroutine[Any, Any, tuple[bytes, bool]]]
     machines: Mapping[str, Machine]
     looked: Callable[[], Coroutine[Any, Any, None]]

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.plan.actions import Mount
-from hive_core.plan.disk_usage import Used
+from hive_core.plan.disk_usage import DiskUse
 
 MOUNTS: Final = Path("/proc/self/mounts")
 QUOTA: Final = frozenset({"prjquota", "pquota"})  # as ext4 and XFS show a mount option
 
 
-def used(folder: Path) -> Used:
+def used(folder: Path) -> DiskUse:
     """Bytes and inodes in use, whoever has them."""
     found = os.statvfs(folder)
-    return Used((found.f_blocks - found.f_bfree) * found.f_frsize, found.f_files - found.f_ffree)
+    return DiskUse((found.f_blocks - found.f_bfree) * found.f_frsize, found.f_files - found.f_ffree)
 
 
 def has_quota(folder: Path, text: str | None = None) -> bool:

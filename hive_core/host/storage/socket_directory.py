@@ -11,14 +11,14 @@ from hive_core.host.storage.credentials import Credentials
 from hive_core.host.storage.views import Views, show_identity
 from hive_core.model.config.settings import Paths
 from hive_core.plan.daemon_actions import (
+    DaemonAction,
     Forget,
-    Hush,
     Listen,
-    Local,
-    Renew,
+    RequestRestart,
     ShowConfig,
     ShowIdentity,
     ShowView,
+    StopListening,
 )
 
 
@@ -46,11 +46,11 @@ class Shown:
         self._credentials = credentials
         self._views = Views()
 
-    async def apply(self, action: Local) -> None:
+    async def apply(self, action: DaemonAction) -> None:
         match action:
             case Listen(uuid, base):
                 await self._sockets.listen(uuid, self._paths.socket(uuid), base)
-            case Hush(uuid):
+            case StopListening(uuid):
                 self._sockets.close(uuid)
             case ShowIdentity(uuid):
                 place = self._paths.identity(uuid)
@@ -61,7 +61,7 @@ class Shown:
             case ShowConfig(uuid, commit, nar):
                 room = self._paths.identity(uuid).parent
                 show_config(room, commit, lambda: self._nar(uuid, commit, nar))
-            case Renew() | Forget():
+            case RequestRestart() | Forget():
                 pass  # rows of the ledger; nothing on the host
 
     def forget(self, uuid: str) -> None:

@@ -28,7 +28,7 @@ class SystemClock:
         self._ahead = wall - steady
         return wall
 
-    def jumped(self) -> float:
+    def pending_jump(self) -> float:
         off = time.time() - _steady() - self._ahead
         return off if abs(off) > _SLACK else 0.0
 
@@ -44,5 +44,5 @@ class SystemClock:
 
 
 def _steady() -> float:
-    """Sleep of the host counts: after it, the wall clock has not jumped."""
+    """Sleep of the host counts: after it, the wall clock has not pending_jump."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

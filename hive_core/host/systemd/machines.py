@@ -24,11 +24,11 @@ from hive_core.model.agents.machine import Machine, Observed, Orphan
 from hive_core.model.config.settings import Paths
 from hive_core.model.names import agent_unit, is_uuid, slice_unit
 from hive_core.plan import actions as a
-from hive_core.plan.agent_steps import copy_of
-from hive_core.plan.daemon_actions import Local
+from hive_core.plan.agent_steps import copied_root
+from hive_core.plan.daemon_actions import DaemonAction
 from hive_core.plan.placement import limits_of
 from hive_core.plan.results import Done, Result, StorageFacts, UnitFacts
-from hive_core.plan.storage_state import Storage
+from hive_core.plan.storage_state import StorageState
 
 AGENTS: Final = "hive-agent@"
 _AT_A_LOOK: Final = 100
@@ -76,7 +76,7 @@ class NspawnMachines:
         self._bus, self._privd, self._shown = bus, privd, shown
         self._paths, self._roster = paths, roster
         self._loop = asyncio.get_running_loop()
-        self._storage = Storage()
+        self._storage = StorageState()
         self._units: dict[str, str] = {}  # unit -> uuid
         self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
         self._slices: dict[str, dict[str, int]] = {}
@@ -115,7 +115,7 @@ class NspawnMachines:
             return await self._observed(wanted, units)
         if await self._bus.state() == "stopping":
             raise Busy("the host is going down")
-        self._storage.look(await self._privd.ask(a.ObserveStorage(), StorageFacts))
+        self._storage.update(await self._privd.ask(a.ObserveStorage(), StorageFacts))
         units = await self._bus.loaded([f"{AGENTS}*.service"])
         self._suspected = self._next_suspected()
         self._slices = await self._loaded_slices()
@@ -172,7 +172,7 @@ class NspawnMachines:
         there = uuid in store.mounts and whole
         return replace(
             machine, exit=exits.read(self._paths.exits, uuid), node=store.node(uuid[:8]),
-            mounted=there, root=uuid in store.roots, copying=copy_of(uuid) in store.roots,
+            mounted=there, root=uuid in store.roots, copying=copied_root(uuid) in store.roots,
             archived=uuid in store.archives, socket_directory=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
@@ -244,11 +244,11 @@ class NspawnMachines:
                     found[unit.name] = _limits(await self._bus.gets(unit.path, names))
         return found
 
-    async def apply(self, action: a.Action | Local) -> Result:
-        if not isinstance(action, Local):
+    async def apply(self, action: a.Action | DaemonAction) -> Result:
+        if not isinstance(action, DaemonAction):
             return await self._asked(action)
         await self._shown.apply(action)
-        self._storage.applied(action)
+        self._storage.record(action)
         return Done(changed=True)
 
     async def _asked(self, action: a.Action) -> Result:
@@ -261,7 +261,7 @@ class NspawnMachines:
         if isinstance(action, a.Mount):
             action = bounded(action, quota=self.has_quota)
         result = await self._privd.apply(action)
-        self._storage.applied(action)
+        self._storage.record(action)
         if isinstance(action, a.SetSlice):
             self._slices[slice_unit(action.path)] = limits_of(action.limits)
         return result

@@ -31,7 +31,7 @@ class FollowerRow(Result):
 
 def list_followers(call: Call) -> list[FollowerRow]:
     """The agents that follow, in the order in which they are tried."""
-    names, hive = flake.users(call.hive), call.hive
+    names, hive = flake.agents_built_from_inputs(call.hive), call.hive
     return [FollowerRow(agent=name, effect=_effect(call, hive.spec(name))) for name in names]
 
 

@@ -9,7 +9,7 @@ from hive_core.broker.call import Call
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.approval import Approval, ApprovalKind, ApprovalState
 from hive_core.operations.notices import CONFIG, tell
-from hive_core.plan.effect import back
+from hive_core.plan.effect import undo
 from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
 REASON_MOST: Final = 4096
@@ -85,7 +85,7 @@ def spec_without_trial(call: Call, spec: AgentSpec) -> AgentSpec:
         if found is not None and each.state in (_S.DEPLOYING, _S.WATCHING):
             why = "the agent was destroyed"
             call.ledger.generations.fail(spec.id, found.generation, why)
-            return back(spec, found.part("fields"), found.part("after"))
+            return undo(spec, found.part("fields"), found.part("after"))
     return spec
 
 

@@ -10,7 +10,7 @@ from hive_core.model.config.agent_config import ConfigRequest
 from hive_core.model.config.approval import Approval, ApprovalKind
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.approvals.outcome import display_name
-from hive_core.plan.effect import marks
+from hive_core.plan.effect import requested_changes
 from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
 
@@ -111,7 +111,7 @@ def mark_rows(call: Call, approval: Approval) -> list[MarkRow]:
     if name is None or not still or approval.kind is not ApprovalKind.CONFIG:
         return []
     wishes = ConfigRequest.model_validate(dict(approval.requested))
-    found = marks(call.hive.spec(name), wishes)
+    found = requested_changes(call.hive.spec(name), wishes)
     return [
         MarkRow(kind=m.kind, name=m.name, before=m.before, after=m.after, gives=m.gives)
         for m in found

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Later, Record, SlowReadSources
 from hive_core.broker.operation import Mutation, Result, operation
-from hive_core.plan.desired import Plan
+from hive_core.plan.desired import ReconcilePlan
 from hive_core.policy.rules import OPERATOR
 
 
@@ -52,7 +52,7 @@ def converge(call: Call, params: DryRun) -> Record[Convergence] | Later[Converge
     return Later(read)
 
 
-def _convergence(plan: Plan) -> Convergence:
+def _convergence(plan: ReconcilePlan) -> Convergence:
     steps = [
         ConvergenceStep(agent=step.name, action=type(step.action).__name__, reason=step.why)
         for step in plan.steps
@@ -120,7 +120,7 @@ def _drop_agent_left_overs(call: Call) -> None:
         call.ledger.generations.drop(uuid)
 
 
-def _orphans(plan: Plan) -> Iterator[LeftOver]:
+def _orphans(plan: ReconcilePlan) -> Iterator[LeftOver]:
     for stray in plan.reports:
         if stray.kind not in ("spec", "property"):
             yield LeftOver(kind=stray.kind, name=stray.name, detail=stray.detail)

@@ -10,7 +10,7 @@ from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.agent_config import FILE, AgentConfig, ConfigRequest, parse_agent_config
 from hive_core.model.config.approval import Approval, ApprovalKind, Effect, Generation
 from hive_core.plan import nar, toml
-from hive_core.plan.effect import Shown, apply, effect, rolled_back
+from hive_core.plan.effect import ConfiguredAgent, effect, grant, roll_back
 from hive_core.reconcile.deploy.context import AppliedRepoSource, BuiltSystem
 
 HELD: Final = "held"  # in the review: what the agent held when it was checked
@@ -44,13 +44,13 @@ def next_spec(spec: AgentSpec, approval: Approval, built: BuiltSystem, then: tup
     """The spec that was approved. `then`: for a way back, the generation and the current one."""
     if approval.kind is ApprovalKind.ROLLBACK:
         target, current = then
-        return rolled_back(spec, target.fields, current.fields)
+        return roll_back(spec, target.fields, current.fields)
     system = built.system or spec.system
     if approval.kind is ApprovalKind.UPDATE:
         return spec.model_copy(update={"system": system})
     wishes = ConfigRequest.model_validate(dict(approval.requested))
     files = {"config": approval.binding.commit, "nar": approval.binding.nar, "system": system}
-    return apply(spec, wishes).model_copy(update=files)
+    return grant(spec, wishes).model_copy(update=files)
 
 
 def revoked_capabilities(now: AgentSpec, after: AgentSpec, approval: Approval) -> str:
@@ -67,5 +67,5 @@ def revoked_capabilities(now: AgentSpec, after: AgentSpec, approval: Approval) -
 def effect_between(applied: AppliedRepoSource, before: AgentSpec, after: AgentSpec) -> Effect:
     """What it takes to run with `after` in place of `before`."""
     old, new = files_of(applied, before), files_of(applied, after)
-    shown = Shown(before, config_in(old)), Shown(after, config_in(new))
+    shown = ConfiguredAgent(before, config_in(old)), ConfiguredAgent(after, config_in(new))
     return effect(*shown, changed_paths(old, new))

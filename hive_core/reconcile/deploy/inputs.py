@@ -79,4 +79,4 @@ class LockUpdates:
     @staticmethod
     def built_agents(hive: Hive) -> list[str]:
         """The agents that have a system already, parents first: who comes in which wave."""
-        return [name for name in flake.users(hive) if hive.specs[name].system]
+        return [name for name in flake.agents_built_from_inputs(hive) if hive.specs[name].system]

@@ -31,8 +31,8 @@ from hive_core.model.config.review import (
 from hive_core.model.config.settings import NIX_IMAGE, Settings
 from hive_core.plan import nar
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
-from hive_core.plan.effect import Shown, apply, effect
-from hive_core.plan.intake_limits import Caps
+from hive_core.plan.effect import ConfiguredAgent, effect, grant
+from hive_core.plan.intake_limits import IntakeLimits
 from hive_core.ports import Jobs
 from hive_core.reconcile.deploy.context import AppliedRepoSource, CheckedRequest
 from hive_core.reconcile.deploy.effects import config_in
@@ -54,8 +54,8 @@ class JobIntake:
         return self.settings.paths.work
 
     @property
-    def _caps(self) -> Caps:
-        return Caps(**self.settings.intake.model_dump())
+    def _caps(self) -> IntakeLimits:
+        return IntakeLimits(**self.settings.intake.model_dump())
 
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest:
         """Conflict or InvalidArgument for a commit that is refused."""
@@ -130,12 +130,14 @@ class ReviewedCommit:
     def effect(self, config: AgentConfig) -> Effect:
         """What it would do; InvalidArgument when it asks for what is on no list."""
         before = nar.unpack(self.base) if self.base else {}
-        after = apply(self.spec, config.request)
+        after = grant(self.spec, config.request)
         changed = {each.path for each in self.review.changed}
-        return effect(Shown(self.spec, config_in(before)), Shown(after, config), changed)
+        return effect(
+            ConfiguredAgent(self.spec, config_in(before)), ConfiguredAgent(after, config), changed
+        )
 
 
-def _parts(box: Exchange, caps: Caps) -> Parts:
+def _parts(box: Exchange, caps: IntakeLimits) -> Parts:
     """What a review leaves behind, each within the bounds that it was told."""
     return Parts(
         box.read("pack", caps.pack + _SLACK), box.read("idx", caps.pack + _SLACK),

@@ -30,7 +30,7 @@ from hive_core.operations.approvals.outcome import (
     end_approval,
     void_overtaken,
 )
-from hive_core.plan.effect import back, fields
+from hive_core.plan.effect import fields, undo
 from hive_core.plan.rollout_waves import waves
 from hive_core.reconcile.deploy.context import InputUpdates
 from hive_core.reconcile.deploy.parking import lacks_system, park
@@ -170,7 +170,7 @@ def take_back(
     if name is None:
         call.ledger.deploys.drop(approval.id)
         return Record(DeployResult(text="it was destroyed"), topics)
-    spec = back(call.hive.spec(name), found.part("fields"), found.part("after"))
+    spec = undo(call.hive.spec(name), found.part("fields"), found.part("after"))
     if lacks_system(spec):
         topics |= park(call, approval.agent, f"what was built is not healthy: {failure.why}")
         call.ledger.deploys.drop(approval.id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHistory, Machine, State
 from hive_core.model.wire.record import JobRecord
-from hive_core.plan.placement import Place, Places
+from hive_core.plan.placement import Placement, Placements
 from hive_core.plan.state import Phase, phase
 
 # Goals that others judge: see reconcile/deploy, reconcile/imports and operations/stopping_work.
@@ -33,7 +33,7 @@ class JobGoals:
     `revoking`: jobs that wait until access is revoked.
     """
 
-    places: Places
+    places: Placements
     machines: Mapping[str, Machine]
     runs: Mapping[str, DesiredRun]
     starts: Mapping[str, FailureHistory]
@@ -77,7 +77,7 @@ class JobGoals:
             return "" if goal == "stopped" else "NotFound: it was destroyed meanwhile"
         return self._living_verdict(place, goal)
 
-    def _living_verdict(self, place: Place, goal: str) -> str | None:
+    def _living_verdict(self, place: Placement, goal: str) -> str | None:
         match goal:
             case "stopped":
                 return self._stop_verdict(place.uuid, place)
@@ -86,7 +86,7 @@ class JobGoals:
             case _:
                 return self._start_verdict(place.uuid, place)
 
-    def _start_verdict(self, uuid: str, place: Place) -> str | None:
+    def _start_verdict(self, uuid: str, place: Placement) -> str | None:
         run, state, starts = self.runs.get(uuid), self.state(uuid), self.starts.get(uuid)
         if run is None or run.wanted is not DesiredState.RUNNING:
             own = run is not None and run.reason.startswith(ENDED)
@@ -96,29 +96,29 @@ class JobGoals:
             return f"NotRunning: {place.name} {why}"
         return "" if state in UP else None
 
-    def _stop_verdict(self, uuid: str, place: Place) -> str | None:
+    def _stop_verdict(self, uuid: str, place: Placement) -> str | None:
         run = self.runs.get(uuid)
         if run is not None and run.wanted is DesiredState.RUNNING:
             return f"Conflict: {place.name} was started meanwhile"
         return "" if self.state(uuid) in DOWN else None
 
-    def _absent_verdict(self, uuid: str, place: Place | None) -> str | None:
+    def _absent_verdict(self, uuid: str, place: Placement | None) -> str | None:
         if place is not None:
             return f"Conflict: {place.name} was restored meanwhile"
         machine = self.machine(uuid)
         left = machine.node or machine.mounted or machine.socket_directory
         return None if left or phase(machine) is not Phase.DOWN else ""
 
-    def _move_verdict(self, place: Place) -> str | None:
+    def _move_verdict(self, place: Placement) -> str | None:
         subtree = self.places.hive.topology.subtree(place.name)
         pending = (
             self.machine(place.uuid).node != place.lineage
-            or not all(self._is_up_to_date(self.places.named(name)) for name in subtree)
+            or not all(self._is_up_to_date(self.places.by_name(name)) for name in subtree)
             or not all(self._is_up_to_date(each) for each in self.places.above(place.uuid))
         )
         return None if pending else ""
 
-    def _is_up_to_date(self, place: Place) -> bool:
+    def _is_up_to_date(self, place: Placement) -> bool:
         """Whether the agent sees what it should, from the slice that it should be in."""
         machine = self.machine(place.uuid)
         shown = (machine.identity, machine.view) == (place.identity, place.view)

@@ -16,7 +16,7 @@ from hive_core.host.systemd.job_exchange import exchange
 from hive_core.model.config.review import VERDICT, VERDICT_MOST, Verdict
 from hive_core.model.wire.record import JobRecord
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
-from hive_core.plan.agent_steps import job_of
+from hive_core.plan.agent_steps import job_id_for_key
 from hive_core.reconcile.deploy.background_tasks import BackgroundTasks
 from hive_core.reconcile.deploy.transactions import DeployResult
 from hive_core.reconcile.deps import BrokerHandle, Ports
@@ -76,7 +76,7 @@ class ImportJobs:
         name = hive.name(uuid)
         if name is None:
             raise NotFound("it was destroyed meanwhile")
-        id_, words = job_of(job.id, JobKind.IMPORT_STATE), (source, into or ".")
+        id_, words = job_id_for_key(job.id, JobKind.IMPORT_STATE), (source, into or ".")
         with exchange(self.ports.settings.paths.work, id_) as box:
             await self.ports.jobs.run(
                 RunJob(

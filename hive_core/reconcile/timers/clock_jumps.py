@@ -1,7 +1,7 @@
 """The wall clock was set: what lasts goes on lasting as long as it was meant to (row R16).
 
 A lease of a minute does not end because somebody set the clock forward by a year, nor does it last
-a year because it went back. While the daemon runs, its clock tells it (`Clock.jumped`). What
+a year because it went back. While the daemon runs, its clock tells it (`Clock.pending_jump`). What
 happened while it was off it can only guess: a clock that is behind what was seen was set back; of
 one that is far ahead an hour is believed, so that nothing is deleted for good by a wrong clock.
 """
@@ -48,7 +48,7 @@ class ClockJumps:
     def check(self) -> None:
         self._schedule_check()
         clock = self.ports.clock
-        if (by := clock.jumped()) and self._shift_times(by, clock.now() + by, mail=True):
+        if (by := clock.pending_jump()) and self._shift_times(by, clock.now() + by, mail=True):
             clock.follow()
             self.on_clock_set()
 
