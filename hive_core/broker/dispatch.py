@@ -85,7 +85,7 @@ class Dispatch:
         if party not in (OPERATOR, DAEMON):
             name = turn.hive.names.get(party, "")
             if not name:
-                raise NotFound("you are no agent of this hive any more")
+                raise NotFound("the caller is not an agent of this hive any more")
         return Call(
             name, party, next(self._requests), turn.now, turn.hive, world.ledger,
             world.settings, world.states, turn.topics, more, uid, world.vault, world.contents,

@@ -1,7 +1,7 @@
-"""Recorded states: one tuple of moves gives the function, the SQL trigger and the diagram.
+"""State machines: one tuple of transitions gives the function, the SQL triggers and the diagram.
 
-A course with a mistake (two moves for one event, a state nobody reaches, a way out of a final
-state) is refused when its module is imported.
+A state machine with a mistake (two transitions for one event, a state that cannot be reached, a way
+out of a final state) is refused when its module is imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WORD = re.compile(r"[a-z][a-z_]*")
 
 
 class IllegalTransition(Conflict):
-    """The thing is not in a state from which this event leads anywhere."""
+    """The present state has no transition for this event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Transition:
 
 @dataclass(frozen=True)
 class StateMachine:
-    """The life of one kind of thing, from `start` along `moves` to one of `finals`."""
+    """The life of one kind of thing, from `start` along `transitions` to one of `finals`."""
 
     noun: str
     start: str
@@ -62,7 +62,7 @@ class StateMachine:
         return target
 
     def sql_triggers(self, table: str, column: str = "state") -> dict[str, str]:
-        """SQL of the triggers, by name, that abort what no move allows."""
+        """SQL of the triggers, by name, that abort an update without a transition."""
         pairs = " OR ".join(
             f"(OLD.{column} = '{source}' AND NEW.{column} = '{to}')"
             for source, to in sorted({(move.source, move.to) for move in self.transitions})
@@ -81,7 +81,7 @@ class StateMachine:
         }
 
     def diagram(self) -> str:
-        """The moves as a Mermaid state diagram."""
+        """The transitions as a Mermaid state diagram."""
         lines = ["stateDiagram-v2", f"    [*] --> {self.start}"]
         lines += [f"    {m.source} --> {m.to}: {m.event} ({m.by})" for m in self.transitions]
         lines += [f"    {state} --> [*]" for state in sorted(self.finals)]
@@ -91,15 +91,15 @@ class StateMachine:
         seen: set[tuple[str, str]] = set()
         for move in self.transitions:
             if (move.source, move.event) in seen:
-                yield f"two moves for {move.event} from {move.source}"
+                yield f"two transitions for {move.event} from {move.source}"
             seen.add((move.source, move.event))
             if move.source in self.finals:
                 yield f"{move.source} is final and has a way out"
             if not move.by or not move.why:
                 yield f"{move.event} from {move.source} does not say by whom and why"
-        # They stand in SQL text, so nothing but plain words may pass.
+        # They become SQL text, so only plain words may pass.
         words = (*self.states, *(m.event for m in self.transitions), self.noun)
-        yield from (f"{word!r} is no plain word" for word in words if not _WORD.fullmatch(word))
+        yield from (f"{word!r} is not a plain word" for word in words if not _WORD.fullmatch(word))
         yield from (
             f"{state} is never reached" for state in sorted(self.states - self._reachable())
         )

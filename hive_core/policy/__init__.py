@@ -1,1 +1,1 @@
-"""Who may: rules over one snapshot of the tree, and the decision with its reason."""
+"""Authorization: rules over one snapshot of the tree, and the decision with its reason."""

@@ -1,11 +1,12 @@
-"""What is asked, what is decided, and the algebra that rules are written in.
+"""Rules, decisions, and the operators that combine rules.
 
-A rule says who the *caller* is to the *target*. `|` and `&` join rules; nothing else decides.
-Rules are values: they have a name for the record, a sentence for the docs, and no effect.
+A rule states which relationship or property the *caller* must have. `|` and `&` combine rules;
+nothing else decides. A rule is a value: it has a name for the audit log, a sentence for the docs,
+and no side effect.
 
-A rule is not run when a question comes. It is worked out once, at the first one, for every standing
-and for both outcomes of each test that it makes, into decisions that stand ready (`Rule.answers`).
-A question then only follows the branches.
+A rule is not evaluated at each request. At the first request it is compiled, for every relationship
+and for both outcomes of each test that it makes, into trees whose leaves are finished decisions
+(`Rule.trees`). A request then only follows the branches.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from hive_core.policy.relationship import NOBODY, STANDINGS, STRANGER, UNSEEN, i
 
 
 class AuthzContext(NamedTuple):
-    """What a few questions are about beside the caller and the target.
+    """What some requests need beside the caller and the target.
 
-    `second` is the new parent of a move (None: make it a root). `facts` come from the ledger:
-    {"reply"} when the caller answers a message that the target sent to it.
+    `second` is the new parent of a move (None: make the agent a root). `facts` come from the
+    ledger: {"reply"} when the caller answers a message that the target sent to it.
     """
 
     second: str | None = None
@@ -34,13 +35,13 @@ class AuthzContext(NamedTuple):
 
 
 NO_CONTEXT: Final = AuthzContext()
-# Of the hive, the caller, the target and the rest of what is asked.
+# A test of the hive, the caller, the target and the context.
 Test: TypeAlias = Callable[[Hive, str, str | None, AuthzContext], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer, the rule that gave it and why. `visible` False goes out as NotFound."""
+    """The answer, the rule that gave it, and the reason. `visible=False` is sent as NotFound."""
 
     allowed: bool
     rule: str
@@ -52,28 +53,28 @@ class Decision:
         return cls(allowed=False, rule=rule, reason=reason, visible=visible)
 
 
-# The decision, or something to look at first: the test, and what follows when it is true or not.
-# A plain tuple, which the interpreter takes apart in a shorter way than one with names.
+# A decision, or a test with the tree to follow when it is true and the one when it is false.
+# Plain tuples: the interpreter unpacks them faster than named ones.
 Branch: TypeAlias = "tuple[Test, Answer, Answer]"
 Answer: TypeAlias = "Decision | Branch"
 
 
 class Permit(NamedTuple):
-    """The part of a rule that allows."""
+    """The part of a rule that allows the request."""
 
     name: str
     text: str
 
 
 class Denial(NamedTuple):
-    """Why a part does not allow. Of several, the one with the highest weight is told."""
+    """Why a part does not allow the request. Of several, the heaviest one is reported."""
 
     weight: int
     reason: str
 
 
 class Assumptions(NamedTuple):
-    """What is known while a rule is worked out: the standing, and what some tests gave."""
+    """What a rule is compiled for: the relationship, and the results of some tests."""
 
     relationship: int
     results: Mapping[Test, bool]
@@ -88,15 +89,15 @@ class Assumptions(NamedTuple):
 
 
 class Untested(Exception):
-    """The answer hangs on a test that was not made yet."""
+    """The answer depends on a test whose result is not assumed yet."""
 
     def __init__(self, test: Test) -> None:
         super().__init__()
         self.test = test
 
 
-_NO_DENIAL: Final = Denial(-1, "nobody may")
-UNKNOWN_CALLER: Final = Decision.denial("known caller", "you are no agent of this hive")
+_NO_DENIAL: Final = Denial(-1, "no rule allows it")
+UNKNOWN_CALLER: Final = Decision.denial("known caller", "the caller is not an agent of this hive")
 HIDDEN: Final = Decision.denial("visible", "no such agent", visible=False)
 _BEFORE_ANY_RULE: Final = {NOBODY: UNKNOWN_CALLER, UNSEEN: HIDDEN}
 REPLY: Final = "reply"
@@ -107,23 +108,23 @@ def is_target_listed(hive: Hive, caller: str, target: str | None, _: AuthzContex
 
 
 class Rule(ABC):
-    """Who may. `name` is for the record, `text` ends the sentence "allowed to ..."."""
+    """Who may do something; `name` is for the audit log, `text` ends the sentence "allowed: "."""
 
-    # By standing, the decision or the way to it; not there before it was worked out. No cached
-    # property, which would cost a question more than its answer does.
+    # The decision tree for each relationship; absent until `compile` ran. It is not a cached
+    # property: the lookup of one costs more than the decision itself.
     trees: tuple[Answer, ...]
 
     def __init__(self, name: str, text: str) -> None:
         self.name, self.text = name, text
 
     def compile(self) -> tuple[Answer, ...]:
-        """Have the answers. Most rules are parts of others, and nobody ever asks them."""
+        """Make the trees. It is done on first use, since most rules are only parts of others."""
         self.trees = tuple(self._tree(Assumptions(standing, {})) for standing in STANDINGS)
         return self.trees
 
     @abstractmethod
     def evaluate(self, known: Assumptions) -> Permit | Denial:
-        """The part that allows, or why none does; Untested when it hangs on more."""
+        """The part that allows, or why none does. Raises Untested if a test result is missing."""
 
     def _tree(self, known: Assumptions) -> Answer:
         try:
@@ -138,7 +139,7 @@ class Rule(ABC):
         if known.relationship in _BEFORE_ANY_RULE:
             return _BEFORE_ANY_RULE[known.relationship]
         answer = self.evaluate(known)
-        # A reply may go to a living sender that the caller cannot see; nothing else may.
+        # A reply may reach a living sender that the caller cannot see; no other request may.
         replies = isinstance(answer, Permit) and answer.name == REPLY
         if known.relationship == STRANGER and not replies and not known.result_of(is_target_listed):
             return HIDDEN
@@ -154,7 +155,7 @@ class Rule(ABC):
 
 
 class RelationRule(Rule):
-    """The caller has one of these standings to the target."""
+    """The caller has one of these relationships to the target."""
 
     def __init__(self, name: str, text: str, among: frozenset[int], denial: Denial) -> None:
         self._among, self._denial, self._grant = among, denial, Permit(name, text)
@@ -166,7 +167,7 @@ class RelationRule(Rule):
 
 
 class PredicateRule(Rule):
-    """A test of what is asked. A guard limits others and has no name in the record."""
+    """A test of the request. A guard restricts other rules and has no name in the audit log."""
 
     def __init__(self, name: str, text: str, test: Test, denial: Denial) -> None:
         self._test, self._denial, self._grant = test, denial, Permit(name, text)
@@ -178,7 +179,7 @@ class PredicateRule(Rule):
 
 
 class Either(Rule):
-    """The first that allows."""
+    """At least one of the rules allows. The first one that does is recorded."""
 
     def __init__(self, *rules: Rule) -> None:
         parts = (rule.rules if isinstance(rule, Either) else (rule,) for rule in rules)
@@ -191,18 +192,18 @@ class Either(Rule):
 
     @override
     def evaluate(self, known: Assumptions) -> Permit | Denial:
-        told = _NO_DENIAL
+        denial = _NO_DENIAL
         for rule in self.rules:
             answer = rule.evaluate(known)
             if isinstance(answer, Permit):
                 return answer
-            if answer.weight > told.weight:
-                told = answer
-        return told
+            if answer.weight > denial.weight:
+                denial = answer
+        return denial
 
 
 class Both(Rule):
-    """Every one has to allow; told is the first that does not."""
+    """All of the rules allow. The first one that does not is reported."""
 
     def __init__(self, *rules: Rule) -> None:
         parts = (rule.rules if isinstance(rule, Both) else (rule,) for rule in rules)
@@ -225,7 +226,7 @@ class Both(Rule):
 
 
 class NamedRule(Rule):
-    """A rule of several parts under one name and one sentence."""
+    """A rule of several parts with one name and one sentence."""
 
     def __init__(self, name: str, text: str, rule: Rule) -> None:
         self._rule = rule

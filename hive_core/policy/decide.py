@@ -1,4 +1,4 @@
-"""The one function that says yes or no, and who sees whom. What does not fit is denied."""
+"""The function that decides about every request, and visibility. The default is to deny."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hive_core.policy.relationship import (
     relationship,
 )
 
-_NAMED: Final = 64  # the name comes from the caller, and can be as long as a frame
+_NAMED: Final = 64  # the caller chose the name, which can be as long as a frame
 _PARTIES: Final = {DAEMON: Relation.DAEMON, OPERATOR: Relation.OPERATOR}
 _RELATIONS: Final = {
     PARENT: Relation.PARENT,
@@ -36,31 +36,35 @@ _RELATIONS: Final = {
 
 
 def decide(
-    rule: Rule, hive: Hive, caller: str, target: str | None = None, asked: AuthzContext = NO_CONTEXT
+    rule: Rule,
+    hive: Hive,
+    caller: str,
+    target: str | None = None,
+    context: AuthzContext = NO_CONTEXT,
 ) -> Decision:
-    """May the caller do this? Denied by default.
+    """Whether the caller may do this. The default is to deny.
 
-    A caller that is not in the tree, or hangs on no root, may nothing. A target that the caller
-    cannot see is answered as one that does not exist (attack 41). Without a target it is about the
-    caller itself.
+    A caller that is not in the tree, or has no path to a root, may do nothing. A target that the
+    caller cannot see is answered like one that does not exist (attack 41). Without a target the
+    request is about the caller itself.
     """
     try:
         answers = rule.trees
-    except AttributeError:  # nobody has asked before
+    except AttributeError:  # the first request of this rule
         answers = rule.compile()
-    found = answers[relationship(hive, caller, target)]
-    while isinstance(found, tuple):
-        test, yes, no = found
-        found = yes if test(hive, caller, target, asked) else no
-    if asked is NO_CONTEXT or asked.second is None:
-        return found
-    if found is UNKNOWN_CALLER or not found.visible or is_visible(hive, caller, asked.second):
-        return found
-    return Decision.denial("visible", f"{HIDDEN.reason}: {asked.second[:_NAMED]}", visible=False)
+    tree = answers[relationship(hive, caller, target)]
+    while isinstance(tree, tuple):
+        test, yes, no = tree
+        tree = yes if test(hive, caller, target, context) else no
+    if context is NO_CONTEXT or context.second is None:
+        return tree
+    if tree is UNKNOWN_CALLER or not tree.visible or is_visible(hive, caller, context.second):
+        return tree
+    return Decision.denial("visible", f"{HIDDEN.reason}: {context.second[:_NAMED]}", visible=False)
 
 
 def visible_names(hive: Hive, caller: str) -> tuple[str, ...]:
-    """Everyone whom `visible` shows, without looking at the others. Parents before children."""
+    """All agents that `is_visible` shows, without a look at the others; parents before children."""
     tree = hive.topology
     if caller == OPERATOR:
         return tuple(tree.parents)
@@ -69,13 +73,13 @@ def visible_names(hive: Hive, caller: str) -> tuple[str, ...]:
     parent = tree.parent(caller)
     siblings = () if parent is None else tree.children(parent)
     near = (*reversed(tree.lineage(caller)), *siblings, *tree.subtree(caller))
-    allowed = (hive.name(str(each)) for each in hive.spec(caller).allow)
+    allowed = (hive.name(str(uuid)) for uuid in hive.spec(caller).allow)
     living = (name for name in allowed if name is not None and name in tree.numbering)
     return tuple(dict.fromkeys((*near, *living)))
 
 
 def relation(hive: Hive, sender: str, recipient: str) -> Relation:
-    """What the sender is to the recipient, for the label that the daemon writes on a message."""
+    """What the sender is to the recipient: the label that the daemon writes on a message."""
     if sender in _PARTIES:
         return _PARTIES[sender]
     if sender == recipient:

@@ -1,7 +1,7 @@
-"""What a creator may give: roles, tiers, capabilities, limits, seats, images.
+"""What a creator may give to an agent: role, tier, capabilities, limits, children, image.
 
-One idea under all of it: nobody gives what it does not have. The operator is bound by the form of
-the tree and by the closed lists alone; more than a creator has is the operator's to give.
+The principle: an agent gives only what it has itself. The operator is bound by the structure of the
+tree and the closed lists alone, and may give more than a creator has.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ def check_spawn(
 ) -> None:
     """Refuse what the creator may not create there.
 
-    Raises InvalidArgument, NotAllowed or LimitReached. Who may create under `parent` at all is the
-    rule SPAWN; this is about what, and `check_seat` about how many. `parent` None makes a root,
-    which only the operator does.
+    Raises InvalidArgument, NotAllowed or LimitReached. The rule SPAWN decides whether the creator
+    may create agents under `parent` at all, and `check_child_quota` how many; this function decides
+    what kind. With `parent` None the agent is a root, which only the operator creates.
     """
     check_capabilities(spec.capabilities)
     if TIER_RANK[spec.tier] > TIER_RANK[ROLE_DEFAULTS[spec.role].most]:
         raise InvalidArgument(f"{_with_article(spec.role)} is never {spec.tier}", field="tier")
     if "/" not in spec.image and spec.image not in images:
-        raise InvalidArgument(f"no image called {spec.image}", field="image")
+        raise InvalidArgument(f"no image {spec.image}", field="image")
     if creator == OPERATOR:
         check_grantable(spec.capabilities)
         return
     if parent is None:
-        raise NotAllowed("cannot spawn a root: only the operator may")
+        raise NotAllowed("cannot spawn a root: only the operator may create roots")
     giver = hive.spec(creator)
     _check_role(hive, (creator, parent), spec)
     _check_capabilities(giver, spec)
@@ -63,9 +63,9 @@ def check_spawn(
 
 
 def check_move(hive: Hive, caller: str, name: str, parent: str | None) -> None:
-    """Refuse a move into a place where the agent could not have been created.
+    """Refuse a move to a place where the agent could not have been created.
 
-    Who may move is the rule MOVE. The operator may move anything anywhere in the tree.
+    The rule MOVE decides who may move. The operator may move any agent to any place in the tree.
     """
     if caller == OPERATOR or parent is None or hive.topology.parent(name) == parent:
         return
@@ -81,29 +81,29 @@ def check_move(hive: Hive, caller: str, name: str, parent: str | None) -> None:
 def initial_capabilities(
     hive: Hive, creator: str, usual: tuple[str, ...], asked: Iterable[str] | None = None
 ) -> tuple[str, ...]:
-    """What a new agent will hold: what was asked for, or the `usual` as far as it goes.
+    """What a new agent will hold: as requested, or the `usual` ones that the creator holds.
 
-    An agent gives of the default what it holds itself; what was asked for by name it must hold
-    (`check_spawn` refuses the rest).
+    Of the defaults the agent gets those that its creator holds. What the caller requests by name
+    the creator must hold (`check_spawn` refuses the rest).
     """
     if asked is not None:
         return check_capabilities(asked)
     if creator == OPERATOR:
         return usual
     lacking = missing_capabilities(hive.spec(creator).capabilities, usual)
-    return tuple(each for each in usual if each not in lacking)
+    return tuple(capability for capability in usual if capability not in lacking)
 
 
 def with_network(held: tuple[str, ...], profile: str | None) -> tuple[str, ...]:
-    """The same with this network profile and no other; None: as it is."""
+    """The capabilities with this network profile as the only one; None changes nothing."""
     if profile is None:
         return held
-    rest = (each for each in held if not each.startswith("network:"))
+    rest = (capability for capability in held if not capability.startswith("network:"))
     return check_capabilities((*rest, *(() if profile == "none" else (f"network:{profile}",))))
 
 
 def initial_max_children(hive: Hive, creator: str, asked: int | None, usual: int) -> int:
-    """How many children a new agent may have: as asked, or the usual as far as the creator's go."""
+    """How many children a new agent may have: as requested, or at most as many as its creator."""
     if asked is not None or creator == OPERATOR:
         return usual if asked is None else asked
     return min(usual, hive.spec(creator).max_children)
@@ -112,10 +112,10 @@ def initial_max_children(hive: Hive, creator: str, asked: int | None, usual: int
 def inherit_limits(
     hive: Hive, creator: str, parent: str | None, spec: AgentSpec, defaults: Limits = _NO_DEFAULTS
 ) -> AgentSpec:
-    """The spec with what was left open filled in from the creator, so that it stays in bounds.
+    """The spec with its unset limits filled in from the creator, so that it stays within them.
 
-    `defaults` are the host's limits for agents that set none: what a creator without a limit of
-    its own has. LimitReached when more was asked for than that.
+    `defaults` are the host's limits for agents that set none, so a creator without a limit of its
+    own has those. LimitReached when the spec asks for more than is left.
     """
     if creator == OPERATOR or parent is None:
         return spec
@@ -128,7 +128,7 @@ def inherit_limits(
 
 
 def _check_role(hive: Hive, givers: tuple[str, ...], spec: AgentSpec, verb: str = "spawn") -> None:
-    """The matrix holds for the creator and for the parent: no detour through a third agent."""
+    """Check the role table for the creator and for the parent: a third agent is no way round it."""
     for name in dict.fromkeys(givers):
         giver = hive.spec(name)
         if spec.role not in ROLE_DEFAULTS[giver.role].creates:
@@ -145,35 +145,37 @@ def _with_article(role: Role) -> str:
 
 def _check_capabilities(giver: AgentSpec, spec: AgentSpec) -> None:
     if lacking := missing_capabilities(giver.capabilities, sorted(spec.capabilities)):
-        raise NotAllowed(f"cannot spawn with {', '.join(lacking)}: you do not hold that")
-    if kept := OPERATOR_ONLY & set(spec.capabilities):
-        raise NotAllowed(f"cannot spawn with {', '.join(kept)}: it is the operator's to give")
+        raise NotAllowed(f"cannot spawn with {', '.join(lacking)}: you do not hold it")
+    if reserved := OPERATOR_ONLY & set(spec.capabilities):
+        raise NotAllowed(f"cannot spawn with {', '.join(reserved)}: only the operator may grant it")
     check_grantable(spec.capabilities)
 
 
 def initial_tools(hive: Hive, creator: str, asked: Iterable[str] | None) -> tuple[str, ...] | None:
-    """The allow-list of a new agent: as asked, or its creator's; None: what its role may use."""
+    """The tools of a new agent: as requested, or its creator's; None: those of its role."""
     if asked is not None:
         return allow_list(asked)
     return None if creator == OPERATOR else hive.spec(creator).tools
 
 
 def _check_tools(giver: AgentSpec, spec: AgentSpec) -> None:
-    """A manager uses no tool itself; its list is what it may hand on."""
+    """A manager uses no tool itself; its list states which tools it may give to others."""
     if giver.tools is None:
         return
     wanted = ROLE_DEFAULTS[spec.role].tools if spec.tools is None else spec.tools
     if beyond := missing_entries(giver.tools, wanted):
-        raise NotAllowed(f"cannot spawn with {', '.join(beyond)}: you may not hand that on")
+        raise NotAllowed(f"cannot spawn with {', '.join(beyond)}: it is not in your list of tools")
 
 
 def _check_allow_list_image_and_children(giver: AgentSpec, spec: AgentSpec) -> None:
     if spec.allow:
-        raise NotAllowed("cannot spawn with an allow-list: it is the operator's to give")
+        raise NotAllowed("cannot spawn with an allow-list: only the operator may grant one")
     if "/" in spec.image:
-        raise NotAllowed("cannot spawn from a path: it is the operator's to give")
+        raise NotAllowed("cannot spawn from a path: only the operator may name one")
     if spec.max_children > giver.max_children:
-        raise LimitReached(f"cannot spawn with {spec.max_children} seats: you have fewer")
+        raise LimitReached(
+            f"cannot spawn with max_children {spec.max_children}: yours is {giver.max_children}"
+        )
 
 
 def check_child_quota(
@@ -181,8 +183,8 @@ def check_child_quota(
 ) -> None:
     """Refuse one more child, or one more subtree, where a quota is used up.
 
-    `besides`: agents that take no seat, such as zombies (row K4). Adoption does not ask: a quota
-    may be exceeded by it (row K9), and then refuses new ones.
+    `besides`: agents that do not count, such as zombies (row K4). Adoption does not check the
+    quota: it may exceed it (row K9), and then new children are refused.
     """
     tree = hive.topology
     most = hive.spec(parent).max_children
@@ -193,14 +195,14 @@ def check_child_quota(
         bound = limit_of(hive.spec(name).subtree, "agents")
         if bound is None or (moved is not None and tree.is_ancestor(name, moved)):
             continue
-        free = sum(tree.is_ancestor(name, each) for each in besides)
+        free = sum(tree.is_ancestor(name, agent) for agent in besides)
         if tree.size(name) - 1 - free + coming > bound:
             raise LimitReached(f"limit on descendants ({bound}) of {name} reached")
     _check_depth(hive, parent, moved)
 
 
 def _check_depth(hive: Hive, parent: str, moved: str | None) -> None:
-    """Refuse what would hang deeper below somebody than it may."""
+    """Refuse an agent that would exceed `max_depth` of one of its ancestors."""
     tree = hive.topology
     below = 0
     if moved is not None:
@@ -219,13 +221,13 @@ def _check_limits(
         wanted = claim(spec, field)
         rest = remainder(hive, parent, field) if field in SUMMED else None
         bounds = (ceiling(hive, creator, field, defaults), rest)
-        most = min((each for each in bounds if each is not None), default=None)
+        most = min((bound for bound in bounds if bound is not None), default=None)
         if most is not None and wanted is not None and wanted > most:
             raise LimitReached(f"cannot give {wanted} of {field}: you have {most} left")
 
 
 def _check_limits_are_set(hive: Hive, creator: str, spec: AgentSpec) -> None:
-    """A child without a limit would get the host's default, which may be more than its creator."""
+    """Require limits: the host's default of a child may be more than its creator has."""
     for field in SUMMED:
         if claim(hive.spec(creator), field) is not None and claim(spec, field) is None:
-            raise InvalidArgument(f"say {field}: you have a limit yourself", field="limits")
+            raise InvalidArgument(f"{field} is required: you have a limit yourself", field="limits")

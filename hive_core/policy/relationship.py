@@ -1,4 +1,4 @@
-"""Who a caller is to a target: one of twelve standings, found in constant time at any depth."""
+"""The relationship of a caller to a target: one of twelve, found in constant time at any depth."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import OPERATOR
 
-# Numbers, since they are the places of the answers of a rule. Whoever stands above STRANGER sees
-# the target; a STRANGER does when the operator allowed it to write to the target.
+# Numbers, since they index the trees of a rule. A caller above STRANGER sees the target; a STRANGER
+# sees it when the operator allowed it to write to the target.
 (
     NOBODY, UNSEEN, STRANGER, ITSELF, PARENT, ANCESTOR, CHILD, DESCENDANT, SIBLING, TO_OPERATOR,
     OPERATOR_ITSELF, OPERATOR_OVER,
@@ -19,9 +19,9 @@ BELOW: Final = frozenset({CHILD, DESCENDANT})
 
 
 def relationship(hive: Hive, caller: str, target: str | None) -> int:
-    """The one standing that holds. None as a target is the caller itself.
+    """The relationship that holds. With target None it is that of the caller to itself.
 
-    NOBODY is a caller that is not in the tree or hangs on no root, UNSEEN a target like that.
+    NOBODY: the caller is not in the tree or has no path to a root. UNSEEN: the same of the target.
     """
     places = hive.topology.numbering
     try:
@@ -33,16 +33,16 @@ def relationship(hive: Hive, caller: str, target: str | None) -> int:
     enter, leave, _, up = here
     first, last, _, above = there
     if enter < first <= leave:
-        found = PARENT if above == enter else ANCESTOR
+        result = PARENT if above == enter else ANCESTOR
     elif first < enter <= last:
-        found = CHILD if up == first else DESCENDANT
-    else:  # roots have nobody above them, and are no siblings
-        found = SIBLING if up == above and up else STRANGER
-    return found
+        result = CHILD if up == first else DESCENDANT
+    else:  # roots have no parent, and are not siblings
+        result = SIBLING if up == above and up else STRANGER
+    return result
 
 
 def _relationship_outside_tree(hive: Hive, caller: str, target: str | None) -> int:
-    """One of them has no place. The operator is known to all and sees all, also a broken chain."""
+    """One of them has no place. All know the operator, which sees all, broken chains included."""
     if caller in hive.topology.numbering:
         return TO_OPERATOR if target == OPERATOR else UNSEEN
     if caller != OPERATOR:
@@ -55,16 +55,16 @@ def _relationship_outside_tree(hive: Hive, caller: str, target: str | None) -> i
 def is_on_allow_list(hive: Hive, caller: str, target: str) -> bool:
     """Whether the operator allowed the caller to write to the target.
 
-    The list points one way and holds UUIDs, so a name that is used again is not on it (attack 40).
+    The list is one-way and holds UUIDs, so an agent that reuses a name is not on it (attack 40).
     """
     spec, other = hive.specs.get(caller), hive.specs.get(target)
     return spec is not None and other is not None and other.uuid in spec.allow
 
 
 def upward_path(hive: Hive, caller: str, target: str | None) -> tuple[str, ...]:
-    """Names walked from the target upwards until the caller or a root is met.
+    """Names from the target upwards until the caller or a root.
 
-    For the operator's eyes: it may name agents that the caller cannot see.
+    For the operator only: it may name agents that the caller cannot see.
     """
     if caller == OPERATOR or target in (None, caller):
         return (caller,)
@@ -78,8 +78,8 @@ def upward_path(hive: Hive, caller: str, target: str | None) -> tuple[str, ...]:
 def is_visible(hive: Hive, caller: str, target: str) -> bool:
     """Whether the caller sees the target.
 
-    It sees itself, its ancestors, siblings and descendants, and whom it is allowed to write to.
-    The operator sees all, and is known to all.
+    An agent sees itself, its ancestors, siblings and descendants, and the agents on its allow-list.
+    The operator sees all agents, and all agents know the operator.
     """
     standing = relationship(hive, caller, target)
     return standing > STRANGER or (standing == STRANGER and is_on_allow_list(hive, caller, target))

@@ -1,8 +1,8 @@
-"""How much of its own limits an agent has left to give.
+"""How much of its own limits an agent has left to give to children.
 
-A limit that is set on an agent is also its budget: what its children are given adds up to no more
-(memory, processes, CPU). A limit that is not set is the host's default, which everybody gets and
-which nobody has to pay for; more than that is the operator's to give.
+A limit that is set on an agent is also its budget: the limits of its children add up to no more
+(memory, processes, CPU). A limit that is not set is the host's default, which every agent gets and
+which counts for no budget; more than that only the operator may give.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ def claim(spec: AgentSpec, field: str) -> int | None:
 
 
 def remainder(hive: Hive, name: str, field: str) -> int | None:
-    """What `name` may still give its children; None when nothing was set on it.
+    """What `name` may still give its children; None when no limit is set on it.
 
-    Adopted children may have brought more than there was: then it is 0.
+    Adopted children may hold more than there was; the remainder is 0 then.
     """
     spec = hive.spec(name)
-    purse = claim(spec, field)
-    if purse is None:
+    budget = claim(spec, field)
+    if budget is None:
         return None
     own = limit_of(spec.limits, field) if limit_of(spec.subtree, field) is not None else None
-    given = sum(claim(hive.spec(kid), field) or 0 for kid in hive.topology.children(name))
-    return max(0, purse - given - (own or 0))
+    allotted = sum(claim(hive.spec(kid), field) or 0 for kid in hive.topology.children(name))
+    return max(0, budget - allotted - (own or 0))
 
 
 def ceiling(hive: Hive, name: str, field: str, defaults: Limits = _EVERYTHING) -> int | None:
-    """The most that `name` has of this itself; None when there is no bound."""
+    """The most that `name` has of this itself; None when there is no limit."""
     spec = hive.spec(name)
     own = limit_of(spec.limits, field)
-    bounds = [each for each in (own, limit_of(spec.subtree, field)) if each is not None]
+    bounds = [bound for bound in (own, limit_of(spec.subtree, field)) if bound is not None]
     return min(bounds) if bounds else limit_of(defaults, field)
 
 
 def default_limit(
     hive: Hive, creator: str, parent: str, field: str, defaults: Limits
 ) -> int | None:
-    """What a child gets that asks for nothing; None leaves it with the host's default.
+    """The limit of a child for which the caller sets none; None keeps the host's default.
 
-    It is no more than the creator has and, of what adds up, an equal part of what the parent has
-    left: the rest divided by its free seats.
+    It is at most what the creator has and, of limits that add up, an equal part of what the parent
+    has left: the rest divided by the number of children that it may still have.
     """
     bounds = [ceiling(hive, creator, field)]
     rest = remainder(hive, parent, field) if field in SUMMED else None
     if rest is not None:
         free = hive.spec(parent).max_children - len(hive.topology.children(parent))
         bounds.append(rest // max(1, free))
-    known = [each for each in bounds if each is not None]
+    known = [bound for bound in bounds if bound is not None]
     if not known:
         return None
     usual = limit_of(defaults, field)

@@ -1,4 +1,4 @@
-"""What an agent that was destroyed comes back with: no more than its parent could give it now."""
+"""The rights of a restored agent: at most what its parent could give it now."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from hive_core.policy.rules import ROUTE
 
 
 def restored_spec(hive: Hive, parent: str | None, spec: AgentSpec) -> AgentSpec:
-    """The spec without what was taken from the family while its agent was gone.
+    """The spec without the rights that its family lost while the agent was destroyed.
 
-    A root has nobody above it: what the operator gave it, it keeps, as far as it still leads
-    anywhere.
+    A root has no parent: it keeps what the operator gave it, as far as that still has an effect.
     """
     allow = tuple(each for each in spec.allow if hive.name(str(each)) is not None)
     held = tuple(each for each in spec.capabilities if not no_effect_reason(each))
@@ -32,16 +31,16 @@ def restored_spec(hive: Hive, parent: str | None, spec: AgentSpec) -> AgentSpec:
 
 
 def revoked_capabilities(before: Hive, after: Hive) -> dict[str, frozenset[str]]:
-    """Which agents, by UUID, hold which capabilities no more."""
-    found = {}
+    """The capabilities that agents lost between two snapshots, by UUID."""
+    lost_by_uuid = {}
     for uuid, name in before.names.items():
         old, now = before.specs[name], after.specs.get(after.names.get(uuid, ""))
         if now is not None and now is not old:
-            found[uuid] = frozenset(old.capabilities) - frozenset(now.capabilities)
-    return {uuid: lost for uuid, lost in found.items() if lost}
+            lost_by_uuid[uuid] = frozenset(old.capabilities) - frozenset(now.capabilities)
+    return {uuid: lost for uuid, lost in lost_by_uuid.items() if lost}
 
 
 def _can_write_to(hive: Hive, sender: str, uuid: str) -> bool:
-    """Whether the parent may write to it itself, by its place or by its own list."""
+    """Whether the parent may write to it, by its place or by its own allow-list."""
     name = hive.names[uuid]
     return decide(ROUTE, hive, sender, name).allowed

@@ -1,4 +1,4 @@
-"""What a role may do at all: a guard around the rule of every operation, by its action."""
+"""The actions of a role: a guard around the rule of every operation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WORDS: Final[dict[Action, str]] = {
     "move": "move agents",
     "assign": "assign tasks",
     "work": "work on tasks",
-    "send": "send",
-    "receive": "receive",
+    "send": "send messages",
+    "receive": "receive messages",
     "escalate": "ask or escalate",
-    "schedule": "schedule",
+    "schedule": "schedule work",
     "configure": "configure agents",
     "read": "read about agents",
     "read_artifact": "read artifacts",
@@ -39,7 +39,7 @@ def _has_action(action: Action) -> Test:
     return test
 
 
-# One test for each action, so that a rule that is worked out asks it once.
+# One test for each action, so that a compiled rule makes it once.
 _GUARDS: Final = {
     action: PredicateRule(
         "", "", _has_action(action), Denial(10, f"your role may not {_WORDS[action]}")
@@ -49,7 +49,7 @@ _GUARDS: Final = {
 
 
 def guard_by_role(action: Action, rule: Rule) -> Rule:
-    """The rule as it holds for an operation of this action: what it refuses, it refuses first."""
+    """The rule of an operation of this action; a role without the action is refused first."""
     if all(action in habit.actions for habit in ROLE_DEFAULTS.values()):
         return rule
     return NamedRule(rule.name, rule.text, rule & _GUARDS[action])

@@ -1,6 +1,6 @@
-"""Who may: every rule that an operation can name in its `allow`.
+"""Every rule that an operation can name in its `allow`.
 
-Nobody is allowed anything by position alone but what stands here; `decide` denies the rest.
+Position alone allows nothing but what is listed here; `decide` denies the rest.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ __all__ = [
 
 
 COVERED: Final = "covered"
-_TASK: Final = Role.TASK  # the class is slow to ask for a member
+_TASK: Final = Role.TASK  # access to an enum member is slow
 
 
 def _is_not_task(hive: Hive, caller: str, _: str | None, __: AuthzContext) -> bool:
@@ -71,34 +71,37 @@ def _is_not_task(hive: Hive, caller: str, _: str | None, __: AuthzContext) -> bo
     return spec is not None and spec.role is not _TASK
 
 
-def _has_second(_: Hive, __: str, ___: str | None, asked: AuthzContext) -> bool:
-    return asked.second is not None
+def _has_second(_: Hive, __: str, ___: str | None, context: AuthzContext) -> bool:
+    return context.second is not None
 
 
-def _is_second_under_caller(hive: Hive, caller: str, _: str | None, asked: AuthzContext) -> bool:
-    return asked.second is not None and relationship(hive, caller, asked.second) in (ITSELF, *ABOVE)
+def _is_second_under_caller(hive: Hive, caller: str, _: str | None, context: AuthzContext) -> bool:
+    return context.second is not None and relationship(hive, caller, context.second) in (
+        ITSELF,
+        *ABOVE,
+    )
 
 
-def _makes_no_loop(hive: Hive, _: str, target: str | None, asked: AuthzContext) -> bool:
-    if target is None or asked.second is None:
+def _makes_no_loop(hive: Hive, _: str, target: str | None, context: AuthzContext) -> bool:
+    if target is None or context.second is None:
         return target is not None
-    return target != asked.second and relationship(hive, target, asked.second) not in ABOVE
+    return target != context.second and relationship(hive, target, context.second) not in ABOVE
 
 
-def _is_reply(_: Hive, __: str, ___: str | None, asked: AuthzContext) -> bool:
-    return REPLY in asked.facts
+def _is_reply(_: Hive, __: str, ___: str | None, context: AuthzContext) -> bool:
+    return REPLY in context.facts
 
 
-def _may_update_inputs(hive: Hive, caller: str, _: str | None, asked: AuthzContext) -> bool:
-    """All inputs by one capability, or each that is named by one of its own."""
+def _may_update_inputs(hive: Hive, caller: str, _: str | None, context: AuthzContext) -> bool:
+    """One capability covers all inputs, or one capability for each named input."""
     spec = hive.specs.get(caller)
     if spec is None:
         return caller == THE_OPERATOR
-    return covers(spec.capabilities, "meta.update") or COVERED in asked.facts
+    return covers(spec.capabilities, "meta.update") or COVERED in context.facts
 
 
 def holds(capability: str) -> Rule:
-    """The caller holds the capability; the operator holds every one."""
+    """The caller holds the capability; the operator holds all."""
 
     def test(hive: Hive, caller: str, _: str | None, __: AuthzContext) -> bool:
         if caller == THE_OPERATOR:
@@ -113,10 +116,10 @@ def holds(capability: str) -> Rule:
 
 
 def fact_rule(fact: str, text: str, denial: str) -> Rule:
-    """The operation found this fact in the ledger (`facts`), such as who assigned a task."""
+    """The operation found this fact in the ledger (`facts`), such as the assigner of a task."""
 
-    def test(_: Hive, __: str, ___: str | None, asked: AuthzContext) -> bool:
-        return fact in asked.facts
+    def test(_: Hive, __: str, ___: str | None, context: AuthzContext) -> bool:
+        return fact in context.facts
 
     return PredicateRule(fact, text, test, Denial(6, denial))
 
@@ -124,7 +127,10 @@ def fact_rule(fact: str, text: str, denial: str) -> Rule:
 _IS_OPERATOR: Final = frozenset({OPERATOR_ITSELF, OPERATOR_OVER})
 
 SELF: Final = RelationRule(
-    "self", "the agent itself", frozenset({ITSELF, OPERATOR_ITSELF}), Denial(2, "not yourself")
+    "self",
+    "the agent itself",
+    frozenset({ITSELF, OPERATOR_ITSELF}),
+    Denial(2, "only the agent itself may do this"),
 )
 PARENT: Final = RelationRule(
     "parent", "its parent", frozenset({TO_CHILD}), Denial(3, "not your child")
@@ -137,15 +143,17 @@ DESCENDANT: Final = RelationRule(
     "descendant", "a descendant", BELOW, Denial(2, "not your ancestor")
 )
 OPERATOR: Final = RelationRule(
-    "operator", "the operator", _IS_OPERATOR, Denial(1, "only the operator may")
+    "operator", "the operator", _IS_OPERATOR, Denial(1, "only the operator may do this")
 )
-ANYONE: Final = RelationRule("anyone", "anyone", frozenset(STANDINGS), Denial(0, "nobody may"))
+ANYONE: Final = RelationRule(
+    "anyone", "anyone", frozenset(STANDINGS), Denial(0, "no rule allows it")
+)
 
-# `target` is the parent of the new agent. What may be created there is for `grants.check_spawn`.
+# `target` is the parent of the new agent. `grants.check_spawn` checks what may be created there.
 # The operator comes first: it names no parent when it means the root agent.
 SPAWN: Final = OPERATOR | (SELF | ANCESTOR) & holds("spawn")
 
-# Row H9. What the agent becomes is decided by the operator, in another call.
+# Row H9. The operator decides in another call whether the agent gets the configuration.
 PROPOSE: Final = OPERATOR | ANCESTOR | SELF & holds("config.propose")
 
 # Row H13.
@@ -157,39 +165,42 @@ INPUTS: Final = PredicateRule(
 )
 
 _NOT_A_ROOT: Final = PredicateRule(
-    "", "", _has_second, Denial(7, "only the operator makes a root"),
+    "", "", _has_second, Denial(7, "only the operator may make a root"),
 )  # fmt: skip
 _UNDER_CALLER: Final = PredicateRule(
     "under caller", "", _is_second_under_caller,
     Denial(7, "the new parent is neither you nor your descendant"),
 )  # fmt: skip
 _NO_LOOP: Final = PredicateRule(
-    "", "", _makes_no_loop, Denial(9, "the new parent is the agent itself or below it")
+    "", "", _makes_no_loop, Denial(9, "the new parent is the agent itself or its descendant")
 )
 MOVE: Final = NamedRule(
-    "move", "the operator, or an ancestor of the agent that is, or is above, the new parent",
+    "move", "the operator, or an ancestor of the agent that is also the new parent or its ancestor",
     (OPERATOR | ANCESTOR & _NOT_A_ROOT & _UNDER_CALLER) & _NO_LOOP,
 )  # fmt: skip
 
-# Row H12. The guard stands over everything but the own parent and a reply.
+# Row H12. The guard applies to all but messages to the own parent and replies.
 _TO_PARENT: Final = RelationRule(
-    "parent", "to the parent", frozenset({CHILD}), Denial(0, "not your parent")
+    "parent", "a child, to its parent", frozenset({CHILD}), Denial(0, "not your parent")
 )
 _REPLY: Final = PredicateRule(
-    REPLY, "to the sender of a message that is answered", _is_reply, Denial(0, "not a reply"),
+    REPLY, "the recipient of a message, to its sender", _is_reply, Denial(0, "not a reply"),
 )  # fmt: skip
 _NOT_A_TASK: Final = PredicateRule(
-    "", "", _is_not_task, Denial(9, "a task writes to its parent only")
+    "", "", _is_not_task, Denial(9, "an agent of role task may write to its parent only")
 )
 _TO_OPERATOR: Final = RelationRule(
-    "to operator", "to the operator", frozenset({TO_OPERATOR}), Denial(0, "not the operator")
+    "to operator",
+    "an agent, to the operator",
+    frozenset({TO_OPERATOR}),
+    Denial(0, "not the operator"),
 )
 _LISTED: Final = PredicateRule(
-    "allow-list", "to whom the operator allowed", is_target_listed,
-    Denial(5, "neither your parent, sibling nor descendant, nor on your allow-list"),
+    "allow-list", "an agent that has the recipient on its allow-list", is_target_listed,
+    Denial(5, "not your parent, sibling or descendant, and not on your allow-list"),
 )  # fmt: skip
 _NEAR: Final = SELF | SIBLING | ANCESTOR | _TO_OPERATOR & holds("message.operator") | _LISTED
 ROUTE: Final = NamedRule(
-    "route", "whom the routing rule lets write to the recipient",
+    "route", "an agent that the routing rule lets write to the recipient",
     OPERATOR | _TO_PARENT | _REPLY | _NOT_A_TASK & _NEAR,
 )  # fmt: skip

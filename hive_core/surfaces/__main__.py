@@ -1,4 +1,4 @@
-"""Write what is derived from the registry and the settings: `python -m hive_core.surfaces`."""
+"""Write the files generated from the registry and the settings: `python -m hive_core.surfaces`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`docs/reference/agent-toml.md` and the JSON schema beside it, written from the model."""
+"""`docs/reference/agent-toml.md` and its JSON schema, generated from the model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _HEAD = """\
 
 Generated from the model by `python -m hive_core.surfaces`; do not edit.
 
-The file lies at the top of an agent's configuration. Every key has a default, so an absent file is
-a valid one. An unknown key, or a value that does not fit, is refused with its name.
-[agent.schema.json](agent.schema.json) says the same to editors (`hive config schema` prints it);
-`hive config template` prints the file that an agent starts with, and `hive config lint` checks one.
-[How to write a configuration](../how-to/write-a-config.md) tells the rest.
+The file is at the top of an agent's configuration. Every key has a default, so an absent file is
+valid. An unknown key or an invalid value is refused with its name.
+[agent.schema.json](agent.schema.json) is the same for editors (`hive config schema` prints it);
+`hive config template` prints the initial file of an agent, and `hive config lint` checks a file.
+See also [How to write a configuration](../how-to/write-a-config.md).
 
-Limits: 64 KiB, tables 16 deep, no number that is not finite or beyond 2^53.
+Limits: 64 KiB, tables at most 16 deep, finite numbers up to 2^53.
 """
 
 
@@ -38,7 +38,7 @@ def config_page() -> str:
 def config_schema() -> str:
     """JSON Schema, draft 2020-12."""
     schema: dict[str, Any] = AgentConfig.model_json_schema()
-    for name in SIZES:  # the model has what becomes of them
+    for name in SIZES:  # the model has the converted values
         schema["$defs"]["Limits"]["properties"][name]["anyOf"].append(_SIZE)
     schema["$defs"]["ConfigRequest"]["properties"]["command"]["anyOf"].append({"type": "string"})
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "agent.toml"}

@@ -1,4 +1,4 @@
-"""The interface descriptions that introspection answers, written from the registry."""
+"""The interface descriptions for Varlink introspection, generated from the registry."""
 
 from __future__ import annotations
 
@@ -50,28 +50,32 @@ error PermissionDenied ()
 # Method is expected to be called with 'more' set to true, but wasn't
 error ExpectedMore ()
 """
-_REASON: Final = Field("reason", "string", "For people: what was refused and why.")
+_REASON: Final = Field("reason", "string", "What was refused and why, for people.")
 _BESIDE: Final = (
     Field("agent", "?string", "The agent that it is about."),
     Field("job", "?string", "The job that failed."),
-    Field("rule", "?string", "The rule that said no."),
-    Field("retry_after", "?float", "Seconds after which it may work."),
+    Field("rule", "?string", "The rule that denied it."),
+    Field("retry_after", "?float", "Seconds after which to try again."),
 )
-_FIELD: Final = Field("field", "string", "The parameter whose value makes no sense.")
+_FIELD: Final = Field("field", "string", "The parameter with the invalid value.")
 
 
 def interface(registry: Mapping[str, Operation]) -> str:
     """`org.hive.Broker` in the Varlink interface definition language."""
     kinds = [kind for name, kind in errors.BY_WIRE.items() if name.startswith(errors.HIVE)]
-    names = {camel(name) for each in registry.values() for name in (each.name, *each.aliases)}
+    names = {
+        camel(name)
+        for operation in registry.values()
+        for name in (operation.name, *operation.aliases)
+    }
     shapes = Shapes(names | {kind.__name__ for kind in kinds})
-    shared = {name: each for each in registry.values() for name in each.shares}
-    methods = [_method(each, shapes, shared) for _, each in sorted(registry.items())]
+    shared = {name: operation for operation in registry.values() for name in operation.shares}
+    methods = [_method(operation, shapes, shared) for _, operation in sorted(registry.items())]
     return "\n".join((
-        "# Agents in a tree: who is there, what they do and say, and who may change it.",
+        "# A tree of agents: list and change it, send messages, assign tasks, approve changes.",
         f"interface {INTERFACE}",
         "",
-        *(_type(each) for _, each in sorted(shapes.types.items())),
+        *(_type(operation) for _, operation in sorted(shapes.types.items())),
         *methods,
         *(_error(kind) for kind in kinds),
     ))  # fmt: skip
@@ -93,17 +97,19 @@ def _method(operation: Operation, shapes: Shapes, shared: Mapping[str, Operation
 
 
 def _shared_alias(alias: str, first: Operation, other: Operation, shapes: Shapes) -> str:
-    """A name for two operations: what either takes and gives, all of which may be absent."""
-    params = (shapes.fields(params_schema(each), absent=True) for each in (first, other))
-    results = (shapes.fields(result_schema(each), absent=False) for each in (first, other))
+    """A name of two operations: the parameters and results of both, all optional."""
+    params = (shapes.fields(params_schema(operation), absent=True) for operation in (first, other))
+    results = (
+        shapes.fields(result_schema(operation), absent=False) for operation in (first, other)
+    )
     takes, gives = (_struct(_either(*sides)) for sides in (params, results))
     doc = _comment(f"{other.method} when it names `{other.shares[alias]}`, else {first.method}.")
     return f"{doc}method {camel(alias)}{takes} -> {gives}\n"
 
 
 def _either(*sides: Iterable[Field]) -> list[Field]:
-    fields = {each.name: each for side in sides for each in side}
-    return [replace(each, type=f"?{each.type.removeprefix('?')}") for each in fields.values()]
+    fields = {field.name: field for side in sides for field in side}
+    return [replace(field, type=f"?{field.type.removeprefix('?')}") for field in fields.values()]
 
 
 def _type(named: NamedType) -> str:
@@ -123,10 +129,10 @@ def _struct(fields: Iterable[Field]) -> str:
 
 
 def _members(fields: list[Field]) -> Iterator[str]:
-    for number, each in enumerate(fields, 1):
-        if each.doc:
-            yield _comment(each.doc, "  ").rstrip("\n")
-        yield f"  {each.name}: {each.type}{',' if number < len(fields) else ''}"
+    for number, field in enumerate(fields, 1):
+        if field.doc:
+            yield _comment(field.doc, "  ").rstrip("\n")
+        yield f"  {field.name}: {field.type}{',' if number < len(fields) else ''}"
 
 
 def _comment(text: str, indent: str = "") -> str:

@@ -1,7 +1,7 @@
 """`operations.json`: the registry as data, for programs that must not import it.
 
 The CLI and the in-container client read it, because importing the registry takes ten times as long
-as starting them. It also publishes the JSON schema of every result.
+as starting them. It also has the JSON schema of every result.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hive_core.surfaces.shape import params_schema, result_schema
 
 def operations_json(registry: Mapping[str, Operation]) -> str:
     """The text of the file."""
-    operations = {name: _entry(each) for name, each in registry.items()}
-    found = {"interface": INTERFACE, "operations": operations}
-    return json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    operations = {name: _entry(operation) for name, operation in registry.items()}
+    document = {"interface": INTERFACE, "operations": operations}
+    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _entry(operation: Operation) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def _entry(operation: Operation) -> dict[str, Any]:
         "second": operation.second,
         "aliases": sorted(operation.aliases),
         "params": params,
-        # What it is about, where that may be left out.
+        # The parameter that names its subject, if it is optional.
         "thing": None if thing in params.get("required", ()) else thing,
         "result": result_schema(operation),
     }

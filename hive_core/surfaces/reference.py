@@ -1,4 +1,4 @@
-"""`docs/reference/operations.md`, written from the registry."""
+"""`docs/reference/operations.md`, generated from the registry."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Generated from the registry by `python -m hive_core.surfaces`; do not edit.
 
 Every operation is a method of the Varlink interface `{INTERFACE}`, on the socket of each agent and
 on the operator's. Types are written as in its interface description: `?` may be absent, `[]` is a
-list, `[string]` a map. What does not fit is answered with `org.varlink.service.InvalidParameter`
-(`parameter` says where, as `steps.2.title`; `reason` what was expected and what came), a value that
-fits and makes no sense with `InvalidArgument`. An agent that the caller cannot see
-is answered like one that does not exist: `NotFound`. That a name is taken is the one thing that a
-caller can learn about an agent that it cannot see.
+list, `[string]` a map. A parameter of a wrong type is answered with
+`org.varlink.service.InvalidParameter` (`parameter` is its path, as `steps.2.title`; `reason` says
+what was expected and what was sent), a value of the right type that is invalid with
+`InvalidArgument`. An agent that the caller cannot see is answered like one that does not exist:
+`NotFound`. About an agent that it cannot see a caller can learn only that its name is taken.
 """
 
 
 def operations_page(registry: Mapping[str, Operation]) -> str:
     """The whole page."""
     shapes = Shapes(set())
-    parts = [_operation(each, shapes) for _, each in sorted(registry.items())]
-    types = [_type(each) for _, each in sorted(shapes.types.items())]
+    parts = [_operation(entry, shapes) for _, entry in sorted(registry.items())]
+    types = [_type(entry) for _, entry in sorted(shapes.types.items())]
     index = " · ".join(f"[{name}](#{name})" for name in sorted(registry))
     return "\n".join((_HEAD, index, "", *parts, "# Types\n", *types, _errors()))
 
@@ -50,7 +50,7 @@ def _facts(operation: Operation) -> Iterator[str]:
     yield f"- Action: `{operation.action}`"
     yield f"- Allowed: {operation.allow.text}"
     if operation.aliases:
-        yield f"- Also called: {', '.join(f'`{each}`' for each in sorted(operation.aliases))}"
+        yield f"- Also called: {', '.join(f'`{alias}`' for alias in sorted(operation.aliases))}"
     for name, parameter in operation.shares.items():
         yield f"- Also called: `{name}`, with `{parameter}`"
     if operation.mutates:
@@ -61,7 +61,7 @@ def _facts(operation: Operation) -> Iterator[str]:
 
 
 def _table(title: str, fields: Iterable[Field]) -> Iterator[str]:
-    rows = [f"| `{each.name}` | `{each.type}` | {_cell(each.doc)} |" for each in fields]
+    rows = [f"| `{field.name}` | `{field.type}` | {_cell(field.doc)} |" for field in fields]
     if not rows:
         yield f"{title}: none.\n"
         return

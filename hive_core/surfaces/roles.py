@@ -1,4 +1,4 @@
-"""`docs/reference/roles.md`, written from the one table of roles and the registry."""
+"""`docs/reference/roles.md`, generated from the table of roles and the registry."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _HEAD = """\
 # Roles
 
 Generated from `hive_core/model/agents/roles.py` by `python -m hive_core.surfaces`; do not
-edit. `hive role list` prints it. [The guide](../guide/roles.md) says what it is good for.
+edit. `hive role list` prints it. See also [the guide](../guide/roles.md).
 
-`kernel` is the daemon itself: nobody is created with that role. Absent means `agent`, and tier
+`kernel` is the daemon itself: no agent has that role. The default is role `agent` and tier
 `operational`.
 """
 _ACTIONS = """\
 ## Actions
 
-Asked on every call, beside the place in the tree and the capabilities. A grant does not help
-against it: an architect that is granted `spawn` creates nobody. Every operation names its action.
-`administer` is the operator's.
+The daemon checks the action of the operation on every call, in addition to the place in the tree
+and the capabilities. A capability does not override it: an architect with the capability `spawn`
+cannot create agents. Every operation names its action. Only the operator has `administer`.
 """
 _TOOLS = """\
 ## Tools of execution
 
 They run in the agent's container by `hive-agent tool`, each use with a grant. An agent's own list
-(`tools` of `spawn`) makes what its role has less, never more.
+(`tools` of `spawn`) restricts the tools of its role; it never adds to them.
 """
 
 
@@ -46,14 +46,14 @@ def _lives() -> Iterator[str]:
                 " tier |", "| --- | --- | --- | --- | --- | --- | --- |")  # fmt: skip
     for role in Role:
         habit = ROLE_DEFAULTS[role]
-        again = "starts again" if habit.restarts else "its parent is told"
+        again = "restarted" if habit.restarts else "parent notified"
         cells = (f"`{role}`", habit.lifetime, habit.behaviour, _creates(habit.creates), again,
                  habit.after_task, habit.most)  # fmt: skip
         yield f"| {' | '.join(cells)} |"
 
 
 def _creates(roles: frozenset[Role]) -> str:
-    return "any role" if roles == frozenset(Role) else _words(sorted(roles)) or "nobody"
+    return "any role" if roles == frozenset(Role) else _words(sorted(roles)) or "none"
 
 
 def _rights() -> Iterator[str]:
@@ -68,7 +68,7 @@ def _actions(registry: Mapping[str, Operation]) -> Iterator[str]:
     yield f"| --- | {' | '.join('---' for _ in Role)} | --- |"
     for action in ACTIONS:
         may = ("yes" if action in ROLE_DEFAULTS[role].actions else "no" for role in Role)
-        names = [name for name, each in registry.items() if each.action == action]
+        names = [name for name, operation in registry.items() if operation.action == action]
         yield f"| `{action}` | {' | '.join(may)} | {_words(sorted(names))} |"
 
 
@@ -80,4 +80,4 @@ def _tools() -> Iterator[str]:
 
 
 def _words(words: Iterable[str]) -> str:
-    return ", ".join(f"`{each}`" for each in words)
+    return ", ".join(f"`{word}`" for word in words)

@@ -1,11 +1,11 @@
-"""`hive_core/model/config/seed.py`, written from the template: what a spawn says of a new agent."""
+"""`hive_core/model/config/seed.py`, generated from the template of configurations."""
 
 from __future__ import annotations
 
 from hive_core.host.git.seed import LAYERS, seed
 
 _HEAD = '''\
-"""The commit that a new agent's configuration starts with, by kind of image.
+"""The first commit of a new agent's configuration, by kind of image.
 
 Generated from the template by `python -m hive_core.surfaces`; do not edit.
 """
@@ -31,12 +31,12 @@ _TAIL = '''\
 
 
 def template_name(image: str) -> str:
-    """Which template agents of this image start with."""
+    """The template of agents of this image."""
     return NIX_IMAGE if image == NIX_IMAGE else HOST_IMAGE
 
 
 def seed_for(image: str) -> SeedCommit:
-    """What a new agent of this image starts with."""
+    """The first commit of a new agent of this image."""
     return SEEDS[template_name(image)]
 '''
 
@@ -47,5 +47,7 @@ def seed_module() -> str:
 
 
 def _row(kind: str) -> str:
-    found = seed(kind)
-    return f'    "{kind}": SeedCommit(\n        "{found.commit}",\n        "{found.nar}",\n    ),\n'
+    commit = seed(kind)
+    return (
+        f'    "{kind}": SeedCommit(\n        "{commit.commit}",\n        "{commit.nar}",\n    ),\n'
+    )

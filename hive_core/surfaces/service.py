@@ -1,4 +1,4 @@
-"""`org.varlink.service`: what every Varlink service can be asked."""
+"""`org.varlink.service`: the introspection methods of every Varlink service."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NAMED: Final = 200
 def introspection_methods(registry: Mapping[str, Operation], version: str) -> dict[str, Fixed]:
     """The methods whose replies never change, for the broker.
 
-    The description of our interface is put together when somebody asks for it: nobody does at the
-    start, which would take a tenth longer with it.
+    The description of hive's interface is generated on first use: at the start it would take a
+    tenth of the time.
     """
     descriptions: dict[str, Callable[[], bytes]] = {
         idl.SERVICE_INTERFACE: lambda: _reply({"description": idl.SERVICE}),
@@ -58,4 +58,4 @@ def _reply(parameters: varlink.Message) -> bytes:
 def _only(parameters: Mapping[str, object], known: tuple[str, ...]) -> None:
     for name in parameters:
         if name not in known:
-            raise InvalidParameter(name[:_NAMED], "there is none of this name")
+            raise InvalidParameter(name[:_NAMED], "unknown parameter")

@@ -1,4 +1,4 @@
-"""`docs/reference/settings.md`, written from the model of the settings."""
+"""`docs/reference/settings.md`, generated from the model of the settings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ _HEAD = """\
 
 Generated from the model by `python -m hive_core.surfaces`; do not edit.
 
-`/etc/hive/hive.toml` is read when the daemon starts; `systemctl reload hived` starts it anew, which
-stops no agent. Every setting has a default, so an absent file is a valid one. `hive setup` writes
-the file with every table and every default in a comment. Where bytes are meant a number or a text
-such as `"512M"` may stand, where a command is meant a list of words or a text that is split as a
-shell splits it.
+The daemon reads `/etc/hive/hive.toml` when it starts; `systemctl reload hived` restarts the daemon,
+which stops no agent. Every setting has a default, so an absent file is valid. `hive setup` writes
+the file with every table and every default in a comment. A size is a number of bytes or a text such
+as `"512M"`; a command is a list of words or a text that is split as a shell splits it.
 
-An unknown key, or a value that does not fit, is refused with file, line and key and with what is
-allowed, by `hive config check` and `hive doctor` as by the daemon: that does not start, its log
-says why, and one that runs keeps the settings that it has when it is told to reload.
+`hive config check`, `hive doctor` and the daemon refuse an unknown key or an invalid value, with
+file, line, key and what is allowed. The daemon does not start then, and logs the reason; a running
+one keeps its settings when it is told to reload.
 """
 
 
@@ -41,8 +40,8 @@ def settings_page() -> str:
         assert model is not None  # noqa: S101 - chosen by it just now
         about = field.description or " ".join((model.__doc__ or "").split())
         parts += [f"## [{name}]\n", about + "\n", *_table(model.model_fields)]
-        for key, each in model.model_fields.items():
-            if below := subtable_type(each):
+        for key, key_field in model.model_fields.items():
+            if below := subtable_type(key_field):
                 doc = " ".join((below.__doc__ or "").split())
                 parts += [f"## [{name}.{key}.NAME]\n", doc + "\n", *_table(below.model_fields)]
     return "\n".join(parts)
@@ -54,7 +53,7 @@ def table_type(field: FieldInfo) -> type[Value] | None:
 
 
 def subtable_type(field: FieldInfo) -> type[Value] | None:
-    """What each table of a table of tables is."""
+    """The model of each table in a table of tables."""
     kinds = get_args(field.annotation) if get_origin(field.annotation) is dict else ()
     kind = kinds[-1] if kinds else None
     return kind if isinstance(kind, type) and issubclass(kind, Value) else None
@@ -68,7 +67,7 @@ def _table(fields: dict[str, FieldInfo]) -> Iterator[str]:
 
 
 def _default(field: FieldInfo) -> str:
-    """As it would stand in the file; what is absent by default, or has to be said, has none."""
+    """The default as it would be written in the file; empty for an absent or required value."""
     value = field.get_default(call_default_factory=False)
     if value is None or value is PydanticUndefined:
         return ""

@@ -1,6 +1,6 @@
-"""`hive.toml` as `hive setup` writes it, from the model of the settings: all of them, switched off.
+"""`hive.toml` as `hive setup` writes it: all settings of the model, in comments.
 
-Each key stands in a comment with its default, below what it is; taking the `#` away changes it.
+Each key is a comment with its default, below its description; remove the `#` to change it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from hive_core.surfaces.settings import subtable_type, table_type
 _WIDTH = 96
 _HEAD = """\
 # Settings of this hive: every table and every key, generated from their declaration. Each line
-# shows a default; take the `#` away to change it. A size is a number of bytes, or "512M".
+# shows a default; remove the `#` to change it. A size is a number of bytes, or "512M".
 #
-#     hive config check         says what is wrong in this file
-#     systemctl reload hived    puts it in force; no agent is stopped by it
+#     hive config check         check this file
+#     systemctl reload hived    put it in force; this stops no agent
 """
 
 
@@ -53,13 +53,13 @@ def _table(name: str, field: FieldInfo) -> Iterator[str]:
         yield ""
         return
     yield from _keys(model.model_fields)
-    for key, each in model.model_fields.items():
-        if below := subtable_type(each):
+    for key, key_field in model.model_fields.items():
+        if below := subtable_type(key_field):
             yield from _example(f"{name}.{key}.NAME", below)
 
 
 def _example(heading: str, model: type[Value]) -> Iterator[str]:
-    """A table of which there may be several, none by default: only described."""
+    """A table that may exist several times, by default never: it is only described."""
     yield from _comment(" ".join((model.__doc__ or "").split()))
     yield f"# [{heading}]"
     for key, field in model.model_fields.items():
@@ -88,7 +88,7 @@ def _comment(text: str) -> Iterator[str]:
 
 
 def _default(field: FieldInfo) -> str | None:
-    """As TOML; None for what is absent by default, or has to be said."""
+    """The default as TOML; None for an absent or required value."""
     value = field.get_default(call_default_factory=False)
     return None if value is None or value is PydanticUndefined else _toml(value)
 
@@ -96,14 +96,14 @@ def _default(field: FieldInfo) -> str | None:
 def _toml(value: object) -> str:
     match value:
         case dict():
-            pairs = ", ".join(f"{key} = {_toml(each)}" for key, each in value.items())
+            pairs = ", ".join(f"{key} = {_toml(item)}" for key, item in value.items())
             return f"{{ {pairs} }}" if pairs else "{}"
         case list() | tuple():
             return f"[{', '.join(map(_toml, value))}]"
         case Enum():
             value = value.value
         case Path() | None:
-            value = str(value or "")  # no path: an image of the machine itself
+            value = str(value or "")  # no path: the image of the machine itself
         case _:
             pass
     return json.dumps(value)

@@ -1,4 +1,4 @@
-"""The models of the registry as plain shapes, from which every outside description is written."""
+"""The models of the registry as plain types, from which the descriptions are generated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class NamedType:
-    """A type declared by name: a struct, or an enum when it has words."""
+    """A named type: a struct, or an enum when it has words."""
 
     name: str
     doc: str
@@ -44,20 +44,20 @@ def result_schema(operation: Operation) -> Schema:
 
 @dataclass
 class Shapes:
-    """Collects named types while it reads models. Equal ones are one; others get another name."""
+    """Collects named types while it reads models. Equal types are merged; others get a number."""
 
     taken: set[str]
     types: dict[str, NamedType] = field(default_factory=dict)
 
     def fields(self, schema: Schema, *, absent: bool) -> tuple[Field, ...]:
-        """The members of an object. `absent`: what has a default may be left out."""
+        """The members of an object. `absent`: members with a default may be left out."""
         return _SchemaReader(self, schema.get("$defs", {}), absent).fields(schema)
 
-    def declare(self, found: NamedType) -> str:
-        """The name under which the type is declared: its own, or that with a number."""
+    def declare(self, named_type: NamedType) -> str:
+        """The name of the type: its own, or its own with a number."""
         for number in count(1):
-            name = found.name if number == 1 else f"{found.name}{number}"
-            numbered = replace(found, name=name)
+            name = named_type.name if number == 1 else f"{named_type.name}{number}"
+            numbered = replace(named_type, name=name)
             known = self.types.get(name)
             if known == numbered or (known is None and name not in self.taken):
                 self.types[name] = numbered
@@ -67,7 +67,7 @@ class Shapes:
 
 @dataclass(frozen=True, slots=True)
 class _SchemaReader:
-    """One model being read."""
+    """Reads the schema of one model."""
 
     shapes: Shapes
     defs: Schema
@@ -75,13 +75,13 @@ class _SchemaReader:
 
     def fields(self, schema: Schema) -> tuple[Field, ...]:
         required = set(schema.get("required", ()))
-        found = []
-        for name, each in schema.get("properties", {}).items():
-            kind = self._type(each)
+        fields = []
+        for name, member in schema.get("properties", {}).items():
+            kind = self._type(member)
             if self.absent and name not in required:
                 kind = _nullable(kind)
-            found.append(Field(name, kind, each.get("description", "")))
-        return tuple(found)
+            fields.append(Field(name, kind, member.get("description", "")))
+        return tuple(fields)
 
     def _type(self, schema: Schema) -> str:
         if "$ref" in schema:
@@ -101,10 +101,10 @@ class _SchemaReader:
         return None
 
     def _union(self, parts: list[Schema]) -> str:
-        """Varlink knows no unions but with null; any other one is an `object`."""
-        kinds = [each for each in parts if each.get("type") != "null"]
-        found = self._type(kinds[0]) if len(kinds) == 1 else "object"
-        return _nullable(found) if len(kinds) < len(parts) else found
+        """Varlink has unions only with null; any other one becomes an `object`."""
+        kinds = [part for part in parts if part.get("type") != "null"]
+        kind = self._type(kinds[0]) if len(kinds) == 1 else "object"
+        return _nullable(kind) if len(kinds) < len(parts) else kind
 
     def _named_type(self, name: str) -> str:
         schema = self.defs[name]
@@ -121,7 +121,7 @@ def _nullable(kind: str) -> str:
 
 
 def _words(schema: Schema) -> tuple[str, ...]:
-    """The words of an enum, if each can be one in Varlink."""
+    """The words of an enum, if each is a valid word in Varlink."""
     words = schema.get("enum", [schema["const"]] if "const" in schema else [])
     fit = all(isinstance(word, str) and _MEMBER.fullmatch(word) for word in words)
     return tuple(words) if fit else ()

@@ -132,7 +132,7 @@ def test_a_job_fails_with_the_error_that_it_names(hive: Hive) -> None:
 
 @pytest.mark.parametrize(("error", "line"), [
     (InvalidArgument("must be at least 16", field="memory_max"), "memory_max: must be at least 16"),
-    (InvalidArgument("no image called x", field="image"), "no image called x"),
+    (InvalidArgument("no image x", field="image"), "no image x"),
     (InvalidParameter("agent"), "parameter 'agent' does not fit"),
     (InvalidParameter("steps.2.title", "expected text, not 5"),
      "parameter 'steps.2.title' does not fit: expected text, not 5"),

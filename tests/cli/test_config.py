@@ -135,7 +135,7 @@ def test_agent_toml_takes_sizes_and_texts_and_says_what_it_does_not_take(
     assert faults(hive, folder) == {
         "agent.toml:2: request.command": 'cannot split "ls \'" into words: No closing quotation',
         "agent.toml:4: request.limits.memory_max":
-            "'much' is no size; write 512M, 2G or a number of bytes",
+            "'much' is not a size; write 512M, 2G or a number of bytes",
     }  # fmt: skip
     (folder / "agent.toml").write_text('[request]\nnetwork = "internet"\n')
     ((place, fault),) = faults(hive, folder).items()

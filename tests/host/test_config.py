@@ -97,7 +97,7 @@ def test_every_fault_has_its_line_its_key_and_what_is_allowed(tmp_path: Path) ->
         "limits.depht": (6, "unknown key; did you mean depth?"),
         "limits.agents": (7, "0 does not fit; allowed is a whole number from 1 to 12000"),
         "limits.children": (8, '"many" does not fit; allowed is a whole number from 0 to 10000'),
-        "limits.inbox_bytes": (9, "'16 oranges' is no size; write 512M, 2G or a number of bytes"),
+        "limits.inbox_bytes": (9, "'16 oranges' is not a size; write 512M, 2G or a number"),
         "root.command[1]": (12, "7 does not fit; allowed is a text in quotes"),
         "root.boot": (16, '"perhaps" does not fit; allowed is true or false'),
         "agent_limits.memory_max": (

@@ -29,7 +29,7 @@ def test_a_definition_in_the_words_of_others_becomes_parameters_of_spawn() -> No
         "limits": {"memory_max": 2 << 30, "cpu_quota": 200},
     }  # fmt: skip
     (warning,) = found.warnings
-    assert "hive_send: an operation" in warning
+    assert "hive_send: is an operation" in warning
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_definition_in_the_words_of_others_becomes_parameters_of_spawn() -> No
          " hive.require_plan?"),
         ({"xyzzy": 1}, "xyzzy: unknown field"),
         ({"skills": ["a"], "color": "red", "hive": {"brain": "builtin"}}, "hive.brain, skills,"
-         " color: only kept in the file; for what runs models, which comes later"),
+         " color: kept in the file, without effect in this version"),
     ],
 )  # fmt: skip
 def test_an_unknown_field_is_told_with_a_suggestion(front: dict[str, object], warning: str) -> None:
@@ -57,18 +57,18 @@ def test_an_unknown_field_is_told_with_a_suggestion(front: dict[str, object], wa
         ({"name": "Not A Name"}, "lower case"),
         ({"name": ""}, "lower case"),
         ({"tools": ["reed"]}, "did you mean read"),
-        ({"tools": {"read": True}}, "no list of words"),
-        ({"disallowedTools": ["bash(git *)"]}, "drop the whole tool"),
-        ({"hive": "worker"}, "no table"),
+        ({"tools": {"read": True}}, "must be a list of words"),
+        ({"disallowedTools": ["bash(git *)"]}, "only whole tools can be removed"),
+        ({"hive": "worker"}, "must be a table"),
         ({"hive": {"role": "manager"}}, "a daemon, an agent or a lead"),
         ({"hive": {"role": "wroker"}}, "did you mean worker"),
-        ({"hive": {"limits": 5}}, "no table"),
+        ({"hive": {"limits": 5}}, "must be a table"),
         ({"hive": {"limits": {"memry": "2G"}}}, "did you mean memory"),
         ({"hive": {"subtree": {"disk": "2G"}}}, "there are memory_max"),
-        ({"hive": {"limits": {"cpu": "200%", "cpu_quota": 100}}}, "said as cpu_quota too"),
-        ({"hive": {"limits": {"budgetUsd": 5}, "funds": {"usd": 4}}}, "said as usd too"),
-        ({"hive": {"limits": {"depth": 5}, "max_depth": 4}}, "said as max_depth too"),
-        ({"hive": {"funds": 4, "limits": {}}}, "no table"),
+        ({"hive": {"limits": {"cpu": "200%", "cpu_quota": 100}}}, "cpu_quota is set too"),
+        ({"hive": {"limits": {"budgetUsd": 5}, "funds": {"usd": 4}}}, "usd is set too"),
+        ({"hive": {"limits": {"depth": 5}, "max_depth": 4}}, "max_depth is set too"),
+        ({"hive": {"funds": 4, "limits": {}}}, "must be a table"),
         ({"hive": {"network": "host"}}, "hive.network: 'host' has no effect: this host has no"),
         ({"hive": {"network": "lan"}}, "hive.network: 'lan' has no effect: this host has no"),
     ],

@@ -33,13 +33,16 @@ def test_moves_give_the_next_state_or_a_refusal() -> None:
 @pytest.mark.parametrize(
     ("moves", "fault"),
     [
-        ((*DOOR, Transition("shut", "open", "broken", "x", "y")), "two moves for open from shut"),
+        (
+            (*DOOR, Transition("shut", "open", "broken", "x", "y")),
+            "two transitions for open from shut",
+        ),
         ((*DOOR, Transition("broken", "mend", "shut", "x", "y")), "final and has a way out"),
         ((*DOOR, Transition("lost", "find", "shut", "x", "y")), "lost is never reached"),
         (DOOR[:1], "ajar has no way out"),
         (DOOR[:2], "broken is never reached"),
         ((*DOOR, Transition("shut", "kick", "broken", "", "y")), "does not say by whom"),
-        ((*DOOR, Transition("shut", "o'k", "broken", "x", "y")), "no plain word"),
+        ((*DOOR, Transition("shut", "o'k", "broken", "x", "y")), "not a plain word"),
     ],
 )
 def test_a_course_with_a_mistake_is_refused(moves: tuple[Transition, ...], fault: str) -> None:

@@ -177,10 +177,10 @@ def test_an_evaluation_is_told_of_nobody_else(bench: Bench) -> None:
     ("forged", "why"),
     [
         ({"out": "/nix/store/" + "0" * 32 + "-other"}, "not what was evaluated"),
-        ({"out": "/etc"}, "a job answered oddly: out"),
+        ({"out": "/etc"}, "invalid result of a Nix job: out"),
         ({"out": None}, "not what was evaluated"),
-        ({"more": 1}, "a job answered oddly: more"),
-        ({"log": "x" * (1 << 17)}, "a job answered oddly: log"),
+        ({"more": 1}, "invalid result of a Nix job: more"),
+        ({"log": "x" * (1 << 17)}, "invalid result of a Nix job: log"),
     ],
 )
 def test_attack_21_what_a_job_claims_must_fit(

@@ -131,7 +131,7 @@ def test_attack_21_what_was_compared_with_something_else_is_not_approved(world: 
             "UPDATE approvals SET binding = replace(binding, ?, ?) WHERE id = ?",
             (f'"base": "{bound.base}"', f'"base": "{TWO}"', late),
         )
-    with pytest.raises(Conflict, match="runs with another configuration"):
+    with pytest.raises(Conflict, match="has changed since the check"):
         approve(world, late, "4d" * 20)
 
 
@@ -438,7 +438,7 @@ def test_attack_40_what_is_of_an_agent_that_somebody_removed_is_not_approved(wor
         return Change(Nothing(), call.hive.without("a1"), "by hand")
 
     world.broker.perform("hand", remove)
-    with pytest.raises(Conflict, match="the agent is gone"):
+    with pytest.raises(Conflict, match="its agent was destroyed"):
         approve(world, id_)
     assert inner(show(world, id_))["agent"] == row(world, id_).agent
 

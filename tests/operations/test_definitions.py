@@ -43,7 +43,7 @@ def test_what_the_call_says_counts_more(world: World) -> None:
 def test_a_definition_gives_nobody_more_than_its_creator_has(world: World) -> None:
     """Who may what is asked as if the creator had said it itself."""
     define(world, "boss", agent={"role": "worker", "capabilities": ["broadcast"]})
-    with pytest.raises(NotAllowed, match="you do not hold that"):
+    with pytest.raises(NotAllowed, match="you do not hold it"):
         world.call("a", "spawn", name="bo", definition="boss")
     define(world, "high", agent={"role": "worker", "tier": "strategic"})
     assert world.fault("a", "spawn", name="hi", definition="high") == "NotAllowed"

@@ -123,9 +123,7 @@ def test_what_was_read_is_counted_and_can_be_asked_for(world: World) -> None:
 def test_a_kind_that_no_event_has_is_refused(world: World) -> None:
     """`hive events --kind nonsense` ended with 0, and who follows it waits for ever."""
     for caller, operation in (("operator", "list_events"), ("a1", "subscribe")):
-        with pytest.raises(
-            InvalidArgument, match="no event is of kind 'nonsense'; there are"
-        ) as odd:
+        with pytest.raises(InvalidArgument, match="no events of kind 'nonsense'; kinds are") as odd:
             world.call(caller, operation, kinds=["refusal", "nonsense"])
         assert odd.value.field == "kinds"
         with pytest.raises(InvalidArgument, match="did you mean refusal"):
@@ -152,10 +150,10 @@ def kinds_written(tree: ast.Module) -> Iterator[str]:
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             continue
-        if call.func.id not in ("Entry", "Line", "_event"):
+        if call.func.id not in ("AuditEntry", "Line", "_append_event"):
             continue
         given = [each.value for each in call.keywords if each.arg == "kind"] + call.args
-        kind = call.args[1:2] if call.func.id == "_event" else given[:1]
+        kind = call.args[1:2] if call.func.id == "_append_event" else given[:1]
         for node in (node for each in kind for node in ast.walk(each)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value

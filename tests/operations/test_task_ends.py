@@ -62,7 +62,7 @@ def test_only_the_assignee_reports(world: World, caller: str) -> None:
     task = give(world, "a", "a1")
     for operation, more in (("finish_task", {"status": "success", "summary": ""}),
                             ("report_progress", {"text": "x"})):  # fmt: skip
-        with pytest.raises(NotAllowed, match="not yourself"):
+        with pytest.raises(NotAllowed, match="only the agent itself may do this"):
             world.call(caller, operation, task=task, **more)
     assert state(world, task) == "in_progress"
 

@@ -148,7 +148,7 @@ def test_a_refusal_tells_the_reason_that_lies_nearest() -> None:
     }
     assert reasons == {
         "not your descendant",
-        "only the operator may",
+        "only the operator may do this",
         "you do not hold the capability spawn",
         "not your child",
         "you do not hold the capability meta.update",

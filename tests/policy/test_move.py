@@ -15,7 +15,7 @@ TREE = {
     "other": None, "oscar": "other",
 }  # fmt: skip
 HIVE = hive_of(TREE)
-LOOP = "the new parent is the agent itself or below it"
+LOOP = "the new parent is the agent itself or its descendant"
 OUTSIDE = "the new parent is neither you nor your descendant"
 
 
@@ -31,8 +31,8 @@ OUTSIDE = "the new parent is neither you nor your descendant"
         ("operator", "bob", "bob", LOOP),
         ("operator", "bob", "cleo", LOOP),
         ("root", "bob", "cleo", LOOP),
-        ("root", "carl", None, "only the operator makes a root"),
-        ("bob", "cleo", None, "only the operator makes a root"),
+        ("root", "carl", None, "only the operator may make a root"),
+        ("bob", "cleo", None, "only the operator may make a root"),
         ("bob", "carl", "root", OUTSIDE),
         ("bob", "carl", "dora", OUTSIDE),
         ("bob", "bob", "dora", "not your descendant"),

@@ -16,8 +16,8 @@ TREE = {
     "root": None, "bob": "root", "carl": "bob", "cleo": "carl", "dora": "root", "eve": "dora",
     "tim": "root", "other": None, "oscar": "other",
 }  # fmt: skip
-NEAR = "neither your parent, sibling nor descendant, nor on your allow-list"
-TASK = "a task writes to its parent only"
+NEAR = "not your parent, sibling or descendant, and not on your allow-list"
+TASK = "an agent of role task may write to its parent only"
 HIVE = hive_of(TREE, {"tim": spec(7, Role.TASK, allow=[uuid(6)])})
 
 

@@ -164,7 +164,7 @@ def test_a_rule_worked_out_beforehand_is_the_rule(true: set[str]) -> None:
 
 def test_where_nothing_weighs_anything_nobody_may() -> None:
     nothing = PredicateRule("never", "never", lambda *_: False, Denial(-1, "hidden"))
-    assert decide(nothing | nothing, HIVE, "bob").reason == "nobody may"
+    assert decide(nothing | nothing, HIVE, "bob").reason == "no rule allows it"
     zero = PredicateRule("zero", "zero", lambda *_: False, Denial(0, "zero"))
     assert decide(zero | zero, HIVE, "bob").reason == "zero"
 
@@ -186,12 +186,12 @@ def test_the_new_parent_of_a_move_is_judged_after_the_target() -> None:
 
 
 WEIGHTS = {
-    rules.SELF: (2, "not yourself"),
+    rules.SELF: (2, "only the agent itself may do this"),
     rules.PARENT: (3, "not your child"),
     rules.ANCESTOR: (4, "not your descendant"),
     rules.SIBLING: (2, "not your sibling"),
     rules.DESCENDANT: (2, "not your ancestor"),
-    rules.OPERATOR: (1, "only the operator may"),
+    rules.OPERATOR: (1, "only the operator may do this"),
     rules.holds("kill"): (8, "you do not hold the capability kill"),
 }
 
@@ -235,7 +235,7 @@ def test_each_part_weighs_what_it_weighs(part: Rule, weight: int) -> None:
 def test_a_missing_new_parent_weighs_as_much_as_a_wrong_one() -> None:
     truths.clear()
     other, root = _sometimes("other", 7), rules._NOT_A_ROOT
-    assert decide(root | other, HIVE, "bob", "sue").reason == "only the operator makes a root"
+    assert decide(root | other, HIVE, "bob", "sue").reason == "only the operator may make a root"
     assert decide(other | root, HIVE, "bob", "sue").reason == "not other"
 
 
@@ -261,4 +261,4 @@ def test_the_operator_holds_every_capability() -> None:
 def test_nothing_is_moved_below_itself_by_any_name_off_the_wire() -> None:
     for second in ("bob", fresh("bob")):
         refused = decide(rules.MOVE, HIVE, "root", "bob", AuthzContext(second))
-        assert refused.reason == "the new parent is the agent itself or below it"
+        assert refused.reason == "the new parent is the agent itself or its descendant"

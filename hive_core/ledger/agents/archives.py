@@ -1,4 +1,4 @@
-"""Destroyed agents: what can still be restored, and every UUID that must not come back."""
+"""Archives of destroyed agents, and the UUIDs that must never be used again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _COLUMNS = "uuid, name, spec, parent, at, expires, above, struck"
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A destroyed agent whose storage is still there. `spec` is JSON, `parent` a UUID or None.
+    """A destroyed agent whose storage still exists. `spec` is JSON, `parent` a UUID or None.
 
-    `above`: the UUIDs of all that were above it, the highest first. `struck`: capabilities that it
-    had, and that were taken from one of those meanwhile.
+    `above`: the UUIDs of its ancestors, the highest first. `struck`: capabilities of it that one of
+    those lost meanwhile.
     """
 
     uuid: str
@@ -37,11 +37,13 @@ def _archive(row: tuple[Any, ...]) -> Archive:
 
 
 class Archives:
+    """The table of archives, and that of tombstones."""
+
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
     def put(self, archive: Archive) -> None:
-        """Remember a destroyed agent. Its UUID is taken for ever."""
+        """Store a destroyed agent. Its UUID is never used again."""
         self._db.run(
             f"INSERT INTO archives ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             (
@@ -58,16 +60,16 @@ class Archives:
         return _archive(row) if row else None
 
     def all(self) -> list[Archive]:
-        """Oldest first."""
+        """All archives, the oldest first."""
         rows = self._db.rows(f"SELECT {_COLUMNS} FROM archives ORDER BY at, uuid")  # noqa: S608
         return [_archive(row) for row in rows]
 
     def parents(self) -> dict[str, str | None]:
-        """Who was above each of them, by UUID."""
+        """The parent of each, by UUID."""
         return dict(self._db.rows("SELECT uuid, parent FROM archives"))
 
     def page(self, now: float, limit: int, after: tuple[float, str] | None = None) -> list[Archive]:
-        """Those within their retention, the oldest first, behind this moment and UUID."""
+        """Archives within their retention, the oldest first, after this time and UUID."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM archives WHERE expires > ? AND (at, uuid) > (?, ?)"  # noqa: S608
             " ORDER BY at, uuid LIMIT ?",
@@ -76,7 +78,7 @@ class Archives:
         return [_archive(row) for row in rows]
 
     def past_retention(self, now: float) -> list[Archive]:
-        """Those past their retention: purge the storage, then `drop`."""
+        """Expired archives: delete their storage, then `drop` them."""
         return [archive for archive in self.all() if archive.expires <= now]
 
     @property
@@ -84,12 +86,12 @@ class Archives:
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM archives)"))
 
     def strike_capabilities(self, taken: Mapping[str, Collection[str]]) -> None:
-        """Capabilities were taken from agents, by UUID: who was below them comes back without."""
+        """Agents lost capabilities, by UUID: destroyed agents below them lose them too."""
         for archive in self.all():
             above = taken.keys() & {*archive.above, archive.parent}
-            lost = {each for uuid in above for each in taken[str(uuid)]}
+            lost = {capability for uuid in above for capability in taken[str(uuid)]}
             spec = json.loads(archive.spec)
-            left = [each for each in spec["capabilities"] if each not in lost]
+            left = [capability for capability in spec["capabilities"] if capability not in lost]
             if left != spec["capabilities"]:
                 spec["capabilities"], struck = left, sorted(lost & {*spec["capabilities"]})
                 self._db.run(
@@ -98,7 +100,7 @@ class Archives:
                 )
 
     def drop(self, uuid: str) -> None:
-        """Restored, or purged. The tombstone stays."""
+        """Remove a restored or deleted archive. The tombstone stays."""
         self._db.run("DELETE FROM archives WHERE uuid = ?", (uuid,))
 
     def is_tombstone(self, uuid: str) -> bool:

@@ -1,4 +1,4 @@
-"""Definitions of agents: what the operator wrote, by name."""
+"""Definitions of agents by name, as the operator set them."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ class StoredDefinition(NamedTuple):
 
 
 class Definitions:
-    """Inside a transaction."""
+    """The table of definitions. Use it inside a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def put(self, kept: StoredDefinition) -> None:
-        """Keep it, in place of an older one of that name."""
-        fields = json.dumps(dict(kept.fields), sort_keys=True)
-        row = (kept.name, kept.description, fields, kept.body, kept.at)
+    def put(self, definition: StoredDefinition) -> None:
+        """Store it, in place of an older one of that name."""
+        fields = json.dumps(dict(definition.fields), sort_keys=True)
+        row = (definition.name, definition.description, fields, definition.body, definition.at)
         self._db.run("INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?, ?)", row)
 
     def get(self, name: str) -> StoredDefinition | None:
-        found = self._select("WHERE name = ?", (name,))
-        return found[0] if found else None
+        rows = self._select("WHERE name = ?", (name,))
+        return rows[0] if rows else None
 
     def after(self, name: str, most: int) -> list[StoredDefinition]:
-        """By name, those behind this one."""
+        """The definitions after this name, in name order."""
         return self._select("WHERE name > ? ORDER BY name LIMIT ?", (name, most))
 
     def count(self) -> int:
         return int(self._db.value("SELECT COUNT(*) FROM definitions"))
 
     def drop(self, name: str) -> bool:
-        """False when there was none."""
+        """Remove it; False when there was none."""
         return self._db.run("DELETE FROM definitions WHERE name = ?", (name,)) > 0
 
     def _select(self, rest: str, values: tuple[object, ...]) -> list[StoredDefinition]:

@@ -1,4 +1,4 @@
-"""Access that is being taken away, until it is gone."""
+"""Revocations: access that is being taken away, until it is gone."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hive_core.errors import NotFound
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.agents.revocation import COURSE, Revocation, RevocationState
 
-KEPT: Final = 86_400.0  # seconds for which one that is done is remembered
+KEPT: Final = 86_400.0  # seconds for which a finished revocation is kept
 _COLUMNS: Final = "id, job, agent, name, lost, restart, latest, came_back, state, since"
 
 
 class NewRevocation(NamedTuple):
-    """What is asked for: see `Revocation`."""
+    """A new row: see `Revocation`."""
 
     job: str
     agent: str
@@ -27,11 +27,13 @@ class NewRevocation(NamedTuple):
 
 
 class Revocations:
+    """The table of revocations, and the agents that each of them restarts."""
+
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
     def create(self, new: NewRevocation, now: float) -> int:
-        """Begin one; its id."""
+        """Create a revocation and return its id."""
         id_ = 1 + int(self._db.value("SELECT COALESCE(MAX(id), 0) FROM revocations"))
         self._db.run(
             "INSERT INTO revocations (id, job, agent, name, lost, restart, latest, came_back,"
@@ -44,7 +46,7 @@ class Revocations:
         return id_
 
     def open(self) -> list[Revocation]:
-        """Those that are not done, the oldest first."""
+        """Revocations that are not done, the oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM revocations WHERE ended IS NULL ORDER BY id"  # noqa: S608
         )
@@ -57,7 +59,7 @@ class Revocations:
         return self._read(row)
 
     def advance(self, id_: int, event: str, now: float) -> Revocation:
-        """Take it further, or to its end."""
+        """Apply an event, and return the revocation as it is then."""
         state = COURSE.next(self.get(id_).state, event)
         ended = now if state in COURSE.finals else None
         self._db.run(
@@ -68,12 +70,12 @@ class Revocations:
         return self.get(id_)
 
     def set_nonces(self, id_: int, nonces: Mapping[str, int]) -> None:
-        """Who was told to restart, or who runs on; with 0, who is to be told."""
+        """Record the agents to restart with the nonces of their starts; 0: not told yet."""
         for agent, nonce in nonces.items():
             self._db.run("INSERT OR REPLACE INTO revoked VALUES (?, ?, ?)", (id_, agent, nonce))
 
     def drop_ended(self, agent: str) -> bool:
-        """The machine of an agent ended, and with it what it held; whether that matters."""
+        """A machine ended, with all that it held open; whether a revocation waited for it."""
         return bool(
             self._db.run(
                 "DELETE FROM revoked WHERE agent = ? AND revocation IN"
@@ -83,7 +85,7 @@ class Revocations:
         )
 
     def is_restart_requested(self, agent: str, nonce: int) -> bool:
-        """Whether an end of the machine with this nonce was asked for by a revocation."""
+        """Whether a revocation requested the end of the machine with this nonce."""
         return bool(
             self._db.value(
                 "SELECT EXISTS (SELECT 1 FROM revoked JOIN revocations ON id = revocation"
@@ -93,7 +95,7 @@ class Revocations:
         )
 
     def last_release(self, agent: str) -> float:
-        """When an agent could start again after the last time it was told to restart; 0: never."""
+        """When an agent could start again after its last such restart; 0: never."""
         return float(
             self._db.value(
                 "SELECT COALESCE(MAX(ended), 0) FROM revoked JOIN revocations ON id = revocation"

@@ -1,4 +1,4 @@
-"""What deploys have done so far, so that a daemon that starts again goes on from there."""
+"""The progress of deploys, so that a restarted daemon continues them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _COLUMNS: Final = "approval, before, generation, commit_before, nonce, until"
 
 @dataclass(frozen=True, slots=True)
 class DeployRecord:
-    """One deploy under way, by its approval.
+    """One deploy in progress, by its approval.
 
-    `before`: what the spec said, and what there was before: `Change` writes and reads it. `nonce`:
-    the start that was asked for; None when the agent runs on. `until`: the end of the window, or
-    of the patience with an agent that goes back.
+    `before`: the spec and the state before; the deployer writes and reads it. `nonce`: the start
+    that was requested; None when the agent keeps running. `until`: the end of the window, or of the
+    time that an agent has to go back.
     """
 
     approval: str
@@ -31,13 +31,15 @@ class DeployRecord:
 
     def part(self, name: str) -> Mapping[str, Any]:
         """One table of `before`."""
-        found = self.before[name]
-        if not isinstance(found, Mapping):
-            raise TypeError(f"{name} of a deploy is no table")
-        return found
+        table = self.before[name]
+        if not isinstance(table, Mapping):
+            raise TypeError(f"{name} of a deploy is not a table")
+        return table
 
 
 class DeployStore:
+    """The table of deploys in progress."""
+
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -50,22 +52,22 @@ class DeployStore:
         rows = self._db.rows(f"SELECT {_COLUMNS} FROM deploys ORDER BY approval")  # noqa: S608
         return [_deploy(row) for row in rows]
 
-    def put(self, found: DeployRecord) -> None:
-        """Remember it, as it is now."""
+    def put(self, deploy: DeployRecord) -> None:
+        """Store it, in place of the row of that approval."""
         self._db.run(
             f"INSERT OR REPLACE INTO deploys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
             (
-                found.approval, json.dumps(dict(found.before), sort_keys=True), found.generation,
-                found.commit_before, found.nonce, found.until,
+                deploy.approval, json.dumps(dict(deploy.before), sort_keys=True), deploy.generation,
+                deploy.commit_before, deploy.nonce, deploy.until,
             ),
         )  # fmt: skip
 
     def drop(self, approval: str) -> None:
-        """It has come out, one way or the other."""
+        """Remove a deploy that has ended."""
         self._db.run("DELETE FROM deploys WHERE approval = ?", (approval,))
 
 
 def _deploy(row: tuple[Any, ...]) -> DeployRecord:
     approval, before, generation, commit_before, nonce, until = row
-    kept = MappingProxyType(json.loads(before))
-    return DeployRecord(approval, generation, commit_before, kept, nonce, until)
+    fields = MappingProxyType(json.loads(before))
+    return DeployRecord(approval, generation, commit_before, fields, nonce, until)

@@ -1,4 +1,4 @@
-"""What each agent ran with, from when on. Numbers count from 1 and are not used again."""
+"""Generations: what each agent ran with, from when on. Numbers count from 1, without reuse."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ def _generation(row: tuple[Any, ...]) -> Generation:
 
 
 class Generations:
+    """The table of generations."""
+
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -28,39 +30,45 @@ class Generations:
         return _generation(row) if row else None
 
     def newest(self, agent: str) -> Generation | None:
-        """The one in force: the newest that did not fail."""
+        """The generation in force: the newest that did not fail."""
         row = self._db.row(
             f"{_SELECT} WHERE agent = ? AND failed = '' ORDER BY number DESC LIMIT 1", (agent,)
         )
         return _generation(row) if row else None
 
     def all(self, agent: str) -> list[Generation]:
-        """The newest first."""
+        """All generations of an agent, the newest first."""
         rows = self._db.rows(f"{_SELECT} WHERE agent = ? ORDER BY number DESC", (agent,))
         return [_generation(row) for row in rows]
 
     def of_approval(self, approval: str) -> list[Generation]:
-        """Those that one approval made, by agent."""
+        """Generations that one approval made, by agent."""
         rows = self._db.rows(f"{_SELECT} WHERE approval = ? ORDER BY agent", (approval,))
         return [_generation(row) for row in rows]
 
     def next(self, agent: str) -> int:
-        """The number of the next one."""
+        """The number of the next generation."""
         sql = "SELECT COALESCE(MAX(number), 0) + 1 FROM generations WHERE agent = ?"
         return int(self._db.value(sql, (agent,)))
 
-    def put(self, found: Generation) -> None:
-        """Remember it; again under the same number, as it is now."""
+    def put(self, generation: Generation) -> None:
+        """Store it, in place of the row of that number."""
         self._db.run(
             f"INSERT OR REPLACE INTO generations ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             (
-                found.agent, found.number, found.commit, found.approval, found.at, found.system,
-                json.dumps(dict(found.fields), sort_keys=True), found.failed,
+                generation.agent,
+                generation.number,
+                generation.commit,
+                generation.approval,
+                generation.at,
+                generation.system,
+                json.dumps(dict(generation.fields), sort_keys=True),
+                generation.failed,
             ),
-        )  # fmt: skip
+        )
 
     def fail(self, agent: str, number: int, why: str) -> None:
-        """It did not become healthy; it stays for inspection."""
+        """Mark it as failed: it did not become healthy. It stays for inspection."""
         self._db.run(
             "UPDATE generations SET failed = ? WHERE agent = ? AND number = ?",
             (why or "failed", agent, number),
@@ -80,19 +88,23 @@ class Generations:
         return [_generation(row) for row in self._db.rows(f"{sql} LIMIT ?", (*values, limit))]
 
     def prune(self, agent: str, keep: int) -> list[Generation]:
-        """Forget all but the newest `keep`, failed ones among them; the one in force stays."""
-        found, current = self.all(agent), self.newest(agent)
-        gone = [each for each in found[keep:] if current is None or each.number != current.number]
-        for each in gone:
+        """Delete all but the newest `keep`, failed ones included; the one in force stays."""
+        generations, current = self.all(agent), self.newest(agent)
+        gone = [
+            generation
+            for generation in generations[keep:]
+            if current is None or generation.number != current.number
+        ]
+        for generation in gone:
             self._db.run(
-                "DELETE FROM generations WHERE agent = ? AND number = ?", (agent, each.number)
+                "DELETE FROM generations WHERE agent = ? AND number = ?", (agent, generation.number)
             )
         return gone
 
     def agents(self) -> set[str]:
-        """Everybody of whom there are some."""
+        """Agents that have generations."""
         return {str(agent) for (agent,) in self._db.rows("SELECT DISTINCT agent FROM generations")}
 
     def drop(self, agent: str) -> None:
-        """The agent is gone for good."""
+        """Delete those of an agent that cannot be restored."""
         self._db.run("DELETE FROM generations WHERE agent = ?", (agent,))

@@ -1,4 +1,4 @@
-"""Changes that touch many agents: who comes in which wave, and how each of them came out."""
+"""Rollouts: changes of many agents, with the wave and the result of each agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GOING_ON: Final = (WAITING, RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class RolloutAgent:
-    """One agent of one rollout. `stopped`: not tried, since one before it failed."""
+    """One agent of one rollout. `stopped`: not tried, since an earlier agent failed."""
 
     rollout: str
     wave: int
@@ -23,17 +23,19 @@ class RolloutAgent:
 
 
 class RolloutStore:
+    """The table of rollouts."""
+
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
     def put(self, rollout: str, wave: int, agent: str) -> None:
-        """The agent comes in this wave."""
+        """Add the agent to this wave."""
         self._db.run(
             "INSERT INTO waves (rollout, wave, agent) VALUES (?, ?, ?)", (rollout, wave, agent)
         )
 
     def agents(self, rollout: str) -> list[RolloutAgent]:
-        """All of one rollout, in the order of the waves."""
+        """The agents of one rollout, in the order of the waves."""
         rows = self._db.rows(
             "SELECT rollout, wave, agent, approval, state FROM waves WHERE rollout = ?"
             " ORDER BY wave, agent",
@@ -42,7 +44,7 @@ class RolloutStore:
         return [RolloutAgent(*row) for row in rows]
 
     def set_state(self, rollout: str, agent: str, state: str, approval: str = "") -> None:
-        """How it stands with one agent; an empty `approval` leaves that as it is."""
+        """Set the state of one agent; an empty `approval` leaves that column unchanged."""
         self._db.run(
             "UPDATE waves SET state = ?, approval = CASE ? WHEN '' THEN approval ELSE ? END"
             " WHERE rollout = ? AND agent = ?",
@@ -50,7 +52,7 @@ class RolloutStore:
         )
 
     def open(self) -> list[str]:
-        """Rollouts with agents that have not come out yet."""
+        """Rollouts with agents that wait or run."""
         rows = self._db.rows(
             "SELECT DISTINCT rollout FROM waves WHERE state IN (?, ?) ORDER BY rollout", _GOING_ON
         )

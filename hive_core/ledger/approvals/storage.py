@@ -1,4 +1,4 @@
-"""What agents asked to become, and what became of it. Rows are kept: they are the record."""
+"""Approvals: what agents requested, and how it ended. Rows are kept: they are the record."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _UNDECIDED: Final = (ApprovalState.RECEIVED, ApprovalState.PENDING)
 _JUDGED: Final = (
     ApprovalKind.CONFIG,
     ApprovalKind.INPUTS,
-)  # the other kinds are approved by who asks
+)  # the requester of the other kinds is also the one who approves
 _DECIDING: Final = frozenset({"approve", "deny"})
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """What is asked for. Parties are UUID texts or `operator`; no agent: the inputs of all."""
+    """A new request. Parties are UUID texts or `operator`; no agent: the inputs of all."""
 
     kind: ApprovalKind
     agent: str
@@ -60,11 +60,13 @@ def _approval(row: tuple[Any, ...]) -> Approval:
 
 
 class Approvals:
+    """The table of approvals."""
+
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
     def create(self, request: ApprovalRequest, now: float, expires: float) -> Approval:
-        """A new one, in the state in which every approval starts."""
+        """Create an approval in its first state."""
         id_ = uuid4().hex[:_DIGITS]
         while self.get(id_) is not None:
             id_ = uuid4().hex[:_DIGITS]
@@ -84,7 +86,7 @@ class Approvals:
         return _approval(row) if row else None
 
     def origins(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """Kind and requester of each of these: what was found out about them is not read."""
+        """Kind and requester of each of these, without the results of the check."""
         rows = self._db.rows(
             "SELECT id, kind, requester FROM approvals"
             " WHERE id IN (SELECT value FROM json_each(?))",
@@ -93,14 +95,14 @@ class Approvals:
         return {id_: (kind, requester) for id_, kind, requester in rows}
 
     def open(self) -> list[Approval]:
-        """Those that have not ended, the oldest first."""
+        """Approvals that have not ended, the oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NULL ORDER BY number"  # noqa: S608
         )
         return [_approval(row) for row in rows]
 
     def pending_approvals(self, most: int) -> list[Approval]:
-        """Those that wait for the operator, the oldest first."""
+        """Approvals that wait for the operator, the oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NULL AND state = ?"  # noqa: S608
             " ORDER BY number LIMIT ?",
@@ -109,12 +111,12 @@ class Approvals:
         return [_approval(row) for row in rows]
 
     def count_pending(self) -> int:
-        """How many wait for the operator."""
+        """How many approvals wait for the operator."""
         sql = "SELECT COUNT(*) FROM approvals WHERE ended IS NULL AND state = ?"
         return int(self._db.value(sql, (ApprovalState.PENDING.value,)))
 
     def of_agent(self, agent: str) -> list[Approval]:
-        """Those of one agent that have not ended, the oldest first."""
+        """Open approvals of one agent, the oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NULL AND agent = ?"  # noqa: S608
             " ORDER BY number",
@@ -123,7 +125,7 @@ class Approvals:
         return [_approval(row) for row in rows]
 
     def ended_approvals(self, agent: str, limit: int) -> list[Approval]:
-        """Those of one agent that have ended, the newest first."""
+        """Ended approvals of one agent, the newest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NOT NULL AND agent = ?"  # noqa: S608
             " ORDER BY number DESC LIMIT ?",
@@ -134,7 +136,7 @@ class Approvals:
     def page(
         self, after: str | None, limit: int, requester: str | None = None, *, open_: bool = False
     ) -> list[Approval]:
-        """The newest first, behind the one called `after`; of one requester or of all."""
+        """The newest first, after the one with id `after`; of one requester or of all."""
         where, values = _behind(after, open_=open_)
         if requester is not None:
             where += " AND requester = ?"
@@ -143,15 +145,15 @@ class Approvals:
         return [_approval(row) for row in self._db.rows(sql, (*values, limit))]
 
     def parties(self, after: str | None, *, open_: bool = False) -> list[tuple[str, str, str]]:
-        """Id, agent and requester of each, the newest first: for whom may see which."""
+        """Id, agent and requester of each, the newest first, to filter by visibility."""
         where, values = _behind(after, open_=open_)
         sql = f"SELECT id, agent, requester FROM approvals {where} ORDER BY number DESC"  # noqa: S608
         return [(id_, agent, asked) for id_, agent, asked in self._db.rows(sql, values)]
 
     def requesters(self, since: float) -> list[tuple[str, bool]]:
-        """Who asked the operator for each one undecided or made since; whether it is undecided.
+        """Requester, and whether it is undecided, of all that are undecided or made since.
 
-        A clock that was set back makes nothing old: what was made in the future counts as new.
+        If the clock was set back, approvals made in the future count as new.
         """
         sql = (
             "SELECT requester, state IN (?, ?) FROM approvals"
@@ -161,14 +163,14 @@ class Approvals:
         return [(requester, bool(undecided)) for requester, undecided in rows]
 
     def attach(self, id_: str, job: str) -> None:
-        """The job that ends with it."""
+        """Set the job that ends with it."""
         self._db.run("UPDATE approvals SET job = ? WHERE id = ?", (job, id_))
 
     def record_review(
         self, id_: str, binding: Binding, effect: Effect, wishes: Mapping[str, object],
         review: Mapping[str, object],
     ) -> None:  # fmt: skip
-        """What was found out about it."""
+        """Store the results of the check."""
         self._db.run(
             "UPDATE approvals SET binding = ?, effect = ?, wishes = ?, review = ? WHERE id = ?",
             (_text(asdict(binding)), effect.value, _text(wishes), _text(review), id_),
@@ -176,22 +178,22 @@ class Approvals:
 
     def move(self, id_: str, event: str, now: float, *, by: str = "", reason: str = "") -> Approval:
         """Apply `event`. IllegalTransition when the present state does not allow it."""
-        found = self._require(id_)
-        state = ApprovalState(COURSE.next(found.state, event))
+        approval = self._require(id_)
+        state = ApprovalState(COURSE.next(approval.state, event))
         decides = event in _DECIDING
         self._db.run(
             "UPDATE approvals SET state = ?, decided_by = ?, decided = ?, ended = ?, reason = ?"
             " WHERE id = ?",
             (
-                state.value, by if decides else found.decided_by,
-                now if decides else found.decided, now if state in COURSE.finals else None,
-                reason or found.reason, id_,
+                state.value, by if decides else approval.decided_by,
+                now if decides else approval.decided, now if state in COURSE.finals else None,
+                reason or approval.reason, id_,
             ),
         )  # fmt: skip
         return self._require(id_)
 
     def past_deadline(self, now: float) -> list[Approval]:
-        """Undecided ones past their time."""
+        """Undecided approvals that have expired."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM approvals"  # noqa: S608
             " WHERE ended IS NULL AND state = ? AND expires <= ? ORDER BY number",
@@ -200,18 +202,18 @@ class Approvals:
         return [_approval(row) for row in rows]
 
     def existing(self, ids: Iterable[str]) -> list[Approval]:
-        """Those that there are of these."""
-        return [found for each in ids if (found := self.get(each)) is not None]
+        """The approvals of these ids that exist."""
+        return [approval for id_ in ids if (approval := self.get(id_)) is not None]
 
     def _require(self, id_: str) -> Approval:
-        found = self.get(id_)
-        if found is None:
+        approval = self.get(id_)
+        if approval is None:
             raise NotFound(f"no approval {id_}")
-        return found
+        return approval
 
 
 def _behind(after: str | None, *, open_: bool) -> tuple[str, list[object]]:
-    """The condition of a page, with its values."""
+    """The WHERE clause of a page, with its values."""
     where = "WHERE ended IS NULL" if open_ else "WHERE 1"
     if after is None:
         return where, []

@@ -1,4 +1,4 @@
-"""What an agent should be: the spec that stands in `agents/<name>.json` of the meta repo."""
+"""The spec of an agent: what `agents/<name>.json` of the meta repo declares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hive_core.model.names import name_fault, short
 
 
 def check_name(name: str) -> str:
-    """The name itself, or ValueError with the rule that it breaks."""
+    """The name itself, or ValueError that names the broken rule."""
     if fault := name_fault(name):
         raise ValueError(f"{name!r} {fault}")
     return name
@@ -30,12 +30,12 @@ StorePath = Annotated[
 class Value(BaseModel):
     """A frozen pydantic value that refuses unknown keys."""
 
-    # Built when it is first used: hived starts sooner.
+    # The validator is built on first use, so that hived starts sooner.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, defer_build=True)
 
 
 class Role(StrEnum):
-    """What an agent is for; `kernel` is the daemon itself and never an agent."""
+    """The purpose of an agent. `kernel` is the daemon itself and never an agent."""
 
     DAEMON = "daemon"
     AGENT = "agent"
@@ -60,7 +60,7 @@ class AfterTask(StrEnum):
 
 
 class Profile(StrEnum):
-    """Which of the built-in daemons an agent of role `daemon` is; one of each on a host."""
+    """Which built-in daemon an agent of role `daemon` is; a host has at most one of each."""
 
     QUEEN = "queen"
     MAID = "maid"
@@ -70,46 +70,67 @@ MIB = 1 << 20
 
 
 class Limits(Value):
-    """Bounds of one machine, or of a subtree. Absent = the host's default."""
+    """Limits of one machine, or of a subtree. Absent: the host's default."""
 
-    memory_max: int | None = Field(None, ge=16 * MIB, le=1 << 50, description="Bytes of memory.")
-    memory_high: int | None = Field(
-        None, ge=16 * MIB, le=1 << 50, description="Bytes above which the kernel slows the agent."
+    memory_max: int | None = Field(
+        None, ge=16 * MIB, le=1 << 50, description="Memory limit in bytes."
     )
-    tasks_max: int | None = Field(None, ge=8, le=1 << 22, description="Processes and threads.")
-    cpu_quota: int | None = Field(None, ge=1, le=100_000, description="Percent of one core.")
-    cpu_weight: int | None = Field(None, ge=1, le=10_000, description="Share against siblings.")
-    io_weight: int | None = Field(None, ge=1, le=10_000, description="Share against siblings.")
-    disk: int | None = Field(None, ge=MIB, le=1 << 50, description="Bytes that its files may take.")
+    memory_high: int | None = Field(
+        None,
+        ge=16 * MIB,
+        le=1 << 50,
+        description="Memory in bytes above which the kernel slows the agent down.",
+    )
+    tasks_max: int | None = Field(
+        None, ge=8, le=1 << 22, description="Maximum number of processes and threads."
+    )
+    cpu_quota: int | None = Field(
+        None, ge=1, le=100_000, description="CPU time limit in percent of one core."
+    )
+    cpu_weight: int | None = Field(
+        None, ge=1, le=10_000, description="CPU weight relative to siblings."
+    )
+    io_weight: int | None = Field(
+        None, ge=1, le=10_000, description="I/O weight relative to siblings."
+    )
+    disk: int | None = Field(None, ge=MIB, le=1 << 50, description="Disk space limit in bytes.")
     inodes: int | None = Field(
-        None, ge=100, le=1 << 40, description="Files and directories that it may have."
+        None, ge=100, le=1 << 40, description="Maximum number of files and directories."
     )
 
 
 class SubtreeLimits(Value):
-    """Bounds of an agent with all its descendants together."""
+    """Limits of an agent together with all its descendants."""
 
-    memory_max: int | None = Field(None, ge=16 * MIB, le=1 << 50, description="Bytes of memory.")
-    tasks_max: int | None = Field(None, ge=8, le=1 << 22, description="Processes and threads.")
-    cpu_quota: int | None = Field(None, ge=1, le=100_000, description="Percent of one core.")
-    agents: int | None = Field(None, ge=0, le=100_000, description="Descendants at most.")
+    memory_max: int | None = Field(
+        None, ge=16 * MIB, le=1 << 50, description="Memory limit in bytes."
+    )
+    tasks_max: int | None = Field(
+        None, ge=8, le=1 << 22, description="Maximum number of processes and threads."
+    )
+    cpu_quota: int | None = Field(
+        None, ge=1, le=100_000, description="CPU time limit in percent of one core."
+    )
+    agents: int | None = Field(None, ge=0, le=100_000, description="Maximum number of descendants.")
 
 
-# Tasks that an agent is offered at once where its spec says nothing.
+# Tasks that the daemon offers to an agent at once where its spec sets no number.
 OFFERED_MOST: Final = 5
-# Asked for at every decision and for every agent at every commit; making it anew takes 1 us.
+# Read at every decision, and for every agent at every commit; the conversion takes 1 us.
 _text = lru_cache(maxsize=1 << 17)(str)
 
 
 class AgentSpec(Value):
-    """One agent as committed. The name is the file's; the UUID is the identity."""
+    """One agent as committed. The file name is the agent's name; the UUID is its identity."""
 
     uuid: UUID
     role: Role = Role.AGENT
     tier: Tier = Tier.OPERATIONAL
     title: str = Field("", max_length=200)
     capabilities: tuple[str, ...] = ()
-    allow: tuple[UUID, ...] = Field((), description="Agents that this one may send to beside H12.")
+    allow: tuple[UUID, ...] = Field(
+        (), description="UUIDs of agents that this one may also write to."
+    )
     image: str = "host"
     boot: bool = False
     command: tuple[str, ...] = ()
@@ -118,37 +139,53 @@ class AgentSpec(Value):
     max_children: int = Field(10, ge=0, le=10_000)
     config: Commit | None = Field(None, description="The deployed commit of its configuration.")
     nar: NarHash | None = Field(None, description="SHA-256 of the files of that commit as a NAR.")
-    system: StorePath | None = Field(None, description="What the `nix` image runs.")
-    harness: bool = Field(default=False, description="Healthy only after it has said hello.")
-    after_task: AfterTask | None = Field(
-        None, description="What it does when its last task has ended; absent: as its role does."
+    system: StorePath | None = Field(
+        None, description="Store path of the system that the `nix` image runs."
     )
-    wakes: bool = Field(default=False, description="Mail wakes it when it sleeps.")
+    harness: bool = Field(
+        default=False,
+        description="Whether the agent counts as healthy only after it called `hello`.",
+    )
+    after_task: AfterTask | None = Field(
+        None,
+        description="What the agent does when its last task has ended; absent: the default of its"
+        " role.",
+    )
+    wakes: bool = Field(default=False, description="Whether mail wakes the agent when it sleeps.")
     parallel: int | None = Field(
-        None, ge=1, le=1000, description="Tasks that it has at once; absent: as its program says."
+        None,
+        ge=1,
+        le=1000,
+        description="Maximum number of tasks at once; absent: as many as its program takes.",
     )
     tools: tuple[str, ...] | None = Field(
-        None, max_length=256, description="Tools that it may use; absent: as its role may."
+        None, max_length=256, description="Tools that the agent may use; absent: those of its role."
     )
     require_plan: bool = Field(
-        default=False, description="Nothing of its tasks is executed before a plan is approved."
+        default=False,
+        description="Whether a plan must be approved before any work on its tasks starts.",
     )
     max_turns: int | None = Field(
-        None, ge=1, le=1_000_000, description="Turns of each of its tasks at most."
+        None, ge=1, le=1_000_000, description="Maximum number of turns of each task."
     )
-    max_depth: int | None = Field(None, ge=0, le=64, description="Levels below it at most.")
+    max_depth: int | None = Field(
+        None, ge=0, le=64, description="Maximum number of levels below the agent."
+    )
     profile: Profile | None = None
     model: str | None = Field(
-        None, min_length=1, max_length=200, description="Its model; absent: that of its tier."
+        None,
+        min_length=1,
+        max_length=200,
+        description="Name of its model; absent: that of its tier.",
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_removed_fields(cls, given: object) -> object:
-        """Read specs of an older hive: `revoke` said how access ends, which has one way now."""
-        if isinstance(given, dict) and "revoke" in given:
-            return {key: value for key, value in given.items() if key != "revoke"}
-        return given
+    def _drop_removed_fields(cls, data: object) -> object:
+        """Accept specs of older versions, in which `revoke` chose how access ends."""
+        if isinstance(data, dict) and "revoke" in data:
+            return {key: value for key, value in data.items() if key != "revoke"}
+        return data
 
     @property
     def id(self) -> str:
@@ -157,7 +194,7 @@ class AgentSpec(Value):
 
     @property
     def at_once(self) -> int:
-        """How many tasks the daemon offers it at once."""
+        """How many tasks the daemon offers to the agent at once."""
         return self.parallel or OFFERED_MOST
 
     @property
@@ -167,5 +204,5 @@ class AgentSpec(Value):
 
     @property
     def short(self) -> str:
-        """First 8 hex digits: directory and slice part."""
+        """The first 8 hex digits of the UUID: part of the names of directory and slice."""
         return short(_text(self.uuid))

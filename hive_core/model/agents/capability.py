@@ -1,7 +1,7 @@
-"""The closed list of capabilities, how they are written, and which one covers which.
+"""The closed list of capabilities, their syntax, and which one covers which.
 
 A capability is a word, or a word with an argument after a colon. `meta.update` without an argument
-covers every `meta.update:INPUT`; nothing else covers more than itself.
+covers every `meta.update:INPUT`; any other capability covers only itself.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ PLAIN: Final = (
 WITH_ARGUMENT: Final = ("meta.update", "network", "secret")
 OPERATOR_ONLY: Final = frozenset({"network:host"})
 
-# On the list, and read by nothing: specs that hold one are loaded, and nobody is given one.
+# On the list, but without effect on this host: specs that hold one are loaded, and no new grant
+# of one is accepted.
 _WITHOUT_EFFECT: Final = {
-    "network": "this host has no network profile, agents have the loopback device alone",
-    "subagents": "there are no sub-agents inside of a container",
+    "network": "this host has no network profiles; agents have the loopback device only",
+    "subagents": "there are no sub-agents inside a container",
 }
 
 _ARGUMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
 def capability_fault(capability: str) -> str | None:
-    """Say why `capability` is none of the closed list, or None when it is."""
+    """Why `capability` is not on the closed list, or None when it is."""
     word, colon, argument = capability.partition(":")
     if not colon:
         return None if word in PLAIN else "is not a capability"
@@ -40,35 +41,35 @@ def capability_fault(capability: str) -> str | None:
 
 
 def check_capabilities(capabilities: Iterable[str], field: str = "capabilities") -> tuple[str, ...]:
-    """The capabilities sorted and without repetition, or InvalidArgument naming the odd one."""
-    found = sorted(set(capabilities))
-    for each in found:
-        if reason := capability_fault(each):
-            raise InvalidArgument(f"{each!r} {reason}", field=field)
-    return tuple(found)
+    """The capabilities sorted and without duplicates; InvalidArgument names the first bad one."""
+    chosen = sorted(set(capabilities))
+    for capability in chosen:
+        if reason := capability_fault(capability):
+            raise InvalidArgument(f"{capability!r} {reason}", field=field)
+    return tuple(chosen)
 
 
 def no_effect_reason(capability: str) -> str | None:
-    """Say why holding the capability would change nothing, or None when something reads it."""
+    """Why holding the capability has no effect, or None when it has one."""
     return _WITHOUT_EFFECT.get(capability.partition(":")[0])
 
 
 def check_grantable(
     capabilities: Iterable[str], held: Iterable[str] = (), field: str = "capabilities"
 ) -> tuple[str, ...]:
-    """`checked`, of what somebody gives: InvalidArgument too for a right that has no effect.
+    """Like `check_capabilities`, for a grant: a right without effect is InvalidArgument too.
 
-    `held`: what the agent has already, which may be of a time when that was not refused.
+    `held`: what the agent has already, perhaps from a version that accepted such grants.
     """
-    found, owned = check_capabilities(capabilities, field), frozenset(held)
-    for each in found:
-        if each not in owned and (reason := no_effect_reason(each)):
-            raise InvalidArgument(f"{each!r} has no effect: {reason}", field=field)
-    return found
+    chosen, owned = check_capabilities(capabilities, field), frozenset(held)
+    for capability in chosen:
+        if capability not in owned and (reason := no_effect_reason(capability)):
+            raise InvalidArgument(f"{capability!r} has no effect: {reason}", field=field)
+    return chosen
 
 
 def covers(held: Iterable[str], wanted: str) -> bool:
-    """Whether someone who holds `held` holds `wanted` too."""
+    """Whether a holder of `held` also holds `wanted`."""
     owned = held if isinstance(held, tuple | frozenset) else tuple(held)
     if wanted in owned:
         return True
@@ -77,6 +78,6 @@ def covers(held: Iterable[str], wanted: str) -> bool:
 
 
 def missing_capabilities(held: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
-    """What of `wanted` is not covered by `held`; empty for a subset."""
+    """Which of `wanted` are not covered by `held`; empty for a subset."""
     owned = frozenset(held)
-    return tuple(each for each in wanted if not covers(owned, each))
+    return tuple(capability for capability in wanted if not covers(owned, capability))

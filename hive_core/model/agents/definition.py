@@ -1,8 +1,8 @@
-"""A definition of agents as people write it: Markdown, with front matter in other tools' words.
+"""A definition of agents as people write it: Markdown with front matter.
 
-What stands at the top is what Claude, Gemini and others read too; what is hive's own stands under
-`hive`, in the words of `spawn`. An unknown word is told, with the nearest known one: others pass
-over a typing error in silence. A wrong value is refused.
+The top-level fields are those that Claude, Gemini and other tools read; hive's own fields are under
+`hive`, named as in `spawn`. An unknown field gives a warning with the nearest known one, since
+other tools ignore a typing error silently. A wrong value is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STANDARD_FIELDS: Final = (
     "maxTurns",
     "hive",
 )
-# Read by other programs, or by those that run models; kept in the file, not by the daemon.
+# Read by other programs, or by those that run models; the daemon does not store them.
 UNSUPPORTED_FIELDS: Final = (
     "skills",
     "color",
@@ -43,26 +43,26 @@ HIVE_FIELDS: Final = (
     "max_children", "max_depth", "after_task", "wakes", "parallel", "require_plan",
     "network", "funds",
 )  # fmt: skip
-# Other words for ours.
+# Other spellings of hive's fields.
 FIELD_ALIASES: Final = {"requirePlan": "require_plan"}
 UNSUPPORTED_HIVE_FIELDS: Final = ("brain", "revoke")
-NO_NETWORK: Final = "none"  # the one network that there is
-# Of bytes, as people write them: 2G.
+NO_NETWORK: Final = "none"  # the only network profile that hosts have
+# A size as people write it: 2G.
 _SIZE: Final = re.compile(r"([0-9]+)([KMGT])i?B?", re.ASCII | re.IGNORECASE)
 _POWERS: Final = {"K": 10, "M": 20, "G": 30, "T": 40}
 _BYTES: Final = ("memory_max", "memory_high", "disk")
 _PERCENT: Final = re.compile(r"([0-9]+)%", re.ASCII)
-# Short words among `limits`: a bound of the machine, or something else of the agent.
+# Short names in `limits`: of a limit of the machine, or of another field of the agent.
 _SHORT: Final = {"memory": "memory_max", "cpu": "cpu_quota", "tasks": "tasks_max"}
 _BUDGET, _DEPTH = "budgetUsd", "depth"
-# Claude's own spelling of a prefix: Bash(git:*).
+# Claude's spelling of a prefix: Bash(git:*).
 _COLON: Final = re.compile(r"\((.*?):\*\)\Z")
 _PREFIX: Final = "hive_"
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedDefinition:
-    """What was read: `agent` has parameters of `spawn`; `warnings` is for people."""
+    """The result. `agent` has parameters of `spawn`; `warnings` are for people."""
 
     name: str
     description: str = ""
@@ -71,13 +71,15 @@ class ParsedDefinition:
 
 
 def parse_definition(front: Mapping[str, object], name: str = "") -> ParsedDefinition:
-    """The definition in this front matter; InvalidArgument says what cannot be."""
-    found = str(front.get("name") or name)
-    if not NAME.fullmatch(found):
-        raise InvalidArgument(f"name: {found!r} is not lower case with hyphens", field="name")
+    """The definition in this front matter; InvalidArgument names what is wrong."""
+    chosen_name = str(front.get("name") or name)
+    if not NAME.fullmatch(chosen_name):
+        raise InvalidArgument(
+            f"name: {chosen_name!r} must be lower case words joined by hyphens", field="name"
+        )
     ours = front.get("hive") or {}
     if not isinstance(ours, Mapping):
-        raise InvalidArgument("hive: is no table", field="hive")
+        raise InvalidArgument("hive: must be a table", field="hive")
     known = {FIELD_ALIASES.get(str(key), str(key)): value for key, value in ours.items()}
     agent = {key: known[key] for key in HIVE_FIELDS if known.get(key) is not None}
     _convert_limits(agent)
@@ -98,7 +100,7 @@ def parse_definition(front: Mapping[str, object], name: str = "") -> ParsedDefin
     if front.get("model") not in (None, "inherit"):
         agent["model"] = str(front["model"])
     text = " ".join(str(front.get("description") or "").split())
-    return ParsedDefinition(found, text, agent, (*warnings, *more))
+    return ParsedDefinition(chosen_name, text, agent, (*warnings, *more))
 
 
 def _unknown_field_warnings(
@@ -118,36 +120,36 @@ def _unknown_field_warnings(
 
 
 def _unsupported_warning(front: Mapping[str, object], ours: Mapping[str, object]) -> Iterator[str]:
-    """One sentence about all that does nothing yet."""
-    found = [f"hive.{key}" for key in UNSUPPORTED_HIVE_FIELDS if key in ours]
-    found += [key for key in UNSUPPORTED_FIELDS if key in front]
-    if found:
-        yield f"{', '.join(found)}: only kept in the file; for what runs models, which comes later"
+    """One warning about all fields that have no effect yet."""
+    unsupported = [f"hive.{key}" for key in UNSUPPORTED_HIVE_FIELDS if key in ours]
+    unsupported += [key for key in UNSUPPORTED_FIELDS if key in front]
+    if unsupported:
+        yield f"{', '.join(unsupported)}: kept in the file, without effect in this version"
 
 
 def _check_network(agent: Mapping[str, object]) -> None:
     """Every profile is refused: no host has one."""
-    found = agent.get("network", NO_NETWORK)
-    if found is None or found == NO_NETWORK:
+    network = agent.get("network", NO_NETWORK)
+    if network is None or network == NO_NETWORK:
         return
-    reason = no_effect_reason(f"network:{found}") or f"there is {NO_NETWORK} alone"
-    raise InvalidArgument(f"hive.network: {found!r} has no effect: {reason}", field="network")
+    reason = no_effect_reason(f"network:{network}") or f"there is {NO_NETWORK} alone"
+    raise InvalidArgument(f"hive.network: {network!r} has no effect: {reason}", field="network")
 
 
 def _check_role(agent: Mapping[str, object]) -> None:
     role = str(agent.get("role", Role.AGENT))
     if role not in set(Role):
         near = difflib.get_close_matches(role, list(Role), 1)
-        told = f"did you mean {near[0]}?" if near else f"there are {', '.join(Role)}"
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(Role)}"
         if role == "manager":
-            told = "a manager is a daemon, an agent or a lead"
-        raise InvalidArgument(f"hive.role: no role {role!r}; {told}", field="role")
+            hint = "a manager is a daemon, an agent or a lead"
+        raise InvalidArgument(f"hive.role: no role {role!r}; {hint}", field="role")
 
 
 def _convert_limits(agent: dict[str, object]) -> None:
-    """Bounds in the words of `spawn`: of the machine, of the tree below it, and of what it spends.
+    """Convert limits to the names of `spawn`: of the machine, of the subtree, and of spending.
 
-    Said twice, in a short word and in ours, is refused: nobody knows which was meant.
+    A limit that is set by its short name and by its long one is refused: it is ambiguous.
     """
     for key in ("limits", "subtree"):
         if key in agent:
@@ -157,7 +159,7 @@ def _convert_limits(agent: dict[str, object]) -> None:
         return
     funds = agent.get("funds") or {}
     if not isinstance(funds, Mapping):
-        raise InvalidArgument("hive.funds: is no table", field="funds")
+        raise InvalidArgument("hive.funds: must be a table", field="funds")
     if (budget := limits.pop(_BUDGET, None)) is not None:
         _check_not_repeated(funds, "usd", f"limits.{_BUDGET}")
         agent["funds"] = {**funds, "usd": budget}
@@ -168,11 +170,11 @@ def _convert_limits(agent: dict[str, object]) -> None:
         del agent["limits"]
 
 
-def _bounds(found: object, key: str) -> dict[str, object]:
-    if not isinstance(found, Mapping):
-        raise InvalidArgument(f"hive.{key}: is no table", field=key)
+def _bounds(table: object, key: str) -> dict[str, object]:
+    if not isinstance(table, Mapping):
+        raise InvalidArgument(f"hive.{key}: must be a table", field=key)
     bounds: dict[str, object] = {}
-    for word, value in found.items():
+    for word, value in table.items():
         name = _SHORT.get(str(word), str(word))
         _check_bound(str(word), name, key)
         _check_not_repeated(bounds, name, f"{key}.{word}")
@@ -189,13 +191,13 @@ def _check_bound(word: str, name: str, key: str) -> None:
         return
     words = (*known, *(short for short, long in _SHORT.items() if long in fields))
     near = difflib.get_close_matches(word, words, 1, 0.5)
-    told = f"did you mean {near[0]}?" if near else f"there are {', '.join(words)}"
-    raise InvalidArgument(f"hive.{key}.{word}: no such bound; {told}", field=key)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(words)}"
+    raise InvalidArgument(f"hive.{key}.{word}: unknown limit; {hint}", field=key)
 
 
-def _check_not_repeated(found: Mapping[str, object], name: str, said: str) -> None:
-    if name in found:
-        raise InvalidArgument(f"hive.{said}: is said as {name} too", field=name)
+def _check_not_repeated(fields: Mapping[str, object], name: str, said: str) -> None:
+    if name in fields:
+        raise InvalidArgument(f"hive.{said}: {name} is set too; set one of them", field=name)
 
 
 def _size(value: object) -> object:
@@ -209,54 +211,54 @@ def _percent(value: object) -> object:
 
 
 def _tools(front: Mapping[str, object], role: Role) -> tuple[tuple[str, ...] | None, list[str]]:
-    """The allow-list, None for what the role may; operations are no tools of execution."""
+    """The allow-list, or None for the tools of the role. Operations of the broker are not tools."""
     listed, warnings = _words(front.get("tools")), list[str]()
     if listed == ["."]:
-        listed = None  # the creator's exact list
-    found = (
+        listed = None  # the creator's own list
+    allowed = (
         None
         if listed is None
-        else [each for each in listed if not _warn_if_operation(each, warnings)]
+        else [word for word in listed if not _warn_if_operation(word, warnings)]
     )
-    dropped = [each for each in _words(front.get("disallowedTools")) or [] if each]
-    dropped = [each for each in dropped if not _warn_if_operation(each, warnings)]
+    dropped = [word for word in _words(front.get("disallowedTools")) or [] if word]
+    dropped = [word for word in dropped if not _warn_if_operation(word, warnings)]
     if dropped:
         start = ROLE_DEFAULTS[role].tools or tuple(TOOLS)
-        found = _remove_tools(start if found is None else found, dropped)
-    return (None if found is None else normalized_entries(map(_hive_syntax, found))), warnings
+        allowed = _remove_tools(start if allowed is None else allowed, dropped)
+    return (None if allowed is None else normalized_entries(map(_hive_syntax, allowed))), warnings
 
 
-def _remove_tools(found: Iterable[str], dropped: Iterable[str]) -> list[str]:
+def _remove_tools(allowed: Iterable[str], dropped: Iterable[str]) -> list[str]:
     gone = []
-    for each in dropped:
-        parsed = parse_entry(_hive_syntax(each))
+    for word in dropped:
+        parsed = parse_entry(_hive_syntax(word))
         if parsed != ToolEntry(parsed.tool):
             raise InvalidArgument(
-                f"disallowedTools: {each}: a list allows; drop the whole tool and list the rest",
+                f"disallowedTools: {word}: only whole tools can be removed; list the rest in tools",
                 field="disallowedTools",
             )
         gone.append(parsed.tool)
-    return [each for each in found if parse_entry(_hive_syntax(each)).tool not in gone]
+    return [word for word in allowed if parse_entry(_hive_syntax(word)).tool not in gone]
 
 
 def _warn_if_operation(name: str, warnings: list[str]) -> bool:
-    """Whether it is an operation of the broker, which no list of tools bounds."""
+    """Whether it is an operation of the broker, which no list of tools restricts."""
     if not name.lower().startswith(_PREFIX):
         return False
     warnings.append(
-        f"{name}: an operation, which place, role and capabilities bound, and no list of tools"
+        f"{name}: is an operation; place, role and capabilities restrict it, no list of tools does"
     )
     return True
 
 
 def _words(value: object) -> list[str] | None:
-    """As YAML has it, or with commas on one line, as others write it."""
+    """A list of words: a YAML list, or words with commas on one line."""
     if value is None:
         return None
     if isinstance(value, str):
-        return [each.strip() for each in value.split(",") if each.strip()]
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise InvalidArgument("tools: is no list of words", field="tools")
+        return [word.strip() for word in value.split(",") if word.strip()]
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise InvalidArgument("tools: must be a list of words", field="tools")
     return value
 
 

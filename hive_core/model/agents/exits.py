@@ -1,4 +1,4 @@
-"""How the lives of machines are counted: what was told last, and what happened since. Pure."""
+"""Starts and exits of machines: which were reported last, and which happened since. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 
 from hive_core.model.agents.machine import Exit, Machine
 
-# Exits from before lives were counted: they are over, and nobody is told of them any more.
+# Exits of a version that did not report exits: they are not reported any more.
 BEFORE: Final = "*"
 HOST_DOWN: Final = "the host went down"
 DESTROYED: Final = "destroyed"
 
 
 class Activity(StrEnum):
-    """What an agent is at (row K5)."""
+    """What an agent is doing (row K5)."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -25,10 +25,11 @@ class Activity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LifeRecord:
-    """What was told last of one agent. `up`: of the start `invocation` no end was told yet.
+    """What was reported last of one agent.
 
-    `ended` is the last end of which systemd left a record. At `due` it leaves, as `next` says,
-    because its last task has ended.
+    `up`: no exit of the start `invocation` was reported yet. `ended` is the last exit of which
+    systemd left a record. At `due` the agent leaves, as `next` says, because its last task has
+    ended.
     """
 
     agent: str
@@ -43,7 +44,10 @@ class LifeRecord:
 
 @dataclass(frozen=True, slots=True)
 class ExitRecord:
-    """One end as it is kept. `stays`: it does not come back by itself; `parent` at that time."""
+    """One exit as the ledger stores it.
+
+    `stays`: the machine does not come back by itself. `parent`: the parent at that time.
+    """
 
     id: int
     agent: str
@@ -64,14 +68,14 @@ class ExitRecord:
 
 
 class StartEvent(NamedTuple):
-    """A start that was not told yet."""
+    """A start that was not reported yet."""
 
     invocation: str
     nonce: int
 
 
 class ExitEvent(NamedTuple):
-    """An end that was not told yet; `exit` None: nobody wrote down how it ended."""
+    """An exit that was not reported yet. `exit` None: there is no record of how it ended."""
 
     invocation: str
     nonce: int
@@ -81,10 +85,10 @@ class ExitEvent(NamedTuple):
 def unreported_events(
     life: LifeRecord, machine: Machine, *, alive: bool, healthy: bool
 ) -> Iterator[ExitEvent | StartEvent]:
-    """What happened to a machine since it was told of last, in order.
+    """What happened to a machine since its last report, in order.
 
-    A machine that was up and is not there any more has ended, whether a record of it is left or
-    not: after a power failure none is. A record of an older start than the last one was told.
+    A machine that was up and is not there any more has ended, with or without a record: after a
+    power failure there is none. A record of an older start than the last one was reported already.
     """
     there, end = machine.invocation if alive else "", machine.exit
     if life.up and life.invocation != there:
@@ -101,7 +105,7 @@ def unreported_events(
 
 
 def has_unreported_exit(life: LifeRecord, machine: Machine) -> bool:
-    """Whether its last look shows an end that is still to be told."""
+    """Whether the last observation shows an exit that is not reported yet."""
     end = machine.exit
     return (
         end is not None and end.nonce >= life.nonce and not _is_reported(life, end.invocation, "")

@@ -16,9 +16,9 @@ from hive_core.model.names import name_fault, short
 
 @dataclass(frozen=True)
 class Hive:
-    """Topology and specs have the same names; `validated` refuses anything else.
+    """Topology and specs have the same names; `validate` refuses anything else.
 
-    `lock`: what stands in flake.lock, so that the inputs of all systems are part of the snapshot.
+    `lock`: the contents of flake.lock, so that the inputs of all systems are part of the snapshot.
     """
 
     commit: str = ""
@@ -34,7 +34,7 @@ class Hive:
 
     @cached_property
     def identity_cache(self) -> dict[str, object]:
-        """What agents were told about themselves: worked out once, gone with the snapshot."""
+        """Answers about the agents themselves, computed once for each snapshot."""
         return {}
 
     @cached_property
@@ -44,7 +44,7 @@ class Hive:
 
     @cached_property
     def lock_hash(self) -> str:
-        """What an approval is bound to; empty where no inputs are locked."""
+        """The hash that an approval is bound to; empty where no inputs are locked."""
         return sha256(self.lock).hexdigest() if self.lock else ""
 
     def spec(self, name: str) -> AgentSpec:
@@ -57,20 +57,20 @@ class Hive:
 
     def built_in_agent(self, profile: Profile) -> str | None:
         """The one agent of this host that is the queen, or the maid."""
-        found = (name for name, spec in self.specs.items() if spec.profile is profile)
-        return next(found, None)
+        names = (name for name, spec in self.specs.items() if spec.profile is profile)
+        return next(names, None)
 
     def path(self, name: str) -> tuple[str, ...]:
         """Short ids from the root down to `name`: its place on disk."""
         chain = (*reversed(self.topology.lineage(name)), name)
-        return tuple(self.specs[each].short for each in chain)
+        return tuple(self.specs[agent].short for agent in chain)
 
     def at_commit(self, commit: str) -> Hive:
         """The same hive as it stands in `commit`."""
         return self._hand_on_caches(replace(self, commit=commit), self.names)
 
     def validate(self) -> Hive:
-        """Itself, or InvalidArgument that names the first broken rule."""
+        """The valid hive, or InvalidArgument that names the first broken rule."""
         if self._is_valid:
             return self
         if self.topology.parents.keys() != self.specs.keys():
@@ -86,21 +86,21 @@ class Hive:
             shorts[spec.short] = name
         _check_built_in(self.specs)
         topology = Topology.forest(self.topology.parents, self.depth_limit)
-        found = replace(self, topology=topology)
-        found.__dict__["checked"] = True
-        return found
+        valid = replace(self, topology=topology)
+        valid.__dict__["checked"] = True
+        return valid
 
     @property
     def _is_valid(self) -> bool:
-        """Whether it came from a valid hive by the steps below only, which keep it valid."""
+        """Whether it came from a valid hive by the methods below only, which keep it valid."""
         return "checked" in self.__dict__
 
     def with_agent(self, name: str, parent: str | None, spec: AgentSpec) -> Hive:
-        """A new agent; its name and its short id must be free."""
+        """The hive with a new agent, whose name and short id must be free."""
         if fault := name_fault(name):
             raise InvalidArgument(f"the name {name!r} {fault}", field="name")
         if spec.profile is not None and (other := self.built_in_agent(spec.profile)) is not None:
-            raise AlreadyExists(f"there is a {spec.profile} already: {other}", agent=other)
+            raise AlreadyExists(f"a {spec.profile} exists already: {other}", agent=other)
         if name in self.specs:
             raise AlreadyExists(f"the name {name} is taken", agent=name)
         if spec.short in self.short_ids:
@@ -117,18 +117,21 @@ class Hive:
         return self._hand_on_caches(replace(self, specs=specs), self.names)
 
     def with_lock(self, lock: bytes) -> Hive:
-        """The same agents on other inputs."""
+        """The same agents with other inputs."""
         return self._hand_on_caches(replace(self, lock=lock), self.names)
 
     def with_parent(self, name: str, parent: str | None) -> Hive:
-        """`name` and its descendants under `parent` (None makes it a root)."""
+        """The hive with `name` and its descendants under `parent` (None makes it a root)."""
         self.spec(name)
         parents = {**self.topology.parents, name: parent}
         topology = Topology.forest(parents, self.depth_limit)
         return self._hand_on_caches(replace(self, topology=topology), self.names)
 
     def without(self, *names: str) -> Hive:
-        """The agents gone; children that stay go to the nearest ancestor that stays (row K9)."""
+        """The hive without these agents.
+
+        Their children go to the nearest remaining ancestor (row K9).
+        """
         gone = set(names)
         parents = {
             name: self._adopter(name, gone) if parent in gone else parent
@@ -136,11 +139,13 @@ class Hive:
             if name not in gone
         }
         specs = {name: spec for name, spec in self.specs.items() if name not in gone}
-        kept = {uuid: name for uuid, name in self.names.items() if name not in gone}
-        return self._with(parents, specs, kept)
+        remaining = {uuid: name for uuid, name in self.names.items() if name not in gone}
+        return self._with(parents, specs, remaining)
 
     def _adopter(self, name: str, gone: set[str]) -> str | None:
-        return next((each for each in self.topology.lineage(name) if each not in gone), None)
+        return next(
+            (ancestor for ancestor in self.topology.lineage(name) if ancestor not in gone), None
+        )
 
     def _with(
         self, parents: Parents, specs: Mapping[str, AgentSpec], names: Mapping[str, str]
@@ -151,7 +156,7 @@ class Hive:
         )
 
     def _hand_on_caches(self, hive: Hive, names: Mapping[str, str]) -> Hive:
-        """Hand on what is known: working it out again costs more than the change itself."""
+        """Copy computed values: to compute them again costs more than the change itself."""
         hive.__dict__["names"] = names
         if self._is_valid:
             hive.__dict__["checked"] = True
@@ -159,11 +164,11 @@ class Hive:
 
 
 def _check_built_in(specs: Mapping[str, AgentSpec]) -> None:
-    """One of each on a host, also when somebody declares agents by hand."""
-    found: dict[Profile, str] = {}
+    """Allow one agent of each profile, also when somebody declares agents by hand."""
+    by_profile: dict[Profile, str] = {}
     for name, spec in specs.items():
         if spec.profile is None:
             continue
-        if other := found.get(spec.profile):
+        if other := by_profile.get(spec.profile):
             raise InvalidArgument(f"{other} and {name} are both a {spec.profile}", field="profile")
-        found[spec.profile] = name
+        by_profile[spec.profile] = name

@@ -1,4 +1,4 @@
-"""What is observed of a machine, and the one table that names its state."""
+"""What is observed of a machine, and the names of its states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """State of an agent's machine: observed, never stored."""
+    """The state of an agent's machine: observed, never stored."""
 
     ABSENT = "absent"
     STARTING = "starting"
@@ -25,7 +25,7 @@ class State(StrEnum):
 
 
 class DesiredState(StrEnum):
-    """What the ledger's `runs` row asks for."""
+    """The state that the `runs` row of the ledger asks for."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -34,7 +34,7 @@ class DesiredState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DesiredRun:
-    """Whether an agent should run now. A new `nonce` asks for a fresh start."""
+    """Whether an agent should run. A new `nonce` asks for a fresh start."""
 
     agent: str
     wanted: DesiredState
@@ -45,9 +45,9 @@ class DesiredRun:
 
 
 class Cpu(NamedTuple):
-    """Processor time of a control group since it was made, in microseconds.
+    """CPU time of a control group since it was made, in microseconds.
 
-    `group` is its inode in this boot: a machine that starts anew has another one, which counts
+    `group` is its inode in this boot: a machine that starts again has another one, which counts
     from 0.
     """
 
@@ -57,10 +57,10 @@ class Cpu(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a unit ended, as its ExecStopPost wrote it down.
+    """How a unit ended, as its ExecStopPost recorded it.
 
-    `asked`: systemd had a stop job for it, so somebody asked for this end. `cpu`: all that it used,
-    if that was counted.
+    `asked`: systemd had a stop job for the unit, so the exit was requested. `cpu`: all CPU time
+    that the unit used, if it was counted.
     """
 
     invocation: str
@@ -77,28 +77,29 @@ class Exit:
 
     @property
     def reboot(self) -> bool:
-        """The guest rebooted: nspawn ends with 133 and systemd starts it again by itself."""
+        """The guest rebooted: nspawn exits with 133 and systemd starts the unit again."""
         return self.status == "133"
 
     @property
     def from_outside(self) -> bool:
-        """A signal ended nspawn itself: somebody on the host did that, not the agent.
+        """A signal ended nspawn itself: it came from the host, not from the agent.
 
-        A payload that dies by a signal makes nspawn exit with 255.
+        A payload that dies of a signal makes nspawn exit with 255.
         """
         return self.result == "signal"
 
     @property
     def number(self) -> int | None:
-        """The exit status of the payload; None when nspawn itself was ended by a signal.
+        """The exit status of the payload; None when a signal ended nspawn itself.
 
-        255 is what the payload ended with, or that a signal ended it: nspawn tells no more.
+        255 is the status of the payload, or means that a signal ended it: nspawn does not tell
+        which.
         """
         return int(self.status) if self.code == "exited" and self.status.isdecimal() else None
 
     @property
     def start_timed_out(self) -> bool:
-        """Whether systemd gave the start of a machine up, which took longer than `grace.start`."""
+        """Whether systemd gave up the start of a machine, which took longer than `grace.start`."""
         return self.result == "timeout" and not self.asked
 
     @property
@@ -116,10 +117,10 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class FailureHistory:
-    """What is kept of an agent's failures: back-off, parking, and which exit was counted last.
+    """The failures of an agent: back-off, parking, and which exit was counted last.
 
-    `nonce` is that of the last counted exit: a run with a newer one has no failures yet.
-    `returns`: the machine comes back by itself when its pause is over.
+    `nonce` is that of the last counted exit: a run with a newer one has no failures yet. `returns`:
+    the machine is started again when its pause is over.
     """
 
     failures: tuple[float, ...] = ()
@@ -133,12 +134,12 @@ class FailureHistory:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Facts about one agent on this host: its unit, what root sees of it, its storage, its door.
+    """Facts about one agent on this host: unit, processes, storage, socket directory.
 
     `since` is when the unit changed its state, in monotonic seconds. `fault` says why what runs is
-    not what should run there. `copying`: a copy of its image was begun. `identity` and `view` are
-    marks of what the agent is shown, `config` is the commit that it is shown,
-    `stores` are the repositories of hived's that hang in its door.
+    not what should run there. `copying`: a copy of its image was begun. `identity` and `view` mark
+    the version of what the agent is shown, `config` is the commit that it is shown, and `stores`
+    are hived's repositories that are mounted in its socket directory.
     """
 
     uuid: str
@@ -174,7 +175,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Something on the host that no agent of the desired hive accounts for."""
+    """A unit, mount or file on the host that belongs to no agent of the desired hive."""
 
     kind: str
     name: str
@@ -188,7 +189,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One look at the host. `slices`: limits of the loaded slices, by unit name."""
+    """One observation of the host. `slices`: limits of the loaded slices, by unit name."""
 
     machines: Mapping[str, Machine] = field(default_factory=lambda: MappingProxyType({}))
     orphans: tuple[Orphan, ...] = ()

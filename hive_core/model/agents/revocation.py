@@ -1,4 +1,4 @@
-"""Taking access away from agents that lost it: by a move, or because one came back elsewhere."""
+"""Revocation: access that an agent's old ancestors lose by a move or a restore."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hive_core.model.states import StateMachine, Transition
 class RevocationState(StrEnum):
     """How far it is. Access is gone in `done`, and only there."""
 
-    WAITING = "waiting"  # nothing was restarted yet
-    RESTARTING = "restarting"  # who lost access goes down, and stays down until its links are split
-    LEFT = "left"  # who lost access runs on, because the operator said so
-    CLOSING = "closing"  # the last of those was restarted; what they linked meanwhile is split
+    WAITING = "waiting"  # no restart yet
+    RESTARTING = "restarting"  # the losers are down until their hard links are split
+    LEFT = "left"  # the losers keep running: the operator chose `no_restart`
+    CLOSING = "closing"  # the last of those has ended; their hard links are split
     DONE = "done"
 
 
@@ -26,14 +26,22 @@ COURSE: Final = StateMachine(
     finals=frozenset({_R.DONE}),
     transitions=(
         Transition(
-            _R.WAITING, "restart", _R.RESTARTING, "the daemon", "they are idle, or time is up"
+            _R.WAITING,
+            "restart",
+            _R.RESTARTING,
+            "the daemon",
+            "the losers are idle, or their time is up",
         ),
-        Transition(_R.WAITING, "leave", _R.LEFT, "the operator", "they are not to be restarted"),
+        Transition(_R.WAITING, "leave", _R.LEFT, "the operator", "the losers are not restarted"),
         Transition(
-            _R.RESTARTING, "end", _R.DONE, "the daemon", "they are down and their links split"
+            _R.RESTARTING,
+            "end",
+            _R.DONE,
+            "the daemon",
+            "the losers are down and their links are split",
         ),
-        Transition(_R.LEFT, "close", _R.CLOSING, "the daemon", "the last of them has ended"),
-        Transition(_R.CLOSING, "end", _R.DONE, "the daemon", "their links are split"),
+        Transition(_R.LEFT, "close", _R.CLOSING, "the daemon", "the last loser has ended"),
+        Transition(_R.CLOSING, "end", _R.DONE, "the daemon", "the links of the losers are split"),
     ),
 )
 # The job of the move waits for these.
@@ -42,13 +50,13 @@ PENDING: Final = frozenset({_R.WAITING, _R.RESTARTING})
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """Access to one agent's files, taken from agents above it and from all below those.
+    """Access to one agent's files, taken from former ancestors and all agents below those.
 
-    `agent` is who moved, or was restored; `lost` are UUIDs of those that were above it and are not
-    any more, the highest first. `restart`: they and all below them are restarted, at `latest` when
-    that is set and they are busy until then. `came_back`: the agent was restored, and does not run
-    yet. `nonces`: who was told to restart and with which nonce, 0 for who was below those and was
-    not told yet; while it is `left`, who has not been restarted.
+    `agent` moved, or was restored; `lost` are the UUIDs of its former ancestors, the highest first.
+    `restart`: they and all below them are restarted, at `latest` when that is set and they are busy
+    until then. `came_back`: the agent was restored, and does not run yet. `nonces`: the agents that
+    were told to restart, with the nonce of that start; 0: not told yet. In state `left` they are
+    the agents that have not been restarted.
     """
 
     id: int
@@ -65,5 +73,5 @@ class Revocation:
 
     @property
     def notified(self) -> frozenset[str]:
-        """Who was told to restart, or runs on."""
+        """The agents that were told to restart, or that keep running."""
         return frozenset(agent for agent, nonce in self.nonces.items() if nonce)

@@ -1,7 +1,7 @@
-"""What each role is by default: whom it may create, what it may do, when it comes back.
+"""The defaults of each role: which roles it may create, what it may do, when it restarts.
 
-One table; policy, reconcile, the reference page and the tests read it. The daemon itself is the
-only `kernel`, so that role is not in it.
+Policy, reconcile, the reference page and the tests read this one table. The daemon itself is the
+only `kernel`, so the table does not have that role.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from hive_core.model.agents.agent import AfterTask, AgentSpec, Role, Tier
 
-# What an operation does, in the words that roles are asked in (row K26): each operation names one.
-# A closed set, so that a new operation is bounded by the rows below whatever it is called.
+# The action of an operation, which its role must allow (row K26): each operation names one.
+# A closed set, so that the rows below restrict a new operation whatever its name is.
 Action: TypeAlias = Literal[
     "spawn", "start", "stop", "destroy", "move", "assign", "work", "send", "receive", "escalate",
     "schedule", "configure", "read", "read_artifact", "write_artifact", "administer",
 ]  # fmt: skip
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
-# Of no role: the operator's alone.
+# No role has this action: only the operator does.
 ADMINISTER: Final[Action] = "administer"
 
 
@@ -39,7 +39,8 @@ _OF_AGENTS: Final = frozenset[Action](ACTIONS) - {ADMINISTER}
 class RoleDefaults:
     """One row of the table. `restarts`: after a failure; the parent is told in any case.
 
-    `tools`: what it may execute; an agent's own list makes it less. `most`: its highest tier.
+    `tools`: the tools that it may use; an agent's own list restricts them. `most`: its highest
+    tier.
     """
 
     lifetime: str
@@ -58,7 +59,7 @@ _MANAGER: Final = (
     "artifact.write", "budget", "config.propose", "escalate", "kill", "message.operator", "spawn",
     "trigger",
 )  # fmt: skip
-# What is done to agents below.
+# Actions on descendants.
 _BELOW: Final = frozenset[Action]({"spawn", "start", "stop", "destroy", "move", "assign"})
 _WORK: Final = ("bash", "edit", "read")
 
@@ -86,19 +87,19 @@ ROLE_DEFAULTS: Final[Mapping[Role, RoleDefaults]] = MappingProxyType({
     ),
 })  # fmt: skip
 
-# Beside its role: every root can ask for newer inputs, and the root agent alone, which stands above
-# whatever the operator makes, sees the meta repo and what is deployed, so the trees of all.
+# In addition to its role: every root can request newer inputs, and the root agent alone, the parent
+# of what the operator creates, sees the meta repo and what is deployed, so all trees.
 ROOT_EXTRA: Final = ("meta.update",)
 ROOT_AGENT_EXTRA: Final = ("applied.read", "meta.read", *ROOT_EXTRA)
 
-# Low to high: a child's tier is never above its creator's.
+# From low to high: a child's tier is at most its creator's.
 TIER_RANK: Final[Mapping[Tier, int]] = MappingProxyType(
     {Tier.OPERATIONAL: 0, Tier.TACTICAL: 1, Tier.STRATEGIC: 2}
 )
 
 
 def default_capabilities(role: Role, extra: Iterable[str] = ()) -> tuple[str, ...]:
-    """What an agent of this role holds when nobody says otherwise; `extra`: of a root."""
+    """What an agent of this role holds by default; `extra`: the additional ones of a root."""
     return tuple(sorted({*ROLE_DEFAULTS[role].capabilities, *extra}))
 
 

@@ -1,7 +1,7 @@
-"""The declared tree: name -> parent or null, and who is whose ancestor.
+"""The declared tree: name -> parent or null, and which agents are ancestors of which.
 
-The numbering answers in constant time at any depth. The guarded walk is its reference; both give
-an agent on a cycle, below one, or with an unknown parent no ancestors and no descendants.
+The numbering answers in constant time at any depth. The guarded walk is its reference; with both,
+an agent on a cycle, below one, or with an unknown parent has no ancestors and no descendants.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def guarded_ancestors(parents: Parents, name: str) -> tuple[str, ...] | None:
 
 
 # Place in a depth-first numbering: enter, leave, level, and the enter of the parent (0 for a root).
-# An agent and its descendants are `enter` to `leave`. A plain tuple, as it is taken apart at every
-# decision: the interpreter has a short way for that, which it does not take for a named one.
+# An agent and its descendants are `enter` to `leave`. A plain tuple: every decision unpacks it, and
+# the interpreter unpacks plain tuples faster than named ones.
 Interval: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class Topology:
-    """One snapshot of the tree. Build it with `Topology.forest`, which refuses non-forests."""
+    """One snapshot of the tree. `Topology.forest` makes it and refuses what is not a forest."""
 
     parents: Parents = field(default_factory=lambda: MappingProxyType({}))
-    # Of every agent that hangs on a root; nobody else has one. Made at once and no property, which
-    # would cost a decision more than its lookup does.
+    # Of every agent with a path to a root, and of no other. Made at once and not a property, which
+    # would cost a decision more than the lookup itself.
     numbering: Mapping[str, Interval] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -53,11 +53,11 @@ class Topology:
     @classmethod
     def forest(cls, parents: Parents, depth_limit: int = DEPTH_LIMIT) -> Self:
         """The topology, or InvalidArgument that names the first agent that breaks a rule."""
-        found = cls(MappingProxyType(dict(parents)))
-        fault = found._structure_fault() or found._depth_fault(depth_limit)
+        topology = cls(MappingProxyType(dict(parents)))
+        fault = topology._structure_fault() or topology._depth_fault(depth_limit)
         if fault:
             raise InvalidArgument(fault, field="parent")
-        return found
+        return topology
 
     def _structure_fault(self) -> str:
         if len(self.order) == len(self.parents):
@@ -79,25 +79,25 @@ class Topology:
     @cached_property
     def children_by_parent(self) -> Mapping[str | None, tuple[str, ...]]:
         """Children by parent (None: the roots), in name order."""
-        found: dict[str | None, list[str]] = {}
+        children: dict[str | None, list[str]] = {}
         for name in sorted(self.parents):
-            found.setdefault(self.parents[name], []).append(name)
-        return {parent: tuple(names) for parent, names in found.items()}
+            children.setdefault(self.parents[name], []).append(name)
+        return {parent: tuple(names) for parent, names in children.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Everyone who hangs on a root: depth first, siblings by name. Nobody else is in it."""
-        kids, found, stack = self.children_by_parent, [], list(reversed(self.roots))
+        """All agents with a path to a root: depth first, siblings by name."""
+        kids, order, stack = self.children_by_parent, [], list(reversed(self.roots))
         while stack:
             name = stack.pop()
-            found.append(name)
+            order.append(name)
             if below := kids.get(name):
                 stack.extend(reversed(below))
-        return tuple(found)
+        return tuple(order)
 
     def _make_numbering(self) -> Mapping[str, Interval]:
         parents, order = self.parents, self.order
-        # One object for each number, side by side: a decision in a big tree waits for memory.
+        # One object for each number, allocated together: a decision in a big tree waits for memory.
         numbers = list(range(len(order) + 1))
         enters: dict[str | None, int] = {None: 0, **dict(zip(order, numbers[1:], strict=True))}
         sizes, levels = dict.fromkeys(order, 1), dict.fromkeys(order, 1)
@@ -118,7 +118,7 @@ class Topology:
         return max((level for _, _, level, _ in self.numbering.values()), default=0)
 
     def level(self, name: str) -> int:
-        """1 for a root, 2 for its children; 0 for whoever hangs on no root."""
+        """1 for a root, 2 for its children; 0 for an agent without a path to a root."""
         place = self.numbering.get(name)
         return 0 if place is None else place[2]
 
@@ -142,12 +142,12 @@ class Topology:
         return self.children_by_parent.get(name, ())
 
     def is_ancestor(self, ancestor: str, name: str) -> bool:
-        """Strict: nobody is an ancestor of itself."""
+        """Strict: no agent is an ancestor of itself."""
         above, below = self.numbering.get(ancestor), self.numbering.get(name)
         return above is not None and below is not None and above[0] < below[0] <= above[1]
 
     def are_siblings(self, one: str, other: str) -> bool:
-        """Two agents under one parent. Roots are not siblings, nor is anyone on a broken chain."""
+        """Whether they have one parent. Roots, and agents on broken chains, have no siblings."""
         parent = self.parents.get(one)
         if parent is None or one == other or parent != self.parents.get(other):
             return False

@@ -1,1 +1,1 @@
-"""What people write down: settings, configurations of agents, and what is judged of them."""
+"""Files that people write, settings and agent configurations, and their validation."""

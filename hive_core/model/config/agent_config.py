@@ -1,7 +1,7 @@
-"""`agent.toml`: what an agent's configuration says to hive, and what it asks of its host.
+"""`agent.toml`: what an agent's configuration tells hive and requests from its host.
 
-Every key has a default, so an absent file is a valid one; an unknown key is refused with the name
-that was probably meant. What an agent asks for it gets by an approval and in no other way.
+Every key has a default, so an absent file is valid; an unknown key is refused with the name that
+was probably meant. The agent gets what it requests only by an approval.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/-]{0,199
 
 
 class Reload(StrEnum):
-    """How a running agent takes up files that changed."""
+    """How a running agent takes up changed files."""
 
     LIVE = "live"
     RESTART = "restart"
@@ -59,27 +59,28 @@ class Harness(Value):
 
     reload: Reload = Field(
         Reload.RESTART,
-        description="What a change of files does to the running agent: `live` tells it"
-        " (`hive-agent watch-config`), `restart` starts it again.",
+        description="What a change of files does to a running agent: `live` notifies it"
+        " (`hive-agent watch-config`), `restart` restarts it.",
     )
-    model: str = Field("", max_length=200, description="Language model; the harness's own if "
-                       "empty.")  # fmt: skip
+    model: str = Field(
+        "", max_length=200, description="Language model; empty: the default of the harness."
+    )
     instructions: RelativePath = Field(
-        "AGENTS.md", description="What the agent is told about its work."
+        "AGENTS.md", description="File with the agent's instructions."
     )
     prompts: RelativePath = Field("prompts", description="Folder of prompts.")
     skills: RelativePath = Field("skills", description="Folder of skills, one folder each.")
 
 
 class ConfigRequest(Value):
-    """What it asks of its host: granted by the approval of the commit. Absent: as it is."""
+    """What the agent requests of its host, granted by the approval. Absent: no change."""
 
     capabilities: Annotated[tuple[Capability, ...], Field(max_length=64)] | None = Field(
-        None, description="All capabilities that it shall hold; one not named here is lost."
+        None, description="All capabilities of the agent; one that is not listed is revoked."
     )
     network: Word | None = Field(
         None,
-        description="Network profile: `none` for none; another one is refused while hosts have no"
+        description="Network profile: `none` for none; others are refused while hosts have no"
         " network profiles.",
     )
     mounts: Annotated[tuple[Literal["meta", "applied"], ...], Field(max_length=2)] | None = Field(
@@ -90,38 +91,44 @@ class ConfigRequest(Value):
     )
     limits: WrittenLimits = Field(
         Limits(),
-        description="Bounds of its machine; one that is not named stays as it is. Bytes are a"
-        ' number, or a text such as `"512M"`.',
+        description="Limits of its machine; one that is not listed does not change. A size is a"
+        ' number of bytes or a text such as `"512M"`.',
     )
     command: Argv | None = Field(
         None,
-        description="What it runs: a list of words, or a text that is split as a shell splits it"
-        " (no shell runs it). An empty command holds, and mail waits.",
+        description="Command of the agent: a list of words, or a text that is split as a shell"
+        " splits it (no shell runs it). With an empty command nothing runs, and mail"
+        " waits.",
     )
     boot: bool | None = Field(None, description="Whether an init runs inside.")
     harness: bool | None = Field(
-        None, description="Whether it is healthy only after it has said hello."
+        None, description="Whether the agent counts as healthy only after it called `hello`."
     )
 
     def capabilities_after(self, held: Iterable[str]) -> tuple[str, ...]:
-        """What it holds once this is granted to an agent that holds `held`; sorted.
+        """The capabilities of an agent that holds `held` once this is granted; sorted.
 
-        `capabilities` names them all. `network`, `mounts` and `secrets` each say what there is of
-        their own kind, and leave the others alone.
+        `capabilities` lists them all. `network`, `mounts` and `secrets` replace those of their own
+        kind and leave the others alone.
         """
-        found = set(held if self.capabilities is None else self.capabilities)
-        for kind, wanted in self._kinds():
-            found = {each for each in found if not kind(each)} | wanted
-        return tuple(sorted(found))
+        capabilities = set(held if self.capabilities is None else self.capabilities)
+        for is_of_kind, wanted in self._kinds():
+            capabilities = {
+                capability for capability in capabilities if not is_of_kind(capability)
+            } | wanted
+        return tuple(sorted(capabilities))
 
     def _kinds(self) -> Iterator[tuple[Callable[[str], bool], set[str]]]:
         if self.network is not None:
             wanted = {f"network:{self.network}"} if self.network != "none" else set()
-            yield lambda each: each.startswith("network:"), wanted
+            yield lambda capability: capability.startswith("network:"), wanted
         if self.mounts is not None:
             yield {"meta.read", "applied.read"}.__contains__, {f"{it}.read" for it in self.mounts}
         if self.secrets is not None:
-            yield lambda each: each.startswith("secret:"), {f"secret:{it}" for it in self.secrets}
+            yield (
+                lambda capability: capability.startswith("secret:"),
+                {f"secret:{it}" for it in self.secrets},
+            )
 
 
 class AgentConfig(Value):
@@ -130,7 +137,7 @@ class AgentConfig(Value):
     harness: Harness = Harness()
     request: ConfigRequest = ConfigRequest()
     settings: dict[str, JsonValue] = Field(
-        {}, description="For the agent's own program; hive reads none of it."
+        {}, description="For the agent's own program; hive does not read it."
     )
 
 

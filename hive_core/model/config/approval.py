@@ -1,4 +1,4 @@
-"""What agents want to become: a proposal, what became of it, and the generations of each agent."""
+"""Approvals: what agents request, how it ended, and the generations of each agent."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class ApprovalKind(StrEnum):
-    """What is asked for."""
+    """What is requested."""
 
     CONFIG = "config"  # a commit of an agent's configuration
     INPUTS = "inputs"  # newer inputs of the generated flake
-    ROLLBACK = "rollback"  # a generation that the agent had before
-    UPDATE = "update"  # the same commit, built from the inputs of now
+    ROLLBACK = "rollback"  # an earlier generation of the agent
+    UPDATE = "update"  # the same commit, built from the current inputs
 
 
 class Effect(StrEnum):
@@ -56,31 +56,37 @@ COURSE: Final = StateMachine(
     transitions=(
         Transition(_S.RECEIVED, "check", _S.PENDING, "the intake", "the commit is well-formed"),
         Transition(_S.RECEIVED, "refuse", _S.REFUSED, "the intake", "the commit breaks a rule"),
-        Transition(_S.RECEIVED, "deny", _S.DENIED, "the operator", "it is not wanted"),
+        Transition(_S.RECEIVED, "deny", _S.DENIED, "the operator", "the operator does not want it"),
         Transition(_S.PENDING, "approve", _S.APPROVED, "the operator", "exactly this commit"),
-        Transition(_S.PENDING, "deny", _S.DENIED, "the operator", "it is not wanted"),
-        Transition(_S.PENDING, "expire", _S.EXPIRED, "the clock", "nobody decided in time"),
+        Transition(_S.PENDING, "deny", _S.DENIED, "the operator", "the operator does not want it"),
         Transition(
-            _S.PENDING, "void", _S.VOID, "the daemon", "what it was judged against has moved"
+            _S.PENDING, "expire", _S.EXPIRED, "the clock", "the operator did not decide in time"
         ),
-        Transition(_S.APPROVED, "build", _S.BUILDING, "the daemon", "its turn has come"),
-        Transition(_S.APPROVED, "deny", _S.DENIED, "the operator", "it is not wanted any more"),
         Transition(
-            _S.APPROVED, "void", _S.VOID, "the daemon", "what was approved is not what is there"
+            _S.PENDING, "void", _S.VOID, "the daemon", "what it was compared with has changed"
         ),
-        Transition(_S.BUILDING, "deploy", _S.DEPLOYING, "the daemon", "it is built"),
-        Transition(_S.BUILDING, "fail", _S.FAILED, "the daemon", "it cannot be built"),
-        Transition(_S.BUILDING, "deny", _S.DENIED, "the operator", "it is not wanted any more"),
+        Transition(_S.APPROVED, "build", _S.BUILDING, "the daemon", "it is the next in the queue"),
         Transition(
-            _S.BUILDING, "void", _S.VOID, "the daemon", "what was approved is not what is there"
+            _S.APPROVED, "deny", _S.DENIED, "the operator", "the operator does not want it any more"
         ),
-        Transition(_S.DEPLOYING, "watch", _S.WATCHING, "the daemon", "it is in place"),
-        Transition(_S.DEPLOYING, "fail", _S.FAILED, "the daemon", "it cannot be put in place"),
+        Transition(
+            _S.APPROVED, "void", _S.VOID, "the daemon", "the approved commit or lock has changed"
+        ),
+        Transition(_S.BUILDING, "deploy", _S.DEPLOYING, "the daemon", "the build succeeded"),
+        Transition(_S.BUILDING, "fail", _S.FAILED, "the daemon", "the build failed"),
+        Transition(
+            _S.BUILDING, "deny", _S.DENIED, "the operator", "the operator does not want it any more"
+        ),
+        Transition(
+            _S.BUILDING, "void", _S.VOID, "the daemon", "the approved commit or lock has changed"
+        ),
+        Transition(_S.DEPLOYING, "watch", _S.WATCHING, "the daemon", "it is deployed"),
+        Transition(_S.DEPLOYING, "fail", _S.FAILED, "the daemon", "the deploy failed"),
         Transition(
             _S.WATCHING, "confirm", _S.DEPLOYED, "the daemon", "healthy for the whole window"
         ),
         Transition(
-            _S.WATCHING, "fail", _S.FAILED, "the daemon", "not healthy: back to what was before"
+            _S.WATCHING, "fail", _S.FAILED, "the daemon", "not healthy: the daemon rolled back"
         ),
     ),
 )
@@ -88,11 +94,11 @@ COURSE: Final = StateMachine(
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What an approval is bound to; anything of it that moved makes it void (attack 21).
+    """What an approval is bound to; a change of any of it makes the approval void (attack 21).
 
     `commit`, `tree`: what was proposed. `nar`: SHA-256 of its files as a NAR, as in `sha256-...`.
-    `base`: the commit that was deployed when it was judged. `lock`: SHA-256 of flake.lock, empty
-    where no lock counts. `meta`: the meta commit at that time, for the record.
+    `base`: the commit that was deployed when it was checked. `lock`: SHA-256 of flake.lock, empty
+    where there is no lock. `meta`: the meta commit at that time, for the record.
     """
 
     commit: str
@@ -107,8 +113,8 @@ class Binding:
 class Approval:
     """One row. Parties are UUID texts (or `operator`); times are seconds since 1970.
 
-    `wishes`: values of `[request]`, checked. `effect`: what it would do. `review`: figures of the
-    review (files, bytes, changed lines); the diff itself lies beside the repository.
+    `requested`: values of `[request]`, checked. `effect`: what a deploy would do. `review`: figures
+    of the review (files, bytes, changed lines); the diff itself is stored beside the repository.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""What the jobs that run Nix say: read with suspicion, because they read what agents wrote."""
+"""Results of the jobs that run Nix. They are untrusted: the jobs read what agents wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Parts = Annotated[tuple[_Part, ...], Field(max_length=500)]
 
 
 class Closure(Value):
-    """What a system brings along: paths and bytes in all, and what differs from the one before."""
+    """The closure of a system: paths and bytes, and the difference to the one before."""
 
     paths: _Count = 0
     bytes: _Count = 0
@@ -29,7 +29,7 @@ class Closure(Value):
 
 
 class NixJobResult(Value):
-    """How a job ended: `ok`, or why not in `text`, with the last lines of what Nix said."""
+    """How a job ended: `ok`, or the reason in `text`, with the last lines of Nix's output."""
 
     ok: bool
     text: _Text = ""
@@ -47,4 +47,4 @@ class NixJobResult(Value):
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
-            raise InvalidArgument(f"a job answered oddly: {where}", field=where) from error
+            raise InvalidArgument(f"invalid result of a Nix job: {where}", field=where) from error

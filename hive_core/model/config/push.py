@@ -1,11 +1,11 @@
-"""What somebody pushes with git, and what became of it. Values only."""
+"""A push with git, and its result. Values only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-META: Final = "meta"  # the repository of the hive itself; every other one is named by a UUID
+META: Final = "meta"  # the repository of the hive itself; the others are named by UUIDs
 MAIN: Final = "refs/heads/main"
 APPROVE: Final = "refs/tags/approve/"
 NO_OBJECT: Final = "0" * 40  # what git calls the old value of a ref that is new
@@ -13,7 +13,7 @@ NO_OBJECT: Final = "0" * 40  # what git calls the old value of a ref that is new
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """`ref` of `repo` shall lead from `old` to `new`; `by` is the uid of who pushed."""
+    """`ref` of `repo` is to change from `old` to `new`; `by` is the uid of the pusher."""
 
     repo: str
     ref: str
@@ -24,7 +24,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class PackChunk:
-    """Bytes of a pack. Without an upload they are all of it, or its beginning if `more` follow."""
+    """Bytes of a pack. Without `upload`: the whole pack, or its beginning when `more` follows."""
 
     data: bytes
     upload: str | None = None
@@ -34,7 +34,7 @@ class PackChunk:
 
 @dataclass(frozen=True, slots=True)
 class PushProgress:
-    """`upload` is where the next part goes; empty when the push was judged."""
+    """`upload` identifies the upload for the next chunk; empty when the push was judged."""
 
     upload: str = ""
     size: int = 0
@@ -43,7 +43,7 @@ class PushProgress:
 
 @dataclass(frozen=True, slots=True)
 class MetaCommit:
-    """A commit of the meta repository. Author and message are the words of whoever made it."""
+    """A commit of the meta repository. Author and message are unchecked texts of its author."""
 
     oid: str
     parents: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""What the jobs that judge a proposed commit say: read with suspicion, because they read it.
+"""Results of the jobs that check a proposed commit. They are untrusted: the jobs read it.
 
-A job writes `said.json` last. Its review is there when it said `ok`.
+A job writes `said.json` last. Its review exists when the verdict is `ok`.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ Count = Annotated[int, Field(ge=0, le=1 << 53)]
 
 
 class _JobOutput(Value):
-    """Something that a job wrote down as JSON."""
+    """A JSON file that a job wrote."""
 
     @classmethod
-    def _read(cls, data: bytes, what: str, most: int) -> Self:
+    def _read(cls, data: bytes, file: str, most: int) -> Self:
         if len(data) > most:
-            raise InvalidArgument(f"{what}: larger than {most} bytes", field=what)
+            raise InvalidArgument(f"{file}: larger than {most} bytes", field=file)
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
-            raise InvalidArgument(f"{what}: {where}: {first['msg']}", field=what) from error
+            raise InvalidArgument(f"{file}: {where}: {first['msg']}", field=file) from error
 
 
 class Verdict(_JobOutput):
     """How a job ended. `rule` names what a refused commit breaks, `path` where; both are plain.
 
-    `text` is one line for people; `fault` says why nothing was judged.
+    `text` is one line for people; `fault` says why the commit could not be checked.
     """
 
     ok: bool = False
@@ -61,7 +61,7 @@ class Verdict(_JobOutput):
 
     @property
     def reason(self) -> str:
-        """Where, and what for: `prompts/a.md: larger than 5242880 bytes (blob)`."""
+        """Place and reason: `prompts/a.md: larger than 5242880 bytes (blob)`."""
         where = f"{self.path}: " if self.path else ""
         return self.fault or f"{where}{self.text} ({self.rule})"
 
@@ -77,7 +77,7 @@ class ChangedFile(Value):
 
 
 class CommitReview(_JobOutput):
-    """What a commit is and what it changes. All texts have their odd characters spelled out."""
+    """What a commit is and what it changes. Control characters in texts are escaped."""
 
     commit: Commit
     tree: Commit
@@ -101,25 +101,25 @@ class CommitReview(_JobOutput):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.agent_toml is not None and self.agent_toml_fault:
-            raise ValueError("agent_toml is both read and not to be read")
+            raise ValueError("agent_toml and agent_toml_fault exclude each other")
         return self
 
     @property
     def figures(self) -> dict[str, int]:
-        """What stands in the row of the approval."""
+        """The figures that the row of the approval has."""
         return {
             "files": self.files,
             "bytes": self.bytes,
             "changed": len(self.changed),
-            "added": sum(each.added for each in self.changed),
-            "removed": sum(each.removed for each in self.changed),
+            "added": sum(file.added for file in self.changed),
+            "removed": sum(file.removed for file in self.changed),
         }
 
 
 class DiffLine(_JobOutput):
     """One line of `diff.jsonl`: of the file before (`old`), after (`new`), or of both.
 
-    `@` begins a file or a passage of it and says in words what no line of it can say.
+    `@` begins a file or a part of it, and describes in words what its lines cannot show.
     """
 
     path: Path

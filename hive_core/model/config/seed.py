@@ -1,4 +1,4 @@
-"""The commit that a new agent's configuration starts with, by kind of image.
+"""The first commit of a new agent's configuration, by kind of image.
 
 Generated from the template by `python -m hive_core.surfaces`; do not edit.
 """
@@ -30,10 +30,10 @@ SEEDS: Final = {
 
 
 def template_name(image: str) -> str:
-    """Which template agents of this image start with."""
+    """The template of agents of this image."""
     return NIX_IMAGE if image == NIX_IMAGE else HOST_IMAGE
 
 
 def seed_for(image: str) -> SeedCommit:
-    """What a new agent of this image starts with."""
+    """The first commit of a new agent of this image."""
     return SEEDS[template_name(image)]

@@ -1,6 +1,6 @@
 """What the operator may set on this host: `/etc/hive/hive.toml` as a frozen value.
 
-Every figure has a default, so an empty or absent file is a valid one; an unknown key is refused.
+Every key has a default, so an empty or absent file is valid; an unknown key is refused.
 """
 
 from __future__ import annotations
@@ -40,54 +40,84 @@ ImageName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{0,62}$")]
 
 
 class RootAgentSettings(Value):
-    """The agent that exists from the first start on and comes back by itself."""
+    """The agent that exists from the first start on and is restarted by itself."""
 
-    name: AgentName = Field("root", description="What it is called.")
-    image: ImageName | None = Field(None, description="Image; the default one when absent.")
+    name: AgentName = Field("root", description="Name of the agent.")
+    image: ImageName | None = Field(None, description="Image; absent: the default image.")
     boot: bool = Field(default=False, description="Whether an init runs inside.")
-    command: Command = Field((), description="What it runs; an empty command holds.")
-    autostart: bool = Field(default=True, description="Create and start it when hived starts.")
+    command: Command = Field(
+        (), description="Command of the agent; with an empty command nothing runs."
+    )
+    autostart: bool = Field(default=True, description="Whether hived creates and starts it.")
 
 
 class HostLimits(Value):
-    """How much of everything there may be."""
+    """Limits on the number and size of things on this host."""
 
-    depth: int = Field(32, ge=1, le=64, description="Levels of the tree.")
+    depth: int = Field(32, ge=1, le=64, description="Maximum depth of the tree.")
     # topology.json is read back up to 1 MiB, which 13,000 of the longest names fill.
-    agents: int = Field(10_000, ge=1, le=12_000, description="Agents on this host.")
-    children: int = Field(10, ge=0, le=10_000, description="Children of a new agent.")
-    inbox_count: int = Field(1000, ge=1, description="Messages in one inbox.")
-    inbox_bytes: Bytes = Field(16 * MIB, ge=1024, description="Bytes in one inbox.")
-    send_rate: float = Field(50.0, gt=0, description="Messages a second to one recipient.")
-    send_burst: int = Field(200, ge=1, description="Messages to one recipient at once.")
-    attempts: int = Field(5, ge=1, description="Deliveries before a message is a dead letter.")
-    connections: int = Field(64, ge=1, description="Connections of one agent.")
-    starts_at_once: int = Field(8, ge=1, le=256, description="Machines that start at once.")
-    change_rate: float = Field(100.0, gt=0, description="Recorded calls of one agent a second.")
-    change_burst: int = Field(5000, ge=1, description="Recorded calls of one agent at once.")
-    # A commit stays in the history for ever, and each takes three files until it is packed.
-    commit_rate: float = Field(2.0, gt=0, description="Commits of one agent a second.")
-    commit_burst: int = Field(1000, ge=1, description="Commits of one agent at once.")
-    open_jobs: int = Field(256, ge=1, description="Jobs of one agent that have not ended.")
-    events: int = Field(1_000_000, ge=1000, description="Lines of the audit log; older ones go.")
+    agents: int = Field(
+        10_000, ge=1, le=12_000, description="Maximum number of agents on this host."
+    )
+    children: int = Field(
+        10, ge=0, le=10_000, description="Default maximum number of children of a new agent."
+    )
+    inbox_count: int = Field(1000, ge=1, description="Maximum number of messages in one inbox.")
+    inbox_bytes: Bytes = Field(16 * MIB, ge=1024, description="Maximum size of one inbox in bytes.")
+    send_rate: float = Field(50.0, gt=0, description="Messages per second to one recipient.")
+    send_burst: int = Field(200, ge=1, description="Messages to one recipient in a burst.")
+    attempts: int = Field(5, ge=1, description="Deliveries before a message becomes a dead letter.")
+    connections: int = Field(64, ge=1, description="Maximum number of connections of one agent.")
+    starts_at_once: int = Field(
+        8, ge=1, le=256, description="Maximum number of machines that start at the same time."
+    )
+    change_rate: float = Field(100.0, gt=0, description="Recorded calls of one agent per second.")
+    change_burst: int = Field(5000, ge=1, description="Recorded calls of one agent in a burst.")
+    # A commit stays in the history for ever, and takes three files until it is packed.
+    commit_rate: float = Field(2.0, gt=0, description="Commits of one agent per second.")
+    commit_burst: int = Field(1000, ge=1, description="Commits of one agent in a burst.")
+    open_jobs: int = Field(
+        256, ge=1, description="Maximum number of jobs of one agent that have not ended."
+    )
+    events: int = Field(
+        1_000_000,
+        ge=1000,
+        description="Maximum number of events in the audit log; older ones are deleted.",
+    )
     events_bytes: Bytes = Field(
-        1 << 30, ge=MIB, description="Bytes of the audit log; older lines go."
+        1 << 30,
+        ge=MIB,
+        description="Maximum size of the audit log in bytes; older events are deleted.",
     )
     ledger: Bytes = Field(
-        8 << 30, ge=16 * MIB, description="Bytes of the ledger; from half of it on, one branch has"
-        " an eighth at most. What ends something, and the operator, always go on.",
-    )  # fmt: skip
+        8 << 30,
+        ge=16 * MIB,
+        description="Maximum size of the ledger in bytes. When half of it is used, one branch may"
+        " use an eighth at most. Calls that end something, and the operator's calls, are"
+        " always accepted.",
+    )
     stored: Bytes = Field(
-        128 * MIB, ge=MIB, description="Bytes of what one agent has in the ledger and is not over."
+        128 * MIB,
+        ge=MIB,
+        description="Maximum size of the open rows of one agent in the ledger, in bytes.",
     )
     history: Bytes = Field(
-        64 * MIB, ge=MIB, description="Bytes of what is over and one agent's; its oldest goes."
+        64 * MIB,
+        ge=MIB,
+        description="Maximum size of the ended rows of one agent in the ledger, in bytes; the"
+        " oldest are deleted.",
     )
     notes_agent: Bytes = Field(
-        MIB, ge=1 << 16, description="Bytes of what one agent notes in the log; its older notes go."
+        MIB,
+        ge=1 << 16,
+        description="Maximum size of one agent's notes in the audit log, in bytes; its older notes"
+        " are deleted.",
     )
     notes_all: Bytes = Field(
-        16 * MIB, ge=1 << 16, description="Bytes of what all agents note; of whoever has most go."
+        16 * MIB,
+        ge=1 << 16,
+        description="Maximum size of the notes of all agents, in bytes; those of the agent with"
+        " most are deleted.",
     )
     refusals_kept: int = Field(60, ge=1, description="Refusals recorded per caller and minute.")
 
@@ -95,32 +125,56 @@ class HostLimits(Value):
 class RetentionSettings(Value):
     """How long things are kept, in seconds."""
 
-    archive: float = Field(86_400.0, ge=0, description="A destroyed agent can be restored.")
-    keys: float = Field(7 * 86_400.0, ge=60, description="A repeated call gets its first result.")
-    jobs: float = Field(7 * 86_400.0, ge=60, description="An ended job can be read.")
-    events: float = Field(180 * 86_400.0, ge=3600, description="A line of the audit log is kept.")
-    dead_letters: float = Field(30 * 86_400.0, ge=60, description="A dead letter can be listed.")
+    archive: float = Field(
+        86_400.0, ge=0, description="How long a destroyed agent can be restored."
+    )
+    keys: float = Field(
+        7 * 86_400.0, ge=60, description="How long a repeated call gets its first result."
+    )
+    jobs: float = Field(7 * 86_400.0, ge=60, description="How long an ended job can be read.")
+    events: float = Field(
+        180 * 86_400.0, ge=3600, description="How long an event of the audit log is kept."
+    )
+    dead_letters: float = Field(
+        30 * 86_400.0, ge=60, description="How long a dead letter can be listed."
+    )
 
 
 class GraceSettings(Value):
-    """How long things may take, in seconds."""
+    """Time limits, in seconds."""
 
-    stop: float = Field(5.0, ge=0, le=30, description="Between the wish to stop and the kill.")
-    start: float = Field(120.0, gt=0, description="Until a machine must run.")
-    lease: float = Field(60.0, ge=1, le=3600, description="Until an unacked message returns.")
-    bus: float = Field(10.0, gt=0, description="For one call to systemd.")
-    privd: float = Field(60.0, gt=0, description="For one action of the root helper.")
-    crash_lines: int = Field(20, ge=0, le=200, description="Log lines in a crash message.")
+    stop: float = Field(
+        5.0, ge=0, le=30, description="Time between the request to stop a machine and the kill."
+    )
+    start: float = Field(120.0, gt=0, description="Time until a machine must run.")
+    lease: float = Field(
+        60.0,
+        ge=1,
+        le=3600,
+        description="Time until an unacknowledged message returns to the inbox.",
+    )
+    bus: float = Field(10.0, gt=0, description="Time limit of one call to systemd.")
+    privd: float = Field(60.0, gt=0, description="Time limit of one action of the root helper.")
+    crash_lines: int = Field(
+        20, ge=0, le=200, description="Number of log lines in a crash message (not a time)."
+    )
 
 
 class ApprovalSettings(Value):
-    """How much may be asked of the operator."""
+    """How many requests agents may make to the operator."""
 
-    pending: int = Field(5, ge=1, description="Undecided ones of one subtree.")
-    a_day: int = Field(20, ge=1, description="New ones of one subtree in a day.")
-    expires: float = Field(86_400.0, gt=0, description="Seconds until one is void.")
+    pending: int = Field(
+        5, ge=1, description="Maximum number of undecided requests of one branch of the tree."
+    )
+    a_day: int = Field(
+        20, ge=1, description="Maximum number of new requests of one branch in a day."
+    )
+    expires: float = Field(
+        86_400.0, gt=0, description="Seconds until an undecided request is void."
+    )
     signers: AbsolutePath = Field(
-        Path("/etc/hive/allowed_signers"), description="Whose signed tags approve."
+        Path("/etc/hive/allowed_signers"),
+        description="File with the keys whose signed tags approve.",
     )
 
 
@@ -132,15 +186,19 @@ class NixSettings(Value):
     )
     system: str = Field("x86_64-linux", pattern=r"^[a-z0-9_]+-linux$", description="Platform.")
     downloads: bool = Field(
-        default=False, description="Build what has the network meanwhile (fixed outputs)."
+        default=False,
+        description="Whether to build derivations that have network access during the build (fixed"
+        " outputs).",
     )
 
 
 class Paths(Value):
-    """Where things lie. The root helper knows its own; these must agree."""
+    """Directories of hive. The root helper has its own copy; both must agree."""
 
-    state: AbsolutePath = Field(Path("/var/lib/hive"), description="What is kept.")
-    runtime: AbsolutePath = Field(Path("/run/hive"), description="Sockets and doors.")
+    state: AbsolutePath = Field(Path("/var/lib/hive"), description="Directory of persistent state.")
+    runtime: AbsolutePath = Field(
+        Path("/run/hive"), description="Directory of sockets and socket directories."
+    )
 
     @property
     def meta(self) -> Path:
@@ -152,27 +210,27 @@ class Paths(Value):
 
     @property
     def backup(self) -> Path:
-        """A sound copy of the database, made every hour."""
+        """A consistent copy of the database, made every hour."""
         return self.state / "hive.db.backup"
 
     @property
     def applied(self) -> Path:
-        """The daemon's repositories of what was proposed and deployed, `<uuid>.git` each."""
+        """The daemon's repositories of proposed and deployed commits, `<uuid>.git` each."""
         return self.state / "applied"
 
     @property
     def work(self) -> Path:
-        """What hived and its jobs hand each other, a folder for each job."""
+        """Files that hived and its jobs exchange, a folder for each job."""
         return self.state / "work"
 
     @property
     def served(self) -> Path:
-        """Packs on their way to and from people's git; nothing in it outlives the daemon."""
+        """Packs on their way to and from people's git; deleted when the daemon ends."""
         return self.state / "served"
 
     @property
     def seeds(self) -> Path:
-        """What new agents start with, a clone for each kind of image."""
+        """The initial configuration of new agents, a clone for each kind of image."""
         return self.runtime / "seed"
 
     @property
@@ -181,12 +239,12 @@ class Paths(Value):
 
     @property
     def events(self) -> Path:
-        """The log as JSON lines."""
+        """The audit log as JSON lines."""
         return self.state / "events"
 
     @property
     def layout(self) -> Path:
-        """Which layout all this has, and which schema the ledger."""
+        """The version of the layout of this directory, and of the ledger's schema."""
         return self.state / "layout"
 
     @property
@@ -203,7 +261,7 @@ class Paths(Value):
 
     @property
     def artifacts(self) -> Path:
-        """What agents keep for each other, each content once under its digest."""
+        """Artifacts, each content stored once under its digest."""
         return self.state / "artifacts"
 
     @property
@@ -215,7 +273,7 @@ class Paths(Value):
         return self.runtime / "exits"
 
     def socket_directory(self, uuid: str) -> Path:
-        """What hived and the agent share: `run/` (socket, identity) and `view/`."""
+        """Shared by hived and the agent: `run/` (socket, identity) and `view/`."""
         return self.runtime / "agents" / uuid
 
     def socket(self, uuid: str) -> Path:
@@ -232,23 +290,29 @@ class Settings(Value):
     """The whole file. Tables have the names of the fields."""
 
     root: RootAgentSettings = RootAgentSettings()
-    default_image: ImageName = Field(HOST_IMAGE, description="Image of agents that name none.")
+    default_image: ImageName = Field(HOST_IMAGE, description="Image of agents that set none.")
     images: dict[ImageName, AbsolutePath | None] = Field(
         {HOST_IMAGE: None},
-        description='Prepared trees that agents may ask for, by name; `host` stands for ""'
-        " (the machine's own /usr).",
+        description='Prepared trees that agents may use, by name; `host` stands for "" (the'
+        " machine's own /usr).",
     )
-    operator_group: str = Field("hive-operator", description="Who may use the operator's socket.")
+    operator_group: str = Field(
+        "hive-operator", description="Group whose members may use the operator's socket."
+    )
     uid_start: int = Field(0x30000000, description="First uid of the first agent's range.")
-    ballast: Bytes = Field(8 * MIB, ge=0, description="Bytes held back for when the disk is full.")
+    ballast: Bytes = Field(
+        8 * MIB, ge=0, description="Bytes that are reserved for when the disk is full."
+    )
     agent_limits: WrittenLimits = Field(
-        Limits(), description="Limits of an agent that sets none. A `disk` or `inodes` that is not"
-        " set is a fifth of what the file system has.",
-    )  # fmt: skip
+        Limits(),
+        description="Limits of an agent that sets none. Default of `disk` and `inodes`: a fifth of"
+        " the file system.",
+    )
     all_limits: WrittenSubtree = Field(
-        SubtreeLimits(), description="All agents together. A `memory_max` or `tasks_max` that is"
-        " not set is four fifths of what the machine has.",
-    )  # fmt: skip
+        SubtreeLimits(),
+        description="Limits of all agents together. Default of `memory_max` and `tasks_max`: four"
+        " fifths of the machine.",
+    )
     limits: HostLimits = HostLimits()
     retention: RetentionSettings = RetentionSettings()
     back_off: figures.BackOffSettings = figures.BackOffSettings()
@@ -274,7 +338,7 @@ class Settings(Value):
     @model_validator(mode="before")
     @classmethod
     def _empty_path_is_none(cls, data: object) -> object:
-        # TOML has no null: an image of the machine itself is written `host = ""`.
+        # TOML has no null: the image of the machine itself is written `host = ""`.
         if isinstance(data, dict) and isinstance(data.get("images"), dict):
             images = {name: path or None for name, path in data["images"].items()}
             return {**data, "images": {HOST_IMAGE: None, **images}}
@@ -289,7 +353,7 @@ class Settings(Value):
                 raise fault_at(place, f"image {name} is not in [images]; there are {there}")
         for name, path in self.images.items():
             if (path is None) != (name in (HOST_IMAGE, NIX_IMAGE)):
-                only = f"only {HOST_IMAGE} and {NIX_IMAGE} have no path, the others need one"
+                only = f"only {HOST_IMAGE} and {NIX_IMAGE} have no path; other images need one"
                 raise fault_at(("images", name), only)
         if self.uid_start not in UID_STARTS:
             raise fault_at(
@@ -301,7 +365,9 @@ class Settings(Value):
     @model_validator(mode="after")
     def _check_maid_is_enabled(self) -> Self:
         if self.maid.checks and not self.daemons.maid:
-            raise fault_at(("maid", "checks"), "nobody does them: [daemons] has no `maid = true`")
+            raise fault_at(
+                ("maid", "checks"), "checks need the maid: set `maid = true` in [daemons]"
+            )
         # Agents need the rest.
         self.maid.check_fit(self.limits.agents // 2, self.retention.archive)
         return self

@@ -10,8 +10,8 @@ _SIZE: Final = re.compile(r"(\d{1,18})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE | re.
 
 
 def parse_size(text: str) -> int:
-    """A number of bytes, with K, M, G or T for powers of 1024; ValueError when it is none."""
+    """A number of bytes, with K, M, G or T for powers of 1024; ValueError for other texts."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:60]!r} is no size; write 512M, 2G or a number of bytes")
+        raise ValueError(f"{text[:60]!r} is not a size; write 512M, 2G or a number of bytes")
     return int(match[1]) * _SUFFIX[match[2].upper()]

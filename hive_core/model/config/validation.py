@@ -1,8 +1,8 @@
-"""What is wrong in a file that people write, in words of our own.
+"""Faults in a file that people write, in hive's own words.
 
-One validator for `hive.toml` and `agent.toml`, and so for the daemon, `hive doctor`,
-`hive config check` and `hive config lint`: each fault names its key, what stands there, and what is
-allowed; an unknown key is answered with the one that was probably meant.
+One validator for `hive.toml` and `agent.toml`, and so for the daemon, `hive doctor`, `hive config
+check` and `hive config lint`: each fault names its key, the value, and what is allowed; an unknown
+key is answered with the one that was probably meant.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _SHOWN_MOST: Final = 60
 _BITS_MOST: Final = 128
 _FEW: Final = 12
-# By the beginning of the kind that pydantic gives a fault: what must stand there.
+# What is expected, by the prefix of the kind that pydantic gives the fault.
 _WANTED: Final = (
     ("bool", "true or false"), ("int", "a whole number"), ("float", "a number"),
     ("finite_number", "a finite number"), ("string_type", "a text in quotes"),
@@ -40,14 +40,14 @@ _OF_TYPE: Final = {bool: "true or false", int: "a whole number", float: "a numbe
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`place` leads to the value from the top of the file; empty: it is about the whole file."""
+    """`place` is the path to the value from the top of the file; empty: the whole file."""
 
     place: Place
     reason: str
 
     @property
     def key(self) -> str:
-        """As `request.mounts[0]`; a name that nobody would write bare is quoted."""
+        """As `request.mounts[0]`; a name with unusual characters is quoted."""
         parts = [
             f"[{part}]" if isinstance(part, int) else f".{_toml_key(part)}" for part in self.place
         ]
@@ -55,7 +55,7 @@ class Fault:
 
 
 def find_faults(model: type[Value], data: Mapping[str, object]) -> list[Fault]:
-    """Everything that is wrong in a parsed file."""
+    """All faults of a parsed file."""
     try:
         model.model_validate(data)
     except ValidationError as error:
@@ -64,14 +64,14 @@ def find_faults(model: type[Value], data: Mapping[str, object]) -> list[Fault]:
 
 
 def faults_of(model: type[Value], error: ValidationError) -> list[Fault]:
-    """The same of an error that was raised already; one fault for each place."""
+    """The faults of a pydantic error; one for each place."""
     rows = error.errors(include_url=False)
     faults = [Fault(_place(row["loc"]), _reason(model, row)) for row in rows]
-    return list({each.place: each for each in reversed(faults)}.values())[::-1]
+    return list({fault.place: fault for fault in reversed(faults)}.values())[::-1]
 
 
 def _place(location: Place) -> Place:
-    """A name of somebody's own that does not fit is the key itself."""
+    """Where a table's own key is invalid, the key itself is the place."""
     return location[:-1] if location[-1:] == ("[key]",) else location
 
 
@@ -88,9 +88,9 @@ def _reason(model: type[Value], row: Mapping[str, Any]) -> str:
         return "is missing"
     if kind in ("value_error", "fault"):
         return str(row["msg"]).removeprefix("Value error, ")
-    given = _toml_text(row.get("input"))
+    value = _toml_text(row.get("input"))
     wanted = _range_text(kind, _field(model, place)) or _expected_text(kind, row.get("ctx", {}))
-    return f"{given} does not fit; allowed is {wanted}" if wanted else f"{given}: {row['msg']}"
+    return f"{value} does not fit; allowed is {wanted}" if wanted else f"{value}: {row['msg']}"
 
 
 def _unknown_key_text(place: Place, keys: Iterable[str]) -> str:
@@ -103,7 +103,7 @@ def _unknown_key_text(place: Place, keys: Iterable[str]) -> str:
 
 
 def _toml_text(value: object) -> str:
-    """What stands there, as TOML would have it, in short."""
+    """The value as TOML would write it, shortened."""
     match value:
         case bool():
             text = "true" if value else "false"
@@ -111,7 +111,7 @@ def _toml_text(value: object) -> str:
             text = "a table"
         case list():
             text = "a list"
-        case int() if value.bit_length() > _BITS_MOST:  # Python writes none of 4300 digits
+        case int() if value.bit_length() > _BITS_MOST:  # Python does not format 4300 digits
             text = "a number of that size"
         case _:
             text = json.dumps(value) if isinstance(value, str) else ascii(str(value)).strip("'")
@@ -133,7 +133,7 @@ def _expected_text(kind: str, context: Mapping[str, object]) -> str:
 
 
 def _range_text(kind: str, field: FieldInfo | None) -> str:
-    """The whole range of a number, whichever end of it was missed, or whatever was no number."""
+    """The whole range of a number, whichever bound was broken, or if it was not a number."""
     numeric = kind.startswith(("int", "float", "greater", "less", "finite"))
     if field is None or not numeric:
         return ""
@@ -155,12 +155,12 @@ def _range_text(kind: str, field: FieldInfo | None) -> str:
 
 
 def _field(model: type[Value], place: Place) -> FieldInfo | None:
-    """The declaration of the key there, through tables of tables."""
+    """The declaration of the key at this place, through tables of tables."""
     field: FieldInfo | None = None
     table: type[Value] | None = model
     for part in place:
         if table is None:
-            table = _value_of(field)  # a name of somebody's own, below which a table stands
+            table = _value_of(field)  # a key that the user chose, with a table below it
             continue
         field = table.model_fields.get(str(part))
         if field is None:
@@ -171,7 +171,7 @@ def _field(model: type[Value], place: Place) -> FieldInfo | None:
 
 
 def _keys(model: type[Value], place: Place) -> Iterator[str]:
-    """The keys of the table there."""
+    """The keys of the table at this place."""
     table: type[Value] | None = model
     field: FieldInfo | None = None
     for part in place:

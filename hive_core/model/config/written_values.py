@@ -14,18 +14,18 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from hive_core.model.agents.agent import Limits, SubtreeLimits
 from hive_core.model.config.sizes import parse_size
 
-SIZES: Final = ("memory_max", "memory_high", "disk")  # of the limits, those that are bytes
+SIZES: Final = ("memory_max", "memory_high", "disk")  # the limits that are bytes
 
 
 def fault_at(place: tuple[int | str, ...], reason: str) -> ValidationError:
-    """What a validator raises under the name of the key to change, wherever it looks from."""
+    """What a validator raises to report a fault at the key to change."""
     kind = PydanticCustomError("fault", "{reason}", {"reason": reason})
     details = InitErrorDetails(type=kind, loc=place, input=None)
     return ValidationError.from_exception_data("settings", [details])
 
 
 def read_size(value: object) -> object:
-    """`"512M"` as a number; what is no text is for others to judge."""
+    """`"512M"` as a number; other types are left to the next validator."""
     return parse_size(value) if isinstance(value, str) else value
 
 

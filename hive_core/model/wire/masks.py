@@ -1,9 +1,9 @@
-"""Registered secrets, taken out of what is written down.
+"""Masking: registered secrets are replaced in everything that is written.
 
-A value is found as it is and in the forms in which programs pass it on: escaped for JSON (also
+A secret is found as it is and in the forms in which programs pass it on: escaped for JSON (also
 twice) or for a URL, in base64 at any of its three offsets, in hexadecimal digits; of a value of
-several lines each line counts. What is shorter than six characters is no secret: masking it would
-take words out of other texts. A value that is cut in two, or encoded otherwise, is not found.
+several lines each line counts. A value of fewer than six characters is not masked: it would mask
+words of other texts. A value that is cut in two, or encoded in another way, is not found.
 """
 
 from __future__ import annotations
@@ -20,30 +20,32 @@ from urllib.parse import quote, quote_plus
 LEAST: Final = 6
 SHOWN: Final = "***"
 OLD: Final = 1000
-FEW: Final = 100  # heads: of more a pattern takes as long to make, and to go through, as all places
+FEW: Final = (
+    100  # heads: a larger pattern takes as long to compile and run as a look at every position
+)
 
 
 class Masks:
-    """What is added stays: a value that was taken back may still be going round.
+    """Values that are hidden. An added value stays: one that was revoked may still be in use.
 
-    What agents make themselves, and put away, stays for as long as there are not too many.
-    Forms are found by their first six characters and their length, so that neither a new one nor a
-    text costs more when there are many: agents make secrets too, for their webhooks.
+    Values that agents make themselves and retire stay until there are too many. Forms are found by
+    their first six characters and their length, so that many of them make neither a new one nor a
+    text slower: agents make secrets too, for their webhooks.
     """
 
     def __init__(self) -> None:
-        # Lengths from the longest down: a shorter form may be a part of it.
+        # Lengths in descending order: a shorter form may be a part of a longer one.
         self._forms: dict[str, dict[int, set[str]]] = {}
-        # Of which change of the heads it is: threads that log hide too, while one is added.
+        # The change of the heads at which the pattern was made: other threads use it meanwhile.
         self._change = 0
         self._pattern = 0, _pattern(())
         self._uses = Counter[str]()
-        self._longest = 0  # of all that there ever were
+        self._longest = 0  # of all forms that were ever added
         self._held = Counter[bytes]()
         self._old: dict[bytes, None] = {}
 
     def add(self, value: bytes) -> None:
-        """From now on this is not written down."""
+        """Hide this value from now on."""
         self._held[value] += 1
         if value in self._old:
             del self._old[value]
@@ -52,7 +54,7 @@ class Masks:
                 self._add_form(form)
 
     def retire(self, value: bytes) -> None:
-        """One that was added is put away; of these the last thousand are still hidden."""
+        """Retire a value; of the retired ones the last thousand are still hidden."""
         if value not in self._held:
             return
         self._held[value] -= 1
@@ -91,21 +93,21 @@ class Masks:
             self._change += 1
 
     def hide(self, text: str, most: int = sys.maxsize) -> str:
-        """The text without any of them; so many characters of that at most."""
+        """The text without any of the values; at most `most` characters of it."""
         if not self._forms:
             return text[:most]
         parts, done, left = list[str](), 0, most
-        while left > 0 and (found := self._next_match(text, done, done + left)):
-            at, end = found
+        while left > 0 and (match := self._next_match(text, done, done + left)):
+            at, end = match
             parts += (text[done:at], SHOWN)
             left -= at - done + len(SHOWN)
             done = end
         return "".join((*parts, text[done : done + max(left, 0)]))[:most]
 
     def hide_end(self, text: str, most: int) -> str:
-        """The last of the text, so many characters of it at most, without any of them.
+        """The last `most` characters of the text, without any of the values.
 
-        One that begins before those is left out as a whole: only its end would be looked at.
+        A value that begins before them is left out as a whole, since only its end would be visible.
         """
         first = max(len(text) - most, 0)
         if not self._forms:
@@ -115,7 +117,7 @@ class Masks:
         return self.hide(text[start:])
 
     def _next_match(self, text: str, start: int, end: int) -> tuple[int, int] | None:
-        """The first form that begins between these; it may end behind them."""
+        """The first form that begins between these positions; it may end after them."""
         for at in self._candidates(text, start, min(end, len(text) - LEAST + 1)):
             if size := self._form_length(text, at):
                 return at, at + size
@@ -129,10 +131,10 @@ class Masks:
         if change != (now := self._change):
             pattern = _pattern(list(heads))
             self._pattern = now, pattern
-        return (each.start() for each in pattern.finditer(text, start, end + LEAST - 1))
+        return (match.start() for match in pattern.finditer(text, start, end + LEAST - 1))
 
     def _form_length(self, text: str, at: int) -> int:
-        """How long the form is that begins here; 0: none does."""
+        """The length of the form that begins here; 0: none does."""
         known = self._forms.get(text[at : at + LEAST], {})
         return next((size for size in known if text[at : at + size] in known[size]), 0)
 
@@ -155,10 +157,10 @@ class Masks:
 
 
 def _pattern(heads: Iterable[str]) -> re.Pattern[str]:
-    """Finds where one of them begins; it takes one character, for the next may begin behind it."""
+    """Finds where a head begins; it consumes one character, since heads may overlap."""
     behind: dict[str, list[str]] = {}
-    for each in sorted(heads):
-        behind.setdefault(each[0], []).append(re.escape(each[1:]))
+    for head in sorted(heads):
+        behind.setdefault(head[0], []).append(re.escape(head[1:]))
     ways = (f"{re.escape(first)}(?={'|'.join(rest)})" for first, rest in behind.items())
     return re.compile("|".join(ways))
 
@@ -167,11 +169,11 @@ def _all_forms(value: bytes) -> set[str]:
     """Every form of a value, and of each of its lines."""
     text = value.decode("utf-8", "replace")
     lines = {text.strip(), *(line.strip() for line in text.splitlines())}
-    return {form for each in lines if len(each) >= LEAST for form in forms(each)}
+    return {form for part in lines if len(part) >= LEAST for form in forms(part)}
 
 
 def forms(text: str) -> Iterator[str]:
-    """The ways in which a text is written."""
+    """The forms in which programs write a text."""
     yield text
     for ascii_only in (True, False):
         once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
@@ -180,7 +182,7 @@ def forms(text: str) -> Iterator[str]:
     data = text.encode()
     yield from (data.hex(), data.hex().upper())
     for shift in range(3):
-        # The characters that hold bits of the value alone.
+        # The characters that hold only bits of the value.
         start, end = -(-shift * 8 // 6), (shift + len(data)) * 8 // 6
         for encode in (b64encode, urlsafe_b64encode):
             inner = encode(b"\0" * shift + data).decode()[start:end]

@@ -1,6 +1,6 @@
-"""Token buckets: so many a second, and a burst. In memory; a restart forgives.
+"""Token buckets: a rate per second, and a burst. In memory; a restart resets them.
 
-The caller passes the time in, so nothing here reads a clock.
+The caller passes the time in, so this module reads no clock.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ _SWEEP = 4096
 
 
 class TokenBuckets:
-    """One bucket per key, made when first asked for and dropped once it is full again."""
+    """One bucket per key, made on first use and dropped once it is full again."""
 
     def __init__(self, per_second: float, burst: int) -> None:
         self.per_second = per_second
         self.burst = float(burst)
         self._buckets: dict[Hashable, tuple[float, float]] = {}
-        # As they were before what was taken since the last `keep`.
+        # The buckets as they were at the last `commit`.
         self._before: dict[Hashable, tuple[float, float]] = {}
         self._sweep_at = _SWEEP
 
@@ -25,9 +25,9 @@ class TokenBuckets:
         return len(self._buckets)
 
     def take(self, key: Hashable, now: float) -> float:
-        """Take one token: 0.0, or the seconds until there is one again (and none is taken)."""
+        """Take one token: 0.0, or the seconds until one is available (and none is taken)."""
         left, at = bucket = self._buckets.get(key, (self.burst, now))
-        # A clock that went back gives nothing and takes nothing.
+        # A clock that went back adds nothing and removes nothing.
         left = min(self.burst, left + max(0.0, now - at) * self.per_second)
         if left < 1.0:
             self._buckets[key] = (left, now)
@@ -39,24 +39,24 @@ class TokenBuckets:
         return 0.0
 
     def commit(self) -> None:
-        """What was taken was used."""
+        """The tokens that were taken are used."""
         self._before.clear()
 
     def roll_back(self) -> None:
-        """What was taken since the last `keep` was for nothing: it is asked for again."""
+        """Return the tokens taken since the last `commit`: their calls will be repeated."""
         self._buckets.update(self._before)
         self._before.clear()
 
     def forget(self, key: Hashable) -> None:
-        """The key is gone."""
+        """Drop the bucket of a key that is no longer used."""
         self._buckets.pop(key, None)
 
     def _sweep(self, now: float) -> None:
-        """Drop buckets that are full again, so that the table follows what is in use."""
+        """Drop buckets that are full again, so that the table has only those in use."""
         self._buckets = {
             key: (left, at)
             for key, (left, at) in self._buckets.items()
             if left + (now - at) * self.per_second < self.burst
         }
-        # Twice what is left, so that sweeping stays cheap however many senders are busy.
+        # Twice what is left, so that sweeping stays cheap with any number of busy senders.
         self._sweep_at = max(_SWEEP, 2 * len(self._buckets))

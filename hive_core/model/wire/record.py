@@ -1,4 +1,4 @@
-"""What is kept: messages, events, jobs, log lines. Values only; `ledger/` stores them."""
+"""What the ledger stores: messages, events, jobs, log lines. Values only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OPERATOR = "operator"
 DAEMON = "daemon"
 
 
-# Every kind of event that the daemon writes by itself; what agents note is `own.WORD`.
+# Every kind of event that the daemon writes; notes of agents have kinds `own.WORD`.
 EVENT_KINDS = (
     "change", "record", "refusal", "adopt", "start", "exit", "crash", "activity", "limit", "task",
     "question", "escalation", "trigger", "budget", "reminder", "tool", "revoked",
@@ -35,7 +35,7 @@ class Relation(StrEnum):
 
 
 class Message(NamedTuple):
-    """One letter. `sender` and `recipient` are UUID texts, or `operator` or `daemon`.
+    """One message. `sender` and `recipient` are UUID texts, or `operator` or `daemon`.
 
     `source`: what caused a wake, in the words of the agent that woke itself.
     """
@@ -60,7 +60,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of the audit log; `digest` chains it to the one before."""
+    """One event of the audit log; `digest` chains it to the one before."""
 
     seq: int
     time: float
@@ -79,7 +79,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What takes time: returned at once, finished by the change road."""
+    """Work that takes time: the call returns at once, and the change path finishes the job."""
 
     id: str
     operation: str
@@ -104,7 +104,7 @@ class LogQuery:
     grep: str = ""
     after: str = ""
     boot: bool = False  # lines start with the name of the guest's own unit
-    invocation: str = ""  # only those of one start of the unit
+    invocation: str = ""  # only lines of one start of the unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""How many in the last minute or hour: sliding windows of bounded size.
+"""Counts of the last minute or hour: sliding windows of bounded size.
 
-That of a minute is in memory, and a restart forgives; that of an hour is a value that is kept.
+The window of a minute is in memory, and a restart resets it; that of an hour is a stored value.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ MINUTES: Final = 60
 
 
 class MinuteWindow:
-    """One count for each second. The current second and the 60 before it are in the sum, so that
-    no 60 seconds have more than the bound."""
+    """One count for each second.
+
+    The current second and the 60 before it are in the sum, so that no 60 seconds exceed the bound.
+    """
 
     __slots__ = ("_at", "_counts", "total")
 
@@ -28,27 +30,27 @@ class MinuteWindow:
         gone = second - self._at
         if gone <= 0:
             return
-        for each in range(self._at + 1, self._at + 1 + min(gone, SPAN + 1)):
-            place = each % (SPAN + 1)
+        for past in range(self._at + 1, self._at + 1 + min(gone, SPAN + 1)):
+            place = past % (SPAN + 1)
             self.total -= self._counts[place]
             self._counts[place] = 0
         self._at = second
 
     def add(self) -> int:
-        """One more in the newest second; where it was put, for `take_back`."""
+        """Count one in the newest second; returns its place, for `take_back`."""
         place = self._at % (SPAN + 1)
         self._counts[place] += 1
         self.total += 1
         return place
 
     def take_back(self, place: int) -> None:
-        """That one was for nothing: it is asked for again."""
+        """Remove one that was counted: its call will be repeated."""
         if self._counts[place]:
             self._counts[place] -= 1
             self.total -= 1
 
     def seconds_until(self, bound: int) -> float:
-        """Seconds until one more fits."""
+        """Seconds until one more fits under the bound."""
         left = self.total
         for passed in range(1, SPAN + 2):
             left -= self._counts[(self._at + passed) % (SPAN + 1)]
@@ -59,9 +61,9 @@ class MinuteWindow:
 
 @dataclass(frozen=True, slots=True)
 class HourWindow:
-    """So many in each minute, the newest first; `at` is when that one began.
+    """One count for each minute, the newest first; `at` is when the newest began.
 
-    The newest minute and the 60 before it are in the sum, so that no hour has more than the bound.
+    The newest minute and the 60 before it are in the sum, so that no hour exceeds the bound.
     """
 
     at: float
@@ -72,7 +74,7 @@ class HourWindow:
         return sum(self.counts)
 
     def advance(self, now: float) -> HourWindow:
-        """Without what is older; a clock that was set back forgets nothing."""
+        """The window without what is older; a clock that was set back forgets nothing."""
         gone = int((now - self.at) // SPAN)
         if gone <= 0:
             return self
@@ -82,11 +84,11 @@ class HourWindow:
         return HourWindow(self.at + gone * SPAN, counts)
 
     def add(self, amount: int) -> HourWindow:
-        """More in the newest minute."""
+        """The window with `amount` more in the newest minute."""
         return replace(self, counts=(self.counts[0] + amount, *self.counts[1:]))
 
     def time_below(self, bound: float) -> float:
-        """When, in seconds since 1970, there will be less than this in it if nothing is added."""
+        """When the sum will be below `bound` if nothing is added, in seconds since 1970."""
         left, age = self.total, len(self.counts)
         if left < bound:
             return self.at

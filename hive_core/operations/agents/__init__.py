@@ -1,1 +1,1 @@
-"""Operations on the tree and on what an agent is and may do."""
+"""Operations on the tree, on agents, and on their rights."""

@@ -1,4 +1,4 @@
-"""The end of an agent, and the way back as long as its archive is kept."""
+"""Destroying agents, and restoring them while their archive is kept."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ from hive_core.policy.rules import ANCESTOR, OPERATOR
 
 
 class Destroyed(Result):
-    agents: list[str] = Field(description="Who is gone, leaves first.")
-    adopted: list[str] = Field(description="Children that stay, now one level higher.")
+    agents: list[str] = Field(description="Names of the destroyed agents, leaves first.")
+    adopted: list[str] = Field(description="Children that remain, now one level higher.")
     adopter: str | None = Field(description="Their new parent; null when they are roots now.")
-    job: str = Field(description="Ends when nothing of them runs and their storage is archived.")
+    job: str = Field(
+        description="The job; it ends when none of the agents runs and their storage is archived."
+    )
 
 
 class RestoreParams(WaitParams):
@@ -44,48 +46,59 @@ class RestoreParams(WaitParams):
 
 
 class Restored(Result):
-    name: str = Field(description="Its name, as before.")
-    uuid: str = Field(description="Its identity, as before.")
-    parent: str | None = Field(description="Its old parent, or the root agent if that is gone.")
+    name: str = Field(description="The name, as before.")
+    uuid: str = Field(description="The UUID, as before.")
+    parent: str | None = Field(
+        description="The old parent, or the root agent if the old parent was destroyed."
+    )
     lost: list[str] = Field(
-        description="Capabilities that it had, and that its parent does not hold or that were taken"
-        " from one above it meanwhile."
+        description="Capabilities that the agent lost: its parent does not hold them, or an"
+        " ancestor lost them meanwhile."
     )
     disallowed: list[str] = Field(
-        description="Names, or UUIDs of those gone, that it could write to and its parent cannot."
+        description="Agents removed from its allow-list, because its parent may not write to them:"
+        " names, or UUIDs of destroyed ones."
     )
     restarts: list[str] = Field(
-        description="Who is restarted: those that were above it and are not any more, with all"
-        " below them."
+        description="Agents that are restarted: former ancestors that are not ancestors any more,"
+        " with all agents below them."
     )
-    job: str = Field(description="Ends when the agent runs; nobody who lost it holds a file of it.")
+    job: str = Field(
+        description="The job; it ends when the agent runs and no agent that lost access holds a"
+        " file of it open."
+    )
 
 
 class ListArchivesParams(Paged):
     after: str | None = Field(
-        None, pattern=r"^[0-9]{1,12}(\.[0-9]{1,20})?:[0-9a-f-]{36}$",
-        description="`next` of the page before; absent for the first page.",
-    )  # fmt: skip
+        None,
+        pattern=r"^[0-9]{1,12}(\.[0-9]{1,20})?:[0-9a-f-]{36}$",
+        description="`next` of the page before; absent: the first page.",
+    )
 
 
 class ArchiveRow(Result):
     id: str = Field(description="The UUID of the agent; `restore` takes it.")
-    name: str = Field(description="Its name when it was destroyed.")
-    parent: str | None = Field(description="Name of its parent, its UUID if that is gone too.")
-    destroyed_at: float = Field(description="Seconds since 1970.")
-    expires_at: float = Field(description="Its storage is deleted after this.")
+    name: str = Field(description="The name of the agent when it was destroyed.")
+    parent: str | None = Field(
+        description="Name of the parent, or its UUID if the parent was destroyed too."
+    )
+    destroyed_at: float = Field(description="When it was destroyed, in seconds since 1970.")
+    expires_at: float = Field(
+        description="When its storage will be deleted, in seconds since 1970."
+    )
 
 
 class ArchivePage(Page):
-    archives: list[ArchiveRow] = Field(description="The oldest first.")
+    archives: list[ArchiveRow] = Field(description="The archives, the oldest first.")
 
 
 @operation(action="destroy", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
 def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
-    """End an agent for good. Its storage is archived for a day, and the operator can restore it.
+    """Destroy an agent. Its storage is archived for a day; the operator can restore it.
 
-    Children that are not destroyed with it go to the nearest living ancestor. What it had not read
-    become dead letters of their senders. Its name is free; its UUID never is.
+    Children that are not destroyed with it go to the nearest living ancestor. Its unread messages
+    become dead letters of their senders. Its name is free again; its UUID is never used again.
     """
     return destroy_agents(call, params.agent, recursive=params.recursive)
 
@@ -93,7 +106,10 @@ def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
 def destroy_agents(
     call: Call, agent: str, *, recursive: bool = False, why: str = ""
 ) -> Change[Destroyed]:
-    """The one way on which agents go, whoever wants it: archived, and their children adopted."""
+    """Destroy an agent, and with `recursive` its descendants: all callers end agents this way.
+
+    The storage is archived, and remaining children are adopted.
+    """
     _check_not_the_root_agent(call, agent)
     gone = agents_in_scope(call, agent, recursive=recursive)
     orphans = () if recursive else call.hive.topology.children(agent)
@@ -119,25 +135,25 @@ def destroy_agents(
 
 @operation(action="administer", allow=OPERATOR)
 def restore(call: Call, params: RestoreParams) -> Change[Restored]:
-    """Bring a destroyed agent back from its archive, and start it.
+    """Restore a destroyed agent from its archive, and start it.
 
-    It is the same agent: UUID, spec, storage and dead letters. Its name must be free. It goes
-    under its old parent, or under the root agent when that is gone; its children stay where they
-    were adopted. What was taken from its family meanwhile does not come back with it: it holds no
-    capability that its parent does not hold or that was taken from one above it, and its allow-list
-    has nobody to whom its parent may not write. The reply says what was cut, and
-    so does a message to the agent.
+    UUID, spec, storage and dead letters are those of before. Its name must be free. It goes under
+    its old parent, or under the root agent when that was destroyed; its children stay where they
+    were adopted. Rights that its family lost meanwhile are not restored: the agent holds no
+    capability that its parent does not hold or that an ancestor lost, and its allow-list has no
+    agent to which its parent may not write. The reply and a message to the agent list what was
+    removed.
     """
     archive = call.ledger.archives.get(params.id)
     if archive is None:
         raise NotFound(f"no archive {params.id}")
     if archive.expires <= call.now:
-        raise Expired(f"cannot restore {archive.name}: its time is over")
+        raise Expired(f"cannot restore {archive.name}: its archive has expired")
     spec = AgentSpec.model_validate_json(archive.spec)
     parent = _restored_parent(call, archive)
-    kept = restored_spec(call.hive, parent, spec)
-    lost, disallowed = _lost_rights(call.hive, spec, kept)
-    hive = call.hive.with_agent(archive.name, parent, kept)
+    restored = restored_spec(call.hive, parent, spec)
+    lost, disallowed = _lost_rights(call.hive, spec, restored)
+    hive = call.hive.with_agent(archive.name, parent, restored)
     ledger = call.ledger
     if lost:
         ledger.archives.strike_capabilities({archive.uuid: lost})
@@ -168,34 +184,39 @@ def list_archives(call: Call, params: ListArchivesParams) -> ArchivePage:
     """List the destroyed agents that can still be restored, the oldest first."""
     at, _, uuid = (params.after or "").partition(":")
     after = (float(at), uuid) if at else None
-    found = call.ledger.archives.page(call.now, params.most + 1, after)
-    shown = (_archive_row(call, each) for each in found[: params.most])
+    archives = call.ledger.archives.page(call.now, params.most + 1, after)
+    shown = (_archive_row(call, archive) for archive in archives[: params.most])
     rows = list(fitting(shown, lambda row: written(row.name)))
-    last = rows[-1] if len(rows) < len(found) else None
+    last = rows[-1] if len(rows) < len(archives) else None
     return ArchivePage(archives=rows, next=f"{last.destroyed_at!r}:{last.id}" if last else None)
 
 
-def _archive_row(call: Call, each: Archive) -> ArchiveRow:
+def _archive_row(call: Call, archive: Archive) -> ArchiveRow:
     return ArchiveRow(
-        id=each.uuid, name=each.name, parent=call.hive.name(each.parent or "") or each.parent,
-        destroyed_at=each.at, expires_at=each.expires,
-    )  # fmt: skip
+        id=archive.uuid,
+        name=archive.name,
+        parent=call.hive.name(archive.parent or "") or archive.parent,
+        destroyed_at=archive.at,
+        expires_at=archive.expires,
+    )
 
 
 def _check_not_the_root_agent(call: Call, name: str) -> None:
     root = call.settings.root
     if name == root.name and root.autostart and call.hive.topology.parent(name) is None:
-        raise NotAllowed(f"cannot destroy {name}: it is the root agent, which hived keeps")
+        raise NotAllowed(
+            f"cannot destroy {name}: hived keeps the root agent running (`[root] autostart`)"
+        )
 
 
 def _archive_agent(call: Call, name: str) -> frozenset[str]:
-    """The durable side of one end; gives the topics to touch.
+    """Archive one agent in the ledger.
 
-    The row in `runs` stays until the archive goes, so that a restored agent never meets the nonce
-    of an old exit again.
+    The row in `runs` stays until the archive is deleted, so that a restored agent never gets the
+    nonce of an old exit again.
     """
     spec = spec_without_trial(call, call.hive.spec(name))
-    lineage = [call.hive.spec(each).id for each in call.hive.topology.lineage(name)]
+    lineage = [call.hive.spec(ancestor).id for ancestor in call.hive.topology.lineage(name)]
     ends = call.now + call.settings.retention.archive
     call.ledger.archives.put(Archive(
         spec.id, name, spec.model_dump_json(), lineage[0] if lineage else None, call.now, ends,
@@ -208,7 +229,7 @@ def _archive_agent(call: Call, name: str) -> frozenset[str]:
 
 
 def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> frozenset[str]:
-    """The adopter and the adopted learn what happened (row K9); roots have no adopter."""
+    """Notify the adopter and the adopted children (row K9); roots have no adopter."""
     adopter = call.hive.topology.parent(gone)
     topics = set[str]()
     for name in orphans:
@@ -229,14 +250,14 @@ def _parent_phrase(adopter: str | None) -> str:
 
 
 def _lost_rights(hive: Hive, before: AgentSpec, after: AgentSpec) -> tuple[list[str], list[str]]:
-    """Capabilities, and names, that an agent comes back without."""
+    """Capabilities, and agents of the allow-list, that a restored agent loses."""
     lost = [each for each in before.capabilities if each not in after.capabilities]
     gone = [str(each) for each in before.allow if each not in after.allow]
     return lost, sorted(hive.name(each) or each for each in gone)
 
 
 def _without_phrase(lost: Sequence[str], disallowed: Sequence[str]) -> str:
-    parts = [*lost, *(f"writing to {each}" for each in disallowed)]
+    parts = [*lost, *(f"writing to {agent}" for agent in disallowed)]
     return f" without {', '.join(parts)}" if parts else ""
 
 

@@ -1,7 +1,7 @@
-"""Definitions of agents: what the operator wrote down once, for every agent of that kind.
+"""Definitions of agents: templates that the operator stores, by name.
 
-The daemon reads no file for it: the operator's command takes the Markdown apart, and what arrives
-here fits the schema or is refused. Agents make others from a definition, and cannot write one.
+The daemon reads no file for it: the operator's command parses the Markdown, and the daemon refuses
+what does not fit the schema. Agents create agents from a definition, and cannot write one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class SetDefinitionParams(Mutation):
     name: Name
     description: str = Field("", max_length=1024, description="What such an agent is good for.")
     agent: Traits = Field(
-        Traits.model_construct(), description="What an agent made from it is, unless said."
+        Traits.model_construct(),
+        description="Parameters of `spawn` for an agent made from it, where the caller sets none.",
     )
     body: Annotated[str, bounded_text(BODY_MOST)] = Field(
         "", description="Text for the agent: its first message, of kind `definition`."
@@ -53,43 +54,43 @@ class GetDefinitionParams(Params):
 
 
 class DefinitionRow(Result):
-    name: str = Field(description="Its name.")
+    name: str = Field(description="Name of the definition.")
     description: str = Field(description="What such an agent is good for.")
-    role: str = Field(description="Its role.")
-    set_at: float = Field(description="Since when it is so; seconds since 1970.")
+    role: str = Field(description="Role of the agent.")
+    set_at: float = Field(description="When it was last set, in seconds since 1970.")
 
 
 class Definition(DefinitionRow):
-    agent: dict[str, object] = Field(description="What it says, as parameters of `spawn`.")
+    agent: dict[str, object] = Field(description="Its parameters of `spawn`.")
     body: str = Field(description="Text for the agent.")
 
 
 class DefinitionPage(Page):
-    definitions: list[DefinitionRow] = Field(description="By name.")
+    definitions: list[DefinitionRow] = Field(description="The definitions, by name.")
 
 
 class RemovedDefinition(Result):
-    name: str = Field(description="Its name.")
+    name: str = Field(description="Name of the definition.")
 
 
 @operation(action="administer", allow=OPERATOR)
 def set_definition(call: Call, params: SetDefinitionParams) -> Record[DefinitionRow]:
-    """Keep a definition of agents, in place of an older one of that name.
+    """Create or replace a definition of agents.
 
-    Agents that were made from the older one stay as they are.
+    Agents that were made from an older version do not change.
     """
-    known = call.ledger.tools.definitions
-    if known.get(params.name) is None and known.count() >= MOST:
-        raise LimitReached(f"cannot keep {params.name}: there are {MOST} definitions")
-    said = _checked_fields(call, params.agent)
-    kept = StoredDefinition(params.name, params.description, said, params.body, call.now)
-    known.put(kept)
-    return Record(_row(kept), fields={"definition": params.name})
+    definitions = call.ledger.tools.definitions
+    if definitions.get(params.name) is None and definitions.count() >= MOST:
+        raise LimitReached(f"cannot set definition {params.name}: limit ({MOST}) reached")
+    fields = _checked_fields(call, params.agent)
+    definition = StoredDefinition(params.name, params.description, fields, params.body, call.now)
+    definitions.put(definition)
+    return Record(_row(definition), fields={"definition": params.name})
 
 
 @operation(action="administer", allow=OPERATOR)
 def remove_definition(call: Call, params: NamedDefinition) -> Record[RemovedDefinition]:
-    """Forget a definition. Agents that were made from it stay as they are."""
+    """Remove a definition. Agents that were made from it do not change."""
     if not call.ledger.tools.definitions.drop(params.name):
         raise NotFound(f"no definition {params.name}")
     return Record(RemovedDefinition(name=params.name), fields={"definition": params.name})
@@ -97,37 +98,43 @@ def remove_definition(call: Call, params: NamedDefinition) -> Record[RemovedDefi
 
 @operation(action="read", allow=SELF)
 def list_definitions(call: Call, params: Paged) -> DefinitionPage:
-    """List what kinds of agents the operator has defined; `spawn` makes one by its name."""
-    found = call.ledger.tools.definitions.after(params.after or "", params.most + 1)
-    page = map(_row, found[: params.most])
+    """List the operator's definitions of agents; `spawn` makes an agent from one by its name."""
+    definitions = call.ledger.tools.definitions.after(params.after or "", params.most + 1)
+    page = map(_row, definitions[: params.most])
     rows = list(fitting(page, lambda row: written(row.name, row.description)))
-    return DefinitionPage(definitions=rows, next=rows[-1].name if len(rows) < len(found) else None)
+    return DefinitionPage(
+        definitions=rows, next=rows[-1].name if len(rows) < len(definitions) else None
+    )
 
 
 @operation(action="read", allow=SELF)
 def get_definition(call: Call, params: GetDefinitionParams) -> Definition:
-    """Read one definition: what an agent made from it is, and what it is told first."""
-    kept = call.ledger.tools.definitions.get(params.name)
-    if kept is None:
+    """Show one definition: the parameters of its agents, and the text of their first message."""
+    definition = call.ledger.tools.definitions.get(params.name)
+    if definition is None:
         raise NotFound(f"no definition {params.name}")
-    return Definition(**_row(kept).model_dump(), agent=dict(kept.fields), body=kept.body)
+    return Definition(
+        **_row(definition).model_dump(), agent=dict(definition.fields), body=definition.body
+    )
 
 
-def _checked_fields(call: Call, said: Traits) -> dict[str, object]:
-    """What no agent could be is refused when it is written, not when it is used."""
-    role, tier = Role(said.role), Tier(said.tier)
+def _checked_fields(call: Call, traits: Traits) -> dict[str, object]:
+    """The fields of the definition; impossible ones are refused now, not when it is used."""
+    role, tier = Role(traits.role), Tier(traits.tier)
     if TIER_RANK[tier] > TIER_RANK[ROLE_DEFAULTS[role].most]:
         raise InvalidArgument(f"a {role} is never {tier}", field="agent.tier")
-    list(initial_amounts(call, said.funds))
-    found = said.model_dump(exclude_unset=True)
-    if said.capabilities is not None:
-        found["capabilities"] = list(check_grantable(said.capabilities))
-    check_grantable(with_network((), said.network), field="network")
-    if said.tools is not None:
-        found["tools"] = list(normalized_entries(said.tools))
-    return found
+    list(initial_amounts(call, traits.funds))
+    fields = traits.model_dump(exclude_unset=True)
+    if traits.capabilities is not None:
+        fields["capabilities"] = list(check_grantable(traits.capabilities))
+    check_grantable(with_network((), traits.network), field="network")
+    if traits.tools is not None:
+        fields["tools"] = list(normalized_entries(traits.tools))
+    return fields
 
 
-def _row(kept: StoredDefinition) -> DefinitionRow:
-    role = str(kept.fields.get("role", Role.AGENT.value))
-    return DefinitionRow(name=kept.name, description=kept.description, role=role, set_at=kept.at)
+def _row(definition: StoredDefinition) -> DefinitionRow:
+    role = str(definition.fields.get("role", Role.AGENT.value))
+    return DefinitionRow(
+        name=definition.name, description=definition.description, role=role, set_at=definition.at
+    )

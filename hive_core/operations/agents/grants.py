@@ -1,4 +1,4 @@
-"""What the operator gives an agent beside its place: whom it may write to, what it may do."""
+"""Grants of the operator: allow-lists and capabilities."""
 
 from __future__ import annotations
 
@@ -17,45 +17,49 @@ from hive_core.model.agents.hive import Hive
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
 
-# Of each; the spec stays within what the meta repo reads back.
+# Of each agent; so the spec stays within the size that the meta repo reads back.
 MOST: Final = 128
 
 
 class AllowParams(Mutation):
-    agent: Agent = Field(description="Who may write.")
-    other: Agent = Field(description="To whom; not the other way round.")
+    agent: Agent = Field(description="The agent that may write.")
+    other: Agent = Field(description="The agent that it may write to; not the other way round.")
 
 
 class Allowed(Result):
     agent: str = Field(description="The agent.")
-    allow: list[str] = Field(description="Names of those living that it may write to by this.")
+    allow: list[str] = Field(description="Names of the living agents on its allow-list.")
 
 
 class CapabilityParams(Mutation):
     agent: Agent = Field(description="The agent.")
-    capability: str = Field(max_length=128, description="One of the closed list.")
+    capability: str = Field(max_length=128, description="A capability of the closed list.")
 
 
 class RevokeParams(CapabilityParams):
-    recursive: bool = Field(default=False, description="From all its descendants too.")
+    recursive: bool = Field(
+        default=False, description="Whether to revoke it from all descendants too."
+    )
 
 
 class Capabilities(Result):
     agent: str = Field(description="The agent.")
-    capabilities: list[str] = Field(description="What it holds now.")
+    capabilities: list[str] = Field(description="The capabilities that it holds now.")
 
 
 @operation(action="administer", allow=OPERATOR, target="agent", second="other")
 def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
-    """Let an agent write to another one that its place does not let it write to."""
+    """Allow an agent to write to another one that its place in the tree does not permit."""
     spec, other = call.hive.spec(params.agent), call.hive.spec(params.other)
     if params.agent == params.other:
-        raise InvalidArgument("an agent may write to itself anyway", field="other")
+        raise InvalidArgument(
+            "is the agent itself, which may always write to itself", field="other"
+        )
     if other.uuid in spec.allow:
         return _allow_result(call.hive, params.agent)
-    known = _existing_or_archived(call, spec)
-    _check_count(params.agent, known)
-    allowed = spec.model_copy(update={"allow": (*known, other.uuid)})
+    listed = _existing_or_archived(call, spec)
+    _check_count(params.agent, listed)
+    allowed = spec.model_copy(update={"allow": (*listed, other.uuid)})
     return _set_allow_list(
         call, params, allowed, f"allow {params.agent} to write to {params.other}"
     )
@@ -63,11 +67,11 @@ def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
 
 @operation(action="administer", allow=OPERATOR, target="agent", second="other")
 def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
-    """Take back what `allow` gave. A reply to a message already received stays possible."""
+    """Undo `allow`. A reply to a message that was already received stays possible."""
     spec, other = call.hive.spec(params.agent), call.hive.spec(params.other)
     if other.uuid not in spec.allow:
         return _allow_result(call.hive, params.agent)
-    left = tuple(each for each in _existing_or_archived(call, spec) if each != other.uuid)
+    left = tuple(uuid for uuid in _existing_or_archived(call, spec) if uuid != other.uuid)
     return _set_allow_list(
         call, params, spec.model_copy(update={"allow": left}),
         f"disallow {params.agent} to write to {params.other}",
@@ -76,9 +80,9 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="to")
 def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilities] | Capabilities:
-    """Give an agent a capability. It may hand it on to agents that it creates from now on.
+    """Grant an agent a capability. It may give it to agents that it creates from now on.
 
-    One that nothing reads on this host is refused: a right that has no effect is none.
+    A capability without effect on this host is refused.
     """
     check_grantable((params.capability,), field="capability")
     spec = call.hive.spec(params.agent)
@@ -95,9 +99,10 @@ def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilitie
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] | Capabilities:
-    """Take a capability from an agent, and with `recursive` from everyone below it.
+    """Revoke a capability of an agent, and with `recursive` of all its descendants.
 
-    One that loses `meta.read` or `applied.read` is restarted: what it opened there is gone.
+    An agent that loses `meta.read` or `applied.read` is restarted, so that it holds no file there
+    open.
     """
     _check_capability(params.capability)
     tree = call.hive.topology
@@ -106,7 +111,9 @@ def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] 
     for name in names:
         spec = call.hive.spec(name)
         if params.capability in spec.capabilities:
-            left = tuple(each for each in spec.capabilities if each != params.capability)
+            left = tuple(
+                capability for capability in spec.capabilities if capability != params.capability
+            )
             hive = hive.with_spec(name, spec.model_copy(update={"capabilities": left}))
             losing.append(name)
     if not losing:
@@ -120,11 +127,11 @@ def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] 
 
 
 def _existing_or_archived(call: Call, spec: AgentSpec) -> tuple[UUID, ...]:
-    """Its list without those who are gone for good, who took up room in it."""
+    """The allow-list without agents that cannot be restored, which took up room in it."""
     archives = call.ledger.archives
     return tuple(
-        each for each in spec.allow
-        if call.hive.name(str(each)) is not None or archives.get(str(each)) is not None
+        uuid for uuid in spec.allow
+        if call.hive.name(str(uuid)) is not None or archives.get(str(uuid)) is not None
     )  # fmt: skip
 
 
@@ -133,9 +140,9 @@ def _check_capability(capability: str) -> None:
         raise InvalidArgument(f"{capability!r} {reason}", field="capability")
 
 
-def _check_count(agent: str, given: Sized) -> None:
-    if len(given) >= MOST:
-        raise LimitReached(f"cannot give {agent} more: limit ({MOST}) reached")
+def _check_count(agent: str, entries: Sized) -> None:
+    if len(entries) >= MOST:
+        raise LimitReached(f"cannot grant {agent} more: limit ({MOST}) reached")
 
 
 def _set_allow_list(
@@ -146,7 +153,7 @@ def _set_allow_list(
 
 
 def _allow_result(hive: Hive, agent: str) -> Allowed:
-    names = (hive.name(str(each)) for each in hive.spec(agent).allow)
+    names = (hive.name(str(uuid)) for uuid in hive.spec(agent).allow)
     return Allowed(agent=agent, allow=sorted(name for name in names if name is not None))
 
 

@@ -1,4 +1,4 @@
-"""Who the caller is, and whom it can see."""
+"""The identity of the caller, and the agents that it can see."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.decide import visible_names
 from hive_core.policy.rules import ANYONE, SELF
 
-_AGENTS: Final = 500  # in a page: their rows are made of what is in memory
+_AGENTS: Final = 500  # in a page: the rows need no query
 
 
 class WhoamiParams(Params):
-    """Nothing: who calls is known by the socket."""
+    """No parameters: the socket identifies the caller."""
 
 
 class Identity(Result):
-    name: str = Field(description="Name among the living, or `operator`.")
-    uuid: str = Field(description="The identity; never used again.")
+    name: str = Field(description="Name of the agent, or `operator`.")
+    uuid: str = Field(description="UUID of the agent; never used again.")
     parent: str | None = Field(description="Name of the parent; null for a root.")
     role: str = Field(description="What the agent is for.")
     title: str = Field(description="Free text, such as Software Engineer.")
@@ -33,49 +33,49 @@ class Identity(Result):
     model: str = Field(description="Its model, or that of its tier; empty: none was named.")
     capabilities: list[str] = Field(description="What it may do beside what its place allows.")
     children: list[str] = Field(description="Names of its children.")
-    limits: dict[str, int] = Field(description="Bounds of its machine; absent: the host's.")
+    limits: dict[str, int] = Field(description="Limits of its machine; absent: the host's.")
     parallel: int | None = Field(
-        description="Tasks that it has at once; null: as many as its program begins."
+        description="Maximum number of tasks at once; null: as many as its program takes."
     )
 
 
 class ListAgentsParams(Paged):
     root: Agent | None = Field(None, description="Only this agent and its descendants.")
     limit: int = Field(
-        500, ge=1, le=3000, description="Agents in a page at most; no page has more than 500."
+        500, ge=1, le=3000, description="Maximum number of agents in a page, at most 500."
     )
 
 
 class AgentRow(Result):
-    name: str = Field(description="Name among the living.")
-    uuid: str = Field(description="The identity.")
+    name: str = Field(description="Name of the agent.")
+    uuid: str = Field(description="UUID of the agent.")
     parent: str | None = Field(
         description="Name of the parent; null for a root, and when the caller cannot see it."
     )
-    role: str = Field(description="What the agent is for.")
-    title: str = Field(description="Free text.")
+    role: str = Field(description="Role of the agent.")
+    title: str = Field(description="Title of the agent: free text.")
     state: str = Field(description="State of the machine.")
-    activity: str = Field(description="What the agent is at: idle, running or blocked.")
+    activity: str = Field(description="What the agent is doing: idle, running or blocked.")
 
 
 class AgentPage(Page):
-    agents: list[AgentRow] = Field(description="Each agent, then what is below it.")
+    agents: list[AgentRow] = Field(description="The agents; each is followed by its descendants.")
 
 
 @operation(action="read", allow=SELF)
 def whoami(call: Call, _params: WhoamiParams) -> Identity:
-    """Tell the caller who it is: name, place in the tree, role and capabilities."""
+    """Show the caller's identity: name, place in the tree, role and capabilities."""
     if call.by_operator:
         return Identity(
             name=OPERATOR, uuid=OPERATOR, parent=None, role=OPERATOR, title="", tier="",
             model="", capabilities=[], children=list(call.hive.topology.roots), limits={},
             parallel=None,
         )  # fmt: skip
-    # Nothing but the snapshot goes into it; whether the caller may ask was judged before.
-    told = call.hive.identity_cache.get(call.caller)
-    if not isinstance(told, Identity):
-        told = call.hive.identity_cache[call.caller] = _identity(call)
-    return told
+    # The answer depends on the snapshot alone; the request was authorized before.
+    identity = call.hive.identity_cache.get(call.caller)
+    if not isinstance(identity, Identity):
+        identity = call.hive.identity_cache[call.caller] = _identity(call)
+    return identity
 
 
 def _identity(call: Call) -> Identity:
@@ -99,14 +99,14 @@ def _identity(call: Call) -> Identity:
 def list_agents(call: Call, params: ListAgentsParams) -> AgentPage:
     """List the agents that the caller can see, in the order of the tree.
 
-    Those are itself, its ancestors, its siblings, its descendants and the agents on its
-    allow-list; the operator sees all. An agent outside is not listed and is answered as unknown.
-    The rows are flat, with `parent`, so that a tree of any depth fits in a reply.
+    An agent sees itself, its ancestors, its siblings, its descendants and the agents on its
+    allow-list; the operator sees all. Other agents are not listed and are answered as unknown. The
+    rows are flat, with `parent`, so that a tree of any depth fits in a reply.
     """
     seen = frozenset(visible_names(call.hive, call.caller))
     names = _names_in_tree_order(call, seen, params.root)
     start = _page_start(call, names, params.after)
-    page = islice((_row(call, seen, each) for each in names[start:]), min(params.limit, _AGENTS))
+    page = islice((_row(call, seen, name) for name in names[start:]), min(params.limit, _AGENTS))
     rows = list(fitting(page, lambda row: written(row.title)))
     end = start + len(rows) >= len(names)
     return AgentPage(agents=rows, next=None if end else rows[-1].uuid)
@@ -119,7 +119,7 @@ def _names_in_tree_order(call: Call, seen: frozenset[str], root: str | None) -> 
 
 
 def _page_start(call: Call, names: list[str], after: str | None) -> int:
-    """Where a page starts. Its anchor may have gone or moved away between two pages."""
+    """Where a page starts. The last agent of the page before may have been moved or destroyed."""
     if after is None:
         return 0
     name = call.hive.name(after)

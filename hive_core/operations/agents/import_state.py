@@ -1,4 +1,4 @@
-"""Files of an older install, carried into the state of an agent."""
+"""Import of files of an older installation into the state of an agent."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import create_job
 from hive_core.policy.rules import OPERATOR
 
-IMPORT: Final = "import"  # of a job: reached when the files lie in the agent's state
+IMPORT: Final = "import"  # goal of a job: the files are in the agent's state
 
 
 class ImportParams(WaitParams):
-    agent: Agent = Field(description="Who gets them.")
+    agent: Agent = Field(description="The agent that gets the files.")
     source: str = Field(
-        pattern=r"^import-[0-9a-f]{16}$", examples=["import-0123456789abcdef"],
-        description="Under which name root entered the folder in /etc/hive/imports.",
-    )  # fmt: skip
+        pattern=r"^import-[0-9a-f]{16}$",
+        examples=["import-0123456789abcdef"],
+        description="Name under which root entered the folder in /etc/hive/imports.",
+    )
     into: str = Field(
-        "", pattern=r"^([a-z][a-z0-9.-]{0,62})?$",
-        description="A new folder in its state; empty: the state itself.",
-    )  # fmt: skip
+        "",
+        pattern=r"^([a-z][a-z0-9.-]{0,62})?$",
+        description="Name of a new folder in its state; empty: the state itself.",
+    )
 
 
 class Imported(Result):
-    agent: str = Field(description="Who gets them.")
-    job: str = Field(description="Ends when all of it is there.")
+    agent: str = Field(description="The agent that gets the files.")
+    job: str = Field(description="The job; it ends when all files are copied.")
 
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def import_state(call: Call, params: ImportParams) -> Record[Imported]:
-    """Copy a folder of the host that root has entered for it into the state of an agent.
+    """Copy a folder of the host, which root has entered for it, into the state of an agent.
 
-    What lies there already under the same name stays, and what came is kept beside it. The same
-    folder is copied once, however often it is asked for.
+    Files that exist already are kept, and the copies are placed beside them. The same folder is
+    copied only once, however often it is requested.
     """
     uuid = call.hive.spec(params.agent).id
     job = create_job(call, "import_state", {uuid: f"{IMPORT}:{params.source}:{params.into}"})

@@ -1,4 +1,4 @@
-"""Another parent for an agent and everything below it."""
+"""Moving an agent, with everything below it, under another parent."""
 
 from __future__ import annotations
 
@@ -26,55 +26,57 @@ IDLE_MOST = 86_400.0
 
 
 class MoveParams(WaitParams):
-    agent: Agent = Field(description="The agent; what is below it moves along.")
+    agent: Agent = Field(description="The agent; its descendants move along.")
     parent: Agent = Field(description="Its new parent; empty makes it a root.")
     when_idle: float | None = Field(
-        None, ge=0, le=IDLE_MOST,
-        description="Seconds that those who lose access have at most to finish what they do, before"
-        " they are restarted; absent: at once.",
-    )  # fmt: skip
+        None,
+        ge=0,
+        le=IDLE_MOST,
+        description="Seconds that agents which lose access have to finish their work before they"
+        " are restarted; absent: restart them at once.",
+    )
     no_restart: bool = Field(
         default=False,
-        description="Leave those who lose access running, with whatever they hold open; for the"
-        " operator only.",
+        description="Do not restart agents that lose access; they keep whatever they hold open."
+        " Only the operator may set it.",
     )
-    dry_run: bool = Field(default=False, description="Only say what would follow.")
+    dry_run: bool = Field(default=False, description="Only report what the move would do.")
 
 
 class Moved(Result):
     agent: str = Field(description="The agent.")
     parent: str | None = Field(description="Its parent after the move; null for a root.")
-    live: bool = Field(description="Nothing has to be restarted.")
+    live: bool = Field(description="Whether the move needs no restart.")
     crossing: list[str] = Field(
-        description="Restarted, because they leave or enter a subtree that carries limits."
+        description="Agents that are restarted because they leave or enter a subtree with limits."
     )
     restarts: list[str] = Field(
-        description="All that are restarted: those crossing, and those who were above the agent and"
-        " are not any more, with all below them that do not move along."
+        description="All agents that are restarted: those in `crossing`, and former ancestors with"
+        " all agents below them that do not move along."
     )
     left: list[str] = Field(
-        description="Who would be restarted but for `no_restart`, and may still hold files of the"
-        " agent; `status` tells until they were."
+        description="Agents that were not restarted because of `no_restart`, and may still hold"
+        " files of the agent open; `status` lists them until they are restarted."
     )
-    gaining: list[str] = Field(description="Who gain access to the agent's files.")
+    gaining: list[str] = Field(description="Agents that gain access to the agent's files.")
     revoked: float | None = Field(
-        description="When access was really gone, in seconds since 1970; null where nobody lost"
-        " any, and where the answer did not wait for it."
+        description="When the lost access was gone, in seconds since 1970; null where no agent lost"
+        " access, or the call did not wait."
     )
     job: str | None = Field(
-        description="Ends when access is really gone and who was restarted is up again; null when"
-        " nothing was done."
+        description="The job; it ends when the lost access is gone and the restarted agents are up;"
+        " null when nothing was done."
     )
 
 
 @operation(action="move", allow=MOVE, target="agent", second="parent")
 def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
-    """Hang an agent, with everything below it, under another parent.
+    """Move an agent, with everything below it, under another parent.
 
     From the commit on decisions use the new tree; files and views follow at once, in running
-    containers too. The moved agents go on running, but for those that cross the border of a subtree
-    that carries limits. Who was above the agent and is not any more is restarted, with all below it
-    that does not move along: nothing else ends what they may hold open. `dry_run` says who.
+    containers too. The moved agents keep running, except those that enter or leave a subtree with
+    limits. Former ancestors of the agent are restarted, with all agents below them that do not move
+    along: only a restart closes what they may hold open. `dry_run` lists them.
     """
     _check_options(call, params)
     parent = params.parent or None
@@ -82,33 +84,33 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     before = call.hive.topology.parent(params.agent)
     check_move(call.hive, call.caller, params.agent, parent)
     hive = call.hive.with_parent(params.agent, parent)
-    what = consequences(call.hive, hive, params.agent)
+    effects = consequences(call.hive, hive, params.agent)
     if params.dry_run or parent == before:
-        return _result(call, params, what, None)
+        return _result(call, params, effects, None)
     job = create_job(call, "move", {uuid: "moved"})
-    if what.lost:
+    if effects.lost:
         latest = None if params.when_idle is None else call.now + params.when_idle
         how = RevocationOptions(job, restart=not params.no_restart, latest=latest)
-        start_revocation(call, hive, params.agent, what.lost, how)
+        start_revocation(call, hive, params.agent, effects.lost, how)
     told = _tell_family(call, hive, params.agent, parent) | given_on(call, hive, params.agent)
     return Change(
-        _result(call, params, what, job),
+        _result(call, params, effects, job),
         hive,
         f"move {params.agent} from {before or 'the roots'} to {parent or 'the roots'}",
         wakes=told | rebill_move(call, hive, params.agent),
-        fields=_fields(params, before, parent, what),
+        fields=_fields(params, before, parent, effects),
     )
 
 
 def _fields(
-    params: MoveParams, before: str | None, parent: str | None, what: Consequences
+    params: MoveParams, before: str | None, parent: str | None, effects: Consequences
 ) -> dict[str, object]:
-    found: dict[str, object] = {"from": before, "to": parent, "lost": list(what.lost)}
+    fields: dict[str, object] = {"from": before, "to": parent, "lost": list(effects.lost)}
     if params.no_restart:
-        found["no_restart"] = True
+        fields["no_restart"] = True
     if params.when_idle is not None:
-        found["when_idle"] = params.when_idle
-    return found
+        fields["when_idle"] = params.when_idle
+    return fields
 
 
 def _check_options(call: Call, params: MoveParams) -> None:
@@ -117,12 +119,14 @@ def _check_options(call: Call, params: MoveParams) -> None:
             f"cannot move {params.agent} without restarts: only the operator may leave access open"
         )
     if params.no_restart and params.when_idle is not None:
-        raise InvalidArgument("no_restart leaves nobody to wait for", field="when_idle")
+        raise InvalidArgument(
+            "excludes no_restart, with which no agent is restarted", field="when_idle"
+        )
 
 
-def _result(call: Call, params: MoveParams, what: Consequences, job: str | None) -> Moved:
+def _result(call: Call, params: MoveParams, effects: Consequences, job: str | None) -> Moved:
     crossing, losing = (
-        running_agents(call, call.hive, each) for each in (what.crossing, what.losing)
+        running_agents(call, call.hive, agents) for agents in (effects.crossing, effects.losing)
     )
     left = losing if params.no_restart else []
     restarts = [*crossing, *(name for name in losing if name not in left)]
@@ -133,14 +137,14 @@ def _result(call: Call, params: MoveParams, what: Consequences, job: str | None)
         crossing=crossing,
         restarts=restarts,
         left=left,
-        gaining=list(what.gaining),
+        gaining=list(effects.gaining),
         revoked=None,
         job=job,
     )
 
 
 def _tell_family(call: Call, hive: Hive, agent: str, parent: str | None) -> frozenset[str]:
-    """The moved agent and its new parent; the environment of what runs cannot change."""
+    """Notify the moved agent and its new parent: environments of running agents cannot change."""
     home = "you are a root now" if parent is None else f"your parent is {parent} now"
     topics = tell(call, hive, agent, MOVED, f"you were moved: {home}")
     if parent is not None and parent != call.caller:

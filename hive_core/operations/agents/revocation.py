@@ -1,4 +1,4 @@
-"""Access that an agent's old ancestors lose: who they are, what is done, and when it is over."""
+"""Revocation: which access an agent's former ancestors lose, and when it is gone."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ UP = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.DEPLOYING})
 
 @dataclass(frozen=True, slots=True)
 class RevocationOptions:
-    """`job` ends when access is gone. `latest`: until then they may finish what they do.
+    """How to revoke access. `job` ends when access is gone.
 
-    Without `restart` they run on. `came_back`: the agent was restored, and does not run yet.
+    `latest`: until then the losers may finish their work. Without `restart` they keep running.
+    `came_back`: the agent was restored, and does not run yet.
     """
 
     job: str
@@ -31,11 +32,11 @@ class RevocationOptions:
 def start_revocation(
     call: Call, hive: Hive, agent: str, lost: Sequence[str], how: RevocationOptions
 ) -> None:
-    """Write down who lost access to the files of `agent` in `hive`; the change road takes it away.
+    """Record which agents lost access to the files of `agent`; the change path revokes it.
 
-    `lost` are those who were above it, the highest first. They and those below them are written
-    down too: by the time of their restart they may be elsewhere. Where they are not restarted it is
-    those that run, each until it has ended.
+    `lost` are the former ancestors, the highest first. They and the agents below them are recorded
+    too, since they may be elsewhere by the time of their restart. Without restarts the running ones
+    are recorded, each until it has ended.
     """
     spec, above = hive.spec(agent), [hive.spec(name).id for name in lost]
     new = NewRevocation(
@@ -54,7 +55,7 @@ def start_revocation(
 
 
 def running_agents(call: Call, hive: Hive, names: Iterable[str]) -> list[str]:
-    """Those whose machine is up: the others have nothing to lose."""
+    """The agents whose machines are up: the others hold nothing open."""
     return [name for name in names if call.states.state(hive.spec(name).id) in UP]
 
 

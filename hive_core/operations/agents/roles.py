@@ -1,4 +1,4 @@
-"""The table of roles, for whoever wants to create somebody."""
+"""The table of roles, for agents that create agents."""
 
 from __future__ import annotations
 
@@ -15,31 +15,35 @@ from hive_core.policy.rules import SELF
 
 class ListRolesParams(Params):
     role: Literal["daemon", "agent", "architect", "lead", "worker", "task"] | None = Field(
-        None, description="Only this one."
+        None, description="Only this role."
     )
 
 
 class RoleRow(Result):
-    role: str = Field(description="The role.")
-    lifetime: str = Field(description="How long it lives.")
+    role: str = Field(description="Name of the role.")
+    lifetime: str = Field(description="How long such an agent lives.")
     behaviour: str = Field(description="manager: plans and delegates; worker: uses tools.")
     creates: list[str] = Field(description="Roles that it may create.")
-    actions: list[str] = Field(description="What it may do at all, asked on every call.")
-    capabilities: list[str] = Field(description="What it holds when nobody says otherwise.")
-    tools: list[str] = Field(description="What it may execute; its own list makes it less.")
-    restarts: bool = Field(description="Whether it starts again after a failure.")
+    actions: list[str] = Field(description="Actions that it may do at all; checked on every call.")
+    capabilities: list[str] = Field(description="Capabilities that it holds by default.")
+    tools: list[str] = Field(
+        description="Tools that it may use; an agent's own list restricts them."
+    )
+    restarts: bool = Field(description="Whether it is restarted after a failure.")
     after_task: str = Field(description="What it does when its last task has ended.")
-    tier: str = Field(description="Its tier when nobody says.")
-    highest_tier: str = Field(description="The highest that it may have.")
+    tier: str = Field(description="Its default tier.")
+    highest_tier: str = Field(description="The highest tier that it may have.")
 
 
 class Roles(Result):
-    roles: list[RoleRow] = Field(description="One row a role; `kernel` is the daemon itself.")
+    roles: list[RoleRow] = Field(
+        description="One row for each role; `kernel` is the daemon itself."
+    )
 
 
 @operation(action="read", allow=SELF)
 def list_roles(_call: Call, params: ListRolesParams) -> Roles:
-    """List what each role is by default: whom it may create, what it may do, how it ends."""
+    """List the defaults of each role: which roles it may create, what it may do, how it ends."""
     return Roles(roles=[_row(role) for role in Role if params.role in (None, role.value)])
 
 

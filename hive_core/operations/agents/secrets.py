@@ -1,4 +1,4 @@
-"""Secrets of agents. A value comes in and is never answered, recorded or logged."""
+"""Secrets of agents. A value is never returned, recorded or logged."""
 
 from __future__ import annotations
 
@@ -17,74 +17,77 @@ BYTES_MOST: Final = 64 << 10
 
 
 def _check_value(value: SecretStr) -> SecretStr:
-    if not value.get_secret_value():  # a pipe from a program that failed, most of the time
+    if not value.get_secret_value():  # usually a pipe from a program that failed
         raise ValueError("is empty")
     if len(value.get_secret_value().encode()) > BYTES_MOST:
         raise ValueError(f"is longer than {BYTES_MOST} bytes")
     return value
 
 
-Key = Annotated[str, Field(
-    pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-    description="Its name, and that of the file; who holds `secret:KEY` reads it.",
-)]  # fmt: skip
+Key = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="Name of the secret, and of its file; a holder of `secret:KEY` reads it.",
+    ),
+]
 
 
 class SetSecretParams(Confidential):
-    agent: Agent = Field(description="Whose it is.")
+    agent: Agent = Field(description="The agent.")
     key: Key
     value: Annotated[SecretStr, AfterValidator(_check_value)] = Field(
-        description="The secret: text, which ends up in the file as UTF-8."
+        description="The secret: text, stored as UTF-8."
     )
 
 
 class RemoveSecretParams(Mutation):
-    agent: Agent = Field(description="Whose it is.")
+    agent: Agent = Field(description="The agent.")
     key: Key
 
 
 class ListSecretsParams(Params):
-    agent: Agent = Field(description="Whose they are.")
+    agent: Agent = Field(description="The agent.")
 
 
 class Secret(Result):
-    agent: str = Field(description="Whose it is.")
-    key: str = Field(description="Its name.")
+    agent: str = Field(description="The agent.")
+    key: str = Field(description="Name of the secret.")
     readable: bool = Field(description="Whether the agent holds the capability for it.")
 
 
 class Secrets(Result):
-    secrets: list[Secret] = Field(description="By key, without their values.")
+    secrets: list[Secret] = Field(description="The secrets by key, without their values.")
 
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
-    """Give an agent a secret, in place of an older one of that key.
+    """Create or replace a secret of an agent.
 
-    It reads the secret in /run/hive/credentials/KEY when it holds the capability `secret:KEY`, and
-    finds the new one there without a restart.
+    The agent reads it in /run/hive/credentials/KEY when it holds the capability `secret:KEY`, and
+    finds a new value there without a restart.
     """
     spec = call.hive.spec(params.agent)
-    known = call.vault.keys(spec.id)
-    if params.key not in known and len(known) >= MOST:
-        raise LimitReached(f"cannot give {params.agent} more secrets: it has {MOST}")
+    keys = call.vault.keys(spec.id)
+    if params.key not in keys and len(keys) >= MOST:
+        raise LimitReached(f"cannot set a secret of {params.agent}: limit ({MOST}) reached")
     call.vault.put(spec.id, params.key, params.value.get_secret_value().encode())
     return Record(_secret(call, params.agent, params.key), *_traces(spec.id, params.key))
 
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def remove_secret(call: Call, params: RemoveSecretParams) -> Record[Secret] | Secret:
-    """Take a secret from an agent, at once. What it has read by then it knows."""
+    """Remove a secret of an agent, at once. The agent may remember what it has read."""
     spec = call.hive.spec(params.agent)
-    found = _secret(call, params.agent, params.key)
+    secret = _secret(call, params.agent, params.key)
     if not call.vault.remove(spec.id, params.key):
-        return found
-    return Record(found, *_traces(spec.id, params.key))
+        return secret
+    return Record(secret, *_traces(spec.id, params.key))
 
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def list_secrets(call: Call, params: ListSecretsParams) -> Secrets:
-    """List the keys of an agent's secrets; nobody is ever told a value."""
+    """List the keys of an agent's secrets; values are never returned."""
     keys = call.vault.keys(call.hive.spec(params.agent).id)
     return Secrets(secrets=[_secret(call, params.agent, key) for key in keys])
 

@@ -1,4 +1,4 @@
-"""A new agent under the caller or below it."""
+"""Creating agents."""
 
 from __future__ import annotations
 
@@ -39,28 +39,32 @@ DEFINITION = "definition"
 
 
 class SpawnParams(Traits, WaitParams):
-    name: AgentName = Field(description="Its name: free among the living of this hive.")
+    name: AgentName = Field(
+        description="Name of the agent: not used by another living agent of this hive."
+    )
     parent: Agent | None = Field(
         None,
-        description="Where it hangs. Absent: under the caller, or under the root agent when the"
-        " operator asks; empty: a root, which is the operator's to make.",
+        description="Parent of the agent. Absent: the caller, or the root agent when the operator"
+        " calls; empty: none, so the agent is a root, which only the operator creates.",
     )
     definition: str | None = Field(
-        None, max_length=64,
-        description="Name of a definition: what is not said here is as it says there, and its text"
-        " is the agent's first message.",
-    )  # fmt: skip
+        None,
+        max_length=64,
+        description="Name of a definition: it sets the parameters that the call does not set, and"
+        " its text is the agent's first message.",
+    )
     add_capabilities: list[str] = Field(
-        [], max_length=64,
-        description="Held beside `capabilities`, or beside the role's usual ones where those are"
-        " absent.",
-    )  # fmt: skip
+        [],
+        max_length=64,
+        description="Capabilities in addition to `capabilities`, or to the defaults of the role"
+        " where that is absent.",
+    )
 
 
 class SpawnResult(Result):
-    name: str = Field(description="The name.")
-    uuid: str = Field(description="The identity; never used again.")
-    job: str = Field(description="Ends when the agent runs.")
+    name: str = Field(description="Name of the agent.")
+    uuid: str = Field(description="UUID of the agent; never used again.")
+    job: str = Field(description="The job; it ends when the agent runs.")
 
 
 @operation(
@@ -74,8 +78,8 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     """Create an agent under the caller or one of its descendants, and start it.
 
     The creator gives no more than it has: capabilities are a subset of its own, limits fit into
-    what it has left, the role is one that its own role may create. That a name is taken is the one
-    thing a caller can learn here about agents that it cannot see.
+    what it has left, and its own role may create the role. Only one thing about invisible agents
+    can be learned here: that a name is taken.
     """
     params, text = _apply_definition(call, params)
     parent = _spawn_parent(call, params)
@@ -104,14 +108,14 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
 
 
 def _apply_definition(call: Call, params: SpawnParams) -> tuple[SpawnParams, str]:
-    """With what its definition says and the call does not; and the text of the definition."""
+    """The parameters with those of the definition where the call sets none, and its text."""
     if params.definition is None:
         return params, ""
-    kept = call.ledger.tools.definitions.get(params.definition)
-    if kept is None:
+    definition = call.ledger.tools.definitions.get(params.definition)
+    if definition is None:
         raise NotFound(f"no definition {params.definition}")
-    said = params.model_dump(exclude_unset=True)
-    return SpawnParams.model_validate({**kept.fields, **said}), kept.body
+    parameters = params.model_dump(exclude_unset=True)
+    return SpawnParams.model_validate({**definition.fields, **parameters}), definition.body
 
 
 def _definition_field(params: SpawnParams) -> dict[str, object]:
@@ -119,9 +123,10 @@ def _definition_field(params: SpawnParams) -> dict[str, object]:
 
 
 def _check_host_limit(call: Call, name: str) -> None:
-    """The destroyed hold their uids while they are kept, and those are for all (attack 4).
+    """Refuse agents beyond the host's limit on agents, and on uid ranges.
 
-    Agents leave the rest of them to the operator.
+    Destroyed agents keep their uids while they are archived, and all agents share the uids (attack
+    4). Agents leave the last of them to the operator.
     """
     most = call.settings.limits.agents
     if len(call.hive.specs) >= most:
@@ -134,7 +139,7 @@ def _check_host_limit(call: Call, name: str) -> None:
 
 
 def _spawn_parent(call: Call, params: SpawnParams) -> str | None:
-    """An agent's default is itself, the operator's the root agent, once there is one."""
+    """By default the caller; for the operator the root agent if there is one."""
     if params.parent is not None:
         return params.parent or None
     if not call.by_operator:
@@ -144,7 +149,7 @@ def _spawn_parent(call: Call, params: SpawnParams) -> str | None:
 
 
 def _usual_capabilities(call: Call, params: SpawnParams, parent: str | None) -> tuple[str, ...]:
-    """What it holds when nobody says: a second root sees no more of the others than they of it."""
+    """The default capabilities: a second root sees no more of the others than they of it."""
     role = Role(params.role)
     if parent is not None:
         return default_capabilities(role)
@@ -190,10 +195,10 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
 
 
 def _new_uuid(call: Call) -> UUID:
-    """A UUID that was never used, with a short id that no node on disk has.
+    """A UUID that was never used, with a short id that no directory on disk has.
 
-    Every agent has a range from its first to the last of its bytes, so the ranges know them all.
+    Every agent has a uid range until its last file is deleted, so the table of ranges has them all.
     """
-    while call.ledger.ranges.has_short_id(short(str(found := uuid4()))):
+    while call.ledger.ranges.has_short_id(short(str(uuid := uuid4()))):
         pass
-    return found
+    return uuid

@@ -1,4 +1,4 @@
-"""What an agent may be asked to be: by `spawn`, and by a definition that a `spawn` names."""
+"""The parameters of a new agent, for `spawn` and for definitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hive_core.broker.operation import Params
 from hive_core.model.agents.agent import Limits, SubtreeLimits
 from hive_core.model.work.budget import AMOUNT_MOST, MILLI
 
-# As JSON, with which a spec stays within what the meta repo reads back (64 KiB).
+# As JSON, so that a spec stays within the size that the meta repo reads back (64 KiB).
 ARGV_MOST = 32 * 1024
 
 
@@ -26,90 +26,115 @@ def check_command(words: list[str]) -> list[str]:
 
 
 class SpawnLimits(Limits, Params):
-    """Bounds of one machine. Absent: the host's default."""
+    """Limits of one machine. Absent: the host's default."""
 
 
 class SpawnSubtree(SubtreeLimits, Params):
-    """Bounds of an agent with all its descendants together."""
+    """Limits of an agent together with all its descendants."""
 
 
 class Funds(Params):
-    """Budgets that an agent begins with, out of what its creator has or draws on."""
+    """Budgets of a new agent, taken from its creator's budget or account."""
 
     tokens: int | None = Field(None, ge=1, le=AMOUNT_MOST // MILLI, description="Tokens.")
     money: int | None = Field(
-        None, ge=1, le=AMOUNT_MOST // MILLI,
+        None,
+        ge=1,
+        le=AMOUNT_MOST // MILLI,
         description="Money, in millionths of the host's currency.",
-    )  # fmt: skip
+    )
     usd: float | None = Field(
-        None, ge=0.000001, le=1_000_000_000,
+        None,
+        ge=0.000001,
+        le=1_000_000_000,
         description="Money in dollars, where that is the host's currency.",
-    )  # fmt: skip
+    )
 
 
 class Traits(Params):
-    """What an agent is like; everything may be left out."""
+    """The properties of an agent; all are optional."""
 
     role: Literal["daemon", "agent", "architect", "lead", "worker", "task"] = Field(
-        "agent", description="What it is for."
+        "agent", description="Role of the agent."
     )
     tier: Literal["strategic", "tactical", "operational"] = Field(
-        "operational", description="At most the creator's."
+        "operational", description="Tier of the agent, at most the creator's."
     )
-    title: str = Field("", max_length=200, description="Free text, such as Software Engineer.")
+    title: str = Field(
+        "", max_length=200, description="Title of the agent: free text, such as Software Engineer."
+    )
     image: str | None = Field(
-        None, max_length=4096,
-        description="Name of an image that this host offers; a path is the operator's to give.",
-    )  # fmt: skip
+        None,
+        max_length=4096,
+        description="Name of an image that this host offers; only the operator may name a path.",
+    )
     boot: bool = Field(default=False, description="Whether an init runs inside.")
     command: Annotated[list[str], AfterValidator(check_command)] = Field(
-        [], max_length=1024, description="What it runs; empty: it holds, and mail waits."
+        [],
+        max_length=1024,
+        description="Command of the agent; with an empty command nothing runs, and mail waits.",
     )
     capabilities: list[str] | None = Field(
-        None, max_length=64,
-        description="A subset of the creator's; absent: the role's usual ones that it holds.",
-    )  # fmt: skip
+        None,
+        max_length=64,
+        description="Capabilities, a subset of the creator's; absent: those of the role that the"
+        " creator holds.",
+    )
     limits: SpawnLimits = Field(
         SpawnLimits.model_construct(),
-        description="Bounds of its machine, within what the creator has left.",
+        description="Limits of its machine, within what the creator has left.",
     )
     subtree: SpawnSubtree | None = Field(
-        None, description="Bounds of the agent with all its descendants together."
+        None, description="Limits of the agent together with all its descendants."
     )
-    max_children: int | None = Field(None, ge=0, le=10_000, description="Children at most.")
-    max_depth: int | None = Field(None, ge=0, le=64, description="Levels below it at most.")
+    max_children: int | None = Field(
+        None, ge=0, le=10_000, description="Maximum number of children."
+    )
+    max_depth: int | None = Field(
+        None, ge=0, le=64, description="Maximum number of levels below the agent."
+    )
     after_task: Literal["stays", "sleeps", "exits"] | None = Field(
-        None, description="What it does when its last task has ended; absent: as its role does."
+        None,
+        description="What the agent does when its last task has ended; absent: the default of its"
+        " role.",
     )
-    wakes: bool = Field(default=False, description="Whether mail wakes it when it sleeps.")
+    wakes: bool = Field(default=False, description="Whether mail wakes the agent when it sleeps.")
     parallel: int | None = Field(
-        None, ge=1, le=1000,
-        description="Tasks that it has at once. Absent: as many as its program begins, of at most 5"
-        " that it is offered; `hive-agent serve` begins one.",
-    )  # fmt: skip
+        None,
+        ge=1,
+        le=1000,
+        description="Maximum number of tasks at once. Absent: as many as its program takes of the 5"
+        " that it is offered; `hive-agent serve` takes one.",
+    )
     require_plan: bool = Field(
         default=False,
-        description="Nothing of its tasks is executed before a plan is approved, whoever gives one"
-        " and whatever is asked for.",
+        description="Whether a plan must be approved before any work on its tasks starts, whatever"
+        " the assigner requests.",
     )
     max_turns: int | None = Field(
-        None, ge=1, le=1_000_000,
-        description="Turns of each of its tasks at most, as it reports them (`iterations`).",
-    )  # fmt: skip
+        None,
+        ge=1,
+        le=1_000_000,
+        description="Maximum number of turns of each task, as the agent reports them"
+        " (`iterations`).",
+    )
     network: Literal["none", "egress-allowlist", "host"] | None = Field(
         None,
         description="Network profile: `none` for none. The others are refused while hosts have no"
         " network profiles. Absent: as `capabilities` says.",
     )
     funds: Funds | None = Field(
-        None, description="Budgets of its own from the beginning; absent: it draws on its creator."
+        None, description="Own budgets of the agent; absent: it draws on its creator's."
     )
     tools: list[str] | None = Field(
-        None, max_length=256,
-        description="Its tools, each `tool` or `tool(argument)`, within what the creator hands on;"
-        " absent: the creator's list, or as its role may.",
-    )  # fmt: skip
+        None,
+        max_length=256,
+        description="Tools, each `tool` or `tool(argument)`, within the creator's own list; absent:"
+        " the creator's list, or the tools of the role.",
+    )
     model: str | None = Field(
-        None, min_length=1, max_length=200,
+        None,
+        min_length=1,
+        max_length=200,
         description="Name of its model, for the program that it runs; absent: that of its tier.",
-    )  # fmt: skip
+    )

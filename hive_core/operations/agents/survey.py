@@ -1,7 +1,7 @@
-"""How everybody is, in one listing; and zombies that are cleared away by hand (row K36).
+"""The state of all agents in one listing, and the removal of zombies by hand (row K36).
 
-Both are about the caller and what is below it. The maid is no ancestor of those whom it looks
-after: what it may here is bounded by the place of its parent, and no more of it than this.
+Both concern the caller and its descendants. The maid is no ancestor of the agents that it looks
+after: here, and only here, it acts on the descendants of its parent.
 """
 
 from __future__ import annotations
@@ -28,60 +28,62 @@ _AT_ONCE = 20
 
 class SurveyParams(Paged):
     limit: int = Field(
-        100, ge=1, le=2000, description="Agents in a page at most; no page has more than 100."
+        100, ge=1, le=2000, description="Maximum number of agents in a page, at most 100."
     )
 
 
 class SurveyRow(Result):
-    name: str = Field(description="Name among the living.")
-    uuid: str = Field(description="The identity.")
+    name: str = Field(description="Name of the agent.")
+    uuid: str = Field(description="UUID of the agent.")
     parent: str | None = Field(description="Name of the parent; null for a root.")
-    role: str = Field(description="What the agent is for.")
+    role: str = Field(description="Role of the agent.")
     state: str = Field(description="State of the machine.")
-    activity: str = Field(description="What the agent is at: idle, running or blocked.")
-    ended_at: float | None = Field(description="When it ended, of a zombie; null of all others.")
-    orphan: bool = Field(description="Whether it runs, and its parent failed or was stopped.")
-    tasks: int = Field(description="Open tasks that it has.")
+    activity: str = Field(description="What the agent is doing: idle, running or blocked.")
+    ended_at: float | None = Field(description="When it ended, of a zombie; null for others.")
+    orphan: bool = Field(description="Whether it runs while its parent has failed or was stopped.")
+    tasks: int = Field(description="Number of its open tasks.")
     quiet: float | None = Field(
-        description="Seconds since the last word of the task that it says least of; null: none"
-        " that it works at."
+        description="Seconds since the last report of the task with the oldest one; null: it works"
+        " on no task."
     )
     unanswered: float | None = Field(
-        description="Seconds since the oldest question was put to it that it did not answer."
+        description="Seconds for which its oldest unanswered question has waited."
     )
 
 
 class CheckRow(Result):
-    name: str = Field(description="What the operator called it.")
-    command: list[str] = Field(description="What it runs.")
-    every: float = Field(description="Seconds from the end of one to the next.")
-    seconds: float = Field(description="Seconds that it may take.")
+    name: str = Field(description="Name of the check.")
+    command: list[str] = Field(description="Command of the check.")
+    every: float = Field(description="Seconds from the end of one run to the start of the next.")
+    seconds: float = Field(description="Time limit of a run, in seconds.")
 
 
 class Survey(Page):
-    agents: list[SurveyRow] = Field(description="Each agent, then what is below it.")
+    agents: list[SurveyRow] = Field(description="The agents; each is followed by its descendants.")
     left_overs: list[str] = Field(
-        description="What is on this host and belongs to nobody: for the maid and the operator."
+        description="Orphaned units and files on this host; for the maid and the operator only."
     )
-    first: float = Field(description="Seconds after which a maid looks around first.")
-    every: float = Field(description="Seconds between two looks.")
-    quiet: float = Field(description="Seconds without a word after which work seems stuck.")
+    first: float = Field(description="Seconds until the first survey of a maid.")
+    every: float = Field(description="Seconds between two surveys.")
+    quiet: float = Field(description="Seconds without a report after which work counts as stuck.")
     checks: list[CheckRow] = Field(
-        description="What the operator wants to have checked: for the maid, on the first page."
+        description="Checks that the operator configured; for the maid, on the first page."
     )
 
 
 class ReapZombiesParams(Mutation):
-    older: float = Field(0.0, ge=0, description="Only who ended this many seconds ago, or earlier.")
+    older: float = Field(
+        0.0, ge=0, description="Only zombies that ended at least this many seconds ago."
+    )
 
 
 class ReapedZombies(Result):
-    agents: list[str] = Field(description="Who is gone, at most 20 of them.")
+    agents: list[str] = Field(description="Names of the destroyed agents, at most 20.")
 
 
 @operation(action="read", allow=SELF)
 def survey(call: Call, params: SurveyParams) -> Survey:
-    """Tell how the caller and everybody below it are; the maid, how all below its parent are."""
+    """Report the state of the caller and all its descendants; for the maid, those of its parent."""
     order = _scope(call)
     start = 0 if params.after is None else _page_start(call, order, params.after)
     chosen = order[start : start + params.most]
@@ -97,9 +99,9 @@ def survey(call: Call, params: SurveyParams) -> Survey:
 
 @operation(action="work", allow=SELF)
 def reap_zombies(call: Call, params: ReapZombiesParams) -> Change[ReapedZombies] | ReapedZombies:
-    """Clear away the zombies below the caller; the maid, those below its parent.
+    """Destroy the zombies below the caller; the maid, those below its parent.
 
-    That is what happens to them after a while anyway. How they ended can still be asked for.
+    The daemon destroys them after a while anyway. How they ended can still be read.
     """
     most = call.now - params.older
     zombies = living_names(call, call.ledger.lives.zombies()).intersection(_scope(call))
@@ -160,17 +162,17 @@ def _rows(call: Call, chosen: list[str]) -> Iterable[SurveyRow]:
 
 
 def _is_available(call: Call, parent: str) -> bool:
-    """Whether somebody is there for its children: asleep is there."""
+    """Whether the parent is there for its children: a sleeping one is."""
     state = call.states.state(call.hive.spec(parent).id)
     return state not in (State.STOPPED, State.FAILED, State.PARKED)
 
 
 def _silence(call: Call, tasks: Iterable[Task]) -> float | None:
-    """Waiting for an answer is no silence of its own; not to begin what was offered is one."""
-    held = [each for each in tasks if each.held]
-    counted = [each for each in held if each.begun] or held
-    silent = (each for each in counted if each.state not in AWAITING)
-    return max((call.now - _last_word(call, each) for each in silent), default=None)
+    """A task that waits for an answer is not silent; an offered task that was not begun is."""
+    held = [task for task in tasks if task.held]
+    counted = [task for task in held if task.begun] or held
+    silent = (task for task in counted if task.state not in AWAITING)
+    return max((call.now - _last_word(call, task) for task in silent), default=None)
 
 
 def _last_word(call: Call, task: Task) -> float:
@@ -183,16 +185,16 @@ def _last_word(call: Call, task: Task) -> float:
 def _left_overs(call: Call) -> list[str]:
     if not (call.by_operator or _is_maid(call)):
         return []
-    return [each.text for each in call.states.plan().reports[:_SHOWN]]
+    return [orphan.text for orphan in call.states.plan().reports[:_SHOWN]]
 
 
 def _checks(call: Call) -> list[CheckRow]:
-    """The maid's business alone: a command may say what not everybody should know."""
+    """Only for the maid: a command may contain what not every agent should know."""
     if not _is_maid(call):
         return []
     return [
         CheckRow(
-            name=name, command=list(each.command), every=each.every, seconds=each.seconds
+            name=name, command=list(check.command), every=check.every, seconds=check.seconds
         )
-        for name, each in call.settings.maid.checks.items()
+        for name, check in call.settings.maid.checks.items()
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The policy's answer to a question, without doing anything."""
+"""The policy's answer to a request, without carrying it out."""
 
 from __future__ import annotations
 
@@ -20,58 +20,66 @@ from hive_core.policy.rules import OPERATOR
 
 
 class WhyParams(Params):
-    caller: Agent = Field(description="Who would ask: an agent, or `operator`.")
+    caller: Agent = Field(description="The caller: an agent, or `operator`.")
     operation: str = Field(max_length=64, description="Name of an operation.")
-    target: Agent | None = Field(None, description="On whom; the caller itself when absent.")
+    target: Agent | None = Field(None, description="The target; absent: the caller itself.")
     second: Agent | None = Field(
-        None, description="The other agent in question: of a move the new parent, empty for a root."
+        None,
+        description="The other agent of the request: for a move the new parent, empty for a root.",
     )
 
 
 class Explanation(Result):
-    allowed: bool = Field(description="Whether the rule lets the caller.")
-    action: str = Field(description="What the operation does: the caller's role has to have it.")
+    allowed: bool = Field(description="Whether the rule allows it.")
+    action: str = Field(
+        description="The action of the operation, which the caller's role must have."
+    )
     rule: str = Field(description="The part of the rule that decided.")
-    reason: str = Field(description="Why, in words.")
-    chain: list[str] = Field(description="Names walked, from the target upwards.")
-    commit: str = Field(description="The state of the tree that this was judged by.")
+    reason: str = Field(description="The reason, in words.")
+    chain: list[str] = Field(description="Names from the target upwards to the caller or a root.")
+    commit: str = Field(description="The commit of the tree that was used.")
 
 
 @operation(action="administer", allow=OPERATOR)
 def why(call: Call, params: WhyParams) -> Explanation:
     """Explain whether an operation would be allowed, and by which rule, without doing it.
 
-    It answers who may do this to whom. Whether there is room for it (quotas, limits, a full inbox)
-    is not part of the question.
+    It only checks authorization. Quotas, limits and full inboxes are not checked.
     """
-    found = _find_operation(params.operation)
+    operation_ = _find_operation(params.operation)
     target = params.target or None
     if target is None and params.caller != THE_OPERATOR:
         target = params.caller
-    about = found.target or found.whose
+    about = operation_.target or operation_.whose
     if about is None and target not in (None, params.caller):
-        raise InvalidArgument(f"{found.name} is about the caller alone", field="target")
+        raise InvalidArgument(
+            f"{operation_.name} has no target: it concerns the caller alone", field="target"
+        )
     second = params.second or None
-    _check_agents_exist(call, (params.caller, target, second if found.second else None))
-    asked = AuthzContext(second if found.second else None)
-    decision = decide(found.allow, call.hive, params.caller, target, asked)
+    _check_agents_exist(call, (params.caller, target, second if operation_.second else None))
+    context = AuthzContext(second if operation_.second else None)
+    decision = decide(operation_.allow, call.hive, params.caller, target, context)
     return Explanation(
-        allowed=decision.allowed, action=found.action, rule=decision.rule, reason=decision.reason,
-        chain=list(upward_path(call.hive, params.caller, target)), commit=call.hive.commit,
-    )  # fmt: skip
+        allowed=decision.allowed,
+        action=operation_.action,
+        rule=decision.rule,
+        reason=decision.reason,
+        chain=list(upward_path(call.hive, params.caller, target)),
+        commit=call.hive.commit,
+    )
 
 
 def _check_agents_exist(call: Call, names: Iterable[str | None]) -> None:
-    """Refuse a question about an agent that does not exist: that is a slip of the pen."""
+    """Refuse a question about an agent that does not exist: it is probably a typing error."""
     for name in names:
         if name is not None and name not in (THE_OPERATOR, DAEMON):
             call.hive.spec(name)
 
 
 def _find_operation(name: str) -> Operation:
-    for each in REGISTRY.values():
-        if name in (each.name, *each.aliases):
-            return each
+    for operation_ in REGISTRY.values():
+        if name in (operation_.name, *operation_.aliases):
+            return operation_
     near = get_close_matches(name, REGISTRY, 1, 0.6)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise InvalidArgument(f"no operation {name}{hint}", field="operation")

@@ -1,7 +1,7 @@
-"""What runs inside and the daemon about its configuration: a word that it is up, and what is due.
+"""What an agent reports about its configuration, and what the daemon tells it to load.
 
-Both sides of a change that needs no restart (RUNTIME 28): what an agent says is a claim. Whether it
-is healthy the daemon finds out by its unit and by the clock.
+Both sides of a change without a restart: what an agent reports is a claim; the daemon determines
+whether the agent is healthy by its unit and by the clock.
 """
 
 from __future__ import annotations
@@ -24,56 +24,60 @@ _LIVES: Final = ("active", "reloading", "deactivating")
 
 
 class HelloParams(Mutation):
-    commit: Commit | None = Field(None, description="What it has read in /run/hive/config.")
-    system: StorePath | None = Field(None, description="The system that it runs (image `nix`).")
-    fault: str = Field(
-        "", max_length=FAULT_MOST, description="What went wrong; empty when all is well."
+    commit: Commit | None = Field(
+        None, description="The commit that it has read in /run/hive/config."
     )
+    system: StorePath | None = Field(None, description="The system that it runs (image `nix`).")
+    fault: str = Field("", max_length=FAULT_MOST, description="What went wrong; empty: no fault.")
 
 
 class Greeted(Result):
-    commit: str = Field(description="The configuration that is deployed; empty: none yet.")
+    commit: str = Field(description="The deployed configuration; empty: none.")
     system: str = Field(description="The system that should run (image `nix`).")
 
 
 class WatchConfigParams(Params):
     after: str | None = Field(
-        None, max_length=128, description="`next` of the answer before: only news is wanted."
+        None,
+        max_length=128,
+        description="`next` of the answer before: answer only when something changed.",
     )
-    wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for news at most.")
+    wait: float = Field(
+        0.0, ge=0, le=WAIT_MOST, description="Maximum time to wait for a change, in seconds."
+    )
 
 
 class DeployedConfig(Result):
-    commit: str = Field(description="The configuration that is deployed; empty: none yet.")
-    system: str = Field(description="The system to switch to, where that is not running (`nix`).")
-    next: str = Field(description="`after` for news.")
+    commit: str = Field(description="The deployed configuration; empty: none.")
+    system: str = Field(description="The system to switch to, if another one runs (image `nix`).")
+    next: str = Field(description="`after` of the next call.")
 
 
 @operation(action="work", allow=SELF)
 def hello(call: Call, params: HelloParams) -> Record[Greeted]:
-    """Tell the daemon that the caller is up, and with what.
+    """Tell the daemon that the caller is up, and with which configuration.
 
-    An agent whose spec says `harness` is healthy only after this. `fault` says that something did
-    not work: a deploy that is being watched is taken back then.
+    An agent whose spec says `harness` is healthy only after this. A `fault` reports a failure: a
+    deploy that is being watched is rolled back then.
     """
     uuid = _agent_uuid(call, "say hello")
-    said = CheckIn(
+    check_in = CheckIn(
         uuid, call.now, _caller_nonce(call.ledger.runs.get(uuid), call.states.machine(uuid)),
         params.commit or "", params.system or "", params.fault,
     )  # fmt: skip
-    call.ledger.hellos.put(said)
+    call.ledger.hellos.put(check_in)
     spec = call.hive.spec(call.caller)
     result = Greeted(commit=spec.config or "", system=spec.system or "")
-    fields = {"commit": said.commit[:12], "fault": said.fault[:200]}
-    told = {key: value for key, value in fields.items() if value}
-    return Record(result, frozenset({f"hello:{uuid}"}), told)
+    fields = {"commit": check_in.commit[:12], "fault": check_in.fault[:200]}
+    recorded = {key: value for key, value in fields.items() if value}
+    return Record(result, frozenset({f"hello:{uuid}"}), recorded)
 
 
 @operation(action="work", allow=SELF)
 def watch_config(call: Call, params: WatchConfigParams) -> DeployedConfig | Wait[DeployedConfig]:
-    """Tell the caller which configuration is deployed; with `wait` or `more`, when it changes.
+    """Show which configuration is deployed; with `wait` or `more`, when it changes.
 
-    Nothing is told while the caller is about to be started again: it has not to switch then.
+    While the caller is about to be restarted there is no answer: it does not have to switch then.
     """
     uuid = _agent_uuid(call, "watch a configuration")
     spec = call.hive.spec(call.caller)
@@ -88,21 +92,21 @@ def watch_config(call: Call, params: WatchConfigParams) -> DeployedConfig | Wait
     return Wait(frozenset({f"config:{uuid}", f"run:{uuid}"}), deadline, same)
 
 
-def _agent_uuid(call: Call, what: str) -> str:
+def _agent_uuid(call: Call, action: str) -> str:
     if call.by_operator:
-        raise Conflict(f"cannot {what}: the operator is no agent")
+        raise Conflict(f"cannot {action}: the operator is not an agent")
     return call.uuid
 
 
 def _caller_nonce(run: DesiredRun | None, machine: Machine | None) -> int:
-    """The start that speaks: until the old one is seen to be down, that is not the wanted one."""
+    """The start that the caller belongs to: until the old unit is down, not the wanted one."""
     if machine is not None and machine.active in _LIVES:
         return machine.nonce
     return run.nonce if run else 0
 
 
 def _is_restarting(call: Call, uuid: str) -> bool:
-    """Whether another start is wanted than the one that runs."""
+    """Whether a start is wanted that is not the running one."""
     run, machine = call.ledger.runs.get(uuid), call.states.machine(uuid)
     if run is None or machine is None or machine.active not in _LIVES:
         return False

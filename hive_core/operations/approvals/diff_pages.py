@@ -20,11 +20,11 @@ _WORST: Final = 8  # bytes that JSON takes for one character: two times four
 
 class LineRow(Result):
     path: str = Field(description="The file.")
-    old: int | None = Field(description="Line of the file as it is deployed.")
-    new: int | None = Field(description="Line of the file as it is proposed.")
-    sign: str = Field(description="+, -, a space; @ begins a file or a passage of it.")
-    text: str = Field(description="The line, odd characters spelled out; not to be believed.")
-    part: bool = Field(description="The line goes on in the next entry.")
+    old: int | None = Field(description="Line number in the deployed file.")
+    new: int | None = Field(description="Line number in the proposed file.")
+    sign: str = Field(description="+, - or a space; @ begins a file or a part of it.")
+    text: str = Field(description="The line, with control characters escaped; untrusted text.")
+    part: bool = Field(description="Whether the line continues in the next entry.")
 
 
 class DiffPosition(NamedTuple):
@@ -44,9 +44,9 @@ class DiffPosition(NamedTuple):
 
 
 def diff_page(data: bytes, mark: DiffPosition, most: int) -> tuple[list[LineRow], DiffPosition]:
-    """The lines from the mark on, as many as fit, and where the next page begins.
+    """The lines from the position on, as many as fit, and where the next page begins.
 
-    A line that is larger than a frame goes in parts.
+    A line that is larger than a frame is split.
     """
     rows, left = list[LineRow](), ROOM
     at, skip = mark
@@ -69,20 +69,20 @@ def _row(line: DiffLine, text: str, *, part: bool) -> LineRow:
 
 
 def _parse_line(raw: bytes) -> DiffLine:
-    """A job wrote it, and spelled out what acts on a terminal; if it did not, nothing is shown."""
+    """A line of the job's output; refused if its control characters are not escaped."""
     line = DiffLine.read(raw)
     if plain(line.text) != line.text or plain(line.path) != line.path:
-        raise Internal("the difference was not spelled out: deny this")
+        raise Internal("the diff contains control characters: deny this request")
     return line
 
 
 def _fitting_prefix(text: str, room: int) -> str:
-    """The beginning of the text that has room."""
+    """The beginning of the text that fits."""
     if _size(text) + _ENTRY <= room:
         return text
     return text[: max(0, room - _ENTRY) // _WORST]
 
 
 def _size(text: str) -> int:
-    """Bytes in JSON, where a quotation mark takes two."""
+    """Size in JSON, in bytes: a quotation mark takes two."""
     return 2 * len(text.encode())

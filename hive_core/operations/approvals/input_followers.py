@@ -1,4 +1,4 @@
-"""Which agents follow newer inputs of the flake, and what that does to each of them."""
+"""Agents that follow newer inputs of the flake, and the effect on each of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hive_core.model.config.approval import Effect
 from hive_core.plan import flake
 from hive_core.policy.decide import visible_names
 
-ROWS_MOST: Final = 500  # on a page, so that lines have room beside them
+ROWS_MOST: Final = 500  # in a page, so that there is room for lines
 BUILD, NEXT_START = "build", "next start"
 _UP: Final = frozenset({State.RUNNING, State.DEGRADED})
 
@@ -23,26 +23,26 @@ _UP: Final = frozenset({State.RUNNING, State.DEGRADED})
 class FollowerRow(Result):
     agent: str = Field(description="Name of an agent that is built from the inputs.")
     effect: str = Field(
-        description="What happens to it: `switch` (in place, while it runs), `restart`, `build`"
-        " (for the first time; it starts if it should run), or `next start` (it is built now and"
-        " runs with it from its next start on)."
+        description="Effect on the agent: `switch` (in place, while it runs), `restart`, `build`"
+        " (for the first time; it starts if it should run), or `next start` (it is built"
+        " now and runs with it from its next start on)."
     )
 
 
 def list_followers(call: Call) -> list[FollowerRow]:
-    """The agents that follow, in the order in which they are tried."""
+    """The agents that follow, in the order of the rollout."""
     names, hive = flake.agents_built_from_inputs(call.hive), call.hive
     return [FollowerRow(agent=name, effect=_effect(call, hive.spec(name))) for name in names]
 
 
 def visible_followers(call: Call) -> list[FollowerRow]:
-    """Those of them that the caller may see."""
+    """Those of them that the caller can see."""
     seen = frozenset(visible_names(call.hive, call.caller))
     return [row for row in list_followers(call) if row.agent in seen]
 
 
 def strongest_effect(rows: Iterable[FollowerRow]) -> Effect:
-    """What newer inputs do to agents that run, at most."""
+    """The strongest effect of newer inputs on running agents."""
     effects = {row.effect for row in rows}
     if effects & {Effect.RESTART, BUILD}:
         return Effect.RESTART
@@ -50,9 +50,9 @@ def strongest_effect(rows: Iterable[FollowerRow]) -> Effect:
 
 
 def _effect(call: Call, spec: AgentSpec) -> str:
-    """Only the system differs, so one that is up is switched in place, and one that is not starts.
+    """Only the system differs: a running agent is switched in place, a stopped one starts with it.
 
-    See `effect` in `hive_core/plan/effect.py` and `Road._deploy`, which decide it once it is built.
+    See `effect` in `hive_core/plan/effect.py` and the deployer, which decide it after the build.
     """
     if spec.system is None:
         return BUILD

@@ -1,4 +1,4 @@
-"""What waits for the operator: listed, shown as it was checked, approved, denied."""
+"""Requests to the operator: list, show, approve and deny them."""
 
 from __future__ import annotations
 
@@ -50,62 +50,66 @@ Id = Annotated[str, Field(max_length=64)]
 
 def _check_digits(text: str) -> str:
     if not _DIGITS.fullmatch(text):
-        raise ValueError("are not the digits of a commit")
+        raise ValueError("must be hexadecimal digits of a commit")
     if not SHOWN_DIGITS <= len(text) <= 40:  # noqa: PLR2004 - of a commit
         raise ValueError(f"must be the first {SHOWN_DIGITS} digits of the commit, or more")
     return text
 
 
 class ListApprovalsParams(Paged):
-    all: bool = Field(default=False, description="Those that have ended too.")
+    all: bool = Field(default=False, description="Whether to list ended ones too.")
 
 
 class GetApprovalParams(Paged):
     id: Id = Field(description="The approval.")
     after: str | None = Field(
-        None, pattern=CURSOR, description="`next` of the page before: the lines behind it."
+        None, pattern=CURSOR, description="`next` of the page before: the lines after it."
     )
-    limit: int = Field(2000, ge=1, le=10_000, description="Lines in a page at most.")
+    limit: int = Field(2000, ge=1, le=10_000, description="Maximum number of lines in a page.")
 
 
 class ApproveParams(WaitParams):
     id: Id = Field(description="The approval.")
     commit: Annotated[str, AfterValidator(_check_digits)] = Field(
-        max_length=64, description="The first 8 digits of its commit, or more of them."
+        max_length=64, description="The first 8 or more digits of its commit."
     )
 
 
 class DenyParams(Mutation):
     id: Id = Field(description="The approval.")
     why: str = Field(
-        min_length=1, max_length=1000, description="Why; who asked and the parent are told."
+        min_length=1,
+        max_length=1000,
+        description="Reason, which is sent to the requester and to the parent.",
     )
 
 
 class ApprovalRows(Page):
-    approvals: list[ApprovalRow] = Field(description="The newest first.")
+    approvals: list[ApprovalRow] = Field(description="The approvals, the newest first.")
 
 
 class ShownApproval(Page):
-    approval: ApprovalRow = Field(description="The row.")
+    approval: ApprovalRow = Field(description="The approval.")
     review: dict[str, object] = Field(description="Figures of the check: files, bytes, changes.")
-    marks: list[MarkRow] = Field(description="Each value of `[request]` with what it changes.")
-    lines: list[LineRow] = Field(description="Of the difference to what is deployed.")
+    marks: list[MarkRow] = Field(description="Each value of `[request]` and what it changes.")
+    lines: list[LineRow] = Field(description="Lines of the diff to what is deployed.")
     follows: list[FollowerRow] = Field(
-        description="Of newer inputs: the agents that follow once they are approved, in the order"
-        " in which they are tried; the first 500."
+        description="For newer inputs: the agents that follow once they are approved, in the order"
+        " of the rollout; the first 500."
     )
-    followers: int = Field(description="How many follow in all.")
-    whole: bool = Field(description="False: the message, marks and lines are not the caller's.")
+    followers: int = Field(description="Number of agents that follow.")
+    whole: bool = Field(description="False: the caller may not read the message, marks and lines.")
 
 
 class Decided(Result):
     id: str = Field(description="The approval.")
-    state: str = Field(description="How far it is now.")
-    agent: str = Field(description="The agent it is about.")
-    commit: str = Field(description="What is approved, with all digits.")
-    effect: str = Field(description="What it does to a running agent.")
-    job: str = Field(description="Ends when it is deployed and healthy, or will never be.")
+    state: str = Field(description="Its state.")
+    agent: str = Field(description="The agent that it concerns.")
+    commit: str = Field(description="The approved commit, with all digits.")
+    effect: str = Field(description="The effect on a running agent.")
+    job: str = Field(
+        description="The job; it ends when the commit is deployed and healthy, or has failed."
+    )
 
 
 class Denied(Result):
@@ -115,44 +119,44 @@ class Denied(Result):
 
 @operation(action="read", allow=SELF)
 def list_approvals(call: Call, params: ListApprovalsParams) -> ApprovalRows:
-    """List what waits for the operator, the newest first; with `all` what has ended too.
+    """List the requests that wait for the operator, the newest first; with `all` ended ones too.
 
-    An agent sees what it asked for itself, and that there is one for itself or a descendant.
+    An agent sees its own requests, and that there is one for itself or a descendant.
     """
-    found = _approvals_on_page(call, params)
-    rows = [approval_row(call, each) for each in found[: params.most]]
+    approvals = _approvals_on_page(call, params)
+    rows = [approval_row(call, approval) for approval in approvals[: params.most]]
     fit = list(fitting(rows, lambda row: written(row.message, row.reason)))
-    return ApprovalRows(approvals=fit, next=fit[-1].id if len(fit) < len(found) else None)
+    return ApprovalRows(approvals=fit, next=fit[-1].id if len(fit) < len(approvals) else None)
 
 
 @operation(action="read", allow=SELF)
 def get_approval(call: Call, params: GetApprovalParams) -> Later[ShownApproval]:
-    """Show one request: who asks, what it would do and give, and each line that it changes.
+    """Show one request: requester, effect, granted rights, and each changed line.
 
-    Called with `more`, the lines follow in pages. Who asked sees all of it, an ancestor of the
-    agent that there is one.
+    Called with `more`, it returns the lines in pages. The requester sees all of it; an ancestor of
+    the agent sees only that it exists.
     """
-    found = _find_approval(call, params.id)
+    approval = _find_approval(call, params.id)
     follows = (
         visible_followers(call)
-        if _is_open_input_update(found) and is_requester(call, found)
+        if _is_open_input_update(approval) and is_requester(call, approval)
         else []
     )
     shown = ShownApproval(
-        approval=approval_row(call, found).model_copy(update=_current_fields(call, found)),
-        review=visible_figures(call, found),
-        marks=mark_rows(call, found),
+        approval=approval_row(call, approval).model_copy(update=_current_fields(call, approval)),
+        review=visible_figures(call, approval),
+        marks=mark_rows(call, approval),
         lines=[],
         follows=follows[:ROWS_MOST],
         followers=len(follows),
-        whole=is_requester(call, found),
+        whole=is_requester(call, approval),
     )
 
     async def read(reads: SlowReadSources) -> ShownApproval:
-        if not shown.whole or found.kind not in _WITH_LINES or found.state in _UNREAD:
+        if not shown.whole or approval.kind not in _WITH_LINES or approval.state in _UNREAD:
             return shown
-        # Of what has ended the lines may be gone; what may still be approved is shown or not.
-        with suppress(*(() if found.open else (NotFound,))):
+        # The lines of an ended request may be deleted; those of an open one must be shown.
+        with suppress(*(() if approval.open else (NotFound,))):
             return await _add_lines(reads, shown, params)
         return shown
 
@@ -161,32 +165,32 @@ def get_approval(call: Call, params: GetApprovalParams) -> Later[ShownApproval]:
 
 @operation(action="administer", allow=OPERATOR, urgent=True)
 def approve(call: Call, params: ApproveParams) -> Record[Decided]:
-    """Let an agent run with exactly the commit that was shown; it is deployed at once.
+    """Approve exactly the commit that was shown; it is deployed at once.
 
-    An approval is used once. It is void when it is too old, when the agent runs with another
-    commit than the one it was compared with, and when what is there is not what was shown.
+    An approval is used once. It is void when it has expired, when the agent runs with another
+    commit than the one it was compared with, and when the commit or the lock has changed since.
     """
-    found = _find_approval(call, params.id)
-    if not found.binding.commit.startswith(params.commit):
-        reason = f"these are not the first digits of its commit: `hive approval show {found.id}`"
+    approval = _find_approval(call, params.id)
+    if not approval.binding.commit.startswith(params.commit):
+        reason = f"does not match its commit; see `hive approval show {approval.id}`"
         raise InvalidArgument(reason, field="commit")
-    return use_approval(call, found, f"uid:{call.uid}")
+    return use_approval(call, approval, f"uid:{call.uid}")
 
 
 @operation(action="administer", allow=OPERATOR, urgent=True)
 def deny(call: Call, params: DenyParams) -> Record[Denied]:
-    """Refuse a request. Nothing of it is ever deployed; who asked and the parent are told why."""
-    found = _find_approval(call, params.id)
-    topics = end_approval(call, found, "deny", by=f"uid:{call.uid}", reason=params.why)
+    """Deny a request: it is never deployed, and the requester and the parent get the reason."""
+    approval = _find_approval(call, params.id)
+    topics = end_approval(call, approval, "deny", by=f"uid:{call.uid}", reason=params.why)
     return Record(
-        Denied(id=found.id, state=ApprovalState.DENIED),
+        Denied(id=approval.id, state=ApprovalState.DENIED),
         topics,
-        {**_audit_fields(call, found), "reason": params.why},
+        {**_audit_fields(call, approval), "reason": params.why},
     )
 
 
 def _current_fields(call: Call, approval: Approval) -> dict[str, object]:
-    """What an open request for newer inputs does as of now; of others it was worked out before."""
+    """The present effect of an open request for newer inputs; others have a stored one."""
     checked = _is_open_input_update(approval) and approval.state not in _UNREAD
     return (
         {"effect": _current_effect(call, approval)}
@@ -205,46 +209,46 @@ def use_approval(call: Call, approval: Approval, by: str) -> Record[Decided]:
     if approval.state is ApprovalState.RECEIVED:
         raise Conflict(f"{cannot}: it is still being checked")
     if approval.state is ApprovalState.PENDING and approval.expires <= call.now:
-        raise Expired(f"{cannot}: its time is over")
+        raise Expired(f"{cannot}: it has expired")
     if approval.state is not ApprovalState.PENDING:
         raise Conflict(f"{cannot}: it is {approval.state}")
     _check_base(call, approval, cannot)
-    found = call.ledger.approvals.move(approval.id, "approve", call.now, by=by)
-    effect = _current_effect(call, found)
+    used = call.ledger.approvals.move(approval.id, "approve", call.now, by=by)
+    effect = _current_effect(call, used)
     return Record(
         Decided(
-            id=found.id,
-            state=found.state,
-            agent=display_name(call, found.agent) if found.agent else "",
-            commit=found.binding.commit,
+            id=used.id,
+            state=used.state,
+            agent=display_name(call, used.agent) if used.agent else "",
+            commit=used.binding.commit,
             effect=effect,
-            job=found.job,
+            job=used.job,
         ),
-        frozenset({approval_topic(found.id)}),
-        {**_audit_fields(call, found), "decided_by": by},
+        frozenset({approval_topic(used.id)}),
+        {**_audit_fields(call, used), "decided_by": by},
     )
 
 
 def _check_base(call: Call, approval: Approval, cannot: str) -> None:
-    """What it was compared with is still what is deployed, and the agent is still there."""
+    """The deployed commit is still the one it was compared with, and the agent still exists."""
     if not approval.agent:
         return
     name = call.hive.name(approval.agent)
     if name is None:
-        raise Conflict(f"{cannot}: the agent is gone")
+        raise Conflict(f"{cannot}: its agent was destroyed")
     if (call.hive.spec(name).config or "") != approval.binding.base:
-        raise Conflict(f"{cannot}: {name} runs with another configuration since it was checked")
+        raise Conflict(f"{cannot}: the configuration of {name} has changed since the check")
 
 
 def _current_effect(call: Call, approval: Approval) -> Effect:
-    """As it is now: who follows newer inputs may have been stopped or started since the check."""
+    """As of now: followers of newer inputs may have been stopped or started since the check."""
     if not _is_open_input_update(approval):
         return approval.effect
     return strongest_effect(visible_followers(call))
 
 
 def _audit_fields(call: Call, approval: Approval) -> dict[str, object]:
-    """Row H27: on whose behalf, of what."""
+    """Row H27: the requester and the subject, for the audit log."""
     return {
         "approval": approval.id, "agent": approval.agent,
         "agent_name": display_name(call, approval.agent) if approval.agent else "",
@@ -254,7 +258,7 @@ def _audit_fields(call: Call, approval: Approval) -> dict[str, object]:
 
 
 def _approvals_on_page(call: Call, params: ListApprovalsParams) -> list[Approval]:
-    """Those on the page, and one more if there is one; the others are as if they were not."""
+    """The approvals of the page, and one more if there is one; invisible ones are left out."""
     approvals, after, open_ = call.ledger.approvals, params.after, not params.all
     if after is not None:
         _find_approval(call, after)
@@ -269,11 +273,11 @@ def _approvals_on_page(call: Call, params: ListApprovalsParams) -> list[Approval
 
 
 def _find_approval(call: Call, id_: str) -> Approval:
-    """The approval, if the caller may know of it; else there is none (attack 41)."""
-    found = call.ledger.approvals.get(id_)
-    if found is None or not can_see(call, found):
+    """The approval if the caller can see it; else it is answered as unknown (attack 41)."""
+    approval = call.ledger.approvals.get(id_)
+    if approval is None or not can_see(call, approval):
         raise NotFound(f"no approval {id_}")
-    return found
+    return approval
 
 
 async def _add_lines(

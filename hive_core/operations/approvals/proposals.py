@@ -1,4 +1,4 @@
-"""What agents ask the operator for: one commit of a configuration, newer inputs of the flake."""
+"""Requests of agents to the operator: a commit of a configuration, newer inputs of the flake."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from hive_core.policy.rules import ANCESTOR, COVERED, INPUTS, OPERATOR, PROPOSE,
 
 MESSAGE_BYTES: Final = 4096
 META_UPDATE: Final = "meta.update"
-GOAL: Final = "approval"  # of a job: reached when the approval has ended well
+GOAL: Final = "approval"  # goal of a job: the approval succeeded
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}", re.ASCII)
-SEED: Final = "seed"  # of a job: reached when the seed lies in the agent's clone
+SEED: Final = "seed"  # goal of a job: the template is in the agent's clone
 
 
 def _check_full_commit(commit: str) -> str:
     if not _COMMIT.fullmatch(commit):
-        raise ValueError("must be all 40 digits of a commit: no branch, no tag")
+        raise ValueError("must be all 40 digits of a commit, not a branch or a tag")
     return commit
 
 
 def _check_input(name: str) -> str:
     if capability_fault(f"{META_UPDATE}:{name}"):
-        raise ValueError(f"{name[:64]!r} is no name of an input")
+        raise ValueError(f"{name[:64]!r} is not a valid name of an input")
     return name
 
 
@@ -45,65 +45,71 @@ Input = Annotated[str, AfterValidator(_check_input)]
 
 
 class ApplyCommitParams(WaitParams):
-    agent: Agent = Field(description="Whose configuration it is.")
+    agent: Agent = Field(description="The agent to configure.")
     commit: Annotated[str, AfterValidator(_check_full_commit)] = Field(
         max_length=64, description="The commit, with all of its 40 digits."
     )
-    message: Text = Field(min_length=1, description="What for; the operator reads it.")
+    message: Text = Field(min_length=1, description="Reason for the operator.")
     source: Agent | None = Field(
         None,
-        description="Who has the commit: the agent itself when absent, or the caller, in its clone"
-        " of the agent's configuration.",
+        description="Agent whose clone has the commit: the agent itself (default), or the caller,"
+        " in its clone of the agent's configuration.",
     )
 
 
 class UpdateInputsParams(WaitParams):
-    inputs: list[Input] = Field([], max_length=64, description="Names; all of them when empty.")
-    message: Text = Field("", description="What for; the operator reads it.")
+    inputs: list[Input] = Field([], max_length=64, description="Names of inputs; empty: all.")
+    message: Text = Field("", description="Reason for the operator.")
 
 
 class Requested(Result):
-    approval: str = Field(description="What the operator decides; `get_approval` takes it.")
-    job: str = Field(description="Ends when it is deployed and healthy, or will never be.")
+    approval: str = Field(
+        description="The approval that the operator decides; `get_approval` takes it."
+    )
+    job: str = Field(
+        description="The job; it ends when the request is deployed and healthy, or has failed."
+    )
 
 
 class InitConfigParams(WaitParams):
-    agent: Agent | None = Field(None, description="Whose; the caller's own when absent.")
+    agent: Agent | None = Field(None, description="The agent; absent: the caller itself.")
 
 
 class Reseeded(Result):
     agent: str = Field(description="The agent.")
-    job: str = Field(description="Ends when the template lies in its clone.")
+    job: str = Field(description="The job; it ends when the template is in the clone.")
 
 
 @operation(action="configure", allow=PROPOSE, target="agent", preposition="of")
 def request_apply_commit(call: Call, params: ApplyCommitParams) -> Record[Requested]:
     """Ask the operator to let an agent run with one commit of its configuration.
 
-    Exactly this commit is copied, checked and shown; nothing runs before it is approved. The
-    parent of the agent is told, and told again how it ended.
+    Exactly this commit is copied, checked and shown; nothing of it runs before it is approved. The
+    parent of the agent gets a message now, and another one with the outcome.
     """
     spec = call.hive.spec(params.agent)
     source = _source(call, params)
     if spec.config == params.commit:
-        raise Conflict(f"cannot request that of {params.agent}: it runs with this commit already")
+        raise Conflict(
+            f"cannot request a commit for {params.agent}: it runs with this commit already"
+        )
     _check_not_requested(call, params.agent, spec.id, params.commit)
     _check_branch_quota(call)
     binding = Binding(params.commit, base=spec.config or "", meta=call.hive.commit)
     request = ApprovalRequest(
         ApprovalKind.CONFIG, spec.id, call.uuid, source, params.message, binding
     )
-    found = _create_request(call, "request_apply_commit", request)
-    wakes = {approval_topic(found.id), *_tell_parent(call, params.agent, found)}
-    fields = {"approval": found.id, "commit": params.commit, "source": source}
-    return Record(Requested(approval=found.id, job=found.job), frozenset(wakes), fields)
+    approval = _create_request(call, "request_apply_commit", request)
+    wakes = {approval_topic(approval.id), *_tell_parent(call, params.agent, approval)}
+    fields = {"approval": approval.id, "commit": params.commit, "source": source}
+    return Record(Requested(approval=approval.id, job=approval.job), frozenset(wakes), fields)
 
 
 def _coverage_facts(call: Call, params: UpdateInputsParams) -> frozenset[str]:
-    """Whether the caller holds the capability for each input that is named."""
+    """The fact that the caller holds the capability for each named input, if it does."""
     spec = call.hive.specs.get(call.caller)
     held = spec.capabilities if spec else ()
-    all_ = all(covers(held, f"{META_UPDATE}:{each}") for each in params.inputs)
+    all_ = all(covers(held, f"{META_UPDATE}:{name}") for name in params.inputs)
     return frozenset({COVERED}) if params.inputs and all_ else frozenset()
 
 
@@ -111,21 +117,21 @@ def _coverage_facts(call: Call, params: UpdateInputsParams) -> frozenset[str]:
 def request_update_meta_inputs(call: Call, params: UpdateInputsParams) -> Record[Requested]:
     """Ask the operator for newer inputs of the flake that `nix` images are built from.
 
-    It is the only way by which the lock file changes. Agents take them up by `update`.
+    Only such a request changes the lock file. Agents take the inputs up by `update`.
     """
     inputs = sorted(set(params.inputs))
-    for each in inputs:
-        if each not in call.settings.nix.inputs:
-            raise InvalidArgument(f"no input called {each}", field="inputs")
+    for name in inputs:
+        if name not in call.settings.nix.inputs:
+            raise InvalidArgument(f"no input {name}", field="inputs")
     _check_branch_quota(call)
     request = ApprovalRequest(
         ApprovalKind.INPUTS, "", call.uuid, "", params.message, Binding("", meta=call.hive.commit),
         review={"inputs": inputs},
     )  # fmt: skip
-    found = _create_request(call, "request_update_meta_inputs", request)
-    fields = {"approval": found.id, "inputs": inputs}
-    requested = Requested(approval=found.id, job=found.job)
-    return Record(requested, frozenset({approval_topic(found.id)}), fields)
+    approval = _create_request(call, "request_update_meta_inputs", request)
+    fields = {"approval": approval.id, "inputs": inputs}
+    requested = Requested(approval=approval.id, job=approval.job)
+    return Record(requested, frozenset({approval_topic(approval.id)}), fields)
 
 
 @operation(
@@ -136,11 +142,11 @@ def request_update_meta_inputs(call: Call, params: UpdateInputsParams) -> Record
     shares={"request_init_config": "agent"},
 )
 def init_config(call: Call, params: InitConfigParams) -> Record[Reseeded]:
-    """Put the template of a configuration into an agent's clone, in place of what is there.
+    """Put the template of a configuration into an agent's clone, in place of its contents.
 
-    What was there is kept beside it, in `.before`. What the agent runs with stays as it is until
-    a commit is approved. `request_init_config` is this where it names an `agent`, and `spawn` where
-    it names a new one (`name`).
+    The old contents are kept beside it, in `.before`. The deployed configuration does not change
+    until a commit is approved. `request_init_config` is this operation if it names an `agent`, and
+    `spawn` if it names a new one (`name`).
     """
     name = params.agent or call.caller
     uuid = call.hive.spec(name).id
@@ -149,26 +155,27 @@ def init_config(call: Call, params: InitConfigParams) -> Record[Reseeded]:
 
 
 def _source(call: Call, params: ApplyCommitParams) -> str:
-    """UUID of whose storage holds the commit. A name of anybody else is answered alike."""
+    """UUID of the agent whose clone has the commit."""
     name = params.source or params.agent
     if name not in (params.agent, call.caller) and not call.by_operator:
-        raise InvalidArgument(f"is neither {params.agent} nor yourself", field="source")
+        raise InvalidArgument(f"must be {params.agent} or the caller", field="source")
     return call.hive.spec(name).id
 
 
 def _check_not_requested(call: Call, agent: str, uuid: str, commit: str) -> None:
-    for each in call.ledger.approvals.of_agent(uuid):
-        if each.kind is ApprovalKind.CONFIG and each.binding.commit == commit:
-            reason = f"it was asked for already, as {each.id}"
-            raise Conflict(f"cannot request that of {agent}: {reason}")
+    for approval in call.ledger.approvals.of_agent(uuid):
+        if approval.kind is ApprovalKind.CONFIG and approval.binding.commit == commit:
+            reason = f"approval {approval.id} requests it already"
+            raise Conflict(f"cannot request a commit for {agent}: {reason}")
 
 
 def _check_branch_quota(call: Call) -> None:
-    """No branch of the tree tires the operator (attack 23).
+    """Limit the requests of each branch of the tree (attack 23).
 
-    A branch is everyone at or below the same child of a root; a root is one by itself. Who
-    requests is counted, and who was destroyed meanwhile by the nearest above it that lives: so
-    making others that ask, or ending them, gains nothing, and no branch takes another's turn.
+    A branch is all agents at or below the same child of a root; a root is a branch by itself. A
+    request counts for its requester, and that of a destroyed agent for its nearest living ancestor:
+    so creating more requesters, or destroying them, gains nothing, and no branch uses the quota of
+    another one.
     """
     if call.by_operator:
         return
@@ -179,29 +186,31 @@ def _check_branch_quota(call: Call) -> None:
     )
     same = [undecided for name, undecided in names if name and branch_top(call.hive, name) == mine]
     if sum(same) >= bounds.pending:
-        reason = f"{bounds.pending} requests of {mine} and below wait for the operator"
-        raise LimitReached(f"cannot request that: {reason}")
+        reason = (
+            f"limit of undecided requests ({bounds.pending}) of {mine} and its descendants reached"
+        )
+        raise LimitReached(f"cannot make a request: {reason}")
     if len(same) >= bounds.a_day:
-        reason = f"{mine} and below made {bounds.a_day} requests within a day"
-        raise LimitReached(f"cannot request that: {reason}")
+        reason = f"limit of requests a day ({bounds.a_day}) of {mine} and its descendants reached"
+        raise LimitReached(f"cannot make a request: {reason}")
 
 
 def _create_request(call: Call, operation_: str, request: ApprovalRequest) -> Approval:
-    """The row, with the job that ends when it has ended."""
+    """The approval, with the job that ends with it."""
     expires = call.now + call.settings.approvals.expires
-    found = call.ledger.approvals.create(request, call.now, expires)
-    job = create_job(call, operation_, {request.agent or call.uuid: f"{GOAL}:{found.id}"})
-    call.ledger.approvals.attach(found.id, job)
-    return call.ledger.approvals.existing([found.id])[0]
+    approval = call.ledger.approvals.create(request, call.now, expires)
+    job = create_job(call, operation_, {request.agent or call.uuid: f"{GOAL}:{approval.id}"})
+    call.ledger.approvals.attach(approval.id, job)
+    return call.ledger.approvals.existing([approval.id])[0]
 
 
-def _tell_parent(call: Call, agent: str, found: Approval) -> frozenset[str]:
-    """Row H9; who asks knows it already."""
+def _tell_parent(call: Call, agent: str, approval: Approval) -> frozenset[str]:
+    """Row H9: notify the parent, unless it is the caller."""
     parent = call.hive.topology.parent(agent)
     if parent in (None, call.caller):
         return frozenset()
     body = (
         f"{call.caller} asked the operator for a new configuration of {agent}\n"
-        f"approval {found.id}, commit {found.binding.commit}"
+        f"approval {approval.id}, commit {approval.binding.commit}"
     )
     return tell(call, call.hive, parent, CONFIG, body)

@@ -1,7 +1,7 @@
-"""The daemon's repositories for people's git: `git-remote-hive` fetches and pushes through these.
+"""The daemon's repositories for people's git: `git-remote-hive` fetches and pushes with these.
 
-Nobody but the daemon and its jobs reaches the repositories themselves (attack 59): whoever could
-write the configuration of a repository would run programs as everybody whose git enters it.
+Only the daemon and its jobs access the repositories themselves (attack 59): whoever can write the
+git configuration of a repository can run programs as every user whose git opens it.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ class ListRefsParams(Paged):
 
 class RefRow(Result):
     name: str = Field(description="Full name of the branch or tag.")
-    oid: str = Field(description="The object that it leads to.")
+    oid: str = Field(description="The object that it points to.")
 
 
 class RefRows(Page):
-    refs: list[RefRow] = Field(description="By name.")
+    refs: list[RefRow] = Field(description="The refs, by name.")
 
 
 class ExportPackParams(Params):
     repo: Repo
     wants: list[Oid] = Field(
-        min_length=1, max_length=5000, description="What to send: objects that refs lead to."
+        min_length=1, max_length=5000, description="Objects to send; refs must point to them."
     )
     haves: list[Oid] = Field(
-        [], max_length=5000, description="What is there already, with its whole history."
+        [], max_length=5000, description="Objects that the caller has, with their whole history."
     )
     after: str | None = Field(
-        None, max_length=64, description="`next` of the part before; absent for the first part."
+        None, max_length=64, description="`next` of the part before; absent: the first part."
     )
 
 
@@ -66,24 +66,27 @@ class PackPart(Result):
 class PushPackParams(Mutation):
     repo: Repo
     ref: Ref
-    old: Oid = Field(description="Where the ref leads now; 40 zeros where there is none.")
-    new: Oid = Field(description="Where it shall lead.")
+    old: Oid = Field(description="Where the ref points now; 40 zeros for a new ref.")
+    new: Oid = Field(description="Where it shall point.")
     pack: str = Field(
         "", max_length=_BASE64, description="Bytes of a pack in base64, at most 512 KiB of them."
     )
     upload: str | None = Field(
         None, max_length=64, description="The upload that this part belongs to."
     )
-    offset: int = Field(0, ge=0, description="How many bytes of the pack came before.")
-    part: bool = Field(default=False, description="More of the pack follows in another call.")
+    offset: int = Field(0, ge=0, description="Number of bytes of the pack in the parts before.")
+    part: bool = Field(
+        default=False, description="Whether more of the pack follows in another call."
+    )
 
 
 class Pushed(Result):
     upload: str = Field(
-        description="For the next call, with the next part or none; empty when it was judged."
+        description="Upload for the next call, with or without a next part; empty: the push was"
+        " judged."
     )
-    size: int = Field(description="How many bytes of the pack there are.")
-    outcome: str = Field(description="adopted or approved; empty while it is not judged.")
+    size: int = Field(description="Number of bytes of the pack so far.")
+    outcome: str = Field(description="adopted or approved; empty: not judged yet.")
 
 
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{4,40}$")]
@@ -91,55 +94,59 @@ Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{4,40}$")]
 
 class MetaLogParams(Params):
     after: Commit | None = Field(
-        None, description="`next` of the page before, or a commit to begin at; absent: in force."
+        None,
+        description="`next` of the page before, or a commit to begin at; absent: the current"
+        " commit.",
     )
-    limit: int = Field(50, ge=1, le=200, description="Commits in a page at most.")
+    limit: int = Field(
+        50, ge=1, le=200, description="Maximum number of commits in a page, at most 100."
+    )
 
 
 class CommitRow(Result):
     commit: str = Field(description="The commit.")
-    parents: list[str] = Field(description="The commits that it builds on.")
-    author: str = Field(description="Who made it, by its own words.")
-    time: int = Field(description="Seconds since 1970, by its own words.")
-    message: str = Field(description="Its message; not to be believed.")
+    parents: list[str] = Field(description="Its parent commits.")
+    author: str = Field(description="Author as the commit states it; untrusted.")
+    time: int = Field(description="Time as the commit states it, in seconds since 1970.")
+    message: str = Field(description="Message of the commit; untrusted text.")
 
 
 class MetaCommits(Page):
-    commits: list[CommitRow] = Field(description="The newest first.")
+    commits: list[CommitRow] = Field(description="The commits, the newest first.")
 
 
 class MetaDiffParams(Params):
-    old: Commit | None = Field(None, description="A commit; absent: the parent of the other one.")
-    new: Commit | None = Field(None, description="A commit; absent: what is in force.")
+    old: Commit | None = Field(None, description="A commit; absent: the parent of `new`.")
+    new: Commit | None = Field(None, description="A commit; absent: the current commit.")
     after: str | None = Field(None, pattern=CURSOR, description="`next` of the page before.")
 
 
 class MetaLines(Page):
-    old: str = Field(description="The commit before; empty: nothing was there.")
-    new: str = Field(description="The commit after.")
-    lines: list[LineRow] = Field(description="What differs, odd characters spelled out.")
+    old: str = Field(description="The commit before; empty: none.")
+    new: str = Field(description="The commit after; empty: there are no commits yet.")
+    lines: list[LineRow] = Field(description="The differences, with control characters escaped.")
 
 
 @operation(action="administer", allow=OPERATOR)
 def list_refs(call: Call, params: ListRefsParams) -> RefRows:
-    """List the branches and tags of a repository of the daemon's, as `git-remote-hive` does."""
-    found = sorted(_server(call).refs(_repository(call, params.repo)).items())
-    rows = (RefRow(name=name, oid=oid) for name, oid in found if name > (params.after or ""))
+    """List the branches and tags of one of the daemon's repositories, as `git-remote-hive` does."""
+    refs = sorted(_server(call).refs(_repository(call, params.repo)).items())
+    rows = (RefRow(name=name, oid=oid) for name, oid in refs if name > (params.after or ""))
     some = list(fitting(rows, lambda row: written(row.name, row.oid)))[: params.limit]
-    more = some and some[-1].name != found[-1][0]
+    more = some and some[-1].name != refs[-1][0]
     return RefRows(refs=some, next=some[-1].name if more else None)
 
 
 @operation(action="administer", allow=OPERATOR)
 def export_pack(call: Call, params: ExportPackParams) -> Later[PackPart]:
-    """Send what a clone lacks as a git pack; called with `more`, the parts follow each other.
+    """Send the objects that a clone lacks as a git pack; with `more`, part after part.
 
     `git-remote-hive` calls this for `git clone hive::meta`, `git clone hive::NAME` and `git pull`.
     """
     server, repo = _server(call), _repository(call, params.repo)
     known = set(server.refs(repo).values())
-    if params.after is None and (odd := [each for each in params.wants if each not in known]):
-        raise InvalidArgument(f"no ref leads to {odd[0]} (any more)", field="wants")
+    if params.after is None and (odd := [oid for oid in params.wants if oid not in known]):
+        raise InvalidArgument(f"no ref points to {odd[0]} (any more)", field="wants")
 
     async def read(_reads: SlowReadSources) -> PackPart:
         data, following = await server.pack(repo, params.wants, params.haves, params.after)
@@ -150,11 +157,11 @@ def export_pack(call: Call, params: ExportPackParams) -> Later[PackPart]:
 
 @operation(action="administer", allow=OPERATOR)
 def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Pushed]:
-    """Push to a repository of the daemon's: a commit by hand, or a signed tag that approves.
+    """Push to one of the daemon's repositories: a commit by hand, or a signed tag that approves.
 
-    The branch `refs/heads/main` of `meta` takes commits by hand, that of an agent the tag
-    `refs/tags/approve/ID`. A job checks the pack in a quarantine; then it is judged as every commit
-    by hand and every signed tag is. A pack that does not fit into one call comes in parts.
+    The branch `refs/heads/main` of `meta` accepts commits by hand, the repository of an agent the
+    tag `refs/tags/approve/ID`. A job checks the pack in a quarantine; then it is judged like every
+    commit by hand and every signed tag. A pack that does not fit into one call is sent in parts.
     """
     server, repo = _server(call), _repository(call, params.repo)
     push = Push(repo, params.ref, params.old, params.new, call.uid)
@@ -165,8 +172,8 @@ def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Push
     part = PackChunk(_decode_base64(params.pack), params.upload, params.offset, params.part)
 
     async def take(_reads: SlowReadSources) -> Pushed | Ready:
-        found = await server.push(push, part)
-        return _push_result(found) if found.upload else Ready(value=found)
+        progress = await server.push(push, part)
+        return _push_result(progress) if progress.upload else Ready(value=progress)
 
     return Later(take)
 
@@ -177,17 +184,17 @@ def meta_log(call: Call, params: MetaLogParams) -> Later[MetaCommits]:
     server, start = _server(call), params.after or call.hive.commit
 
     async def read(_reads: SlowReadSources) -> MetaCommits:
-        found = await server.log(start, params.limit + 1)
+        commits = await server.log(start, params.limit + 1)
         rows = [
             CommitRow(
-                commit=each.oid, parents=list(each.parents), author=each.author[:500],
-                time=each.time, message=each.message[:8000],
+                commit=commit.oid, parents=list(commit.parents), author=commit.author[:500],
+                time=commit.time, message=commit.message[:8000],
             )
-            for each in found[: params.limit]
+            for commit in commits[: params.limit]
         ]  # fmt: skip
         fit = list(fitting(rows, lambda row: written(row.author, row.message, *row.parents)))
-        more = len(fit) < len(found)
-        return MetaCommits(commits=fit, next=found[len(fit)].oid if more else None)
+        more = len(fit) < len(commits)
+        return MetaCommits(commits=fit, next=commits[len(fit)].oid if more else None)
 
     return Later(read)
 
@@ -196,7 +203,7 @@ def meta_log(call: Call, params: MetaLogParams) -> Later[MetaCommits]:
 def meta_diff(call: Call, params: MetaDiffParams) -> Later[MetaLines]:
     """Show which lines differ between two commits of the meta repository.
 
-    Called with `more`, the lines follow in pages.
+    Called with `more`, it returns the lines in pages.
     """
     server, wanted = _server(call), params.new or call.hive.commit
 
@@ -215,12 +222,12 @@ def meta_diff(call: Call, params: MetaDiffParams) -> Later[MetaLines]:
 
 def _server(call: Call) -> GitServer:
     if call.git is None:
-        raise Internal("there are no repositories here")
+        raise Internal("this daemon has no repositories")
     return call.git
 
 
 def _repository(call: Call, repo: str) -> str:
-    """`meta`, or the UUID of an agent that lives; NotFound for any other."""
+    """`meta`, or the UUID of a living agent; NotFound for any other."""
     if repo == META:
         return META
     return call.hive.spec(call.hive.name(repo) or repo).id
@@ -230,8 +237,8 @@ def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidArgument("is no base64", field="pack") from None
+        raise InvalidArgument("must be base64", field="pack") from None
 
 
-def _push_result(found: PushProgress) -> Pushed:
-    return Pushed(upload=found.upload, size=found.size, outcome=found.outcome)
+def _push_result(progress: PushProgress) -> Pushed:
+    return Pushed(upload=progress.upload, size=progress.size, outcome=progress.outcome)

@@ -1,1 +1,1 @@
-"""Operations on the log: events, notes, journal lines, loose ends."""
+"""Operations on the audit log: events, notes, journal lines, loose ends."""

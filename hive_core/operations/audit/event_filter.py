@@ -1,7 +1,7 @@
-"""How the log is followed: which events somebody asked for, from which number on, and what is gone.
+"""Reading the audit log: a filter, a position, and the gaps where events were pruned.
 
-Numbers go up, so who knows the last number that it saw misses nothing: either the rest is there, or
-it is told in which part something was pruned meanwhile.
+Numbers only increase, so a reader that knows the last number that it saw misses nothing: either the
+rest is there, or the gap tells where something was pruned meanwhile.
 """
 
 from __future__ import annotations
@@ -24,21 +24,25 @@ from hive_core.operations.pages import REPLY_BYTES
 
 R = TypeVar("R")
 
-# Events that are looked at for one answer; with none among them that was asked for, an empty page
-# moves the reader on.
+# Events that one call scans. If none of them matches, an empty page moves the reader on.
 SCAN: Final = 1000
 
 Kinds = Annotated[
     list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]{0,63}\*?$")]],
-    Field(max_length=32, description="Only these kinds; a `*` at the end stands for the rest."),
+    Field(
+        max_length=32,
+        description="Only events of these kinds; `*` at the end of one matches any rest.",
+    ),
 ]
 
 
 class Gap(Result):
-    """Numbers between which something that was asked for is not kept any more."""
+    """Range of numbers in which matching events are not kept any more."""
 
-    first: int = Field(serialization_alias="from", description="The first that may be missing.")
-    last: int = Field(serialization_alias="to", description="The last that is missing.")
+    first: int = Field(
+        serialization_alias="from", description="The first number that may be missing."
+    )
+    last: int = Field(serialization_alias="to", description="The last number that is missing.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,9 @@ class EventFilter:
     def of(
         cls, call: Call, kinds: Sequence[str], agents: Sequence[str], since: float | None = None
     ) -> Self:
-        """As somebody asked for it; agents by name, or by UUID. A kind that is none is refused:
-        whoever follows it would wait for ever.
+        """The filter for parameters of a call; agents by name or UUID.
+
+        An unknown kind is refused, since a call that follows it would wait for ever.
         """
         for each in kinds:
             _check_kind(each)
@@ -64,10 +69,10 @@ class EventFilter:
 
     @property
     def matches_notes(self) -> bool:
-        """Whether what agents note may be among them."""
+        """Whether notes of agents may match."""
         return not self.kinds or any(
-            is_note(each) or (each.endswith("*") and OWN.startswith(each[:-1]))
-            for each in self.kinds
+            is_note(kind) or (kind.endswith("*") and OWN.startswith(kind[:-1]))
+            for kind in self.kinds
         )
 
     def matches(self, head: EventHead) -> bool:
@@ -75,29 +80,29 @@ class EventFilter:
             return False
         if self.parties and not self.parties & {head.caller, head.target}:
             return False
-        return not self.kinds or any(_kind_matches(head.kind, each) for each in self.kinds)
+        return not self.kinds or any(_kind_matches(head.kind, kind) for kind in self.kinds)
 
 
 def _check_kind(wanted: str) -> None:
     if wanted.startswith(OWN) or (wanted.endswith("*") and OWN.startswith(wanted[:-1])):
         return
-    if not any(_kind_matches(each, wanted) for each in EVENT_KINDS):
+    if not any(_kind_matches(kind, wanted) for kind in EVENT_KINDS):
         near = get_close_matches(wanted, EVENT_KINDS, 1, 0.6)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(EVENT_KINDS)}, own.*"
-        raise InvalidArgument(f"no event is of kind {wanted!r}; {hint}", field="kinds")
+        hint = f"did you mean {near[0]}?" if near else f"kinds are {', '.join(EVENT_KINDS)}, own.*"
+        raise InvalidArgument(f"no events of kind {wanted!r}; {hint}", field="kinds")
 
 
 class EventScan(NamedTuple):
-    """What was found, and the last number that was looked at."""
+    """The matching heads, and the last number that was scanned."""
 
     hits: list[EventHead]
     end: int
 
 
 def scan_events(log: AuditLog, wanted: EventFilter, after: int, limit: int) -> EventScan:
-    """Heads of the next events that were asked for, at most `limit`, behind a number."""
+    """Heads of the next matching events behind a number, at most `limit`."""
     heads = log.heads(after, SCAN)
-    hits = [each for each in heads if wanted.matches(each)]
+    hits = [head for head in heads if wanted.matches(head)]
     end = heads[-1].seq if len(heads) == SCAN else max(after, log.last)
     if len(hits) > limit:
         hits, end = hits[:limit], hits[limit - 1].seq
@@ -105,26 +110,26 @@ def scan_events(log: AuditLog, wanted: EventFilter, after: int, limit: int) -> E
 
 
 def event_page(
-    log: AuditLog, part: EventScan, row: Callable[[Event], R], size: Callable[[R], int]
+    log: AuditLog, scan: EventScan, row: Callable[[Event], R], size: Callable[[R], int]
 ) -> tuple[list[R], int]:
     """The first of the events that fit into one reply, and the last number that it covers.
 
-    No event is read for a page that is full already (attack 61).
+    When the page is full no further event is read (attack 61).
     """
     rows: list[R] = []
     left, end = REPLY_BYTES, 0
-    for event in log.some([each.seq for each in part.hits]):
+    for event in log.some([head.seq for head in scan.hits]):
         shown = row(event)
         left -= size(shown)
         if left < 0 and rows:
             return rows, end
         rows.append(shown)
         end = event.seq
-    return rows, part.end
+    return rows, scan.end
 
 
 def find_gap(log: AuditLog, wanted: EventFilter, after: int, end: int) -> Gap | None:
-    """Where something that was asked for is not kept any more, up to the last number of a page."""
+    """The range up to the end of a page in which matching events are not kept any more."""
     lost = max(log.base, log.thinning.last())
     if wanted.matches_notes:
         lost = max(lost, log.notes.lost(wanted.parties))

@@ -1,4 +1,4 @@
-"""The log, for the operator: what was done, what was refused, and what happened by itself."""
+"""The audit log for the operator: changes, refusals, and what happened by itself."""
 
 from __future__ import annotations
 
@@ -22,37 +22,47 @@ from hive_core.policy.rules import OPERATOR
 
 class ListEventsParams(Params):
     after: str | None = Field(
-        None, max_length=18, pattern=r"^[0-9]+$",
+        None,
+        max_length=18,
+        pattern=r"^[0-9]+$",
         description="Only events behind this number; `next` of the page before.",
-    )  # fmt: skip
-    last: int | None = Field(None, ge=0, description="Without `after`: only the newest.")
-    limit: int = Field(500, ge=1, le=1000, description="Events in a page at most.")
+    )
+    last: int | None = Field(
+        None, ge=0, description="Without `after`: only so many of the newest events."
+    )
+    limit: int = Field(500, ge=1, le=1000, description="Maximum number of events in a page.")
     kinds: Kinds = Field([])
     agents: list[Agent] = Field(
-        [], max_length=64,
-        description="Only events of these: names, or UUIDs of those who are no more.",
-    )  # fmt: skip
-    since: float | None = Field(None, description="Only events from this time on.")
+        [],
+        max_length=64,
+        description="Only events of these agents: names, or UUIDs of destroyed ones.",
+    )
+    since: float | None = Field(
+        None, description="Only events from this time on, in seconds since 1970."
+    )
 
 
 class EventRow(Result):
-    seq: int = Field(description="Its number; later ones are greater.")
-    time: float = Field(description="Seconds since 1970.")
-    kind: str = Field(description="What sort of event.")
-    caller: str = Field(description="Name of who did it then, `operator` or `daemon`.")
-    caller_uuid: str = Field(description="Its identity.")
-    operation: str = Field(description="What was asked for.")
-    target: str = Field(description="Name of on whom then, known or not; empty: on nobody.")
-    target_uuid: str = Field(description="Its identity; the name when there is none such.")
-    allowed: bool | None = Field(description="The decision; null where there was none.")
+    seq: int = Field(description="Number of the event; later events have greater ones.")
+    time: float = Field(description="Time, in seconds since 1970.")
+    kind: str = Field(description="Kind of the event.")
+    caller: str = Field(description="Name of the caller at that time, `operator` or `daemon`.")
+    caller_uuid: str = Field(description="UUID of the caller.")
+    operation: str = Field(description="The operation.")
+    target: str = Field(description="Name of the target at that time, known or not; empty: none.")
+    target_uuid: str = Field(description="UUID of the target; its name if no such agent exists.")
+    allowed: bool | None = Field(description="The decision; null: none was needed.")
     rule: str = Field(description="The part of the rule that decided.")
-    reason: str = Field(description="Why.")
-    commit: str = Field(description="The tree that it was judged by, or that it made.")
+    reason: str = Field(description="The reason.")
+    commit: str = Field(
+        description="The commit of the tree that was used for the decision, or that the change"
+        " made."
+    )
     request: str = Field(description="The call.")
     digest: str = Field(
-        description="Chains the event to the one before; empty for what agents note."
+        description="Digest that chains the event to the one before; empty for notes of agents."
     )
-    fields: dict[str, object] = Field(description="What is particular to the kind.")
+    fields: dict[str, object] = Field(description="Fields of this kind of event.")
 
 
 class CountReadsParams(Params):
@@ -60,25 +70,25 @@ class CountReadsParams(Params):
 
 
 class ReadCount(Result):
-    operation: str = Field(description="What was asked for.")
-    count: int = Field(description="How often it was allowed, since the ledger was made.")
+    operation: str = Field(description="The operation.")
+    count: int = Field(description="How often it was allowed since the ledger was created.")
 
 
 class ReadCounts(Result):
-    caller_uuid: str = Field(description="Whose calls.")
-    reads: list[ReadCount] = Field(description="By operation.")
+    caller_uuid: str = Field(description="UUID of the caller.")
+    reads: list[ReadCount] = Field(description="The counts, by operation.")
 
 
 class EventRows(Page):
-    events: list[EventRow] = Field(description="The oldest first.")
+    events: list[EventRow] = Field(description="The events, the oldest first.")
     gap: Gap | None = Field(
-        None, description="Where events that were asked for are not kept any more; null: nowhere."
+        None, description="Range in which matching events are not kept any more; null: none."
     )
 
 
 @operation(action="administer", allow=OPERATOR)
 def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventRows]:
-    """Read the log: every change, every recorded call, every refusal, and what happened by itself.
+    """List events of the audit log: changes, recorded calls, refusals, and what happened by itself.
 
     Called with `more`, events follow as they happen. Allowed reads are not listed but counted, see
     `count_reads`.
@@ -88,8 +98,8 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
     if params.after is None and params.last is not None:
         after = max(0, log.last - params.last)
     wanted = EventFilter.of(call, params.kinds, params.agents, params.since)
-    part = scan_events(log, wanted, after, params.limit)
-    rows, end = event_page(log, part, _row, _size)
+    scan = scan_events(log, wanted, after, params.limit)
+    rows, end = event_page(log, scan, _row, _size)
     whole = end >= log.last
     page = EventRows(
         events=rows, gap=find_gap(log, wanted, after, end),
@@ -102,11 +112,11 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
 
 @operation(action="administer", allow=OPERATOR)
 def count_reads(call: Call, params: CountReadsParams) -> ReadCounts:
-    """Say how often somebody read something. What changed nothing stands in no log."""
+    """Count the reads of a caller. Calls that change nothing are not in the audit log."""
     spec = call.hive.specs.get(params.caller)
     caller = params.caller if spec is None else spec.id
-    found = call.ledger.events.reads.reads_of(caller)
-    rows = [ReadCount(operation=name, count=count) for name, count in sorted(found.items())]
+    counts = call.ledger.events.reads.reads_of(caller)
+    rows = [ReadCount(operation=name, count=count) for name, count in sorted(counts.items())]
     return ReadCounts(caller_uuid=caller, reads=rows)
 
 

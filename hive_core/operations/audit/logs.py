@@ -1,4 +1,4 @@
-"""What an agent has written to its log."""
+"""The log output of an agent."""
 
 from __future__ import annotations
 
@@ -18,33 +18,38 @@ TEXT_MOST = 16 * 1024
 
 
 class GetLogsParams(Params):
-    agent: Agent | None = Field(None, description="Whose; the caller's own when absent.")
-    lines: int = Field(100, ge=0, le=1000, description="Lines at most; without `after` the newest.")
-    since: float | None = Field(None, ge=0, description="Only lines after this second since 1970.")
-    grep: str = Field("", max_length=200, description="Only lines that hold this text.")
+    agent: Agent | None = Field(None, description="The agent; absent: the caller itself.")
+    lines: int = Field(
+        100, ge=0, le=1000, description="Maximum number of lines; without `after` the newest."
+    )
+    since: float | None = Field(
+        None, ge=0, description="Only lines after this time, in seconds since 1970."
+    )
+    grep: str = Field("", max_length=200, description="Only lines that contain this text.")
     after: str | None = Field(
-        None, max_length=1000, description="`next` of the answer before: the lines behind it."
+        None, max_length=1000, description="`next` of the answer before: the lines after it."
     )
 
 
 class LogRow(Result):
-    time: float = Field(description="Seconds since 1970.")
+    time: float = Field(description="Time, in seconds since 1970.")
     unit: str = Field(
-        description="The agent's unit, or the unit inside a booted container as it says itself."
+        description="The agent's unit, or the unit inside a booted container as the container"
+        " claims it."
     )
-    text: str = Field(description="What was written; not to be believed.")
+    text: str = Field(description="The line; untrusted text.")
 
 
 class LogPage(Page):
-    lines: list[LogRow] = Field(description="The oldest first.")
+    lines: list[LogRow] = Field(description="The lines, the oldest first.")
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def get_logs(call: Call, params: GetLogsParams) -> Later[LogPage]:
-    """Read what an agent wrote to its log, from units inside a booted container too.
+    """Show the log output of an agent, of units inside a booted container too.
 
-    Called with `more`, lines follow as they are written. Lines are found by what the journal
-    itself vouches for, never by their text.
+    Called with `more`, lines follow as they are written. Lines are selected by trusted fields of
+    the journal, never by their text.
     """
     name = params.agent or call.caller
     spec = call.hive.spec(name)
@@ -54,31 +59,31 @@ def get_logs(call: Call, params: GetLogsParams) -> Later[LogPage]:
     )  # fmt: skip
 
     async def read(reads: SlowReadSources) -> LogPage:
-        found = await reads.journal.read(query) if params.lines else ()
-        if call.more and not found:
-            found = await _next_line(reads, query)
-        return _page(found, params)
+        lines = await reads.journal.read(query) if params.lines else ()
+        if call.more and not lines:
+            lines = await _next_line(reads, query)
+        return _page(lines, params)
 
     return Later(read)
 
 
 async def _next_line(reads: SlowReadSources, query: LogQuery) -> Sequence[LogLine]:
-    """The next line that is written; none after a while, so that no read is open for ever."""
+    """The next line; nothing after a while, so that no read stays open for ever."""
     async for line in reads.journal.follow(query):
         return (line,)
     return ()
 
 
-def _page(found: Sequence[LogLine], params: GetLogsParams) -> LogPage:
-    """As many as fit: those behind the mark, or else the newest."""
-    cut = [_log_row(each) for each in found]
+def _page(lines: Sequence[LogLine], params: GetLogsParams) -> LogPage:
+    """As many lines as fit: those after the cursor, or else the newest."""
+    cut = [_log_row(each) for each in lines]
     if params.after is None:
         cut = list(fitting(reversed(cut), lambda line: written(line.text)))[::-1]
-        last = found[-1].cursor if found else ""
+        last = lines[-1].cursor if lines else ""
     else:
         cut = list(fitting(cut, lambda line: written(line.text)))
-        last = found[len(cut) - 1].cursor if cut else ""
-    # A stream goes on where nothing was written yet, so its mark is never null.
+        last = lines[len(cut) - 1].cursor if cut else ""
+    # A stream continues where no line is written yet, so `next` is never null.
     return LogPage(lines=cut, next=last or params.after or "")
 
 

@@ -1,7 +1,7 @@
-"""Loose ends: what is open, of an agent and of everyone below it (row H21).
+"""Loose ends: everything open of an agent and its descendants (row H21).
 
-What an agent reads again after a restart, or when it has forgotten: everything that waits for it or
-that it waits for, with the ids that the operations take.
+For an agent after a restart, or one that lost its context: everything that waits for it or that it
+waits for, with the ids that the operations take.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hive_core.operations.pages import Page, Paged
 from hive_core.operations.questions.letters import question_title, shorten
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
-_AGENTS = 50  # in a page: each costs a dozen queries, whether it has any or not
-_SHOWN = 50  # of one kind and agent; of the others only how many
+_AGENTS = 50  # in a page: each costs a dozen queries, even without loose ends
+_SHOWN = 50  # of one kind and agent; the others are only counted
 
 
 class LooseEndsParams(Paged):
-    agent: Agent | None = Field(None, description="Whose; the caller's own when absent.")
-    recursive: bool = Field(default=True, description="With all its descendants.")
+    agent: Agent | None = Field(None, description="The agent; absent: the caller itself.")
+    recursive: bool = Field(default=True, description="Whether to include all its descendants.")
 
 
 class LooseEnd(Result):
@@ -37,27 +37,35 @@ class LooseEnd(Result):
         description="question_asked, question_to_answer, escalation_asked, escalation_to_answer,"
         " task, task_given, plan_to_decide, wait, batch, reminder, approval, mail or dead_letters."
     )
-    id: str = Field(description="What the operations take; empty for mail, which is counted.")
-    agent: str = Field(description="Whose loose end it is.")
-    who: str = Field(description="The other one: who was asked, who gave it, who has it.")
-    state: str = Field(description="How it stands; of mail how many there are.")
-    text: str = Field(description="What it is about, in a few words on one line.")
-    since: float | None = Field(description="Seconds since 1970.")
+    id: str = Field(
+        description="The id that the operations take; empty for mail, which is counted."
+    )
+    agent: str = Field(description="The agent that it belongs to.")
+    who: str = Field(
+        description="The other party: whom the question was put to, the assigner, the assignee."
+    )
+    state: str = Field(description="Its state; for mail the number of messages.")
+    text: str = Field(description="Its subject, shortened to one line.")
+    since: float | None = Field(description="Since when it is open, in seconds since 1970.")
     age: float | None = Field(description="Seconds for which it has been open.")
-    due: float | None = Field(description="When something happens to it by itself.")
+    due: float | None = Field(
+        description="When it ends or changes by itself, in seconds since 1970."
+    )
 
 
 class LooseEnds(Page):
-    ends: list[LooseEnd] = Field(description="Those of the agent first, then of those below it.")
+    ends: list[LooseEnd] = Field(
+        description="Those of the agent first, then those of its descendants."
+    )
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def loose_ends(call: Call, params: LooseEndsParams) -> LooseEnds:
-    """List everything that is open of an agent and its descendants, with ids, ages and who.
+    """List everything that is open of an agent and its descendants, with ids and ages.
 
-    Questions asked and to answer, escalations, tasks taken and given, plans to decide, waits,
+    Questions asked and to answer, escalations, tasks taken and assigned, plans to decide, waits,
     batches, reminders, approvals, mail and dead letters. A page ends behind an agent; it may be
-    empty and not the last.
+    empty without being the last.
     """
     names = _scope(call, params)
     start = 0
@@ -65,13 +73,13 @@ def loose_ends(call: Call, params: LooseEndsParams) -> LooseEnds:
         if params.after not in names:
             raise NotFound(f"no such agent in this list: {params.after[:64]}")
         start = names.index(params.after) + 1
-    found: list[LooseEnd] = []
+    rows: list[LooseEnd] = []
     for at in range(start, len(names)):
-        found += loose_ends_of(call, names[at])
-        full = len(found) >= params.most or at + 1 == start + _AGENTS
+        rows += loose_ends_of(call, names[at])
+        full = len(rows) >= params.most or at + 1 == start + _AGENTS
         if full and at + 1 < len(names):
-            return LooseEnds(ends=found, next=names[at])
-    return LooseEnds(ends=found)
+            return LooseEnds(ends=rows, next=names[at])
+    return LooseEnds(ends=rows)
 
 
 def _scope(call: Call, params: LooseEndsParams) -> tuple[str, ...]:
@@ -84,16 +92,16 @@ def _scope(call: Call, params: LooseEndsParams) -> tuple[str, ...]:
 
 
 def loose_ends_of(call: Call, name: str) -> list[LooseEnd]:
-    """Those of one agent, or of the operator."""
+    """The loose ends of one agent, or of the operator."""
     uuid = THE_OPERATOR if name == THE_OPERATOR else call.hive.spec(name).id
-    found: list[LooseEnd] = []
-    for kind in (_questions, _tasks, _waits, _reminders_and_approvals, _mail):
-        found += [_row(call, name, each) for each in kind(call, uuid)]
-    return found
+    rows: list[LooseEnd] = []
+    for source in (_questions, _tasks, _waits, _reminders_and_approvals, _mail):
+        rows += [_row(call, name, end) for end in source(call, uuid)]
+    return rows
 
 
 class _End(NamedTuple):
-    """One of them, of whosever it is."""
+    """One loose end, without its agent."""
 
     kind: str
     id: str
@@ -110,40 +118,48 @@ def _row(call: Call, name: str, end: _End) -> LooseEnd:
 
 
 def _questions(call: Call, uuid: str) -> Iterator[_End]:
-    rows = call.ledger.questions
-    for each in rows.open_of_holder(uuid):
-        yield _question(call, each, f"{each.kind}_to_answer", each.asker)
-    for each in rows.open_of_asker(uuid):
-        yield _question(call, each, f"{each.kind}_asked", each.holder)
+    questions = call.ledger.questions
+    for question in questions.open_of_holder(uuid):
+        yield _question(call, question, f"{question.kind}_to_answer", question.asker)
+    for question in questions.open_of_asker(uuid):
+        yield _question(call, question, f"{question.kind}_asked", question.holder)
 
 
-def _question(call: Call, found: Question, kind: str, who: str) -> _End:
-    due = min((each for each in (found.deadline, found.climbs) if each is not None), default=None)
-    state = found.severity or found.state.value
+def _question(call: Call, question: Question, kind: str, who: str) -> _End:
+    due = min(
+        (time for time in (question.deadline, question.climbs) if time is not None), default=None
+    )
+    state = question.severity or question.state.value
     return _End(
-        kind, found.id, display_name(call, who), state, question_title(found), found.asked, due
+        kind,
+        question.id,
+        display_name(call, who),
+        state,
+        question_title(question),
+        question.asked,
+        due,
     )
 
 
 def _tasks(call: Call, uuid: str) -> Iterator[_End]:
     tasks = call.ledger.tasks
-    for each in tasks.open_tasks(uuid, _SHOWN):
-        yield _task(call, each, "task", each.assigner)
+    for task in tasks.open_tasks(uuid, _SHOWN):
+        yield _task(call, task, "task", task.assigner)
     yield from _rest("task", tasks.count_open("assignee", uuid))
-    for each in tasks.tasks_from(uuid, _SHOWN):
-        yield _task(call, each, "task_given", each.assignee)
-        if each.state is TaskState.AWAITING_PLAN_APPROVAL:
-            yield plan_to_decide(call, each)
+    for task in tasks.tasks_from(uuid, _SHOWN):
+        yield _task(call, task, "task_given", task.assignee)
+        if task.state is TaskState.AWAITING_PLAN_APPROVAL:
+            yield plan_to_decide(call, task)
     yield from _rest("task_given", tasks.count_open("assigner", uuid))
 
 
-def _task(call: Call, found: Task, kind: str, who: str) -> _End:
-    whom, text = display_name(call, who), shorten(found.label)
-    return _End(kind, found.id, whom, found.state.value, text, found.created, found.hard_at)
+def _task(call: Call, task: Task, kind: str, who: str) -> _End:
+    whom, text = display_name(call, who), shorten(task.label)
+    return _End(kind, task.id, whom, task.state.value, text, task.created, task.hard_at)
 
 
 def plan_to_decide(call: Call, task: Task) -> _End:
-    """The plan that a task waits for the approval of."""
+    """The plan whose approval a task waits for."""
     plan, whom = call.ledger.plans.newest(task.id), display_name(call, task.assignee)
     return _End("plan_to_decide", plan, whom, f"task {task.id}", shorten(task.label), task.created)
 
@@ -151,18 +167,18 @@ def plan_to_decide(call: Call, task: Task) -> _End:
 def _rest(kind: str, count: int) -> Iterator[_End]:
     """How many of a kind are not shown."""
     if count > _SHOWN:
-        yield _End(kind, "", "", str(count - _SHOWN), "so many more")
+        yield _End(kind, "", "", str(count - _SHOWN), "more of this kind")
 
 
 def _waits(call: Call, uuid: str) -> Iterator[_End]:
     plans = call.ledger.plans
-    for each in plans.waits.open_waits(uuid):
+    for wait in plans.waits.open_waits(uuid):
         whom = [
-            *each.condition.tasks,
-            *(display_name(call, agent) for agent in each.condition.agents),
+            *wait.condition.tasks,
+            *(display_name(call, agent) for agent in wait.condition.agents),
         ]
-        text = shorten(", ".join(whom) or "any word")
-        yield _End("wait", each.id, "", each.state.value, text, each.created, each.deadline)
+        text = shorten(", ".join(whom) or "any message")
+        yield _End("wait", wait.id, "", wait.state.value, text, wait.created, wait.deadline)
     for batch in plans.batches.running(uuid):
         left = f"{plans.batches.count_open_items(batch.id)} left"
         text = shorten(batch.title)
@@ -171,15 +187,21 @@ def _waits(call: Call, uuid: str) -> Iterator[_End]:
 
 def _reminders_and_approvals(call: Call, uuid: str) -> Iterator[_End]:
     reminders = call.ledger.reminders.of(uuid)
-    for each in reminders[:_SHOWN]:
-        by, text = display_name(call, each.setter), shorten(each.body)
-        yield _End("reminder", each.id, by, "waiting", text, each.made, each.due)
+    for reminder in reminders[:_SHOWN]:
+        by, text = display_name(call, reminder.setter), shorten(reminder.body)
+        yield _End("reminder", reminder.id, by, "waiting", text, reminder.made, reminder.due)
     yield from _rest("reminder", len(reminders))
-    for asked in call.ledger.approvals.page(None, _SHOWN, uuid, open_=True):
-        whose = display_name(call, asked.agent) if asked.agent else ""
-        text = shorten(asked.message)
+    for approval in call.ledger.approvals.page(None, _SHOWN, uuid, open_=True):
+        whose = display_name(call, approval.agent) if approval.agent else ""
+        text = shorten(approval.message)
         yield _End(
-            "approval", asked.id, whose, asked.state.value, text, asked.created, asked.expires
+            "approval",
+            approval.id,
+            whose,
+            approval.state.value,
+            text,
+            approval.created,
+            approval.expires,
         )
 
 
@@ -188,6 +210,6 @@ def _mail(call: Call, uuid: str) -> Iterator[_End]:
     if count := mail.size(uuid)[0]:
         first = mail.inbox(uuid, dead=False, limit=1)
         since = first[0].sent_at if first else None
-        yield _End("mail", "", "", str(count), "messages that were not acked", since)
+        yield _End("mail", "", "", str(count), "unacknowledged messages", since)
     if count := mail.dead(uuid):
-        yield _End("dead_letters", "", "", str(count), "letters that were given up")
+        yield _End("dead_letters", "", "", str(count), "dead letters")

@@ -1,8 +1,8 @@
-"""The log, for agents: what happens to themselves and below them; and what they note in it.
+"""The audit log for agents: events of themselves and their descendants, and their own notes.
 
-What an agent reads here tells it nothing about anybody whom it cannot see: of events it gets those
-that it or a descendant had a part in, without the names of others that it does not see, and of
-what is particular to a kind only what is about work.
+An agent learns nothing about agents that it cannot see: it gets the events in which it or a
+descendant had a part, without names of agents that it cannot see, and of the fields of an event
+only those about work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hive_core.policy.rules import SELF
 
 TEXT_MOST: Final = 4096
 FIELDS_MOST: Final = 32
-# Of the fields of an event: what work it was, never who else.
+# Fields of an event that agents may see: about work, never about other agents.
 _ABOUT_WORK: Final = (
     "task", "trace", "state", "status", "tool", "argument", "grant", "detail", "plan", "question",
     "percent", "code", "wanted", "text", "own",
@@ -42,75 +42,83 @@ _NOBODY: Final = ""
 
 
 def _cursor_text(after: object) -> object:
-    """A cursor is text as everywhere; the `seq` of an event is one too."""
+    """A cursor is text everywhere; the `seq` of an event is accepted too."""
     return str(after) if type(after) is int else after
 
 
 class SubscribeParams(Params):
     after: Annotated[str | None, BeforeValidator(_cursor_text)] = Field(
-        None, max_length=18, pattern=r"^[0-9]+$", validation_alias=also("after", "since"),
-        description="Only events behind this number; 0 or absent: only what comes from now on."
-        " Also a number, and also `since`.",
-    )  # fmt: skip
+        None,
+        max_length=18,
+        pattern=r"^[0-9]+$",
+        validation_alias=also("after", "since"),
+        description="Only events behind this number; 0 or absent: only events from now on. Also"
+        " accepted as a number, and as `since`.",
+    )
     kinds: Kinds = Field([])
     agents: list[Agent] = Field(
-        [], max_length=64, description="Only events of these: the caller or descendants of it."
+        [], max_length=64, description="Only events of these: the caller or its descendants."
     )
-    limit: int = Field(200, ge=1, le=1000, description="Events in a page at most.")
+    limit: int = Field(200, ge=1, le=1000, description="Maximum number of events in a page.")
 
 
 class VisibleEvent(Result):
-    seq: int = Field(description="Its number in the whole log: others in between are not shown.")
-    time: float = Field(description="Seconds since 1970.")
-    kind: str = Field(description="What sort of event; what agents note begins with `own.`.")
-    caller: str = Field(description="Who did it; empty when the reader does not see that one.")
-    operation: str = Field(description="What was asked for, or what happened.")
-    target: str = Field(description="On whom; empty likewise, and for nobody.")
-    allowed: bool | None = Field(description="The decision; null where there was none.")
-    reason: str = Field(description="Why; empty where somebody unseen had a part in it.")
-    fields: dict[str, object] = Field(description="What is particular to the kind.")
+    seq: int = Field(
+        description="Number of the event in the whole log: others in between are not shown."
+    )
+    time: float = Field(description="Time, in seconds since 1970.")
+    kind: str = Field(description="Kind of the event; that of a note begins with `own.`.")
+    caller: str = Field(description="Name of the caller; empty when the reader cannot see it.")
+    operation: str = Field(description="The operation, or what happened.")
+    target: str = Field(description="Name of the target; empty: none, or the reader cannot see it.")
+    allowed: bool | None = Field(description="The decision; null: none was needed.")
+    reason: str = Field(
+        description="The reason; empty when an agent had a part that the reader cannot see."
+    )
+    fields: dict[str, object] = Field(description="Fields of this kind of event.")
 
 
 class VisibleEventPage(Page):
-    events: list[VisibleEvent] = Field(description="The oldest first.")
+    events: list[VisibleEvent] = Field(description="The events, the oldest first.")
     gap: Gap | None = Field(
-        None, description="Where events that were asked for are not kept any more; null: nowhere."
+        None, description="Range in which matching events are not kept any more; null: none."
     )
 
 
 class NoteEventParams(Mutation):
     kind: str = Field(
         pattern=r"^(own\.)?[a-z][a-z0-9_.-]{0,40}$",
-        description="A word for what it is; it stands in the log behind `own.`.",
+        description="Kind of the note, stored as `own.KIND`.",
     )
-    text: Annotated[str, bounded_text(TEXT_MOST)] = Field("", description="In words.")
+    text: Annotated[str, bounded_text(TEXT_MOST)] = Field("", description="Text of the note.")
     fields: dict[str, str | int | float | bool] = Field(
         {},
         max_length=FIELDS_MOST,
         description=f"More, for programs; at most {TEXT_MOST} bytes of JSON.",
     )
-    task: str = Field("", max_length=64, description="For which task; empty: for none.")
+    task: str = Field("", max_length=64, description="The task that it is about; empty: none.")
 
 
 class Noted(Result):
-    kind: str = Field(description="The kind as it stands in the log.")
+    kind: str = Field(description="Kind as it is stored in the log.")
 
 
 @operation(action="receive", allow=SELF)
 def subscribe(call: Call, params: SubscribeParams) -> VisibleEventPage | Wait[VisibleEventPage]:
-    """Follow what happens to the caller and its descendants, in order and without gaps.
+    """Follow the events of the caller and its descendants, in order and without gaps.
 
-    Called with `more`, the first answer says from which number on it is told; who comes back with
-    the last `next` that it got misses nothing, and is told with `gap` what was pruned meanwhile.
+    Called with `more`, the first answer has the number from which it follows. A caller that
+    continues with the last `next` that it got misses nothing; `gap` tells which events were pruned
+    meanwhile.
     """
     log, now = call.ledger.events, call.ledger.events.last
     wanted = _filter(call, params)
     after = int(params.after or 0)
     if after == 0 and now:
         return VisibleEventPage(events=[], next=str(now))
-    part = scan_events(log, wanted, after, params.limit)
+    scan = scan_events(log, wanted, after, params.limit)
     shown = _EventView(call)
-    rows, end = event_page(log, part, shown.row, _size)
+    rows, end = event_page(log, scan, shown.row, _size)
     page = VisibleEventPage(events=rows, gap=find_gap(log, wanted, after, end), next=str(end))
     if call.more and not rows and page.gap is None and end >= now:
         return Wait(frozenset({"events"}), None, page)
@@ -119,11 +127,11 @@ def subscribe(call: Call, params: SubscribeParams) -> VisibleEventPage | Wait[Vi
 
 @operation(action="work", allow=SELF)
 def note_event(call: Call, params: NoteEventParams) -> Record[Noted]:
-    """Note something in the log, as the caller. Its kind begins with `own.`, and no other's does.
+    """Write a note into the audit log, as the caller. Only notes have kinds that begin with `own.`.
 
-    For what a program reports of its own work, such as a step of a pipeline. The caller's
-    ancestors and the operator can follow it; it is no message to anybody. Notes are bounded in
-    bytes: older ones of the same agent go first, and who reads is told of it.
+    For reports of a program about its own work, such as a step of a pipeline. The caller's
+    ancestors and the operator can follow it; it is no message. The size of all notes is limited:
+    older ones of the same agent are deleted first, and readers are told by `gap`.
     """
     kind = OWN + params.kind.removeprefix(OWN)
     if params.task and not _is_own_task(call, params.task):
@@ -138,12 +146,12 @@ def note_event(call: Call, params: NoteEventParams) -> Record[Noted]:
 
 
 def _is_own_task(call: Call, task: str) -> bool:
-    found = call.ledger.tasks.get(task)
-    return found is not None and found.assignee == call.uuid
+    row = call.ledger.tasks.get(task)
+    return row is not None and row.assignee == call.uuid
 
 
 def _filter(call: Call, params: SubscribeParams) -> EventFilter:
-    """The operator sees every party; an agent itself and what is below it."""
+    """The operator sees every party; an agent sees itself and its descendants."""
     if call.by_operator:
         return EventFilter.of(call, params.kinds, params.agents)
     below = call.hive.topology.subtree(call.caller)
@@ -154,7 +162,7 @@ def _filter(call: Call, params: SubscribeParams) -> EventFilter:
 
 
 class _EventView:
-    """Events as one reader may see them at this moment."""
+    """Events as one reader may see them now."""
 
     def __init__(self, call: Call) -> None:
         hive = call.hive

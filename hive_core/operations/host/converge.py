@@ -1,4 +1,4 @@
-"""What the change road would do next, and what is left over."""
+"""The next steps of the change path, and left-overs on the host."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from hive_core.policy.rules import OPERATOR
 
 
 class DryRun(Mutation):
-    dry_run: bool = Field(default=False, description="Only say what would be done.")
+    dry_run: bool = Field(default=False, description="Only report what would be done.")
 
 
 class ConvergenceStep(Result):
     agent: str = Field(description="The agent.")
-    action: str = Field(description="What would be done.")
-    reason: str = Field(description="Why.")
+    action: str = Field(description="The action.")
+    reason: str = Field(description="The reason.")
 
 
 class Convergence(Result):
-    steps: list[ConvergenceStep] = Field(description="In an order that works.")
-    drift: list[str] = Field(description="What is not as it should be and is only reported.")
+    steps: list[ConvergenceStep] = Field(description="The next steps, in a valid order.")
+    drift: list[str] = Field(description="Differences that the daemon only reports.")
 
 
 class LeftOver(Result):
     kind: str = Field(description="archive, range, secrets, unit, node or another word.")
-    name: str = Field(description="Which one.")
-    detail: str = Field(description="What is known of it.")
+    name: str = Field(description="Its name.")
+    detail: str = Field(description="Details.")
 
 
 class LeftOvers(Result):
-    items: list[LeftOver] = Field(description="What no agent accounts for any more.")
+    items: list[LeftOver] = Field(description="Left-overs: what belongs to no agent any more.")
 
 
 @operation(action="administer", allow=OPERATOR)
 def converge(call: Call, params: DryRun) -> Record[Convergence] | Later[Convergence]:
-    """Make the machine what the hive says, now; the daemon does so by itself all the time.
+    """Reconcile the machine with the hive now; the daemon also does so continuously.
 
-    With `dry_run` it only says what the next pass would do.
+    With `dry_run` it only reports what the next pass would do.
     """
     if not params.dry_run:
         return Record(_convergence(call.states.plan()), wakes=frozenset({"converge"}))
@@ -62,18 +62,17 @@ def _convergence(plan: ReconcilePlan) -> Convergence:
 
 @operation(action="administer", allow=OPERATOR)
 def gc(call: Call, params: DryRun) -> Record[LeftOvers] | Later[LeftOvers]:
-    """Remove what no agent accounts for any more: archives past their time, uid ranges, machines.
+    """Remove left-overs: expired archives, and uid ranges and machines of no agent.
 
-    With a machine go its mounts, its copied root and its socket; with an agent that will not come
-    back its secrets and generations. Nodes and archives that nobody
-    knows are listed and left to the operator, for agents wrote what is in them; so are units that
-    hive did not make.
+    With a machine go its mounts, its copied root and its socket; with an agent that cannot be
+    restored its secrets and generations. Unknown nodes and archives are listed and left to the
+    operator, since agents wrote their contents; so are units that hive did not create.
     """
     known = [*_archives(call), *_ranges(call), *_agent_left_overs(call)]
     if not params.dry_run:
         _drop_agent_left_overs(call)
-        found = LeftOvers(items=[*known, *_orphans(call.states.plan())])
-        return Record(found, wakes=frozenset({"converge", "gc"}))
+        left_overs = LeftOvers(items=[*known, *_orphans(call.states.plan())])
+        return Record(left_overs, wakes=frozenset({"converge", "gc"}))
 
     async def read(reads: SlowReadSources) -> LeftOvers:
         return LeftOvers(items=[*known, *_orphans(await reads.fresh_plan())])
@@ -82,35 +81,35 @@ def gc(call: Call, params: DryRun) -> Record[LeftOvers] | Later[LeftOvers]:
 
 
 def _archives(call: Call) -> Iterator[LeftOver]:
-    for each in call.ledger.archives.past_retention(call.now):
-        yield LeftOver(kind="archive", name=each.uuid, detail=f"{each.name}, its time is over")
+    for archive in call.ledger.archives.past_retention(call.now):
+        yield LeftOver(kind="archive", name=archive.uuid, detail=f"{archive.name}, expired")
 
 
 def _ranges(call: Call) -> Iterator[LeftOver]:
-    kept = {each.uuid for each in call.ledger.archives.all()}
+    archived = {archive.uuid for archive in call.ledger.archives.all()}
     for uuid, base in call.ledger.ranges.all().items():
-        if uuid not in kept and call.hive.name(uuid) is None:
+        if uuid not in archived and call.hive.name(uuid) is None:
             yield LeftOver(kind="range", name=uuid, detail=f"from uid {base}")
 
 
 def _unowned(call: Call, uuids: Iterable[str]) -> list[str]:
-    """Those of them who neither live nor may be restored."""
-    archived = {each.uuid for each in call.ledger.archives.all()}
+    """UUIDs of agents that neither live nor can be restored."""
+    archived = {archive.uuid for archive in call.ledger.archives.all()}
     return sorted({*uuids} - archived - call.hive.names.keys())
 
 
 def _secret_owners(call: Call) -> set[str]:
-    """Who has secrets, but for webhooks, which triggers account for."""
+    """Owners of secrets, except of those of webhooks, which belong to triggers."""
     return {*call.vault.holders()} - call.ledger.triggers.hooks()
 
 
 def _agent_left_overs(call: Call) -> Iterator[LeftOver]:
-    """What is kept for agents beside their files."""
+    """What is stored for agents beside their files."""
     for uuid in _unowned(call, _secret_owners(call)):
         keys = ", ".join(call.vault.keys(uuid))
-        yield LeftOver(kind="secrets", name=uuid, detail=f"nobody's any more: {keys}")
+        yield LeftOver(kind="secrets", name=uuid, detail=f"of no agent: {keys}")
     for uuid in _unowned(call, call.ledger.generations.agents()):
-        yield LeftOver(kind="generations", name=uuid, detail="nobody's any more")
+        yield LeftOver(kind="generations", name=uuid, detail="of no agent")
 
 
 def _drop_agent_left_overs(call: Call) -> None:

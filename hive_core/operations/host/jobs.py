@@ -1,4 +1,4 @@
-"""What takes time: looked at, waited for, listed. Its caller sees it, and the operator."""
+"""Jobs: work that takes time. Its caller and the operator can show, await and list it."""
 
 from __future__ import annotations
 
@@ -20,73 +20,79 @@ from hive_core.policy.rules import SELF
 class GetJobParams(Params):
     id: str = Field(max_length=64, description="The job.")
     after: str | None = Field(
-        None, max_length=64, description="`next` of the answer before: only news is wanted."
+        None,
+        max_length=64,
+        description="`next` of the answer before: answer only when something changed.",
     )
 
 
 class WaitJobParams(GetJobParams):
-    wait: float = Field(WAIT_MOST, ge=0, le=WAIT_MOST, description="Seconds to wait at most.")
+    wait: float = Field(
+        WAIT_MOST, ge=0, le=WAIT_MOST, description="Maximum time to wait, in seconds."
+    )
 
 
 class JobResult(Result):
     id: str = Field(description="The job.")
-    operation: str = Field(description="What was asked for.")
+    operation: str = Field(description="The operation that created it.")
     state: str = Field(description="running, done or failed.")
-    agents: list[str] = Field(description="Names; the UUID of one that is gone.")
-    started: float = Field(description="Seconds since 1970.")
-    ended: float | None = Field(description="Seconds since 1970; null while it runs.")
+    agents: list[str] = Field(description="Names of the agents; the UUID of a destroyed one.")
+    started: float = Field(description="When it started, in seconds since 1970.")
+    ended: float | None = Field(
+        description="When it ended, in seconds since 1970; null: it still runs."
+    )
     error: str = Field(description="Why it failed; empty otherwise.")
-    progress: dict[str, object] = Field(description="What is known of how far it is.")
-    next: str | None = Field(description="`after` for news; null once the job has ended.")
+    progress: dict[str, object] = Field(description="What is known of its progress.")
+    next: str | None = Field(description="`after` of the next call; null: the job has ended.")
 
 
 class ListJobsParams(Paged):
-    """Jobs are about many agents, each of which is named."""
+    """A job may concern many agents, and lists their names."""
 
 
 class JobPage(Page):
-    jobs: list[JobResult] = Field(description="The newest first.")
+    jobs: list[JobResult] = Field(description="The jobs, the newest first.")
 
 
 @operation(action="read", allow=SELF)
 def get_job(call: Call, params: GetJobParams) -> JobResult | Wait[JobResult]:
-    """Tell how a job of the caller stands; called with `more`, each news until it has ended."""
-    found = _find_job(call, params.id)
-    if call.more and found.next is not None and found.next == params.after:
-        return Wait(frozenset({f"job:{params.id}"}), None, found)
-    return found
+    """Show a job of the caller; called with `more`, each change until it has ended."""
+    job = _find_job(call, params.id)
+    if call.more and job.next is not None and job.next == params.after:
+        return Wait(frozenset({f"job:{params.id}"}), None, job)
+    return job
 
 
 @operation(action="read", allow=SELF)
 def wait_job(call: Call, params: WaitJobParams) -> JobResult | Wait[JobResult]:
-    """Answer when a job of the caller has ended, or when `wait` has passed."""
-    found = _find_job(call, params.id)
-    news = call.more and found.next != params.after
-    if found.next is None or news:
-        return found
-    # A stream ends with the job: a page for each `wait` that passed would tell nothing.
+    """Wait until a job of the caller has ended, or until `wait` has passed."""
+    job = _find_job(call, params.id)
+    news = call.more and job.next != params.after
+    if job.next is None or news:
+        return job
+    # A stream ends with the job: a page for each `wait` that passed would contain nothing new.
     deadline = None if call.more else call.now + params.wait
-    return Wait(frozenset({f"job:{params.id}"}), deadline, found)
+    return Wait(frozenset({f"job:{params.id}"}), deadline, job)
 
 
 @operation(action="read", allow=SELF)
 def list_jobs(call: Call, params: ListJobsParams) -> JobPage:
-    """List the caller's jobs, the newest first; the operator sees those of all."""
+    """List the caller's jobs, the newest first; the operator sees all jobs."""
     after = params.after
     if after is not None and not _owns(call, call.ledger.jobs.get(after)):
         raise InvalidArgument(f"no job {after[:64]}", field="after")
     mine = None if call.by_operator else call.uuid
-    found = call.ledger.jobs.page(mine, params.most + 1, after)
-    page = (_job_result(call, job) for job in found[: params.most])
+    jobs = call.ledger.jobs.page(mine, params.most + 1, after)
+    page = (_job_result(call, job) for job in jobs[: params.most])
     rows = list(fitting(page, lambda job: written(job.model_dump_json())))
-    return JobPage(jobs=rows, next=rows[-1].id if len(rows) < len(found) else None)
+    return JobPage(jobs=rows, next=rows[-1].id if len(rows) < len(jobs) else None)
 
 
 def create_job(call: Call, operation: str, goals: Mapping[str, str]) -> str:
-    """A job for the change road: per agent what has to be reached. None to reach: it has ended."""
+    """Create a job of the change path with a goal for each agent; without goals it has ended."""
     most = call.settings.limits.open_jobs
     if not call.by_operator and call.ledger.jobs.waiting(call.uuid) >= most:
-        raise LimitReached(f"cannot {operation}: {most} of your jobs have not ended yet")
+        raise LimitReached(f"cannot {operation}: limit of open jobs ({most}) reached")
     job = call.ledger.jobs.create(operation, call.uuid, goals, call.now)
     if not goals:
         call.ledger.jobs.finish(job.id, "", call.now)
@@ -119,6 +125,6 @@ def _job_result(call: Call, job: JobRecord) -> JobResult:
 
 
 def _progress_mark(job: JobRecord) -> str:
-    """Tells two states of one running job apart."""
+    """A digest that differs between two states of a running job."""
     text = json.dumps(dict(job.progress), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, worked out when somebody asks. No label names a task or a message."""
+"""Metrics for Prometheus, computed on request. No label names a task or a message."""
 
 from __future__ import annotations
 
@@ -19,57 +19,59 @@ from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.operations.pages import Page
 from hive_core.policy.rules import OPERATOR as THE_OPERATOR
 
-# Agents whose figures are on one page.
+# Number of agents on one page.
 AGENTS: Final = 50
 _MILLIONTHS: Final = 1e6
-# Seconds that a turn of a model takes, at most, in each bucket.
+# Upper bounds of the buckets, in seconds of a turn of a model.
 BUCKETS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, inf)
 _MESSAGES, _RESTARTS, _TASKS = "messages", "restarts", "tasks"
-# Kinds that agents make up do not become labels.
+# Kinds that become labels; those that agents invent do not.
 _KINDS: Final = frozenset({"message", "request", "reply", "topic", "copy"})
 
 
 class MetricsParams(Params):
     after: str | None = Field(
-        None, pattern=r"^[0-9]{1,3}:[0-9]{1,6}$",
-        description="`next` of the page before; absent for the first page.",
-    )  # fmt: skip
+        None,
+        pattern=r"^[0-9]{1,3}:[0-9]{1,6}$",
+        description="`next` of the page before; absent: the first page.",
+    )
 
 
 class Sample(Result):
-    labels: dict[str, str] = Field(description="By name.")
-    value: float = Field(description="The figure.")
-    suffix: str = Field("", description="Of a summary or a histogram: _count, _sum, _bucket.")
+    labels: dict[str, str] = Field(description="Labels by name.")
+    value: float = Field(description="The value.")
+    suffix: str = Field("", description="For a summary or a histogram: _count, _sum, _bucket.")
 
 
 class Family(Result):
-    name: str = Field(description="As Prometheus has it, without a suffix.")
+    name: str = Field(description="Name in Prometheus, without a suffix.")
     type: str = Field(description="counter, gauge, summary or histogram.")
-    help: str = Field(description="What it says.")
-    samples: list[Sample] = Field(description="One a series.")
+    help: str = Field(description="Description.")
+    samples: list[Sample] = Field(description="The samples, one for each series.")
 
 
 class Metrics(Page):
     families: list[Family] = Field(
-        description="One, or a part of it: one that has figures of each agent is on several pages."
+        description="One family, or a part of it: one with samples of each agent takes several"
+        " pages."
     )
 
 
 @operation(action="administer", allow=THE_OPERATOR)
 def get_metrics(call: Call, params: MetricsParams) -> Metrics:
-    """Give the figures that `hive metrics` prints for Prometheus.
+    """Show the metrics that `hive metrics` prints for Prometheus.
 
     Counters of messages, restarts and ended tasks begin at 0 when the daemon starts. Tokens and
-    cost are sums of what the ledger still keeps. Called with `more`, the pages follow each other.
+    cost are sums of the usage that the ledger keeps. Called with `more`, it returns all pages.
     """
     family, part = map(int, (params.after or "0:0").split(":"))
     if family >= len(_FAMILIES):
-        raise InvalidArgument("is of no page", field="after")
+        raise InvalidArgument("is not `next` of a page", field="after")
     name, kind, text, samples = _FAMILIES[family]
-    found, whole = samples(call, part)
+    figures, whole = samples(call, part)
     rows = [
         Sample.model_construct(labels=labels, value=value, suffix=suffix)
-        for labels, value, suffix in found
+        for labels, value, suffix in figures
     ]
     shown = Family(name=name, type=kind, help=text, samples=rows)
     following = f"{family + 1}:0" if whole else f"{family}:{part + 1}"
@@ -78,37 +80,37 @@ def get_metrics(call: Call, params: MetricsParams) -> Metrics:
 
 
 @when(MessageArrived)
-def count_message(call: Call, what: MessageArrived) -> frozenset[str]:
-    """Mail by kind; a kind that an agent made up counts as `other`."""
-    message = what.message
+def count_message(call: Call, event: MessageArrived) -> frozenset[str]:
+    """Mail by kind; a kind that an agent invented counts as `other`."""
+    message = event.message
     known = message.sender == DAEMON or message.kind in _KINDS
     call.ledger.events.tally.count(_MESSAGES, message.kind if known else "other")
     return frozenset()
 
 
 @when(AgentEnded)
-def count_restart(call: Call, what: AgentEnded) -> frozenset[str]:
-    if what.returns:
-        call.ledger.events.tally.count(_RESTARTS, "asked" if what.asked else "failure")
+def count_restart(call: Call, event: AgentEnded) -> frozenset[str]:
+    if event.returns:
+        call.ledger.events.tally.count(_RESTARTS, "asked" if event.asked else "failure")
     return frozenset()
 
 
 @when(TaskEnded)
-def count_task(call: Call, what: TaskEnded) -> frozenset[str]:
-    call.ledger.events.tally.count(_TASKS, what.status)
+def count_task(call: Call, event: TaskEnded) -> frozenset[str]:
+    call.ledger.events.tally.count(_TASKS, event.status)
     return frozenset()
 
 
 def count_turns(call: Call, seconds: Iterable[float]) -> None:
-    """Turns that the caller took, by its role."""
+    """Count turns of the caller, by its role."""
     spec = call.hive.specs.get(call.caller)
     role = "" if spec is None else spec.role.value
-    for each in seconds:
-        call.ledger.events.tally.turn(role, BUCKETS[bisect_left(BUCKETS, each)], each)
+    for duration in seconds:
+        call.ledger.events.tally.turn(role, BUCKETS[bisect_left(BUCKETS, duration)], duration)
 
 
 Samples = Iterator[tuple[dict[str, str], float, str]]
-# The samples of a part of a family, counted from 0, and whether it is the last one.
+# The samples of one part of a family, numbered from 0, and whether it is the last part.
 Parts = Callable[[Call, int], tuple[Samples, bool]]
 
 
@@ -154,7 +156,7 @@ def _waits(call: Call) -> Samples:
 
 def _turns(call: Call) -> Samples:
     for role, turns in sorted(call.ledger.events.tally.turns.items()):
-        sums = accumulate(turns.counts[each] for each in BUCKETS)
+        sums = accumulate(turns.counts[bucket_] for bucket_ in BUCKETS)
         for bucket, count in zip(BUCKETS, sums, strict=True):
             most = "+Inf" if bucket == inf else f"{bucket}"
             yield {"role": role, "le": most}, count, "_bucket"
@@ -163,7 +165,7 @@ def _turns(call: Call) -> Samples:
 
 
 def _usage(kind: str, unit: float) -> Parts:
-    """Some agents a part, in the order of the tree; those who are gone together in the last."""
+    """Some agents in each part, in the order of the tree; all destroyed agents in the last part."""
 
     def samples(call: Call, agents: Iterable[str]) -> Samples:
         sums: Counter[tuple[str, str, str, str]] = Counter()
@@ -185,11 +187,11 @@ def _usage(kind: str, unit: float) -> Parts:
 
 _FAMILIES: Final[tuple[tuple[str, str, str, Parts], ...]] = (
     ("hive_agents", "gauge", "Agents by the state of their machine.", _whole(_states)),
-    ("hive_activity", "gauge", "Agents by what they are at.", _whole(_activities)),
+    ("hive_activity", "gauge", "Agents by activity.", _whole(_activities)),
     ("hive_messages", "counter", "Messages by kind, since the daemon started.",
      _whole(_counter(_MESSAGES, "kind"))),
-    ("hive_queue_depth", "gauge", "Messages that wait or are given out.", _whole(_queue)),
-    ("hive_dead_letters", "gauge", "Messages that were given up.", _whole(_dead)),
+    ("hive_queue_depth", "gauge", "Messages that were not acknowledged.", _whole(_queue)),
+    ("hive_dead_letters", "gauge", "Dead letters.", _whole(_dead)),
     ("hive_tasks", "gauge", "Open tasks by state.",
      _whole(lambda call: _by("state", call.ledger.events.tally.tasks()))),
     ("hive_tasks_ended", "counter", "Ended tasks by status, since the daemon started.",
@@ -202,9 +204,9 @@ _FAMILIES: Final[tuple[tuple[str, str, str, Parts], ...]] = (
      _whole(_waits)),
     ("hive_questions_open", "gauge", "Questions and escalations without an answer.",
      _whole(lambda call: _one(call.ledger.events.tally.questions()))),
-    ("hive_tokens", "counter", "Tokens by agent and model, as far back as usage is kept.",
+    ("hive_tokens", "counter", "Tokens by agent and model, of the kept usage.",
      _usage("token", 1)),
-    ("hive_cost", "counter", "Cost by agent and model, in the host's currency, likewise.",
+    ("hive_cost", "counter", "Cost by agent and model in the host's currency, of the kept usage.",
      _usage("money", _MILLIONTHS)),
     ("hive_turn_duration_seconds", "histogram",
      "Turns of models as agents report them, by role, since the daemon started.", _whole(_turns)),
@@ -212,6 +214,6 @@ _FAMILIES: Final[tuple[tuple[str, str, str, Parts], ...]] = (
      _whole(lambda call: _one(call.states.since()))),
     ("hive_events", "counter", "Number of the last event of the log.",
      _whole(lambda call: _one(call.ledger.events.last))),
-    ("hive_alarms", "gauge", "What the operator has to know, by number.",
+    ("hive_alarms", "gauge", "Number of alarms.",
      _whole(lambda call: _one(len(call.states.alarms())))),
 )  # fmt: skip

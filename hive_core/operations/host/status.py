@@ -1,4 +1,4 @@
-"""How the hive is: for the operator's eyes."""
+"""The state of the hive, for the operator."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from hive_core.operations.host.todo import list_todo
 from hive_core.operations.questions.letters import shorten
 from hive_core.policy.rules import OPERATOR
 
-SHOWN = 100  # of a kind: the answer must fit into a message, whatever went wrong
-LOOK_MOST = 5.0  # seconds that the first look of a daemon may take, for who asks where an agent is
+SHOWN = 100  # of each kind: the answer must fit into a frame, whatever went wrong
+LOOK_MOST = 5.0  # seconds to wait for the first observation after the start of the daemon
 
 
 class StatusParams(Params):
-    """Nothing."""
+    """No parameters."""
 
 
 class ParkedCommit(Result):
     commit: str = Field(description="A commit made by hand that is not in force.")
-    reason: str = Field(description="What is wrong with it.")
+    reason: str = Field(description="Why it was refused.")
 
 
 class Hived(Result):
@@ -46,11 +46,13 @@ class FailedAgent(Result):
 
 class Status(Result):
     commit: str = Field(description="The commit of the meta repo that is in force.")
-    refused: list[ParkedCommit] = Field(description="Commits made by hand that are parked.")
-    agents: dict[str, int] = Field(description="How many agents are in each state.")
+    refused: list[ParkedCommit] = Field(description="Parked commits: made by hand and refused.")
+    agents: dict[str, int] = Field(description="Number of agents in each state.")
     hived: Hived = Field(description="The daemon.")
-    alarms: list[str] = Field(description="What needs the operator.")
-    waiting: int = Field(description="What waits for the operator: the rows of `todo`.")
+    alarms: list[str] = Field(description="Alarms that need the operator.")
+    waiting: int = Field(
+        description="Number of items that wait for the operator: the rows of `todo`."
+    )
     failed: list[FailedAgent] = Field(description="Agents that failed or are parked, at most 100.")
     tasks: dict[str, int] = Field(description="How many open tasks are in each state.")
 
@@ -58,45 +60,55 @@ class Status(Result):
 class LocateParams(Params):
     agent: Agent = Field(description="The agent.")
     wait: float = Field(
-        0.0, ge=0, le=60, description="Seconds to wait for one that is being started or restarted."
+        0.0,
+        ge=0,
+        le=60,
+        description="Maximum time to wait for an agent that is being started or restarted, in"
+        " seconds.",
     )
 
 
 class Location(Result):
     agent: str = Field(description="The agent.")
-    uuid: str = Field(description="Its identity.")
+    uuid: str = Field(description="UUID of the agent.")
     state: str = Field(description="State of its machine.")
     unit: str = Field(description="Its unit on this host.")
-    main_pid: int = Field(description="Main process of the unit; 0 when it does not run.")
-    leader: int = Field(description="First process of the container; 0 when it does not run.")
+    main_pid: int = Field(description="Main process of the unit; 0: it does not run.")
+    leader: int = Field(description="First process of the container; 0: it does not run.")
     uid_base: int = Field(description="First uid of its range on this host.")
 
 
 class WaitAgentsParams(Params):
-    agents: list[Agent] = Field(min_length=1, max_length=1000, description="Names.")
-    states: list[str] = Field(min_length=1, max_length=20, description="Any of these will do.")
-    wait: float = Field(WAIT_MOST, ge=0, le=WAIT_MOST, description="Seconds to wait at most.")
+    agents: list[Agent] = Field(min_length=1, max_length=1000, description="Names of the agents.")
+    states: list[str] = Field(
+        min_length=1, max_length=20, description="States to wait for, any of them."
+    )
+    wait: float = Field(
+        WAIT_MOST, ge=0, le=WAIT_MOST, description="Maximum time to wait, in seconds."
+    )
 
 
 class AgentState(Result):
     name: str = Field(description="The agent.")
-    state: str = Field(description="State of its machine; absent for one that is gone.")
+    state: str = Field(
+        description="State of its machine; `absent` for an agent that does not exist."
+    )
 
 
 class AgentStates(Result):
-    agents: list[AgentState] = Field(description="In the order asked for.")
+    agents: list[AgentState] = Field(description="The agents, in the order of the parameters.")
     done: bool = Field(description="Whether each is in one of the states.")
 
 
 @operation(action="administer", allow=OPERATOR)
 def status(call: Call, _params: StatusParams) -> Status:
-    """Tell how the hive is: commit in force, agents by state, parked commits, alarms."""
+    """Show the state of the hive: commit in force, agents by state, parked commits, alarms."""
     states = Counter(call.states.state(spec.id).value for spec in call.hive.specs.values())
     parked, alarms = call.states.refused(), call.states.alarms()
     more = [
-        f"{len(found) - SHOWN} more {what}"
-        for found, what in ((parked, "parked commits"), (alarms, "alarms"))
-        if len(found) > SHOWN
+        f"{len(rows) - SHOWN} more {noun}"
+        for rows, noun in ((parked, "parked commits"), (alarms, "alarms"))
+        if len(rows) > SHOWN
     ]
     return Status(
         commit=call.hive.commit,
@@ -121,23 +133,23 @@ def _failed_agents(call: Call) -> Iterator[FailedAgent]:
 
 @operation(action="administer", allow=OPERATOR, target="agent")
 def locate(call: Call, params: LocateParams) -> Location | Wait[Location]:
-    """Tell where an agent runs on this host: unit, process, uid range.
+    """Show where an agent runs on this host: unit, process, uid range.
 
-    For root's `hive shell`; the daemon itself never enters a container. A daemon that has just
-    been started looks first: the answer may take a few seconds then.
+    For root's `hive shell`; the daemon itself never enters a container. After a start the daemon
+    observes the host first, so the answer may take a few seconds.
     """
     spec = call.hive.spec(params.agent)
     machine = call.states.machine(spec.id)
-    found = _location(call, params, spec.id, machine)
+    location = _location(call, params, spec.id, machine)
     if machine is None:
-        return Wait(frozenset({f"state:{spec.id}"}), call.now + LOOK_MOST, found)
+        return Wait(frozenset({f"state:{spec.id}"}), call.now + LOOK_MOST, location)
     if params.wait and not machine.leader and _comes_up(call, spec.id):
-        return Wait(frozenset({f"state:{spec.id}"}), call.now + params.wait, found)
-    return found
+        return Wait(frozenset({f"state:{spec.id}"}), call.now + params.wait, location)
+    return location
 
 
 def _comes_up(call: Call, uuid: str) -> bool:
-    """Whether it is on its way up, or down in order to start afresh."""
+    """Whether it is starting, or stopping in order to start again."""
     run = call.ledger.runs.get(uuid)
     wanted = run is not None and run.wanted is DesiredState.RUNNING
     return wanted and call.states.state(uuid) in (State.STARTING, State.STOPPING)
@@ -157,20 +169,20 @@ def _location(call: Call, params: LocateParams, uuid: str, machine: Machine | No
 
 @operation(action="administer", allow=OPERATOR)
 def wait_agents(call: Call, params: WaitAgentsParams) -> AgentStates | Wait[AgentStates]:
-    """Answer when each of the agents is in one of the states, or when `wait` has passed."""
+    """Wait until each of the agents is in one of the states, or until `wait` has passed."""
     uuids = {name: _uuid(call, params, name) for name in params.agents}
     states = {name: _state(call, uuid) for name, uuid in uuids.items()}
     done = all(state.value in params.states for state in states.values())
     rows = [AgentState(name=name, state=state.value) for name, state in states.items()]
-    found = AgentStates(agents=rows, done=done)
+    result = AgentStates(agents=rows, done=done)
     if done:
-        return found
+        return result
     topics = {f"state:{uuid}" for uuid in uuids.values() if uuid is not None}
-    return Wait(frozenset({"tree", *topics}), call.now + params.wait, found)
+    return Wait(frozenset({"tree", *topics}), call.now + params.wait, result)
 
 
 def _uuid(call: Call, params: WaitAgentsParams, name: str) -> str | None:
-    """None for one that may come or has gone; a name that is only misspelt is worth an error."""
+    """None for an agent that may be created or was destroyed; a misspelt name is an error."""
     spec = call.hive.specs.get(name)
     expected = State.ABSENT.value in params.states or name == call.settings.root.name
     if spec is None and not expected:

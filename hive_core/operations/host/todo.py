@@ -1,4 +1,4 @@
-"""Everything that waits for the operator, as one list."""
+"""Everything that waits for the operator, in one list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hive_core.operations.pages import fitting, written
 from hive_core.operations.questions.letters import question_title, shorten
 from hive_core.policy.rules import OPERATOR
 
-# What waits for somebody, the most urgent first.
+# Kinds of items, the most urgent first.
 KINDS: Final = (
     "alarm", "escalation", "question", "plan", "approval", "parked", "failed", "refused_commit",
     "mail", "dead_letters",
@@ -26,12 +26,12 @@ KINDS: Final = (
 _DOWN: Final = {State.PARKED: "parked", State.FAILED: "failed"}
 _MOST: Final = 200  # of one kind
 DEAD_SHOWN: Final = 7 * 86_400.0  # seconds for which a dead letter is listed; it is kept for longer
-_LISTED: Final = frozenset({"question", "escalation"})  # kinds of mail that have rows themselves
+_LISTED: Final = frozenset({"question", "escalation"})  # kinds of mail that have rows of their own
 _SEVERITIES: Final = ("critical", "error", "warning", "info")
 
 
 class TodoParams(Params):
-    """Nothing."""
+    """No parameters."""
 
 
 class TodoRow(Result):
@@ -39,16 +39,22 @@ class TodoRow(Result):
         description="alarm, escalation, question, plan, approval, parked, failed, refused_commit,"
         " mail or dead_letters."
     )
-    id: str = Field(description="What settles it takes this: a question, a task, an agent's name.")
+    id: str = Field(description="The id that resolves it: a question, a task, an agent's name.")
     agent: str = Field(description="The agent that it is about; empty: none.")
-    text: str = Field(description="In a few words, on one line.")
-    since: float | None = Field(description="Seconds since 1970; null where nobody counted.")
-    due: float | None = Field(description="When it is over without the operator.")
+    text: str = Field(description="Its subject, shortened to one line.")
+    since: float | None = Field(
+        description="Since when it waits, in seconds since 1970; null: not known."
+    )
+    due: float | None = Field(
+        description="When it ends without the operator, in seconds since 1970."
+    )
 
 
 class TodoList(Result):
-    todo: list[TodoRow] = Field(description="The most urgent kind first, in it the oldest.")
-    more: int = Field(description="How many did not fit into this answer.")
+    todo: list[TodoRow] = Field(
+        description="The items, the most urgent kind first, and the oldest first within a kind."
+    )
+    more: int = Field(description="Number of items that did not fit into this answer.")
 
 
 @operation(action="administer", allow=OPERATOR)
@@ -58,14 +64,14 @@ def todo(call: Call, _params: TodoParams) -> TodoList:
     Alarms, escalations, questions, plans and approvals to decide, agents that are parked or failed,
     commits that are not in force, mail and dead letters.
     """
-    found = list(list_todo(call))
-    found.sort(key=lambda each: KINDS.index(each.kind))
-    fit = list(fitting(found, lambda each: written(each.text)))
-    return TodoList(todo=fit, more=len(found) - len(fit))
+    rows = list(list_todo(call))
+    rows.sort(key=lambda row: KINDS.index(row.kind))
+    fit = list(fitting(rows, lambda row: written(row.text)))
+    return TodoList(todo=fit, more=len(rows) - len(fit))
 
 
 def list_todo(call: Call) -> Iterator[TodoRow]:
-    """All rows, as they are found. `status` counts them: there is one count of what waits."""
+    """All rows. `status` counts them, so that there is one count of what waits."""
     for part in (_alarms, _questions, _plans, _approvals, _agents, _mail):
         yield from part(call)
 
@@ -81,36 +87,41 @@ def _questions(call: Call) -> Iterator[TodoRow]:
     """Escalations by severity, the worst first."""
     held = call.ledger.questions.open_of_holder(THE_OPERATOR)
     worst = {word: at for at, word in enumerate(_SEVERITIES)}
-    held.sort(key=lambda each: worst.get(each.severity, 0))
-    for each in held[:_MOST]:
-        yield _question(call, each)
+    held.sort(key=lambda question: worst.get(question.severity, 0))
+    for question in held[:_MOST]:
+        yield _question(call, question)
 
 
-def _question(call: Call, found: Question) -> TodoRow:
-    what = f"{found.severity}: " if found.kind is QuestionKind.ESCALATION else ""
-    who = display_name(call, found.asker)
+def _question(call: Call, question: Question) -> TodoRow:
+    severity = f"{question.severity}: " if question.kind is QuestionKind.ESCALATION else ""
+    who = display_name(call, question.asker)
     return _row(
-        found.kind, found.id, who, what + question_title(found), found.asked, found.deadline
+        question.kind,
+        question.id,
+        who,
+        severity + question_title(question),
+        question.asked,
+        question.deadline,
     )
 
 
 def _plans(call: Call) -> Iterator[TodoRow]:
-    given = call.ledger.tasks.tasks_from(THE_OPERATOR, 10 * _MOST)
-    for each in given:
-        if each.state is TaskState.AWAITING_PLAN_APPROVAL:
-            who = display_name(call, each.assignee)
-            yield _row("plan", each.id, who, each.label, each.created, None)
+    tasks = call.ledger.tasks.tasks_from(THE_OPERATOR, 10 * _MOST)
+    for task in tasks:
+        if task.state is TaskState.AWAITING_PLAN_APPROVAL:
+            who = display_name(call, task.assignee)
+            yield _row("plan", task.id, who, task.label, task.created, None)
 
 
 def _approvals(call: Call) -> Iterator[TodoRow]:
-    for each in call.ledger.approvals.pending_approvals(_MOST):
-        who = display_name(call, each.agent) if each.agent else ""
-        text = f"{each.kind}, effect {each.effect}: {each.message}"
-        yield _row("approval", each.id, who, text, each.created, each.expires)
+    for approval in call.ledger.approvals.pending_approvals(_MOST):
+        who = display_name(call, approval.agent) if approval.agent else ""
+        text = f"{approval.kind}, effect {approval.effect}: {approval.message}"
+        yield _row("approval", approval.id, who, text, approval.created, approval.expires)
 
 
 def _agents(call: Call) -> Iterator[TodoRow]:
-    """Those that do not come back by themselves."""
+    """Agents that do not come back by themselves."""
     for name in call.hive.topology.order:
         uuid = call.hive.spec(name).id
         kind = _DOWN.get(call.states.state(uuid))
@@ -120,10 +131,10 @@ def _agents(call: Call) -> Iterator[TodoRow]:
 
 
 def _mail(call: Call) -> Iterator[TodoRow]:
-    """What nobody has read, and what could not be delivered to living agents."""
+    """Unread mail of the operator, and dead letters of living agents."""
     mail = call.ledger.messages
     first = mail.inbox(THE_OPERATOR, dead=False, limit=_MOST)
-    others = [each for each in first if each.kind not in _LISTED]
+    others = [letter for letter in first if letter.kind not in _LISTED]
     if count := mail.size(THE_OPERATOR)[0] - len(first) + len(others):
         since = others[0].sent_at if others else None
         yield _row("mail", THE_OPERATOR, "", f"{count} in your inbox", since)

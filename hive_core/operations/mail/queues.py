@@ -150,7 +150,9 @@ def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
     if call.by_operator:
         raise InvalidArgument("the operator has no queues of its own", field="name")
     if call.hive.spec(call.caller).role is Role.TASK:
-        raise NotAllowed(f"cannot open {params.name}: a task writes to its parent only")
+        raise NotAllowed(
+            f"cannot open {params.name}: an agent of role task may write to its parent only"
+        )
     bounds, queues = call.settings.queues, call.ledger.queues
     if queues.count(call.uuid) >= bounds.open:
         raise LimitReached(f"cannot open {params.name}: {call.caller} has {bounds.open} queues")

@@ -40,7 +40,7 @@ from hive_core.reconcile.deploy.transactions import DeployResult, Voided
 from hive_core.reconcile.deploy.trial_state import TrialReader
 
 UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # they say nothing about what was asked for
-OVERTAKEN: Final = "another configuration came in between"
+OVERTAKEN: Final = "another configuration was deployed since"
 TRIES: Final = 3  # of what did not answer in time
 _S = ApprovalState
 _TAGS: Final = {

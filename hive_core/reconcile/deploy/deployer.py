@@ -203,7 +203,7 @@ class Deployer:
         if left <= 0:
             self.steps.finish(approval, "expire", "nobody decided in time")
         elif self._is_overtaken(approval):
-            self.steps.finish(approval, "void", "another configuration came in between")
+            self.steps.finish(approval, "void", "another configuration was deployed since")
         else:
             self.tasks.requeue_at(approval.id, clock.monotonic() + left)
 

@@ -68,7 +68,7 @@ def put_in_place(call: Call, step: DeployStep) -> Change[DeployResult]:
     spec, uuid = call.hive.spec(step.name), step.after.id
     _require_state(call, approval.id, _S.BUILDING)
     if spec.config != (approval.binding.base or None):
-        raise Voided("another configuration came in between")
+        raise Voided("another configuration was deployed since")
     run = ledger.runs.get(uuid)
     nonce = None
     if run is not None and run.wanted is DesiredState.RUNNING and _starts(step):
