@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from hive_core.agent import language
 from hive_core.agent.reconnect import Link
 from hive_core.agent.serve import until_stopped
-from hive_core.agent.task_client import OPEN, POLL, Desk, Row, say
+from hive_core.agent.task_client import OPEN, POLL, TaskClient, TaskSnapshot, say
 from hive_core.errors import HiveError, InvalidArgument, NotAllowed
 
 _PLANS: Final = 3  # that may be rejected
@@ -19,10 +19,10 @@ _STEPS, _TITLE = 100, 200  # of a plan at most, and characters of each
 _FAULTS: Final = 5.0  # seconds after something that the daemon refused
 
 
-class Mind(Protocol):
+class AgentBehaviour(Protocol):
     """What an agent makes of its tasks."""
 
-    def heard(self, letter: dict[str, Any]) -> None:
+    def on_message(self, letter: dict[str, Any]) -> None:
         """A message came."""
         ...
 
@@ -31,18 +31,18 @@ class Mind(Protocol):
         ...
 
 
-def advance(desk: Desk, act: Callable[[Row], None]) -> None:
+def advance_tasks(desk: TaskClient, act: Callable[[TaskSnapshot], None]) -> None:
     """Each task of the agent as far as it goes now, whatever becomes of the others.
 
     What needs a plan waits for it. What the daemon will never allow ends a task; what it may allow
     later is tried again.
     """
     later: HiveError | None = None
-    for row in desk.mine():
+    for row in desk.own_tasks():
         try:
             if row.state == "stopping":
                 desk.finish(row, "stopped", "ended before it was done")
-            elif _is_begun(desk, row) and not _wants_plan(desk, row):
+            elif _is_begun(desk, row) and not _awaits_plan(desk, row):
                 act(row)
         except (NotAllowed, InvalidArgument) as error:
             desk.finish(row, "failed", error.reason)
@@ -53,12 +53,12 @@ def advance(desk: Desk, act: Callable[[Row], None]) -> None:
         raise later
 
 
-def _is_begun(desk: Desk, row: Row) -> bool:
+def _is_begun(desk: TaskClient, row: TaskSnapshot) -> bool:
     """Whether it may be worked on now; what was only offered is begun with this."""
     return desk.begin(row) if row.offered else row.state in OPEN
 
 
-def _wants_plan(desk: Desk, row: Row) -> bool:
+def _awaits_plan(desk: TaskClient, row: TaskSnapshot) -> bool:
     """Whether the task has to wait for a plan; makes one when there is none to be decided."""
     if not row.plan_required or row.plan:
         return False
@@ -69,48 +69,48 @@ def _wants_plan(desk: Desk, row: Row) -> bool:
     if len(made) >= _PLANS:
         desk.finish(row, "failed", f"{len(made)} plans were rejected: {made[0]['reason']}")
         return True
-    text, _ = desk.text(row)
-    lines = language.parse(language.recurring(text)[1]).lines or ("-",)
-    steps = [_step(line) for line in lines]
+    text, _ = desk.description(row)
+    lines = language.parse(language.schedule_of(text)[1]).lines or ("-",)
+    steps = [_plan_step(line) for line in lines]
     if len(steps) > _STEPS:
         steps[_STEPS - 1 :] = [{"title": f"{len(steps) - _STEPS + 1} more lines of the task"}]
     note = f"after: {made[0]['reason']}" if made else ""
-    desk.quietly("create_plan", task=row.id, steps=steps, note=note)
+    desk.try_change("create_plan", task=row.id, steps=steps, note=note)
     return True
 
 
-def _step(line: str) -> dict[str, str]:
+def _plan_step(line: str) -> dict[str, str]:
     """A step that says all that is done, or that something of it is left out."""
     return {"title": line if len(line) <= _TITLE else f"{line[: _TITLE - 3]}..."}
 
 
-def turn(desk: Desk, mind: Mind, wait: float) -> None:
+def run_once(desk: TaskClient, mind: AgentBehaviour, wait: float) -> None:
     """Hear what came, then do what can be done."""
-    for letter in desk.letters(wait):
-        mind.heard(letter)
+    for letter in desk.receive(wait):
+        mind.on_message(letter)
     mind.step()
 
 
-def follow(desk: Desk, mind: Mind) -> None:
+def run_forever(desk: TaskClient, mind: AgentBehaviour) -> None:
     """For ever. At first without waiting: there may be work from before."""
     wait = 0.0
     while True:
         try:
-            turn(desk, mind, wait)
+            run_once(desk, mind, wait)
             wait = POLL
         except HiveError as error:
             say(f"cannot go on: {error.reason}")
             wait = _FAULTS
 
 
-class Memory:
+class StateFile:
     """A little that is kept over restarts: a file of JSON in the state folder of the agent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @classmethod
-    def of(cls, name: str) -> Memory:
+    def of(cls, name: str) -> StateFile:
         """Where the built-in agent of this name keeps it."""
         return cls(Path(f"/agents/{name}/state/built-in.json"))
 
@@ -132,14 +132,14 @@ class Memory:
             say(f"cannot keep what was learned: {error}")
 
 
-def name_of() -> str:
+def agent_name() -> str:
     """The name of this agent, as its container was told."""
     return os.environ.get("HIVE_NAME", "")
 
 
 def run(path: str, mind: type[Any]) -> int:
     """What `hive-agent worker|lead|queen` does."""
-    name = name_of()
+    name = agent_name()
     with Link(path, answer=POLL) as link:
-        desk = Desk(link, name)
-        return until_stopped(lambda: follow(desk, mind(desk, Memory.of(name))))
+        desk = TaskClient(link, name)
+        return until_stopped(lambda: run_forever(desk, mind(desk, StateFile.of(name))))

@@ -61,7 +61,7 @@ def put(link: Link, options: argparse.Namespace) -> str:
         name = options.name or ("stdin" if standard else Path(options.file).name)
         for last in (*[False] * (_TRIES - 1), True):
             try:
-                upload = _sent(link, file)
+                upload = _upload(link, file)
                 said = {key: getattr(options, key) for key in ("type", "visibility", "owner")}
                 return str(link.change("store_artifact", name=name, upload=upload, **said)["id"])
             except NotFound as error:
@@ -71,7 +71,7 @@ def put(link: Link, options: argparse.Namespace) -> str:
     raise Internal("unreachable")
 
 
-def _sent(link: Link, file: BinaryIO) -> str:
+def _upload(link: Link, file: BinaryIO) -> str:
     upload = str(link.ask("begin_artifact")["upload"])
     size: Any = 0
     while part := file.read(PART):
@@ -90,7 +90,7 @@ def get(link: Link, options: argparse.Namespace) -> None:
             sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
     else:
-        written(Path(options.file), parts(link, which), force=options.force)
+        write_file(Path(options.file), parts(link, which), force=options.force)
 
 
 def parts(link: Link, which: dict[str, Any]) -> Iterator[bytes]:
@@ -104,7 +104,7 @@ def parts(link: Link, which: dict[str, Any]) -> Iterator[bytes]:
             return
 
 
-def written(file: Path, parts: Iterator[bytes], *, force: bool) -> None:
+def write_file(file: Path, parts: Iterator[bytes], *, force: bool) -> None:
     """A file that is all there, or none."""
     if not force and os.path.lexists(file):
         raise AlreadyExists(f"{file} is there already; --force writes over it")

@@ -32,7 +32,7 @@ _COMMIT: Final = 40
 
 
 @dataclass
-class Attendant:
+class ConfigWatcher:
     """Says hello whenever something is other than it was told; switches when that is due."""
 
     link: Link
@@ -55,10 +55,10 @@ class Attendant:
 
     def step(self) -> None:
         """Tell what is there, ask what is due, and see to that."""
-        self._hello()
+        self._say_hello()
         due = self.link.ask("watch_config", after=self._after, wait=POLL)
         self._after = str(due.get("next") or "") or None
-        self._settle(str(due.get("commit") or ""))
+        self._await_config(str(due.get("commit") or ""))
         system = str(due.get("system") or "")
         if self.switches and system and system != self._tried:
             self._tried = system
@@ -79,14 +79,14 @@ class Attendant:
             return str(self.current.readlink())
         return ""
 
-    def _settle(self, commit: str) -> None:
+    def _await_config(self, commit: str) -> None:
         """The word of it may come before the files do."""
         for _ in range(_LOOKS):
             if not commit or self.commit in (commit, ""):
                 return
             self.sleep(_LOOK)
 
-    def _hello(self) -> None:
+    def _say_hello(self) -> None:
         now = (self.commit, self.system, self._fault)
         if now == self._told:
             return
@@ -109,10 +109,10 @@ class Attendant:
         sys.stderr.buffer.write(done.stdout)
         sys.stderr.flush()
         last = " | ".join(done.stdout.decode("utf-8", "replace").split("\n")[-6:])
-        return judged(done.returncode, self.system == system, before, last)
+        return switch_fault(done.returncode, self.system == system, before, last)
 
 
-def judged(status: int, there: bool, before: frozenset[str] | None, last: str) -> str:  # noqa: FBT001
+def switch_fault(status: int, there: bool, before: frozenset[str] | None, last: str) -> str:  # noqa: FBT001
     """Decide by what is there afterwards: the status alone is not to be relied on.
 
     https://github.com/NixOS/nixpkgs/issues/378535 tells of switches that took effect and failed.
@@ -136,17 +136,17 @@ def failed_units(argv: Sequence[str] = ("systemctl", "--failed", "--plain", "--n
     return frozenset(line.split()[0] for line in done.stdout.splitlines() if line.strip())
 
 
-def beside(path: str) -> None:
+def start_beside(path: str) -> None:
     """Say hello beside another loop, now and with every configuration that is deployed."""
     if CONFIG.is_symlink():
-        work = Attendant(Link(path), switches=False)
+        work = ConfigWatcher(Link(path), switches=False)
         threading.Thread(target=work.forever, name="hello", daemon=True).start()
 
 
-def attend(path: str) -> Never:
+def run_attend(path: str) -> Never:
     """What the service runs."""
     os.chdir("/")
-    Attendant(Link(path)).forever()
+    ConfigWatcher(Link(path)).forever()
 
 
 def _in_store(path: str) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from hive_core.agent.reconnect import camel
+from hive_core.agent.reconnect import wire_name
 from hive_core.errors import MethodNotFound
 
 INTERFACE: Final = "org.hive.Broker"
@@ -19,7 +19,7 @@ FILE: Final = Path(__file__).parent.parent / "cli" / "operations.json"
 Schema = Mapping[str, object]
 
 
-def method(name: str, catalog: Catalog) -> str:
+def full_method(name: str, catalog: Catalog) -> str:
     """The full method of `GetLogs`, `get_logs`, `get-logs` or a full name of any interface."""
     if "." in name:
         return name
@@ -79,13 +79,13 @@ def _variants(schema: Schema) -> list[Schema]:
     return [_schema(each) for each in options] if isinstance(options, list) else [schema]
 
 
-class Operation:
+class CatalogEntry:
     """One entry of operations.json."""
 
     def __init__(self, name: str, entry: Schema) -> None:
         self.name = name
         self.entry = entry
-        self.method = f"{INTERFACE}.{entry['method']}" if "method" in entry else camel(name)
+        self.method = f"{INTERFACE}.{entry['method']}" if "method" in entry else wire_name(name)
         self.doc = str(entry.get("doc", ""))
         self.mutates = bool(entry.get("mutates"))
         self.stream = bool(entry.get("stream"))
@@ -144,12 +144,12 @@ class Catalog:
     """All operations, by name."""
 
     def __init__(self, entries: Schema) -> None:
-        self._entries = {name: Operation(name, _schema(each)) for name, each in entries.items()}
+        self._entries = {name: CatalogEntry(name, _schema(each)) for name, each in entries.items()}
 
-    def __iter__(self) -> Iterator[Operation]:
+    def __iter__(self) -> Iterator[CatalogEntry]:
         return iter(self._entries.values())
 
-    def get(self, name: str) -> Operation | None:
+    def get(self, name: str) -> CatalogEntry | None:
         """The operation with this name or alias, dashes read as underscores."""
         wanted = name.replace("-", "_")
         by_alias = (each for each in self if wanted in each.aliases)

@@ -17,7 +17,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from hive_core.agent.check_alerts import Known, State, Telling
+from hive_core.agent.check_alerts import CheckAlerts, CheckState, Health
 from hive_core.agent.reconnect import Link
 from hive_core.errors import Busy, HiveError, NotFound, TimedOut, Unreachable
 
@@ -34,7 +34,7 @@ _PASSES: Final = (Unreachable, TimedOut, Busy)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CheckSpec:
     """One of the checks, as the survey tells it."""
 
     name: str
@@ -43,13 +43,13 @@ class Wanted:
     seconds: float
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Wanted:
+    def of(cls, row: Mapping[str, Any]) -> CheckSpec:
         """What a newer daemon says beside that is nothing to this one."""
         return cls(row["name"], row["command"], row["every"], row["seconds"])
 
 
 @dataclass
-class Run:
+class CheckRun:
     """A child that does one. `since`: when it was seen to run; without a `job` it was taken up."""
 
     check: str
@@ -73,32 +73,32 @@ class Checks:
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     say: Callable[[str], None] = lambda _: None
-    wanted: dict[str, Wanted] = field(default_factory=dict)
-    known: dict[str, Known] = field(default_factory=dict)
-    running: dict[str, Run] = field(default_factory=dict)
-    again: list[str] = field(default_factory=list)
-    before: dict[str, str] = field(default_factory=dict)
+    specs: dict[str, CheckSpec] = field(default_factory=dict)
+    states: dict[str, CheckState] = field(default_factory=dict)
+    running: dict[str, CheckRun] = field(default_factory=dict)
+    recovered: list[str] = field(default_factory=list)
+    earlier_runs: dict[str, str] = field(default_factory=dict)
     news: bool = False
     _fresh: bool = True
     _ended: list[str] = field(default_factory=list)
     _me: str = ""
     _later: float = -inf
 
-    def learn(self, found: list[dict[str, Any]]) -> None:
+    def set_checks(self, found: list[dict[str, Any]]) -> None:
         """What the operator wants now. What is no check any more is forgotten."""
-        self.wanted = {each["name"]: Wanted.of(each) for each in found}
-        for name in [name for name in self.known if name not in self.wanted]:
-            self._telling.take_back(self.known[name], f"{name} is not checked any more")
-            del self.known[name]
+        self.specs = {each["name"]: CheckSpec.of(each) for each in found}
+        for name in [name for name in self.states if name not in self.specs]:
+            self._alerts.withdraw(self.states[name], f"{name} is not checked any more")
+            del self.states[name]
         if self._fresh:
-            self._telling.resume(self.known, self.wanted)
+            self._alerts.resume(self.states, self.specs)
             self._fresh = False
 
-    def aside(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def without_checkers(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """All but those who do a check for this maid: how they are is said here."""
         for row in rows:
             own = _OWN.fullmatch(row["name"])
-            if own is None or row["parent"] != self._name() or not self._take_up(own[1], row):
+            if own is None or row["parent"] != self._own_name() or not self._adopt(own[1], row):
                 yield row
 
     def step(self) -> bool:
@@ -106,7 +106,7 @@ class Checks:
 
         What is refused for a while holds up neither the others nor the round, and is tried again.
         """
-        for act in self._acts() if self.clock() >= self._later else ():
+        for act in self._due_actions() if self.clock() >= self._later else ():
             try:
                 act()
             except (Unreachable, TimedOut):
@@ -116,80 +116,85 @@ class Checks:
                 self._later = self.clock() + _FAULT
         return self.news
 
-    def _acts(self) -> Iterator[Callable[[], None]]:
+    def _due_actions(self) -> Iterator[Callable[[], None]]:
         for run in list(self.running.values()):
-            yield partial(self._follow, run)
-        for wanted in sorted(self._due(), key=self._last)[: max(0, AT_ONCE - len(self.running))]:
-            yield partial(self._begin, wanted)
-        for name in list(self.known):
-            yield partial(self._tell, name)
+            yield partial(self._follow_run, run)
+        for wanted in sorted(self._due_checks(), key=self._last_run)[
+            : max(0, AT_ONCE - len(self.running))
+        ]:
+            yield partial(self._start_run, wanted)
+        for name in list(self.states):
+            yield partial(self._update_alert, name)
 
     def pause(self) -> float:
         """Seconds until there is something to do, if no mail comes before."""
-        times = [_STARTS if run.since is None else self._left(run) for run in self.running.values()]
+        times = [
+            _STARTS if run.since is None else self._seconds_left(run)
+            for run in self.running.values()
+        ]
         if len(self.running) < AT_ONCE:
-            idle = (each for each in self.wanted.values() if each.name not in self.running)
-            times += [self._last(each) + each.every - self.now() for each in idle]
+            idle = (each for each in self.specs.values() if each.name not in self.running)
+            times += [self._last_run(each) + each.every - self.now() for each in idle]
         return max(0.05, self._later - self.clock(), min(times, default=inf))
 
-    def troubles(self) -> Iterator[tuple[str, str, str]]:
+    def problems(self) -> Iterator[tuple[str, str, str]]:
         """Kind, name and text of each that is not good."""
-        for name, known in self.known.items():
+        for name, known in self.states.items():
             if known.state == "bad":
                 yield "check", name, f"{name} is bad: {known.how}"
             elif known.state == "unknown":
                 yield "unchecked", name, f"{name} could not be checked: {known.how}"
 
-    def lines(self) -> Iterator[str]:
+    def report_lines(self) -> Iterator[str]:
         """All of them, for the report. What they wrote cannot pass for what we say."""
-        if self.wanted:
+        if self.specs:
             yield "checks:"
-        for name in sorted(self.wanted):
-            known = self.known.get(name)
+        for name in sorted(self.specs):
+            known = self.states.get(name)
             yield f"- {name}: " + (f"{known.state}: {known.how}" if known else "not checked yet")
             yield from (f"  > {line}" for line in (known.said if known else "").splitlines())
 
-    def kept(self, *, said: bool = True) -> dict[str, Any]:
+    def saved_states(self, *, said: bool = True) -> dict[str, Any]:
         """For the next start; what they wrote is the least of it."""
         less = {} if said else {"said": ""}
-        return {name: {**asdict(known), **less} for name, known in self.known.items()}
+        return {name: {**asdict(known), **less} for name, known in self.states.items()}
 
-    def runs(self) -> dict[str, str]:
+    def saved_runs(self) -> dict[str, str]:
         """The children that may be there, for the next start too."""
-        return {**self.before, **{run.agent: run.uuid for run in self.running.values()}}
+        return {**self.earlier_runs, **{run.agent: run.uuid for run in self.running.values()}}
 
-    def recall(self, kept: Mapping[str, Any], runs: Mapping[str, str]) -> None:
-        self.known = {name: Known(**each) for name, each in kept.items()}
-        self.before = dict(runs)
+    def restore(self, kept: Mapping[str, Any], runs: Mapping[str, str]) -> None:
+        self.states = {name: CheckState(**each) for name, each in kept.items()}
+        self.earlier_runs = dict(runs)
 
     @property
-    def _telling(self) -> Telling:
-        return Telling(self.link, self.keep)
+    def _alerts(self) -> CheckAlerts:
+        return CheckAlerts(self.link, self.keep)
 
-    def _name(self) -> str:
+    def _own_name(self) -> str:
         self._me = self._me or str(self.link.ask("whoami")["name"])
         return self._me
 
-    def _last(self, wanted: Wanted) -> float:
+    def _last_run(self, wanted: CheckSpec) -> float:
         """When it was done last; a clock that was set back makes no check late."""
-        known = self.known.get(wanted.name)
+        known = self.states.get(wanted.name)
         return known.at if known is not None and known.at <= self.now() else -inf
 
-    def _due(self) -> Iterator[Wanted]:
-        for each in self.wanted.values():
-            if each.name not in self.running and self._last(each) + each.every <= self.now():
+    def _due_checks(self) -> Iterator[CheckSpec]:
+        for each in self.specs.values():
+            if each.name not in self.running and self._last_run(each) + each.every <= self.now():
                 yield each
 
-    def _left(self, run: Run) -> float:
-        wanted = self.wanted.get(run.check)
+    def _seconds_left(self, run: CheckRun) -> float:
+        wanted = self.specs.get(run.check)
         if wanted is None or run.since is None:
             return 0.0
         return run.since + wanted.seconds - self.clock()
 
-    def _begin(self, wanted: Wanted) -> None:
+    def _start_run(self, wanted: CheckSpec) -> None:
         """It holds nothing and may make nobody: a command, and room for it."""
         agent = f"check-{wanted.name}-{os.urandom(2).hex()}"
-        self.before[agent] = ""
+        self.earlier_runs[agent] = ""
         try:
             self.keep()
             made = self.link.change(
@@ -199,33 +204,35 @@ class Checks:
         except _PASSES:
             raise
         except HiveError as error:
-            self._set(wanted.name, "unknown", error.reason)
+            self._set_state(wanted.name, "unknown", error.reason)
         else:
-            self.running[wanted.name] = Run(wanted.name, agent, str(made["uuid"]), str(made["job"]))
-        del self.before[agent]
+            self.running[wanted.name] = CheckRun(
+                wanted.name, agent, str(made["uuid"]), str(made["job"])
+            )
+        del self.earlier_runs[agent]
 
-    def _follow(self, run: Run) -> None:
+    def _follow_run(self, run: CheckRun) -> None:
         """Its end, or the end of its time, which begins when it runs."""
-        if run.since is None and not self._starts(run):
+        if run.since is None and not self._has_started(run):
             return
         try:
             end = self.link.change("wait_child", agent=run.agent, wait=0)["child"]
         except NotFound as error:
-            self._lost(run, error.reason)
+            self._give_up(run, error.reason)
             return
         if isinstance(end, dict):
-            self._judge(run, end)
-        elif self._left(run) <= 0:
-            self._end(run)
+            self._judge_end(run, end)
+        elif self._seconds_left(run) <= 0:
+            self._time_out(run)
 
-    def _end(self, run: Run) -> None:
+    def _time_out(self, run: CheckRun) -> None:
         """Its time is over. Of one that could not be started in it that says nothing."""
         self._dismiss(run.agent)
-        wanted = self.wanted.get(run.check)
+        wanted = self.specs.get(run.check)
         late = f"took longer than {wanted.seconds:g} s" if wanted else ""
-        self._over(run, "unknown" if run.trouble else "bad", run.trouble or late)
+        self._finish_run(run, "unknown" if run.trouble else "bad", run.trouble or late)
 
-    def _starts(self, run: Run) -> bool:
+    def _has_started(self, run: CheckRun) -> bool:
         with suppress(NotFound):
             job = self.link.ask("get_job", id=run.job)
             if job["state"] == "running":
@@ -234,41 +241,41 @@ class Checks:
         run.since = self.clock()
         return True
 
-    def _judge(self, run: Run, end: dict[str, Any]) -> None:
+    def _judge_end(self, run: CheckRun, end: dict[str, Any]) -> None:
         """Who was ended by somebody, or with the host, has not said how it is."""
-        verdict: State = "good" if end["clean"] else "bad"
+        verdict: Health = "good" if end["clean"] else "bad"
         known = end["code"] is not None and not end["asked"]
         said = str(end["output"])[-_SAID_MOST:]
-        self._over(run, verdict if known else "unknown", str(end["reason"]), said)
+        self._finish_run(run, verdict if known else "unknown", str(end["reason"]), said)
 
-    def _lost(self, run: Run, reason: str) -> None:
+    def _give_up(self, run: CheckRun, reason: str) -> None:
         """It never ran, or nobody knows how it ended."""
         self._dismiss(run.agent)
         if run.job:
-            self._over(run, "unknown", run.trouble or reason)
+            self._finish_run(run, "unknown", run.trouble or reason)
         else:
-            self._forget(run)
+            self._forget_run(run)
 
-    def _over(self, run: Run, state: State, how: str, said: str = "") -> None:
-        self._forget(run)
-        if run.check in self.wanted:
-            self._set(run.check, state, how, said)
+    def _finish_run(self, run: CheckRun, state: Health, how: str, said: str = "") -> None:
+        self._forget_run(run)
+        if run.check in self.specs:
+            self._set_state(run.check, state, how, said)
 
-    def _forget(self, run: Run) -> None:
+    def _forget_run(self, run: CheckRun) -> None:
         """For a moment it is still there."""
         self._ended = [*self._ended, run.uuid][-_KNOWN_ENDS:]
         del self.running[run.check]
 
-    def _set(self, name: str, state: State, how: str, said: str = "") -> None:
-        old = self.known.get(name)
+    def _set_state(self, name: str, state: Health, how: str, said: str = "") -> None:
+        old = self.states.get(name)
         bad, question = (old.bad, old.question) if old is not None else (False, "")
         if bad and state == "good":
-            self.again.append(name)
+            self.recovered.append(name)
         now_bad = bad if state == "unknown" else state == "bad"
-        self.known[name] = Known(state, how[:_HOW_MOST], said, self.now(), now_bad, question)
+        self.states[name] = CheckState(state, how[:_HOW_MOST], said, self.now(), now_bad, question)
         self.news |= old is None or old.state != state
 
-    def _take_up(self, check: str, row: Mapping[str, Any]) -> bool:
+    def _adopt(self, check: str, row: Mapping[str, Any]) -> bool:
         """One whose maid was killed goes on; one that nobody wants any more goes.
 
         False for who only has such a name: it was made by somebody else, whose matter it is.
@@ -276,24 +283,24 @@ class Checks:
         uuid, agent = str(row["uuid"]), str(row["name"])
         if uuid in self._ended or uuid in {run.uuid for run in self.running.values()}:
             return True
-        if self.before.get(agent) not in ("", uuid):
+        if self.earlier_runs.get(agent) not in ("", uuid):
             return False
-        if check in self.wanted and check not in self.running:
-            self.running[check] = Run(check, agent, uuid, "", self.clock())
+        if check in self.specs and check not in self.running:
+            self.running[check] = CheckRun(check, agent, uuid, "", self.clock())
         else:
             self._dismiss(agent)
             self._ended.append(uuid)
-        del self.before[agent]
+        del self.earlier_runs[agent]
         return True
 
     def _dismiss(self, agent: str) -> None:
         with suppress(NotFound):
             self.link.change("destroy", agent=agent)
 
-    def _tell(self, name: str) -> None:
+    def _update_alert(self, name: str) -> None:
         """What is bad, once; that it is over, where it was told."""
-        known = self.known[name]
+        known = self.states[name]
         if not known.bad:
-            self._telling.take_back(known, f"{name} is good again")
+            self._alerts.withdraw(known, f"{name} is good again")
         elif not known.question:
-            self._telling.tell(name, known)
+            self._alerts.raise_alert(name, known)

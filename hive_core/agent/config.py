@@ -28,7 +28,7 @@ _PATIENCE: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Clone:
+class ConfigClone:
     """Of the configuration of `name`, by `me`; `into` is where it goes by default: `place`."""
 
     name: str
@@ -90,7 +90,7 @@ _ENVIRONMENT: Final = {
 }  # fmt: skip
 
 
-def config(_path: str, arguments: Sequence[str]) -> int:
+def run_config(_path: str, arguments: Sequence[str]) -> int:
     """The command; `clone` is all there is so far."""
     parser = argparse.ArgumentParser("hive-agent config", description=ABOUT)
     below = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -100,7 +100,7 @@ def config(_path: str, arguments: Sequence[str]) -> int:
                        " `--source` of request-apply-commit finds")  # fmt: skip
     options = parser.parse_args(arguments)
     me = os.environ.get("HIVE_NAME", "")
-    place = Clone(options.name, me, options.dir).make()
+    place = ConfigClone(options.name, me, options.dir).make()
     output.line(str(place))
     output.complaint(f"commit there, then: hive-agent request-apply-commit {options.name}"
                    f" $(git -C {place} rev-parse HEAD) WHY --source {me}")  # fmt: skip

@@ -26,30 +26,30 @@ _SHORT: Final = 4  # what is no longer than this is in many words
 _QUOTED: Final = re.compile(r"(['\"`]).*['\"`]", re.DOTALL)
 
 
-def write(program: str, error: BaseException) -> str:
+def write_report(program: str, error: BaseException) -> str:
     """Write the report of a fault, and give the line that says so."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     what = f"internal error: {type(error).__name__}{where}"
     try:
-        file = _keep(program, "\n".join(_lines(program, error)) + "\n")
+        file = _write_file(program, "\n".join(_lines(program, error)) + "\n")
     except OSError as fault:
         return f"{what}; no report could be written: {fault.strerror}"
     return f"{what}; please report it with {file}"
 
 
-def of_threads(program: str) -> None:
+def report_threads(program: str) -> None:
     """Have faults in threads, which would print a traceback, told and kept in the same way."""
     import threading  # noqa: PLC0415 - few commands have any
 
     def tell(fault: threading.ExceptHookArgs) -> None:
         if fault.exc_value is not None:
-            sys.stderr.write(f"{program}: {write(program, fault.exc_value)}\n")
+            sys.stderr.write(f"{program}: {write_report(program, fault.exc_value)}\n")
 
     threading.excepthook = tell
 
 
-def _keep(program: str, text: str) -> Path:
+def _write_file(program: str, text: str) -> Path:
     """Write a file that only its owner may read; the folder of its own, or that for all."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     folder = Path(home, "hive")
@@ -59,13 +59,13 @@ def _keep(program: str, text: str) -> Path:
     except (OSError, RuntimeError):  # no home, or none of ours
         number, name = tempfile.mkstemp(".txt", f"{program}-report-")
     else:
-        _sweep(folder, program)
+        _remove_old(folder, program)
     with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
     return Path(name)
 
 
-def _sweep(folder: Path, program: str) -> None:
+def _remove_old(folder: Path, program: str) -> None:
     reports = sorted(folder.glob(f"{program}-report-*.txt"), key=lambda each: each.stat().st_mtime)
     for old in reports[:-KEPT]:
         with suppress(OSError):

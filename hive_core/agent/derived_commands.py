@@ -27,7 +27,7 @@ def parser_of(name: str, summary: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _value(flag: catalog.Flag) -> Callable[[str], object]:
+def _value_parser(flag: catalog.Flag) -> Callable[[str], object]:
     """argparse's `type`: it names the function in its message, so that gets the type's name."""
 
     def parse(text: str) -> object:
@@ -37,7 +37,7 @@ def _value(flag: catalog.Flag) -> Callable[[str], object]:
     return parse
 
 
-def _entry(flag: catalog.Flag) -> Callable[[str], object]:
+def _item_parser(flag: catalog.Flag) -> Callable[[str], object]:
     """The same for one entry of a list."""
 
     def parse(text: str) -> object:
@@ -47,7 +47,7 @@ def _entry(flag: catalog.Flag) -> Callable[[str], object]:
     return parse
 
 
-def _add(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
+def _add_flag(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
     words = flag.choices
     text = flag.help.replace("%", "%%") + (f" One of {', '.join(words)}." if words else "")
     option = f"--{flag.name.replace('_', '-')}"
@@ -55,24 +55,26 @@ def _add(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
         action = argparse.BooleanOptionalAction
         parser.add_argument(option, dest=flag.name, action=action, default=None, help=text)
     elif flag.kind == "array" and flag.positional:
-        parser.add_argument(flag.name, nargs="+", type=_entry(flag), choices=words,
+        parser.add_argument(flag.name, nargs="+", type=_item_parser(flag), choices=words,
                             metavar=flag.name, help=text)  # fmt: skip
     elif flag.kind == "array":
-        parser.add_argument(option, dest=flag.name, action="append", type=_entry(flag),
+        parser.add_argument(option, dest=flag.name, action="append", type=_item_parser(flag),
                             choices=words, metavar=flag.name.upper(), help=text)  # fmt: skip
     elif flag.positional:
         count = None if flag.required else "?"
-        parser.add_argument(flag.name, nargs=count, type=_value(flag), choices=words,
+        parser.add_argument(flag.name, nargs=count, type=_value_parser(flag), choices=words,
                             metavar=flag.name, help=text)  # fmt: skip
     else:
         shown = _SHOWN_AS.get(flag.name, option)
-        parser.add_argument(shown, dest=flag.name, type=_value(flag), choices=words,
+        parser.add_argument(shown, dest=flag.name, type=_value_parser(flag), choices=words,
                             metavar=shown.lstrip("-").upper(), help=text)  # fmt: skip
         if shown != option:
-            parser.add_argument(option, dest=flag.name, type=_value(flag), help=argparse.SUPPRESS)
+            parser.add_argument(
+                option, dest=flag.name, type=_value_parser(flag), help=argparse.SUPPRESS
+            )
 
 
-def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
+def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
     """What stands before `--`, and after it (None when there is no `--`)."""
     given = list(arguments)
     if "--" not in given:
@@ -82,7 +84,7 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
 
 
 def _parameters(
-    operation: catalog.Operation, arguments: Sequence[str]
+    operation: catalog.CatalogEntry, arguments: Sequence[str]
 ) -> tuple[argparse.Namespace, Message]:
     """Arguments of a derived command; `-- COMMAND...` fills a parameter called `command`."""
     parser = parser_of(operation.name.replace("_", "-"), operation.summary)
@@ -90,10 +92,10 @@ def _parameters(
     flags = [flag for flag in operation.flags if flag.name not in hidden]
     for flag in flags:
         if flag.name != "command":
-            _add(parser, flag)
+            _add_flag(parser, flag)
     if operation.stream:
         parser.add_argument("-f", "--follow", action="store_true", help="go on as more comes")
-    before, command = split(arguments)
+    before, command = split_command(arguments)
     if command is not None and not any(flag.name == "command" for flag in flags):
         before, command = list(arguments), None
     found = parser.parse_args(before)
@@ -102,7 +104,7 @@ def _parameters(
     return found, given if command is None else {**given, "command": command}
 
 
-def operation(path: str, wanted: catalog.Operation, arguments: Sequence[str]) -> int:
+def run_operation(path: str, wanted: catalog.CatalogEntry, arguments: Sequence[str]) -> int:
     """Carry out one derived command line."""
     options, given = _parameters(wanted, arguments)
     with Link(path) as link:

@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def exchange(path: str, arguments: Sequence[str]) -> int:
+def run_exchange(path: str, arguments: Sequence[str]) -> int:
     """The command; what comes later than `--wait` is mail like any other."""
     options = _parser().parse_args(arguments)
     body = sys.stdin.read() if options.body == "-" else options.body
@@ -36,7 +36,7 @@ def exchange(path: str, arguments: Sequence[str]) -> int:
             "send", to=options.to, body=body, kind=options.kind,
             reply_within=min(max(options.wait, 1.0), 300.0),
         )  # fmt: skip
-        reply = answer(link, str(sent["id"]), options.wait)
+        reply = wait_reply(link, str(sent["id"]), options.wait)
     if reply is None:
         raise TimedOut(f"no answer to {sent['id']} from {options.to}; a late one comes as mail")
     check_delivered(reply)
@@ -53,7 +53,7 @@ def check_delivered(reply: Mapping[str, object]) -> None:
         raise Conflict(str(reply.get("body")))
 
 
-def answer(link: Link, message: str, seconds: float) -> dict[str, object] | None:
+def wait_reply(link: Link, message: str, seconds: float) -> dict[str, object] | None:
     """The answer to a message of one's own, in several calls: none is held open for long."""
     ends = time.monotonic() + seconds
     while True:

@@ -18,16 +18,16 @@ _DIRECTIVES: Final = frozenset(
 _CRON: Final = (5, 6)  # fields
 
 
-class Unknown(ValueError):
+class UnknownCommand(ValueError):
     """No worker can do this."""
 
 
-class Failed(RuntimeError):
+class CommandFailed(RuntimeError):
     """It could be done, and did not go well."""
 
 
 @dataclass(frozen=True)
-class Job:
+class JobText:
     """What a text asks for. `workers` 0: as many as was learned, or three.
 
     `budget`: tokens that each line has for itself; 0: it draws on what there is above.
@@ -46,7 +46,7 @@ class Job:
         return tuple(line for group in self.groups for line in group)
 
     @property
-    def purse(self) -> dict[str, int] | None:
+    def line_budget(self) -> dict[str, int] | None:
         """The budget of each line, as a task is given one."""
         return {"tokens": self.budget} if self.budget else None
 
@@ -71,12 +71,12 @@ class Job:
 
 
 @dataclass
-class _Reading:
+class _JobReader:
     groups: list[list[str]] = field(default_factory=list)
     grouped: bool = False
     said: dict[str, str] = field(default_factory=dict)
 
-    def line(self, line: str) -> None:
+    def read_line(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == "group":
             self.groups.append([])
@@ -89,30 +89,30 @@ class _Reading:
             self.groups.append([line])  # without a group each line is one
 
 
-def parse(text: str) -> Job:
+def parse(text: str) -> JobText:
     """Read a job; a word that is no directive begins a command."""
-    reading = _Reading()
+    reading = _JobReader()
     for line in filter(None, map(str.strip, text.splitlines())):
-        reading.line(line)
+        reading.read_line(line)
     said = reading.said
     count = said.get("workers", "")
-    return Job(
+    return JobText(
         tuple(tuple(group) for group in reading.groups if group),
         said.get("combine", "lines"),
         min(WORKERS_MOST, int(count)) if count.isdecimal() else 0,
         said.get("domain", ""),
         said.get("context", "") == "keep",
         said.get("keep", "") == "workers",
-        _fresh(said.get("budget", "")),
+        _fresh_budget(said.get("budget", "")),
     )
 
 
-def _fresh(said: str) -> int:
+def _fresh_budget(said: str) -> int:
     word, _, amount = said.partition(" ")
     return int(amount) if word == "fresh" and amount.isdecimal() else 0
 
 
-def recurring(text: str) -> tuple[dict[str, object], str]:
+def schedule_of(text: str) -> tuple[dict[str, object], str]:
     """When a job is to be done again and again, as `set_trigger` takes it, and the job.
 
     Empty: it is to be done once, now.
@@ -152,23 +152,23 @@ def compute(line: str, data: Mapping[str, object], memory: Sequence[str]) -> str
     if word == "fail":
         return _fail(rest, data)
     if word not in _COMMANDS:
-        raise Unknown(f"no command {word!r}")
+        raise UnknownCommand(f"no command {word!r}")
     try:
         return _COMMANDS[word](rest)
     except ValueError as error:
-        raise Failed(f"{word}: {error}") from error
+        raise CommandFailed(f"{word}: {error}") from error
 
 
-def known(line: str) -> bool:
+def is_command(line: str) -> bool:
     """Whether a worker can do it at all."""
     word = line.split(maxsplit=1)[0] if line.split() else ""
     return word in _COMMANDS or word in ("recall", "fail", "sleep", "crash")
 
 
-def mended(line: str) -> str:
+def without_unknown_words(line: str) -> str:
     """A line without the words in front that nobody knows: how a plan is revised."""
     words = line.split()
-    while words and not known(" ".join(words)):
+    while words and not is_command(" ".join(words)):
         del words[0]
     return " ".join(words) or line
 
@@ -177,7 +177,7 @@ def _fail(rest: str, data: Mapping[str, object]) -> str:
     """It fails on the first so many tries; then the rest of the line comes out."""
     times, _, value = rest.strip().partition(" ")
     if int(str(data.get("try", 1))) <= int(times):
-        raise Failed(f"as asked, on try {data.get('try', 1)}")
+        raise CommandFailed(f"as asked, on try {data.get('try', 1)}")
     return value
 
 

@@ -60,7 +60,7 @@ def fold(text: str, width: int, most: int) -> list[str]:
     return [*pieces, cut(rest, width)]
 
 
-def _plainly(word: str, shown: str) -> str:
+def _unpainted(word: str, shown: str) -> str:
     del word
     return shown
 
@@ -68,7 +68,7 @@ def _plainly(word: str, shown: str) -> str:
 def table(
     cells: Cells,
     width: int | None,
-    paint: Paint = _plainly,
+    paint: Paint = _unpainted,
     whole: Container[str] = (),
     lines: int = _LINES,
 ) -> Iterator[str]:
@@ -81,17 +81,17 @@ def table(
     natural = [max(breadth(row[at][:most]) for row in cells) for at in range(len(cells[0]))]
     if width is None or _sum(natural) <= width:
         natural[-1] = 0
-        yield from _aligned(cells, natural, None, paint)
+        yield from _aligned_rows(cells, natural, None, paint)
         return
     least = [
-        room if cells[0][at] in whole else _least(cells, at, room)
+        room if cells[0][at] in whole else _least_width(cells, at, room)
         for at, room in enumerate(natural)
     ]
     need = least[-1] if natural[-1] <= _LEAST else max(_LEAST, least[-1])
-    rooms = _shrunk(natural[:-1], least, width - need - _GAP)
-    below = _shrunk(natural[:-1], least, width)
+    rooms = _shrink(natural[:-1], least, width - need - _GAP)
+    below = _shrink(natural[:-1], least, width)
     if _sum(rooms) + _GAP + need <= width:
-        yield from _aligned(cells, [*rooms, width - _GAP - _sum(rooms)], lines, paint)
+        yield from _aligned_rows(cells, [*rooms, width - _GAP - _sum(rooms)], lines, paint)
     elif _sum(below) <= width:
         yield from _below(cells, below, width, paint, lines)
     else:
@@ -103,7 +103,7 @@ def _sum(rooms: Sequence[int]) -> int:
     return sum(rooms) + _GAP * (len(rooms) - 1)
 
 
-def _shrunk(natural: Sequence[int], least: Sequence[int], most: int) -> list[int]:
+def _shrink(natural: Sequence[int], least: Sequence[int], most: int) -> list[int]:
     """Headings and columns of several words give up room, the widest first."""
     rooms = list(natural)
     while _sum(rooms) > most:
@@ -118,14 +118,14 @@ def _below(
     cells: Cells, rooms: Sequence[int], width: int, paint: Paint, lines: int
 ) -> Iterator[str]:
     for number, row in enumerate(cells):
-        colour = paint if number else _plainly
-        yield from _aligned([row[:-1]], rooms, _FOLDED, colour, heading=False)
+        colour = paint if number else _unpainted
+        yield from _aligned_rows([row[:-1]], rooms, _FOLDED, colour, heading=False)
         if row[-1] not in _NOTHING:
             for piece in fold(row[-1], width - _INDENT, lines):
                 yield " " * _INDENT + piece
 
 
-def _least(cells: Cells, at: int, natural: int) -> int:
+def _least_width(cells: Cells, at: int, natural: int) -> int:
     """The longest word of a column; what begins with a digit is a time or an id and stays whole."""
     heading, *values = (row[at][: 2 * natural] for row in cells)
     whole = any(each[:1].isdigit() for each in values)
@@ -133,13 +133,13 @@ def _least(cells: Cells, at: int, natural: int) -> int:
     return min(max(map(breadth, [*words, *(values if whole else [])])), natural, 2 * _LEAST)
 
 
-def _aligned(
+def _aligned_rows(
     cells: Cells, rooms: Sequence[int], lines: int | None, paint: Paint, *, heading: bool = True
 ) -> Iterator[str]:
     """Rows of as many lines as their longest cell; the last column is as long as it likes where
     `lines` is None."""
     for number, row in enumerate(cells):
-        colour = _plainly if heading and not number else paint
+        colour = _unpainted if heading and not number else paint
         if lines is None:
             folded = [[each] for each in row]
         else:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hive_core.agent import language
-from hive_core.agent.agent_loop import Memory, advance
-from hive_core.agent.language import Job
-from hive_core.agent.task_client import Desk, Row
+from hive_core.agent.agent_loop import StateFile, advance_tasks
+from hive_core.agent.language import JobText
+from hive_core.agent.task_client import TaskClient, TaskSnapshot
 
 TRIES: Final = 3  # the last one by another worker
 _LEARNED: Final = 50
@@ -25,18 +25,18 @@ _BEFORE: Final = 16 * 1024
 
 
 @dataclass(frozen=True)
-class Line:
+class JobLine:
     """One line of a job: in which group, the how manieth of it, and what was tried so far."""
 
     group: int
     number: int
     text: str
-    tries: tuple[Row, ...]
+    tries: tuple[TaskSnapshot, ...]
 
     @property
     def value(self) -> str | None:
         """What came out of it; None: nothing yet."""
-        well = next((row for row in self.tries if row.well), None)
+        well = next((row for row in self.tries if row.succeeded), None)
         return None if well is None else str(well.data.get("result", well.summary))
 
     @property
@@ -44,7 +44,7 @@ class Line:
         return any(row.open for row in self.tries)
 
     @property
-    def lost(self) -> bool:
+    def given_up(self) -> bool:
         return self.value is None and not self.busy and len(self.tries) >= TRIES
 
     @property
@@ -59,104 +59,106 @@ class Lead:
     Where there are more groups than workers, a worker does several, one after the other.
     """
 
-    def __init__(self, desk: Desk, memory: Memory) -> None:
+    def __init__(self, desk: TaskClient, memory: StateFile) -> None:
         self._desk = desk
         self._memory = memory
 
-    def heard(self, letter: dict[str, Any]) -> None:
+    def on_message(self, letter: dict[str, Any]) -> None:
         """What came is seen in the tasks."""
 
     def step(self) -> None:
         """Each job as far as it goes now."""
-        advance(self._desk, self._advance)
+        advance_tasks(self._desk, self._advance)
 
-    def _advance(self, row: Row) -> None:
-        text, data = self._desk.text(row)
-        job = language.parse(self._planned(data) or text)
+    def _advance(self, row: TaskSnapshot) -> None:
+        text, data = self._desk.description(row)
+        job = language.parse(self._plan_of(data) or text)
         lines = list(_lines(job, self._desk.parts(row)))
-        lost = [line for line in lines if line.lost]
+        lost = [line for line in lines if line.given_up]
         if lost:
             self._give_up(row, job, lines, lost)
         elif all(line.value is not None for line in lines):
             self._finish(row, job, lines)
         else:
-            self._give_out(row, job, lines)
+            self._assign_lines(row, job, lines)
 
-    def _planned(self, data: dict[str, Any]) -> str:
+    def _plan_of(self, data: dict[str, Any]) -> str:
         """What an architect made of the job: stored, or in the task itself."""
         if "plan_artifact" in data:
-            return self._desk.read(str(data["plan_artifact"]))
+            return self._desk.read_artifact(str(data["plan_artifact"]))
         return str(data.get("plan", ""))
 
-    def _give_out(self, row: Row, job: Job, lines: list[Line]) -> None:
+    def _assign_lines(self, row: TaskSnapshot, job: JobText, lines: list[JobLine]) -> None:
         """The next line of each worker that is at nothing of this job."""
-        workers = self._workers(job)
+        workers = self._worker_count(job)
         for first in range(workers):
             mine = [line for line in lines if line.group % workers == first]
             line = next((each for each in mine if each.value is None), None)
-            if line is None or (line.busy and not self._recalled(line)):
+            if line is None or (line.busy and not self._take_back(line)):
                 continue
-            before = _before(line, lines)
+            before = _line_before(line, lines)
             usual = f"{self._desk.name}-{first + 1}" if before is None else before.agent
             last = len(line.tries) == TRIES - 1
-            worker = self._other(usual, first, workers) if last else usual
-            self._desk.hire(
+            worker = self._other_worker(usual, first, workers) if last else usual
+            self._desk.ensure_child(
                 worker, role="worker", command=["hive-agent", "worker"], parallel=1,
                 title=f"worker of {self._desk.name}",
             )  # fmt: skip
             keeps = job.keeps_context or row.context == KEEP
             goes_on = before is not None and worker == usual
-            self._desk.give(
+            self._desk.assign_part(
                 row, worker, line.title, line.text, deadline=_SECONDS,
-                data={"try": len(line.tries) + 1, "before": _known(line, lines)}, budget=job.purse,
-                context=KEEP if keeps or goes_on else CLEAR,
+                data={"try": len(line.tries) + 1, "before": _earlier_values(line, lines)},
+                budget=job.line_budget, context=KEEP if keeps or goes_on else CLEAR,
             )  # fmt: skip
 
-    def _recalled(self, line: Line) -> bool:
+    def _take_back(self, line: JobLine) -> bool:
         """Whether it was taken back from a worker that was stopped; then it is tried again."""
-        return any(self._desk.recall(row) for row in line.tries if row.open)
+        return any(self._desk.take_back(row) for row in line.tries if row.open)
 
-    def _other(self, usual: str, first: int, workers: int) -> str:
+    def _other_worker(self, usual: str, first: int, workers: int) -> str:
         """Somebody else for the last try: one more where there is room, else the next one."""
         most = language.WORKERS_MOST
         names = [f"{self._desk.name}-{number + 1}" for number in range(most)]
         rest = [names[workers]] if workers < most else [*names[first + 1 :], *names[:first]]
         return next((each for each in rest if each != usual), names[first])
 
-    def _finish(self, row: Row, job: Job, lines: list[Line]) -> None:
+    def _finish(self, row: TaskSnapshot, job: JobText, lines: list[JobLine]) -> None:
         values = [str(line.value) for line in lines]
         result = language.combine(job.combine, values)
         self._learn(job, row, well=True)
-        stored = self._desk.keep(f"result-{row.id}", result)
+        stored = self._desk.store(f"result-{row.id}", result)
         data = {"result": result, "lines": values}
         self._desk.finish(row, "success", result, data=data, artifacts=stored or None)
-        self._tidy(job)
+        self._destroy_workers(job)
 
-    def _give_up(self, row: Row, job: Job, lines: list[Line], lost: list[Line]) -> None:
+    def _give_up(
+        self, row: TaskSnapshot, job: JobText, lines: list[JobLine], lost: list[JobLine]
+    ) -> None:
         """Tried, tried again, tried by another one: now it is for who is above."""
         why = "; ".join(f"{line.text}: {line.tries[-1].why}" for line in lost)
-        self._desk.quietly("escalate", issue=why[:1000], severity="error", task=row.id)
+        self._desk.try_change("escalate", issue=why[:1000], severity="error", task=row.id)
         self._learn(job, row, well=False)
         done = [str(line.value) for line in lines if line.value is not None]
         faults = [line.text for line in lost]
         self._desk.finish(row, "failed", why, data={"faults": faults, "lines": done})
-        self._tidy(job)
+        self._destroy_workers(job)
 
-    def _tidy(self, job: Job) -> None:
+    def _destroy_workers(self, job: JobText) -> None:
         """Workers go with the job, unless it says that they are to be kept."""
         if job.keeps_workers:
             return
         for child in self._desk.children().values():
             if child.role == "worker" and child.name.startswith(f"{self._desk.name}-"):
-                self._desk.dismiss(child.name)
+                self._desk.destroy_child(child.name)
 
-    def _workers(self, job: Job) -> int:
+    def _worker_count(self, job: JobText) -> int:
         """As many as are asked for, or were best for such a job, and no more than there is work."""
         learned = self._memory.read().get("splits", {}).get(job.signature, {})
         wanted = job.workers or int(learned.get("workers", language.WORKERS))
         return max(1, min(wanted, language.WORKERS_MOST, len(job.groups)))
 
-    def _learn(self, job: Job, row: Row, *, well: bool) -> None:
+    def _learn(self, job: JobText, row: TaskSnapshot, *, well: bool) -> None:
         """Which split went how well and what it took: the best one is taken again."""
         kept = self._memory.read()
         splits: dict[str, Any] = kept.get("splits", {})
@@ -164,29 +166,29 @@ class Lead:
         best = splits.get(job.signature)
         parts = self._desk.parts(row).values()
         new = {
-            "workers": self._workers(job), "seconds": seconds, "well": well,
+            "workers": self._worker_count(job), "seconds": seconds, "well": well,
             "tokens": sum(part.tokens for part in parts),
             "cost": sum(part.cost for part in parts),
         }  # fmt: skip
-        if best is None or _better(new) >= _better(best):
+        if best is None or _split_rank(new) >= _split_rank(best):
             splits.pop(job.signature, None)
             splits[job.signature] = new
         kept["splits"] = dict(list(splits.items())[-_LEARNED:])
         self._memory.write(kept)
 
 
-def _better(split: Mapping[str, Any]) -> tuple[bool, int, float]:
+def _split_rank(split: Mapping[str, Any]) -> tuple[bool, int, float]:
     """What ended well, then what cost less, then what was quicker."""
     return bool(split["well"]), -int(split.get("cost", 0)), -float(split["seconds"])
 
 
-def _before(line: Line, lines: list[Line]) -> Row | None:
+def _line_before(line: JobLine, lines: list[JobLine]) -> TaskSnapshot | None:
     """What came out of the line before it in its group: who did that goes on."""
     found = (each for each in lines if (each.group, each.number + 1) == (line.group, line.number))
-    return next((row for each in found for row in each.tries if row.well), None)
+    return next((row for each in found for row in each.tries if row.succeeded), None)
 
 
-def _known(line: Line, lines: list[Line]) -> list[str]:
+def _earlier_values(line: JobLine, lines: list[JobLine]) -> list[str]:
     """What came out of its group so far: whoever does it now remembers that, or is told.
 
     The last of it, as much as goes with a task.
@@ -202,10 +204,10 @@ def _known(line: Line, lines: list[Line]) -> list[str]:
     return found
 
 
-def _lines(job: Job, parts: Mapping[str, Row]) -> Iterator[Line]:
+def _lines(job: JobText, parts: Mapping[str, TaskSnapshot]) -> Iterator[JobLine]:
     for group, texts in enumerate(job.groups):
         for number, text in enumerate(texts):
-            tries: list[Row] = []
+            tries: list[TaskSnapshot] = []
             while (row := parts.get(f"{group}.{number}.{len(tries) + 1}")) is not None:
                 tries.append(row)
-            yield Line(group, number, text, tuple(tries))
+            yield JobLine(group, number, text, tuple(tries))

@@ -22,7 +22,7 @@ _ADDRESSED: Final = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class ReceivedLetter:
     """What `serve` needs of a message; the rest stays on the wire."""
 
     id: str

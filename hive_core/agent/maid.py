@@ -39,14 +39,14 @@ _FAULT: Final = 5.0
 _UNWELL: Final = frozenset({"failed", "parked", "degraded"})
 
 
-class Sample(NamedTuple):
+class HostUsage(NamedTuple):
     """Shares in use of all there is."""
 
     memory: float
     disk: float
 
 
-class Finding(NamedTuple):
+class MaidFinding(NamedTuple):
     """What is wrong with whom; `text` is for people."""
 
     kind: str
@@ -54,76 +54,82 @@ class Finding(NamedTuple):
     text: str
 
 
-def measured(meminfo: Path = Path("/proc/meminfo"), disk: str = "/") -> Sample:
+def host_usage(meminfo: Path = Path("/proc/meminfo"), disk: str = "/") -> HostUsage:
     """Memory of the host, and the disk that this container lies on."""
     lines = (line.split() for line in meminfo.read_text().splitlines())
     found = {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1}
     total, free = found.get("MemTotal", 0), found.get("MemAvailable", 0)
     room = os.statvfs(disk)
-    return Sample(
+    return HostUsage(
         round(1 - free / total, 4) if total else 0.0,
         round(1 - room.f_bavail / room.f_blocks, 4) if room.f_blocks else 0.0,
     )
 
 
-def judged(rows: list[dict[str, Any]], left_overs: list[str], quiet: float) -> Iterator[Finding]:
+def agent_findings(
+    rows: list[dict[str, Any]], left_overs: list[str], quiet: float
+) -> Iterator[MaidFinding]:
     """What is wrong with agents, and what belongs to nobody."""
     for row in rows:
         name = str(row["name"])
         if row["ended_at"] is not None:
-            yield Finding("zombie", name, f"{name} ended and nobody asked how")
+            yield MaidFinding("zombie", name, f"{name} ended and nobody asked how")
         elif row["state"] in _UNWELL:
-            yield Finding("unwell", name, f"{name} is {row['state']}")
+            yield MaidFinding("unwell", name, f"{name} is {row['state']}")
         if row["orphan"]:
-            yield Finding("orphan", name, f"{name} runs, and its parent {row['parent']} does not")
+            yield MaidFinding(
+                "orphan", name, f"{name} runs, and its parent {row['parent']} does not"
+            )
         if (row["quiet"] or 0) >= quiet:
-            yield Finding(
+            yield MaidFinding(
                 "stuck", name, f"{name} says nothing of its task for {row['quiet']:.0f} s"
             )
         if (row["unanswered"] or 0) >= quiet:
             waited = f"a question waits on {name} for {row['unanswered']:.0f} s"
-            yield Finding("unanswered", name, waited)
+            yield MaidFinding("unanswered", name, waited)
     for each in left_overs:
-        yield Finding("left-over", each, f"belongs to nobody, or is not as it should be: {each}")
+        yield MaidFinding(
+            "left-over", each, f"belongs to nobody, or is not as it should be: {each}"
+        )
 
 
-def compared(now: Sample, before: list[Sample]) -> Iterator[Finding]:
+def usage_findings(now: HostUsage, before: list[HostUsage]) -> Iterator[MaidFinding]:
     """What is used up, or far more than usual."""
-    for name in Sample._fields:
+    for name in HostUsage._fields:
         share, known = getattr(now, name), [getattr(each, name) for each in before]
         usual = median(known) if len(known) >= FEW else None
         if share >= FULL:
-            yield Finding(name, "full", f"{name}: {share:.0%} in use")
+            yield MaidFinding(name, "full", f"{name}: {share:.0%} in use")
         elif usual is not None and share >= usual + ABOVE:
-            yield Finding(name, "unusual", f"{name}: {share:.0%} in use, usually {usual:.0%}")
+            yield MaidFinding(name, "unusual", f"{name}: {share:.0%} in use, usually {usual:.0%}")
 
 
 @dataclass
-class Maid:
+class MaidAgent:
     """`sleepless` time is that of `clock`; `wait` hears mail meanwhile."""
 
     link: Link
-    measure: Callable[[], Sample] = measured
+    measure: Callable[[], HostUsage] = host_usage
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
-    samples: list[Sample] = field(default_factory=list)
-    told: set[tuple[str, str]] = field(default_factory=set)
+    samples: list[HostUsage] = field(default_factory=list)
+    reported: set[tuple[str, str]] = field(default_factory=set)
     looks: int = 0
     every: float = 60.0
-    kept: bool = True
+    saved: bool = True
 
     def __post_init__(self) -> None:
-        self.checks = Checks(self.link, self.keep, self.clock, self.now, say)
+        self.checks = Checks(self.link, self.save, self.clock, self.now, say)
 
     def forever(self) -> Never:
         """The first look is early, so that a host in trouble is known soon."""
-        self.recall()
-        pause = self._patiently(self._first)
+        self.restore()
+        pause = self._until_it_works(self._first_pause)
         while True:
-            self._patiently(lambda pause=pause: self.attend(pause))  # type: ignore[misc]
-            pause = self.looked()
+            self._until_it_works(lambda pause=pause: self.wait(pause))  # type: ignore[misc]
+            pause = self.try_look()
 
-    def looked(self) -> float:
+    def try_look(self) -> float:
         """Seconds until the next look: soon after one that was refused; checks go on till then."""
         try:
             self.look()
@@ -132,10 +138,10 @@ class Maid:
             return _FAULT
         return self.every
 
-    def _first(self) -> float:
+    def _first_pause(self) -> float:
         return float(self.link.ask("survey", limit=1)["first"])  # type: ignore[arg-type]
 
-    def _patiently(self, act: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it gives
+    def _until_it_works(self, act: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it gives
         """Until it works: the daemon may be away, or refuse for a while."""
         while True:
             try:
@@ -144,7 +150,7 @@ class Maid:
                 say(f"cannot look after things: {error.reason}")
                 time.sleep(_FAULT)
 
-    def attend(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> None:
         """Let time pass, or so much of it as passes before a check turns.
 
         Who is above gets a report when it asks, whatever it writes.
@@ -156,18 +162,18 @@ class Maid:
             for letter in list_of(reply, "messages"):
                 self.link.change("ack", ids=[letter["id"]])
                 if letter["relation"] in ("parent", "ancestor", "operator"):
-                    body = text_of(self.findings(), (), list(self.checks.lines()))
+                    body = report_text(self.findings(), (), list(self.checks.report_lines()))
                     self.link.change("send", to=letter["from"], body=body, reply_to=letter["id"])
 
-    def recall(self) -> None:
+    def restore(self) -> None:
         """What was usual before this start, and what was told."""
         with suppress(HiveError, ValueError, TypeError, KeyError):
             kept = json.loads(str(self.link.ask("get_snapshot").get("data") or "{}"))
-            self.samples = [Sample(*each) for each in kept["samples"]]
-            self.told = {(kind, subject) for kind, subject in kept["told"]}
-            self.checks.recall(kept.get("checks", {}), kept.get("runs", {}))
+            self.samples = [HostUsage(*each) for each in kept["samples"]]
+            self.reported = {(kind, subject) for kind, subject in kept["told"]}
+            self.checks.restore(kept.get("checks", {}), kept.get("runs", {}))
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """For the next start."""
         self.link.change("keep_snapshot", data=self._snapshot())
 
@@ -176,8 +182,8 @@ class Maid:
         text = ""
         for said, most in ((True, _TOLD_MOST), (False, _TOLD_MOST), (False, 0)):
             data = {
-                "samples": self.samples[-KEPT:], "told": sorted(self.told)[:most],
-                "checks": self.checks.kept(said=said), "runs": self.checks.runs(),
+                "samples": self.samples[-KEPT:], "told": sorted(self.reported)[:most],
+                "checks": self.checks.saved_states(said=said), "runs": self.checks.saved_runs(),
             }  # fmt: skip
             # The daemon counts UTF-8, in which most signs are shorter than escaped.
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
@@ -185,33 +191,33 @@ class Maid:
                 break
         return text
 
-    def _keep(self) -> None:
+    def _try_save(self) -> None:
         """What is refused holds up no round, and is tried again in the next."""
-        self.kept = False
+        self.saved = False
         try:
-            self.keep()
+            self.save()
         except HiveError as error:
             say(f"cannot keep how things are: {error.reason}")
         else:
-            self.kept = True
+            self.saved = True
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[MaidFinding]:
         """One look, at everybody and at the host."""
         rows, left_overs, after, quiet = list[dict[str, Any]](), list[str](), None, 0.0
         while True:
             page = self.link.ask("survey", after=after)
             if after is None:
-                self.checks.learn(list_of(page, "checks"))
-            rows += self.checks.aside(list_of(page, "agents"))
+                self.checks.set_checks(list_of(page, "checks"))
+            rows += self.checks.without_checkers(list_of(page, "agents"))
             left_overs = [str(each) for each in list_of(page, "left_overs")]
             quiet, self.every = float(page["quiet"]), float(page["every"])  # type: ignore[arg-type]
             after = page.get("next")
             if after is None:
                 break
-        self.checks.before.clear()  # who was there is taken up
+        self.checks.earlier_runs.clear()  # who was there is taken up
         now = self.measure()
-        found = [*judged(rows, left_overs, quiet), *compared(now, self.samples)]
-        found += (Finding(*each) for each in self.checks.troubles())
+        found = [*agent_findings(rows, left_overs, quiet), *usage_findings(now, self.samples)]
+        found += (MaidFinding(*each) for each in self.checks.problems())
         self.samples = [*self.samples, now][-KEPT:]
         return found
 
@@ -223,22 +229,22 @@ class Maid:
             reply = self.link.change("reap_zombies", older=self.every)
             cleared = [str(each) for each in list_of(reply, "agents")]
         now = {(each.kind, each.subject) for each in found}
-        good = [f"- good again: {name}" for name in self.checks.again]
-        news = now != self.told or bool(cleared or good)
-        turned, self.checks.news, self.told = self.checks.news, False, now
+        good = [f"- good again: {name}" for name in self.checks.recovered]
+        news = now != self.reported or bool(cleared or good)
+        turned, self.checks.news, self.reported = self.checks.news, False, now
         if news or turned or not self.looks:
-            text = text_of(found, cleared, [*good, *self.checks.lines()])
+            text = report_text(found, cleared, [*good, *self.checks.report_lines()])
             self.report(text, quietly=not news)
-        self.checks.again.clear()
-        if news or turned or not self.kept or self.looks % KEEP_EVERY == 0:
-            self._keep()
+        self.checks.recovered.clear()
+        if news or turned or not self.saved or self.looks % KEEP_EVERY == 0:
+            self._try_save()
         self.looks += 1
 
     def report(self, text: str, *, quietly: bool) -> None:
         """To the parent, by mail and as an artifact."""
         say(text)
         try:
-            self.link.change("store_artifact", **artifact(text))
+            self.link.change("store_artifact", **report_artifact(text))
         except HiveError as error:  # its parent is told in any case
             say(f"cannot store the report: {error.reason}")
         parent = self.link.ask("whoami").get("parent")
@@ -246,12 +252,12 @@ class Maid:
             self.link.change("send", to=parent, body=text, kind=KIND)
 
 
-def artifact(text: str) -> dict[str, object]:
+def report_artifact(text: str) -> dict[str, object]:
     """The report as it is stored: the same name each time, a version each."""
     return {"name": REPORT, "text": text, "visibility": "subtree", "type": "text/plain"}
 
 
-def text_of(found: list[Finding], cleared: Sequence[str], more: Sequence[str] = ()) -> str:
+def report_text(found: list[MaidFinding], cleared: Sequence[str], more: Sequence[str] = ()) -> str:
     """The report; the same findings make the same words, whatever order they came in."""
     lines = [f"- {each.kind}: {each.text}" for each in sorted(found)]
     if cleared:
@@ -272,11 +278,11 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def maid(path: str) -> int:
+def run_maid(path: str) -> int:
     """What `hive-agent maid` does. What is usual is kept when it is stopped too."""
     with Link(path, answer=POLL) as link:
-        made = Maid(link)
+        made = MaidAgent(link)
         status = until_stopped(made.forever)
         with suppress(HiveError):
-            made.keep()
+            made.save()
         return status

@@ -52,7 +52,7 @@ def _call(path: str, arguments: Sequence[str]) -> int:
         parser.error(f"parameters are not JSON: {error}")
     if not isinstance(given, dict):
         parser.error("parameters are not a JSON object")
-    method = catalog.method(options.method, catalog.load())
+    method = catalog.full_method(options.method, catalog.load())
     with Link(path) as link:
         replies = link.stream(method, given) if options.more else [link.call(method, given)]
         for reply in replies:
@@ -78,7 +78,7 @@ def _serve(path: str, arguments: Sequence[str]) -> int:
                         "command is given: message, task, notice (what the daemon tells by itself),"
                         " or kinds of notices by name; the rest is logged (message,task)",
                         )  # fmt: skip
-    before, command = derived_commands.split(arguments)
+    before, command = derived_commands.split_command(arguments)
     options = parser.parse_args(before)
     if not command:
         parser.error("the command is missing: hive-agent serve -- COMMAND...")
@@ -87,20 +87,20 @@ def _serve(path: str, arguments: Sequence[str]) -> int:
     kinds = frozenset(each.strip() for each in options.kinds.split(",") if each.strip())
     if not kinds:
         parser.error("--kinds has to name a kind: message, task, notice, or that of a notice")
-    work = serve.Work(
+    work = serve.ServedCommand(
         command, options.lease, options.timeout, parallel=options.parallel,
         environment=dict(os.environ), kinds=kinds,
     )  # fmt: skip
-    return serve.serve(path, work)
+    return serve.run_serve(path, work)
 
 
 def _hold(_path: str, _arguments: Sequence[str]) -> int:
     from hive_core.agent import serve  # noqa: PLC0415
 
-    return serve.hold()
+    return serve.run_hold()
 
 
-def _built_in(name: str) -> Callable[[str, Sequence[str]], int]:
+def _built_in_agent(name: str) -> Callable[[str, Sequence[str]], int]:
     """One of the agents that come with hive."""
 
     def run(path: str, arguments: Sequence[str]) -> int:
@@ -117,32 +117,32 @@ def _maid(path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import maid  # noqa: PLC0415
 
     derived_commands.parser_of("maid", OWN["maid"]).parse_args(arguments)
-    return maid.maid(path)
+    return maid.run_maid(path)
 
 
 def _attend(path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import attend  # noqa: PLC0415
 
     derived_commands.parser_of("attend", OWN["attend"]).parse_args(arguments)
-    attend.attend(path)
+    attend.run_attend(path)
 
 
 def _config(path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import config  # noqa: PLC0415
 
-    return config.config(path, arguments)
+    return config.run_config(path, arguments)
 
 
 def _tool(path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import tool  # noqa: PLC0415
 
-    return tool.tool(path, arguments)
+    return tool.run_tool(path, arguments)
 
 
 def _exchange(path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import exchange  # noqa: PLC0415
 
-    return exchange.exchange(path, arguments)
+    return exchange.run_exchange(path, arguments)
 
 
 def _artifact(path: str, arguments: Sequence[str]) -> int:
@@ -162,8 +162,8 @@ def _help(_path: str, _arguments: Sequence[str]) -> int:
 
 
 _COMMANDS: Final = {
-    "serve": _serve, "hold": _hold, "attend": _attend, "worker": _built_in("worker"),
-    "lead": _built_in("lead"), "queen": _built_in("queen"), "maid": _maid,
+    "serve": _serve, "hold": _hold, "attend": _attend, "worker": _built_in_agent("worker"),
+    "lead": _built_in_agent("lead"), "queen": _built_in_agent("queen"), "maid": _maid,
     "call": _call, "config": _config, "tool": _tool, "exchange": _exchange,
     "artifact": _artifact,
     "help": _help, "-h": _help, "--help": _help,
@@ -177,14 +177,14 @@ def run(arguments: Sequence[str], path: str) -> int:
     if name in _THREADED:
         from hive_core.agent import crash_report  # noqa: PLC0415 - they run for long
 
-        crash_report.of_threads("hive-agent")
+        crash_report.report_threads("hive-agent")
     if name in _COMMANDS:
         return _COMMANDS[name](path, rest)
     wanted = catalog.load().get(SHORT.get(name, name))
     if wanted is None:
         output.complaint(f"no command {name!r}; hive-agent --help lists them")
         return 2
-    return derived_commands.operation(path, wanted, rest)
+    return derived_commands.run_operation(path, wanted, rest)
 
 
 def main() -> None:
@@ -211,7 +211,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the edge: a fault of ours becomes a line
         from hive_core.agent import crash_report  # noqa: PLC0415 - nobody else needs it
 
-        output.complaint(crash_report.write("hive-agent", error))
+        output.complaint(crash_report.write_report("hive-agent", error))
         status = 1
     sys.exit(status)
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, Never, Protocol
 
-from hive_core.agent.letter import Letter, reply_body
+from hive_core.agent.letter import ReceivedLetter, reply_body
 from hive_core.errors import Conflict, HiveError
 
 TRY_AGAIN: Final = 75
@@ -19,13 +19,13 @@ MOST: Final = 32
 PAUSE: Final = 2.0  # seconds between two rounds
 
 
-class Ask(Protocol):
+class BrokerCall(Protocol):
     """One call by its name; raises what the daemon refuses."""
 
     def __call__(self, operation: str, /, **params: object) -> dict[str, object]: ...
 
 
-def send_reply(ask: Ask, letter: Letter, output: bytes) -> bool:
+def send_reply(ask: BrokerCall, letter: ReceivedLetter, output: bytes) -> bool:
     """Answer a message once; a sender that is gone or may not be written to is only noted.
 
     False: its inbox is full.
@@ -51,11 +51,11 @@ class Outbox:
     """What waits for room, by message."""
 
     def __init__(self) -> None:
-        self._replies: dict[str, tuple[Letter, bytes]] = {}
+        self._replies: dict[str, tuple[ReceivedLetter, bytes]] = {}
         self._lock = threading.Lock()
         self.filled = threading.Event()
 
-    def keep(self, letter: Letter, output: bytes) -> None:
+    def add(self, letter: ReceivedLetter, output: bytes) -> None:
         with self._lock:
             self._replies[letter.id] = (letter, output)
             if len(self._replies) > MOST:
@@ -66,7 +66,7 @@ class Outbox:
         """Whether the reply to this message waits here."""
         return message in self._replies
 
-    def deliver(self, ask: Ask) -> None:
+    def deliver(self, ask: BrokerCall) -> None:
         """Try each reply once; a message whose reply was sent is done with."""
         for letter, output in list(self._replies.values()):
             with self._lock:  # the loop and the thread may be at the same one
@@ -76,7 +76,7 @@ class Outbox:
         if not self._replies:
             self.filled.clear()
 
-    def forever(self, ask: Ask, sleep: Callable[[float], object]) -> Never:
+    def forever(self, ask: BrokerCall, sleep: Callable[[float], object]) -> Never:
         """What the thread beside the loop does."""
         while True:
             self.filled.wait()

@@ -51,16 +51,16 @@ def overview(catalog: Catalog, own: Mapping[str, str], shorts: Mapping[str, str]
     for heading, names in {**SECTIONS, "More": more}.items():
         if names:
             yield from ("", f"{heading}:")
-            yield from (f"  {_word(name):<22} {texts[name]}" for name in names.split())
+            yield from (f"  {_command(name):<22} {texts[name]}" for name in names.split())
     yield from ("", "For the operator alone, who has `hive`:")
-    yield from _wrapped(map(_word, sorted(apart)))
+    yield from _wrap(map(_command, sorted(apart)))
 
 
-def _word(name: str) -> str:
+def _command(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _wrapped(words: Iterator[str]) -> Iterator[str]:
+def _wrap(words: Iterator[str]) -> Iterator[str]:
     line = " "
     for word in words:
         if len(line) + len(word) >= _WIDTH:

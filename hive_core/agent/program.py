@@ -27,7 +27,7 @@ _STEP: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProgramCall:
     """What to run, where, for how long, and how many bytes of each output to pass on."""
 
     words: Sequence[str]
@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ProgramEnd:
     """`code`: as a shell says it, None when its time was over. `cut`: there was more output."""
 
     code: int | None
@@ -47,15 +47,15 @@ class End:
     cut: bool
 
 
-class Outputs:
+class CappedOutputs:
     """What a program prints, up to so many bytes of each; the rest is read and dropped."""
 
     def __init__(self, sources: Sequence[IO[bytes] | None], most: int) -> None:
         self._most = most
         self._selector = selectors.DefaultSelector()
-        self.kept = [bytearray() for _ in sources]
+        self.data = [bytearray() for _ in sources]
         self.cut = False
-        for source, kept in zip(sources, self.kept, strict=True):
+        for source, kept in zip(sources, self.data, strict=True):
             if source is not None:
                 self._selector.register(source, selectors.EVENT_READ, kept)
 
@@ -78,7 +78,7 @@ class Outputs:
         self._selector.close()
 
 
-def run(wanted: Run) -> End:
+def run(wanted: ProgramCall) -> ProgramEnd:
     """Run it until it ends or its time does. What it prints is kept, so that no reader of it can
     stand in the way of its end."""
     try:
@@ -91,54 +91,56 @@ def run(wanted: Run) -> End:
         raise NotFound(f"no program {wanted.words[0]}") from None
     except OSError as error:
         raise InvalidArgument(f"cannot run {wanted.words[0]}: {error.strerror}") from None
-    outputs = Outputs((process.stdout, process.stderr), wanted.most)
+    outputs = CappedOutputs((process.stdout, process.stderr), wanted.most)
     with process, closing(outputs):
         code = _watch(process, outputs, wanted)
         for _ in range(_ROUNDS):  # whoever got away may go on printing
             if not outputs.read(0):
                 break
-    out, err = map(bytes, outputs.kept)
-    return End(code if code is None or code >= 0 else 128 - code, out, err, outputs.cut)
+    out, err = map(bytes, outputs.data)
+    return ProgramEnd(code if code is None or code >= 0 else 128 - code, out, err, outputs.cut)
 
 
-def _watch(process: subprocess.Popen[bytes], outputs: Outputs, wanted: Run) -> int | None:
+def _watch(
+    process: subprocess.Popen[bytes], outputs: CappedOutputs, wanted: ProgramCall
+) -> int | None:
     ends = time.monotonic() + wanted.seconds
     try:
         while process.poll() is None and (left := ends - time.monotonic()) > 0:
             outputs.read(min(_STEP, left))
         return process.poll()
     finally:
-        kill(process.pid, wanted.grant)
+        kill_group(process.pid, wanted.grant)
 
 
-def kill(group: int, grant: str) -> None:
+def kill_group(group: int, grant: str) -> None:
     """End the group, and everybody with the mark, until nobody is left of them."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
     for _ in range(_ROUNDS):
-        if not [1 for each in _marked(grant) if _end(each, grant)]:
+        if not [1 for each in _marked_processes(grant) if _kill_process(each, grant)]:
             return
         time.sleep(0.01)
 
 
-def _marked(grant: str) -> Iterator[int]:
+def _marked_processes(grant: str) -> Iterator[int]:
     for each in Path("/proc").iterdir():
-        if each.name.isdigit() and int(each.name) != os.getpid() and _has(each, grant):
+        if each.name.isdigit() and int(each.name) != os.getpid() and _has_mark(each, grant):
             yield int(each.name)
 
 
-def _has(place: Path, grant: str) -> bool:
+def _has_mark(place: Path, grant: str) -> bool:
     with suppress(OSError):
         return f"{MARK}={grant}".encode() in (place / "environ").read_bytes().split(b"\0")
     return False
 
 
-def _end(pid: int, grant: str) -> bool:
+def _kill_process(pid: int, grant: str) -> bool:
     """By descriptor, so that nobody else is hit who got the number meanwhile."""
     with suppress(OSError):
         handle = os.pidfd_open(pid)
         try:
-            if _has(Path("/proc", str(pid)), grant):
+            if _has_mark(Path("/proc", str(pid)), grant):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 return True
         finally:

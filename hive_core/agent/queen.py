@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from hive_core.agent import language
-from hive_core.agent.agent_loop import Memory, advance
-from hive_core.agent.task_client import Child, Desk, Row
+from hive_core.agent.agent_loop import StateFile, advance_tasks
+from hive_core.agent.task_client import ChildAgent, TaskClient, TaskSnapshot
 from hive_core.errors import HiveError, NotFound
 
 SIMPLE, COMPLEX, ARCHITECT = "simple", "complex", "architect"
@@ -71,50 +71,50 @@ def _by_words(text: str, found: set[str]) -> tuple[str, str]:
 class Queen:
     """One on each host, below the root agent."""
 
-    def __init__(self, desk: Desk, memory: Memory) -> None:
+    def __init__(self, desk: TaskClient, memory: StateFile) -> None:
         self._desk = desk
         self._memory = memory
         self._idle: dict[str, float] = {}
 
-    def heard(self, letter: dict[str, Any]) -> None:
+    def on_message(self, letter: dict[str, Any]) -> None:
         """What came is seen in the tasks."""
 
     def step(self) -> None:
         """Each task as far as it goes now; then the leads that nobody needs any more go."""
-        advance(self._desk, self._advance)
+        advance_tasks(self._desk, self._advance)
         self._reap()
 
-    def _advance(self, row: Row) -> None:
-        text, _ = self._desk.text(row)
-        when, job = language.recurring(text)
+    def _advance(self, row: TaskSnapshot) -> None:
+        text, _ = self._desk.description(row)
+        when, job = language.schedule_of(text)
         if when:
-            self._again_and_again(row, when, job)
+            self._set_trigger(row, when, job)
             return
         parts = self._desk.parts(row)
-        way = _begun(parts) or self._chosen(row, text)
-        last = _last(parts, way)
+        way = _strategy_of(parts) or self._choose_strategy(row, text)
+        last = _last_try(parts, way)
         if last is not None and last.open:
-            self._look_after(row, last)
-        elif last is not None and last.well:
-            self._collected(row, text, parts, last)
+            self._await_part(row, last)
+        elif last is not None and last.succeeded:
+            self._report_success(row, text, parts, last)
         elif way == ARCHITECT:
-            self._planned(row, text, parts)
-        elif last is None or _count(parts, way) < TRIES:
-            self._delegate(row, way, text, _count(parts, way) + 1)
+            self._advance_planned(row, text, parts)
+        elif last is None or _count_tries(parts, way) < TRIES:
+            self._delegate(row, way, text, _count_tries(parts, way) + 1)
         else:
-            self._failed(row, text, parts, last)
+            self._report_failure(row, text, parts, last)
 
-    def _look_after(self, row: Row, part: Row) -> None:
+    def _await_part(self, row: TaskSnapshot, part: TaskSnapshot) -> None:
         """She does not wait for what nobody will do: that was a try, and there may be another."""
-        if self._desk.recall(part):
+        if self._desk.take_back(part):
             self._advance(row)
 
-    def _chosen(self, row: Row, text: str) -> str:
+    def _choose_strategy(self, row: TaskSnapshot, text: str) -> str:
         way, why = strategy(text, self._memory.read().get("history", []))
-        self._desk.quietly("report_progress", task=row.id, text=f"{way} ({why})")
+        self._desk.try_change("report_progress", task=row.id, text=f"{way} ({why})")
         return way
 
-    def _again_and_again(self, row: Row, when: dict[str, object], job: str) -> None:
+    def _set_trigger(self, row: TaskSnapshot, when: dict[str, object], job: str) -> None:
         """She holds no list of her own: the daemon gives her the job each time.
 
         Set once more under its name, a trigger takes the place of itself.
@@ -128,55 +128,63 @@ class Queen:
         data = {"strategy": "recurring", "trigger": made["id"], "next": made["next"]}
         self._desk.finish(row, "success", f"by a trigger, {made['explained']}", data=data)
 
-    def _delegate(self, row: Row, way: str, text: str, number: int, **more: object) -> None:
+    def _delegate(
+        self, row: TaskSnapshot, way: str, text: str, number: int, **more: object
+    ) -> None:
         title = f"{'lead' if way == ARCHITECT else way}.{number}"
-        self._desk.quietly("report_progress", task=row.id, text=f"{way}, try {number}")
+        self._desk.try_change("report_progress", task=row.id, text=f"{way}, try {number}")
         if way == SIMPLE:
             name = f"task-{row.id[:8]}-{number}"
-            self._desk.hire(name, role="task", command=["hive-agent", "worker"], title="task")
-            more = {**more, "budget": language.parse(text).purse}
+            self._desk.ensure_child(
+                name, role="task", command=["hive-agent", "worker"], title="task"
+            )
+            more = {**more, "budget": language.parse(text).line_budget}
             seconds = SIMPLE_SECONDS
         else:
-            name, seconds = self._lead(row, text), LEAD_SECONDS
-        self._desk.give(
+            name, seconds = self._lead_for(row, text), LEAD_SECONDS
+        self._desk.assign_part(
             row, name, title, text, deadline=seconds, context=row.context or None, **more
         )
 
-    def _planned(self, row: Row, text: str, parts: Mapping[str, Row]) -> None:
+    def _advance_planned(
+        self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot]
+    ) -> None:
         """The architect plans; the lead carries out; what fails goes back to be revised.
 
         When there is no plan, or none is left to be tried, a lead does it without one.
         """
-        plans, runs = _count(parts, "plan"), _count(parts, "lead")
+        plans, runs = _count_tries(parts, "plan"), _count_tries(parts, "lead")
         plan = parts.get(f"plan.{plans}")
         if plan is not None and plan.open:
-            self._look_after(row, plan)
-        elif plan is not None and plan.well and runs < plans:
-            self._delegate(row, ARCHITECT, text, plans, **self._handed_on(row, plan, plans))
-        elif plans < REVISIONS and (plan is None or plan.well):
-            self._draw(row, text, parts, plans)
+            self._await_part(row, plan)
+        elif plan is not None and plan.succeeded and runs < plans:
+            self._delegate(row, ARCHITECT, text, plans, **self._pass_plan_on(row, plan, plans))
+        elif plans < REVISIONS and (plan is None or plan.succeeded):
+            self._order_plan(row, text, parts, plans)
         else:
             self._delegate(row, COMPLEX, text, 1)
 
-    def _handed_on(self, row: Row, plan: Row, number: int) -> dict[str, Any]:
+    def _pass_plan_on(self, row: TaskSnapshot, plan: TaskSnapshot, number: int) -> dict[str, Any]:
         """The architect's plan as her own, which everybody below her reads."""
         data, kept = {"plan": plan.data.get("result", plan.summary)}, list[str]()
         with suppress(NotFound):
             for each in plan.artifacts[:1]:
-                text, key = self._desk.read(each), f"{row.id}:kept-plan.{number}"
-                kept = self._desk.keep(f"plan-{row.id}", text, "subtree", idempotency_key=key)
+                text, key = self._desk.read_artifact(each), f"{row.id}:kept-plan.{number}"
+                kept = self._desk.store(f"plan-{row.id}", text, "subtree", idempotency_key=key)
         if not kept:
             return {"data": data}
         return {"data": {"plan_artifact": kept[0]}, "artifacts": kept}
 
-    def _draw(self, row: Row, text: str, parts: Mapping[str, Row], number: int) -> None:
+    def _order_plan(
+        self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot], number: int
+    ) -> None:
         """A task for the architect, who sleeps when it has none; the mail wakes it.
 
         It is of the highest tier that she may give. To revise a plan it reads the last one, as she
         keeps it: so another architect can go on where the first one is gone.
         """
         name = f"architect-{row.id[:8]}"
-        self._desk.hire(
+        self._desk.ensure_child(
             name, role="architect", command=["hive-agent", "worker"], wakes=True,
             title="architect", tier=self._desk.tier(),
         )  # fmt: skip
@@ -184,66 +192,76 @@ class Queen:
         if number:
             before, run = parts[f"plan.{number}"], parts[f"lead.{number}"]
             data |= {"faults": run.data.get("faults", [])}
-            data |= self._handed_on(row, before, number)["data"]
-        self._desk.give(row, name, f"plan.{number + 1}", text, data=data, deadline=LEAD_SECONDS)
+            data |= self._pass_plan_on(row, before, number)["data"]
+        self._desk.assign_part(
+            row, name, f"plan.{number + 1}", text, data=data, deadline=LEAD_SECONDS
+        )
 
-    def _lead(self, row: Row, text: str) -> str:
+    def _lead_for(self, row: TaskSnapshot, text: str) -> str:
         """An idle lead of the same domain; one of another domain makes room for a new one."""
         domain = language.parse(text).domain
         title = f"lead {domain}".strip()
-        busy = {each.agent for each in self._desk.given()}
+        busy = {each.agent for each in self._desk.delegated_tasks()}
         idle = [each for each in self._leads() if each.name not in busy]
         same = next((each for each in idle if each.title == title), None)
         for each in idle:
             if each.title != title:
-                self._desk.dismiss(each.name)
+                self._desk.destroy_child(each.name)
         name = same.name if same is not None else f"lead-{row.id[:8]}"
-        self._desk.hire(name, role="lead", command=["hive-agent", "lead"], title=title, parallel=1)
+        self._desk.ensure_child(
+            name, role="lead", command=["hive-agent", "lead"], title=title, parallel=1
+        )
         return name
 
-    def _collected(self, row: Row, text: str, parts: Mapping[str, Row], last: Row) -> None:
+    def _report_success(
+        self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot], last: TaskSnapshot
+    ) -> None:
         result = str(last.data.get("result", last.summary))
         self._remember(row, text, parts, well=True)
-        stored = self._desk.keep(f"result-{row.id}", result)
-        data = {"result": result, **_told(parts), "by": last.agent}
+        stored = self._desk.store(f"result-{row.id}", result)
+        data = {"result": result, **_strategy_data(parts), "by": last.agent}
         self._desk.finish(row, last.status, result, data=data, artifacts=stored or None)
-        self._over(row, last.status, result)
+        self._close_task(row, last.status, result)
 
-    def _failed(self, row: Row, text: str, parts: Mapping[str, Row], last: Row) -> None:
+    def _report_failure(
+        self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot], last: TaskSnapshot
+    ) -> None:
         self._remember(row, text, parts, well=False)
-        data = {**_told(parts), "by": last.agent, "faults": last.data.get("faults", [])}
+        data = {**_strategy_data(parts), "by": last.agent, "faults": last.data.get("faults", [])}
         self._desk.finish(row, "failed", last.why, data=data)
-        self._over(row, "failed", last.why)
+        self._close_task(row, "failed", last.why)
 
-    def _over(self, row: Row, status: str, said: str) -> None:
+    def _close_task(self, row: TaskSnapshot, status: str, said: str) -> None:
         """What a trigger began is told to who is above; an architect is needed no more."""
         if row.assigner == self._desk.name and (above := self._desk.ask("whoami")["parent"]):
             body = f"task: {row.id}\nstatus: {status}\n\n{said[:_TOLD]}"
             key = f"{row.id}:told"
-            self._desk.quietly("send", to=above, body=body, kind="result", idempotency_key=key)
+            self._desk.try_change("send", to=above, body=body, kind="result", idempotency_key=key)
         name = f"architect-{row.id[:8]}"
         if name in self._desk.children():
-            self._desk.dismiss(name)
+            self._desk.destroy_child(name)
 
-    def _leads(self) -> list[Child]:
+    def _leads(self) -> list[ChildAgent]:
         return [each for each in self._desk.children().values() if each.role == "lead"]
 
     def _reap(self) -> None:
         """Leads that had nothing to do for a while go, and architects whose task is over."""
-        open_ = {each.id[:8] for each in self._desk.mine()}
+        open_ = {each.id[:8] for each in self._desk.own_tasks()}
         for name in self._desk.children():
             stem, _, task = name.partition("-")
             if stem == "architect" and task not in open_:
-                self._desk.dismiss(name)
-        busy = {each.agent for each in self._desk.given()}
+                self._desk.destroy_child(name)
+        busy = {each.agent for each in self._desk.delegated_tasks()}
         now = time.monotonic()
         idle = {each.name for each in self._leads() if each.name not in busy}
         self._idle = {name: self._idle.get(name, now) for name in idle}
         for name, since in self._idle.items():
             if now - since >= POOL_SECONDS:
-                self._desk.dismiss(name)
+                self._desk.destroy_child(name)
 
-    def _remember(self, row: Row, text: str, parts: Mapping[str, Row], *, well: bool) -> None:
+    def _remember(
+        self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot], *, well: bool
+    ) -> None:
         """Which way a task went, how well, and what it took: for the next one like it.
 
         A plan that came to nothing is remembered too, and nothing twice.
@@ -255,7 +273,7 @@ class Queen:
             "tokens": sum(each.tokens for each in parts.values()),
             "cost": sum(each.cost for each in parts.values()),
         }  # fmt: skip
-        told = _told(parts)
+        told = _strategy_data(parts)
         new = [{**took, "strategy": told["strategy"], "well": well}]
         if "instead_of" in told:
             new.insert(0, {**took, "strategy": told["instead_of"], "well": False})
@@ -267,28 +285,28 @@ class Queen:
 _TOLD: Final = 4000
 
 
-def _begun(parts: Mapping[str, Row]) -> str:
+def _strategy_of(parts: Mapping[str, TaskSnapshot]) -> str:
     """The way on which a task is; without a plan, when there was one and it came to nothing."""
     kinds = {title.partition(".")[0] for title in parts}
     found = next((way for way in (SIMPLE, COMPLEX) if way in kinds), "")
     return found or (ARCHITECT if "plan" in kinds else "")
 
 
-def _told(parts: Mapping[str, Row]) -> dict[str, str]:
+def _strategy_data(parts: Mapping[str, TaskSnapshot]) -> dict[str, str]:
     """Which way it went, and which one came to nothing before."""
-    way = _begun(parts)
+    way = _strategy_of(parts)
     planned = any(title.startswith("plan.") for title in parts)
     return {"strategy": way, **({"instead_of": ARCHITECT} if planned and way == COMPLEX else {})}
 
 
-def _count(parts: Mapping[str, Row], kind: str) -> int:
+def _count_tries(parts: Mapping[str, TaskSnapshot], kind: str) -> int:
     """How often this was tried."""
     return sum(title.partition(".")[0] == kind for title in parts)
 
 
-def _last(parts: Mapping[str, Row], way: str) -> Row | None:
+def _last_try(parts: Mapping[str, TaskSnapshot], way: str) -> TaskSnapshot | None:
     """The last try on this way; what was planned is carried out by leads."""
     kind = "lead" if way == ARCHITECT else way
-    plans = _count(parts, "plan") if way == ARCHITECT else 0
-    number = max(_count(parts, kind), plans)
+    plans = _count_tries(parts, "plan") if way == ARCHITECT else 0
+    number = max(_count_tries(parts, kind), plans)
     return parts.get(f"{kind}.{number}")

@@ -20,7 +20,7 @@ _MARGIN: Final = 10.0
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-def camel(operation: str) -> str:
+def wire_name(operation: str) -> str:
     """`get_logs` as the wire calls it: `org.hive.Broker.GetLogs`."""
     return HIVE + "".join(part.capitalize() for part in operation.split("_"))
 
@@ -53,7 +53,7 @@ class Link:
     def ask(self, operation: str, /, **params: object) -> Message:
         """Call an operation by its name; None stands for a parameter not given."""
         given = {key: value for key, value in params.items() if value is not None}
-        return self.call(camel(operation), given, repeat=True)
+        return self.call(wire_name(operation), given, repeat=True)
 
     def change(self, operation: str, /, **params: object) -> Message:
         """The same for an operation that records or changes: sent under a key of its own."""
@@ -61,7 +61,7 @@ class Link:
 
     def call(self, method: str, params: Message, *, repeat: bool = False) -> Message:
         """Call a full method name; a lost connection is survived only with `repeat`."""
-        client = self._connected()
+        client = self._connection()
         try:
             return client.call(method, params)
         except TimedOut:
@@ -71,27 +71,27 @@ class Link:
             self.close()
             if not repeat:
                 raise
-        return self._again(method, params)
+        return self._repeat(method, params)
 
     def stream(self, method: str, params: Message) -> Iterator[Message]:
         """Each reply of a `more` call, on a connection of its own, however long it takes."""
         with Client(self.path, wait=None) as client:
             yield from client.stream(method, params)
 
-    def _again(self, method: str, params: Message) -> Message:
+    def _repeat(self, method: str, params: Message) -> Message:
         """Repeat a call whose connection broke until the daemon is back or patience ends."""
         ends = time.monotonic() + self._patience
         pauses = chain(_PAUSES, forever(_PAUSES[-1]))
         while True:
             time.sleep(next(pauses))
             try:
-                return self._connected().call(method, params)
+                return self._connection().call(method, params)
             except Unreachable:
                 self.close()
                 if time.monotonic() >= ends:
                     raise
 
-    def _connected(self) -> Client:
+    def _connection(self) -> Client:
         if self._client is None:
             self._client = Client(self.path, wait=self._answer + _MARGIN)
         return self._client

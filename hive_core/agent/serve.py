@@ -18,11 +18,11 @@ from math import inf
 from tempfile import NamedTemporaryFile
 from typing import Final, Never
 
-from hive_core.agent.attend import beside
-from hive_core.agent.letter import KINDS, Letter, answers, reply_body
+from hive_core.agent.attend import start_beside
+from hive_core.agent.letter import KINDS, ReceivedLetter, answers, reply_body
 from hive_core.agent.outbox import TRY_AGAIN, Outbox, send_reply
 from hive_core.agent.reconnect import Link
-from hive_core.agent.tasks import Tasks
+from hive_core.agent.tasks import TaskLoop
 from hive_core.errors import HiveError, TimedOut, Unreachable
 
 TRIES: Final = 3
@@ -31,7 +31,7 @@ _LOGGED: Final = 200
 _BACK: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
-class Stopped(BaseException):
+class AgentStopped(BaseException):
     """SIGTERM or SIGINT came; not an Exception, so that no retry swallows it."""
 
 
@@ -40,12 +40,12 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def _pause(attempt: int, pauses: Sequence[float]) -> float:
+def _pause_after(attempt: int, pauses: Sequence[float]) -> float:
     return pauses[min(attempt, len(pauses) - 1)]
 
 
 @dataclass
-class Work:
+class ServedCommand:
     """The command, and how often and how long it is tried.
 
     `parallel`: tasks at once where the agent's spec says nothing. `kinds`: what the command is
@@ -60,7 +60,7 @@ class Work:
     environment: dict[str, str] = field(default_factory=dict)
     kinds: frozenset[str] = KINDS
 
-    def run(self, letter: Letter) -> bytes:
+    def run(self, letter: ReceivedLetter) -> bytes:
         """What the command printed; raises CalledProcessError and the like when it failed."""
         done = subprocess.run(
             list(self.command),
@@ -73,23 +73,23 @@ class Work:
         return done.stdout
 
 
-class Loop:
+class MessageLoop:
     """Receives, works, replies, acknowledges; comes back whenever the daemon was away."""
 
-    def __init__(self, link: Link, work: Work, sleep: Callable[[float], object]) -> None:
+    def __init__(self, link: Link, work: ServedCommand, sleep: Callable[[float], object]) -> None:
         self._link = link
         self._work = work
-        self.tasks = Tasks(
+        self.tasks = TaskLoop(
             link.path, work.command, work.environment, work.parallel, work.timeout, sleep,
-            does="task" in work.kinds,
+            accepts="task" in work.kinds,
         )  # fmt: skip
         self._sleep = sleep
         self._one = threading.Lock()
         self.outbox = Outbox()
 
     def forever(self) -> Never:
-        self.recall()
-        self._know_room()
+        self.read_snapshot()
+        self._read_parallel()
         threading.Thread(target=self._do_tasks, name="tasks", daemon=True).start()
         threading.Thread(target=self._send_replies, name="replies", daemon=True).start()
         try:
@@ -98,33 +98,33 @@ class Loop:
         finally:
             self.tasks.close()
 
-    def _know_room(self) -> None:
+    def _read_parallel(self) -> None:
         """How many tasks at once is one number: that of the spec, where it says one."""
         try:
-            wanted = self._patiently("whoami").get("parallel")
+            wanted = self._call("whoami").get("parallel")
         except HiveError as error:
             _say(f"cannot ask how many tasks to do at once: {error.reason}")
             return
         if isinstance(wanted, int):
             if self._work.parallel not in (1, wanted):
                 _say(f"{wanted} tasks at once, as the agent's spec says")
-            self.tasks.have_room(wanted)
+            self.tasks.set_parallel(wanted)
 
     def _do_tasks(self) -> Never:
         """Beside the messages: what was begun before, then what is offered."""
-        self.tasks.again()
+        self.tasks.resume_begun()
         with Link(self._link.path, answer=POLL) as link:
             while True:
-                self.tasks.step(link, self._work.lease, self.message)
+                self.tasks.step(link, self._work.lease, self.handle_message)
 
     def _send_replies(self) -> Never:
         with Link(self._link.path, answer=POLL) as link:
             self.outbox.forever(link.ask, self._sleep)
 
-    def recall(self) -> None:
+    def read_snapshot(self) -> None:
         """What the agent kept for this start is a file that the command finds in HIVE_SNAPSHOT."""
         try:
-            kept = str(self._patiently("get_snapshot").get("data") or "")
+            kept = str(self._call("get_snapshot").get("data") or "")
         except HiveError as error:
             _say(f"cannot get snapshot: {error.reason}")
             return
@@ -136,78 +136,78 @@ class Loop:
     def step(self) -> bool:
         """One message, if one comes while `recv` waits."""
         try:
-            reply = self._patiently("recv", wait=POLL, max=1, lease=self._work.lease, only="other")
+            reply = self._call("recv", wait=POLL, max=1, lease=self._work.lease, only="other")
         except HiveError as error:
             _say(f"cannot receive: {error.reason}")
             self._sleep(_BACK[-1])
             return False
         messages = reply.get("messages")
         for message in messages if isinstance(messages, list) else []:
-            self._handle(Letter.of(message))
+            self._handle(ReceivedLetter.of(message))
         return bool(messages)
 
-    def _handle(self, letter: Letter) -> None:
+    def _handle(self, letter: ReceivedLetter) -> None:
         if self.outbox.holds(letter.id):
-            self.outbox.deliver(self._patiently)
+            self.outbox.deliver(self._call)
         elif self.tasks.hear(letter):
-            self._quietly("ack", ids=[letter.id])
+            self._try_call("ack", ids=[letter.id])
         elif not letter.is_one_of(self._work.kinds):
             _say(f"{letter.kind} of {letter.sender}: {_first_line(letter.body)}")
-            self._quietly("ack", ids=[letter.id])
+            self._try_call("ack", ids=[letter.id])
         else:
-            self.message(letter)
+            self.handle_message(letter)
 
-    def message(self, letter: Letter) -> None:
+    def handle_message(self, letter: ReceivedLetter) -> None:
         """Have the command see to it, one message at a time whoever brings them."""
         with self._one:
-            self._worked_on(letter)
+            self._work_on(letter)
 
-    def _worked_on(self, letter: Letter) -> None:
+    def _work_on(self, letter: ReceivedLetter) -> None:
         try:
-            output = self._attempts(letter)
-        except Stopped:
+            output = self._run_command(letter)
+        except AgentStopped:
             # Given back at once, so that the next start need not wait for the lease to end.
-            self._quietly("nack", ids=[letter.id], why="the agent stopped")
+            self._try_call("nack", ids=[letter.id], why="the agent stopped")
             raise
         if output is None:
             return
-        if self._said(letter, output):
-            self._quietly("ack", ids=[letter.id])
+        if self._pass_output_on(letter, output):
+            self._try_call("ack", ids=[letter.id])
 
-    def _said(self, letter: Letter, output: bytes) -> bool:
+    def _pass_output_on(self, letter: ReceivedLetter, output: bytes) -> bool:
         """Hand on what was printed. False: there is no room for it yet, and others do not wait."""
         body = reply_body(output)
         if letter.answerable and body:
-            if not send_reply(self._patiently, letter, output):
-                self.outbox.keep(letter, output)
+            if not send_reply(self._call, letter, output):
+                self.outbox.add(letter, output)
                 return False
         elif letter.question[0] and body:
-            self._answer(letter, body)
+            self._answer_question(letter, body)
         elif output:
             _say(f"not sent ({letter.relation or 'no'} sender): {body!r}")
         else:
             _say(f"message {letter.id} of {letter.sender}: done")
         return True
 
-    def _attempts(self, letter: Letter) -> bytes | None:
+    def _run_command(self, letter: ReceivedLetter) -> bytes | None:
         """The command's output, or None after it failed for good and the message was buried."""
         why = ""
         for attempt in range(TRIES):
             if attempt:
-                self._sleep(_pause(attempt - 1, self._work.back_off))
+                self._sleep(_pause_after(attempt - 1, self._work.back_off))
             try:
                 return self._work.run(letter)
             except (OSError, subprocess.SubprocessError) as error:
-                why = _reason(error)
+                why = _failure_reason(error)
                 _say(f"message {letter.id}: {why} (try {attempt + 1} of {TRIES})")
-        self._quietly("nack", ids=[letter.id], why=why, dead=True)
+        self._try_call("nack", ids=[letter.id], why=why, dead=True)
         return None
 
-    def _answer(self, letter: Letter, text: str) -> None:
+    def _answer_question(self, letter: ReceivedLetter, text: str) -> None:
         """What the command printed is the answer to a question; silence leaves it open."""
         question, items = letter.question
         try:
-            self._patiently(
+            self._call(
                 "answer", question=question, answers=answers(text, items),
                 idempotency_key=f"answer:{letter.id}",
             )  # fmt: skip
@@ -216,14 +216,14 @@ class Loop:
         else:
             _say(f"question {question}: answered")
 
-    def _quietly(self, operation: str, **params: object) -> None:
+    def _try_call(self, operation: str, **params: object) -> None:
         """A refusal is noted and no more: the message then comes again by itself."""
         try:
-            self._patiently(operation, **params)
+            self._call(operation, **params)
         except HiveError as error:
             _say(f"cannot {operation}: {error.reason}")
 
-    def _patiently(self, operation: str, /, **params: object) -> dict[str, object]:
+    def _call(self, operation: str, /, **params: object) -> dict[str, object]:
         """Ask until there is an answer: the daemon may be away or busy.
 
         A reply that there is no room for is sent later.
@@ -240,7 +240,7 @@ class Loop:
             except HiveError as error:
                 if error.exit_code != TRY_AGAIN or attempt >= tries:
                     raise
-            self._sleep(_pause(attempt, _BACK))
+            self._sleep(_pause_after(attempt, _BACK))
             attempt += 1
 
 
@@ -248,7 +248,7 @@ def _first_line(body: str) -> str:
     return body.partition("\n")[0][:_LOGGED]
 
 
-def _reason(error: Exception) -> str:
+def _failure_reason(error: Exception) -> str:
     match error:
         case subprocess.CalledProcessError(returncode=code) if code < 0:
             return f"the command was ended by {signal.Signals(-code).name}"
@@ -260,8 +260,8 @@ def _reason(error: Exception) -> str:
             return f"cannot run the command: {error}"
 
 
-def _stop(number: int, _frame: object) -> Never:
-    raise Stopped(number)
+def _raise_stopped(number: int, _frame: object) -> Never:
+    raise AgentStopped(number)
 
 
 def until_stopped(body: Callable[[], object]) -> int:
@@ -270,20 +270,20 @@ def until_stopped(body: Callable[[], object]) -> int:
     # https://github.com/systemd/systemd/blob/v252/src/nspawn/nspawn-stub-pid1.c
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, _stop)
+        signal.signal(each, _raise_stopped)
     try:
         body()
-    except Stopped as stop:
+    except AgentStopped as stop:
         return 0 if stop.args[0] == signal.SIGTERM else 128 + int(stop.args[0])
     return 0
 
 
-def serve(path: str, work: Work) -> int:
-    beside(path)
+def run_serve(path: str, work: ServedCommand) -> int:
+    start_beside(path)
     with Link(path, answer=POLL) as link:
-        return until_stopped(Loop(link, work, threading.Event().wait).forever)
+        return until_stopped(MessageLoop(link, work, threading.Event().wait).forever)
 
 
-def hold() -> int:
+def run_hold() -> int:
     """Do nothing, so that the container stays and its mail waits."""
     return until_stopped(threading.Event().wait)

@@ -36,7 +36,7 @@ _ENDED: Final = frozenset({"done", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TaskSnapshot:
     """One task. `status` is empty while it has not ended; `tokens` and `cost`: what was said.
 
     `offered`: whether its agent may begin it, and has not.
@@ -63,7 +63,7 @@ class Row:
     cost: int = 0
 
     @classmethod
-    def of(cls, row: Any) -> Row:  # noqa: ANN401 - JSON is anything
+    def of(cls, row: Any) -> TaskSnapshot:  # noqa: ANN401 - JSON is anything
         result = row["result"] or {}
         return cls(
             row["id"], row["agent"], row["assigner"], row["title"], row["state"], row["offered"],
@@ -79,7 +79,7 @@ class Row:
         return self.state not in _ENDED
 
     @property
-    def well(self) -> bool:
+    def succeeded(self) -> bool:
         return self.status in WELL
 
     @property
@@ -89,7 +89,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class ChildAgent:
     """An agent right below."""
 
     name: str
@@ -98,7 +98,7 @@ class Child:
     state: str
 
 
-class Desk:
+class TaskClient:
     """Calls that outlast a restart of the daemon, however long it takes."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Desk:
         """The same for what records something: done once, under its own key."""
         return self.ask(operation, **{"idempotency_key": new_key(), **params})
 
-    def quietly(self, operation: str, /, **params: object) -> Message:
+    def try_change(self, operation: str, /, **params: object) -> Message:
         """What the daemon may refuse without harm; empty then."""
         try:
             return self.change(operation, **params)
@@ -135,42 +135,45 @@ class Desk:
             say(f"cannot {operation}: {error.reason}")
             return {}
 
-    def letters(self, wait: float) -> list[Message]:
+    def receive(self, wait: float) -> list[Message]:
         """What came, acked: it only says that there is something to look at."""
         found = self.ask("recv", wait=wait, max=100)["messages"]
         if not isinstance(found, list):
             return []
         if found:
-            self.quietly("ack", ids=[each["id"] for each in found])
+            self.try_change("ack", ids=[each["id"] for each in found])
         return found
 
-    def mine(self) -> list[Row]:
+    def own_tasks(self) -> list[TaskSnapshot]:
         """What there is to do, the oldest first."""
         found = self._rows(only=True, open=True)
         return sorted(found, key=lambda row: row.created)
 
-    def given(self) -> list[Row]:
+    def delegated_tasks(self) -> list[TaskSnapshot]:
         """What others below have to do, the newest first."""
         return [row for row in self._rows(open=True) if row.agent != self.name]
 
-    def parts(self, task: Row) -> dict[str, Row]:
+    def parts(self, task: TaskSnapshot) -> dict[str, TaskSnapshot]:
         """What was given to others for this task, by title; the last of each."""
-        found: dict[str, Row] = {}
+        found: dict[str, TaskSnapshot] = {}
         for row in self._rows(since=task.created):
             if row.part_of == task.id:
                 found.setdefault(row.title, row)
-        return {title: self._whole(row) for title, row in found.items()}
+        return {title: self._with_whole_data(row) for title, row in found.items()}
 
-    def _whole(self, row: Row) -> Row:
+    def _with_whole_data(self, row: TaskSnapshot) -> TaskSnapshot:
         """With all that was reported, also what was too much for a report."""
         id_ = str(row.data.get(_WHOLE, ""))
         if not id_:
             return row
         if id_ not in self._read:
-            self._read = {**dict(list(self._read.items())[-_REMEMBERED:]), id_: self.read(id_)}
+            self._read = {
+                **dict(list(self._read.items())[-_REMEMBERED:]),
+                id_: self.read_artifact(id_),
+            }
         return replace(row, data=json.loads(self._read[id_]))
 
-    def begin(self, task: Row) -> bool:
+    def begin(self, task: TaskSnapshot) -> bool:
         """Say that it is worked on from now on. False: it was taken back."""
         try:
             self.change("begin_task", task=task.id)
@@ -179,7 +182,7 @@ class Desk:
             return False
         return True
 
-    def recall(self, part: Row) -> bool:
+    def take_back(self, part: TaskSnapshot) -> bool:
         """Take back a part that nobody will do: its agent was stopped before it began."""
         if part.state != "queued" or part.offered:
             return False
@@ -187,32 +190,34 @@ class Desk:
         if child is None or child.state != "stopped":
             return False
         why = f"{part.agent} is stopped"
-        return bool(self.quietly("cancel_task", task=part.id, reason=why))
+        return bool(self.try_change("cancel_task", task=part.id, reason=why))
 
-    def text(self, task: Row) -> tuple[str, Message]:
+    def description(self, task: TaskSnapshot) -> tuple[str, Message]:
         """What a task says, and the data that came with it."""
         found = self.ask("get_task", task=task.id)
         data = found.get("data")
         return str(found["description"]), data if isinstance(data, dict) else {}
 
-    def give(self, task: Row, agent: str, title: str, text: str, **more: object) -> None:
+    def assign_part(
+        self, task: TaskSnapshot, agent: str, title: str, text: str, **more: object
+    ) -> None:
         """A part of a task to somebody below; once, however often it is asked for."""
         self.change(
             "assign_task", agent=agent, description=text, title=title, part_of=task.id,
-            **{"requeue": 3, "idempotency_key": f"{task.id}:{title}", **_said(more)},
+            **{"requeue": 3, "idempotency_key": f"{task.id}:{title}", **_without_absent(more)},
         )  # fmt: skip
 
-    def finish(self, task: Row, status: str, summary: str, **more: object) -> None:
+    def finish(self, task: TaskSnapshot, status: str, summary: str, **more: object) -> None:
         """The one report; what has ended meanwhile has ended."""
         key = f"finish:{task.id}:{task.attempt}:{status}"
-        given = _said(more)
+        given = _without_absent(more)
         data = json.dumps(given.get("data"), indent=1)
         if len(data.encode()) > DATA_MOST:
             given["data"] = (
-                {_WHOLE: kept[0]} if (kept := self.keep(f"data-{task.id}", data)) else {}
+                {_WHOLE: kept[0]} if (kept := self.store(f"data-{task.id}", data)) else {}
             )
-        self.quietly(
-            "finish_task", task=task.id, status=status, summary=_short(summary),
+        self.try_change(
+            "finish_task", task=task.id, status=status, summary=_cut_summary(summary),
             idempotency_key=key, **given,
         )  # fmt: skip
 
@@ -220,22 +225,22 @@ class Desk:
         """Its own: the highest that it may give."""
         return str(self.ask("whoami")["tier"])
 
-    def children(self) -> dict[str, Child]:
+    def children(self) -> dict[str, ChildAgent]:
         """Those right below, by name."""
-        found: dict[str, Child] = {}
+        found: dict[str, ChildAgent] = {}
         after: object = None
         while True:
             page = self.ask("list_agents", after=after)
             rows = page["agents"]
             for row in rows if isinstance(rows, list) else []:
                 if row["parent"] == self.name:
-                    child = Child(row["name"], row["role"], row.get("title", ""), row["state"])
+                    child = ChildAgent(row["name"], row["role"], row.get("title", ""), row["state"])
                     found[child.name] = child
             after = page.get("next")
             if not after:
                 return found
 
-    def hire(self, name: str, **spec: object) -> None:
+    def ensure_child(self, name: str, **spec: object) -> None:
         """Have an agent below that runs, whether it was there or not."""
         child = self.children().get(name)
         if child is None:
@@ -244,23 +249,23 @@ class Desk:
             except AlreadyExists:
                 say(f"{name} is there already")
         elif child.state in _DOWN:
-            self.quietly("start", agent=name)
+            self.try_change("start", agent=name)
 
-    def dismiss(self, name: str) -> None:
+    def destroy_child(self, name: str) -> None:
         """End an agent below, with all of its own."""
         try:
-            self.quietly("destroy", agent=name, recursive=True)
+            self.try_change("destroy", agent=name, recursive=True)
         except NotFound:
             say(f"{name} is gone already")
 
-    def keep(self, name: str, text: str, visibility: str = "user", **more: object) -> list[str]:
+    def store(self, name: str, text: str, visibility: str = "user", **more: object) -> list[str]:
         """Store a result; the ids of what was stored."""
-        found = self.quietly(
+        found = self.try_change(
             "store_artifact", name=name, text=text, visibility=visibility, type="text/plain", **more
         )
         return [str(found["id"])] if "id" in found else []
 
-    def read(self, artifact: str) -> str:
+    def read_artifact(self, artifact: str) -> str:
         """The text of something that was stored."""
         data, after = b"", None
         while True:
@@ -270,24 +275,24 @@ class Desk:
             if not after:
                 return data.decode()
 
-    def _rows(self, since: float = 0.0, **params: object) -> list[Row]:
+    def _rows(self, since: float = 0.0, **params: object) -> list[TaskSnapshot]:
         """Tasks of the agent and all below it, the newest first, down to a time."""
-        found: list[Row] = []
+        found: list[TaskSnapshot] = []
         after: object = None
         while True:
             page = self.ask("list_tasks", limit=_PAGE, after=after, **params)
             rows = page["tasks"]
-            found += [Row.of(row) for row in rows] if isinstance(rows, list) else []
+            found += [TaskSnapshot.of(row) for row in rows] if isinstance(rows, list) else []
             after = page.get("next")
             if not after or found[-1].created < since:
                 return found
 
 
-def _said(params: dict[str, object]) -> dict[str, object]:
+def _without_absent(params: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in params.items() if value is not None}
 
 
-def _short(text: str) -> str:
+def _cut_summary(text: str) -> str:
     """As much as a report takes."""
     if len(text.encode()) <= SUMMARY_MOST:
         return text

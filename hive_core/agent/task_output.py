@@ -25,12 +25,12 @@ def result_of(path: str, task: str, output: bytes) -> dict[str, object]:
             return {"summary": str(data.get("summary") or "")[:SUMMARY_MOST], "data": data}
     if len(text.encode()) <= SUMMARY_MOST:
         return {"summary": text}
-    artifact = _stored(path, task, text)
+    artifact = _store_output(path, task, text)
     short = text.encode()[: SUMMARY_MOST - len(_CUT)].decode(errors="ignore") + _CUT
     return {"summary": short, **({"artifacts": [artifact]} if artifact else {})}
 
 
-def _stored(path: str, task: str, text: str) -> str:
+def _store_output(path: str, task: str, text: str) -> str:
     """The whole output in the store; empty where the agent may not keep anything."""
     try:
         with Link(path, answer=_PATIENCE) as link:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Final
 
-from hive_core.agent.letter import Letter
+from hive_core.agent.letter import ReceivedLetter
 
 # What is answered to a task goes on with it.
 GOES_ON: Final = frozenset({"answer", "plan_approved", "plan_rejected"})
@@ -23,7 +23,7 @@ _ENV_MOST: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class TaskInput:
     """A task as it is to be done now; `more` is what came for it meanwhile, an answer for one."""
 
     id: str
@@ -32,7 +32,7 @@ class Given:
     environment: Mapping[str, str]
 
     @classmethod
-    def of(cls, found: Mapping[str, object], letter: Letter) -> Given:
+    def of(cls, found: Mapping[str, object], letter: ReceivedLetter) -> TaskInput:
         """From what `get_task` says, and the letter that is the reason to do it now."""
         row = mapping(found.get("task"))
         data = found.get("data")
@@ -56,7 +56,7 @@ class Given:
         })  # fmt: skip
 
 
-def task_of(letter: Letter) -> str:
+def task_of(letter: ReceivedLetter) -> str:
     """Of which task a letter of the daemon is: `task: ID` in its head, or JSON in its first line.
 
     Anybody may send a message that looks like it; only the daemon's is believed.
@@ -72,11 +72,11 @@ def task_of(letter: Letter) -> str:
 
 
 @dataclass
-class Run:
+class TaskRun:
     """One run of the command. It may be stopped from another thread, at any time."""
 
     command: Sequence[str]
-    given: Given
+    input: TaskInput
     timeout: float | None = None
     stopped: str = ""
     _process: subprocess.Popen[bytes] | None = None
@@ -91,14 +91,14 @@ class Run:
             self._over = False
             self._process = process = subprocess.Popen(
                 list(self.command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                env={**base, **self.given.environment}, start_new_session=True,
+                env={**base, **self.input.environment}, start_new_session=True,
             )  # fmt: skip
         late = threading.Timer(self.timeout or 0, self.stop, [TOO_LATE])
         if self.timeout is not None:
             late.start()
-        threading.Thread(target=_feed, args=(process.stdin, self.given.text), daemon=True).start()
+        threading.Thread(target=_feed, args=(process.stdin, self.input.text), daemon=True).start()
         try:
-            output = _kept(process.stdout)
+            output = _read_capped(process.stdout)
             return process.wait(), output
         finally:
             late.cancel()
@@ -128,7 +128,7 @@ def _feed(pipe: IO[bytes] | None, text: str) -> None:
             pipe.write(text.encode())
 
 
-def _kept(pipe: IO[bytes] | None) -> bytes:
+def _read_capped(pipe: IO[bytes] | None) -> bytes:
     """So much of what comes as is kept; all of it is read, or the command would wait."""
     found = bytearray()
     if pipe is not None:
@@ -138,7 +138,7 @@ def _kept(pipe: IO[bytes] | None) -> bytes:
     return bytes(found)
 
 
-def ended(status: int) -> str:
+def end_reason(status: int) -> str:
     if status < 0:
         return f"the command was ended by {signal.Signals(-status).name}"
     return f"the command ended with {status}"

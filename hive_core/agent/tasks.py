@@ -15,14 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from hive_core.agent.letter import Letter
+from hive_core.agent.letter import ReceivedLetter
 from hive_core.agent.reconnect import Link
 from hive_core.agent.task_output import result_of
 from hive_core.agent.task_run import (
     TOO_LATE,
-    Given,
-    Run,
-    ended,
+    TaskInput,
+    TaskRun,
+    end_reason,
     mapping,
     task_of,
 )
@@ -48,7 +48,7 @@ def say(text: str) -> None:
 
 
 @dataclass
-class Tasks:
+class TaskLoop:
     """All tasks of this agent that run, at most `parallel` at once. `does`: whether it does any."""
 
     path: str
@@ -57,8 +57,8 @@ class Tasks:
     parallel: int = 1
     timeout: float | None = None
     sleep: Callable[[float], object] = threading.Event().wait
-    does: bool = True
-    _runs: dict[str, Run] = field(default_factory=dict)
+    accepts: bool = True
+    _runs: dict[str, TaskRun] = field(default_factory=dict)
     _beginning: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
@@ -66,12 +66,12 @@ class Tasks:
     def __post_init__(self) -> None:
         self._room = threading.Semaphore(self.parallel)
 
-    def have_room(self, parallel: int) -> None:
+    def set_parallel(self, parallel: int) -> None:
         """As many as this at once; said before anything is begun."""
         self.parallel = parallel
         self._room = threading.Semaphore(parallel)
 
-    def again(self) -> None:
+    def resume_begun(self) -> None:
         """After a start in a machine that was up: what had begun and has no end is done again."""
         try:
             with Link(self.path, answer=POLL) as link:
@@ -82,17 +82,17 @@ class Tasks:
         for row in rows:
             if row.get("state") in WORKING:
                 self._room.acquire()
-                self._again(str(row.get("id")))
+                self._resume(str(row.get("id")))
             elif row.get("state") == STOPPING:
-                self._confirm(str(row.get("id")))
+                self._confirm_stop(str(row.get("id")))
 
-    def _again(self, task: str) -> None:
+    def _resume(self, task: str) -> None:
         try:
-            self._begin(task, Letter("", "daemon", "daemon", "", TASK, "", ""))
+            self._begin(task, ReceivedLetter("", "daemon", "daemon", "", TASK, "", ""))
         except HiveError as error:
             say(f"task {task}: {error.reason}")
 
-    def step(self, link: Link, lease: int, other: Callable[[Letter], None]) -> bool:
+    def step(self, link: Link, lease: int, other: Callable[[ReceivedLetter], None]) -> bool:
         """Take one task when there is room for it, and begin it; what is none is for `other`."""
         self._room.acquire()
         try:
@@ -103,14 +103,18 @@ class Tasks:
             self.sleep(_BACK)
             return False
         messages = reply.get("messages")
-        letters = [Letter.of(each) for each in messages] if isinstance(messages, list) else []
+        letters = (
+            [ReceivedLetter.of(each) for each in messages] if isinstance(messages, list) else []
+        )
         if not letters:
             self._room.release()
         for letter in letters:
-            self._take(link, letter, other)
+            self._take_letter(link, letter, other)
         return bool(letters)
 
-    def _take(self, link: Link, letter: Letter, other: Callable[[Letter], None]) -> None:
+    def _take_letter(
+        self, link: Link, letter: ReceivedLetter, other: Callable[[ReceivedLetter], None]
+    ) -> None:
         """With the room that was kept for it. The letter is done with once the work is begun."""
         task = task_of(letter)
         if not task:
@@ -123,7 +127,7 @@ class Tasks:
         except HiveError as error:  # it comes again when its lease ends
             say(f"task {task}: {error.reason}")
 
-    def hear(self, letter: Letter) -> bool:
+    def hear(self, letter: ReceivedLetter) -> bool:
         """Whether the letter says something about a task that runs, and was seen to."""
         task = task_of(letter)
         if not task or letter.kind not in (STOP, REPORT):
@@ -134,7 +138,7 @@ class Tasks:
             say(f"task {task}: a report is asked for")
         return True
 
-    def _begin(self, task: str, letter: Letter) -> None:
+    def _begin(self, task: str, letter: ReceivedLetter) -> None:
         """Begin it with the room that was kept for it; what runs already is not begun twice."""
         run = None
         try:
@@ -143,9 +147,9 @@ class Tasks:
             if run is None:
                 self._room.release()
         if run is not None:
-            threading.Thread(target=self._whole, args=(run,), name=f"task {task}").start()
+            threading.Thread(target=self._run_and_report, args=(run,), name=f"task {task}").start()
 
-    def _run_of(self, task: str, letter: Letter) -> Run | None:
+    def _run_of(self, task: str, letter: ReceivedLetter) -> TaskRun | None:
         """What there is to run; None: nothing, as it runs, was taken back, or is not wanted."""
         with self._lock:
             if task in self._runs or task in self._beginning or self._closed:
@@ -157,19 +161,19 @@ class Tasks:
             with self._lock:
                 self._beginning.discard(task)
 
-    def _new_run(self, task: str, letter: Letter) -> Run | None:
-        found = self._begun(task)
+    def _new_run(self, task: str, letter: ReceivedLetter) -> TaskRun | None:
+        found = self._begin_at_daemon(task)
         if found is None:
             return None
-        if not self.does:
+        if not self.accepts:
             self._report(task, {"status": "failed", "summary": NO_TASKS})
             return None
-        run = Run(self.command, Given.of(found, letter), self.timeout)
+        run = TaskRun(self.command, TaskInput.of(found, letter), self.timeout)
         with self._lock:
             self._runs[task] = run
         return run
 
-    def _begun(self, task: str) -> Mapping[str, object] | None:
+    def _begin_at_daemon(self, task: str) -> Mapping[str, object] | None:
         """Tell the daemon that it is worked on; None: it is not to be."""
         try:
             with Link(self.path, answer=POLL) as link:
@@ -189,15 +193,15 @@ class Tasks:
         if run is not None:
             run.stop(why)
         elif not begins:
-            self._confirm(task)
+            self._confirm_stop(task)
 
-    def _confirm(self, task: str) -> None:
+    def _confirm_stop(self, task: str) -> None:
         """Say that a task is over of which nothing runs, as it waited for somebody.
 
         Else the daemon would end the container, and with it what does run.
         """
         try:
-            if mapping(self._look(task).get("task")).get("state") == STOPPING:
+            if mapping(self._get_task(task).get("task")).get("state") == STOPPING:
                 self._report(task, {"status": "stopped", "summary": NOT_RUNNING})
         except HiveError as error:
             say(f"task {task}: {error.reason}")
@@ -217,29 +221,29 @@ class Tasks:
         for _ in range(self.parallel):
             self._room.release()
 
-    def _look(self, task: str) -> Mapping[str, object]:
+    def _get_task(self, task: str) -> Mapping[str, object]:
         with Link(self.path, answer=POLL) as link, suppress(NotFound):
             return link.ask("get_task", task=task)
         return {}
 
-    def _whole(self, run: Run) -> None:
+    def _run_and_report(self, run: TaskRun) -> None:
         """One task in a thread of its own: run, watched, reported."""
         report = None
         try:
             threading.Thread(target=self._watch, args=(run,), daemon=True).start()
-            report = self._tried(run)
+            report = self._run_command(run)
             if report is not None:
-                self._report(run.given.id, report)
+                self._report(run.input.id, report)
         except HiveError as error:
-            say(f"task {run.given.id}: {error.reason}")
+            say(f"task {run.input.id}: {error.reason}")
         finally:
             with self._lock:
-                self._runs.pop(run.given.id, None)
+                self._runs.pop(run.input.id, None)
             if report is None and not run.stopped:  # a stop may have come after the last look
-                self._confirm(run.given.id)
+                self._confirm_stop(run.input.id)
             self._room.release()
 
-    def _tried(self, run: Run) -> dict[str, object] | None:
+    def _run_command(self, run: TaskRun) -> dict[str, object] | None:
         """What to report; None: nothing, somebody has to answer before."""
         status, output = 0, b""
         for attempt in range(TRIES):
@@ -251,24 +255,24 @@ class Tasks:
                 return {"status": "failed", "summary": f"cannot run the command: {error}"}
             if status != AGAIN or run.stopped:
                 break
-            say(f"task {run.given.id}: not now (try {attempt + 1} of {TRIES})")
+            say(f"task {run.input.id}: not now (try {attempt + 1} of {TRIES})")
         if run.stopped in (LEFT, ELSEWHERE):
             return None
         return self._outcome(run, status, output)
 
-    def _outcome(self, run: Run, status: int, output: bytes) -> dict[str, object] | None:
+    def _outcome(self, run: TaskRun, status: int, output: bytes) -> dict[str, object] | None:
         if run.stopped:
             how = "timeout" if run.stopped == TOO_LATE else "stopped"
-            return {"status": how, **result_of(self.path, run.given.id, output)}
+            return {"status": how, **result_of(self.path, run.input.id, output)}
         if status != 0:
-            why = ended(status)
-            said = result_of(self.path, run.given.id, output)
+            why = end_reason(status)
+            said = result_of(self.path, run.input.id, output)
             return {**said, "status": "failed", "summary": f"{why}\n{said['summary']}".strip()}
-        state = mapping(self._look(run.given.id).get("task")).get("state")
+        state = mapping(self._get_task(run.input.id).get("task")).get("state")
         if state in WAITING:
-            say(f"task {run.given.id}: {str(state).replace('_', ' ')}")
+            say(f"task {run.input.id}: {str(state).replace('_', ' ')}")
             return None
-        return {"status": "success", **result_of(self.path, run.given.id, output)}
+        return {"status": "success", **result_of(self.path, run.input.id, output)}
 
     def _report(self, task: str, report: dict[str, object]) -> None:
         with Link(self.path, answer=POLL) as link:
@@ -287,7 +291,7 @@ class Tasks:
                     say(f"task {task}: {report['status']}")
                 return
 
-    def _watch(self, run: Run) -> None:
+    def _watch(self, run: TaskRun) -> None:
         """Hear of a stop, also when the run is over and its task waits for somebody.
 
         A daemon that is away is asked again.
@@ -296,17 +300,17 @@ class Tasks:
         with Link(self.path, answer=POLL) as link:
             while not run.stopped:
                 try:
-                    seen = link.ask("watch_task", task=run.given.id, after=after, wait=POLL)
+                    seen = link.ask("watch_task", task=run.input.id, after=after, wait=POLL)
                 except NotFound:
                     return
                 except HiveError:
                     self.sleep(_BACK)
                     continue
                 after = str(seen.get("next") or "") or None
-                if seen.get("attempt") != run.given.attempt:
+                if seen.get("attempt") != run.input.attempt:
                     run.stop(ELSEWHERE)
                 elif seen.get("state") == STOPPING:
-                    self.stop(run.given.id, str(seen.get("why") or "cancelled"))
+                    self.stop(run.input.id, str(seen.get("why") or "cancelled"))
                 if after is None:
                     return
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from hive_core.agent import output, program, workspace
-from hive_core.agent.derived_commands import split
+from hive_core.agent.derived_commands import split_command
 from hive_core.agent.reconnect import Link
 from hive_core.errors import HiveError, TimedOut
 
@@ -24,9 +24,9 @@ _ALIASES: Final = {
 }  # fmt: skip
 
 
-def tool(path: str, arguments: Sequence[str]) -> int:
+def run_tool(path: str, arguments: Sequence[str]) -> int:
     """The command; the exit status of `bash` is that of its program, 124 when its time was over."""
-    before, words = split(_marked(arguments))
+    before, words = split_command(_with_separator(arguments))
     options = _parser().parse_args(before)
     given = _ALIASES.get(options.tool, options.tool)
     if given == "bash" and not words:
@@ -41,10 +41,12 @@ def tool(path: str, arguments: Sequence[str]) -> int:
             "use_tool", tool=options.tool, argument=argument, task=options.task,
             seconds=options.timeout,
         )["grant"])  # fmt: skip
-        return _used(link, grant, lambda: _use(given, options, argument, (grant, content)))
+        return _use_grant(
+            link, grant, lambda: _use_tool(given, options, argument, (grant, content))
+        )
 
 
-def _marked(arguments: Sequence[str]) -> list[str]:
+def _with_separator(arguments: Sequence[str]) -> list[str]:
     """`bash ls -l` as `bash -- ls -l`: behind its own options all is the program's."""
     given, tool, at = list(arguments), "", 0
     while at < len(given) and given[at] != "--":
@@ -75,12 +77,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--old", help="of edit: the text that is replaced, which stands there once;"
                         " without it, standard input becomes the file")  # fmt: skip
     parser.add_argument("--new", default="", help="of edit: what replaces it")
-    parser.add_argument("--start", type=_place, default=0, help="of read: from which byte on")
+    parser.add_argument("--start", type=_file_offset, default=0, help="of read: from which byte on")
     parser.add_argument("--root", type=Path, help="the workspace (HIVE_WORKSPACE)")
     return parser
 
 
-def _place(text: str) -> int:
+def _file_offset(text: str) -> int:
     """Where in a file, as far as files go."""
     found = int(text)
     if not 0 <= found < 1 << 62:
@@ -88,9 +90,9 @@ def _place(text: str) -> int:
     return found
 
 
-def _used(link: Link, grant: str, use: Callable[[], int]) -> int:
+def _use_grant(link: Link, grant: str, use: Callable[[], int]) -> int:
     """Use the grant and give it back, whatever comes in between."""
-    signal.signal(signal.SIGTERM, _asked)
+    signal.signal(signal.SIGTERM, _exit_on_term)
     status, detail = "killed", ""
     try:
         code = use()
@@ -108,20 +110,20 @@ def _used(link: Link, grant: str, use: Callable[[], int]) -> int:
     return code
 
 
-def _asked(_number: int, _frame: object) -> NoReturn:
+def _exit_on_term(_number: int, _frame: object) -> NoReturn:
     sys.exit(128 + signal.SIGTERM)
 
 
-def _use(
+def _use_tool(
     name: str, options: argparse.Namespace, argument: Sequence[str], given: tuple[str, bytes]
 ) -> int:
-    root, (grant, content) = _root(options.root), given
+    root, (grant, content) = _workspace_root(options.root), given
     if name == "bash":
-        wanted = program.Run(argument, root, grant, options.timeout, workspace.MOST)
-        return _run(wanted)
+        wanted = program.ProgramCall(argument, root, grant, options.timeout, workspace.MOST)
+        return _run_program(wanted)
     if name == "read":
         data, size = workspace.read(root, argument[0], options.start)
-        _print(1, data)
+        _write_output(1, data)
         if options.start + len(data) < size:
             output.complaint(f"cut at byte {options.start + len(data)} of {size}; --start goes on")
     elif options.old is None:
@@ -131,10 +133,10 @@ def _use(
     return 0
 
 
-def _run(wanted: program.Run) -> int:
+def _run_program(wanted: program.ProgramCall) -> int:
     end = program.run(wanted)
-    _print(1, end.out)
-    _print(2, end.err)
+    _write_output(1, end.out)
+    _write_output(2, end.err)
     if end.cut:
         output.complaint(f"the output was cut at {wanted.most} bytes")
     if end.code is None:
@@ -142,12 +144,12 @@ def _run(wanted: program.Run) -> int:
     return end.code
 
 
-def _print(way: int, data: bytes) -> None:
+def _write_output(way: int, data: bytes) -> None:
     with open(way, "wb", closefd=False) as file:
         file.write(data)
 
 
-def _root(given: Path | None) -> Path:
+def _workspace_root(given: Path | None) -> Path:
     """The workspace: as said, or the agent's own state, or where it is."""
     if given is not None:
         return given

@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hive_core.agent import language
-from hive_core.agent.agent_loop import Memory, advance
-from hive_core.agent.language import Failed, Unknown
-from hive_core.agent.task_client import OPEN, Desk, Row, say
+from hive_core.agent.agent_loop import StateFile, advance_tasks
+from hive_core.agent.language import CommandFailed, UnknownCommand
+from hive_core.agent.task_client import OPEN, TaskClient, TaskSnapshot, say
 
 CRASHED: Final = 70
 _WATCH: Final = 5.0  # seconds that one look at a task waits
 _REMEMBERED: Final = 100
 
 
-class Stopped(Exception):
+class WorkStopped(Exception):
     """Somebody ends the work on this task."""
 
 
@@ -32,38 +32,40 @@ class Worker:
     Who gives a task says whether it begins with that or with nothing, which it does by itself.
     """
 
-    def __init__(self, desk: Desk, memory: Memory, end: Callable[[int], object] = os._exit) -> None:
+    def __init__(
+        self, desk: TaskClient, memory: StateFile, end: Callable[[int], object] = os._exit
+    ) -> None:
         del memory
         self._desk = desk
         self._end = end
         self._results: list[str] = []
 
-    def heard(self, letter: dict[str, Any]) -> None:
+    def on_message(self, letter: dict[str, Any]) -> None:
         """What came is seen in the tasks."""
 
     def step(self) -> None:
         """Each task that may be worked on, one after the other."""
-        advance(self._desk, self._work)
+        advance_tasks(self._desk, self._work)
 
-    def _work(self, row: Row) -> None:
-        text, data = self._desk.text(row)
+    def _work(self, row: TaskSnapshot) -> None:
+        text, data = self._desk.description(row)
         self._remember(row, data)
         done: list[str] = []
         try:
             if data.get("make") == "plan":
-                self._planned(row, text, data)
+                self._make_plan(row, text, data)
                 return
             for line in language.parse(text).lines:
-                done.append(self._do(row, line, data))
-                self._told(row, f"{len(done)} lines are done")
-        except Stopped:
+                done.append(self._do_line(row, line, data))
+                self._report_progress(row, f"{len(done)} lines are done")
+        except WorkStopped:
             self._desk.finish(row, "stopped", "\n".join(done))
-        except (Failed, Unknown) as error:
+        except (CommandFailed, UnknownCommand) as error:
             self._desk.finish(row, "failed", f"{error}", data={"done": done, "line": text})
         else:
             self._finish(row, done)
 
-    def _remember(self, row: Row, data: dict[str, Any]) -> None:
+    def _remember(self, row: TaskSnapshot, data: dict[str, Any]) -> None:
         """What it begins with. What it has forgotten, or never knew, is told with the task."""
         if row.context != "keep":
             self._results = []
@@ -71,23 +73,23 @@ class Worker:
         if before and self._results[-len(before) :] != before:
             self._results = before
 
-    def _finish(self, row: Row, done: list[str]) -> None:
+    def _finish(self, row: TaskSnapshot, done: list[str]) -> None:
         result = "\n".join(done)
         self._results = [*self._results, result[: language.KEPT]][-_REMEMBERED:]
         self._desk.finish(row, "success", result, data={"result": result})
 
-    def _planned(self, row: Row, text: str, data: dict[str, Any]) -> None:
+    def _make_plan(self, row: TaskSnapshot, text: str, data: dict[str, Any]) -> None:
         """A plan is an artifact, and so it is known to its maker when that wakes up again."""
         before = str(data.get("plan", text))
         if "plan_artifact" in data:
-            before = self._desk.read(str(data["plan_artifact"]))
-        plan = self._plan(before, data.get("faults") or [])
-        kept = self._desk.keep(f"plan-{row.id}", plan, "subtree")
+            before = self._desk.read_artifact(str(data["plan_artifact"]))
+        plan = self._plan_text(before, data.get("faults") or [])
+        kept = self._desk.store(f"plan-{row.id}", plan, "subtree")
         self._desk.finish(
             row, "success", plan, artifacts=kept or None, data=None if kept else {"result": plan}
         )
 
-    def _do(self, row: Row, line: str, data: dict[str, Any]) -> str:
+    def _do_line(self, row: TaskSnapshot, line: str, data: dict[str, Any]) -> str:
         word, _, rest = line.partition(" ")
         if word == "sleep":
             return self._sleep(row, float(rest))
@@ -99,28 +101,28 @@ class Worker:
             return value
         return language.compute(line, data, self._results)
 
-    def _sleep(self, row: Row, seconds: float) -> str:
+    def _sleep(self, row: TaskSnapshot, seconds: float) -> str:
         """Wait, and hear at once when the work is ended."""
         ends, after = time.monotonic() + seconds, None
         while (left := ends - time.monotonic()) > 0:
             found = self._desk.ask("watch_task", task=row.id, after=after, wait=min(left, _WATCH))
             if found["state"] not in OPEN:
-                raise Stopped
+                raise WorkStopped
             after = found.get("next")
         return ""
 
-    def _told(self, row: Row, text: str) -> None:
+    def _report_progress(self, row: TaskSnapshot, text: str) -> None:
         """How far it is; a daemon that hears it too often is not bothered again."""
         if len(text) and self._desk.ask("watch_task", task=row.id)["state"] not in OPEN:
-            raise Stopped
-        self._desk.quietly("report_progress", task=row.id, text=text)
+            raise WorkStopped
+        self._desk.try_change("report_progress", task=row.id, text=text)
 
-    def _plan(self, text: str, faults: list[object]) -> str:
+    def _plan_text(self, text: str, faults: list[object]) -> str:
         """How a job is done: its groups. What went wrong with an earlier plan is mended."""
         job = language.parse(text)
         bad = {str(each) for each in faults}
         groups = tuple(
-            tuple(language.mended(line) if line in bad else line for line in group)
+            tuple(language.without_unknown_words(line) if line in bad else line for line in group)
             for group in job.groups
         )
         return replace(job, groups=groups).text

@@ -23,7 +23,10 @@ _LINK: Final = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
 
 def read(root: Path, path: str, start: int = 0) -> tuple[bytes, int]:
     """At most 50 KiB of a file from a byte on, and how many it has in all."""
-    with _parent(root, path, make=False) as (folder, name), _plain(folder, name, path) as file:
+    with (
+        _open_parent(root, path, make=False) as (folder, name),
+        _open_plain(folder, name, path) as file,
+    ):
         size = os.fstat(file).st_size
         return os.pread(file, MOST, start), size
 
@@ -32,8 +35,8 @@ def write(root: Path, path: str, content: bytes) -> None:
     """Put a file in place as a whole, with the folders above it; it keeps its mode."""
     if len(content) > MOST:
         raise LimitReached(f"cannot write {path}: {len(content)} bytes are more than {MOST}")
-    with _parent(root, path, make=True) as (folder, name):
-        _place(folder, name, content, _mode(folder, name, path))
+    with _open_parent(root, path, make=True) as (folder, name):
+        _replace_file(folder, name, content, _mode_of(folder, name, path))
 
 
 def edit(root: Path, path: str, old: str, new: str) -> None:
@@ -49,7 +52,7 @@ def edit(root: Path, path: str, old: str, new: str) -> None:
 
 
 @contextmanager
-def _parent(root: Path, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
+def _open_parent(root: Path, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
     """The folder that a file is in, opened from the root down, and its last name."""
     *above, name = path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in (*above, name)):
@@ -57,7 +60,7 @@ def _parent(root: Path, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
     here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in above:
-            below = _step(here, part, path, make=make)
+            below = _open_below(here, part, path, make=make)
             os.close(here)
             here = below
         yield here, name
@@ -65,24 +68,24 @@ def _parent(root: Path, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
         os.close(here)
 
 
-def _step(here: int, part: str, path: str, *, make: bool) -> int:
+def _open_below(here: int, part: str, path: str, *, make: bool) -> int:
     if make:
         with suppress(FileExistsError):
             os.mkdir(part, 0o755, dir_fd=here)
     try:
         return os.open(part, _FOLDER, dir_fd=here)
     except OSError as error:
-        raise _told(error, path) from None
+        raise _open_error(error, path) from None
 
 
 @contextmanager
-def _plain(folder: int, name: str, path: str) -> Iterator[int]:
+def _open_plain(folder: int, name: str, path: str) -> Iterator[int]:
     """A file that is a file: no link, no pipe that would never end, no device."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         file = os.open(name, flags, dir_fd=folder)
     except OSError as error:
-        raise _told(error, path) from None
+        raise _open_error(error, path) from None
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise InvalidArgument(f"{path} is no plain file", field="path")
@@ -91,7 +94,7 @@ def _plain(folder: int, name: str, path: str) -> Iterator[int]:
         os.close(file)
 
 
-def _mode(folder: int, name: str, path: str) -> int:
+def _mode_of(folder: int, name: str, path: str) -> int:
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -101,7 +104,7 @@ def _mode(folder: int, name: str, path: str) -> int:
     return stat.S_IMODE(found.st_mode) & 0o777
 
 
-def _place(folder: int, name: str, content: bytes, mode: int) -> None:
+def _replace_file(folder: int, name: str, content: bytes, mode: int) -> None:
     spare = f".hive-{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -115,7 +118,7 @@ def _place(folder: int, name: str, content: bytes, mode: int) -> None:
         raise
 
 
-def _told(error: OSError, path: str) -> Exception:
+def _open_error(error: OSError, path: str) -> Exception:
     if error.errno == errno.ENOENT:
         return NotFound(f"no file {path}")
     if error.errno in _LINK:

@@ -178,7 +178,7 @@ def run(arguments: list[str]) -> int:
 def _report(error: Exception) -> str:
     from hive_core.agent import crash_report  # noqa: PLC0415 - tempfile and platform are slow
 
-    return crash_report.write("hive", error)
+    return crash_report.write_report("hive", error)
 
 
 def _leave(status: int) -> Never:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.stage import QUEEN, Stage
-from agent.troupe import Troupe
+from agent.stage import QUEEN, AgentStage
+from agent.troupe import BuiltInAgents
 from operations.world import world
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[AgentStage]:
     with world() as made:
         made.call("operator", "spawn", name="queen", **QUEEN)
-        yield Stage(made, Troupe(made, tmp_path))
+        yield AgentStage(made, BuiltInAgents(made, tmp_path))

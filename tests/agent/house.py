@@ -11,7 +11,7 @@ from operations.lives import ends, runs
 from operations.world import Reply, World, rows, world
 from typing_extensions import override
 
-from hive_core.agent.maid import REPORT, Maid, Sample
+from hive_core.agent.maid import REPORT, HostUsage, MaidAgent
 from hive_core.agent.reconnect import Link
 from hive_core.errors import HIVE, InvalidArgument
 from hive_core.model.agents.agent import Profile
@@ -21,7 +21,7 @@ from hive_core.model.work.checks import MaidConfig as Table
 from hive_core.reconcile.built_in_agents import creation_of
 from hive_core.varlink import Message
 
-CALM = Sample(0.3, 0.4)
+CALM = HostUsage(0.3, 0.4)
 
 
 class Wire(Link):
@@ -44,30 +44,30 @@ class Wire(Link):
 
 
 @dataclass
-class House:
+class MaidHost:
     """A hive with a maid, and what its host looks like."""
 
     world: World
-    host: list[Sample] = field(default_factory=list)
+    host: list[HostUsage] = field(default_factory=list)
     refuses: set[str] = field(default_factory=set)
 
-    def maid(self) -> Maid:
+    def maid(self) -> MaidAgent:
         """As it is after a start."""
-        made = Maid(
+        made = MaidAgent(
             Wire(self.world, self.refuses), lambda: self.host.pop() if self.host else CALM,
             lambda: self.world.clock.steady, lambda: self.world.clock.time,
         )  # fmt: skip
-        made.recall()
+        made.restore()
         return made
 
-    def told(self) -> list[str]:
+    def reports(self) -> list[str]:
         """What the parent of the maid got, and takes."""
         found = [each for each in self.world.mail("queen") if each["kind"] == "health"]
         if found:
             self.world.call("queen", "ack", ids=[each["id"] for each in found])
         return [str(each["body"]) for each in found]
 
-    def checker(self, maid: Maid, check: str) -> str:
+    def checker(self, maid: MaidAgent, check: str) -> str:
         """Who does this check now, as soon as it runs."""
         run = maid.checks.running[check]
         runs(self.world, run.agent)
@@ -75,11 +75,11 @@ class House:
         maid.checks.step()
         return run.agent
 
-    def checked(self, maid: Maid, check: str, code: int = 0, output: str = "") -> None:
+    def run_check(self, maid: MaidAgent, check: str, code: int = 0, output: str = "") -> None:
         """One is done, and the maid has heard of it and looked around."""
         maid.checks.step()
         ends(self.world, self.checker(maid, check), code, output=output)
-        maid.attend(1)
+        maid.wait(1)
         self.world.advance(0)
         maid.look()
 
@@ -88,11 +88,11 @@ class House:
         found = self.world.call("queen", "get_artifact", name=REPORT, owner="maid")
         return b64decode(str(found["data"])).decode()
 
-    def asked(self) -> list[Reply]:
+    def escalations(self) -> list[Reply]:
         """Escalations that wait on the queen."""
         return rows(self.world.call("queen", "list_questions")["questions"])
 
-    def wants(self, **checks: MaidCheck) -> None:
+    def set_checks(self, **checks: MaidCheck) -> None:
         """The operator changes the settings, and the daemon reads them."""
         self.world.settings = self.world.settings.model_copy(update={"maid": Table(checks=checks)})
         self.world.restart()
@@ -102,10 +102,10 @@ class House:
 
 
 @contextmanager
-def house(settings: Settings) -> Iterator[House]:
+def maid_host(settings: Settings) -> Iterator[MaidHost]:
     """Under the root agent a queen, and under her a maid."""
     with world(settings) as made:
         for profile in (Profile.QUEEN, Profile.MAID):
             made.broker.perform("ensure", creation_of(profile))
         runs(made, "root", "queen", "maid")
-        yield House(made)
+        yield MaidHost(made)

@@ -15,7 +15,7 @@ PREFIX = "org.hive.Broker."
 Answer = Callable[[Message], Message | list[Message]]
 
 
-class Peer:
+class FakeBroker:
     """One thread per connection; a method without an answer hangs up."""
 
     def __init__(self, path: Path) -> None:
@@ -42,14 +42,14 @@ class Peer:
             each.close()
         self._open.clear()
 
-    def asked(self, method: str) -> list[Message]:
+    def params_of(self, method: str) -> list[Message]:
         return [params for name, params in self.calls if name == method]
 
     def wait_for(self, method: str, times: int = 1) -> list[Message]:
         """The parameters of the first calls of a method, once there are so many."""
         with self.heard:
-            assert self.heard.wait_for(lambda: len(self.asked(method)) >= times, 10), self.calls
-        return self.asked(method)
+            assert self.heard.wait_for(lambda: len(self.params_of(method)) >= times, 10), self.calls
+        return self.params_of(method)
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
@@ -85,8 +85,8 @@ class Peer:
 
 
 @contextmanager
-def peer(path: Path) -> Iterator[Peer]:
-    made = Peer(path)
+def fake_broker(path: Path) -> Iterator[FakeBroker]:
+    made = FakeBroker(path)
     made.start()
     try:
         yield made

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.peer import Peer, peer
+from agent.peer import FakeBroker, fake_broker
 
 from hive_core.agent import attend
-from hive_core.agent.attend import Attendant
+from hive_core.agent.attend import ConfigWatcher
 from hive_core.agent.reconnect import Link
 from hive_core.errors import Busy
 from hive_core.varlink import Message
@@ -20,14 +20,14 @@ COMMIT, NEXT = "c" * 40, "d" * 40
 class Guest:
     """A guest below a folder: what is shown to it, what it runs, and what is due."""
 
-    def __init__(self, folder: Path, broker: Peer) -> None:
+    def __init__(self, folder: Path, broker: FakeBroker) -> None:
         self.folder, self.broker = folder, broker
         self.due: Message = {"commit": COMMIT, "system": "", "next": "1"}
         self.slept = 0
         broker.answers = {"Hello": lambda _: {}, "WatchConfig": lambda _: self.due}
         self.shows(COMMIT)
         self.current.symlink_to(self.system("old", "exit 0"))
-        self.attendant = Attendant(
+        self.attendant = ConfigWatcher(
             Link(broker.path), config=self.config, current=self.current, sleep=self._sleep
         )
 
@@ -57,7 +57,7 @@ class Guest:
     def hello(self) -> Message:
         """What it says next."""
         self.attendant.step()
-        return self.broker.asked("Hello")[-1]
+        return self.broker.params_of("Hello")[-1]
 
     def _sleep(self, _seconds: float) -> None:
         self.slept += 1
@@ -66,7 +66,7 @@ class Guest:
 
 @pytest.fixture
 def guest(tmp_path: Path) -> Iterator[Guest]:
-    with peer(tmp_path / "broker.sock") as broker:
+    with fake_broker(tmp_path / "broker.sock") as broker:
         made = Guest(tmp_path, broker)
         yield made
         made.attendant.link.close()
@@ -75,10 +75,10 @@ def guest(tmp_path: Path) -> Iterator[Guest]:
 def test_it_says_what_it_runs_once(guest: Guest) -> None:
     for _ in range(3):
         guest.step()
-    (said,) = guest.broker.asked("Hello")
+    (said,) = guest.broker.params_of("Hello")
     assert said["commit"] == COMMIT
     assert said["fault"] == ""
-    assert guest.broker.asked("WatchConfig")[-1] == {"after": "1", "wait": attend.POLL}
+    assert guest.broker.params_of("WatchConfig")[-1] == {"after": "1", "wait": attend.POLL}
 
 
 def test_it_says_so_when_another_configuration_is_shown(guest: Guest) -> None:
@@ -95,7 +95,7 @@ def test_a_switch_is_told_when_it_is_done(guest: Guest) -> None:
     guest.step(new)
     assert guest.attendant.system == str(new)
     assert guest.hello()["fault"] == ""
-    assert len(guest.broker.asked("Hello")) == 2
+    assert len(guest.broker.params_of("Hello")) == 2
 
 
 def test_a_switch_that_fails_is_told_and_not_tried_again(guest: Guest) -> None:
@@ -103,7 +103,7 @@ def test_a_switch_that_fails_is_told_and_not_tried_again(guest: Guest) -> None:
     assert "ended with 1" in str(guest.hello()["fault"])
     assert "it is broken" in str(guest.hello()["fault"])
     guest.step(guest.folder / "new")
-    assert len(guest.broker.asked("Hello")) == 2
+    assert len(guest.broker.params_of("Hello")) == 2
 
 
 def test_one_that_says_it_worked_and_changed_nothing_failed(guest: Guest) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent.stage import Stage
+from agent.stage import AgentStage
 from agent.troupe import Killed
 from operations.world import fields, rows
 
-from hive_core.agent.agent_loop import Memory
+from hive_core.agent.agent_loop import StateFile
 from hive_core.agent.language import parse
 
 JOB = """domain sums
@@ -25,15 +25,15 @@ combine sum
 """
 
 
-def test_a_short_task_is_done_by_an_agent_that_is_there_for_it_alone(stage: Stage) -> None:
-    row = stage.done("sum 1 2 3")
+def test_a_short_task_is_done_by_an_agent_that_is_there_for_it_alone(stage: AgentStage) -> None:
+    row = stage.result_of("sum 1 2 3")
     assert (row["result"]["status"], row["result"]["summary"]) == ("success", "6")
     assert row["result"]["data"]["strategy"] == "simple"
     assert stage.agents("lead") == []
 
 
-def test_a_longer_job_is_split_by_a_lead_for_its_workers(stage: Stage) -> None:
-    row = stage.done(JOB)
+def test_a_longer_job_is_split_by_a_lead_for_its_workers(stage: AgentStage) -> None:
+    row = stage.result_of(JOB)
     assert row["result"]["data"]["strategy"] == "complex"
     assert row["result"]["summary"] == str(6 + 9 + 30)
     assert len(stage.agents("lead")) == 1
@@ -41,11 +41,11 @@ def test_a_longer_job_is_split_by_a_lead_for_its_workers(stage: Stage) -> None:
 
 
 def test_a_job_for_an_architect_is_planned_carried_out_and_revised_when_it_fails(
-    stage: Stage,
+    stage: AgentStage,
 ) -> None:
     seen: set[str] = set()
     stage.troupe.before = lambda uuid, _: seen.add(str(stage.world.hive.name(uuid)))
-    row = stage.done("architect\ngroup\nplease sum 1 2\ngroup\nwc a b c\ncombine lines")
+    row = stage.result_of("architect\ngroup\nplease sum 1 2\ngroup\nwc a b c\ncombine lines")
     assert row["result"]["status"] == "success"
     assert row["result"]["data"]["strategy"] == "architect"
     assert row["result"]["summary"] == "3\n1 3 5"
@@ -54,10 +54,10 @@ def test_a_job_for_an_architect_is_planned_carried_out_and_revised_when_it_fails
 
 
 def test_a_job_that_no_plan_can_mend_is_tried_without_one_and_reported_as_failed(
-    stage: Stage,
+    stage: AgentStage,
 ) -> None:
     """K35, K43: each way that was tried is remembered once, with what it took."""
-    row = stage.done("architect\ngroup\nfail 99 x")
+    row = stage.result_of("architect\ngroup\nfail 99 x")
     assert row["result"]["status"] == "failed"
     assert row["result"]["data"]["faults"] == ["fail 99 x"]
     assert row["result"]["data"]["instead_of"] == "architect"
@@ -69,22 +69,22 @@ def test_a_job_that_no_plan_can_mend_is_tried_without_one_and_reported_as_failed
     assert {"seconds", "tokens", "cost"} <= history[0].keys()
 
 
-def test_what_fails_is_tried_again_and_then_by_another_worker(stage: Stage) -> None:
-    row = stage.done("group\nfail 2 well\ngroup\nsum 1 2\nsum 3 4\ncombine lines")
+def test_what_fails_is_tried_again_and_then_by_another_worker(stage: AgentStage) -> None:
+    row = stage.result_of("group\nfail 2 well\ngroup\nsum 1 2\nsum 3 4\ncombine lines")
     assert row["result"]["summary"] == "well\n3\n7"
     tried = [each["worker"] for each in tries(stage, "0.0.")]
     assert tried[0] == tried[1] != tried[2]
 
 
-def tries(stage: Stage, title: str) -> list[Any]:
+def tries(stage: AgentStage, title: str) -> list[Any]:
     """What was recorded of the tries of one line, in their order."""
     events = [fields(each) for each in stage.world.events() if each["operation"] == "assign"]
     found = [each for each in events if str(each.get("title", "")).startswith(title)]
     return [{"worker": each["target_name"]} for each in found]
 
 
-def test_what_nobody_can_do_is_escalated_and_reported(stage: Stage) -> None:
-    row = stage.done("group\nfail 99 x\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
+def test_what_nobody_can_do_is_escalated_and_reported(stage: AgentStage) -> None:
+    row = stage.result_of("group\nfail 99 x\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
     assert row["result"]["status"] == "failed"
     assert "fail 99 x" in row["result"]["error"] + row["result"]["summary"]
     assert "escalation" in [each["kind"] for each in stage.world.mail("queen")] or any(
@@ -92,52 +92,56 @@ def test_what_nobody_can_do_is_escalated_and_reported(stage: Stage) -> None:
     )
 
 
-def test_the_same_domain_gets_the_same_lead_and_another_one_a_new_one(stage: Stage) -> None:
-    stage.done(JOB)
+def test_the_same_domain_gets_the_same_lead_and_another_one_a_new_one(stage: AgentStage) -> None:
+    stage.result_of(JOB)
     (first,) = stage.agents("lead")
-    stage.done(JOB.replace("20", "21"))
+    stage.result_of(JOB.replace("20", "21"))
     assert stage.agents("lead") == [first]
-    stage.done(JOB.replace("domain sums", "domain words"))
+    stage.result_of(JOB.replace("domain sums", "domain words"))
     assert first not in stage.agents("lead")
 
 
-def test_an_idle_lead_goes_after_a_while(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage.done(JOB)
+def test_an_idle_lead_goes_after_a_while(
+    stage: AgentStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.result_of(JOB)
     monkeypatch.setattr("hive_core.agent.queen.POOL_SECONDS", 0.0)
     stage.troupe.play(lambda: not stage.agents("lead"))
 
 
-def test_context_is_cleared_or_kept_between_tasks_of_a_worker(stage: Stage) -> None:
+def test_context_is_cleared_or_kept_between_tasks_of_a_worker(stage: AgentStage) -> None:
     text = "workers 1\ngroup\nsum 1 2\ngroup\nrecall sum\ncombine lines"
-    cleared = stage.done(text)
+    cleared = stage.result_of(text)
     assert cleared["result"]["summary"] == "3\n0"
-    kept = stage.done(text + "\ncontext keep")
+    kept = stage.result_of(text + "\ncontext keep")
     assert kept["result"]["summary"] == "3\n3"
 
 
-def test_workers_are_kept_when_the_job_says_so(stage: Stage) -> None:
-    stage.done(JOB + "keep workers\n")
+def test_workers_are_kept_when_the_job_says_so(stage: AgentStage) -> None:
+    stage.result_of(JOB + "keep workers\n")
     for _ in range(3):
         stage.troupe.round()
     assert len(stage.agents("worker")) == 2
 
 
-def test_splits_that_went_well_are_learned_and_used_again(stage: Stage, tmp_path: Path) -> None:
-    stage.done("workers 1\n" + JOB)
+def test_splits_that_went_well_are_learned_and_used_again(
+    stage: AgentStage, tmp_path: Path
+) -> None:
+    stage.result_of("workers 1\n" + JOB)
     (lead,) = stage.agents("lead")
-    kept = Memory(tmp_path / f"{stage.world.uuid(lead)}.json").read()["splits"]
+    kept = StateFile(tmp_path / f"{stage.world.uuid(lead)}.json").read()["splits"]
     assert kept[parse(JOB).signature]["workers"] == 1
     stage.troupe.minds.clear()
-    stage.done(JOB + "keep workers\n")
+    stage.result_of(JOB + "keep workers\n")
     assert len(stage.agents("worker")) == 1
 
 
 @pytest.mark.parametrize("kind", ["worker", "lead"])
-def test_a_plan_is_asked_for_where_the_task_says_so(stage: Stage, kind: str) -> None:
+def test_a_plan_is_asked_for_where_the_task_says_so(stage: AgentStage, kind: str) -> None:
     stage.world.call(
         "operator", "spawn", name="w", parent="root", role=kind, command=["hive-agent", kind],
     )  # fmt: skip
-    task = stage.give("sum 1 2\n" + "echo x\n" * 2, "w", plan_required=True)
+    task = stage.assign("sum 1 2\n" + "echo x\n" * 2, "w", plan_required=True)
     troupe, hive = stage.troupe, stage.world
 
     def plans() -> list[Any]:
@@ -156,16 +160,16 @@ def test_a_plan_is_asked_for_where_the_task_says_so(stage: Stage, kind: str) -> 
     assert troupe.task(task)["result"]["summary"].split() == ["3", "x", "x"]
 
 
-def test_a_plan_of_more_lines_than_it_may_have_steps_says_so(stage: Stage) -> None:
-    task = stage.give("echo x\n" * 102, plan_required=True)
+def test_a_plan_of_more_lines_than_it_may_have_steps_says_so(stage: AgentStage) -> None:
+    task = stage.assign("echo x\n" * 102, plan_required=True)
     stage.troupe.round()
     (plan,) = rows(stage.world.call("operator", "list_plans", task=task)["plans"])
     steps = rows(plan["steps"])
     assert (len(steps), steps[-1]["title"]) == (100, "3 more lines of the task")
 
 
-def test_a_worker_that_ends_has_its_task_again(stage: Stage) -> None:
-    row = stage.done("group\ncrash 2 well\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
+def test_a_worker_that_ends_has_its_task_again(stage: AgentStage) -> None:
+    row = stage.result_of("group\ncrash 2 well\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
     assert row["result"]["summary"] == "well\n3\n2"
 
 
@@ -180,7 +184,7 @@ JOBS = (
 
 @pytest.mark.parametrize("number", range(12))
 def test_whoever_is_killed_before_whichever_call_the_result_is_right(
-    stage: Stage, number: int
+    stage: AgentStage, number: int
 ) -> None:
     """The one that makes the nth call is gone before it; and once more some calls later."""
     draw = random.Random(number)  # noqa: S311 - which calls, not a secret
@@ -196,7 +200,7 @@ def test_whoever_is_killed_before_whichever_call_the_result_is_right(
     stage.troupe.before = before
     stage.world.call("operator", "allocate_budget", agent="queen", kind="tokens", amount=999)
     job, result = JOBS[number % len(JOBS)]
-    row = stage.done(job)
+    row = stage.result_of(job)
     assert (row["result"]["status"], row["result"]["summary"]) == ("success", result), calls
     (purse,) = rows(stage.world.call("operator", "get_usage")["budgets"])
     assert purse["left"] == 999

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from agent.house import House, house
+from agent.house import MaidHost, maid_host
 from operations.lives import ends
 
 from hive_core.model.agents.agent import Role
@@ -22,12 +22,12 @@ DISK, NET = (
 
 
 @pytest.fixture(name="house")
-def _house() -> Iterator[House]:
-    with house(Settings(daemons=MAID, maid=Table(checks={"disk": DISK}))) as made:
+def _house() -> Iterator[MaidHost]:
+    with maid_host(Settings(daemons=MAID, maid=Table(checks={"disk": DISK}))) as made:
         yield made
 
 
-def test_a_check_is_a_one_shot_child_that_holds_nothing(house: House) -> None:
+def test_a_check_is_a_one_shot_child_that_holds_nothing(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
     assert house.below() == []
@@ -41,65 +41,65 @@ def test_a_check_is_a_one_shot_child_that_holds_nothing(house: House) -> None:
     assert house.world.fault(name, "spawn", name="own") == "NotAllowed"
 
 
-def test_a_good_one_is_reported_and_cleared_away_and_bothers_nobody(house: House) -> None:
+def test_a_good_one_is_reported_and_cleared_away_and_bothers_nobody(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
     assert "checks:\n- disk: not checked yet" in house.report()
-    house.checked(maid, "disk", 0, "42% used")
+    house.run_check(maid, "disk", 0, "42% used")
     assert house.report() == "all is well\nchecks:\n- disk: good: ended with 0\n  > 42% used"
-    assert (house.told(), house.asked(), house.below()) == ([], [], [])
+    assert (house.reports(), house.escalations(), house.below()) == ([], [], [])
 
 
 def test_what_turns_bad_is_escalated_once_and_what_is_good_again_is_told_once(
-    house: House,
+    house: MaidHost,
 ) -> None:
     maid = house.maid()
     maid.look()
-    house.checked(maid, "disk", 0)
+    house.run_check(maid, "disk", 0)
     for _ in range(3):
         house.world.advance(60)
-        house.checked(maid, "disk", 2, "97% used")
-    (question,) = house.asked()
+        house.run_check(maid, "disk", 2, "97% used")
+    (question,) = house.escalations()
     assert question["prompt"] == "the check disk is bad: ended with 2"
     assert question["severity"] == "warning"
-    (told,) = house.told()
+    (told,) = house.reports()
     assert "- check: disk is bad: ended with 2\nchecks:\n- disk: bad: ended with 2\n  > 97%" in told
     for _ in range(2):
         house.world.advance(60)
-        house.checked(maid, "disk", 0)
-    assert house.asked() == []
-    (told,) = house.told()
+        house.run_check(maid, "disk", 0)
+    assert house.escalations() == []
+    (told,) = house.reports()
     assert told.startswith("all is well\n- good again: disk\nchecks:\n- disk: good: ended with 0")
 
 
-def test_what_was_bad_stays_so_until_a_run_says_otherwise(house: House) -> None:
+def test_what_was_bad_stays_so_until_a_run_says_otherwise(house: MaidHost) -> None:
     """One that says nothing in between takes nothing back, and nothing is told twice."""
     maid = house.maid()
     maid.look()
-    house.checked(maid, "disk", 2)
-    (before,) = house.asked()
+    house.run_check(maid, "disk", 2)
+    (before,) = house.escalations()
     house.world.advance(60)
     maid.checks.step()
     house.world.call("operator", "destroy", agent=house.checker(maid, "disk"))
-    maid.attend(1)
+    maid.wait(1)
     maid.look()
-    assert "- unchecked: disk could not be checked" in house.told()[-1]
-    assert house.asked() == [before]
+    assert "- unchecked: disk could not be checked" in house.reports()[-1]
+    assert house.escalations() == [before]
     house.world.advance(60)
-    house.checked(maid, "disk", 2)
-    assert house.asked() == [before]
+    house.run_check(maid, "disk", 2)
+    assert house.escalations() == [before]
 
 
-def test_a_clock_that_was_set_back_holds_no_check_up(house: House) -> None:
+def test_a_clock_that_was_set_back_holds_no_check_up(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
-    house.checked(maid, "disk", 0)
+    house.run_check(maid, "disk", 0)
     house.world.set_clock(-100_000)
     maid.checks.step()
     assert list(maid.checks.running) == ["disk"]
 
 
-def test_what_takes_too_long_is_ended_and_bad(house: House) -> None:
+def test_what_takes_too_long_is_ended_and_bad(house: MaidHost) -> None:
     """Its time begins when it runs, however long the start of its machine takes."""
     maid = house.maid()
     maid.look()
@@ -114,26 +114,26 @@ def test_what_takes_too_long_is_ended_and_bad(house: House) -> None:
     house.world.advance(0.5)
     assert maid.checks.step()
     assert house.below() == []
-    (question,) = house.asked()
+    (question,) = house.escalations()
     assert question["prompt"] == "the check disk is bad: took longer than 5 s"
 
 
-def test_the_round_goes_on_while_a_check_runs(house: House) -> None:
+def test_the_round_goes_on_while_a_check_runs(house: MaidHost) -> None:
     """And who asks meanwhile gets a report with how all of them were."""
     maid = house.maid()
     maid.look()
     maid.checks.step()
     house.checker(maid, "disk")
     house.world.call("queen", "send", to="maid", body="how is it?")
-    maid.attend(3)
+    maid.wait(3)
     (reply,) = (each for each in house.world.mail("queen") if each["reply_to"])
     assert reply["body"] == "all is well\nchecks:\n- disk: not checked yet"
     assert "disk" in maid.checks.running
 
 
-def test_each_has_its_own_pace_and_few_run_at_once(house: House) -> None:
+def test_each_has_its_own_pace_and_few_run_at_once(house: MaidHost) -> None:
     many = {f"c{n}": NET for n in range(6)}
-    house.wants(disk=DISK, **many)
+    house.set_checks(disk=DISK, **many)
     maid = house.maid()
     maid.look()
     maid.checks.step()
@@ -141,14 +141,14 @@ def test_each_has_its_own_pace_and_few_run_at_once(house: House) -> None:
     done = set[str]()
     while len(done) < 7:
         check = next(iter(maid.checks.running))
-        house.checked(maid, check)
+        house.run_check(maid, check)
         done.add(check)
     house.world.advance(61)
     maid.checks.step()
     assert list(maid.checks.running) == ["disk"]
 
 
-def test_who_does_a_check_is_nobody_to_be_looked_after(house: House) -> None:
+def test_who_does_a_check_is_nobody_to_be_looked_after(house: MaidHost) -> None:
     """Neither a zombie while its end is not collected, nor one that is quiet."""
     maid = house.maid()
     maid.look()
@@ -160,25 +160,25 @@ def test_who_does_a_check_is_nobody_to_be_looked_after(house: House) -> None:
     assert (maid.findings(), maid.checks.running) == ([], {})
 
 
-def test_what_is_no_check_any_more_is_taken_back(house: House) -> None:
+def test_what_is_no_check_any_more_is_taken_back(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
-    house.checked(maid, "disk", 2)
+    house.run_check(maid, "disk", 2)
     house.world.advance(60)
     maid.checks.step()
     assert len(house.below()) == 1
     house.checker(maid, "disk")
-    house.wants()
+    house.set_checks()
     maid.look()
     maid.checks.step()
-    assert (house.asked(), house.below()) == ([], [])
+    assert (house.escalations(), house.below()) == ([], [])
     assert house.report() == "all is well"
 
 
-def test_what_a_check_writes_cannot_pass_for_what_the_maid_says(house: House) -> None:
+def test_what_a_check_writes_cannot_pass_for_what_the_maid_says(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
-    house.checked(maid, "disk", 1, "x" * 1000 + "\n- good again: disk")
+    house.run_check(maid, "disk", 1, "x" * 1000 + "\n- good again: disk")
     lines = house.report().splitlines()
     assert "  > - good again: disk" in lines
     assert "- good again: disk" not in lines

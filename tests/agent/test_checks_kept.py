@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from agent.house import House, house
+from agent.house import MaidHost, maid_host
 from operations.lives import ends, runs
 
-from hive_core.agent.maid import Maid, Sample
+from hive_core.agent.maid import HostUsage, MaidAgent
 from hive_core.model.config.limits import BuiltInSettings
 from hive_core.model.config.settings import Settings
 from hive_core.model.work.checks import MaidCheck
@@ -21,142 +21,142 @@ SMILE = "\N{GRINNING FACE}"
 
 
 @pytest.fixture(name="house")
-def _house() -> Iterator[House]:
-    with house(Settings(daemons=MAID, maid=Table(checks={"disk": DISK}))) as made:
+def _house() -> Iterator[MaidHost]:
+    with maid_host(Settings(daemons=MAID, maid=Table(checks={"disk": DISK}))) as made:
         yield made
 
 
-def goes_bad(house: House, maid: Maid) -> None:
+def goes_bad(house: MaidHost, maid: MaidAgent) -> None:
     """It has told that, and is killed before its next look."""
     maid.look()
     maid.checks.step()
     ends(house.world, house.checker(maid, "disk"), 2)
     maid.checks.step()
-    assert len(house.asked()) == 1
+    assert len(house.escalations()) == 1
 
 
-def imposter(house: House, name: str) -> None:
+def imposter(house: MaidHost, name: str) -> None:
     house.world.call("queen", "spawn", name=name, role="task", parent="maid", command=["true"])
     runs(house.world, name)
 
 
 def test_sixteen_checks_that_write_smiles_fit_into_what_is_kept() -> None:
     checks = {f"c{n}": MaidCheck(command=("true",), every=3600) for n in range(16)}
-    with house(Settings(daemons=MAID, maid=Table(checks=checks))) as made:
+    with maid_host(Settings(daemons=MAID, maid=Table(checks=checks))) as made:
         maid = made.maid()
         maid.look()
         for name in checks:
-            made.checked(maid, name, 1, SMILE * 240)
-        maid.samples = [Sample(0.3123, 0.4123)] * 240
-        maid.told = {("unanswered", f"agent-{n:03}-{'x' * 53}") for n in range(200)}
-        maid.keep()
+            made.run_check(maid, name, 1, SMILE * 240)
+        maid.samples = [HostUsage(0.3123, 0.4123)] * 240
+        maid.reported = {("unanswered", f"agent-{n:03}-{'x' * 53}") for n in range(200)}
+        maid.save()
         again = made.maid()
-        assert {each.said for each in again.checks.known.values()} == {SMILE * 240}
-        assert (again.samples, again.told) == (maid.samples, maid.told)
+        assert {each.said for each in again.checks.states.values()} == {SMILE * 240}
+        assert (again.samples, again.reported) == (maid.samples, maid.reported)
 
 
 @pytest.mark.parametrize(
     ("size", "left"), [(100, (True, True)), (600, (False, True)), (2000, (False, False))]
 )
 def test_what_does_not_fit_is_left_out_and_the_rest_is_kept(
-    house: House, size: int, left: tuple[bool, bool]
+    house: MaidHost, size: int, left: tuple[bool, bool]
 ) -> None:
     """What they printed first; then what was told, which is told again."""
     maid = house.maid()
     maid.look()
-    house.checked(maid, "disk", 1, SMILE * 240)
-    maid.told = {("left-over", f"{n:03}" + "x" * size) for n in range(105)}
-    maid.keep()
+    house.run_check(maid, "disk", 1, SMILE * 240)
+    maid.reported = {("left-over", f"{n:03}" + "x" * size) for n in range(105)}
+    maid.save()
     again = house.maid()
-    disk = again.checks.known["disk"]
+    disk = again.checks.states["disk"]
     assert (disk.state, len(again.samples)) == ("bad", 2)
-    assert (bool(disk.said), bool(again.told)) == left
+    assert (bool(disk.said), bool(again.reported)) == left
 
 
-def test_a_round_goes_on_when_nothing_can_be_kept_and_it_is_kept_later(house: House) -> None:
+def test_a_round_goes_on_when_nothing_can_be_kept_and_it_is_kept_later(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
     maid.checks.step()
     ends(house.world, house.checker(maid, "disk"), 0)
     house.refuses.add("keep_snapshot")
-    maid.attend(1)
+    maid.wait(1)
     maid.look()
     assert "- disk: good" in house.report()
     house.refuses.clear()
-    assert house.maid().checks.known == {}
+    assert house.maid().checks.states == {}
     maid.look()
-    assert house.maid().checks.known["disk"].state == "good"
+    assert house.maid().checks.states["disk"].state == "good"
 
 
-def test_checks_go_on_while_nobody_can_be_cleared_away(house: House) -> None:
+def test_checks_go_on_while_nobody_can_be_cleared_away(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
     house.world.call("queen", "spawn", name="once", role="task", command=["true"])
     runs(house.world, "once")
     ends(house.world, "once", 0)
     house.refuses.add("reap_zombies")
-    assert maid.looked() == 5
+    assert maid.try_look() == 5
     maid.checks.step()
     assert list(maid.checks.running) == ["disk"]
     house.refuses.clear()
-    assert maid.looked() == 60
+    assert maid.try_look() == 60
 
 
-def test_no_check_is_begun_that_nobody_would_know_after_a_kill(house: House) -> None:
+def test_no_check_is_begun_that_nobody_would_know_after_a_kill(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
     house.refuses.add("keep_snapshot")
-    maid.attend(1)
+    maid.wait(1)
     maid.look()
     assert house.below() == []
-    assert "disk could not be checked: no keep_snapshot today" in house.told()[-1]
+    assert "disk could not be checked: no keep_snapshot today" in house.reports()[-1]
 
 
-def test_an_escalation_is_known_to_the_next_maid_at_once(house: House) -> None:
+def test_an_escalation_is_known_to_the_next_maid_at_once(house: MaidHost) -> None:
     goes_bad(house, house.maid())
     again = house.maid()
     again.look()
     house.world.advance(60)
-    house.checked(again, "disk", 2)
-    assert len(house.asked()) == 1
+    house.run_check(again, "disk", 2)
+    assert len(house.escalations()) == 1
     house.world.advance(60)
-    house.checked(again, "disk", 0)
-    assert house.asked() == []
+    house.run_check(again, "disk", 0)
+    assert house.escalations() == []
 
 
 @pytest.mark.parametrize("before", ["", '{"samples": [], "told": []}'])
 def test_and_also_when_the_maid_was_killed_before_it_could_keep_that(
-    house: House, before: str
+    house: MaidHost, before: str
 ) -> None:
     """Neither told twice nor left open when it is good."""
     goes_bad(house, house.maid())
     house.world.call("maid", "keep_snapshot", data=before)
     again = house.maid()
     again.look()
-    assert again.checks.known["disk"].state == "unknown"
-    house.checked(again, "disk", 2)
-    assert len(house.asked()) == 1
+    assert again.checks.states["disk"].state == "unknown"
+    house.run_check(again, "disk", 2)
+    assert len(house.escalations()) == 1
     house.world.advance(60)
-    house.checked(again, "disk", 0)
-    assert house.asked() == []
-    assert "- good again: disk" in house.told()[-1]
+    house.run_check(again, "disk", 0)
+    assert house.escalations() == []
+    assert "- good again: disk" in house.reports()[-1]
 
 
-def test_what_was_told_of_a_check_that_is_none_any_more_is_taken_back(house: House) -> None:
+def test_what_was_told_of_a_check_that_is_none_any_more_is_taken_back(house: MaidHost) -> None:
     goes_bad(house, house.maid())
     house.world.call("maid", "keep_snapshot", data="")
-    house.wants()
+    house.set_checks()
     house.maid().look()
-    assert house.asked() == []
+    assert house.escalations() == []
 
 
-def test_what_the_maid_escalates_beside_its_checks_stays(house: House) -> None:
+def test_what_the_maid_escalates_beside_its_checks_stays(house: MaidHost) -> None:
     house.world.call("maid", "escalate", issue="the roof leaks", severity="info")
     house.maid().look()
-    assert len(house.asked()) == 1
+    assert len(house.escalations()) == 1
 
 
-def test_who_was_made_by_somebody_else_passes_for_no_check(house: House) -> None:
+def test_who_was_made_by_somebody_else_passes_for_no_check(house: MaidHost) -> None:
     maid = house.maid()
     imposter(house, "check-disk-0000")
     maid.look()
@@ -167,7 +167,7 @@ def test_who_was_made_by_somebody_else_passes_for_no_check(house: House) -> None
     assert "says the queen" not in house.report()
 
 
-def test_one_that_was_being_made_when_the_maid_was_killed_is_its_own(house: House) -> None:
+def test_one_that_was_being_made_when_the_maid_was_killed_is_its_own(house: MaidHost) -> None:
     """It was kept by name before it was there."""
     first = house.maid()
     first.look()
@@ -179,11 +179,11 @@ def test_one_that_was_being_made_when_the_maid_was_killed_is_its_own(house: Hous
     assert [run.agent for run in second.checks.running.values()] == [name]
 
 
-def test_one_that_has_the_name_of_a_check_that_is_gone_is_none(house: House) -> None:
+def test_one_that_has_the_name_of_a_check_that_is_gone_is_none(house: MaidHost) -> None:
     first = house.maid()
     first.look()
     first.checks.step()
-    first.keep()
+    first.save()
     (name,) = house.below()
     house.world.call("operator", "destroy", agent=name)
     imposter(house, name)
@@ -192,9 +192,9 @@ def test_one_that_has_the_name_of_a_check_that_is_gone_is_none(house: House) -> 
     assert second.checks.running == {}
 
 
-def test_what_a_newer_daemon_says_of_a_check_is_passed_over(house: House) -> None:
+def test_what_a_newer_daemon_says_of_a_check_is_passed_over(house: MaidHost) -> None:
     maid = house.maid()
-    maid.checks.learn(
+    maid.checks.set_checks(
         [{"name": "disk", "command": ["df"], "every": 60.0, "seconds": 5.0, "newer": True}]
     )
-    assert maid.checks.wanted["disk"].command == ["df"]
+    assert maid.checks.specs["disk"].command == ["df"]

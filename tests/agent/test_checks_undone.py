@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from agent.house import House, house
+from agent.house import MaidHost, maid_host
 from operations.lives import ends
 
 from hive_core.model.agents.machine import State
@@ -19,8 +19,8 @@ DISK = MaidCheck(command=("df", "-h"), every=60, seconds=5)
 
 
 @pytest.fixture(name="house")
-def _house() -> Iterator[House]:
-    with house(Settings(daemons=MAID, maid=Table(checks={"disk": DISK}))) as made:
+def _house() -> Iterator[MaidHost]:
+    with maid_host(Settings(daemons=MAID, maid=Table(checks={"disk": DISK}))) as made:
         yield made
 
 
@@ -28,19 +28,19 @@ def test_who_has_no_room_for_a_child_says_so_and_tries_again_later() -> None:
     settings = Settings(
         daemons=MAID, maid=Table(checks={"disk": DISK}), limits=HostLimits(children=0)
     )
-    with house(settings) as made:
+    with maid_host(settings) as made:
         maid = made.maid()
         maid.look()
         for _ in range(2):
-            maid.attend(1)
+            maid.wait(1)
             maid.look()
-        (told,) = made.told()
+        (told,) = made.reports()
         assert "- unchecked: disk could not be checked: max_children (0) of maid reached" in told
-        assert made.asked() == []
+        assert made.escalations() == []
         assert maid.checks.pause() == pytest.approx(60, abs=3)
 
 
-def test_one_that_could_not_be_started_says_nothing(house: House) -> None:
+def test_one_that_could_not_be_started_says_nothing(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
     maid.checks.step()
@@ -50,12 +50,12 @@ def test_one_that_could_not_be_started_says_nothing(house: House) -> None:
     assert maid.checks.step()
     assert house.below() == []
     maid.look()
-    (told,) = house.told()
+    (told,) = house.reports()
     assert "- unchecked: disk could not be checked: NotRunning: no such program" in told
-    assert house.asked() == []
+    assert house.escalations() == []
 
 
-def test_nor_does_one_whose_machine_does_not_come_up_in_its_time(house: House) -> None:
+def test_nor_does_one_whose_machine_does_not_come_up_in_its_time(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
     maid.checks.step()
@@ -63,12 +63,12 @@ def test_nor_does_one_whose_machine_does_not_come_up_in_its_time(house: House) -
     maid.checks.step()
     house.world.advance(5)
     assert maid.checks.step()
-    assert maid.checks.known["disk"].how == "StorageFull: no room"
-    assert (house.asked(), house.below()) == ([], [])
+    assert maid.checks.states["disk"].how == "StorageFull: no room"
+    assert (house.escalations(), house.below()) == ([], [])
 
 
 @pytest.mark.parametrize("how", ["destroy", "stop", "the host went down"])
-def test_nor_does_one_that_was_ended_by_somebody(house: House, how: str) -> None:
+def test_nor_does_one_that_was_ended_by_somebody(house: MaidHost, how: str) -> None:
     maid = house.maid()
     maid.look()
     maid.checks.step()
@@ -78,27 +78,27 @@ def test_nor_does_one_that_was_ended_by_somebody(house: House, how: str) -> None
     if how != "destroy":
         ends(house.world, agent, None)
     assert maid.checks.step()
-    assert maid.checks.known["disk"].state == "unknown"
-    assert house.asked() == []
+    assert maid.checks.states["disk"].state == "unknown"
+    assert house.escalations() == []
 
 
-def test_the_last_outcome_and_what_was_told_are_kept_over_a_restart(house: House) -> None:
+def test_the_last_outcome_and_what_was_told_are_kept_over_a_restart(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
-    house.checked(maid, "disk", 2, "97% used")
-    house.told()
+    house.run_check(maid, "disk", 2, "97% used")
+    house.reports()
     again = house.maid()
     again.look()
     assert "- disk: bad: ended with 2\n  > 97% used" in house.report()
     again.checks.step()
     assert again.checks.running == {}
     house.world.advance(60)
-    house.checked(again, "disk", 0)
-    assert house.asked() == []
-    assert "- good again: disk" in house.told()[-1]
+    house.run_check(again, "disk", 0)
+    assert house.escalations() == []
+    assert "- good again: disk" in house.reports()[-1]
 
 
-def test_a_check_whose_maid_was_killed_is_taken_up_again(house: House) -> None:
+def test_a_check_whose_maid_was_killed_is_taken_up_again(house: MaidHost) -> None:
     first = house.maid()
     first.look()
     first.checks.step()
@@ -113,17 +113,17 @@ def test_a_check_whose_maid_was_killed_is_taken_up_again(house: House) -> None:
     assert "- disk: good" in house.report()
 
 
-def test_one_that_runs_and_that_nobody_wants_any_more_is_ended(house: House) -> None:
+def test_one_that_runs_and_that_nobody_wants_any_more_is_ended(house: MaidHost) -> None:
     first = house.maid()
     first.look()
     first.checks.step()
-    house.wants()
+    house.set_checks()
     assert len(house.below()) == 1
     house.maid().look()
     assert house.below() == []
 
 
-def test_who_may_not_escalate_yet_goes_on_and_escalates_later(house: House) -> None:
+def test_who_may_not_escalate_yet_goes_on_and_escalates_later(house: MaidHost) -> None:
     """As many are open as there may be: the round goes on, and the parent is told in the end."""
     many = [
         house.world.call("maid", "escalate", issue="?", severity="info")["escalation"]
@@ -131,24 +131,24 @@ def test_who_may_not_escalate_yet_goes_on_and_escalates_later(house: House) -> N
     ]
     maid = house.maid()
     maid.look()
-    house.checked(maid, "disk", 2)
-    assert "- check: disk is bad" in house.told()[-1]
+    house.run_check(maid, "disk", 2)
+    assert "- check: disk is bad" in house.reports()[-1]
     house.world.call("maid", "cancel_question", question=many[0])
     maid.checks.step()
-    assert {each["severity"] for each in house.asked()} == {"info"}
+    assert {each["severity"] for each in house.escalations()} == {"info"}
     assert maid.checks.pause() > 3
     house.world.advance(5)
     maid.checks.step()
-    assert [each["severity"] for each in house.asked()].count("warning") == 1
+    assert [each["severity"] for each in house.escalations()].count("warning") == 1
 
 
-def test_who_has_nothing_left_to_spend_on_children_says_so(house: House) -> None:
+def test_who_has_nothing_left_to_spend_on_children_says_so(house: MaidHost) -> None:
     house.world.call("operator", "allocate_budget", agent="maid", kind="children", amount=1)
     maid = house.maid()
     maid.look()
-    house.checked(maid, "disk", 0)
+    house.run_check(maid, "disk", 0)
     house.world.advance(60)
-    maid.attend(1)
+    maid.wait(1)
     maid.look()
-    (told,) = house.told()
+    (told,) = house.reports()
     assert "- unchecked: disk could not be checked: maid may do no more of this" in told

@@ -11,7 +11,7 @@ import pytest
 from jobs.bench import ENVIRONMENT, Repo
 from jobs.traps import traps
 
-from hive_core.agent.config import Clone
+from hive_core.agent.config import ConfigClone
 from hive_core.agent.main import run
 from hive_core.errors import AlreadyExists, HiveError, Internal, InvalidArgument, NotFound, TimedOut
 
@@ -28,8 +28,8 @@ def child(tmp_path: Path) -> Repo:
     return repo
 
 
-def clone(tmp_path: Path, name: str = "bob", into: Path | None = None) -> Clone:
-    return Clone(name, "ann", into, tmp_path / "agents", 5.0)
+def clone(tmp_path: Path, name: str = "bob", into: Path | None = None) -> ConfigClone:
+    return ConfigClone(name, "ann", into, tmp_path / "agents", 5.0)
 
 
 def git(place: Path, *words: str) -> str:
@@ -149,7 +149,7 @@ def test_a_broken_repository_is_told_in_gits_words_and_one_that_hangs_is_left(
         clone(tmp_path).make()
     os.mkfifo(path)
     with pytest.raises(TimedOut, match="longer than 1 seconds"):
-        Clone("bob", "ann", None, tmp_path / "agents", 1.0).make()
+        ConfigClone("bob", "ann", None, tmp_path / "agents", 1.0).make()
 
 
 def test_the_command_wants_an_action_and_a_name(capsys: pytest.CaptureFixture[str]) -> None:

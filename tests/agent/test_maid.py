@@ -6,48 +6,48 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.house import House, house
+from agent.house import MaidHost, maid_host
 from operations.lives import ends, runs
 from operations.world import rows
 
-from hive_core.agent.maid import Finding, Sample, compared, measured, text_of
+from hive_core.agent.maid import HostUsage, MaidFinding, host_usage, report_text, usage_findings
 from hive_core.model.agents.machine import State
 from hive_core.model.config.limits import LifeSettings
 from hive_core.model.config.settings import Settings
 
 
 @pytest.fixture(name="house")
-def _house() -> Iterator[House]:
-    with house(Settings(life=LifeSettings(reap=3600))) as made:
+def _house() -> Iterator[MaidHost]:
+    with maid_host(Settings(life=LifeSettings(reap=3600))) as made:
         made.world.grow("queen/lead:lead", "lead/once:task", "lead/work:worker")
         runs(made.world, "lead", "once", "work")
         yield made
 
 
-def test_when_all_is_well_nobody_is_bothered(house: House) -> None:
+def test_when_all_is_well_nobody_is_bothered(house: MaidHost) -> None:
     maid = house.maid()
     for _ in range(3):
         maid.look()
-    assert house.told() == []
+    assert house.reports() == []
 
 
-def test_a_zombie_is_told_and_cleared_away(house: House) -> None:
+def test_a_zombie_is_told_and_cleared_away(house: MaidHost) -> None:
     """K36: once it has been one for as long as a round takes."""
     maid = house.maid()
     ends(house.world, "once", 0)
     maid.look()
-    assert house.told() == ["1 findings\n- zombie: once ended and nobody asked how"]
+    assert house.reports() == ["1 findings\n- zombie: once ended and nobody asked how"]
     assert "once" in house.world.hive.specs
     house.world.advance(61)
     maid.look()
     assert "once" not in house.world.hive.specs
-    (told,) = house.told()
+    (told,) = house.reports()
     assert "- cleared away: once" in told
     maid.look()
-    assert house.told() == ["all is well"]
+    assert house.reports() == ["all is well"]
 
 
-def test_the_report_is_an_artifact_that_those_above_read(house: House) -> None:
+def test_the_report_is_an_artifact_that_those_above_read(house: MaidHost) -> None:
     """K36: `maid/health-report`, a version for each time that something changed."""
     maid = house.maid()
     maid.look()
@@ -58,73 +58,74 @@ def test_the_report_is_an_artifact_that_those_above_read(house: House) -> None:
     assert [(each["name"], each["version"]) for each in found] == [("maid/health-report", 2)]
 
 
-def test_the_same_trouble_is_told_once(house: House) -> None:
+def test_the_same_trouble_is_told_once(house: MaidHost) -> None:
     house.world.seen.states[house.world.uuid("lead")] = State.PARKED
     maid = house.maid()
     for _ in range(3):
         maid.look()
-    (told,) = house.told()
+    (told,) = house.reports()
     assert told.splitlines() == [
         "3 findings", "- orphan: once runs, and its parent lead does not",
         "- orphan: work runs, and its parent lead does not", "- unwell: lead is parked",
     ]  # fmt: skip
 
 
-def test_work_without_a_word_is_told(house: House) -> None:
+def test_work_without_a_word_is_told(house: MaidHost) -> None:
     """K36: stuck, and unanswered."""
     house.world.call("lead", "assign_task", agent="work", description="dig", deadline=900)
     house.world.call("work", "recv")
     house.world.call("once", "ask", items=[{"prompt": "why?"}])
     house.world.advance(301)
     house.maid().look()
-    (told,) = house.told()
+    (told,) = house.reports()
     assert "- stuck: work says nothing of its task for 301 s" in told
     assert "- unanswered: a question waits on lead for 301 s" in told
 
 
-def test_the_host_is_compared_with_what_was_usual_here(house: House) -> None:
+def test_the_host_is_compared_with_what_was_usual_here(house: MaidHost) -> None:
     """K36, K43: the baseline is kept over a restart of the maid."""
     maid = house.maid()
     for _ in range(6):
         maid.look()
-    maid.keep()
-    house.host = [Sample(0.55, 0.4)]
+    maid.save()
+    house.host = [HostUsage(0.55, 0.4)]
     house.maid().look()
-    assert house.told() == ["1 findings\n- memory: memory: 55% in use, usually 30%"]
+    assert house.reports() == ["1 findings\n- memory: memory: 55% in use, usually 30%"]
 
 
-def test_what_was_told_before_a_restart_is_not_told_again(house: House) -> None:
+def test_what_was_told_before_a_restart_is_not_told_again(house: MaidHost) -> None:
     house.world.seen.states[house.world.uuid("lead")] = State.FAILED
     house.maid().look()
-    assert len(house.told()) == 1
+    assert len(house.reports()) == 1
     house.maid().look()
-    assert house.told() == []
+    assert house.reports() == []
 
 
 @pytest.mark.parametrize(
     ("now", "before", "kinds"),
-    [(Sample(0.91, 0.2), [], ["memory"]), (Sample(0.2, 0.95), [], ["disk"]),
-     (Sample(0.6, 0.2), [Sample(0.3, 0.2)] * 4, []), (Sample(0.6, 0.2), [Sample(0.3, 0.2)] * 5,
-     ["memory"]), (Sample(0.49, 0.39), [Sample(0.3, 0.2)] * 5, []),
-     (Sample(0.2, 0.4), [Sample(0.3, 0.2)] * 5, ["disk"])],
+    [(HostUsage(0.91, 0.2), [], ["memory"]), (HostUsage(0.2, 0.95), [], ["disk"]),
+     (HostUsage(0.6, 0.2), [HostUsage(0.3, 0.2)] * 4, []),
+     (HostUsage(0.6, 0.2), [HostUsage(0.3, 0.2)] * 5, ["memory"]),
+     (HostUsage(0.49, 0.39), [HostUsage(0.3, 0.2)] * 5, []),
+     (HostUsage(0.2, 0.4), [HostUsage(0.3, 0.2)] * 5, ["disk"])],
 )  # fmt: skip
-def test_a_bound_is_a_bound(now: Sample, before: list[Sample], kinds: list[str]) -> None:
-    assert [each.kind for each in compared(now, before)] == kinds
+def test_a_bound_is_a_bound(now: HostUsage, before: list[HostUsage], kinds: list[str]) -> None:
+    assert [each.kind for each in usage_findings(now, before)] == kinds
 
 
-def test_the_first_look_is_early_and_a_parent_that_asks_is_answered(house: House) -> None:
+def test_the_first_look_is_early_and_a_parent_that_asks_is_answered(house: MaidHost) -> None:
     """K36: after ten seconds, then each minute."""
     maid, began = house.maid(), house.world.clock.monotonic()
-    maid.attend(maid._first())
+    maid.wait(maid._first_pause())
     assert house.world.clock.monotonic() - began == pytest.approx(10)
     house.world.call("queen", "send", to="maid", body="how is it?")
-    maid.attend(1)
+    maid.wait(1)
     replies = [each for each in house.world.mail("queen") if each["reply_to"]]
     assert [each["body"] for each in replies] == ["all is well"]
     assert maid.every == 60
 
 
-def test_a_damaged_memory_is_no_memory(house: House) -> None:
+def test_a_damaged_memory_is_no_memory(house: MaidHost) -> None:
     for data in ("{", "[]", '{"samples": 3}', '{"samples": [[1]], "told": []}'):
         house.world.call("maid", "keep_snapshot", data=data)
         assert house.maid().samples == []
@@ -133,13 +134,13 @@ def test_a_damaged_memory_is_no_memory(house: House) -> None:
 def test_the_host_is_measured(tmp_path: Path) -> None:
     file = tmp_path / "meminfo"
     file.write_text("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable:  250 kB\n")
-    found = measured(file, str(tmp_path))
+    found = host_usage(file, str(tmp_path))
     assert found.memory == 0.75
     assert 0 <= found.disk <= 1
-    assert 0 < measured().memory < 1
+    assert 0 < host_usage().memory < 1
 
 
 def test_a_report_fits_into_a_message() -> None:
     """Which the daemon counts in UTF-8."""
-    found = [Finding("left-over", f"{n}", "\N{GRINNING FACE}" * 1000) for n in range(100)]
-    assert 59_000 < len(text_of(found, []).encode()) <= 60_000
+    found = [MaidFinding("left-over", f"{n}", "\N{GRINNING FACE}" * 1000) for n in range(100)]
+    assert 59_000 < len(report_text(found, []).encode()) <= 60_000

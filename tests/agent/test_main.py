@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.peer import Peer, peer
+from agent.peer import FakeBroker, fake_broker
 
 from hive_core.agent import catalog
 from hive_core.agent.main import OWN, SHORT, run
@@ -27,8 +27,8 @@ main()
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Peer]:
-    with peer(tmp_path / "broker.sock") as made:
+def broker(tmp_path: Path) -> Iterator[FakeBroker]:
+    with fake_broker(tmp_path / "broker.sock") as made:
         yield made
 
 
@@ -40,7 +40,7 @@ def hive_agent(path: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_whoami_is_json_where_the_output_is_no_terminal(broker: Peer) -> None:
+def test_whoami_is_json_where_the_output_is_no_terminal(broker: FakeBroker) -> None:
     broker.answers["Whoami"] = lambda _: {"name": "bob", "children": ["carol"]}
     done = hive_agent(broker.path, "whoami")
     assert json.loads(done.stdout) == {"name": "bob", "children": ["carol"]}
@@ -48,26 +48,26 @@ def test_whoami_is_json_where_the_output_is_no_terminal(broker: Peer) -> None:
 
 
 def test_required_parameters_are_positional_and_in_the_order_of_the_declaration(
-    broker: Peer,
+    broker: FakeBroker,
 ) -> None:
     broker.answers["Send"] = lambda _: {"id": "m1"}
     assert run(["send", "lead", "all done", "--priority", "0"], broker.path) == 0
-    (asked,) = broker.asked("Send")
+    (asked,) = broker.params_of("Send")
     key = asked.pop("idempotency_key")
     assert isinstance(key, str)
     assert asked == {"to": "lead", "body": "all done", "priority": 0}
 
 
 def test_why_something_is_done_is_one_flag_whatever_the_wire_calls_it(
-    broker: Peer, capsys: pytest.CaptureFixture[str]
+    broker: FakeBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`cancel-task` had `--reason`, `nack` had `--why`: that still works, and no help says it."""
     broker.answers["Nack"] = broker.answers["CancelTask"] = lambda _: {}
     for flag in ("--reason", "--why"):
         run(["nack", "m1", flag, "broken"], broker.path)
     run(["cancel-task", "t1", "--reason", "broken"], broker.path)
-    assert [each["why"] for each in broker.asked("Nack")] == ["broken", "broken"]
-    assert broker.asked("CancelTask")[0]["reason"] == "broken"
+    assert [each["why"] for each in broker.params_of("Nack")] == ["broken", "broken"]
+    assert broker.params_of("CancelTask")[0]["reason"] == "broken"
     for command in ("nack", "cancel-task", "cancel-question"):
         with pytest.raises(SystemExit):
             run([command, "--help"], broker.path)
@@ -76,11 +76,11 @@ def test_why_something_is_done_is_one_flag_whatever_the_wire_calls_it(
         assert "--why" not in said
 
 
-def test_a_request_is_one_line_with_the_words_in_their_order(broker: Peer) -> None:
+def test_a_request_is_one_line_with_the_words_in_their_order(broker: FakeBroker) -> None:
     """H9: what an agent or an ancestor asks the operator for."""
     broker.answers["RequestApplyCommit"] = lambda _: {"approval": "x", "job": "y"}
     assert run(["request", "alice", "1a" * 20, "better words", "--source", "bob"], broker.path) == 0
-    (asked,) = broker.asked("RequestApplyCommit")
+    (asked,) = broker.params_of("RequestApplyCommit")
     assert asked.pop("idempotency_key")
     assert asked == {
         "agent": "alice", "commit": "1a" * 20, "message": "better words", "source": "bob",
@@ -90,30 +90,32 @@ def test_a_request_is_one_line_with_the_words_in_their_order(broker: Peer) -> No
 @pytest.mark.parametrize(
     "words", [["allocate-budget", "bob", "gold"], ["get-task", "1", "--x", "y"]]
 )
-def test_wrong_words_are_said_here_and_nothing_is_sent(broker: Peer, words: list[str]) -> None:
+def test_wrong_words_are_said_here_and_nothing_is_sent(
+    broker: FakeBroker, words: list[str]
+) -> None:
     done = hive_agent(broker.path, *words)
     assert done.returncode == 2
     assert words[-1] in done.stderr
     assert not broker.calls
 
 
-def test_of_a_word_that_is_one_of_few_all_are_named(broker: Peer) -> None:
+def test_of_a_word_that_is_one_of_few_all_are_named(broker: FakeBroker) -> None:
     assert "'tokens'" in hive_agent(broker.path, "allocate-budget", "bob", "gold").stderr
     assert "children" in hive_agent(broker.path, "allocate-budget", "--help").stdout
 
 
-def test_a_file_that_is_not_there_is_one_line(broker: Peer) -> None:
+def test_a_file_that_is_not_there_is_one_line(broker: FakeBroker) -> None:
     done = hive_agent(broker.path, "artifact", "put", "/no/such/file")
     assert done.returncode == 1
     assert done.stderr == "hive-agent: /no/such/file: No such file or directory\n"
 
 
-def test_a_command_stands_after_two_dashes(broker: Peer) -> None:
+def test_a_command_stands_after_two_dashes(broker: FakeBroker) -> None:
     broker.answers["Spawn"] = lambda _: {"name": "kid", "uuid": "u", "job": "j"}
     words = ["spawn", "kid", "--role", "worker", "--no-boot", "--capabilities", "kill",
              "--limits", '{"tasks_max": 20}', "--", "sh", "-c", "--", "x"]  # fmt: skip
     assert run(words, broker.path) == 0
-    (asked,) = broker.asked("Spawn")
+    (asked,) = broker.params_of("Spawn")
     del asked["idempotency_key"]
     assert asked == {
         "name": "kid", "role": "worker", "boot": False, "capabilities": ["kill"],
@@ -121,43 +123,43 @@ def test_a_command_stands_after_two_dashes(broker: Peer) -> None:
     }  # fmt: skip
 
 
-def test_whom_it_is_about_needs_no_flag(broker: Peer) -> None:
+def test_whom_it_is_about_needs_no_flag(broker: FakeBroker) -> None:
     broker.answers["GetLogs"] = lambda _: {"lines": [], "next": None}
     assert run(["logs", "kid", "--lines", "3"], broker.path) == 0
     assert run(["logs"], broker.path) == 0
-    assert broker.asked("GetLogs") == [{"agent": "kid", "lines": 3}, {}]
+    assert broker.params_of("GetLogs") == [{"agent": "kid", "lines": 3}, {}]
 
 
 @pytest.mark.parametrize(
     ("words", "task"), [(["3f2a"], {"task": "3f2a"}), ([], {})], ids=["said", "left out"]
 )
 def test_what_it_is_about_comes_first_and_may_be_left_out(
-    broker: Peer, words: list[str], task: dict[str, str]
+    broker: FakeBroker, words: list[str], task: dict[str, str]
 ) -> None:
     broker.answers["FinishTask"] = lambda _: {"state": "done"}
     assert run(["finish-task", *words, "success", "all mended"], broker.path) == 0
-    (asked,) = broker.asked("FinishTask")
+    (asked,) = broker.params_of("FinishTask")
     asked.pop("idempotency_key")
     assert asked == {**task, "status": "success", "summary": "all mended"}
 
 
-def test_lists_of_ids_are_words(broker: Peer) -> None:
+def test_lists_of_ids_are_words(broker: FakeBroker) -> None:
     broker.answers["Ack"] = lambda _: {"acked": 2}
     assert run(["ack", "m1", "m2"], broker.path) == 0
-    assert broker.asked("Ack")[0]["ids"] == ["m1", "m2"]
+    assert broker.params_of("Ack")[0]["ids"] == ["m1", "m2"]
 
 
-def test_entries_of_a_list_that_are_objects_are_json_or_bare_words(broker: Peer) -> None:
+def test_entries_of_a_list_that_are_objects_are_json_or_bare_words(broker: FakeBroker) -> None:
     """Q31."""
     broker.answers["Ask"] = lambda _: {"question": "q1", "to": "lead", "deadline": None}
     item = '{"prompt": "Red?", "options": ["yes", "no"]}'
     assert run(["ask", item, "And why?", "--deadline", "60"], broker.path) == 0
-    asked = broker.asked("Ask")[0]
+    asked = broker.params_of("Ask")[0]
     assert asked["items"] == [{"prompt": "Red?", "options": ["yes", "no"]}, "And why?"]
     assert asked["deadline"] == 60.0
 
 
-def test_following_prints_each_page(broker: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_following_prints_each_page(broker: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
     pages: list[Message] = [{"lines": [{"text": "a"}]}, {"lines": [{"text": "b"}]}]
     broker.answers["GetLogs"] = lambda _: pages
     assert run(["logs", "kid", "-f"], broker.path) == 0
@@ -165,13 +167,13 @@ def test_following_prints_each_page(broker: Peer, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("name", ["get_logs", "GetLogs", "get-logs", "org.hive.Broker.GetLogs"])
-def test_call_takes_any_spelling_of_a_method(broker: Peer, name: str) -> None:
+def test_call_takes_any_spelling_of_a_method(broker: FakeBroker, name: str) -> None:
     broker.answers["GetLogs"] = lambda _: {"lines": []}
     assert run(["call", name, '{"agent": "kid"}'], broker.path) == 0
-    assert broker.asked("GetLogs") == [{"agent": "kid"}]
+    assert broker.params_of("GetLogs") == [{"agent": "kid"}]
 
 
-def test_exit_statuses_are_the_contracts(broker: Peer) -> None:
+def test_exit_statuses_are_the_contracts(broker: FakeBroker) -> None:
     def refuse(_: Message) -> Message:
         from hive_core.errors import NotAllowed  # noqa: PLC0415
 
@@ -212,7 +214,7 @@ def test_every_operation_has_a_command_with_help(capsys: pytest.CaptureFixture[s
         assert operation.summary.split()[0] in capsys.readouterr().out
 
 
-def test_hold_ends_well_when_it_is_told_to(broker: Peer) -> None:
+def test_hold_ends_well_when_it_is_told_to(broker: FakeBroker) -> None:
     command = ["/usr/bin/python3", "-I", "-c", LAUNCHER, "hold"]
     with subprocess.Popen(command, env={"HIVE_SOCKET": broker.path}) as process:
         while b"SigCgt" not in (status := Path(f"/proc/{process.pid}/status").read_bytes()) or not (
@@ -233,7 +235,7 @@ def test_the_client_starts_without_what_it_does_not_need() -> None:
 
 
 def test_text_for_people_has_times_as_times_and_lines_as_lines(
-    broker: Peer, capsys: pytest.CaptureFixture[str]
+    broker: FakeBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     since, due = (
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agent.stage import Stage
+from agent.stage import AgentStage
 from agent.troupe import Killed
 from operations.world import Reply, fields, rows
 
@@ -36,7 +36,7 @@ def test_a_way_is_chosen_as_before_then_by_words(text: str, way: tuple[str, str]
     assert strategy(text, KNOWN) == way
 
 
-def test_what_no_architect_plans_is_done_by_a_lead_alone(stage: Stage) -> None:
+def test_what_no_architect_plans_is_done_by_a_lead_alone(stage: AgentStage) -> None:
     """K35: fallback to complex, before anything is reported as failed."""
 
     def before(uuid: str, operation: str) -> None:
@@ -45,14 +45,14 @@ def test_what_no_architect_plans_is_done_by_a_lead_alone(stage: Stage) -> None:
             raise Killed
 
     stage.troupe.before = before
-    row = stage.done("architect\ngroup\nsum 1 2\ngroup\nwc a b c\ncombine lines")
+    row = stage.result_of("architect\ngroup\nsum 1 2\ngroup\nwc a b c\ncombine lines")
     data = row["result"]["data"]
     assert (row["result"]["status"], row["result"]["summary"]) == ("success", "3\n1 3 5")
     assert (data["strategy"], data["instead_of"]) == (COMPLEX, ARCHITECT)
     assert stage.agents("architect") == []
 
 
-def test_a_plan_is_an_artifact_of_the_subtree_from_the_highest_tier(stage: Stage) -> None:
+def test_a_plan_is_an_artifact_of_the_subtree_from_the_highest_tier(stage: AgentStage) -> None:
     """K35: the architect's own, and the queen's copy, which her lead reads."""
     tiers = set[str]()
 
@@ -62,7 +62,7 @@ def test_a_plan_is_an_artifact_of_the_subtree_from_the_highest_tier(stage: Stage
             tiers.add(stage.world.hive.spec(name).tier.value)
 
     stage.troupe.before = before
-    row = stage.done("architect\ngroup\nplease sum 1 2\ncombine lines")
+    row = stage.result_of("architect\ngroup\nplease sum 1 2\ncombine lines")
     assert row["result"]["summary"] == "3"
     assert tiers == {"strategic"}
     found = rows(stage.world.call("operator", "list_artifacts", limit=100)["artifacts"])
@@ -72,7 +72,7 @@ def test_a_plan_is_an_artifact_of_the_subtree_from_the_highest_tier(stage: Stage
     assert mine[f"plan-{row['id']}"] == 2
 
 
-def test_another_architect_goes_on_with_the_plan_of_one_that_is_gone(stage: Stage) -> None:
+def test_another_architect_goes_on_with_the_plan_of_one_that_is_gone(stage: AgentStage) -> None:
     """K35: who is destroyed in its sleep is missed when its plan has to be revised."""
     gone = list[str]()
 
@@ -83,12 +83,12 @@ def test_another_architect_goes_on_with_the_plan_of_one_that_is_gone(stage: Stag
             stage.world.call("operator", "destroy", agent=gone[0])
 
     stage.troupe.before = before
-    row = stage.done("architect\ngroup\nplease sum 1 2\ncombine lines")
+    row = stage.result_of("architect\ngroup\nplease sum 1 2\ncombine lines")
     assert (row["result"]["summary"], row["result"]["data"]["strategy"]) == ("3", ARCHITECT)
     assert len(gone) == 1
 
 
-def worker(stage: Stage) -> str:
+def worker(stage: AgentStage) -> str:
     stage.world.call(
         "operator", "spawn", name="w", parent="root", role="worker",
         command=["hive-agent", "worker"],
@@ -97,31 +97,31 @@ def worker(stage: Stage) -> str:
 
 
 def test_who_gives_a_task_says_whether_its_agent_begins_with_what_it_remembers(
-    stage: Stage,
+    stage: AgentStage,
 ) -> None:
     """K34: keep or clear, for each task; it stands in the letter and in the row."""
     name = worker(stage)
 
     def said(text: str, **more: object) -> str:
-        return str(stage.done(text, name, **more)["result"]["summary"])
+        return str(stage.result_of(text, name, **more)["result"]["summary"])
 
     assert said("sum 1 2") == "3"
     assert said("recall sum", context="keep") == "3"
     assert said("recall sum", context="clear") == "0"
     assert said("sum 4 5", context="keep") == "9"
     assert said("recall sum") == "0"
-    task = stage.give("sum 1 1", name, context="keep")
+    task = stage.assign("sum 1 1", name, context="keep")
     letter = next(each for each in stage.world.mail(name) if task in str(each["body"]))
     assert "\ncontext: keep\n" in str(letter["body"])
     assert stage.troupe.task(task)["context"] == "keep"
 
 
-def test_the_context_of_a_job_is_handed_on_to_those_who_do_it(stage: Stage) -> None:
+def test_the_context_of_a_job_is_handed_on_to_those_who_do_it(stage: AgentStage) -> None:
     text = "workers 1\ngroup\nsum 1 2\ngroup\nrecall sum\ncombine lines"
-    assert stage.done(text, context="keep")["result"]["summary"] == "3\n3"
+    assert stage.result_of(text, context="keep")["result"]["summary"] == "3\n3"
 
 
-def test_a_line_has_a_budget_of_its_own_where_the_job_says_so(stage: Stage) -> None:
+def test_a_line_has_a_budget_of_its_own_where_the_job_says_so(stage: AgentStage) -> None:
     """K34: fresh for each task, out of the purse of who gives it; what is left goes back."""
     stage.world.call("operator", "allocate_budget", agent="queen", kind="tokens", amount=900)
     seen = list[object]()
@@ -137,34 +137,34 @@ def test_a_line_has_a_budget_of_its_own_where_the_job_says_so(stage: Stage) -> N
 
     stage.troupe.before = before
     job = "group\nsum 1 2\nsum 3 4\ngroup\nsum 5 6\ncombine sum\nbudget "
-    assert stage.done(job + "carried")["result"]["summary"] == "21"
+    assert stage.result_of(job + "carried")["result"]["summary"] == "21"
     assert seen == []
-    assert stage.done(job + "fresh 300")["result"]["summary"] == "21"
+    assert stage.result_of(job + "fresh 300")["result"]["summary"] == "21"
     assert seen == [300, 300, 300]
     (purse,) = rows(stage.world.call("operator", "get_usage")["budgets"])
     assert (purse["agent"], purse["left"]) == ("queen", 900)
 
 
-def _name(stage: Stage, uuid: str) -> str:
+def _name(stage: AgentStage, uuid: str) -> str:
     return str(stage.world.hive.name(uuid))
 
 
-def test_more_groups_than_workers_are_done_one_after_the_other(stage: Stage) -> None:
+def test_more_groups_than_workers_are_done_one_after_the_other(stage: AgentStage) -> None:
     """K34: what one group remembers is not mixed with another of the same worker."""
     groups = [f"group\nsum {each} {each}\nrecall sum" for each in range(1, 6)]
-    row = stage.done("\n".join([*groups, "workers 2", "combine lines"]))
+    row = stage.result_of("\n".join([*groups, "workers 2", "combine lines"]))
     doubled = [str(2 * each) for each in range(1, 6) for _ in range(2)]
     assert row["result"]["summary"].split() == doubled
 
 
-def test_who_takes_over_a_line_does_the_rest_of_its_group(stage: Stage) -> None:
-    row = stage.done("group\nfail 2 7\nrecall sum\ngroup\nsum 1 2\nrecall sum\ncombine lines")
+def test_who_takes_over_a_line_does_the_rest_of_its_group(stage: AgentStage) -> None:
+    row = stage.result_of("group\nfail 2 7\nrecall sum\ngroup\nsum 1 2\nrecall sum\ncombine lines")
     assert row["result"]["summary"].split() == ["7", "7", "3", "3"]
 
 
 @pytest.mark.parametrize("more", ["", "\ncontext keep"])
 def test_a_worker_that_ends_between_two_lines_goes_on_with_the_same_memory(
-    stage: Stage, more: str
+    stage: AgentStage, more: str
 ) -> None:
     """K32, K34: what came out of its group is told again."""
     done = list[str]()
@@ -176,20 +176,20 @@ def test_a_worker_that_ends_between_two_lines_goes_on_with_the_same_memory(
             raise Killed
 
     stage.troupe.before = before
-    row = stage.done("group\nsum 20 22\nrecall sum\ngroup\nsum 1 1\ncombine lines" + more)
+    row = stage.result_of("group\nsum 20 22\nrecall sum\ngroup\nsum 1 1\ncombine lines" + more)
     assert row["result"]["summary"].split() == ["42", "42", "2"]
     assert len(done) == 1
 
 
-def tries(stage: Stage, title: str) -> list[str]:
+def tries(stage: AgentStage, title: str) -> list[str]:
     """Tries of a line that were given to somebody."""
     told = [fields(each) for each in stage.world.events() if each["operation"] == "assign"]
     return [str(each["title"]) for each in told if str(each.get("title", "")).startswith(title)]
 
 
-def test_what_is_to_be_done_again_and_again_becomes_a_trigger(stage: Stage) -> None:
+def test_what_is_to_be_done_again_and_again_becomes_a_trigger(stage: AgentStage) -> None:
     """K33: she holds no list of her own; what comes of each is told to who is above her."""
-    row = stage.done("every 3600\nsum 20 22")
+    row = stage.result_of("every 3600\nsum 20 22")
     (trigger,) = rows(stage.world.call("operator", "list_triggers", agent="queen")["triggers"])
     assert row["result"]["data"]["trigger"] == trigger["id"]
     assert row["result"]["data"]["strategy"] == "recurring"
@@ -198,23 +198,23 @@ def test_what_is_to_be_done_again_and_again_becomes_a_trigger(stage: Stage) -> N
         stage.troupe.play(
             lambda: not stage.world.ledger.tasks.open_tasks(stage.world.uuid("queen"), 1)
         )
-    assert [str(each["body"]).rpartition("\n")[2] for each in told(stage)] == ["42", "42"]
+    assert [str(each["body"]).rpartition("\n")[2] for each in results_sent(stage)] == ["42", "42"]
 
 
-def told(stage: Stage) -> list[Reply]:
+def results_sent(stage: AgentStage) -> list[Reply]:
     return [each for each in stage.world.mail("root") if each["kind"] == "result"]
 
 
-def test_a_time_that_is_none_is_said(stage: Stage) -> None:
-    row = stage.done("cron 99 99 * * *\nsum 1 2")
+def test_a_time_that_is_none_is_said(stage: AgentStage) -> None:
+    row = stage.result_of("cron 99 99 * * *\nsum 1 2")
     assert row["result"]["status"] == "failed"
     assert "cannot set a trigger" in row["result"]["error"] + row["result"]["summary"]
 
 
-def test_a_result_that_is_too_much_for_a_report_is_read_from_the_store(stage: Stage) -> None:
+def test_a_result_that_is_too_much_for_a_report_is_read_from_the_store(stage: AgentStage) -> None:
     text = "x" * 9000
     job = f"group\necho {text}\ngroup\necho {text}\ngroup\necho {text}\ncombine lines"
-    row = stage.done(job)
+    row = stage.result_of(job)
     assert row["result"]["status"] == "success"
     assert row["result"]["summary"].endswith("[cut]")
     (stored,) = row["result"]["artifacts"]
@@ -222,17 +222,17 @@ def test_a_result_that_is_too_much_for_a_report_is_read_from_the_store(stage: St
     assert rows([found["artifact"]])[0]["size"] == 3 * 9000 + 2
 
 
-def test_what_is_refused_for_good_ends_that_task_and_no_other(stage: Stage) -> None:
+def test_what_is_refused_for_good_ends_that_task_and_no_other(stage: AgentStage) -> None:
     stage.world.call("operator", "revoke_capability", agent="queen", capability="spawn")
-    task = stage.give("sum 1 2")
+    task = stage.assign("sum 1 2")
     stage.troupe.play(lambda: stage.troupe.task(task)["result"] is not None)
     assert stage.troupe.task(task)["result"]["status"] == "failed"
     stage.world.call("operator", "grant_capability", agent="queen", capability="spawn")
-    assert stage.done("sum 1 2")["result"]["summary"] == "3"
+    assert stage.result_of("sum 1 2")["result"]["summary"] == "3"
 
 
-def test_groups_beside_each_other_begin_before_the_first_one_ends(stage: Stage) -> None:
-    stage.done("group\nsum 1 2\nsum 1 1\ngroup\nsum 3 4\nsum 2 2\ncombine sum")
+def test_groups_beside_each_other_begin_before_the_first_one_ends(stage: AgentStage) -> None:
+    stage.result_of("group\nsum 1 2\nsum 1 1\ngroup\nsum 3 4\nsum 2 2\ncombine sum")
     told = [fields(each) for each in stage.world.events() if each["kind"] == "task"]
     lines = [(each.get("title"), each["target_name"]) for each in told if each.get("title")]
     order = [str(title) for title, _ in lines if str(title)[:1].isdigit()]

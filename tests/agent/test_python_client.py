@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 from agent.broker_server import CLIENT, BrokerServer, broker_server
-from agent.peer import peer
+from agent.peer import fake_broker
 from operations.lives import runs
 from operations.world import World, world
 
@@ -223,7 +223,7 @@ def test_a_refusal_has_its_name_and_its_fields(server: BrokerServer) -> None:
 
 
 def test_a_restart_of_the_daemon_is_survived_and_an_absent_one_is_named(tmp_path: Path) -> None:
-    with peer(tmp_path / "broker.sock") as broker:
+    with fake_broker(tmp_path / "broker.sock") as broker:
         broker.answers["Whoami"] = lambda _: {"name": "bob"}
         client = AgentClient(broker.path, patience=5.0)
         assert client.call("whoami")["name"] == "bob"

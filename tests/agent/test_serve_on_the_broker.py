@@ -10,7 +10,7 @@ from operations.world import World, rows, world
 from typing_extensions import override
 
 from hive_core.agent.reconnect import Link
-from hive_core.agent.serve import Loop, Work
+from hive_core.agent.serve import MessageLoop, ServedCommand
 from hive_core.varlink import Message
 
 SHOUT = ("tr", "a-z", "A-Z")
@@ -41,7 +41,9 @@ def _hive() -> Iterator[World]:
 
 
 def step(wire: Wire, *command: str, slept: list[float] | None = None) -> bool:
-    return Loop(wire, Work(command), (slept if slept is not None else []).append).step()
+    return MessageLoop(
+        wire, ServedCommand(command), (slept if slept is not None else []).append
+    ).step()
 
 
 def test_a_message_is_answered_once_and_is_gone(hive: World) -> None:

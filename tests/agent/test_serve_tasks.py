@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from agent.peer import Peer, peer
+from agent.peer import FakeBroker, fake_broker
 
-from hive_core.agent.letter import Letter
+from hive_core.agent.letter import ReceivedLetter
 from hive_core.agent.reconnect import Link
-from hive_core.agent.serve import Loop, Work
+from hive_core.agent.serve import MessageLoop, ServedCommand
 from hive_core.agent.task_run import task_of
 from hive_core.errors import Conflict, NotAllowed, NotFound
 from hive_core.varlink import Message
@@ -35,7 +35,7 @@ def letter(body: str = f"task: {ID}\nattempt: 1\n\nx", kind: str = "task") -> Me
 class Daemon:
     """What it knows of the one task, and the peer that says it."""
 
-    peer: Peer
+    peer: FakeBroker
     letters: list[Message] = field(default_factory=lambda: [letter()])
     state: str = "in_progress"
     attempt: int = 1
@@ -83,12 +83,12 @@ class Daemon:
         return {}
 
     def reports(self) -> list[Message]:
-        return self.peer.asked("FinishTask")
+        return self.peer.params_of("FinishTask")
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with peer(tmp_path / "broker.sock") as made:
+    with fake_broker(tmp_path / "broker.sock") as made:
         found = Daemon(made)
         made.answers = {
             "Recv": found.recv, "BeginTask": found.begin, "GetTask": found.get,
@@ -103,26 +103,28 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
             link.close()
 
 
-def served(daemon: Daemon, *command: str, parallel: int = 1, timeout: float | None = None) -> Loop:
+def message_loop(
+    daemon: Daemon, *command: str, parallel: int = 1, timeout: float | None = None
+) -> MessageLoop:
     """A loop that has taken all there was to take."""
     link = Link(daemon.peer.path)
     daemon.links.append(link)
-    work = Work(command, timeout=timeout, parallel=parallel, environment=dict(os.environ))
-    loop = Loop(link, work, lambda _: None)
+    work = ServedCommand(command, timeout=timeout, parallel=parallel, environment=dict(os.environ))
+    loop = MessageLoop(link, work, lambda _: None)
     while daemon.letters:
         step(daemon, loop)
     return loop
 
 
-def step(daemon: Daemon, loop: Loop) -> None:
+def step(daemon: Daemon, loop: MessageLoop) -> None:
     """One of what comes; `serve` takes tasks in a thread of their own."""
     if not loop.step():
-        loop.tasks.step(daemon.links[0], 60, loop.message)
+        loop.tasks.step(daemon.links[0], 60, loop.handle_message)
 
 
-def done(daemon: Daemon, *command: str, timeout: float | None = None) -> Message:
+def run_task(daemon: Daemon, *command: str, timeout: float | None = None) -> Message:
     """The one report on the task."""
-    loop = served(daemon, *command, timeout=timeout)
+    loop = message_loop(daemon, *command, timeout=timeout)
     loop.tasks.settle()
     (report,) = daemon.reports()
     report = dict(report)
@@ -132,21 +134,21 @@ def done(daemon: Daemon, *command: str, timeout: float | None = None) -> Message
 
 
 def test_what_the_command_prints_is_the_summary(daemon: Daemon) -> None:
-    assert done(daemon, "tr", "a-z", "A-Z") == {"status": "success", "summary": "ADD"}
-    assert daemon.peer.asked("Ack") == [{"ids": ["m1"]}]
-    assert not daemon.peer.asked("Send")
+    assert run_task(daemon, "tr", "a-z", "A-Z") == {"status": "success", "summary": "ADD"}
+    assert daemon.peer.params_of("Ack") == [{"ids": ["m1"]}]
+    assert not daemon.peer.params_of("Send")
 
 
 def test_text_and_data_stand_on_its_input_together(daemon: Daemon) -> None:
     """Row Q20."""
     daemon.data = {"n": 3}
     told = "$HIVE_TASK_DATA $HIVE_TASK_ID $HIVE_FROM $HIVE_TASK_CONTEXT"
-    report = done(daemon, "sh", "-c", f"cat; echo; echo {told}")
+    report = run_task(daemon, "sh", "-c", f"cat; echo; echo {told}")
     assert report["summary"] == f'add\n\ndata:\n{{\n "n": 3\n}}\n{{"n": 3}} {ID} lead keep'
 
 
 def test_a_json_object_is_data(daemon: Daemon) -> None:
-    report = done(daemon, "echo", '{"summary": "seven", "n": 7}')
+    report = run_task(daemon, "echo", '{"summary": "seven", "n": 7}')
     assert report == {
         "status": "success", "summary": "seven", "data": {"summary": "seven", "n": 7},
     }  # fmt: skip
@@ -155,7 +157,7 @@ def test_a_json_object_is_data(daemon: Daemon) -> None:
 def test_a_command_that_fails_fails_the_task_at_once(daemon: Daemon, tmp_path: Path) -> None:
     """What it did may not be done twice by somebody who cannot know."""
     script = f"echo x >>{tmp_path}/runs; echo half; exit 3"
-    report = done(daemon, "sh", "-c", script)
+    report = run_task(daemon, "sh", "-c", script)
     assert report == {"status": "failed", "summary": "the command ended with 3\nhalf"}
     assert (tmp_path / "runs").read_text() == "x\n"
 
@@ -164,19 +166,19 @@ def test_a_command_that_says_so_is_tried_again(daemon: Daemon, tmp_path: Path) -
     script = (
         f"echo x >>{tmp_path}/runs; test $(wc -l <{tmp_path}/runs) = 3 || exit 75; echo at last"
     )
-    assert done(daemon, "sh", "-c", script)["summary"] == "at last"
+    assert run_task(daemon, "sh", "-c", script)["summary"] == "at last"
 
 
 def test_a_command_that_is_not_there_fails_the_task(daemon: Daemon) -> None:
-    report = done(daemon, "/nowhere/at-all")
+    report = run_task(daemon, "/nowhere/at-all")
     assert report["status"] == "failed"
     assert "No such file" in str(report["summary"])
 
 
 def test_a_big_output_goes_to_the_store(daemon: Daemon) -> None:
     daemon.peer.answers["StoreArtifact"] = lambda _: {"id": "art1"}
-    report = done(daemon, sys.executable, "-c", "print('y' * 100_000)")
-    (kept,) = daemon.peer.asked("StoreArtifact")
+    report = run_task(daemon, sys.executable, "-c", "print('y' * 100_000)")
+    (kept,) = daemon.peer.params_of("StoreArtifact")
     assert len(str(kept["text"])) == 100_000
     assert report["artifacts"] == ["art1"]
     assert str(report["summary"]).endswith("y\n[cut]")
@@ -188,7 +190,7 @@ def test_who_may_keep_nothing_reports_the_beginning(daemon: Daemon) -> None:
         raise NotAllowed("you do not hold the capability artifact.write")
 
     daemon.peer.answers["StoreArtifact"] = refuse
-    report = done(daemon, sys.executable, "-c", "print('y' * 100_000)")
+    report = run_task(daemon, sys.executable, "-c", "print('y' * 100_000)")
     assert "artifacts" not in report
     assert report["status"] == "success"
 
@@ -198,7 +200,7 @@ def test_a_stop_ends_the_whole_process_group(daemon: Daemon, tmp_path: Path) -> 
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     script = f"echo begun; sh -c 'exec >{fifo}; while :; do sleep 9; done' & cat >/dev/null; wait"
-    loop = served(daemon, "sh", "-c", script)
+    loop = message_loop(daemon, "sh", "-c", script)
     with fifo.open() as held:  # both ends are open: the grandchild lives
         daemon.become("stopping")
         assert held.read() == ""  # it is gone, or this would not end
@@ -210,7 +212,7 @@ def test_a_stop_ends_the_whole_process_group(daemon: Daemon, tmp_path: Path) -> 
 def test_a_letter_stops_it_too(daemon: Daemon, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    loop = served(daemon, "sh", "-c", f"echo up >{fifo}; exec sleep 60")
+    loop = message_loop(daemon, "sh", "-c", f"echo up >{fifo}; exec sleep 60")
     assert fifo.read_text() == "up\n"
     daemon.letters = [letter(f"task: {ID}\nstatus: stopped\n\nno need", "task_stop")]
     loop.step()
@@ -221,7 +223,9 @@ def test_a_letter_stops_it_too(daemon: Daemon, tmp_path: Path) -> None:
 def test_what_does_not_listen_is_killed(daemon: Daemon, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    loop = served(daemon, "sh", "-c", f"trap '' TERM; echo up >{fifo}; while :; do sleep 1; done")
+    loop = message_loop(
+        daemon, "sh", "-c", f"trap '' TERM; echo up >{fifo}; while :; do sleep 1; done"
+    )
     assert fifo.read_text() == "up\n"
     daemon.become("stopping")
     loop.tasks.settle()
@@ -229,13 +233,13 @@ def test_what_does_not_listen_is_killed(daemon: Daemon, tmp_path: Path) -> None:
 
 
 def test_a_command_that_takes_too_long_is_ended(daemon: Daemon) -> None:
-    assert done(daemon, "sleep", "60", timeout=0.05)["status"] == "timeout"
+    assert run_task(daemon, "sleep", "60", timeout=0.05)["status"] == "timeout"
 
 
 def test_a_letter_that_comes_twice_starts_nothing_twice(daemon: Daemon, tmp_path: Path) -> None:
     daemon.letters = [letter(), letter()]
     script = f"echo x >>{tmp_path}/runs; until test -e {tmp_path}/go; do sleep 0.01; done"
-    loop = served(daemon, "sh", "-c", script, parallel=2)
+    loop = message_loop(daemon, "sh", "-c", script, parallel=2)
     (tmp_path / "go").touch()
     loop.tasks.settle()
     assert (tmp_path / "runs").read_text() == "x\n"
@@ -245,18 +249,18 @@ def test_a_letter_that_comes_twice_starts_nothing_twice(daemon: Daemon, tmp_path
 @pytest.mark.parametrize("state", ["done", "cancelled", "queued"])
 def test_what_is_not_to_be_done_is_not_begun(daemon: Daemon, state: str, tmp_path: Path) -> None:
     daemon.state = state
-    served(daemon, "touch", str(tmp_path / "begun")).tasks.settle()
+    message_loop(daemon, "touch", str(tmp_path / "begun")).tasks.settle()
     assert not (tmp_path / "begun").exists()
     assert not daemon.reports()
-    assert daemon.peer.asked("Ack")
+    assert daemon.peer.params_of("Ack")
 
 
 def test_only_the_daemon_gives_tasks(daemon: Daemon) -> None:
     """Anybody may send a message of that kind: it is a message like others."""
     daemon.letters = [{**letter(), "relation": "sibling", "from": "eve"}]
-    served(daemon, "cat").tasks.settle()
-    assert not daemon.peer.asked("GetTask")
-    assert daemon.peer.asked("Send")[0]["to"] == "eve"
+    message_loop(daemon, "cat").tasks.settle()
+    assert not daemon.peer.params_of("GetTask")
+    assert daemon.peer.params_of("Send")[0]["to"] == "eve"
 
 
 def test_a_task_that_waits_for_an_answer_goes_on_with_it(daemon: Daemon) -> None:
@@ -268,13 +272,13 @@ def test_a_task_that_waits_for_an_answer_goes_on_with_it(daemon: Daemon) -> None
 
         def __call__(self, params: Message) -> Message:
             found = daemon.get(params)
-            if len(daemon.peer.asked("GetTask")) == 2:
+            if len(daemon.peer.params_of("GetTask")) == 2:
                 daemon.state = "awaiting_more_information"
                 found = daemon.get(params)
             return found
 
     daemon.peer.answers["GetTask"] = Asks()
-    loop = served(daemon, "tail", "-n", "1")
+    loop = message_loop(daemon, "tail", "-n", "1")
     loop.tasks.settle()
     assert not daemon.reports()
     daemon.state = "in_progress"
@@ -292,7 +296,7 @@ def stop_letter() -> Message:
 def test_a_stop_of_a_task_that_waits_for_somebody_is_confirmed(daemon: Daemon) -> None:
     """Else its container is ended for it, and with it what runs there."""
     daemon.letters, daemon.state = [], "awaiting_more_information"
-    loop = served(daemon, "true")
+    loop = message_loop(daemon, "true")
     daemon.state = "stopping"
     daemon.letters = [stop_letter()]
     assert loop.step()
@@ -307,7 +311,7 @@ def test_a_stop_of_what_waits_is_heard_while_the_command_does_something_else(
     ended = threading.Event()
 
     def get(params: Message) -> Message:
-        if len(daemon.peer.asked("GetTask")) == 2:  # after the run
+        if len(daemon.peer.params_of("GetTask")) == 2:  # after the run
             daemon.become("awaiting_more_information")
         return daemon.get(params)
 
@@ -316,7 +320,7 @@ def test_a_stop_of_what_waits_is_heard_while_the_command_does_something_else(
         return daemon.finish(params)
 
     daemon.peer.answers |= {"GetTask": get, "FinishTask": finish}
-    served(daemon, "true").tasks.settle()
+    message_loop(daemon, "true").tasks.settle()
     assert not daemon.reports()
     daemon.become("stopping")
     assert ended.wait(60)
@@ -338,21 +342,21 @@ def test_a_stop_that_comes_while_its_command_ends_is_confirmed(daemon: Daemon) -
 
     daemon.peer.answers["GetTask"] = get
     daemon.peer.answers["WatchTask"] = lambda _: {"attempt": 1, "next": None}
-    served(daemon, "true").tasks.settle()
+    message_loop(daemon, "true").tasks.settle()
     assert [report["status"] for report in daemon.reports()] == ["stopped"]
 
 
 def test_after_a_start_what_was_to_stop_is_over(daemon: Daemon) -> None:
     daemon.letters, daemon.state = [], "stopping"
-    served(daemon, "false").tasks.again()
+    message_loop(daemon, "false").tasks.resume_begun()
     assert [report["status"] for report in daemon.reports()] == ["stopped"]
 
 
 def test_a_stop_of_what_has_ended_is_not_answered(daemon: Daemon) -> None:
     daemon.letters, daemon.state = [stop_letter()], "cancelled"
-    served(daemon, "true")
+    message_loop(daemon, "true")
     assert not daemon.reports()
-    assert daemon.peer.asked("Ack")
+    assert daemon.peer.params_of("Ack")
 
 
 def test_a_late_report_is_no_reason_to_end(daemon: Daemon) -> None:
@@ -360,14 +364,14 @@ def test_a_late_report_is_no_reason_to_end(daemon: Daemon) -> None:
         raise Conflict("it has ended as failed")
 
     daemon.peer.answers["FinishTask"] = late
-    served(daemon, "true").tasks.settle()
+    message_loop(daemon, "true").tasks.settle()
     assert len(daemon.reports()) == 1
 
 
 def test_after_a_start_what_was_begun_is_done_again(daemon: Daemon) -> None:
     daemon.letters = []
-    loop = served(daemon, "echo", "again")
-    loop.tasks.again()
+    loop = message_loop(daemon, "echo", "again")
+    loop.tasks.resume_begun()
     loop.tasks.settle()
     assert daemon.reports()[0]["summary"] == "again"
 
@@ -376,7 +380,7 @@ def test_who_ends_leaves_its_tasks_as_they_are(daemon: Daemon, tmp_path: Path) -
     """What becomes of them the daemon knows, when the machine has ended."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    loop = served(daemon, "sh", "-c", f"echo up >{fifo}; exec sleep 60")
+    loop = message_loop(daemon, "sh", "-c", f"echo up >{fifo}; exec sleep 60")
     assert fifo.read_text() == "up\n"
     loop.tasks.close()
     loop.tasks.settle()
@@ -396,12 +400,12 @@ def test_several_run_at_once_and_no_more(daemon: Daemon, tmp_path: Path) -> None
     daemon.letters = [letter(), letter(f"task: {other}\n\nx")]
     both = f"test -e {tmp_path}/one -a -e {tmp_path}/two"
     script = f"read name; touch {tmp_path}/$name; until {both}; do sleep 0.01; done"
-    served(daemon, "sh", "-c", script, parallel=2).tasks.settle()
+    message_loop(daemon, "sh", "-c", script, parallel=2).tasks.settle()
     assert {report["task"] for report in daemon.reports()} == {ID, other}
 
 
 def test_the_head_of_a_letter_names_its_task() -> None:
-    assert task_of(Letter.of(letter())) == ID
-    assert task_of(Letter.of(letter('{"task": "abc"}\ntext'))) == "abc"
-    assert task_of(Letter.of(letter("[1]\ntext"))) == ""
-    assert task_of(Letter.of(letter("hello"))) == ""
+    assert task_of(ReceivedLetter.of(letter())) == ID
+    assert task_of(ReceivedLetter.of(letter('{"task": "abc"}\ntext'))) == "abc"
+    assert task_of(ReceivedLetter.of(letter("[1]\ntext"))) == ""
+    assert task_of(ReceivedLetter.of(letter("hello"))) == ""

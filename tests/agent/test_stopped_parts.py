@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from agent.stage import Stage
+from agent.stage import AgentStage
 from operations.lives import ends
 
 JOB = "group\nsum 1 2\ngroup\nsum 3 4\ncombine sum"
 PLANNED = "architect\n" + JOB
 
 
-def stop(stage: Stage, name: str) -> None:
+def stop(stage: AgentStage, name: str) -> None:
     """The operator stops it; what it had begun goes back into the queue."""
     stage.world.call("operator", "stop", agent=name)
     ends(stage.world, name, 0)
     stage.troupe.minds.pop(stage.world.uuid(name), None)
 
 
-def works(stage: Stage, role: str) -> str:
+def works(stage: AgentStage, role: str) -> str:
     """Who of this role has begun something; empty: nobody."""
     tasks = stage.world.ledger.tasks
     found = (name for name in stage.agents(role) if tasks.offered_tasks(stage.world.uuid(name)))
@@ -27,9 +27,9 @@ def works(stage: Stage, role: str) -> str:
 @pytest.mark.parametrize("role", ["lead", "worker"])
 @pytest.mark.parametrize("queen", ["stays", "starts again"])
 def test_what_was_given_to_one_who_is_stopped_is_tried_again(
-    stage: Stage, role: str, queen: str
+    stage: AgentStage, role: str, queen: str
 ) -> None:
-    task, stopped = stage.give(JOB), list[str]()
+    task, stopped = stage.assign(JOB), list[str]()
 
     def over() -> bool:
         name = works(stage, role)
@@ -46,8 +46,8 @@ def test_what_was_given_to_one_who_is_stopped_is_tried_again(
     assert stopped
 
 
-def test_who_is_stopped_each_time_is_reported(stage: Stage) -> None:
-    task = stage.give(JOB)
+def test_who_is_stopped_each_time_is_reported(stage: AgentStage) -> None:
+    task = stage.assign(JOB)
 
     def over() -> bool:
         if name := works(stage, "lead"):
@@ -60,8 +60,8 @@ def test_who_is_stopped_each_time_is_reported(stage: Stage) -> None:
     assert "is stopped" in result["summary"]
 
 
-def test_an_architect_whose_task_was_taken_back_goes(stage: Stage) -> None:
-    task = stage.give(PLANNED)
+def test_an_architect_whose_task_was_taken_back_goes(stage: AgentStage) -> None:
+    task = stage.assign(PLANNED)
     stage.troupe.play(lambda: bool(stage.agents("architect")))
     stage.world.call("operator", "cancel_task", task=task)
     stage.troupe.play(lambda: not stage.agents("architect"))

@@ -10,11 +10,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from agent.peer import Peer, peer
+from agent.peer import FakeBroker, fake_broker
 from long import at_most
 
 from hive_core.agent import program, workspace
-from hive_core.agent.tool import tool
+from hive_core.agent.tool import run_tool
 from hive_core.errors import (
     HiveError,
     InvalidArgument,
@@ -29,8 +29,8 @@ GRANT = uuid4().hex  # its own, where several run these tests beside each other
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Peer]:
-    with peer(tmp_path / "broker.sock") as made:
+def broker(tmp_path: Path) -> Iterator[FakeBroker]:
+    with fake_broker(tmp_path / "broker.sock") as made:
         made.answers = {
             "UseTool": lambda _: {"grant": GRANT, "tool": "bash", "expires": 1.0},
             "EndTool": lambda _: {"grant": GRANT},
@@ -46,41 +46,41 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def ended(broker: Peer) -> list[object]:
-    return [each["status"] for each in broker.asked("EndTool")]
+def end_reports(broker: FakeBroker) -> list[object]:
+    return [each["status"] for each in broker.params_of("EndTool")]
 
 
 def test_a_program_runs_with_a_grant_and_its_end_is_told(
-    broker: Peer, place: Path, capfd: pytest.CaptureFixture[str]
+    broker: FakeBroker, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert tool(broker.path, ["command", "--task", "3f", "--", "sh", "-c", "pwd; exit 3"]) == 3
+    assert run_tool(broker.path, ["command", "--task", "3f", "--", "sh", "-c", "pwd; exit 3"]) == 3
     assert capfd.readouterr().out == f"{place}\n"
-    (asked,) = broker.asked("UseTool")
+    (asked,) = broker.params_of("UseTool")
     assert (asked["tool"], asked["argument"], asked["task"]) == (
         "command", ["sh", "-c", "pwd; exit 3"], "3f",
     )  # fmt: skip
-    assert ended(broker) == ["failed"]
+    assert end_reports(broker) == ["failed"]
 
 
-def test_what_is_refused_does_not_run(broker: Peer, place: Path) -> None:
+def test_what_is_refused_does_not_run(broker: FakeBroker, place: Path) -> None:
     def refuse(_: Message) -> Message:
         raise NotAllowed("cannot use bash: you plan and delegate")
 
     broker.answers["UseTool"] = refuse
     with pytest.raises(NotAllowed, match="you plan"):
-        tool(broker.path, ["bash", "--", "touch", "here"])
+        run_tool(broker.path, ["bash", "--", "touch", "here"])
     assert list(place.iterdir()) == []
-    assert broker.asked("EndTool") == []
+    assert broker.params_of("EndTool") == []
 
 
 def test_files_are_written_changed_and_read_below_the_workspace(
-    broker: Peer, place: Path, capfd: pytest.CaptureFixture[str]
+    broker: FakeBroker, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     workspace.write(place, "docs/a.txt", b"one two")
-    assert tool(broker.path, ["edit_file", "docs/a.txt", "--old", "two", "--new", "three"]) == 0
-    assert tool(broker.path, ["file_reader", "docs/a.txt"]) == 0
+    assert run_tool(broker.path, ["edit_file", "docs/a.txt", "--old", "two", "--new", "three"]) == 0
+    assert run_tool(broker.path, ["file_reader", "docs/a.txt"]) == 0
     assert capfd.readouterr().out == "one three"
-    assert ended(broker) == ["ok", "ok"]
+    assert end_reports(broker) == ["ok", "ok"]
 
 
 @pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../out", "", "a//b", "./a", "a/."])
@@ -112,15 +112,15 @@ def test_a_pipe_is_no_file_and_is_not_waited_for(place: Path) -> None:
 
 
 def test_fifty_kilobytes_are_read_at_a_time_and_no_more_is_written(
-    broker: Peer, place: Path, capfd: pytest.CaptureFixture[str]
+    broker: FakeBroker, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """K37."""
     (place / "big").write_bytes(b"x" * (workspace.MOST + 7))
-    assert tool(broker.path, ["read", "big"]) == 0
+    assert run_tool(broker.path, ["read", "big"]) == 0
     shown = capfd.readouterr()
     assert len(shown.out) == workspace.MOST
     assert "--start goes on" in shown.err
-    assert tool(broker.path, ["read", "big", "--start", str(workspace.MOST)]) == 0
+    assert run_tool(broker.path, ["read", "big", "--start", str(workspace.MOST)]) == 0
     assert capfd.readouterr().out == "x" * 7
     with pytest.raises(LimitReached):
         workspace.write(place, "bigger", b"x" * (workspace.MOST + 1))
@@ -138,8 +138,8 @@ def test_an_edit_names_one_place(place: Path) -> None:
     assert [each.name for each in place.iterdir()] == ["a"]
 
 
-def left_over(mark: str) -> list[int]:
-    return list(program._marked(mark))
+def marked_processes(mark: str) -> list[int]:
+    return list(program._marked_processes(mark))
 
 
 GRANDCHILDREN = (
@@ -152,32 +152,32 @@ GRANDCHILDREN = (
 
 
 def test_at_its_time_the_whole_group_is_killed_and_who_left_it_too(
-    broker: Peer, place: Path, capfd: pytest.CaptureFixture[str]
+    broker: FakeBroker, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """K37: grandchildren included."""
     del place
     began = time.monotonic()
     with pytest.raises(TimedOut, match="did not end in 1 s and was killed"):
-        tool(broker.path, ["bash", "--timeout", "1", "--", sys.executable, "-c", GRANDCHILDREN])
+        run_tool(broker.path, ["bash", "--timeout", "1", "--", sys.executable, "-c", GRANDCHILDREN])
     assert time.monotonic() - began < at_most(10)
     assert capfd.readouterr().out == "made\n"
-    assert left_over(GRANT) == []
-    assert ended(broker) == ["timeout"]
+    assert marked_processes(GRANT) == []
+    assert end_reports(broker) == ["timeout"]
 
 
-def test_what_a_program_leaves_running_ends_with_it(broker: Peer, place: Path) -> None:
+def test_what_a_program_leaves_running_ends_with_it(broker: FakeBroker, place: Path) -> None:
     del place
     command = ["sh", "-c", "sleep 1000 & setsid sleep 1000 & exit 0"]
-    assert tool(broker.path, ["bash", "--", *command]) == 0
-    assert left_over(GRANT) == []
+    assert run_tool(broker.path, ["bash", "--", *command]) == 0
+    assert marked_processes(GRANT) == []
 
 
 def test_output_without_end_is_cut(
-    broker: Peer, place: Path, capfd: pytest.CaptureFixture[str]
+    broker: FakeBroker, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     del place
     with pytest.raises(TimedOut):
-        tool(broker.path, ["bash", "--timeout", "0.5", "--", "yes"])
+        run_tool(broker.path, ["bash", "--timeout", "0.5", "--", "yes"])
     shown = capfd.readouterr()
     assert len(shown.out) == workspace.MOST
     assert "cut" in shown.err
@@ -187,16 +187,16 @@ def test_output_without_end_is_cut(
     ("words", "kind"), [(["no-such-program"], NotFound), (["/etc/passwd"], InvalidArgument)]
 )
 def test_what_cannot_be_started_is_said_and_ends_the_grant(
-    broker: Peer, place: Path, words: list[str], kind: type[HiveError]
+    broker: FakeBroker, place: Path, words: list[str], kind: type[HiveError]
 ) -> None:
     del place
     with pytest.raises(kind):
-        tool(broker.path, ["bash", "--", *words])
-    assert ended(broker) == ["failed"]
+        run_tool(broker.path, ["bash", "--", *words])
+    assert end_reports(broker) == ["failed"]
 
 
 def test_a_daemon_that_is_gone_when_it_ends_does_not_spoil_the_use(
-    broker: Peer, place: Path
+    broker: FakeBroker, place: Path
 ) -> None:
     del place
 
@@ -204,7 +204,7 @@ def test_a_daemon_that_is_gone_when_it_ends_does_not_spoil_the_use(
         raise NotFound("no grant")
 
     broker.answers["EndTool"] = gone
-    assert tool(broker.path, ["bash", "--", "true"]) == 0
+    assert run_tool(broker.path, ["bash", "--", "true"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -217,19 +217,19 @@ def test_a_daemon_that_is_gone_when_it_ends_does_not_spoil_the_use(
     ],
 )
 def test_a_program_may_stand_without_the_two_dashes_in_front(
-    broker: Peer, place: Path, given: list[str], asked: list[str]
+    broker: FakeBroker, place: Path, given: list[str], asked: list[str]
 ) -> None:
     assert place.is_dir()
-    assert tool(broker.path, given) == 0
-    assert [each["argument"] for each in broker.asked("UseTool")] == [asked]
+    assert run_tool(broker.path, given) == 0
+    assert [each["argument"] for each in broker.params_of("UseTool")] == [asked]
 
 
 @pytest.mark.parametrize("start", ["-1", "9" * 20, "x"])
 def test_a_place_that_no_file_has_is_refused_before_anything_is_asked(
-    broker: Peer, place: Path, start: str
+    broker: FakeBroker, place: Path, start: str
 ) -> None:
     workspace.write(place, "a", b"x")
     with pytest.raises(SystemExit) as refused:
-        tool(broker.path, ["read", "a", "--start", start])
+        run_tool(broker.path, ["read", "a", "--start", start])
     assert refused.value.code == 2
-    assert broker.asked("UseTool") == []
+    assert broker.params_of("UseTool") == []

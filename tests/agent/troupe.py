@@ -11,11 +11,11 @@ from typing import Any
 from operations.world import World
 from typing_extensions import override
 
-from hive_core.agent.agent_loop import Memory, Mind, turn
+from hive_core.agent.agent_loop import AgentBehaviour, StateFile, run_once
 from hive_core.agent.lead import Lead
 from hive_core.agent.queen import Queen
 from hive_core.agent.reconnect import Link
-from hive_core.agent.task_client import Desk
+from hive_core.agent.task_client import TaskClient
 from hive_core.agent.worker import Worker
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
@@ -25,7 +25,7 @@ from hive_core.model.agents.agent import Role
 from hive_core.model.agents.machine import DesiredState
 from hive_core.varlink import Message
 
-MINDS: dict[str, Callable[..., Mind]] = {"lead": Lead, "queen": Queen, "worker": Worker}
+MINDS: dict[str, Callable[..., AgentBehaviour]] = {"lead": Lead, "queen": Queen, "worker": Worker}
 
 
 class Killed(BaseException):
@@ -50,14 +50,14 @@ class Wire(Link):
 
 
 @dataclass
-class Troupe:
+class BuiltInAgents:
     """All agents of a world whose command is a built-in one."""
 
     world: World
     folder: Path
     before: Callable[[str, str], None] = lambda _, __: None
-    minds: dict[str, tuple[Desk, Mind]] = field(default_factory=dict)
-    said: list[tuple[str, str]] = field(default_factory=list)
+    minds: dict[str, tuple[TaskClient, AgentBehaviour]] = field(default_factory=dict)
+    refusals: list[tuple[str, str]] = field(default_factory=list)
 
     def play(self, until: Callable[[], bool], rounds: int = 300) -> None:
         """Everybody takes turns; time passes when nothing else does."""
@@ -83,25 +83,25 @@ class Troupe:
     def _turn(self, name: str, kind: str) -> None:
         desk, mind = self._mind(name, kind)
         try:
-            turn(desk, mind, 0)
+            run_once(desk, mind, 0)
         except Killed:
             self.crash(name)
         except HiveError as error:
-            self.said.append((name, error.reason))
+            self.refusals.append((name, error.reason))
 
-    def _mind(self, name: str, kind: str) -> tuple[Desk, Mind]:
+    def _mind(self, name: str, kind: str) -> tuple[TaskClient, AgentBehaviour]:
         uuid = self.world.uuid(name)
         if uuid not in self.minds:
-            wire = Wire(self.world, uuid, self._called)
-            desk = Desk(wire, name, self.world.advance)
-            memory = Memory(self.folder / f"{uuid}.json")
+            wire = Wire(self.world, uuid, self._before_call)
+            desk = TaskClient(wire, name, self.world.advance)
+            memory = StateFile(self.folder / f"{uuid}.json")
             mind = (
                 Worker(desk, memory, self._end) if kind == "worker" else MINDS[kind](desk, memory)
             )
             self.minds[uuid] = (desk, mind)
         return self.minds[uuid]
 
-    def _called(self, uuid: str, operation: str) -> None:
+    def _before_call(self, uuid: str, operation: str) -> None:
         self.before(uuid, operation)
 
     def _end(self, _status: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.peer import peer
+from agent.peer import fake_broker
 from cli.run import Hive
 
 ROWS = [
@@ -18,6 +18,6 @@ ROWS = [
 
 @pytest.fixture
 def hive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Hive]:
-    with peer(tmp_path / "operator.sock") as made:
+    with fake_broker(tmp_path / "operator.sock") as made:
         made.answers["ListAgents"] = lambda _: {"agents": list(ROWS), "next": None}
         yield Hive(made, capsys)

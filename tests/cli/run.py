@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from agent.peer import Peer
+from agent.peer import FakeBroker
 
 from hive_core.cli.main import run
 
@@ -20,7 +20,7 @@ class Outcome:
 class Hive:
     """The command line, aimed at a socket."""
 
-    def __init__(self, peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, peer: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
         self.peer = peer
         self._capsys = capsys
 

@@ -60,7 +60,7 @@ def test_what_waits_is_listed(hive: Hive) -> None:
     assert json.loads(hive("approvals", "list", "-o", "json").out) == [ROW]
     assert hive("approvals", "list", "-o", "name").out == f"{ID}\n"
     hive("approvals", "list", "--all")
-    assert hive.peer.asked("ListApprovals")[-1]["all"] is True
+    assert hive.peer.params_of("ListApprovals")[-1]["all"] is True
 
 
 def test_the_page_has_who_what_marks_lines_and_the_ways_to_decide(hive: Hive) -> None:
@@ -142,7 +142,7 @@ def test_who_approves_a_lock_on_a_terminal_is_asked_about_those_who_follow(
         monkeypatch.setattr(keys, "isatty", lambda: True, raising=False)
         monkeypatch.setattr("sys.stdin", keys)
         hive("approvals", "approve", ID, "--commit", COMMIT[:8])
-    assert len(hive.peer.asked("Approve")) == called
+    assert len(hive.peer.params_of("Approve")) == called
 
 
 @pytest.mark.parametrize("state", ["received", "refused"])
@@ -253,7 +253,7 @@ def test_an_approval_is_waited_for(hive: Hive) -> None:
     done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
     assert (done.status, done.out) == (0, "")
     assert "deployed: alice" in done.err
-    (asked,) = hive.peer.asked("Approve")
+    (asked,) = hive.peer.params_of("Approve")
     assert (asked["id"], asked["commit"]) == (ID, COMMIT[:8])
     assert asked["idempotency_key"]
 
@@ -275,7 +275,7 @@ def test_without_waiting_it_returns_once_it_is_recorded(hive: Hive) -> None:
     approving(hive)
     done = hive("approvals", "approve", ID, "--commit", COMMIT[:8], "--no-wait")
     assert done.status == 0
-    assert hive.peer.asked("WaitJob") == []
+    assert hive.peer.params_of("WaitJob") == []
 
 
 @pytest.mark.parametrize("fault", [Conflict("it is denied"), Expired("over"), NotAllowed("no")])
@@ -301,7 +301,7 @@ def test_attack_23_new_privileges_are_confirmed_on_their_own_on_a_terminal(
         monkeypatch.setattr("sys.stdin", keys)
         done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
     assert "This gives alice: capability spawn, limit memory_max, command. Go" in done.err
-    assert len(hive.peer.asked("Approve")) == called
+    assert len(hive.peer.params_of("Approve")) == called
     assert (done.status == 0) == bool(called)
 
 
@@ -333,7 +333,7 @@ def test_attack_23_what_is_still_being_checked_is_not_approved_unasked(
         monkeypatch.setattr(keys, "isatty", lambda: True, raising=False)
         monkeypatch.setattr("sys.stdin", keys)
         done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
-    assert hive.peer.asked("Approve") == []
+    assert hive.peer.params_of("Approve") == []
     said = f"hive: cannot approve {ID}: it is still being checked\n"
     assert (done.status, done.err) == (Conflict.exit_code, said)
 
@@ -342,12 +342,12 @@ def test_a_denial_needs_a_reason(hive: Hive) -> None:
     hive.peer.answers["Deny"] = lambda _: {"id": ID, "state": "denied"}
     assert hive("approvals", "deny", ID).status == 2
     assert hive("approvals", "deny", ID, "--why", "no").status == 0
-    assert hive.peer.asked("Deny")[0]["why"] == "no"
+    assert hive.peer.params_of("Deny")[0]["why"] == "no"
 
 
 def test_an_approval_needs_digits(hive: Hive) -> None:
     assert hive("approvals", "approve", ID).status == 2
-    assert hive.peer.asked("Approve") == []
+    assert hive.peer.params_of("Approve") == []
 
 
 def test_history_lists_generations_of_one_or_of_all(hive: Hive) -> None:
@@ -360,7 +360,7 @@ def test_history_lists_generations_of_one_or_of_all(hive: Hive) -> None:
     assert all(each in out for each in ("alice", "3", "yes", COMMIT[:12], ID, "no⟨U+001B⟩"))
     assert "\x1b" not in out
     assert json.loads(hive("history", "-o", "json").out) == [row]
-    assert [each.get("agent") for each in hive.peer.asked("History")] == ["alice", None]
+    assert [each.get("agent") for each in hive.peer.params_of("History")] == ["alice", None]
 
 
 def test_a_rollback_is_waited_for(hive: Hive) -> None:
@@ -370,10 +370,10 @@ def test_a_rollback_is_waited_for(hive: Hive) -> None:
     hive.peer.answers["WaitJob"] = lambda _: {**JOB, "state": "failed", "error": "Conflict: bad"}
     done = hive("rollback", "alice", "--to", "2")
     assert (done.status, "generation 2" in done.err) == (1, True)
-    (asked,) = hive.peer.asked("Rollback")
+    (asked,) = hive.peer.params_of("Rollback")
     assert (asked["agent"], asked["to"]) == ("alice", "2")
     assert hive("rollback", "alice", "--no-wait").status == 0
-    assert "to" not in hive.peer.asked("Rollback")[1]
+    assert "to" not in hive.peer.params_of("Rollback")[1]
 
 
 def test_ids_are_completed(hive: Hive) -> None:

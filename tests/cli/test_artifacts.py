@@ -81,7 +81,7 @@ def test_artifacts_are_listed_with_what_is_hostile_in_them_spelled_out(hive: Hiv
     hive.peer.answers["ListArtifacts"] = lambda _: {"artifacts": [row], "next": None}
     out = hive("artifact", "list", "repo", "--of", "alice").out
     assert "⟨U+001B⟩" in out
-    assert hive.peer.asked("ListArtifacts")[0]["prefix"] == "repo"
+    assert hive.peer.params_of("ListArtifacts")[0]["prefix"] == "repo"
 
 
 def test_a_file_is_sent_in_parts_and_named(hive: Hive, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_file_is_sent_in_parts_and_named(hive: Hive, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 1_200_000)
     assert hive("artifact", "put", "alice", str(tmp_path / "big")).out == "abc\n"
     assert [len(each) for each in sent] == [500_000, 500_000, 200_000]
-    (asked,) = hive.peer.asked("StoreArtifact")
+    (asked,) = hive.peer.params_of("StoreArtifact")
     assert (asked["name"], asked["owner"], asked["upload"]) == ("big", "alice", "u1")
 
 
@@ -134,7 +134,7 @@ def test_the_agent_s_client_fetches_into_a_file(hive: Hive, tmp_path: Path) -> N
     serve(hive, b"one", b"two")
     artifacts.artifact(hive.peer.path, ["get", "notes", str(tmp_path / "f"), "--owner", "lead"])
     assert (tmp_path / "f").read_bytes() == b"onetwo"
-    assert hive.peer.asked("GetArtifact")[0]["owner"] == "lead"
+    assert hive.peer.params_of("GetArtifact")[0]["owner"] == "lead"
 
 
 def test_a_folder_that_is_not_there_is_named_by_the_file_that_was_asked_for(

@@ -98,20 +98,20 @@ def test_create_waits_until_the_agent_runs_and_passes_the_command_on(hive: Hive)
     done = hive("agent", "create", "carol", "--parent", "bob", "--role", "worker", "--limit",
                 "memory_max=64M", "--", "sleep", "--help", "1000")  # fmt: skip
     assert done.status == 0
-    (asked,) = hive.peer.asked("Spawn")
+    (asked,) = hive.peer.params_of("Spawn")
     key = asked.pop("idempotency_key")
     assert isinstance(key, str)
     assert asked == {
         "name": "carol", "parent": "bob", "role": "worker", "limits": {"memory_max": 64 << 20},
         "command": ["sleep", "--help", "1000"],
     }  # fmt: skip
-    assert hive.peer.asked("WaitJob")
+    assert hive.peer.params_of("WaitJob")
 
 
 def test_no_wait_returns_at_once(hive: Hive) -> None:
     hive.peer.answers["Spawn"] = lambda _: {"name": "carol", "uuid": "u", "job": "j1"}
     assert hive("agent", "create", "carol", "--no-wait").status == 0
-    assert not hive.peer.asked("WaitJob")
+    assert not hive.peer.params_of("WaitJob")
 
 
 def test_a_failed_job_fails_the_command(hive: Hive) -> None:
@@ -149,7 +149,7 @@ def test_a_script_must_say_yes_to_destroy(hive: Hive, monkeypatch: pytest.Monkey
         done = hive("destroy", "bob")
     assert done.status == 2
     assert "--yes" in done.err
-    assert not hive.peer.asked("Destroy")
+    assert not hive.peer.params_of("Destroy")
 
 
 def test_a_name_is_enough_to_restore_unless_several_had_it(hive: Hive) -> None:
@@ -159,7 +159,7 @@ def test_a_name_is_enough_to_restore_unless_several_had_it(hive: Hive) -> None:
     hive.peer.answers["Restore"] = lambda _: {"name": "bob", "uuid": "u1", "job": "j1"}
     hive.peer.answers["WaitJob"] = lambda _: DONE
     assert [hive("restore", word).status for word in ("bob", "u2", "dan")] == [0, 0, 0]
-    assert [asked["id"] for asked in hive.peer.asked("Restore")] == ["u1", "u2", "dan"]
+    assert [asked["id"] for asked in hive.peer.params_of("Restore")] == ["u1", "u2", "dan"]
     assert hive("restore", "carl").status == 2
 
 
@@ -167,7 +167,7 @@ def test_stop_takes_several_names_and_a_grace_of_nought(hive: Hive) -> None:
     hive.peer.answers["Stop"] = lambda _: {"agents": [], "job": "j1"}
     hive.peer.answers["WaitJob"] = lambda _: DONE
     assert hive("stop", "alice", "bob", "--grace", "0", "--recursive").status == 0
-    asked = hive.peer.asked("Stop")
+    asked = hive.peer.params_of("Stop")
     assert [each["agent"] for each in asked] == ["alice", "bob"]
     assert all(each["grace"] == 0 and each["recursive"] is True for each in asked)
 
@@ -179,22 +179,22 @@ def test_sleep_takes_a_grace_and_resume_a_message(hive: Hive) -> None:
     hive.peer.answers["WaitJob"] = lambda _: DONE
     assert hive("sleep", "alice", "--grace", "2.5").status == 0
     assert hive("resume", "alice", "--body", "go on").status == 0
-    assert hive.peer.asked("Sleep")[0]["grace"] == 2.5
-    assert hive.peer.asked("Resume")[0]["body"] == "go on"
+    assert hive.peer.params_of("Sleep")[0]["grace"] == 2.5
+    assert hive.peer.params_of("Resume")[0]["body"] == "go on"
 
 
 def test_a_move_to_nowhere_makes_a_root(hive: Hive) -> None:
     hive.peer.answers["Move"] = lambda _: {"job": "j1", "restarts": [], "ended": []}
     hive.peer.answers["WaitJob"] = lambda _: DONE
     assert hive("move", "bob", "--parent", "").status == 0
-    assert hive.peer.asked("Move")[0]["parent"] == ""
+    assert hive.peer.params_of("Move")[0]["parent"] == ""
 
 
 def test_a_dry_move_changes_nothing_and_tells_what_it_would_restart(hive: Hive) -> None:
     hive.peer.answers["Move"] = lambda _: {"job": None, "restarts": ["bob"], "ended": []}
     done = hive("move", "bob", "--parent", "root", "--dry-run")
     assert done.out == "restarts  bob\n"
-    assert hive.peer.asked("Move")[0]["dry_run"] is True
+    assert hive.peer.params_of("Move")[0]["dry_run"] is True
 
 
 def test_converge_tells_what_it_only_reports(hive: Hive) -> None:
@@ -212,7 +212,7 @@ def test_why_ends_with_the_verdict(hive: Hive) -> None:
     assert done.status == 5
     assert done.out.splitlines()[0] == "refused"
     assert "alice -> root" in done.out
-    assert hive.peer.asked("Why")[0] == {
+    assert hive.peer.params_of("Why")[0] == {
         "caller": "bob", "operation": "get_logs", "target": "alice",
     }  # fmt: skip
     assert json.loads(hive("why", "bob", "get_logs", "alice", "-o", "json").out) == verdict
@@ -227,7 +227,7 @@ def test_wait_takes_names_and_a_state_in_any_order(hive: Hive) -> None:
     for words in (("alice", "--for", "running"), ("--for", "state=running", "alice")):
         done = hive("wait", *words)
         assert (done.status, done.out) == (0, "alice running\n")
-    assert hive.peer.asked("WaitAgents")[1]["states"] == ["running"]
+    assert hive.peer.params_of("WaitAgents")[1]["states"] == ["running"]
 
 
 def test_waiting_in_vain_is_124(hive: Hive) -> None:
@@ -257,7 +257,7 @@ def test_the_newest_of_a_kind_are_the_newest_of_that_kind(hive: Hive) -> None:
     hive.peer.answers["ListEvents"] = lambda _: {"events": [{"seq": n} for n in (1, 5, 9)]}
     lines = hive("events", "--kind", "refusal", "-n", "2", "-o", "jsonl").out.splitlines()
     assert [json.loads(line)["seq"] for line in lines] == [5, 9]
-    assert "last" not in hive.peer.asked("ListEvents")[0]
+    assert "last" not in hive.peer.params_of("ListEvents")[0]
 
 
 def test_followed_logs_are_printed_as_they_come(hive: Hive) -> None:
@@ -282,7 +282,7 @@ def test_a_lost_connection_is_made_again_under_the_same_key(hive: Hive) -> None:
 
     hive.peer.answers["Send"] = hang_up
     assert hive("send", "bob", "hello").out == "m1\n"
-    first, second = hive.peer.asked("Send")
+    first, second = hive.peer.params_of("Send")
     assert first["idempotency_key"] == second["idempotency_key"]
 
 
@@ -308,7 +308,7 @@ def test_what_caused_a_wake_stands_beside_self(hive: Hive) -> None:
 def test_messages_are_taken_out_only_of_the_operators_own_inbox(hive: Hive) -> None:
     hive.peer.answers["Ack"] = lambda asked: {"acked": int(asked["ids"] != ["xyz"])}
     assert hive("inbox", "--done", "m1", "--done", "m2").err == "taken out: 2\n"
-    assert hive.peer.asked("Ack") == [{"ids": ["m1"]}, {"ids": ["m2"]}]
+    assert hive.peer.params_of("Ack") == [{"ids": ["m1"]}, {"ids": ["m2"]}]
     wrong = hive("inbox", "--done", "m1", "--done", "xyz")
     assert (wrong.status, wrong.out) == (4, "")
     assert wrong.err.startswith("taken out: 1\nhive: no such message in your inbox or taken out of")

@@ -48,7 +48,7 @@ def test_load_gives_the_daemon_what_can_be_used(hive: Hive, folder: Path) -> Non
     hive.peer.answers["SetDefinition"] = lambda _: {}
     done = hive("definition", "load", str(folder))
     assert done.status == 1
-    good, odd = hive.peer.asked("SetDefinition")
+    good, odd = hive.peer.params_of("SetDefinition")
     assert (good["name"], good["body"], good["agent"]) == (
         "good", "Do.", {"role": "worker", "tools": ["bash(git *)", "read"]},
     )  # fmt: skip
@@ -82,7 +82,7 @@ def test_an_export_reads_back(hive: Hive, tmp_path: Path) -> None:
     file = tmp_path / "again.md"
     file.write_text(hive("definition", "export", "good").out)
     assert hive("definition", "load", str(file)).status == 0
-    (asked,) = hive.peer.asked("SetDefinition")
+    (asked,) = hive.peer.params_of("SetDefinition")
     assert {key: asked[key] for key in ("name", "description", "agent", "body")} == {
         key: KEPT[key] for key in ("name", "description", "agent", "body")
     }
@@ -115,8 +115,8 @@ def test_roles_and_tools_are_listed(hive: Hive) -> None:
     hive.peer.answers["ListRoles"] = lambda _: {"roles": [ROLE]}
     assert hive("role", "list", "-o", "name").out == "worker\n"
     assert "highest tier  strategic" in hive("role", "show", "worker").out
-    assert hive.peer.asked("ListRoles")[-1] == {"role": "worker"}
+    assert hive.peer.params_of("ListRoles")[-1] == {"role": "worker"}
     row = {"tool": "bash", "kind": "execution", "allowed": False, "entries": [], "why": "not now"}
     hive.peer.answers["ListTools"] = lambda _: {"behaviour": "worker", "tools": [row]}
     assert "not now" in hive("tools", "bob").out
-    assert hive.peer.asked("ListTools") == [{"agent": "bob"}]
+    assert hive.peer.params_of("ListTools") == [{"agent": "bob"}]

@@ -12,7 +12,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from agent.peer import peer
+from agent.peer import fake_broker
 from cli.run import Hive
 from cli.test_approvals import ROW as APPROVAL
 from cli.test_tasks import ENDED, ID, RESULT, SHOWN
@@ -55,7 +55,7 @@ def test_an_agent_is_told_the_same_of_its_message(hive: Hive) -> None:
     hive.peer.answers["Send"] = lambda _: {"id": "m1"}
     hive.peer.answers["WaitReply"] = lambda _: {"reply": DEAD_LETTER}
     with pytest.raises(Conflict, match="Not delivered"):
-        exchange.exchange(hive.peer.path, ["bob", "hi"])
+        exchange.run_exchange(hive.peer.path, ["bob", "hi"])
 
 
 def test_an_agent_may_say_not_delivered_itself(hive: Hive) -> None:
@@ -78,7 +78,7 @@ def test_nobody_talks_to_an_agent_that_is_down(
     assert (done.status, done.out) == (3, "")
     assert f"cannot chat with foo: it is {state}" in done.err
     assert "hive start foo" in done.err
-    assert not hive.peer.asked("Send")
+    assert not hive.peer.params_of("Send")
 
 
 def test_a_chat_without_an_answer_ends_with_a_word(
@@ -124,7 +124,7 @@ def test_ctrl_c_leaves_the_id_of_the_task_and_says_how_to_go_on(tmp_path: Path) 
         blocked.wait(60)
         return []
 
-    with peer(tmp_path / "operator.sock") as made:
+    with fake_broker(tmp_path / "operator.sock") as made:
         made.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "in_progress"}
         made.answers["WatchTask"] = never
         process = subprocess.Popen(
@@ -209,7 +209,7 @@ def test_a_capability_is_held_beside_those_of_the_role(hive: Hive) -> None:
     hive.peer.answers["Spawn"] = lambda _: {"uuid": "u"}
     hive("agent", "create", "x", "--capability", "broadcast", "--no-wait")
     hive("agent", "create", "y", "--only-capability", "escalate", "--no-wait")
-    first, second = hive.peer.asked("Spawn")
+    first, second = hive.peer.params_of("Spawn")
     assert (first.get("add_capabilities"), first.get("capabilities")) == (["broadcast"], None)
     assert (second.get("add_capabilities"), second.get("capabilities")) == (None, ["escalate"])
 
@@ -227,8 +227,8 @@ def test_a_reason_is_given_by_one_flag_and_the_old_one_still_works(hive: Hive, f
         shown = hive(*words, "--help").out
         assert "--reason" in shown
         assert "--why" not in shown
-    (denied,) = hive.peer.asked("Deny")
-    (task,), (question,) = hive.peer.asked("CancelTask"), hive.peer.asked("CancelQuestion")
+    (denied,) = hive.peer.params_of("Deny")
+    (task,), (question,) = hive.peer.params_of("CancelTask"), hive.peer.params_of("CancelQuestion")
     assert (denied["why"], task["reason"], question["why"]) == ("no need",) * 3
     assert hive("approvals", "deny", ID).status == 2
 

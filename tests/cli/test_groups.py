@@ -90,7 +90,7 @@ def test_plans_alone_are_those_that_wait(hive: Hive) -> None:
         "plans": [{"plan": f"new-{asked['task']}"}, {"plan": f"old-{asked['task']}"}]
     }
     assert hive("plan", "-o", "name").out == "new-t1\nnew-t2\n"
-    assert hive.peer.asked("ListTasks") == [{"state": "awaiting_plan_approval", "open": True}]
+    assert hive.peer.params_of("ListTasks") == [{"state": "awaiting_plan_approval", "open": True}]
     assert hive("plan", "list", "t1", "-o", "name").out == "new-t1\nold-t1\n"
 
 

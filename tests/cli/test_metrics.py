@@ -38,7 +38,7 @@ def test_events_are_chosen_by_kind_agent_and_time(hive: Hive) -> None:
     hive.peer.answers["ListEvents"] = lambda _: {"events": [EVENT], "gap": None, "next": None}
     done = hive("events", "--kind", "own.*", "--agent", "a", "--since", "2h", "-o", "name")
     assert (done.status, done.out) == (0, "7\n")
-    (asked,) = hive.peer.asked("ListEvents")
+    (asked,) = hive.peer.params_of("ListEvents")
     assert (asked["kinds"], asked["agents"]) == (["own.*"], ["a"])
     assert abs(float(str(asked["since"])) - (time.time() - 7200)) < 60
     assert hive("events", "--since", "yesterday").status == 2
@@ -47,7 +47,7 @@ def test_events_are_chosen_by_kind_agent_and_time(hive: Hive) -> None:
 def test_who_follows_is_told_what_is_gone(hive: Hive) -> None:
     hive.peer.answers["ListEvents"] = lambda given: (
         [{"events": [EVENT], "gap": {"from": 4, "to": 6}, "next": "7"}]
-        if given.get("after") == "3" and hive.peer.asked("ListEvents")[1:]
+        if given.get("after") == "3" and hive.peer.params_of("ListEvents")[1:]
         else {"events": [], "gap": None, "next": None}
     )
     done = hive("events", "-f", "--after", "3", "-o", "name")

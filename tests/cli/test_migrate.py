@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent.peer import Peer
+from agent.peer import FakeBroker
 from cli.golden_old import TOPOLOGY, listing, make
 from cli.run import Hive
 
@@ -47,7 +47,7 @@ class Killed(Exception):
 class Daemon:
     """Answers as hived does, and remembers what was made and copied."""
 
-    def __init__(self, peer: Peer, table: Path) -> None:
+    def __init__(self, peer: FakeBroker, table: Path) -> None:
         self.agents: dict[str, str | None] = {"root": None}
         self.copied: dict[tuple[str, str], str] = {}
         self.table = table

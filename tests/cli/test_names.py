@@ -29,7 +29,7 @@ def test_a_command_about_an_agent_has_both_forms(verb: str) -> None:
 def test_both_forms_of_stop_ask_the_same(hive: Hive) -> None:
     hive.peer.answers["Stop"] = lambda _: {"agents": ["bob"]}
     assert hive("stop", "bob").status == hive("agent", "stop", "bob").status == 0
-    first, second = hive.peer.asked("Stop")
+    first, second = hive.peer.params_of("Stop")
     assert first["agent"] == second["agent"] == "bob"
 
 
@@ -108,7 +108,7 @@ def test_a_plan_is_approved_and_rejected_by_its_id(hive: Hive) -> None:
     hive.peer.answers["RejectPlan"] = lambda _: {"agent": "bob"}
     assert hive("plan", "approve", "p1").status == 0
     assert hive("plan", "reject", "p1", "too long").status == 0
-    (approved,), (rejected,) = hive.peer.asked("ApprovePlan"), hive.peer.asked("RejectPlan")
+    (approved,), (rejected,) = hive.peer.params_of("ApprovePlan"), hive.peer.params_of("RejectPlan")
     assert (approved["task"], approved["plan"]) == ("t1", "p1")
     assert (rejected["task"], rejected["plan"], rejected["reason"]) == ("t1", "p1", "too long")
     assert hive("plan", "approve").status == 2

@@ -55,7 +55,7 @@ def test_the_plan_of_a_task_is_found_without_asking_for_what_is_not_there(hive: 
     """A refusal would stand in the log."""
     hive.peer.answers["ListPlans"] = lambda _: {"plans": [PLAN]}
     assert hive("plan", "show", str(PLAN["task"])).status == 0
-    assert not hive.peer.asked("GetPlan")
+    assert not hive.peer.params_of("GetPlan")
 
 
 def test_what_is_neither_a_task_nor_a_plan_is_said_to_be_neither(hive: Hive) -> None:

@@ -45,9 +45,9 @@ def test_what_waits_is_listed(hive: Hive) -> None:
         done = hive(*words)
         assert done.status == 0
         assert all(each in done.out for each in (ID, "carl", "Red?", "escalation"))
-    assert hive.peer.asked("ListQuestions")[-1] == {"open": True}
+    assert hive.peer.params_of("ListQuestions")[-1] == {"open": True}
     hive("question", "list", "--all", "--ended")
-    assert hive.peer.asked("ListQuestions")[-1] == {"which": "subtree", "open": False}
+    assert hive.peer.params_of("ListQuestions")[-1] == {"which": "subtree", "open": False}
     assert json.loads(hive("question", "list", "-o", "json").out) == [ROW, BURNS]
 
 
@@ -76,7 +76,7 @@ def test_an_answer_is_sent_for_each_item(hive: Hive) -> None:
     hive.peer.answers["Answer"] = lambda _: {"question": ID, "state": "answered", "asker": "carl"}
     done = hive("question", "answer", ID, "yes", "for joy")
     assert (done.status, done.out) == (0, "")
-    asked = hive.peer.asked("Answer")[0]
+    asked = hive.peer.params_of("Answer")[0]
     assert (asked["question"], asked["answers"]) == (ID, ["yes", "for joy"])
     hive.peer.answers["Answer"] = lambda _: refuse(Conflict("it was answered by bob (no)"))
     late = hive("question", "answer", ID, "yes")
@@ -92,7 +92,7 @@ def test_passing_on_and_cancelling(hive: Hive) -> None:
     }  # fmt: skip
     assert "waits for bob" in hive("question", "relay", ID, "bob").err
     assert hive("question", "cancel", ID, "--why", "no").status == 0
-    assert hive.peer.asked("CancelQuestion")[0]["why"] == "no"
+    assert hive.peer.params_of("CancelQuestion")[0]["why"] == "no"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_reminder_comes_after_a_time_or_at_one(
         assert done.status == 2
         return
     assert (done.status, done.out) == (0, f"{ID}\n")
-    asked = hive.peer.asked("Remind")[0]
+    asked = hive.peer.params_of("Remind")[0]
     assert (asked["to"], asked["body"], asked[given[0]]) == ("carl", "look again", given[1])
 
 
@@ -123,7 +123,7 @@ def test_reminders_are_listed_and_taken_back(hive: Hive) -> None:
     hive.peer.answers["ListReminders"] = lambda _: {"reminders": [row], "next": None}
     hive.peer.answers["CancelReminder"] = lambda _: {"reminder": ID, "to": "carl"}
     assert "look" in hive("reminders", "carl").out
-    assert hive.peer.asked("ListReminders")[0] == {"agent": "carl"}
+    assert hive.peer.params_of("ListReminders")[0] == {"agent": "carl"}
     assert "carl does not get it" in hive("reminders", "--cancel", ID).err
 
 

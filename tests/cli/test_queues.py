@@ -28,7 +28,7 @@ def test_queues_are_listed_with_who_may(hive: Hive) -> None:
 def test_what_is_put_has_an_id(hive: Hive) -> None:
     hive.peer.answers["Put"] = lambda _: {"id": "q1", "priority": 2}
     assert hive("queue", "put", "alice/jobs", "mend it", "--kind", "job").out == "q1\n"
-    (asked,) = hive.peer.asked("Put")
+    (asked,) = hive.peer.params_of("Put")
     assert (asked["queue"], asked["body"], asked["kind"]) == ("alice/jobs", "mend it", "job")
 
 
@@ -36,9 +36,9 @@ def test_what_is_taken_is_acked_only_when_asked(hive: Hive) -> None:
     hive.peer.answers["Take"] = lambda _: {"things": [THING]}
     hive.peer.answers["Ack"] = lambda _: {"acked": 1}
     assert "mend⟨U+001B⟩ it" in hive("queue", "take", "alice/jobs").out
-    assert not hive.peer.asked("Ack")
+    assert not hive.peer.params_of("Ack")
     assert hive("queue", "take", "alice/jobs", "--done", "-o", "name").out == "q1\n"
-    (asked,) = hive.peer.asked("Ack")
+    (asked,) = hive.peer.params_of("Ack")
     assert asked["ids"] == ["q1"]
 
 
@@ -58,7 +58,7 @@ def test_send_waits_for_the_answer_when_asked(hive: Hive) -> None:
     replies: list[Message | None] = [None, {"body": "4"}]
     hive.peer.answers["WaitReply"] = lambda _: {"reply": replies.pop(0)}
     assert hive("send", "bob", "2 + 2?", "--wait", "90").out == "4\n"
-    assert hive.peer.asked("Send")[0]["reply_within"] == 90.0
+    assert hive.peer.params_of("Send")[0]["reply_within"] == 90.0
 
 
 def test_no_answer_in_time_is_124(hive: Hive) -> None:

@@ -27,7 +27,7 @@ def test_a_value_from_a_pipe_loses_the_end_of_its_last_line(
     piped(monkeypatch, "zwei\nZeilen ü\n".encode())
     done = hive("secret", "set", "alice", "token")
     assert (done.status, done.out, done.err) == (0, "", "")
-    (asked,) = hive.peer.asked("SetSecret")
+    (asked,) = hive.peer.params_of("SetSecret")
     assert asked["value"] == "zwei\nZeilen ü"
     assert (asked["agent"], asked["key"]) == ("alice", "token")
 
@@ -36,7 +36,7 @@ def test_a_value_from_a_file_is_taken_as_it_is(hive: Hive, tmp_path: Path) -> No
     hive.peer.answers["SetSecret"] = lambda _: {**ANSWER, "readable": False}
     (tmp_path / "value").write_bytes(b"x\n")
     done = hive("secret", "set", "alice", "token", "--file", str(tmp_path / "value"))
-    assert hive.peer.asked("SetSecret")[0]["value"] == "x\n"
+    assert hive.peer.params_of("SetSecret")[0]["value"] == "x\n"
     assert "hive cap grant alice secret:token" in done.err
 
 
@@ -62,5 +62,5 @@ def test_keys_are_listed_and_removed(hive: Hive) -> None:
     assert hive("secret", "list", "alice").out == "AGENT  KEY    READABLE\nalice  token  yes\n"
     assert hive("secret", "list", "alice", "-o", "name").out == "token\n"
     assert hive("secret", "rm", "alice", "token").status == 0
-    (asked,) = hive.peer.asked("RemoveSecret")
+    (asked,) = hive.peer.params_of("RemoveSecret")
     assert (asked["agent"], asked["key"]) == ("alice", "token")

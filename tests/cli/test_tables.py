@@ -154,4 +154,4 @@ def test_a_duration_means_the_same_everywhere(
 ) -> None:
     hive.peer.answers[method] = lambda _: {"id": "x", "task": "t", "things": [], "reminder": "r"}
     assert hive(*words).status == 0
-    assert hive.peer.asked(method)[0][key] == 5400
+    assert hive.peer.params_of(method)[0][key] == 5400

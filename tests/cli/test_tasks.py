@@ -39,9 +39,9 @@ def test_open_tasks_are_listed(hive: Hive) -> None:
         done = hive(*line)
         assert done.status == 0
         assert all(each in done.out for each in (ID, PART, "in progress", "40 % reading⟨U+202E⟩"))
-    assert hive.peer.asked("ListTasks")[-1] == {"open": True}
+    assert hive.peer.params_of("ListTasks")[-1] == {"open": True}
     hive("task", "list", "alice", "--all")
-    assert hive.peer.asked("ListTasks")[-1] == {"agent": "alice"}
+    assert hive.peer.params_of("ListTasks")[-1] == {"agent": "alice"}
     assert json.loads(hive("task", "list", "-o", "json").out) == [ROW, LOWER]
     assert hive("task", "list", "-o", "name").out.split() == [ID, PART]
 
@@ -76,7 +76,7 @@ def test_a_task_is_given(hive: Hive) -> None:
         "--deadline", "60", "--plan", "--priority", "0", "--title", "Sum", "--context", "keep",
     )  # fmt: skip
     assert (done.status, done.out) == (0, f"{ID}\n")
-    given = dict(hive.peer.asked("AssignTask")[0])
+    given = dict(hive.peer.params_of("AssignTask")[0])
     assert given.pop("idempotency_key")
     assert given == {
         "agent": "bob", "description": "Add", "data": {"n": 3}, "needs": [PART], "requeue": 2,
@@ -87,7 +87,7 @@ def test_a_task_is_given(hive: Hive) -> None:
 @pytest.mark.parametrize("data", ["{", "[1]"])
 def test_data_has_to_be_an_object(hive: Hive, data: str) -> None:
     assert hive("task", "assign", "bob", "Add", "--data", data).status == 2
-    assert not hive.peer.asked("AssignTask")
+    assert not hive.peer.params_of("AssignTask")
 
 
 @pytest.mark.parametrize(("how", "status"), [("partial", 0), ("failed", 1), ("stopped", 1)])
@@ -122,7 +122,7 @@ def test_a_cancel_says_what_it_hit(hive: Hive) -> None:
     assert done.status == 0
     assert f"{ID} of alice: stopping" in done.err
     assert f"{PART} of bob: cancelled" in done.err
-    assert hive.peer.asked("CancelTask")[0]["reason"] == "no need"
+    assert hive.peer.params_of("CancelTask")[0]["reason"] == "no need"
 
 
 def test_more_for_a_task_is_written_as_people_do(hive: Hive) -> None:
@@ -131,7 +131,7 @@ def test_more_for_a_task_is_written_as_people_do(hive: Hive) -> None:
     done = hive("task", "top-up", ID, "money", "1.25")
     assert done.out == f"task {ID} has 1.50 money left, 0.25 spent\n"
     hive("task", "top-up", ID, "tokens", "70")
-    first, second = hive.peer.asked("FundTask")
+    first, second = hive.peer.params_of("FundTask")
     assert (first["cost"], second["tokens"]) == (1_250_000, 70)
     assert "tokens" not in first
 

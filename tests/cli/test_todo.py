@@ -65,7 +65,7 @@ def test_waiting_for_a_task_tells_how_it_ended(hive: Hive) -> None:
     hive.peer.answers["WaitTasks"] = lambda _: next(answers)
     done = hive("wait", "--for", "task.done=t1")
     assert (done.status, done.out) == (0, "t1 success all swept\n")
-    assert len(hive.peer.asked("WaitTasks")) == 2
+    assert len(hive.peer.params_of("WaitTasks")) == 2
 
 
 def test_waiting_for_a_question_tells_the_answers(hive: Hive) -> None:
@@ -90,7 +90,7 @@ def test_waiting_for_an_agent_s_state(hive: Hive) -> None:
     hive.peer.answers["WaitAgents"] = lambda _: {"agents": rows, "done": True}
     done = hive("wait", "--for", "agent.state=bob:stopped,failed")
     assert (done.status, done.out) == (0, "bob stopped\n")
-    asked = hive.peer.asked("WaitAgents")[0]
+    asked = hive.peer.params_of("WaitAgents")[0]
     assert (asked["agents"], asked["states"]) == (["bob"], ["stopped", "failed"])
     assert hive("wait", "--for", "agent.state=bob").status == 2
     assert hive("wait", "--for", "agent.state=bob:happy").status == 2
@@ -115,7 +115,7 @@ def test_waiting_for_an_event_takes_the_next_one_of_its_kind(hive: Hive) -> None
     assert json.loads(done.out) == event(9, "question")
     done = hive("wait", "--for", "event.question", "--timeout", "30")
     assert json.loads(done.out) == event(11, "question")
-    assert [each.get("after") for each in hive.peer.asked("ListEvents") if "after" in each] == [
+    assert [each.get("after") for each in hive.peer.params_of("ListEvents") if "after" in each] == [
         "7", "7", "10",
     ]  # fmt: skip
 

@@ -25,7 +25,7 @@ def test_a_task_every_night_is_set(hive: Hive) -> None:
     words = ["--zone", "Europe/Berlin", "--action", "task", "--deadline", "60", "--missed", "skip"]
     done = hive("trigger", "set", "alice", "nightly", "look", "--cron", "0 3 * * *", *words)
     assert (done.status, done.out) == (0, "abc\n")
-    (asked,) = hive.peer.asked("SetTrigger")
+    (asked,) = hive.peer.params_of("SetTrigger")
     assert asked["when"] == {"cron": "0 3 * * *", "zone": "Europe/Berlin"}
     assert asked["action"] == {"kind": "task", "text": "look", "deadline": 60.0}
     assert (asked["agent"], asked["name"], asked["missed"]) == ("alice", "nightly", "skip")
@@ -41,7 +41,7 @@ def test_a_secret_comes_from_a_pipe_or_is_shown_once(
     assert "/hook/u" in done.err
     monkeypatch.setattr(sys, "stdin", io.StringIO("from a pipe, long enough\n"))
     hive("trigger", "set", "alice", "hook", "x", "--webhook", "--secret-stdin")
-    first, second = hive.peer.asked("SetTrigger")
+    first, second = hive.peer.params_of("SetTrigger")
     assert first["when"] == {"webhook": {"methods": ["PUT"]}}
     assert second["when"] == {"webhook": {"secret": "from a pipe, long enough"}}
 
@@ -51,7 +51,7 @@ def test_an_address_is_chosen_and_shown(hive: Hive) -> None:
     done = hive("trigger", "set", "alice", "hook", "x", "--webhook", "--path", "ci/push",
                 "--strict")  # fmt: skip
     assert "address: /hook/alice/ci/push on hooks.sock" in done.err
-    (asked,) = hive.peer.asked("SetTrigger")
+    (asked,) = hive.peer.params_of("SetTrigger")
     assert asked["when"] == {"webhook": {"path": "ci/push", "strict": True}}
 
 
@@ -59,7 +59,7 @@ def test_a_new_agent_is_described(hive: Hive) -> None:
     hive.peer.answers["SetTrigger"] = lambda _: dict(SET)
     hive("trigger", "set", "alice", "n", "sweep", "--every", "60", "--action", "spawn", "--agent",
          "sweeper", "--command", "sleep", "--command", "1", "--off")  # fmt: skip
-    (asked,) = hive.peer.asked("SetTrigger")
+    (asked,) = hive.peer.params_of("SetTrigger")
     agent = {"name": "sweeper", "role": "task", "command": ["sleep", "1"]}
     assert asked["action"] == {"kind": "spawn", "text": "sweep", "agent": agent}
     assert asked["enabled"] is False

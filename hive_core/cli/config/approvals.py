@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from hive_core.agent.output import as_json
-from hive_core.agent.reconnect import camel
+from hive_core.agent.reconnect import wire_name
 from hive_core.cli.config.approval_page import UNJUDGED, count_followers, page
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.options import no_wait_option, reason_option
@@ -59,7 +59,7 @@ def show(session: Session, id_: str, style: str) -> None:
     Text that an agent wrote stands behind a bar, control characters spelled out; all of it is
     shown. A ! marks what the agent could not do before.
     """
-    pages = session.link.stream(camel("get_approval"), {"id": id_})
+    pages = session.link.stream(wire_name("get_approval"), {"id": id_})
     with working(f"reading {id_}"):
         first = next(pages)
     replies = itertools.chain([first], pages)

@@ -206,7 +206,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the edge: a fault of ours becomes a line
         from hive_core.agent import crash_report  # noqa: PLC0415 - nobody else needs it
 
-        say(crash_report.write("git-remote-hive", error))
+        say(crash_report.write_report("git-remote-hive", error))
         sys.exit(1)
 
 

@@ -33,7 +33,7 @@ def _full_name(name: str) -> str:
         return name
     operations = catalog.load()
     try:
-        return catalog.method(name, operations)
+        return catalog.full_method(name, operations)
     except MethodNotFound as error:
         near = suggestion(name.replace("-", "_"), operations.names)
         raise MethodNotFound(f"{name}{near}") from error

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from hive_core.agent.reconnect import Link, camel
+from hive_core.agent.reconnect import Link, wire_name
 from hive_core.cli.core.output import say
 from hive_core.cli.core.progress import working
 from hive_core.errors import HIVE, HiveError, Internal, from_wire
@@ -56,7 +56,7 @@ class Session:
     def follow(self, operation: str, field: str, /, **params: object) -> Iterator[Message]:
         """A stream: what there is, then what comes."""
         wanted = {key: value for key, value in params.items() if value is not None}
-        for reply in self.link.stream(camel(operation), wanted):
+        for reply in self.link.stream(wire_name(operation), wanted):
             yield from entries(reply, field)
 
     def finish(self, reply: Message, doing: str, *, wait: bool = True) -> Message:
@@ -84,7 +84,7 @@ class Session:
     def values(self, operation: str, field: str, key: str, /, **params: object) -> list[str]:
         """One field of the first page of a listing: quickly or not at all."""
         with contextlib.suppress(HiveError), Client(self.socket, wait=_QUICK) as client:
-            reply = client.call(camel(operation), params)
+            reply = client.call(wire_name(operation), params)
             return [str(row[key]) for row in entries(reply, field)]
         return []
 

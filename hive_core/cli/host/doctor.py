@@ -19,7 +19,7 @@ from typing import Final
 
 import click
 
-from hive_core.agent.reconnect import camel
+from hive_core.agent.reconnect import wire_name
 from hive_core.cli.core.output import Column, Listing, output_option
 from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session
@@ -196,7 +196,7 @@ CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
 def _daemon(session: Session) -> Iterator[Finding]:
     try:
         with Client(session.socket, wait=_PATIENCE) as client:
-            row = client.call(camel("status"))
+            row = client.call(wire_name("status"))
     except HiveError as error:
         yield _fail("hived", f"{error.reason}; `journalctl -u hived` says why")
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hive_core.agent.artifacts import written
+from hive_core.agent.artifacts import write_file
 from hive_core.cli.core.output import Row, echo
 from hive_core.cli.core.session import Session, entries
 
@@ -28,7 +28,7 @@ def metrics(session: Session, write: Path | None) -> None:
     if write is None:
         echo(text.rstrip("\n"))
         return
-    written(write, iter([text.encode()]), force=True)
+    write_file(write, iter([text.encode()]), force=True)
 
 
 def joined(parts: Iterable[Row]) -> list[Row]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from hive_core.agent.reconnect import camel
+from hive_core.agent.reconnect import wire_name
 from hive_core.cli.core.output import (  # fmt: skip
     Column,
     Listing,
@@ -221,7 +221,7 @@ def _past_events(
 def _coming(session: Session, after: str | None, filters: dict[str, object]) -> Iterator[Row]:
     """What happens from now on; a gap of events that were deleted meanwhile is reported."""
     params = filters if after is None else {**filters, "after": after}
-    for page in session.link.stream(camel("list_events"), params):
+    for page in session.link.stream(wire_name("list_events"), params):
         if isinstance(gap := page.get("gap"), dict):
             say(f"events {gap.get('from')} to {gap.get('to')} are not kept any more")
         yield from entries(page, "events")

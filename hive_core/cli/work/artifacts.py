@@ -12,7 +12,7 @@ import click
 
 from hive_core.agent import artifacts
 from hive_core.agent.output import plain
-from hive_core.agent.reconnect import camel
+from hive_core.agent.reconnect import wire_name
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.output import (
     Column,
@@ -73,7 +73,7 @@ def list_artifacts(session: Session, prefix: str, author: str | None, style: str
 @click.pass_obj
 def show_artifact(session: Session, id_: str, style: str) -> None:
     """Show what is known of an artifact; `hive artifact get` prints its content."""
-    value = next(iter(session.link.stream(camel("get_artifact"), {"id": id_}))).get("artifact")
+    value = next(iter(session.link.stream(wire_name("get_artifact"), {"id": id_}))).get("artifact")
     row = value if isinstance(value, dict) else {}
     one(row, style, "id", lambda: _page(row))
 
@@ -126,7 +126,7 @@ def get(  # noqa: PLR0913 - options
 
 def _put_out(parts: Iterator[bytes], file: Path | None, *, force: bool) -> None:
     if file is not None:
-        artifacts.written(file, parts, force=force)
+        artifacts.write_file(file, parts, force=force)
     elif sys.stdout.isatty():
         _print_text(parts)
     else:

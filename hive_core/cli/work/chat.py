@@ -101,7 +101,7 @@ def chat(session: Session, name: str, seconds: float) -> None:
     """
     talk = Conversation(session.socket, name)
     _check_runs(session, name)
-    crash_report.of_threads("hive")
+    crash_report.report_threads("hive")
     threading.Thread(target=talk.listen, daemon=True).start()
     if sys.stdin.isatty():
         say(f"talking to {name}; Ctrl-D ends")

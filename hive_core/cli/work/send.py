@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from hive_core.agent.exchange import answer, check_delivered
+from hive_core.agent.exchange import check_delivered, wait_reply
 from hive_core.agent.output import plain
 from hive_core.cli.core.output import echo
 from hive_core.cli.core.parameters import DURATION, DurationType
@@ -43,7 +43,7 @@ def send(session: Session, /, name: str, text: str, wait: float | None, **option
         echo(str(sent.get("id")))
         return
     with working(f"waiting for an answer from {name}"):
-        reply = answer(session.link, str(sent.get("id")), wait)
+        reply = wait_reply(session.link, str(sent.get("id")), wait)
     if reply is None:
         raise TimedOut(f"no answer to {sent.get('id')} from {name}; a late answer comes as mail")
     check_delivered(reply)

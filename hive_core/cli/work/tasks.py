@@ -10,7 +10,7 @@ from typing import Final, cast
 import click
 
 from hive_core.agent.output import as_json, plain
-from hive_core.agent.reconnect import camel
+from hive_core.agent.reconnect import wire_name
 from hive_core.cli.config.approval_page import quoted
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.options import reason_option
@@ -252,7 +252,7 @@ def _parse_object(text: object) -> dict[str, object] | None:
 
 def _await_end(session: Session, id_: str) -> Row:
     """The task once it has ended."""
-    for _ in session.link.stream(camel("watch_task"), {"task": id_}):
+    for _ in session.link.stream(wire_name("watch_task"), {"task": id_}):
         pass  # each change is a reply; the last one is its end
     row = session.ask("get_task", task=id_).get("task")
     return row if isinstance(row, dict) else {}

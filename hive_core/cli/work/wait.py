@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from hive_core.agent.output import as_json
-from hive_core.agent.reconnect import camel
+from hive_core.agent.reconnect import wire_name
 from hive_core.cli.core.options import AGENT_STATES
 from hive_core.cli.core.output import echo, words
 from hive_core.cli.core.parameters import DURATION
@@ -120,7 +120,9 @@ def _coming(session: Session, after: str, kind: str, deadline: Deadline) -> Mess
         left = deadline.slice()
         try:
             with Client(session.socket, wait=left) as client:
-                return next(client.stream(camel("list_events"), {"after": after, "kinds": [kind]}))
+                return next(
+                    client.stream(wire_name("list_events"), {"after": after, "kinds": [kind]})
+                )
         except TimedOut:
             continue  # the slice is over, not the whole time
         except Unreachable:
