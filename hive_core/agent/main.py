@@ -1,7 +1,7 @@
-"""`hive-agent`: the client inside a container. Standard library only; decides nothing.
+"""`hive-agent`: the client inside a container. It uses the standard library alone.
 
-Every operation of the daemon is a command; its required parameters are positional, the others
-flags. `call`, `serve` and `hold` are the ones that are more than one call.
+Every operation of the daemon is a command: its required parameters are positional, the others are
+flags. The commands in OWN are more than one call. The daemon alone decides what is allowed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from hive_core import VERSION
 from hive_core.agent import catalog, derived_commands, output
 from hive_core.agent.reconnect import Link
 from hive_core.errors import HiveError, Unreachable
@@ -20,23 +21,31 @@ from hive_core.errors import HiveError, Unreachable
 SOCKET: Final = "/run/hive/broker.sock"
 PARALLEL_MOST: Final = 64
 SHORT: Final = {
-    "agents": "list_agents", "logs": "get_logs", "jobs": "list_jobs",
+    "agents": "list_agents", "logs": "get_logs", "jobs": "list_jobs", "tasks": "list_tasks",
+    "inbox": "list_messages", "assign": "assign_task", "report": "finish_task", "rm": "destroy",
     "request": "request_apply_commit",
 }  # fmt: skip
+# Names that hands know from other programs; the help does not list them.
+HIDDEN: Final = {"ls": "list_agents", "ps": "list_agents", "tree": "list_agents", "log": "get_logs"}
 OWN: Final = {
     "call": "Call a method with parameters in JSON.",
-    "serve": "Run a command for every message; what it prints is the reply.",
+    "serve": "Run a command for each message and each task; its output is the reply.",
     "hold": "Do nothing; mail waits.",
     "config": "Clone the configuration of an agent below you, to work on it.",
     "tool": "Use a tool: read or edit a file of the workspace, or run a program.",
     "exchange": "Send a message and wait for the answer to it.",
-    "worker": "Be the built-in worker: do the lines of each task (no model behind it).",
-    "lead": "Be the built-in lead: split jobs, have workers do them, put results together.",
-    "queen": "Be the built-in queen: choose how each task is done, have it done, report.",
-    "maid": "Look around now and then, clear away what ended, report: the built-in maid.",
+    "worker": "Run the built-in worker: do the lines of each task, without a model.",
+    "lead": "Run the built-in lead: split jobs, assign the parts, put the results together.",
+    "queen": "Run the built-in queen: choose how each task is done, delegate it, report.",
+    "maid": "Run the built-in maid: look around at intervals, clear away what ended, report.",
     "artifact": "Store a file as an artifact, or fetch one.",
     "attend": "Say hello and switch the system in place, for ever (a service of root).",
+    "version": "Print the version of hive.",
 }
+COMMON: Final = (
+    "serve", "whoami", "list_agents", "spawn", "assign_task", "finish_task", "send", "recv", "ask",
+    "get_logs",
+)  # fmt: skip
 
 
 def _call(path: str, arguments: Sequence[str]) -> int:
@@ -47,49 +56,62 @@ def _call(path: str, arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     text = sys.stdin.read() if options.parameters == "-" else options.parameters
     try:
-        given = json.loads(text)
+        params = json.loads(text)
     except ValueError as error:
         parser.error(f"parameters are not JSON: {error}")
-    if not isinstance(given, dict):
+    if not isinstance(params, dict):
         parser.error("parameters are not a JSON object")
     method = catalog.full_method(options.method, catalog.load())
     with Link(path) as link:
-        replies = link.stream(method, given) if options.more else [link.call(method, given)]
+        replies = link.stream(method, params) if options.more else [link.call(method, params)]
         for reply in replies:
             output.result(reply, "json")
     return 0
 
 
 def _serve(path: str, arguments: Sequence[str]) -> int:
-    # Imported here by name: subprocess and signal cost what the other commands do not need.
+    # Imported here: the other commands start faster without subprocess and signal.
     from hive_core.agent import serve  # noqa: PLC0415
+    from hive_core.agent.secret_environment import parse_secrets  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(
         "hive-agent serve",
         usage="hive-agent serve [options] -- COMMAND...",
         description=OWN["serve"],
     )
-    parser.add_argument("--lease", type=int, default=60, help="seconds until a message that was "
-                        "not acknowledged comes again (1-3600)")  # fmt: skip
-    parser.add_argument("--timeout", type=float, help="seconds that one run may take")
-    parser.add_argument("--parallel", type=int, default=1, help="tasks at once where the spec of "
-                        "the agent says nothing (1-64; 1)")  # fmt: skip
-    parser.add_argument("--kinds", default="message,task", metavar="KIND,...", help="what the "
-                        "command is given: message, task, notice (what the daemon tells by itself),"
-                        " or kinds of notices by name; the rest is logged (message,task)",
-                        )  # fmt: skip
+    parser.add_argument(
+        "--lease", type=int, default=60,
+        help="seconds until the daemon gives a message again unless acknowledged (1-3600; 60)",
+    )  # fmt: skip
+    parser.add_argument("--timeout", type=float, help="seconds until a run is killed (no limit)")
+    parser.add_argument(
+        "--parallel", type=int, default=1,
+        help="tasks at once, where the agent's spec does not say it (1-64; 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--kinds", default="message,task", metavar="KIND,...",
+        help="kinds of mail that the command gets: message, task, notice (facts that the daemon"
+        " tells), or a kind of notice by its name; other mail is logged (message,task)",
+    )  # fmt: skip
+    parser.add_argument("--secret-env", action="append", default=[], metavar="[VARIABLE=]KEY",
+                        help="give the command the secret KEY of the agent as a variable: API_KEY"
+                        " for api-key, or VARIABLE (repeatable)")  # fmt: skip
     before, command = derived_commands.split_command(arguments)
     options = parser.parse_args(before)
     if not command:
-        parser.error("the command is missing: hive-agent serve -- COMMAND...")
+        parser.error("no command is given: hive-agent serve -- COMMAND...")
     if not 1 <= options.parallel <= PARALLEL_MOST:
-        parser.error(f"--parallel has to be 1 to {PARALLEL_MOST}")
-    kinds = frozenset(each.strip() for each in options.kinds.split(",") if each.strip())
+        parser.error(f"--parallel must be 1 to {PARALLEL_MOST}")
+    try:
+        secrets = parse_secrets(options.secret_env)
+    except ValueError as error:
+        parser.error(f"--secret-env: {error}")
+    kinds = frozenset(kind.strip() for kind in options.kinds.split(",") if kind.strip())
     if not kinds:
-        parser.error("--kinds has to name a kind: message, task, notice, or that of a notice")
+        parser.error("--kinds must name a kind: message, task, notice, or a kind of notice")
     work = serve.ServedCommand(
         command, options.lease, options.timeout, parallel=options.parallel,
-        environment=dict(os.environ), kinds=kinds,
+        environment=dict(os.environ), kinds=kinds, secrets=secrets,
     )  # fmt: skip
     return serve.run_serve(path, work)
 
@@ -101,7 +123,7 @@ def _hold(_path: str, _arguments: Sequence[str]) -> int:
 
 
 def _built_in_agent(name: str) -> Callable[[str, Sequence[str]], int]:
-    """One of the agents that come with hive."""
+    """The command of an agent that comes with hive."""
 
     def run(path: str, arguments: Sequence[str]) -> int:
         from hive_core.agent import agent_loop, lead, queen, worker  # noqa: PLC0415
@@ -151,13 +173,26 @@ def _artifact(path: str, arguments: Sequence[str]) -> int:
     return artifacts.artifact(path, arguments)
 
 
-def _help(_path: str, _arguments: Sequence[str]) -> int:
-    from hive_core.agent.overview import overview  # noqa: PLC0415
+def _help(path: str, arguments: Sequence[str]) -> int:
+    """`help` shows the common commands, `help --all` every one, `help COMMAND` that command."""
+    from hive_core.agent.overview import common_commands, overview  # noqa: PLC0415
 
+    if arguments and not arguments[0].startswith("-"):
+        return run([arguments[0], "--help"], path)
     shorts = {long: short for short, long in SHORT.items()}
-    lines = overview(catalog.load(), OWN, shorts)
-    end = ("", "hive-agent COMMAND --help tells more.")
-    output.line("\n".join(["usage: hive-agent COMMAND [arguments]", *lines, *end]))
+    if "--all" in arguments:
+        lines = [*overview(catalog.load(), OWN, shorts), ""]
+    else:
+        lines = [*common_commands(catalog.load(), OWN, shorts, COMMON), ""]
+        lines.append("`hive-agent help --all` lists every command.")
+    lines.append("`hive-agent help COMMAND` explains one.")
+    output.line("\n".join(["usage: hive-agent COMMAND [arguments]", *lines]))
+    return 0
+
+
+def _version(_path: str, arguments: Sequence[str]) -> int:
+    argparse.ArgumentParser("hive-agent version", description=OWN["version"]).parse_args(arguments)
+    output.line(f"hive-agent {VERSION}")
     return 0
 
 
@@ -165,30 +200,30 @@ _COMMANDS: Final = {
     "serve": _serve, "hold": _hold, "attend": _attend, "worker": _built_in_agent("worker"),
     "lead": _built_in_agent("lead"), "queen": _built_in_agent("queen"), "maid": _maid,
     "call": _call, "config": _config, "tool": _tool, "exchange": _exchange,
-    "artifact": _artifact,
+    "artifact": _artifact, "version": _version, "--version": _version,
     "help": _help, "-h": _help, "--help": _help,
 }  # fmt: skip
 _THREADED: Final = frozenset({"serve", "attend", "worker", "lead", "queen"})
 
 
 def run(arguments: Sequence[str], path: str) -> int:
-    """Carry out one command line; raises what the daemon refuses."""
+    """Run one command line; raises the error with which the daemon refuses it."""
     name, *rest = arguments or ["help"]
     if name in _THREADED:
-        from hive_core.agent import crash_report  # noqa: PLC0415 - they run for long
+        from hive_core.agent import crash_report  # noqa: PLC0415 - only these have threads
 
         crash_report.report_threads("hive-agent")
     if name in _COMMANDS:
         return _COMMANDS[name](path, rest)
-    wanted = catalog.load().get(SHORT.get(name, name))
-    if wanted is None:
-        output.complaint(f"no command {name!r}; hive-agent --help lists them")
+    operation = catalog.load().get({**HIDDEN, **SHORT}.get(name, name))
+    if operation is None:
+        output.complaint(f"no command {name!r}; `hive-agent help --all` lists all commands")
         return 2
-    return derived_commands.run_operation(path, wanted, rest)
+    return derived_commands.run_operation(path, operation, rest)
 
 
 def main() -> None:
-    """Entry point: exit codes are those of CONTRACT, one line says why."""
+    """Entry point: a failure is one line on standard error, and the exit code of its error."""
     try:
         status = run(sys.argv[1:], os.environ.get("HIVE_SOCKET", SOCKET))
     except Unreachable as error:
@@ -198,18 +233,18 @@ def main() -> None:
         output.complaint(output.sentence(error))
         status = error.exit_code
     except BrokenPipeError:
-        # The reader went away; Python would complain once more when it flushes at exit.
+        # The reader closed the pipe; Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     except OSError as error:
-        # A file that is not there, or that it may not write.
+        # Such as a file that does not exist, or that may not be written.
         place = "" if error.filename is None else f"{error.filename}: "
         output.complaint(f"{place}{error.strerror or error}")
         status = 1
     except KeyboardInterrupt:
         status = 130
-    except Exception as error:  # noqa: BLE001 - the edge: a fault of ours becomes a line
-        from hive_core.agent import crash_report  # noqa: PLC0415 - nobody else needs it
+    except Exception as error:  # noqa: BLE001 - a fault of the program becomes one line
+        from hive_core.agent import crash_report  # noqa: PLC0415 - only a fault needs it
 
         output.complaint(crash_report.write_report("hive-agent", error))
         status = 1

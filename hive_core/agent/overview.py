@@ -1,14 +1,14 @@
-"""What `hive-agent --help` prints: the commands by what they are about, those of agents first."""
+"""The texts of `hive-agent help`: the common commands, or all of them by subject."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from hive_core.agent.catalog import Catalog
 
-# As they are printed. What is in none of them comes under "More", and what only the operator may
-# is named apart, at the end.
+# In the order of the help. A command that is in no section comes under "More"; operations of the
+# operator alone are listed at the end.
 SECTIONS: Final = {
     "Agents": "whoami list_agents get_worker_status spawn start stop restart kill sleep resume"
     " update move destroy wait_child survey reap_zombies list_roles get_logs",
@@ -18,7 +18,7 @@ SECTIONS: Final = {
     "Tasks": "assign_task spawn_agent_and_assign_task get_task list_tasks watch_task"
     " begin_task report_progress finish_task cancel_task resume_task fund_task stop_work",
     "Plans": "create_plan update_plan_step get_plan list_plans approve_plan reject_plan",
-    "Waiting, and much at once": "wait_for list_waits cancel_wait wait_tasks run_parallel_workers"
+    "Waits and batches": "wait_for list_waits cancel_wait wait_tasks run_parallel_workers"
     " get_batch list_batches",
     "Triggers": "set_trigger list_triggers list_fires remove_trigger",
     "Topics, queues and pipes": "publish follow_topic unfollow_topic list_topics subscribe"
@@ -30,29 +30,38 @@ SECTIONS: Final = {
     "Budgets": "get_usage report_usage allocate_budget",
     "Configuration": "config init_config request_apply_commit request_update_meta_inputs"
     " get_approval list_approvals history watch_config get_definition list_definitions",
-    "What an agent keeps and tells": "keep_snapshot get_snapshot note_event hello",
+    "State and events of an agent": "keep_snapshot get_snapshot note_event hello",
     "Jobs": "get_job list_jobs wait_job",
     "Agents that come with hive": "worker lead queen maid attend",
-    "Any operation": "call",
+    "Other": "call version",
 }
 OPERATOR: Final = "the operator"
 _WIDTH: Final = 98
 
 
+def common_commands(
+    catalog: Catalog, own: Mapping[str, str], shorts: Mapping[str, str], names: Iterable[str]
+) -> Iterator[str]:
+    """The lines of the short help: the commands that most programs need, in this order."""
+    texts = {**own, **{entry.name: entry.summary for entry in catalog}}
+    yield ""
+    yield from (f"  {shorts.get(name, _command(name)):<12} {texts[name]}" for name in names)
+
+
 def overview(catalog: Catalog, own: Mapping[str, str], shorts: Mapping[str, str]) -> Iterator[str]:
-    """The lines of the help. `own` commands are no operations; `shorts` are other names of some."""
+    """The lines of the long help. `own` commands are not operations; `shorts` are second names."""
     texts = dict(own)
-    for each in catalog:
-        also = f" Also `{shorts[each.name]}`." if each.name in shorts else ""
-        texts[each.name] = each.summary + also
-    apart = [each.name for each in catalog if each.entry.get("who") == OPERATOR]
+    for entry in catalog:
+        also = f" Also `{shorts[entry.name]}`." if entry.name in shorts else ""
+        texts[entry.name] = entry.summary + also
+    apart = [entry.name for entry in catalog if entry.entry.get("who") == OPERATOR]
     placed = {*apart, *(name for names in SECTIONS.values() for name in names.split())}
     more = " ".join(sorted(set(texts) - placed))
     for heading, names in {**SECTIONS, "More": more}.items():
         if names:
             yield from ("", f"{heading}:")
             yield from (f"  {_command(name):<22} {texts[name]}" for name in names.split())
-    yield from ("", "For the operator alone, who has `hive`:")
+    yield from ("", "For the operator alone, by `hive`:")
     yield from _wrap(map(_command, sorted(apart)))
 
 

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from tempfile import NamedTemporaryFile
@@ -22,6 +22,7 @@ from hive_core.agent.attend import start_beside
 from hive_core.agent.letter import KINDS, ReceivedLetter, answers, reply_body
 from hive_core.agent.outbox import TRY_AGAIN, Outbox, send_reply
 from hive_core.agent.reconnect import Link
+from hive_core.agent.secret_environment import with_secrets
 from hive_core.agent.tasks import TaskLoop
 from hive_core.errors import HiveError, TimedOut, Unreachable
 
@@ -48,8 +49,9 @@ def _pause_after(attempt: int, pauses: Sequence[float]) -> float:
 class ServedCommand:
     """The command, and how often and how long it is tried.
 
-    `parallel`: tasks at once where the agent's spec says nothing. `kinds`: what the command is
-    given; of the rest of the mail a line is logged.
+    `parallel`: tasks at once where the agent's spec says nothing. `kinds`: the kinds of mail that
+    the command gets; of other mail a line is logged. `secrets`: keys of secrets, by the variable in
+    which the command gets each.
     """
 
     command: Sequence[str]
@@ -59,6 +61,7 @@ class ServedCommand:
     parallel: int = 1
     environment: dict[str, str] = field(default_factory=dict)
     kinds: frozenset[str] = KINDS
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, letter: ReceivedLetter) -> bytes:
         """What the command printed; raises CalledProcessError and the like when it failed."""
@@ -66,7 +69,7 @@ class ServedCommand:
             list(self.command),
             input=letter.body.encode(),
             stdout=subprocess.PIPE,
-            env={**self.environment, **letter.environment},
+            env={**with_secrets(self.environment, self.secrets), **letter.environment},
             timeout=self.timeout,
             check=True,
         )
@@ -81,7 +84,7 @@ class MessageLoop:
         self._work = work
         self.tasks = TaskLoop(
             link.path, work.command, work.environment, work.parallel, work.timeout, sleep,
-            accepts="task" in work.kinds,
+            accepts="task" in work.kinds, secrets=work.secrets,
         )  # fmt: skip
         self._sleep = sleep
         self._one = threading.Lock()

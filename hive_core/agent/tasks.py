@@ -17,6 +17,7 @@ from typing import Final
 
 from hive_core.agent.letter import ReceivedLetter
 from hive_core.agent.reconnect import Link
+from hive_core.agent.secret_environment import with_secrets
 from hive_core.agent.task_output import result_of
 from hive_core.agent.task_run import (
     TOO_LATE,
@@ -58,6 +59,7 @@ class TaskLoop:
     timeout: float | None = None
     sleep: Callable[[float], object] = threading.Event().wait
     accepts: bool = True
+    secrets: Mapping[str, str] = field(default_factory=dict)
     _runs: dict[str, TaskRun] = field(default_factory=dict)
     _beginning: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -250,7 +252,7 @@ class TaskLoop:
             if attempt:
                 self.sleep(4.0**attempt)
             try:
-                status, output = run.work(self.environment)
+                status, output = run.work(with_secrets(self.environment, self.secrets))
             except OSError as error:
                 return {"status": "failed", "summary": f"cannot run the command: {error}"}
             if status != AGAIN or run.stopped:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from agent.peer import FakeBroker, fake_broker
 
+from hive_core import VERSION
 from hive_core.agent import catalog
-from hive_core.agent.main import OWN, SHORT, run
+from hive_core.agent.main import COMMON, HIDDEN, OWN, SHORT, run
 from hive_core.agent.overview import OPERATOR
 from hive_core.varlink import Message
 
@@ -193,17 +194,46 @@ def test_help_lists_every_operation_once_by_what_it_is_about(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """By the name that the pages use; what only the operator may stands apart, at the end."""
-    assert run(["--help"], "") == 0
+    assert run(["help", "--all"], "") == 0
     shown, _, apart = capsys.readouterr().out.partition("\nFor the operator alone")
     listed = [line.split()[0] for line in shown.splitlines() if line.startswith("  ")]
-    operations = {each.name.replace("_", "-"): each for each in catalog.load()}
-    theirs = {name for name, each in operations.items() if each.entry["who"] == OPERATOR}
+    operations = {entry.name.replace("_", "-"): entry for entry in catalog.load()}
+    theirs = {name for name, entry in operations.items() if entry.entry["who"] == OPERATOR}
     assert sorted(listed) == sorted((set(operations) | set(OWN)) - theirs)
     assert "\nMore:" not in shown
     assert theirs == {word for line in apart.splitlines()[1:-2] for word in line.split()}
     for short, name in SHORT.items():
         line = f"  {name.replace('_', '-'):<22} {operations[name.replace('_', '-')].summary}"
         assert f"{line} Also `{short}`.\n" in shown
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"], ["-h"]])
+def test_help_begins_with_ten_common_commands(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words, "") == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert len(lines) == len(COMMON) == 10
+    assert lines[0].split()[0] == "serve"
+
+
+def test_help_of_a_command_and_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(["help", "serve"], "")
+    assert "--secret-env" in capsys.readouterr().out
+    assert run(["version"], "") == run(["--version"], "") == 0
+    assert capsys.readouterr().out == f"hive-agent {VERSION}\n" * 2
+
+
+@pytest.mark.parametrize("alias", sorted({*SHORT, *HIDDEN}))
+def test_a_second_name_is_that_of_an_operation(
+    alias: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        run([alias, "--help"], "")
+    assert end.value.code == 0
+    name = {**SHORT, **HIDDEN}[alias].replace("_", "-")
+    assert f"usage: hive-agent {name}" in capsys.readouterr().out
 
 
 def test_every_operation_has_a_command_with_help(capsys: pytest.CaptureFixture[str]) -> None:

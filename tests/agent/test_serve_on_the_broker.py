@@ -10,6 +10,7 @@ from operations.world import World, rows, world
 from typing_extensions import override
 
 from hive_core.agent.reconnect import Link
+from hive_core.agent.secret_environment import parse_secrets, with_secrets
 from hive_core.agent.serve import MessageLoop, ServedCommand
 from hive_core.varlink import Message
 
@@ -122,3 +123,50 @@ def test_what_an_agent_tells_itself_is_run_and_not_answered(hive: World) -> None
     wire = Wire(hive, "worker")
     assert step(wire, *SHOUT)
     assert not step(wire, *SHOUT)
+
+
+def test_a_secret_is_a_variable_of_the_command_and_in_no_argument(
+    hive: World, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "api-key").write_text("s3cret-one\n")
+    environment = {"PATH": "/usr/bin:/bin", "CREDENTIALS_DIRECTORY": str(tmp_path)}
+    served = ServedCommand(
+        ("sh", "-c", 'tr "\\0" " " </proc/$$/cmdline; echo "$API_KEY $OTHER"'),
+        environment=environment, secrets=parse_secrets(["api-key", "OTHER=api-key"]),
+    )  # fmt: skip
+    replies = []
+    for value in ("s3cret-one", "s3cret-two"):  # a new value needs no restart
+        (tmp_path / "api-key").write_text(f"{value}\n")
+        hive.call("lead", "send", to="worker", body="x")
+        assert MessageLoop(Wire(hive, "worker"), served, lambda _: None).step()
+        replies.append(str(hive.mail("lead")[-1]["body"]).splitlines()[-1])
+    assert replies[0].endswith("s3cret-one s3cret-one")
+    assert replies[1].endswith("s3cret-two s3cret-two")
+    assert "s3cret" not in "".join(reply.rpartition('"')[0] for reply in replies)
+    output = capfd.readouterr()
+    assert "s3cret" not in output.out + output.err
+
+
+def test_a_secret_that_is_not_there_is_named_to_the_sender(hive: World, tmp_path: Path) -> None:
+    served = ServedCommand(
+        ("true",), environment={"CREDENTIALS_DIRECTORY": str(tmp_path)}, secrets={"KEY": "key"}
+    )
+    hive.call("lead", "send", to="worker", body="x")
+    MessageLoop(Wire(hive, "worker"), served, lambda _: None).step()
+    (note,) = hive.mail("lead")
+    assert "cannot read the secret key" in str(note["body"])
+    (tmp_path / "key").write_text("a\0b")
+    with pytest.raises(OSError, match="NUL"):
+        with_secrets({"CREDENTIALS_DIRECTORY": str(tmp_path)}, {"KEY": "key"})
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [(["../key"], "not the key"), (["HIVE_FROM=key"], "not a variable"), (["1A=key"], "variable"),
+     (["key", "KEY=other"], "two secrets"), (["KEY="], "not the key")],
+)  # fmt: skip
+def test_a_secret_that_cannot_be_a_variable_is_refused_at_the_start(
+    options: list[str], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_secrets(options)

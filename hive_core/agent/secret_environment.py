@@ -1,0 +1,58 @@
+"""Secrets of the agent as variables of the command that `hive-agent serve` runs.
+
+A value is read for each run, so a new one is used without a restart. It is in no argument and no
+log: the command alone gets it, in its environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+CREDENTIALS: Final = "/run/hive/credentials"
+_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def parse_secrets(options: Iterable[str]) -> dict[str, str]:
+    """Keys by variable, from `KEY` or `VARIABLE=KEY`; ValueError names what is wrong.
+
+    The variable of `api-key` is API_KEY.
+    """
+    secrets: dict[str, str] = {}
+    for option in options:
+        variable, _, key = option.rpartition("=")
+        variable = variable or re.sub(r"[.-]", "_", key).upper()
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"{key!r} is not the key of a secret")
+        if not _VARIABLE.fullmatch(variable) or variable.startswith("HIVE_"):
+            raise ValueError(f"{variable!r} is not a variable that a secret can have")
+        if variable in secrets:
+            raise ValueError(f"two secrets cannot both be {variable}")
+        secrets[variable] = key
+    return secrets
+
+
+def with_secrets(environment: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the values of the secrets; OSError when the agent lacks one."""
+    folder = Path(environment.get("CREDENTIALS_DIRECTORY") or CREDENTIALS)
+    return {**environment, **{name: _read(folder, key) for name, key in secrets.items()}}
+
+
+def _read(folder: Path, key: str) -> str:
+    try:
+        value = Path(folder, key).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        name = os.environ.get("HIVE_NAME", "NAME")
+        raise FileNotFoundError(
+            f"the agent cannot read the secret {key}: the operator sets it with"
+            f" `hive secret set {name} {key}` and allows it with"
+            f" `hive cap grant {name} secret:{key}`"
+        ) from None
+    # A variable cannot hold a NUL, and the error of subprocess would be about the environment.
+    if "\0" in value:
+        raise OSError(f"the secret {key} holds a NUL character and cannot be a variable")
+    return value.removesuffix("\n")
