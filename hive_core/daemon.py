@@ -1,4 +1,4 @@
-"""hived: everything is built here, wired, and kept alive."""
+"""The daemon `hived`: builds all parts, connects them and runs them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ FIRST_LOOK: Final = 5.0
 
 
 class Daemon:
-    """The parts, each built when it is first needed, inside the running loop."""
+    """The parts of the daemon; each is built at its first use, inside the running loop."""
 
     def __init__(self, settings: Settings, file: Path = config.FILE) -> None:
         self.settings = settings
@@ -77,7 +77,7 @@ class Daemon:
         notify.starting()
         self.clock, self.journal = SystemClock(), HostJournal()
         self.keeper = notify.Keeper()
-        self.signals = Ending(refusals=lambda: [each.text for each in config.check(file)])
+        self.signals = Ending(refusals=lambda: [fault.text for fault in config.check(file)])
 
     @cached_property
     def observed(self) -> ObservedState:
@@ -197,14 +197,14 @@ class Daemon:
         return ImportJobs.build(self.ports, self.broker_handle, fatal)
 
     def _on_unit_signal(self, unit: str) -> None:
-        """A signal of systemd; an empty name is for everybody."""
+        """Forward a unit's signal from systemd; an empty name means any unit."""
         if unit.startswith(JOBS) or not unit:
             self.jobs.heard(unit)
         if unit.startswith(AGENTS) or not unit:
             self.machines.heard(unit)
 
     async def serve(self) -> None:
-        """Serve until asked to end."""
+        """Serve until a signal asks the daemon to end."""
         self.signals.listen()
         await self._open()
         if self.stores.damage:
@@ -223,8 +223,8 @@ class Daemon:
         await self._close()
 
     async def _open(self) -> None:
-        """Listen to everybody who was listened to; clients queued meanwhile."""
-        if not self.stores.damage:  # first of all: what is asked for meanwhile must be heard too
+        """Listen on the sockets of the daemon before this one; clients have queued meanwhile."""
+        if not self.stores.damage:  # first of all, so that no topic is missed
             self.applied.open()
             lay_out(self.settings.paths.seeds)
             to: tuple[TopicListener, ...] = (
@@ -245,14 +245,14 @@ class Daemon:
         paths = self.settings.paths
         for uuid, base in self.observed.cache.bases.items():
             if uuid in self.observed.places.by_uuid and paths.socket(uuid).parent.is_dir():
-                with suppress(HiveError):  # the change road tries again, and tells
+                with suppress(HiveError):  # the reconciler tries again, and reports it
                     await self.sockets.listen(uuid, paths.socket(uuid), base)
                 notify.starting()
         await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
         self.sockets.adopted_all()
 
     def _start_background(self) -> None:
-        """The change road, the watch over the meta repo, and what has its own time."""
+        """Start the reconciler, the watch over the meta repository, and the timers."""
         self.duties.run_until_close(self.bus.run())
         self.duties.run_until_close(self.machines.mounts.run())
         self.duties.run_until_close(self._converge())
@@ -282,25 +282,25 @@ class Daemon:
         )
 
     async def _wait_for_observation(self) -> None:
-        """States are worth something from the first pass on; who waits for it waits a while."""
+        """Wait a while for the first pass: before it, states are not known."""
         with suppress(TimeoutError):
             async with asyncio.timeout(0 if self.stores.damage else FIRST_LOOK):
                 await self.reconciler.first_observation.wait()
 
     async def _converge(self) -> None:
-        with suppress(HiveError):  # the first pass says what is wrong, and is tried again
+        with suppress(HiveError):  # the first pass reports what is wrong, and is tried again
             await self.bus.ready()
             await self.jobs.sweep()
         await self.reconciler.run()
 
     async def _deploy(self) -> None:
-        """Jobs of an earlier daemon are gone by the first look."""
+        """Start deploying after the first observation: then no job of an earlier daemon runs."""
         await self.reconciler.first_observation.wait()
         self.imports.start()
         await self.deployer.run()
 
     async def _restore_ballast(self) -> None:
-        """The ballast comes back when the disk has room for it."""
+        """Restore the ballast whenever the disk has room for it."""
         while True:
             self.ballast.restore()
             notify.status(self._status())
@@ -330,14 +330,14 @@ async def _serve(settings: Settings, file: Path) -> None:
 
 
 def main() -> None:
-    """Entry point of `hived`; an argument names another file of settings."""
-    gc.disable()  # until it serves: what is made until then stays
+    """Entry point of `hived`; an argument names another settings file."""
+    gc.disable()  # until the daemon serves: objects made before that stay
     notify.log_to_journal()
     began = time.monotonic()
     os.umask(0o027)
     file = Path(sys.argv[1]) if len(sys.argv) > 1 else config.FILE
-    for each in config.check(file):
-        log.critical("Cannot use the settings: %s", each.text)
+    for fault in config.check(file):
+        log.critical("Cannot use the settings: %s", fault.text)
     try:
         said = config.load(file)
         settings = config.fitted(said, config.Size.here(said.paths.state))

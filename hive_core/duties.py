@@ -1,6 +1,6 @@
-"""What hived does beside the two roads, put together: what is due, what is told to others.
+"""Background work beside the request path and the change path: timers, event files, webhooks.
 
-Whatever a noun needs while the daemon runs (a timer, a listener, a file) is begun here.
+A package that needs something while the daemon runs (a timer, a listener, a file) gets it here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Duties:
-    """Tasks that are begun here end with the daemon; if one ends otherwise, so does the daemon."""
+    """Background tasks. They end with the daemon; if one fails, the daemon ends too."""
 
     ports: Ports
     broker: BrokerHandle
@@ -42,18 +42,18 @@ class Duties:
         settings, ledger = self.ports.settings, self.ports.ledger
         self.agenda = Agenda(self.ports.clock, ledger, self.broker.perform, DUES)
         lines = Lines(settings.paths.events, settings.log, settings.operator_group)
-        kept = self.observed.troubles, settings.log.journal
-        self.eventlog = EventLog(ledger.events, lines, self.broker.hive, *kept)
+        alarms = self.observed.troubles, settings.log.journal
+        self.eventlog = EventLog(ledger.events, lines, self.broker.hive, *alarms)
 
     def start(self) -> None:
-        """Begin; what was missed while no daemon ran comes first."""
+        """Start; what became due while no daemon ran comes first."""
         self.agenda.start()
         self.closers.append(self.eventlog.close)
         self.run_until_close(self.eventlog.run())
         self.run_until_close(CpuMeter(self.ports, self.broker, self.observed, of).run())
 
     def on_clock_set(self) -> None:
-        """The clock was set."""
+        """Recompute all timers: the clock was set."""
         self.agenda.on_clock_set()
 
     def on_topics(self, topics: frozenset[str]) -> None:
@@ -61,13 +61,13 @@ class Duties:
         self.eventlog.heard(topics)
 
     async def open(self, stores: Stores) -> None:
-        """Clear up beside the ledger, and take webhooks where the settings say so."""
+        """Remove orphaned files, and accept webhooks if the settings say so."""
         stores.contents.alarm = lambda text: self.observed.troubles.__setitem__("artifacts", text)
         self.run_until_close(_clear(stores.contents, stores.ledger))
         self._clear_vault(stores)
         if not self.ports.settings.triggers.webhooks:
             return
-        # The server is not even loaded elsewhere.
+        # Other hosts do not even import the server.
         from hive_core.host.sockets.webhooks import Hooks  # noqa: PLC0415
 
         settings = self.ports.settings
@@ -77,45 +77,45 @@ class Duties:
         try:
             await hooks.listen(settings.paths.hooks_socket, settings.triggers.webhook_group)
         except HiveError as error:
-            log.warning("Cannot take webhooks: %s", error)
-            self.observed.troubles["webhooks"] = f"cannot take webhooks: {error}"
+            log.warning("Cannot accept webhooks: %s", error)
+            self.observed.troubles["webhooks"] = f"cannot accept webhooks: {error}"
         else:
             self.closers.append(hooks.close)
 
     def _clear_vault(self, stores: Stores) -> None:
-        """Secrets of webhooks that an earlier daemon never set; of agents all are kept."""
-        archived = {each.uuid for each in stores.ledger.archives.all()}
+        """Remove webhook secrets that no webhook uses; agents' secrets stay."""
+        archived = {archive.uuid for archive in stores.ledger.archives.all()}
         hooks = stores.ledger.triggers.hook_secrets()
         try:
             stores.vault.clear(hooks, archived | self.broker.hive().names.keys())
         except HiveError as error:
-            log.warning("Cannot clear up: %s", error)
+            log.warning("Cannot remove orphaned secrets: %s", error)
 
     def run_until_close(self, work: Coroutine[Any, Any, None]) -> None:
-        """Something that goes on until `close`."""
+        """Run a coroutine in the background until `close`."""
         self.tasks.append(task := asyncio.create_task(work))
         task.add_done_callback(stop_daemon_on_failure)
 
     async def close(self) -> None:
         for close in self.closers:
             close()
-        for each in self.tasks:
-            each.cancel()
+        for task in self.tasks:
+            task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
 def stop_daemon_on_failure(task: asyncio.Task[None]) -> None:
-    """Whatever went wrong beside the calls ends the daemon, which systemd starts again."""
+    """End the daemon after a failure of a background task; systemd starts it again."""
     if not task.cancelled() and (error := task.exception()) is not None:
         fatal(error)
 
 
 async def _clear(contents: Contents, ledger: Ledger) -> None:
-    """Remove files that an earlier daemon made and never wrote into the ledger."""
+    """Remove artifact files that an earlier daemon made and did not record in the ledger."""
     try:
-        for each in contents.left():
-            if not ledger.artifacts.has_content(each):
-                contents.remove(each)
+        for digest in contents.left():
+            if not ledger.artifacts.has_content(digest):
+                contents.remove(digest)
             await asyncio.sleep(0)  # calls come first
     except (HiveError, OSError) as error:
         log.warning("Cannot remove orphaned files: %s", error)

@@ -1,6 +1,6 @@
-"""What the core may ask of the world outside this process; nothing else gets a port.
+"""The ports: everything that the core may use outside this process.
 
-`host/` holds the real ones, `testing.py` the in-memory twins.
+`host/` has the real implementations, `testing/` the in-memory ones.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from hive_core.plan.results import Result
 
 
 class Machines(Protocol):
-    """The containers of this host: what is there, and one change at a time."""
+    """The containers of this host: observe them, and apply one action at a time."""
 
     async def observe(self, uuids: Iterable[str] | None = None) -> Observed:
-        """Facts about these agents (None: everything on the host, strays included)."""
+        """Facts about these agents (None: everything on the host, orphans included)."""
         ...
 
     async def apply(self, action: Action | DaemonAction) -> Result:
-        """Do one action; returns what it reports, raises HiveError when it could not."""
+        """Apply one action and return its result; raises HiveError when it fails."""
         ...
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
-        """Call `wake(uuid or "")` whenever a unit of ours may have changed."""
+        """Have `wake(uuid)` called whenever an agent's unit may have changed; "" means any."""
         ...
 
 
@@ -38,11 +38,11 @@ class Journal(Protocol):
     """The host's journal, read only."""
 
     async def read(self, query: LogQuery) -> Sequence[LogLine]:
-        """Lines of one agent, oldest first: the newest, or with `after` the first behind it."""
+        """Lines of one agent, oldest first: the newest, or with `after` those that follow it."""
         ...
 
     def follow(self, query: LogQuery) -> AsyncIterator[LogLine]:
-        """Lines as they are written; ends after half a minute without one."""
+        """Yield lines as they are written; ends after half a minute without one."""
         ...
 
 
@@ -58,11 +58,11 @@ class Clock(Protocol):
         ...
 
     def pending_jump(self) -> float:
-        """By how much somebody set the clock; `now` goes on as before until `follow` is called."""
+        """By how much the wall clock was set; `now` ignores that until `follow` is called."""
         ...
 
     def follow(self) -> None:
-        """Whatever was meant for a time has been moved along: `now` may jump."""
+        """Let `now` jump: all times in the ledger were shifted."""
         ...
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
@@ -71,92 +71,92 @@ class Clock(Protocol):
 
 
 class Vault(Protocol):
-    """The secrets of agents, by UUID and key. On the disk when a method returns."""
+    """The secrets of agents, by UUID and key. A change is on disk when the method returns."""
 
     def put(self, uuid: str, key: str, value: bytes) -> None:
-        """Keep one, in place of an older one."""
+        """Store a secret, in place of an older one."""
         ...
 
     async def keep(self, uuid: str, key: str, value: bytes) -> None:
-        """The same, for what a call comes to later."""
+        """The same, awaited by the deferred part of a call."""
         ...
 
     def remove(self, uuid: str, key: str) -> bool:
-        """Forget one; False when there was none."""
+        """Remove a secret; False when there was none."""
         ...
 
     def retire(self, uuid: str, key: str) -> None:
-        """Forget one that somebody made for itself: the logs hide it for a while, not for good."""
+        """Remove a secret that an agent made for itself; logs mask it for a while, not for ever."""
         ...
 
     def keys(self, uuid: str) -> tuple[str, ...]:
-        """Those that an agent has."""
+        """The keys of an agent's secrets."""
         ...
 
     def holders(self) -> list[str]:
-        """Everybody who has any, living or not."""
+        """All agents that have secrets, destroyed ones included."""
         ...
 
     def drop(self, uuid: str) -> None:
-        """Forget all of somebody."""
+        """Remove all secrets of an agent."""
         ...
 
 
 class Contents(Protocol):
-    """The contents of artifacts, by what they are.
+    """The contents of artifacts, by the digest of their bytes.
 
-    What takes as long as there are bytes is awaited, by what a call comes to later.
+    Methods that take time in proportion to the size are awaited, by the deferred part of a call.
     """
 
     def begin(self, party: str, most: int) -> str:
-        """Somebody will send one in parts; the id of the upload."""
+        """Begin an upload in parts; returns its id."""
         ...
 
     async def append(
         self, party: str, id_: str, offset: int, data: bytes, room: UploadLimits
     ) -> int:
-        """Take the next part, or the last one again; how many bytes there are."""
+        """Append the next part, or the last one again; returns the size so far."""
         ...
 
     async def settle(self, party: str, id_: str) -> str:
-        """All of an upload is on the disk, under no name yet; its id."""
+        """Finish an upload: it is on disk, without a name yet; returns its id."""
         ...
 
     async def keep(self, party: str, data: bytes, room: UploadLimits) -> str:
-        """Something small, in one go: the id of an upload that is settled."""
+        """Store a small content at once; returns the id of the finished upload."""
         ...
 
     def place(self, party: str, id_: str) -> Content | None:
-        """A settled upload has its name, on the disk, when this returns; None: settle it first."""
+        """Give a finished upload its name on disk; None: it is not finished yet."""
         ...
 
     def size(self, party: str, id_: str) -> int:
-        """How many bytes of an upload there are."""
+        """The size of an upload so far."""
         ...
 
     def held(self, party: str | None = None) -> int:
-        """Bytes of uploads that were not stored yet."""
+        """Bytes of uploads that have no name yet."""
         ...
 
     def cancel(self, party: str) -> None:
-        """Forget what somebody was sending."""
+        """Remove the uploads of a party."""
         ...
 
     async def read(self, content: Content, at: int) -> bytes | str:
-        """From this byte to the end of its block; a text says why it is not what was stored."""
+        """The bytes from `at` to the end of their block; a text says why the content is damaged."""
         ...
 
     def damaged(self, digest: str, why: str) -> Internal:
-        """The operator knows; who wanted to read it is told this."""
+        """Raise the operator's alarm; returns the error for the reader."""
         ...
 
     def remove(self, digest: str) -> None:
-        """Nothing refers to it any more."""
+        """Remove a content that nothing refers to any more."""
         ...
 
 
 class GitServer(Protocol):
-    """The daemon's repositories as people's git sees them: by `meta`, or the UUID of an agent."""
+    """The daemon's repositories, as `git clone hive::` sees them: `meta`, or an agent's UUID."""
 
     def refs(self, repo: str) -> Mapping[str, str]:
         """Branches and tags by their full names."""
@@ -165,25 +165,25 @@ class GitServer(Protocol):
     async def pack(
         self, repo: str, wants: Sequence[str], haves: Sequence[str], after: str | None
     ) -> tuple[bytes, str | None]:
-        """Some bytes of a pack with what `wants` need beside `haves`, and where more begin."""
+        """A part of a pack with what `wants` need beyond `haves`, and where the next one begins."""
         ...
 
     async def log(self, start: str, limit: int) -> Sequence[MetaCommit]:
-        """A commit of the meta repository and those before it, nearest first; by its digits."""
+        """A commit of the meta repository and its ancestors, newest first."""
         ...
 
     async def changes(self, old: str, new: str, at: int) -> tuple[bytes, bool]:
-        """Some whole lines of what differs between two commits, from this byte on; more behind?"""
+        """Whole lines of a difference of two commits from a byte on, and whether more follow."""
         ...
 
     async def push(self, push: Push, part: PackChunk) -> PushProgress:
-        """Take a part of a pack; with the last one, judge what was pushed."""
+        """Take a part of a pack; with the last part, check the push."""
         ...
 
 
 class Jobs(Protocol):
-    """Small throw-away containers for work on bytes that agents wrote."""
+    """Short-lived containers for work on files that agents wrote."""
 
     def run(self, action: RunJob) -> Awaitable[Result]:
-        """Start the job in a uid range that is free, wait for its end, clean up after it."""
+        """Start the job in a free uid range, wait for its end, and clean up."""
         ...

@@ -43,7 +43,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanStep:
+class ReconcileStep:
     """One action for one agent, with its reason."""
 
     uuid: str
@@ -65,13 +65,15 @@ class ReconcilePlan:
     seconds. `queued`: agents that wait for a start slot.
     """
 
-    tree: tuple[PlanStep, ...] = ()
-    agents: Mapping[str, tuple[PlanStep, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    tree: tuple[ReconcileStep, ...] = ()
+    agents: Mapping[str, tuple[ReconcileStep, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     waits: Mapping[str, float] = field(default_factory=lambda: _NONE)
     queued: tuple[str, ...] = ()
     reports: tuple[Orphan, ...] = ()
 
     @property
-    def steps(self) -> tuple[PlanStep, ...]:
+    def steps(self) -> tuple[ReconcileStep, ...]:
         """All of them, in an order that works."""
         return (*self.tree, *(step for steps in self.agents.values() for step in steps))

@@ -23,7 +23,7 @@ from hive_core.plan.agent_steps import (
     copied_root,
     show_actions,
 )
-from hive_core.plan.desired import Desired, Moment, PlanStep, ReconcilePlan
+from hive_core.plan.desired import Desired, Moment, ReconcilePlan, ReconcileStep
 from hive_core.plan.destroyed_steps import DestroyedAgentSteps, unit_name
 from hive_core.plan.placement import Placement, Placements, limits_of, subtree_limits
 from hive_core.plan.render import DEFAULTS
@@ -67,7 +67,7 @@ def early_plan(
     for place in (desired.places.by_uuid[uuid] for uuid in reversed(living)):
         there = machines.get(place.uuid)
         if there and there.socket_directory and (acts := list(show_actions(desired, place, there))):
-            shown[place.uuid] = tuple(PlanStep(place.uuid, place.name, *act) for act in acts)
+            shown[place.uuid] = tuple(ReconcileStep(place.uuid, place.name, *act) for act in acts)
     return ReconcilePlan(tree, shown)
 
 
@@ -95,7 +95,7 @@ class _Planner:
             desired.places, desired.settings.limits.starts_at_once,
             machines_starting(observed.machines.values()), moment.monotonic,
         )  # fmt: skip
-        self._agents: dict[str, tuple[PlanStep, ...]] = {}
+        self._agents: dict[str, tuple[ReconcileStep, ...]] = {}
         self._waits: dict[str, float] = {}
         self._queued: list[str] = []
         self._reports: list[Orphan] = []
@@ -158,7 +158,9 @@ class _Planner:
 
     def _add(self, uuid: str, name: str, acts: list[ReasonedAction], wait: float | None) -> None:
         if acts:
-            self._agents[uuid] = tuple(PlanStep(uuid, name, action, why) for action, why in acts)
+            self._agents[uuid] = tuple(
+                ReconcileStep(uuid, name, action, why) for action, why in acts
+            )
         if wait is not None:
             self._waits[uuid] = wait
 

@@ -26,7 +26,7 @@ class InputChange(NamedTuple):
     new: str
 
 
-class DiffLine(NamedTuple):
+class LockDiffLine(NamedTuple):
     """One line of a difference, in the format of a review."""
 
     path: str
@@ -56,28 +56,28 @@ def changes(before: bytes, after: bytes) -> list[InputChange]:
     return [row for row in rows if row.old != row.new]
 
 
-def difference(before: bytes, after: bytes) -> list[DiffLine]:
+def difference(before: bytes, after: bytes) -> list[LockDiffLine]:
     """The lines of the file that change, with their context."""
     old, new = _lines(before), _lines(after)
-    rows: list[DiffLine] = []
+    rows: list[LockDiffLine] = []
     for group in difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_grouped_opcodes(
         _CONTEXT
     ):
         first, last = group[0], group[-1]
         passage = f"{first[1] + 1}-{last[2]} of before, {first[3] + 1}-{last[4]} of after"
-        rows.append(DiffLine(_FILE, None, None, "@", passage))
+        rows.append(LockDiffLine(_FILE, None, None, "@", passage))
         for kind, a, b, c, d in group:
             if kind == "equal":
                 rows += [
-                    DiffLine(_FILE, a + n + 1, c + n + 1, " ", old[a + n]) for n in range(b - a)
+                    LockDiffLine(_FILE, a + n + 1, c + n + 1, " ", old[a + n]) for n in range(b - a)
                 ]
             else:
-                rows += [DiffLine(_FILE, n + 1, None, "-", old[n]) for n in range(a, b)]
-                rows += [DiffLine(_FILE, None, n + 1, "+", new[n]) for n in range(c, d)]
+                rows += [LockDiffLine(_FILE, n + 1, None, "-", old[n]) for n in range(a, b)]
+                rows += [LockDiffLine(_FILE, None, n + 1, "+", new[n]) for n in range(c, d)]
     return rows
 
 
-def as_jsonl(lines: list[DiffLine]) -> bytes:
+def as_jsonl(lines: list[LockDiffLine]) -> bytes:
     """The lines in the format in which a proposal stores them."""
     rows = (json.dumps(line._asdict(), ensure_ascii=True) for line in lines)
     return "".join(f"{row}\n" for row in rows).encode()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from hive_core.model.agents.machine import Machine
 from hive_core.plan.actions import Action, MakeNode, MoveNode, RestoreNode
-from hive_core.plan.desired import Desired, PlanStep
+from hive_core.plan.desired import Desired, ReconcileStep
 from hive_core.plan.placement import Placement
 
 
@@ -34,7 +34,7 @@ class Forest:
 
 def storage_steps(
     desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str]
-) -> Iterator[PlanStep]:
+) -> Iterator[ReconcileStep]:
     """Make, restore and move nodes, parents first: a target's parent always exists by then."""
     forest: Forest | None = None
     for uuid in dirty:
@@ -60,5 +60,5 @@ def _under(lineage: tuple[str, ...]) -> tuple[str, ...]:
     return lineage[-2:-1]
 
 
-def _step(place: Placement, action: Action, why: str) -> PlanStep:
-    return PlanStep(place.uuid, place.name, action, why)
+def _step(place: Placement, action: Action, why: str) -> ReconcileStep:
+    return ReconcileStep(place.uuid, place.name, action, why)

@@ -1,1 +1,1 @@
-"""The change road: makes the machines what the hive says, pass after pass."""
+"""The change path: makes the machines match the hive, pass after pass."""

@@ -1,7 +1,6 @@
-"""The queen and the maid: made at start when the settings say so, one of each on a host.
+"""The built-in agents queen and maid: created at start if the settings say so, one each per host.
 
-They are agents like any other. Who does not want one any more says so in the settings and destroys
-it.
+They are agents like any other. To remove one, disable it in the settings and destroy it.
 """
 
 from __future__ import annotations
@@ -25,36 +24,36 @@ from hive_core.reconcile.deps import BrokerHandle
 
 log = logging.getLogger(__name__)
 NAME: Final = "ensure_built_in"
-# The maid makes nobody in its own name, unless there are checks to have done.
+# The maid may create agents only if the settings have checks for it to run.
 _MAID: Final = ("artifact.write", "escalate")
 _SPAWN: Final = "spawn"
-_SPAWN_MARK: Final = "maid spawn"  # the maid that was given it here
+_SPAWN_MARK: Final = "maid spawn"  # names the maid that got `spawn` from this module
 
 
 class BuiltInCreated(Result):
-    """A built-in daemon as it was made."""
+    """The created built-in agent."""
 
     name: str
     uuid: str
 
 
 def ensure_built_in_agents(broker: BrokerHandle, settings: Settings) -> Iterator[str]:
-    """Make those that are wanted and not there; what stood in the way of one, in a sentence."""
+    """Create the enabled built-in agents that do not exist; yields a sentence for each failure."""
     for profile in missing_profiles(broker.hive(), settings):
         try:
             made = broker.perform(NAME, creation_of(profile))
         except HiveError as error:
-            log.warning("Cannot make the %s: %s", profile.value, error)
-            yield f"cannot make the {profile}: {error}"
+            log.warning("Cannot create the %s: %s", profile.value, error)
+            yield f"cannot create the {profile}: {error}"
         else:
             log.info("Created %s", made.name, extra={"HIVE_UUID": made.uuid})
     yield from _adjust_maid(broker, settings)
 
 
 def _adjust_maid(broker: BrokerHandle, settings: Settings) -> Iterator[str]:
-    """Let a maid that was there before make those who do checks, as long as there are any.
+    """Grant `spawn` to an existing maid while the settings have checks, and revoke it after.
 
-    What the operator let it do beside that stays.
+    Other capabilities that the operator granted stay.
     """
     hive = broker.hive()
     name = hive.built_in_agent(Profile.MAID)
@@ -63,31 +62,31 @@ def _adjust_maid(broker: BrokerHandle, settings: Settings) -> Iterator[str]:
     try:
         broker.perform(NAME, _change_maid)
     except HiveError as error:
-        log.warning("Cannot fit the maid to the settings: %s", error)
-        yield f"cannot fit the maid to the settings: {error}"
+        log.warning("Cannot adjust the maid to the settings: %s", error)
+        yield f"cannot adjust the maid to the settings: {error}"
 
 
 def _change_maid(call: Call) -> Change[BuiltInCreated] | Record[BuiltInCreated]:
-    """A commit in which it holds what its checks take; none where that was not given by us."""
+    """The commit that grants or revokes `spawn`; no commit if the operator granted it."""
     name = call.hive.built_in_agent(Profile.MAID) or Profile.MAID.value
     spec, marks = call.hive.spec(name), call.ledger.marks
     made = BuiltInCreated(name=name, uuid=spec.id)
     if call.settings.maid.checks:
         marks.put(_SPAWN_MARK, spec.id)
         held = check_capabilities((*spec.capabilities, _SPAWN))
-        what = f"grant {name} spawn, for its checks"
+        message = f"grant {name} spawn, for its checks"
     elif marks.get(_SPAWN_MARK) == spec.id:
         marks.drop(_SPAWN_MARK)
-        held = tuple(each for each in spec.capabilities if each != _SPAWN)
-        what = f"revoke spawn from {name}: no checks are set"
+        held = tuple(capability for capability in spec.capabilities if capability != _SPAWN)
+        message = f"revoke spawn from {name}: no checks are set"
     else:
         return Record(made, audited=True)
     hive = call.hive.with_spec(name, spec.model_copy(update={"capabilities": held}))
-    return Change(made, hive, what)
+    return Change(made, hive, message)
 
 
 def missing_profiles(hive: Hive, settings: Settings) -> Iterator[Profile]:
-    """The queen first: the maid goes under her."""
+    """The enabled profiles without an agent; the queen first, since the maid goes under her."""
     wanted = {Profile.QUEEN: settings.daemons.queen, Profile.MAID: settings.daemons.maid}
     for profile, enabled in wanted.items():
         if enabled and hive.built_in_agent(profile) is None:
@@ -95,7 +94,7 @@ def missing_profiles(hive: Hive, settings: Settings) -> Iterator[Profile]:
 
 
 def creation_of(profile: Profile) -> Callable[[Call], Change[BuiltInCreated]]:
-    """A commit with this one, under the queen or the root agent."""
+    """A handler that creates this agent under the queen or the root agent."""
 
     def make(call: Call) -> Change[BuiltInCreated]:
         settings, image = call.settings, call.settings.default_image

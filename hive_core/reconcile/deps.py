@@ -1,4 +1,4 @@
-"""What the change road is given to work with."""
+"""What the reconciler and the deployer depend on: ports, the broker, the listeners."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ R = TypeVar("R", bound=Result)
 
 
 class Perform(Protocol):
-    """`Broker.perform`: something that the daemon does by itself, in one transaction."""
+    """`Broker.perform`: runs a handler of the daemon itself in one transaction."""
 
     def __call__(self, name: str, handler: Callable[[Call], Change[R] | Record[R]], /) -> R: ...
 
 
 class TopicListener(Protocol):
-    """Somebody who wants to know the topics of what was recorded."""
+    """A part that is notified of the topics of each recorded change."""
 
     def on_topics(self, topics: frozenset[str], /) -> None: ...
 
@@ -42,7 +42,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class BrokerHandle:
-    """The request road as this one sees it: the snapshot in force, whom to tell, what to do."""
+    """The broker as the change path uses it: the current snapshot, notify topics, perform."""
 
     hive: Callable[[], Hive]
     touch: Callable[[frozenset[str]], None]

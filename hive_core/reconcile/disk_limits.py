@@ -1,9 +1,9 @@
-"""Holding agents to their share of the disk where the file system does not do it (attack 9).
+"""Enforces disk limits of agents on file systems without project quotas (attack 9).
 
-How full the file system is costs one call to ask. While it has not grown by as much as the agent
-nearest to its bounds may still write, nobody can be beyond, and nobody is counted. Counting is a
-job's, for what agents wrote is not for root to walk through. Who is beyond its bounds is killed
-and parked, and its parent is told; what it wrote stays, for its parent to sweep up.
+Asking how full the file system is costs one system call. As long as it has grown by less than the
+least headroom of all agents, no agent can exceed its limits, and no files are counted. A job counts
+them, since root must not walk through files of agents. An agent over its limit is killed and
+parked, and its parent gets a message. Its files stay; the parent may clear them away.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ from hive_core.reconcile.observed import ObservedState
 log = logging.getLogger(__name__)
 LIMIT, WARNING = "disk_limit", "disk_warning"
 NEARLY: Final = 0.9
-TROUBLE: Final = "disk"  # the name under which the operator is told
-EVERY, LATEST = 1.0, 300.0  # seconds between looks; what others free may hide what one writes
-AFTER_FAULT: Final = 10.0  # until it is tried again, at least
-PART: Final = 5  # counting takes at most one part in so many of the time
+TROUBLE: Final = "disk"  # the key of the operator's alarm
+EVERY, LATEST = 1.0, 300.0  # seconds; a count is due after LATEST, since freed space hides growth
+AFTER_FAULT: Final = 10.0  # seconds until the next try, at least
+PART: Final = 5  # counting takes at most 1/5 of the time
 _LINES_MOST, _READS, _PAUSE = 1000, 100, 0.05
 
 
 @dataclass
 class DiskLimiter:
-    """`full` tells how full the file system is; `again(uuid)` has an agent looked at anew.
+    """Counts the files of agents and stops those over their limit.
 
-    `spare` frees the ballast of a full disk; whether there was any.
+    `disk_usage` says how full the file system is. `requeue(uuid)` has the reconciler check an agent
+    again. `release_ballast` frees the ballast of a full disk and says whether there was any.
     """
 
     ports: Ports
@@ -67,16 +68,16 @@ class DiskLimiter:
     _latest: float = 0.0
 
     async def run(self) -> None:
-        """Look once a second, until cancelled."""
+        """Check once a second, until cancelled."""
         while True:
             if self.is_due():
                 await self.count_files()
             await asyncio.sleep(EVERY)
 
     def is_due(self) -> bool:
-        """Whether somebody may be beyond its bounds, or was started again although it is."""
+        """Whether an agent may be over its limit, or one over its limit was started again."""
         moment = self.ports.clock.monotonic()
-        if moment < self._next or not self.observed.machines:  # nobody can be counted unseen
+        if moment < self._next or not self.observed.machines:  # nothing to count before a look
             return False
         if (
             self._seen is None
@@ -92,17 +93,17 @@ class DiskLimiter:
         ))  # fmt: skip
 
     async def count_files(self) -> None:
-        """Count what everybody has, and act on it."""
+        """Count the files of all agents, and enforce the limits."""
         clock = self.ports.clock
         seen: DiskUse | None = self.disk_usage()
         began = clock.monotonic()
         try:
             self._enforce(await self._usage_by_agent())
         except (HiveError, ValueError) as error:
-            # What was written until now is not counted: nobody may rely on it.
+            # Growth until now was not counted, so the next count must not rely on it.
             seen, least = None, AFTER_FAULT
             if isinstance(error, StorageFull) and self.release_ballast():
-                least = 0.0  # who filled the disk can be ended with what was held back
+                least = 0.0  # the freed ballast is enough to find and stop the agent
             log.warning("Cannot count what agents wrote: %s", error)
             self.observed.troubles[TROUBLE] = f"cannot count what agents wrote: {error}"
         else:
@@ -113,20 +114,20 @@ class DiskLimiter:
         self._next = ended + max(least, PART * (ended - began))
 
     async def _usage_by_agent(self) -> dict[str, DiskUse]:
-        found, places = dict[str, DiskUse](), self.observed.places.by_uuid
+        usage, places = dict[str, DiskUse](), self.observed.places.by_uuid
         nodes = {place.lineage[-1]: uuid for uuid, place in places.items()}
-        for place in [each for each in places.values() if each.parent is None]:
+        for place in [place for place in places.values() if place.parent is None]:
             machine = self.observed.machine(place.uuid)
             if machine is None or machine.node != place.lineage:
                 continue
             for node, used in parse_counts(await self._job_output(place.uuid)).items():
                 uuid = nodes.get(place.lineage[-1] if node == "." else node)
                 if uuid is not None:
-                    found[uuid] = used
-        return found
+                    usage[uuid] = used
+        return usage
 
     async def _job_output(self, uuid: str) -> list[str]:
-        """What the job said; the last of it may reach the journal after its end."""
+        """The output of the job; its last lines may reach the journal after its end."""
         job, since = job_id(uuid, JobKind.MEASURE), self.ports.clock.now()
         await self.ports.jobs.run(job_action(uuid, JobKind.MEASURE))
         for _ in range(_READS):
@@ -135,20 +136,20 @@ class DiskLimiter:
             if words[-1:] == ["end"]:
                 return words
             await asyncio.sleep(_PAUSE)
-        raise Internal("the job left no figures in the journal")
+        raise Internal("the measure job wrote no complete output to the journal")
 
-    def _enforce(self, found: dict[str, DiskUse]) -> None:
+    def _enforce(self, usage: dict[str, DiskUse]) -> None:
         places, topics = self.observed.places.by_uuid, set[str]()
-        shares = {uuid: used_share(places[uuid].disk_bounds, each) for uuid, each in found.items()
+        shares = {uuid: used_share(places[uuid].disk_bounds, used) for uuid, used in usage.items()
                   if uuid in places}  # fmt: skip
-        self.used, self.over_limit = found, {uuid for uuid, each in shares.items() if each > 1}
-        self._warned &= {uuid for uuid, each in shares.items() if each >= NEARLY}
+        self.used, self.over_limit = usage, {uuid for uuid, share in shares.items() if share > 1}
+        self._warned &= {uuid for uuid, share in shares.items() if share >= NEARLY}
         with self.ports.ledger.transaction():
-            for uuid, each in shares.items():
-                text = describe_use(places[uuid].name, places[uuid].disk_bounds, found[uuid])
+            for uuid, share in shares.items():
+                text = describe_use(places[uuid].name, places[uuid].disk_bounds, usage[uuid])
                 if uuid in self.over_limit and self._should_run(uuid):
                     topics |= self._park(places[uuid], text)
-                elif each >= NEARLY and uuid not in self.over_limit | self._warned:
+                elif share >= NEARLY and uuid not in self.over_limit | self._warned:
                     self._warned.add(uuid)
                     topics |= self._notify_parent(places[uuid], WARNING, text)
         self.observed.cache.refresh(self.over_limit)
@@ -157,13 +158,16 @@ class DiskLimiter:
             self.requeue(uuid)
 
     def _should_run(self, uuid: str) -> bool:
-        """Whether it should run and nothing speaks against it yet."""
+        """Whether it is wanted running and is not parked."""
         run, starts = self.observed.cache.runs.get(uuid), self.observed.cache.starts.get(uuid)
         wanted = run is not None and run.wanted is DesiredState.RUNNING
         return run is not None and wanted and trouble(run, starts) is not Trouble.PARKED
 
     def _park(self, place: Placement, text: str) -> set[str]:
-        """Without grace: it would go on writing. Whoever starts it again clears this."""
+        """Kill and park it, without a grace period in which it could go on writing.
+
+        A new start request clears this.
+        """
         ledger, now, run = self.ports.ledger, self.ports.clock.now(), self.observed.cache.runs
         log.warning("%s: it is parked", text, extra={"HIVE_UUID": place.uuid})
         again = ledger.runs.want(place.uuid, DesiredState.RUNNING, now, grace=0.0,
@@ -186,6 +190,6 @@ class DiskLimiter:
             sender=DAEMON, sender_name=DAEMON, recipient=parent.uuid, recipient_name=parent.name,
             relation=Relation.DAEMON, body=text, kind=kind, priority=1,
         )  # fmt: skip
-        with suppress(InboxFull):  # who does not read its mail misses this
+        with suppress(InboxFull):  # a parent whose inbox is full misses this message
             self.ports.ledger.messages.send(letter, self.ports.clock.now())
         return {f"inbox:{parent.uuid}"}

@@ -1,8 +1,8 @@
-"""What happened to machines since they were last told of: starts and ends, each once (row K5).
+"""Finds the starts and exits of machines since the last record, and records each once (row K5).
 
-Nobody is asked about an end twice, whoever brought it about, and none is missed because no daemon
-ran: what was told last stands in the ledger, and is compared with what is there. What is told, and
-all that follows from it, is one transaction.
+The ledger keeps the last recorded start and exit of each agent; the counter compares it with the
+observation. So no exit is recorded twice, and none is missed because no daemon ran. A record and
+everything that follows from it are one transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hive_core.reconcile.exits import (
 from hive_core.reconcile.runner import ActionRunner
 from hive_core.reconcile.timers.cpu_meter import record_cpu
 
-# What the journal knows this kind of message by: `journalctl MESSAGE_ID=...`.
+# The id of this message in the journal: `journalctl MESSAGE_ID=...`.
 CRASHED: Final = "7f0d4c1e6b1a4d0d9a5e3c5d2b8a6f41"
 RETRY_AFTER: Final = 1.0
 log = logging.getLogger(__name__)
@@ -44,14 +44,14 @@ class ExitCounter:
     _read: bool = False
 
     def count_exits(self, dirty: set[str]) -> set[str]:
-        """Tell what was not told; gives those of whom more is to come: their last lines are read.
+        """Record new starts and exits; returns the agents whose last lines are still being read.
 
-        In most passes nothing has happened to anybody: that is seen without a look at the disk.
-        Whose news cannot be written down is left alone for a while; the others are not.
+        In most passes there are none, and that is known without a query. If an event cannot be
+        recorded, nothing is done for its agent for a while.
         """
         if not self._read:
             self._lives, self._read = self.runner.ports.ledger.lives.all(), True
-        news = [uuid for uuid in sorted(dirty) if self._unrecorded(uuid)]
+        news = [uuid for uuid in sorted(dirty) if self._new_events(uuid)]
         spoke = {uuid for uuid in news if self._needs_last_lines(uuid)}
         for uuid in spoke:
             self.runner.spawn(uuid, self._record_with_last_lines(uuid))
@@ -66,24 +66,24 @@ class ExitCounter:
         return spoke
 
     def _cpu_of_destroyed(self, dirty: Iterable[str]) -> dict[str, Cpu]:
-        """Nobody is told of the ends of those who are gone; what they used until then counts."""
+        """Exits of destroyed agents are not recorded, but their processor time is."""
         machines, places = self.runner.observed.machines, self.runner.observed.places.by_uuid
         gone = [machines[uuid] for uuid in dirty if uuid not in places and uuid in machines]
-        ended = {each.uuid: each.exit.cpu for each in gone if each.exit and each.exit.cpu}
+        ended = {
+            machine.uuid: machine.exit.cpu for machine in gone if machine.exit and machine.exit.cpu
+        }
         known = self.runner.ports.ledger.budgets.rollups.of(ended)
         return {uuid: cpu for uuid, cpu in ended.items() if uuid in known}
 
     def _defer(self, uuids: Iterable[str], error: HiveError) -> set[str]:
-        """Nothing is done for them before that: a machine that starts anew hides its last end."""
-        log.warning("Cannot write down what happened to machines: %s", error)
-        self.runner.observed.troubles[WATCH] = (
-            f"cannot write down what happened to machines: {error}"
-        )
+        """Try again later. Until then nothing is done for them: a new start hides the last exit."""
+        log.warning("Cannot record starts and exits: %s", error)
+        self.runner.observed.troubles[WATCH] = f"cannot record starts and exits: {error}"
         for uuid in uuids:
             self.runner.requeue_at(uuid, self.runner.ports.clock.monotonic() + RETRY_AFTER)
         return {*uuids}
 
-    def _unrecorded(self, uuid: str) -> list[ExitEvent | StartEvent]:
+    def _new_events(self, uuid: str) -> list[ExitEvent | StartEvent]:
         machine, life = self.runner.observed.machines.get(uuid), self._lives.get(uuid)
         if machine is not None and life is not None and _is_unchanged(life, machine):
             return []  # most agents in most passes
@@ -93,14 +93,14 @@ class ExitCounter:
         return list(_changes_since(life or LifeRecord(uuid), machine))
 
     def _needs_last_lines(self, uuid: str) -> bool:
-        """Whether its last words matter to somebody."""
-        return any(each.needs_last_lines for each in self._unrecorded_exits(uuid))
+        """Whether one of its new exits needs the agent's last lines."""
+        return any(counted.needs_last_lines for counted in self._new_exits(uuid))
 
-    def _unrecorded_exits(self, uuid: str) -> list[CountedExit]:
+    def _new_exits(self, uuid: str) -> list[CountedExit]:
         wishes = self.runner.observed.cache
         known = wishes.runs.get(uuid), wishes.starts.get(uuid)
-        found = self._judge(uuid, self._unrecorded(uuid), *known)
-        return [each for each in found if isinstance(each, CountedExit)]
+        judged = self._judge(uuid, self._new_events(uuid), *known)
+        return [change for change in judged if isinstance(change, CountedExit)]
 
     def _judge(
         self,
@@ -113,34 +113,34 @@ class ExitCounter:
         starts = starts or FailureHistory()
         if run is None or place is None:
             return
-        for each in news:
-            if isinstance(each, StartEvent):
-                yield each
+        for event in news:
+            if isinstance(event, StartEvent):
+                yield event
                 continue
             case = ExitCase(place, run, starts, settings)
-            verdict = case.judge_end(each, self.runner.ports.clock.now())
-            yield CountedExit(case, each, verdict)
+            verdict = case.judge_end(event, self.runner.ports.clock.now())
+            yield CountedExit(case, event, verdict)
             starts = verdict.starts
 
     async def _record_with_last_lines(self, uuid: str) -> None:
         journal, words = self.runner.ports.journal, dict[str, Lines]()
-        for each in self._unrecorded_exits(uuid):
-            if each.needs_last_lines:
-                words[each.over.invocation] = await last_lines(journal, each)
+        for counted in self._new_exits(uuid):
+            if counted.needs_last_lines:
+                words[counted.over.invocation] = await last_lines(journal, counted)
         self._record([uuid], words)
 
     def _record(self, news: Sequence[str], words: Mapping[str, Lines]) -> None:
-        """In one transaction, by what the ledger says then. `words`: last lines by invocation."""
+        """Record in one transaction, by the ledger's current rows. `words`: lines by invocation."""
         if not news:
             return
 
-        def told(call: Call) -> Record[WatchResult]:
+        def record(call: Call) -> Record[WatchResult]:
             topics = frozenset[str]()
             for uuid in news:
                 topics |= self._record_agent(call, uuid, words)
             return Record(WatchResult(agents=len(news)), topics, audited=True)
 
-        self.runner.broker.perform(WATCH, told)
+        self.runner.broker.perform(WATCH, record)
         ledger = self.runner.ports.ledger
         self._lives.update((uuid, ledger.lives.get(uuid)) for uuid in news)
         self.runner.observed.cache.refresh(news)
@@ -149,22 +149,22 @@ class ExitCounter:
         topics, ledger = frozenset[str](), call.ledger
         machine = self.runner.observed.machines.get(uuid) or Machine(uuid)
         if call.hive.name(uuid) is None:
-            return topics  # destroyed meanwhile: that was told
+            return topics  # destroyed meanwhile, which was recorded
         news = list(_changes_since(ledger.lives.get(uuid), machine))
         known = ledger.runs.get(uuid), ledger.starts.get(uuid)
-        for each in self._judge(uuid, news, *known):
-            if isinstance(each, StartEvent):
-                topics |= record_start(call, uuid, each)
+        for change in self._judge(uuid, news, *known):
+            if isinstance(change, StartEvent):
+                topics |= record_start(call, uuid, change)
                 continue
-            topics |= record_exit(call, each, words.get(each.over.invocation, ()))
-            if each.verdict.crash:
-                what = {"HIVE_UUID": uuid, "MESSAGE_ID": CRASHED}
-                log.warning("%s", each.why, extra=what)
+            topics |= record_exit(call, change, words.get(change.over.invocation, ()))
+            if change.verdict.crash:
+                extra = {"HIVE_UUID": uuid, "MESSAGE_ID": CRASHED}
+                log.warning("%s", change.why, extra=extra)
         return topics
 
 
 def _is_unchanged(life: LifeRecord, machine: Machine) -> bool:
-    """Whether it runs as it was told last; said quickly."""
+    """A quick test for "nothing happened since the last record"."""
     there = life.up and machine.invocation == life.invocation and machine.active == "active"
     return there and (machine.exit is None or machine.exit.invocation == life.ended)
 

@@ -1,4 +1,4 @@
-"""One end written down, with a message to the parent when it was a crash (rows H23, K5, K10)."""
+"""Records one exit, with a message to the parent if it was a crash (rows H23, K5, K10)."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _FRAME: Final = re.compile(
 
 
 class WatchResult(Result):
-    """Of how many agents something was told."""
+    """How many agents had a record written."""
 
     agents: int
 
 
 @dataclass(frozen=True, slots=True)
 class CountedExit:
-    """One end with what it means, ready to be written down."""
+    """One exit with its meaning, ready to be recorded."""
 
     case: ExitCase
     over: ExitEvent
@@ -62,20 +62,20 @@ class CountedExit:
         return self.why_with(None)
 
     def why_with(self, run: DesiredRun | None) -> str:
-        """The same, with what is wanted after all that followed from this end."""
+        """The same, with the run request as it is after all that followed from this exit."""
         place, starts = self.case.place, self.verdict.starts
         wanted = run is not None and run.wanted is DesiredState.RUNNING
         if run is not None and wanted and run.nonce != self.case.run.nonce:
-            then = "it is started again, for a task that has another try"
+            then = "it is restarted, for a task that has another try"
         elif self.verdict.parked:
             then = f"parked after {len(starts.failures)} failures"
         elif starts.returns:
             then = f"next try in {starts.next_at - starts.failures[-1]:.0f} s"
         else:
-            then = "it stays down until it is started"
+            then = "it stays down until a start is requested"
         end = self.over.exit
-        what = self.how if end is not None and end.start_timed_out else f"crashed: {self.how}"
-        return f"{place.name} {what}; {then}"
+        text = self.how if end is not None and end.start_timed_out else f"crashed: {self.how}"
+        return f"{place.name} {text}; {then}"
 
     @property
     def returns(self) -> bool:
@@ -87,20 +87,20 @@ class CountedExit:
 
     @property
     def needs_last_lines(self) -> bool:
-        """Whether its last lines are kept: it ended by itself, or it was there for one task."""
+        """Whether its last lines are recorded: it ended by itself, or was a one-task agent."""
         once = after_task(self.case.place.spec) is AfterTask.EXITS
         stays = self.case.run.wanted is not DesiredState.SLEEPING and not self.returns
         return self.verdict.crash or self.verdict.ended or (once and stays)
 
     @property
     def reason(self) -> str:
-        """Who asked for it says why; else it is how it ended."""
+        """The reason of the request that caused it; else how it ended."""
         run = self.case.run
         return (run.reason or run.wanted.value) if self.was_requested else self.how
 
 
 async def last_lines(journal: Journal, counted: CountedExit) -> Sequence[LogLine]:
-    """What the agent wrote last; a journal that does not answer must not hide the end."""
+    """The agent's last lines; if the journal does not answer, the exit is recorded without."""
     place, settings = counted.case.place, counted.case.settings
     query = LogQuery(
         uuid=place.uuid, unit=agent_unit(place.name), lines=settings.grace.crash_lines,
@@ -114,7 +114,7 @@ async def last_lines(journal: Journal, counted: CountedExit) -> Sequence[LogLine
 
 
 def record_start(call: Call, uuid: str, began: StartEvent) -> frozenset[str]:
-    """Inside a transaction: one start, and what follows from it; topics to touch."""
+    """Inside a transaction: record one start and its consequences; returns topics to notify."""
     name = call.hive.names[uuid]
     call.ledger.lives.mark_running(uuid, began.invocation, began.nonce)
     fields = {"invocation": began.invocation, "nonce": began.nonce}
@@ -123,7 +123,7 @@ def record_start(call: Call, uuid: str, began: StartEvent) -> frozenset[str]:
 
 
 def record_exit(call: Call, counted: CountedExit, lines: Lines) -> frozenset[str]:
-    """Inside a transaction: the count, the wish, the event, what follows; topics to touch."""
+    """Inside a transaction: record one exit and its consequences; returns topics to notify."""
     case, over, verdict = counted.case, counted.over, counted.verdict
     place, ledger = case.place, call.ledger
     if verdict.starts is not case.starts:
@@ -136,10 +136,10 @@ def record_exit(call: Call, counted: CountedExit, lines: Lines) -> frozenset[str
     kind = "crash" if verdict.crash else "exit"
     text = counted.why if verdict.crash else f"{place.name} {_description(counted)}"
     _append_event(call, kind, (place.uuid, place.name), text, _fields(counted))
-    # It is written down here, and a secret is not. No more is looked through than is kept.
+    # The output is recorded, so secrets are masked. Only the part that is kept is searched.
     output, masks = "\n".join(agent_lines(lines)), ledger.events.masks
     parent = call.hive.topology.parent(call.hive.names[place.uuid])
-    # A task may have another try, for which the agent is started: its parent is told what is so.
+    # A task may have another try, which restarts the agent: the parent's message must say so.
     topics |= happened(call, _ended_notice(counted, masks.hide_end(output, OUTPUT_MOST)))
     if verdict.crash and parent is not None:
         head, why = masks.hide(output, BODY_MOST), counted.why_with(ledger.runs.get(place.uuid))
@@ -149,7 +149,7 @@ def record_exit(call: Call, counted: CountedExit, lines: Lines) -> frozenset[str
 
 
 def agent_lines(lines: Lines) -> list[str]:
-    """What the agent wrote, without what nspawn says around it."""
+    """The agent's own lines, without those of systemd-nspawn."""
     texts = [line.text for line in lines]
     while texts and _FRAME.match(texts[-1]):
         texts.pop()

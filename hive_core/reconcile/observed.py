@@ -15,10 +15,11 @@ from hive_core.plan.desired import Moment, ReconcilePlan
 from hive_core.plan.diff import plan
 from hive_core.plan.failure import alarm_without_parent
 from hive_core.plan.placement import Placements
+from hive_core.plan.revocation import agents_left_running
 from hive_core.plan.state import facts, state_of
 from hive_core.ports import Clock
 from hive_core.reconcile import placed_agents
-from hive_core.reconcile.ledger_cache import LedgerCache, agents_left_running
+from hive_core.reconcile.ledger_cache import LedgerCache
 
 NAMES: Final = 20  # in an alarm
 
@@ -66,13 +67,13 @@ class ObservedState:
     def observed(self) -> Observed:
         return Observed(self.machines, self.strays, self.slices)
 
-    def update(self, found: Observed, *, whole: bool) -> None:
+    def update(self, observed: Observed, *, whole: bool) -> None:
         """Take over a look at some agents, or at the whole host."""
         if whole:
             self.machines.clear()
-            self.strays = found.orphans
-        self.machines.update(found.machines)
-        self.slices = found.slices
+            self.strays = observed.orphans
+        self.machines.update(observed.machines)
+        self.slices = observed.slices
 
     def update_states(self, uuids: set[str]) -> set[str]:
         """Judge the states of these agents anew; topics of those that changed."""
@@ -140,12 +141,13 @@ class ObservedState:
             if state is State.PARKED and uuid in names and uuid in self.cache.starts
         )
         held = (
-            f"may still hold files of {each.name}, and were not restarted: {self._names(each)}"
-            for each in self.cache.revocations.values()
-            if agents_left_running(each, self.places)
+            f"may still hold files of {revocation.name}, and were not restarted:"
+            f" {self._names(revocation)}"
+            for revocation in self.cache.revocations.values()
+            if agents_left_running(revocation, self.places)
         )
         dirty = (f"in the folder of meta, and in no commit: {path}" for path in self.changed_paths)
-        damage = [each for each in (self.damage, *self.cache.ledger.alarms()) if each]
+        damage = [text for text in (self.damage, *self.cache.ledger.alarms()) if text]
         if self.disk_is_full():
             damage.append("the disk is full: make room; stopping works meanwhile")
         troubles = (*self.faults, *self.troubles.values(), *sorted(given_up), *held)

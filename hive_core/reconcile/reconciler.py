@@ -25,9 +25,8 @@ from hive_core.reconcile.exit_counting import ExitCounter
 from hive_core.reconcile.jobs.goals import MOVED, JobGoals, restarted_agents
 from hive_core.reconcile.ledger_cache import LedgerCache
 from hive_core.reconcile.observed import ObservedState
-from hive_core.reconcile.revocation import Revoker
+from hive_core.reconcile.revocation import Revoker, StorageApplier
 from hive_core.reconcile.runner import ActionRunner
-from hive_core.reconcile.storage_applier import StorageApplier
 
 log = logging.getLogger(__name__)
 FULL_EVERY: Final = 60.0
@@ -70,14 +69,14 @@ class Reconciler:
         work = ActionRunner(ports, broker, look, fatal)
         awake = asyncio.Event()
         revoker = Revoker.build(work, awake.set, fatal)
-        found = cls(
+        reconciler = cls(
             ports, broker, look, look.cache, work, ExitCounter(work), StorageApplier(work, revoker),
             revoker, _awake=awake,
         )  # fmt: skip
-        work.requeue = found.requeue
-        ports.machines.subscribe(found.requeue)
-        found.requeue(FULL)
-        return found
+        work.requeue = reconciler.requeue
+        ports.machines.subscribe(reconciler.requeue)
+        reconciler.requeue(FULL)
+        return reconciler
 
     # Waking.
 
@@ -117,8 +116,8 @@ class Reconciler:
 
         A look of its own: taken over, it would undo what a pass under way has learned since.
         """
-        found = await self.ports.machines.observe()
-        return plan(self.cache.desired_state(self.observed.places), found, self.observed.moment)
+        observed = await self.ports.machines.observe()
+        return plan(self.cache.desired_state(self.observed.places), observed, self.observed.moment)
 
     async def run(self) -> None:
         """Pass after pass, until cancelled."""
@@ -215,20 +214,20 @@ class Reconciler:
         # The look may miss what is done for these meanwhile; they come again when it is done.
         busy = {*self.runner.busy}
         try:
-            found = await self.ports.machines.observe(None if whole else dirty)
+            observed = await self.ports.machines.observe(None if whole else dirty)
         except HiveError:
             self._dirty.update(dict.fromkeys(dirty))
             raise
-        self.observed.update(found, whole=whole)
+        self.observed.update(observed, whole=whole)
         if whole:
             self._machines_starting.clear()
-            everyone = {*self.observed.places.by_uuid, *found.machines, *self.cache.archives}
+            everyone = {*self.observed.places.by_uuid, *observed.machines, *self.cache.archives}
             if self._sweep:
                 self._sweep = False
-                self.cache.find_unclaimed(found.machines, self.observed.places)
+                self.cache.find_unclaimed(observed.machines, self.observed.places)
             dirty = (everyone | self.cache.unclaimed | dirty) - busy
-        for uuid in found.machines:
-            machine = found.machines[uuid]
+        for uuid in observed.machines:
+            machine = observed.machines[uuid]
             self._machines_starting.pop(uuid, None)
             self._machines_starting |= machines_starting([machine])
             if uuid not in busy:  # nor may it have been told to start during this look
@@ -257,9 +256,9 @@ class Reconciler:
             else:
                 past = True
         if past:
-            above.update(each for each in self.cache.archives if each in self.observed.machines)
-        for each in above:
-            self.requeue(each)
+            above.update(uuid for uuid in self.cache.archives if uuid in self.observed.machines)
+        for uuid in above:
+            self.requeue(uuid)
 
     def _finish_jobs(self, dirty: set[str]) -> set[str]:
         scene = JobGoals(
@@ -301,7 +300,7 @@ class Reconciler:
 
     def _next_in_queue(self) -> list[str]:
         return self._slots().share_out(
-            each for each in self._queued if each not in self.runner.busy
+            uuid for uuid in self._queued if uuid not in self.runner.busy
         )
 
     def _await_slots(self) -> None:
@@ -316,15 +315,15 @@ class Reconciler:
         self._waits_for_slots = False
         self._awake.set()
 
-    async def _apply(self, part: Iterable[str], found: ReconcilePlan) -> None:
-        failed = await self.storage.apply(found.tree)
+    async def _apply(self, part: Iterable[str], wanted_plan: ReconcilePlan) -> None:
+        failed = await self.storage.apply(wanted_plan.tree)
         for uuid in part:
-            if uuid in found.waits:
-                self.runner.requeue_at(uuid, found.waits[uuid])
+            if uuid in wanted_plan.waits:
+                self.runner.requeue_at(uuid, wanted_plan.waits[uuid])
             if uuid in self.runner.busy or uuid in failed:
                 continue
-            if steps := found.agents.get(uuid):
+            if steps := wanted_plan.agents.get(uuid):
                 self.runner.start_steps(uuid, steps)
             elif uuid not in failed:
                 self.runner.forget(uuid)
-        self._queued.update(dict.fromkeys(found.queued))
+        self._queued.update(dict.fromkeys(wanted_plan.queued))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -23,11 +24,12 @@ from hive_core.model.config.review import VERDICT, VERDICT_MOST, Verdict
 from hive_core.model.wire.record import DAEMON
 from hive_core.plan.actions import JOB_BASES, JobKind, MoveNode, RunJob
 from hive_core.plan.agent_steps import job_id_for_key
+from hive_core.plan.desired import ReconcilePlan, ReconcileStep
 from hive_core.plan.placement import Placement
+from hive_core.plan.revocation import agents_left_running, agents_losing_access
 from hive_core.plan.state import Phase, Trouble, phase, trouble
 from hive_core.reconcile.deploy.background_tasks import BackgroundTasks
 from hive_core.reconcile.jobs.goals import MOVED, RESTARTING
-from hive_core.reconcile.ledger_cache import agents_left_running, agents_losing_access
 from hive_core.reconcile.runner import ActionRunner, restart
 
 log = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ class Revoker:
     ) -> Iterator[tuple[str, tuple[str, ...]]]:
         places, known = self.runner.observed.places.by_uuid, self.runner.observed.cache
         asked = {uuid for job in known.jobs.values() for uuid in job.goals}
-        asked |= {each.agent for each in known.revocations.values()}
+        asked |= {revocation.agent for revocation in known.revocations.values()}
         shorts = {uuid[:8]: uuid for uuid in places}
         for action in moves:
             uuid = shorts.get(action.target[-1])
@@ -224,14 +226,14 @@ class Revoker:
         agents = agents_losing_access(revocation, self.runner.observed.places)
         agents |= {revocation.agent} if revocation.came_back else set()
         if revocation.agent in places:
-            agents -= {each.uuid for each in self.runner.observed.places.above(revocation.agent)}
-        found = [
+            agents -= {place.uuid for place in self.runner.observed.places.above(revocation.agent)}
+        placements = [
             places[uuid] for uuid in agents
             if uuid in places and uuid in machines and machines[uuid].node == places[uuid].lineage
         ]  # fmt: skip
-        nodes = {place.lineage for place in found}
+        nodes = {place.lineage for place in placements}
         return [
-            place for place in sorted(found, key=lambda place: place.lineage)
+            place for place in sorted(placements, key=lambda place: place.lineage)
             if not any(place.lineage[:depth] in nodes for depth in range(1, len(place.lineage)))
         ]  # fmt: skip
 
@@ -253,8 +255,8 @@ class Revoker:
         ledger, now = self.runner.ports.ledger, self.runner.ports.clock.now()
         hive = self.runner.observed.places.hive
         lost, agents = (
-            sorted(hive.name(uuid) or uuid for uuid in each)
-            for each in (revocation.lost, revocation.notified)
+            sorted(hive.name(uuid) or uuid for uuid in uuids)
+            for uuids in (revocation.lost, revocation.notified)
         )
         done = revocation.state is _S.DONE
         job = ledger.jobs.get(revocation.job)
@@ -284,3 +286,44 @@ class Revoker:
         self.runner.observed.cache.refresh(everybody)
         for uuid in everybody:
             self.runner.requeue(uuid)
+
+
+@dataclass
+class StorageApplier:
+    runner: ActionRunner
+    revoker: Revoker
+
+    async def apply_early(self, plan: ReconcilePlan) -> None:
+        """Steps that need no fresh look. What cannot be done comes again with one, and is told."""
+        self._announce(plan.tree)
+        for step in plan.steps:
+            with suppress(HiveError):
+                await self.runner.run_step(step)
+                if step in plan.tree:
+                    self._requeue_subtree(step)
+
+    async def apply(self, tree: tuple[ReconcileStep, ...]) -> set[str]:
+        """Steps on the tree go one after another; what could not be done comes again."""
+        self._announce(tree)
+        failed = set()
+        for step in tree:
+            try:
+                await self.runner.run_step(step)
+            except HiveError as error:
+                self.runner.record_failure(step.uuid, step.name, error)
+                failed.add(step.uuid)
+            else:
+                self._requeue_subtree(step)
+        return failed
+
+    def _announce(self, steps: tuple[ReconcileStep, ...]) -> None:
+        """Before anything moves: who loses sight of it."""
+        self.revoker.announce(step.action for step in steps if isinstance(step.action, MoveNode))
+
+    def _requeue_subtree(self, step: ReconcileStep) -> None:
+        """Everybody whose facts this step changed is looked at again."""
+        for name in self.runner.observed.places.hive.topology.subtree(step.name):
+            self.runner.requeue(self.runner.observed.places.by_name(name).uuid)
+        if isinstance(step.action, MoveNode):
+            for uuid in self.runner.observed.cache.archives:
+                self.runner.requeue(uuid)

@@ -12,7 +12,7 @@ from hive_core.errors import HiveError, StorageFull, TimedOut, Unreachable
 from hive_core.model.agents.machine import DesiredRun
 from hive_core.plan import actions as a
 from hive_core.plan.daemon_actions import DaemonAction, Forget, RequestRestart
-from hive_core.plan.desired import PlanStep
+from hive_core.plan.desired import ReconcileStep
 from hive_core.plan.results import Done
 from hive_core.reconcile.deps import BrokerHandle, Ports
 from hive_core.reconcile.observed import ObservedState
@@ -56,7 +56,7 @@ class ActionRunner:
     _failures: dict[str, int] = field(default_factory=dict)
     _unanswered: set[str] = field(default_factory=set)
     _disk_full: set[str] = field(default_factory=set)
-    _last: dict[str, tuple[PlanStep, ...]] = field(default_factory=dict)
+    _last: dict[str, tuple[ReconcileStep, ...]] = field(default_factory=dict)
     _timers: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     @property
@@ -132,7 +132,7 @@ class ActionRunner:
         self._unanswered.discard(uuid)
         self._disk_full.discard(uuid)
 
-    def start_steps(self, uuid: str, chain: tuple[PlanStep, ...]) -> None:
+    def start_steps(self, uuid: str, chain: tuple[ReconcileStep, ...]) -> None:
         """Do the steps of one agent, one after another, in a task."""
         if self._last.pop(uuid, None) == chain:
             self._back_off(uuid)  # done before and still to do: no reason to hurry
@@ -142,7 +142,7 @@ class ActionRunner:
             self.starting[uuid] = self.ports.clock.monotonic()
         self.spawn(uuid, self._run_steps(uuid, chain))
 
-    async def _run_steps(self, uuid: str, chain: tuple[PlanStep, ...]) -> None:
+    async def _run_steps(self, uuid: str, chain: tuple[ReconcileStep, ...]) -> None:
         wish = self._request(uuid)
         for step in chain:
             if self._request(uuid) != wish:
@@ -154,7 +154,7 @@ class ActionRunner:
     def _request(self, uuid: str) -> tuple[object, object]:
         return self.observed.cache.runs.get(uuid), self.observed.places.by_uuid.get(uuid)
 
-    async def run_step(self, step: PlanStep) -> None:
+    async def run_step(self, step: ReconcileStep) -> None:
         """One step, with what it means for the ledger."""
         match step.action:
             case RequestRestart():
@@ -168,7 +168,7 @@ class ActionRunner:
                 if isinstance(result, Done) and not result.changed:
                     log.debug("%s: no change", step.text)
 
-    def _request_restart(self, step: PlanStep) -> None:
+    def _request_restart(self, step: ReconcileStep) -> None:
         run = self.observed.cache.runs.get(step.uuid)
         if step.uuid not in self.observed.places.by_uuid or run is None:
             return

@@ -8,7 +8,7 @@ from operations.world import Exchange, World, rows
 from hive_core.errors import NotFound
 from hive_core.model.agents.machine import Machine, Orphan, State
 from hive_core.plan.actions import StopUnit
-from hive_core.plan.desired import PlanStep, ReconcilePlan
+from hive_core.plan.desired import ReconcilePlan, ReconcileStep
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_misspelt_name_is_not_waited_for(world: World) -> None:
 
 def planned(world: World) -> None:
     uuid = world.uuid("a1")
-    step = PlanStep(uuid, "a1", StopUnit(uuid, "a1"), "stopped")
+    step = ReconcileStep(uuid, "a1", StopUnit(uuid, "a1"), "stopped")
     reports = (Orphan("unit", "hive-agent@x.service"), Orphan("property", "a2", "TasksMax is 7"))
     world.seen.planned = ReconcilePlan(agents={uuid: (step,)}, reports=reports)
 

@@ -15,7 +15,7 @@ from hive_core.model.agents.topology import Topology
 from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
 from hive_core.plan.daemon_actions import Forget, RequestRestart
-from hive_core.plan.desired import Desired, Moment, PlanStep, ReconcilePlan
+from hive_core.plan.desired import Desired, Moment, ReconcilePlan, ReconcileStep
 from hive_core.plan.diff import plan
 from hive_core.plan.placement import Placements
 from hive_core.testing import ManualClock, MemoryMachines
@@ -97,7 +97,7 @@ class World:
                 self._do(step)
         raise AssertionError([step.text for step in self.plan().steps])
 
-    def _do(self, step: PlanStep) -> None:
+    def _do(self, step: ReconcileStep) -> None:
         match step.action:
             case RequestRestart(uuid):
                 run = self.runs[uuid]

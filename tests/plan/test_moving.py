@@ -12,8 +12,8 @@ from model.trees import forests, hive_of
 from hive_core.model.agents.agent import AgentSpec, SubtreeLimits
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Settings
-from hive_core.plan.move_effects import consequences, losing
 from hive_core.plan.placement import Placements
+from hive_core.plan.revocation import consequences, losing
 
 # top holds two branches; `x` with `y` below it is moved from the left one to the right one.
 PARENTS = {

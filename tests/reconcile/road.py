@@ -23,7 +23,7 @@ from hive_core.model.agents.machine import DesiredState, Machine, State
 from hive_core.model.config.settings import Paths, Settings
 from hive_core.model.wire.record import DAEMON, JobRecord, Message
 from hive_core.plan.actions import JobKind, RunJob
-from hive_core.plan.move_effects import consequences
+from hive_core.plan.revocation import consequences
 from hive_core.reconcile.deps import BrokerHandle, Ports
 from hive_core.reconcile.observed import ObservedState
 from hive_core.reconcile.reconciler import Reconciler

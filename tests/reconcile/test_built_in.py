@@ -62,7 +62,7 @@ def test_the_operator_ends_one_for_good_by_the_settings(world: World) -> None:
 
 def test_a_name_that_is_taken_is_told_and_the_other_is_made(world: World) -> None:
     world.grow("root/queen")
-    assert start(world) == ["cannot make the queen: the name queen is taken"]
+    assert start(world) == ["cannot create the queen: the name queen is taken"]
     assert world.hive.topology.parent("maid") == "root"
 
 

@@ -64,7 +64,7 @@ def test_who_is_started_again_for_a_task_is_not_said_to_stay_down(tmp_path: Path
         await road.settle()
         (letter,) = [each for each in road.mail("root") if each.kind == "container_crash"]
         assert letter.body == (
-            "bob crashed: ended with 1; it is started again, for a task that has another try"
+            "bob crashed: ended with 1; it is restarted, for a task that has another try"
         )
         await road.close()
 

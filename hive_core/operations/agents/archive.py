@@ -27,7 +27,7 @@ from hive_core.operations.lifecycle.exit_notices import tell_parents
 from hive_core.operations.lifecycle.operations import ScopeParams, agents_in_scope
 from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
 from hive_core.operations.pages import Page, Paged, fitting, written
-from hive_core.plan.move_effects import losing
+from hive_core.plan.revocation import losing
 from hive_core.policy.restored_rights import restored_spec
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 

@@ -18,7 +18,7 @@ from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import create_job
 from hive_core.operations.notices import MOVED, tell
 from hive_core.operations.tasks.lifecycle_hooks import given_on
-from hive_core.plan.move_effects import Consequences, consequences
+from hive_core.plan.revocation import Consequences, consequences
 from hive_core.policy.grants import check_move
 from hive_core.policy.rules import MOVE
 

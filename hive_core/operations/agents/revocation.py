@@ -10,7 +10,7 @@ from hive_core.broker.hooks import AgentEnded, when
 from hive_core.ledger.agents.revocations import NewRevocation
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import State
-from hive_core.plan.move_effects import losing
+from hive_core.plan.revocation import losing
 
 UP = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.DEPLOYING})
 

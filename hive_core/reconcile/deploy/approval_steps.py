@@ -65,18 +65,18 @@ class ApprovalSteps:
         means = self.context
         means.step("received")
         try:
-            found = await self._intake(approval).take_in(approval, means.hive())
+            checked = await self._intake(approval).take_in(approval, means.hive())
             means.step("taken in")
-            if found.parts is not None:
+            if checked.parts is not None:
                 repo = means.applied.repo(approval.agent)
-                await asyncio.to_thread(repo.promote, approval.id, found.binding, found.parts)
+                await asyncio.to_thread(repo.promote, approval.id, checked.binding, checked.parts)
             means.step("promoted")
         except HiveError as error:
             if self._is_retried(approval, error):
                 raise
             self.finish(approval, "refuse", error.reason)
             return
-        self.context.perform("check_request", lambda call: self._pending(call, approval, found))
+        self.context.perform("check_request", lambda call: self._pending(call, approval, checked))
         means.step("pending")
 
     def _intake(self, approval: Approval) -> RequestIntake | InputUpdates:
@@ -91,18 +91,18 @@ class ApprovalSteps:
         return late or isinstance(error, UNSETTLED)
 
     def _pending(
-        self, call: Call, approval: Approval, found: CheckedRequest
+        self, call: Call, approval: Approval, checked: CheckedRequest
     ) -> Record[DeployResult]:
         still = call.ledger.approvals.get(approval.id)
         if still is None or still.state is not _S.RECEIVED:
             return Record(DeployResult(text="it has ended meanwhile"))
         name = call.hive.name(approval.agent)
         held = {HELD: list(call.hive.spec(name).capabilities)} if name else {}
-        effect = found.effect
+        effect = checked.effect
         if approval.kind is ApprovalKind.INPUTS:
             effect = strongest_effect(list_followers(call))
         call.ledger.approvals.record_review(
-            approval.id, found.binding, effect, found.request, {**found.review, **held}
+            approval.id, checked.binding, effect, checked.request, {**checked.review, **held}
         )
         call.ledger.approvals.move(approval.id, "check", call.now)
         return Record(DeployResult(text="pending"), frozenset({f"approval:{approval.id}"}))
@@ -240,12 +240,12 @@ class ApprovalSteps:
         """Its end, unless somebody else was first."""
 
         def handler(call: Call) -> Record[DeployResult]:
-            found = call.ledger.approvals.get(approval.id)
-            if found is None or not found.open or found.state is not approval.state:
+            current = call.ledger.approvals.get(approval.id)
+            if current is None or not current.open or current.state is not approval.state:
                 return Record(DeployResult(text="it has ended meanwhile"))
-            wakes = end_approval(call, found, event, reason=reason, lines=lines)
-            if _was_first(call, found) and reason != OVERTAKEN:  # else the other one is built
-                wakes |= park(call, found.agent, f"cannot be built: {reason}")
+            wakes = end_approval(call, current, event, reason=reason, lines=lines)
+            if _was_first(call, current) and reason != OVERTAKEN:  # else the other one is built
+                wakes |= park(call, current.agent, f"cannot be built: {reason}")
             return Record(
                 DeployResult(text=reason), wakes, {"approval": approval.id, "reason": reason}
             )
@@ -285,8 +285,8 @@ class ApprovalSteps:
 
     def _move(self, approval: Approval, event: str, state: ApprovalState) -> None:
         def handler(call: Call) -> Record[DeployResult]:
-            found = call.ledger.approvals.get(approval.id)
-            if found is not None and found.state is state:
+            current = call.ledger.approvals.get(approval.id)
+            if current is not None and current.state is state:
                 call.ledger.approvals.move(approval.id, event, call.now)
             return Record(DeployResult(text=event), frozenset({f"approval:{approval.id}"}))
 

@@ -68,8 +68,8 @@ class NixJobs:
             with exchange(self.settings.paths.work, job) as box:
                 for name, data in files.items():
                     box.put(name, data)
-                told = tuple(words(f"{self.settings.paths.work}/{job}/out"))
-                await self.jobs.run(RunJob(job, kind, JOB_BASES[0], words=told))
+                job_words = tuple(words(f"{self.settings.paths.work}/{job}/out"))
+                await self.jobs.run(RunJob(job, kind, JOB_BASES[0], words=job_words))
                 said = NixJobResult.read(box.read("said.json", SAID_MOST))
                 if said.ok:
                     taken(said, box.read)
@@ -107,12 +107,12 @@ class NixBuilder:
             self.profiles.built(spec.id, approval.id, said.out)
 
         said = await self.nix.run(JobKind.BUILD, {}, words, keep)
-        told = {"drv": evaluated.drv, "built": said.built, "closure": said.closure.model_dump()}
-        return BuiltSystem(evaluated.out or "", told)
+        report = {"drv": evaluated.drv, "built": said.built, "closure": said.closure.model_dump()}
+        return BuiltSystem(evaluated.out or "", report)
 
     def _check(self, approval: Approval, hive: Hive) -> None:
         settings = self.nix.settings.nix
-        missing = [each for each in flake.NEEDED if each not in settings.inputs]
+        missing = [name for name in flake.NEEDED if name not in settings.inputs]
         if missing:
             raise BuildFailed(f"[nix] inputs in hive.toml has no {' and no '.join(missing)}")
         if not hive.lock:

@@ -60,19 +60,19 @@ class Deployer:
         tasks = BackgroundTasks(means.ports.clock, lambda _: None, fatal, means.observed.troubles)
         walk = ApprovalSteps(means, scenes, tasks.failure_count)
         watching = TrialWatcher(means, scenes, tasks)
-        found = cls(means, tasks, walk, watching, Retention(means), Rollouts(means),
+        deployer = cls(means, tasks, walk, watching, Retention(means), Rollouts(means),
             InitialBuilds(means), SeedJobs(means, tasks),
         )  # fmt: skip
-        tasks.requeue = found.requeue
-        found._resume()
-        return found
+        tasks.requeue = deployer.requeue
+        deployer._resume()
+        return deployer
 
     # Waking.
 
     def _resume(self) -> None:
         ledger = self.context.ports.ledger
-        for each in (*ledger.approvals.open(), *ledger.approvals.page(None, RECENT)):
-            self._index(each)
+        for approval in (*ledger.approvals.open(), *ledger.approvals.page(None, RECENT)):
+            self._index(approval)
         for deploy in ledger.deploys.all():
             self.requeue(deploy.approval)
         self._requeue_rollouts()
@@ -89,8 +89,8 @@ class Deployer:
             if kind == "approval":
                 self.requeue(rest)
             elif kind in _OF_AGENTS:
-                for each in self._of_agent.get(rest, ()):
-                    self.requeue(each)
+                for approval in self._of_agent.get(rest, ()):
+                    self.requeue(approval)
                 self._requeue_initial_build(rest)
             elif kind == "rollout":
                 self.requeue(topic)
@@ -151,12 +151,12 @@ class Deployer:
 
     def _requeue_rollouts(self) -> None:
         """Somebody has come out: perhaps the next wave's turn."""
-        for each in self.rollouts.open:
-            self.requeue(f"{_ROLLOUT}{each}")
+        for rollout in self.rollouts.open:
+            self.requeue(f"{_ROLLOUT}{rollout}")
 
     def _requeue_seeds(self) -> None:
-        for each in self.seed_jobs.keys:
-            self.requeue(each)
+        for key in self.seed_jobs.keys:
+            self.requeue(key)
 
     def _process(self, key: str) -> None:
         if key.startswith(_ROLLOUT):
@@ -191,11 +191,11 @@ class Deployer:
                 self._watch(approval)
 
     def _watch(self, approval: Approval) -> None:
-        found = self.context.ports.ledger.deploys.get(approval.id)
-        if found is None:
+        deploy = self.context.ports.ledger.deploys.get(approval.id)
+        if deploy is None:
             self.steps.finish(approval, "fail", "what it was doing is not known any more")
         else:
-            self.watcher.judge(approval, found)
+            self.watcher.judge(approval, deploy)
 
     def _expire(self, approval: Approval) -> None:
         clock = self.context.ports.clock
@@ -215,12 +215,12 @@ class Deployer:
         return (self.context.hive().spec(name).config or "") != approval.binding.base
 
     def _close(self, approval: Approval) -> None:
-        found = self.context.ports.ledger.deploys.get(approval.id)
-        if found is not None and approval.id in self.tasks.busy:
+        deploy = self.context.ports.ledger.deploys.get(approval.id)
+        if deploy is not None and approval.id in self.tasks.busy:
             return  # it is just being taken back
         self.tasks.cancel(approval.id)
         self.steps.settle(approval)
-        if found is None:
+        if deploy is None:
             self._of_agent.get(approval.agent, set()).discard(approval.id)
             self.tasks.cancel_timer(approval.id)
             self.retention.tidy(approval.agent)
@@ -228,7 +228,7 @@ class Deployer:
             self._requeue_rollouts()
             self._requeue_initial_build(approval.agent)
         elif approval.state is _S.FAILED:
-            self.watcher.judge(approval, found)
+            self.watcher.judge(approval, deploy)
         else:
             self.watcher.drop(approval)
 
@@ -236,29 +236,29 @@ class Deployer:
 
     def _others(self, approval: Approval) -> Iterator[Approval]:
         ledger = self.context.ports.ledger
-        for each in ledger.approvals.existing(self._of_agent.get(approval.agent, ())):
-            if each.id != approval.id:
-                yield each
+        for other in ledger.approvals.existing(self._of_agent.get(approval.agent, ())):
+            if other.id != approval.id:
+                yield other
 
     def _is_blocked(self, approval: Approval) -> bool:
         """One at a time for each agent; also one that goes back is under way."""
         deploys = self.context.ports.ledger.deploys
         return any(
-            each.state in _UNDER_WAY or deploys.get(each.id) is not None
-            or (each.state is _S.APPROVED and each.id in self.tasks.busy)
-            for each in self._others(approval)
+            other.state in _UNDER_WAY or deploys.get(other.id) is not None
+            or (other.state is _S.APPROVED and other.id in self.tasks.busy)
+            for other in self._others(approval)
         )  # fmt: skip
 
     def _has_slot(self, approval: Approval) -> bool:
         """Checks are counted by themselves: who is approved waits for no hostile proposal."""
         busy = self.context.ports.ledger.approvals.existing(list(self.tasks.busy))
         checks = approval.state is _S.RECEIVED
-        if sum((each.state is _S.RECEIVED) is checks for each in busy) < AT_ONCE:
+        if sum((other.state is _S.RECEIVED) is checks for other in busy) < AT_ONCE:
             return True
         self._waiting[approval.id] = None
         return False
 
     def _requeue_agent(self, agent: str) -> None:
         """Who waited for this one."""
-        for each in self._of_agent.get(agent, ()):
-            self.requeue(each)
+        for approval in self._of_agent.get(agent, ()):
+            self.requeue(approval)

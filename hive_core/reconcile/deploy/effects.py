@@ -29,7 +29,7 @@ def config_in(files: Files) -> AgentConfig:
 def changed_paths(before: Mapping[str, V], after: Mapping[str, V]) -> frozenset[str]:
     """Paths that differ."""
     paths = before.keys() | after.keys()
-    return frozenset(each for each in paths if before.get(each) != after.get(each))
+    return frozenset(path for path in paths if before.get(path) != after.get(path))
 
 
 def files_of(applied: AppliedRepoSource, spec: AgentSpec) -> Files:
@@ -59,7 +59,7 @@ def revoked_capabilities(now: AgentSpec, after: AgentSpec, approval: Approval) -
     Then the agent held it, so nobody was shown that it would be given; empty: nothing is.
     """
     held = approval.review.get(HELD)
-    then = {str(each) for each in held} if isinstance(held, list) else set[str]()
+    then = {str(name) for name in held} if isinstance(held, list) else set[str]()
     lost = sorted(then & set(after.capabilities) - set(now.capabilities))
     return f"{', '.join(lost)} was revoked since it was checked" if lost else ""
 

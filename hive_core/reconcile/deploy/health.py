@@ -104,8 +104,8 @@ def _placement_verdicts(trial: Trial, scene: TrialState) -> Iterator[TrialVerdic
     if shown and (not switches or _has_switched(trial, scene)):
         yield TrialVerdict(TrialOutcome.GOOD)
     if scene.now >= due and not scene.held:
-        what = "has not switched" if switches else "did not come up"
-        yield TrialVerdict(TrialOutcome.BAD, f"it {what} within {trial.patience:.0f} s")
+        failure = "has not switched" if switches else "did not come up"
+        yield TrialVerdict(TrialOutcome.BAD, f"it {failure} within {trial.patience:.0f} s")
     yield TrialVerdict(TrialOutcome.WAIT, until=None if scene.held else due)
 
 

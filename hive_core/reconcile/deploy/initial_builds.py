@@ -34,34 +34,34 @@ class InitialBuilds:
 
     def request_missing(self) -> None:
         """Ask for what is missing; one transaction, none when nothing is."""
-        made = {each: name for name, each in _nix_agents(self.context.hive())}
+        made = {key: name for name, key in _nix_agents(self.context.hive())}
         specs = self.context.hive().specs
-        missing = {each: name for each, name in made.items() if lacks_system(specs[name])}
+        missing = {key: name for key, name in made.items() if lacks_system(specs[name])}
         self._waiting = frozenset(uuid for uuid, *_ in missing)
-        self._tried = {each: nonce for each, nonce in self._tried.items() if each in made}
-        wanted = [each for each in missing if self._is_due(each)]
+        self._tried = {key: nonce for key, nonce in self._tried.items() if key in made}
+        wanted = [key for key in missing if self._is_due(key)]
         if wanted:
-            names = [missing[each] for each in wanted]
+            names = [missing[key] for key in wanted]
             self.context.perform("build_first", lambda call: _request_builds(call, names))
-            self._tried.update({each: self._nonce(each) for each in wanted})
+            self._tried.update({key: self._nonce(key) for key in wanted})
             self.context.step("asked for first systems")
 
     def is_waiting(self, uuid: str) -> bool:
         """Whether another start of this agent, or the end of a request, is to be looked at."""
         return uuid in self._waiting
 
-    def _is_due(self, each: BuildKey) -> bool:
-        uuid, ledger = each[0], self.context.ports.ledger
+    def _is_due(self, key: BuildKey) -> bool:
+        uuid, ledger = key[0], self.context.ports.ledger
         if ledger.approvals.of_agent(uuid):
             return False  # its end is looked at
-        if each not in self._tried:
+        if key not in self._tried:
             return True
         run = ledger.runs.get(uuid)
         parked = run is not None and trouble(run, ledger.starts.get(uuid)) is Trouble.PARKED
-        return not parked and self._nonce(each) > self._tried[each]
+        return not parked and self._nonce(key) > self._tried[key]
 
-    def _nonce(self, each: BuildKey) -> int:
-        run = self.context.ports.ledger.runs.get(each[0])
+    def _nonce(self, key: BuildKey) -> int:
+        run = self.context.ports.ledger.runs.get(key[0])
         return run.nonce if run is not None else 0
 
 

@@ -35,22 +35,22 @@ class LockUpdates:
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest:
         """Lock the inputs that were asked for; Conflict when nothing is newer."""
         asked = approval.review.get("inputs")
-        names = [str(each) for each in asked] if isinstance(asked, list | tuple) else []
-        found: list[bytes] = []
+        names = [str(name) for name in asked] if isinstance(asked, list | tuple) else []
+        locks_read: list[bytes] = []
 
-        def taken(said: NixJobResult, read: Callable[[str, int], bytes]) -> None:
-            found.append(read("flake.lock", LOCK_MOST))
+        def collect(said: NixJobResult, read: Callable[[str, int], bytes]) -> None:
+            locks_read.append(read("flake.lock", LOCK_MOST))
             # The old ones too: what is in force is evaluated from those until this is approved.
             self.profiles.keep_inputs({*self.profiles.of(INPUTS).values(), *said.sources})
 
         files = {"flake.nix": flake.render(self.nix.settings.nix, [])}
         files |= {"flake.lock": hive.lock} if hive.lock else {}
         try:
-            await self.nix.run(JobKind.LOCK, files, lambda out: [out, *names], taken)
+            await self.nix.run(JobKind.LOCK, files, lambda out: [out, *names], collect)
         except BuildFailed as error:
             reason = f"the inputs cannot be locked: {error.reason}"
             raise InvalidArgument(reason, "inputs") from error
-        return self._checked_request(approval, hive, found[0], names)
+        return self._checked_request(approval, hive, locks_read[0], names)
 
     def _checked_request(
         self, approval: Approval, hive: Hive, lock: bytes, names: list[str]
@@ -63,7 +63,7 @@ class LockUpdates:
         binding = replace(
             approval.binding, commit=sha256(lock).hexdigest()[:40], lock=hive.lock_hash
         )
-        rows = [each._asdict() for each in changes[:SHOWN_MOST]]
+        rows = [change._asdict() for change in changes[:SHOWN_MOST]]
         review = {"inputs": names, "changes": rows, "more": max(0, len(changes) - SHOWN_MOST)}
         return CheckedRequest(binding, Effect.NOTHING, review=review)
 

@@ -101,9 +101,9 @@ class JobIntake:
             return await asyncio.to_thread(_parts, box, caps)
 
     def _checked_request(
-        self, approval: Approval, hive: Hive, found: ReviewedCommit
+        self, approval: Approval, hive: Hive, reviewed: ReviewedCommit
     ) -> CheckedRequest:
-        review, spec = found.review, found.spec
+        review, spec = reviewed.review, reviewed.spec
         if review.commit != approval.binding.commit:
             raise Conflict("the job judged another commit")
         if review.agent_toml_fault:
@@ -115,7 +115,7 @@ class JobIntake:
         )  # fmt: skip
         wishes = config.request.model_dump(mode="json", exclude_none=True)
         figures = {**review.figures, "warnings": list(review.warnings)}
-        return CheckedRequest(binding, found.effect(config), wishes, figures, found.parts)
+        return CheckedRequest(binding, reviewed.effect(config), wishes, figures, reviewed.parts)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class ReviewedCommit:
         """What it would do; InvalidArgument when it asks for what is on no list."""
         before = nar.unpack(self.base) if self.base else {}
         after = grant(self.spec, config.request)
-        changed = {each.path for each in self.review.changed}
+        changed = {file.path for file in self.review.changed}
         return effect(
             ConfiguredAgent(self.spec, config_in(before)), ConfiguredAgent(after, config), changed
         )

@@ -24,7 +24,7 @@ class Retention:
     async def follow(self) -> None:
         """Repositories for those who live, out of sight those of who was destroyed."""
         ledger = self.context.ports.ledger
-        archived = {each.uuid for each in ledger.archives.all()}
+        archived = {archive.uuid for archive in ledger.archives.all()}
         await self.context.applied.follow(self.context.hive(), archived, self._is_dead)
         self.context.on_tree_followed()
 
@@ -40,15 +40,15 @@ class Retention:
         ledger, keep = self.context.ports.ledger, self.context.ports.settings.deploy.generations
         ended = ledger.approvals.ended_approvals(agent, keep)
         generations = ledger.generations.all(agent)
-        kept = [*ledger.approvals.of_agent(agent), *ended]
+        recent = [*ledger.approvals.of_agent(agent), *ended]
         spec = self.context.hive().spec(name)
-        approvals = {*(each.id for each in kept), *(each.approval for each in generations)}
-        commits = {
-            *(each.binding.commit for each in kept), *(each.commit for each in generations),
-            spec.config or "", seed_for(spec.image).commit,
-        } - {""}  # fmt: skip
+        approvals = {approval.id for approval in recent}
+        approvals |= {generation.approval for generation in generations}
+        commits = {approval.binding.commit for approval in recent}
+        commits |= {generation.commit for generation in generations}
+        commits |= {spec.config or "", seed_for(spec.image).commit}
         try:
-            repo.prune(approvals, commits)
+            repo.prune(approvals, commits - {""})
         except Internal as error:  # told, and left as it is: nothing goes that may be needed
             log.warning("Cannot tidy the repository of %s: %s", name, error)
             repo.mend(template_name(spec.image))

@@ -41,7 +41,7 @@ class Rollouts:
     def advance(self, rollout: str) -> None:
         """Take note of who has come out, and begin or end what follows from that."""
         rows = self.context.ports.ledger.waves.agents(rollout)
-        if any(each.state in (WAITING, RUNNING) for each in rows):
+        if any(row.state in (WAITING, RUNNING) for row in rows):
             self.context.perform("roll_out", lambda call: _advance(call, rollout))
             self.context.step("rolled out")
 
@@ -52,31 +52,31 @@ def _advance(call: Call, rollout: str) -> Record[DeployResult]:
         if row.state == RUNNING and (state := _outcome(call, row)):
             waves.set_state(rollout, row.agent, state)
     rows, topics = waves.agents(rollout), set[str]()
-    running = [each for each in rows if each.state == RUNNING]
-    waiting = [each for each in rows if each.state == WAITING]
-    if any(each.state == FAILED for each in rows):
+    running = [row for row in rows if row.state == RUNNING]
+    waiting = [row for row in rows if row.state == WAITING]
+    if any(row.state == FAILED for row in rows):
         for row in waiting:
             waves.set_state(rollout, row.agent, STOPPED)
     elif waiting and not running:
-        topics |= _start_wave(call, [each for each in waiting if each.wave == waiting[0].wave])
+        topics |= _start_wave(call, [row for row in waiting if row.wave == waiting[0].wave])
     rows = waves.agents(rollout)
-    if not any(each.state in (WAITING, RUNNING) for each in rows):
+    if not any(row.state in (WAITING, RUNNING) for row in rows):
         topics |= _finish_job(call, rollout, rows)
     return Record(DeployResult(text=rollout), frozenset(topics), {"rollout": rollout})
 
 
 def _outcome(call: Call, row: RolloutAgent) -> str:
     """Empty while nobody knows. An agent that is no more holds nobody up."""
-    found = call.ledger.approvals.get(row.approval)
-    if found is None or found.state is ApprovalState.DEPLOYED:
+    approval = call.ledger.approvals.get(row.approval)
+    if approval is None or approval.state is ApprovalState.DEPLOYED:
         return DONE
-    if found.open:
+    if approval.open:
         return ""
     return FAILED if call.hive.name(row.agent) else STOPPED
 
 
 def _start_wave(call: Call, rows: Iterable[RolloutAgent]) -> set[str]:
-    topics = {"rollout:" + each.rollout for each in rows}
+    topics = {"rollout:" + row.rollout for row in rows}
     for row in rows:
         name = call.hive.name(row.agent)
         if name is None:
@@ -94,14 +94,14 @@ def _update_request(call: Call, name: str, uuid: str) -> str:
         return create_update(call, name).id
     except Conflict:
         open_ = call.ledger.approvals.of_agent(uuid)
-        return next(each.id for each in open_ if each.kind is ApprovalKind.UPDATE)
+        return next(approval.id for approval in open_ if approval.kind is ApprovalKind.UPDATE)
 
 
 def _finish_job(call: Call, rollout: str, rows: Iterable[RolloutAgent]) -> set[str]:
     job = call.ledger.jobs.get(rollout)
     if job is None or job.ended is not None:
         return set()
-    failed = [display_name(call, each.agent) for each in rows if each.state == FAILED]
+    failed = [display_name(call, row.agent) for row in rows if row.state == FAILED]
     error = f"Conflict: {', '.join(failed)} failed; {_WHY}" if failed else ""
     call.ledger.jobs.finish(job.id, error, call.now)
     return {f"job:{job.id}"}

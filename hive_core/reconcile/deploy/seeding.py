@@ -51,7 +51,7 @@ class SeedJobs:
         job = self.context.ports.ledger.jobs.get(key.removeprefix(KEY))
         if job is None or job.ended is not None or key in self.tasks.busy:
             return
-        if sum(each.startswith(KEY) for each in self.tasks.busy) < AT_ONCE:
+        if sum(key.startswith(KEY) for key in self.tasks.busy) < AT_ONCE:
             self.tasks.start(key, self._seed(job))
         else:
             self.tasks.requeue_at(key, self.context.ports.clock.monotonic() + _PAUSE)
@@ -67,8 +67,8 @@ class SeedJobs:
             error = f"{type(fault).__name__}: {fault.reason}"
         self.context.step("seeded")
         self.context.perform("seed_config", lambda call: _finish(call, job.id, error))
-        for each in self.keys:
-            self.tasks.requeue(each)
+        for key in self.keys:
+            self.tasks.requeue(key)
 
     async def _run(self, job: JobRecord, hive: Hive, uuid: str) -> None:
         name = hive.name(uuid)
@@ -93,8 +93,8 @@ def _time(job: JobRecord) -> str:
 
 
 def _finish(call: Call, job: str, error: str) -> Record[DeployResult]:
-    found = call.ledger.jobs.get(job)
-    if found is None or found.ended is not None:
+    row = call.ledger.jobs.get(job)
+    if row is None or row.ended is not None:
         return Record(DeployResult(text="it has ended meanwhile"))
     call.ledger.jobs.finish(job, error, call.now)
     fields = {"job": job, **({"error": error} if error else {})}

@@ -91,11 +91,11 @@ def put_in_place(call: Call, step: DeployStep) -> Change[DeployResult]:
         approval.id, approval.binding, step.effect, approval.requested, review
     )
     ledger.approvals.move(approval.id, "deploy", call.now)
-    told = f"{_verb(approval)} {step.name} {(after.config or '-')[:12]} (generation {number})"
+    summary = f"{_verb(approval)} {step.name} {(after.config or '-')[:12]} (generation {number})"
     return Change(
-        DeployResult(text=told),
+        DeployResult(text=summary),
         call.hive.with_spec(step.name, after),
-        told,
+        summary,
         frozenset({approval_topic(approval.id), f"run:{uuid}"}),
         {"approval": approval.id, "generation": number, "effect": step.effect},
         _trailers(call, approval, step.effect),
@@ -119,31 +119,30 @@ def update_inputs(call: Call, approval: Approval, inputs: InputUpdates) -> Chang
         for name in wave:
             call.ledger.waves.put(approval.job or approval.id, number, call.hive.spec(name).id)
     who = "1 agent follows" if len(follows) == 1 else f"{len(follows)} agents follow"
-    told = f"update inputs ({who})"
-    return Change(
-        DeployResult(text=told), hive, told, topics | {f"rollout:{approval.job or approval.id}"},
-        {"approval": approval.id}, _trailers(call, approval, effect),
-    )  # fmt: skip
+    summary = f"update inputs ({who})"
+    topics |= {f"rollout:{approval.job or approval.id}"}
+    details, trailers = {"approval": approval.id}, _trailers(call, approval, effect)
+    return Change(DeployResult(text=summary), hive, summary, topics, details, trailers)
 
 
 def watch(call: Call, approval: Approval, until: float) -> Record[DeployResult]:
     """It is in place; the window begins, or begins anew."""
     if approval.state is _S.DEPLOYING:
         call.ledger.approvals.move(approval.id, "watch", call.now)
-    found = _deploy_row(call, approval.id)
-    call.ledger.deploys.put(replace(found, until=until))
+    deploy = _deploy_row(call, approval.id)
+    call.ledger.deploys.put(replace(deploy, until=until))
     return Record(DeployResult(text="watched"), frozenset({approval_topic(approval.id)}))
 
 
 def confirm(call: Call, approval: Approval) -> Record[DeployResult]:
     """It was healthy for the whole window, or there was nobody to watch."""
-    ledger, found = call.ledger, approval
-    if found.state is _S.DEPLOYING:
-        found = ledger.approvals.move(found.id, "watch", call.now)
-    topics = end_approval(call, found, "confirm") | void_overtaken(call, found)
-    ledger.deploys.drop(found.id)
-    ledger.generations.prune(found.agent, call.settings.deploy.generations)
-    return Record(DeployResult(text="deployed"), topics, {"approval": found.id})
+    ledger, current = call.ledger, approval
+    if current.state is _S.DEPLOYING:
+        current = ledger.approvals.move(current.id, "watch", call.now)
+    topics = end_approval(call, current, "confirm") | void_overtaken(call, current)
+    ledger.deploys.drop(current.id)
+    ledger.generations.prune(current.agent, call.settings.deploy.generations)
+    return Record(DeployResult(text="deployed"), topics, {"approval": current.id})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,32 +163,32 @@ def take_back(
     What others changed meanwhile stays. The generation that failed is kept for inspection. Who had
     nothing to run before is parked.
     """
-    found, name = _deploy_row(call, approval.id), call.hive.name(approval.agent)
-    call.ledger.generations.fail(approval.agent, found.generation, failure.why)
+    deploy, name = _deploy_row(call, approval.id), call.hive.name(approval.agent)
+    call.ledger.generations.fail(approval.agent, deploy.generation, failure.why)
     topics = end_approval(call, approval, "fail", reason=failure.why, lines=failure.lines)
     if name is None:
         call.ledger.deploys.drop(approval.id)
         return Record(DeployResult(text="it was destroyed"), topics)
-    spec = undo(call.hive.spec(name), found.part("fields"), found.part("after"))
+    spec = undo(call.hive.spec(name), deploy.part("fields"), deploy.part("after"))
     if lacks_system(spec):
         topics |= park(call, approval.agent, f"what was built is not healthy: {failure.why}")
         call.ledger.deploys.drop(approval.id)
     else:
-        nonce = _start_again(call, approval, found, failure)
+        nonce = _start_again(call, approval, deploy, failure)
         until = call.now + failure.patience
-        call.ledger.deploys.put(replace(found, nonce=nonce, until=until))
+        call.ledger.deploys.put(replace(deploy, nonce=nonce, until=until))
     current = call.ledger.generations.newest(approval.agent)
     number = current.number if current else 0
-    told = f"take back {name} {(spec.config or '-')[:12]} (generation {number} again)"
+    summary = f"take back {name} {(spec.config or '-')[:12]} (generation {number} again)"
     return Change(
-        DeployResult(text=told), call.hive.with_spec(name, spec), told,
+        DeployResult(text=summary), call.hive.with_spec(name, spec), summary,
         frozenset({*topics, f"run:{approval.agent}"}),
         {"approval": approval.id, "generation": number, "reason": failure.why},
-        _trailers(call, approval, Effect(str(found.before["effect"]))),
+        _trailers(call, approval, Effect(str(deploy.before["effect"]))),
     )  # fmt: skip
 
 
-def try_again(call: Call, found: DeployRecord, uuid: str, patience: float) -> Record[DeployResult]:
+def try_again(call: Call, deploy: DeployRecord, uuid: str, patience: float) -> Record[DeployResult]:
     """An agent that went back did not come up with what it ran with before: once more."""
     run = call.ledger.runs.get(uuid)
     if run is None or run.wanted is not DesiredState.RUNNING:
@@ -197,10 +196,10 @@ def try_again(call: Call, found: DeployRecord, uuid: str, patience: float) -> Re
     wish = call.ledger.runs.want(
         uuid, DesiredState.RUNNING, call.now, grace=run.grace, reason="it goes back", fresh=True
     )
-    tries = int(str(found.before.get("tries", 0))) + 1
-    before = {**found.before, "tries": tries}
+    tries = int(str(deploy.before.get("tries", 0))) + 1
+    before = {**deploy.before, "tries": tries}
     until = call.now + patience
-    call.ledger.deploys.put(replace(found, before=before, nonce=wish.nonce, until=until))
+    call.ledger.deploys.put(replace(deploy, before=before, nonce=wish.nonce, until=until))
     return Record(DeployResult(text=f"try {tries + 1}"), frozenset({f"run:{uuid}"}))
 
 
@@ -210,10 +209,10 @@ def _starts(step: DeployStep) -> bool:
 
 
 def _start_again(
-    call: Call, approval: Approval, found: DeployRecord, failure: DeployFailure
+    call: Call, approval: Approval, deploy: DeployRecord, failure: DeployFailure
 ) -> int | None:
     run = call.ledger.runs.get(approval.agent)
-    if run is None or (found.nonce is None and failure.is_up):
+    if run is None or (deploy.nonce is None and failure.is_up):
         return None
     ended = run.wanted is not DesiredState.RUNNING and run.reason.startswith(ENDED)
     if run.wanted is not DesiredState.RUNNING and not ended:
@@ -238,16 +237,16 @@ def _first_generation(call: Call, spec: AgentSpec, requested: float) -> None:
 
 
 def _require_state(call: Call, approval: str, state: ApprovalState) -> None:
-    found = call.ledger.approvals.get(approval)
-    if found is None or found.state is not state:
+    row = call.ledger.approvals.get(approval)
+    if row is None or row.state is not state:
         raise Conflict("it was decided otherwise meanwhile")
 
 
 def _deploy_row(call: Call, approval: str) -> DeployRecord:
-    found = call.ledger.deploys.get(approval)
-    if found is None:
+    deploy = call.ledger.deploys.get(approval)
+    if deploy is None:
         raise Conflict(f"nothing is known of the deploy of {approval}")
-    return found
+    return deploy
 
 
 def _verb(approval: Approval) -> str:

@@ -36,12 +36,12 @@ class TrialWatcher:
     tasks: BackgroundTasks
     _invocations: dict[str, str] = field(default_factory=dict)
 
-    def judge(self, approval: Approval, found: DeployRecord) -> None:
+    def judge(self, approval: Approval, deploy: DeployRecord) -> None:
         """Judge one deploy by what there is to see now."""
         scene = self.trials.state(approval.agent)
-        trial = self.trials.trial(approval, found, self._invocations.get(approval.id, ""))
+        trial = self.trials.trial(approval, deploy, self._invocations.get(approval.id, ""))
         if approval.state is _S.FAILED:
-            self._continue_rollback(approval, found, scene, judge_placement(trial, scene))
+            self._continue_rollback(approval, deploy, scene, judge_placement(trial, scene))
             return
         judge = judge_placement if approval.state is _S.DEPLOYING else judge_health
         verdict = judge(trial, scene)
@@ -101,12 +101,12 @@ class TrialWatcher:
         self.context.step("taken back")
 
     def _continue_rollback(
-        self, approval: Approval, found: DeployRecord, scene: TrialState, verdict: TrialVerdict
+        self, approval: Approval, deploy: DeployRecord, scene: TrialState, verdict: TrialVerdict
     ) -> None:
         if verdict.outcome is TrialOutcome.WAIT:
             self._wait(approval.id, verdict)
             return
-        tries = int(str(found.before.get("tries", 0))) + 1
+        tries = int(str(deploy.before.get("tries", 0))) + 1
         if (
             verdict.outcome is TrialOutcome.BAD
             and tries < transactions.TRIES
@@ -116,7 +116,7 @@ class TrialWatcher:
             patience = self.trials.patience(Effect.RESTART)
             self.context.perform(
                 "start_again",
-                lambda call: transactions.try_again(call, found, approval.agent, patience),
+                lambda call: transactions.try_again(call, deploy, approval.agent, patience),
             )
             self.context.step("started again")
             return

@@ -32,15 +32,15 @@ class TrialReader:
             ports.ledger.revocations.last_release(uuid),
         )  # fmt: skip
 
-    def trial(self, approval: Approval, found: DeployRecord, invocation: str) -> Trial:
-        generation = self.context.ports.ledger.generations.get(approval.agent, found.generation)
+    def trial(self, approval: Approval, deploy: DeployRecord, invocation: str) -> Trial:
+        generation = self.context.ports.ledger.generations.get(approval.agent, deploy.generation)
         at = generation.at if generation else approval.created
-        effect = Effect(str(found.before.get("effect", Effect.RESTART)))
+        effect = Effect(str(deploy.before.get("effect", Effect.RESTART)))
         back = approval.state is ApprovalState.FAILED
-        if back and found.until is not None:
-            at = found.until - self.patience(Effect.RESTART)
+        if back and deploy.until is not None:
+            at = deploy.until - self.patience(Effect.RESTART)
         patience = self.patience(Effect.RESTART if back else effect)
-        return Trial(effect, at, found.nonce, patience, found.until, invocation)
+        return Trial(effect, at, deploy.nonce, patience, deploy.until, invocation)
 
     def patience(self, effect: Effect) -> float:
         """How long it may take until it is in place, the end of what runs now included."""
@@ -58,8 +58,8 @@ class TrialReader:
         boot = hive.spec(name).boots
         query = LogQuery(uuid=uuid, unit=agent_unit(name), lines=most, boot=boot)
         try:
-            found = await ports.journal.read(query)
+            lines = await ports.journal.read(query)
         except (HiveError, TimeoutError) as error:
             log.warning("Cannot read the last lines of %s: %s", name, error)
             return ""
-        return "\n".join(line.text for line in found)[-BYTES_MOST:]
+        return "\n".join(line.text for line in lines)[-BYTES_MOST:]

@@ -35,12 +35,12 @@ class DeployWiring:
         """With jobs of our own; `spare` frees the ballast of a full disk."""
         ports, settings = self.ports, self.ports.settings
         nix = NixJobs(settings, ports.jobs)
-        kept = KeptLocks(settings.paths.applied)
+        locks = KeptLocks(settings.paths.applied)
         return DeployContext(
             ports, look, hive, perform, self.applied,
             JobIntake(settings, ports.jobs, self.applied),
             NixBuilder(nix, self.applied, self.profiles),
-            LockUpdates(nix, self.profiles, kept) if NIX_IMAGE in settings.image_names else None,
+            LockUpdates(nix, self.profiles, locks) if NIX_IMAGE in settings.image_names else None,
             on_tree_followed=partial(self._follow, hive), release_ballast=spare,
         )  # fmt: skip
 
@@ -52,8 +52,8 @@ class DeployWiring:
         ledger, names = self.ports.ledger, hive().names
         self.profiles.follow(hive(), ledger)
         vault = Vault(self.ports.settings.paths.secrets)
-        kept = {*names, *(each.uuid for each in ledger.archives.all())}
-        left = {*vault.holders(), *ledger.generations.agents()} - kept
+        retained = {*names, *(archive.uuid for archive in ledger.archives.all())}
+        left = {*vault.holders(), *ledger.generations.agents()} - retained
         gone = [uuid for uuid in left if ledger.archives.is_tombstone(uuid)]
         for uuid in gone:
             vault.drop(uuid)

@@ -22,8 +22,8 @@ TROUBLE = (State.FAILED, State.PARKED)
 
 def restarted_agents(job: JobRecord) -> Sequence[str]:
     """Who was restarted because of a job, as far as it was written down."""
-    found = job.progress.get(RESTARTING, ())
-    return found if isinstance(found, list) else ()
+    uuids = job.progress.get(RESTARTING, ())
+    return uuids if isinstance(uuids, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class JobGoals:
         """None: not yet. Empty: all reached. Else what went wrong."""
         if job.id in self.revoking or not all(map(self._is_back, restarted_agents(job))):
             return None
-        found = [
+        verdicts = [
             None if goal.startswith(OTHERS) else self._agent_verdict(uuid, goal)
             for uuid, goal in job.goals.items()
         ]
-        faults = [each for each in found if each]
+        faults = [verdict for verdict in verdicts if verdict]
         if faults:
             return "; ".join(faults)
-        return None if None in found else ""
+        return None if None in verdicts else ""
 
     def _is_back(self, uuid: str) -> bool:
         """Whether one that was restarted on the way is up again, or does not come up."""
@@ -114,7 +114,7 @@ class JobGoals:
         pending = (
             self.machine(place.uuid).node != place.lineage
             or not all(self._is_up_to_date(self.places.by_name(name)) for name in subtree)
-            or not all(self._is_up_to_date(each) for each in self.places.above(place.uuid))
+            or not all(self._is_up_to_date(ancestor) for ancestor in self.places.above(place.uuid))
         )
         return None if pending else ""
 

@@ -39,9 +39,9 @@ class ImportJobs:
         cls, ports: Ports, broker: BrokerHandle, fatal: Callable[[BaseException], None]
     ) -> Self:
         tasks = BackgroundTasks(ports.clock, lambda _: None, fatal)
-        found = cls(ports, broker, tasks)
-        tasks.requeue = lambda _: found.resume()
-        return found
+        imports = cls(ports, broker, tasks)
+        tasks.requeue = lambda _: imports.resume()
+        return imports
 
     def start(self) -> None:
         self._started = True

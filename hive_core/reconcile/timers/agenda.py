@@ -34,10 +34,9 @@ class Agenda:
 
     def start(self) -> None:
         """Find what is to come, and do what became due while no daemon ran."""
-        kinds = {topic for each in self.dues.values() for topic in each.topics}
+        kinds = {topic for due in self.dues.values() for topic in due.topics}
         self._dues_by_topic = {
-            kind: tuple(each for each in self.dues.values() if kind in each.topics)
-            for kind in kinds
+            kind: tuple(due for due in self.dues.values() if kind in due.topics) for kind in kinds
         }
         self.on_clock_set()
 
@@ -49,18 +48,16 @@ class Agenda:
     def on_topics(self, topics: frozenset[str]) -> None:
         """Something was recorded that may be due earlier than anything else."""
         kinds = {topic.partition(":")[0] for topic in topics} & self._dues_by_topic.keys()
-        self._arm(
-            {each.name: each for kind in kinds for each in self._dues_by_topic[kind]}.values()
-        )
+        self._arm({due.name: due for kind in kinds for due in self._dues_by_topic[kind]}.values())
 
     def _arm(self, dues: Iterable[Due]) -> None:
-        for each in dues:
+        for due in dues:
             try:
-                at = each.next(self.ledger)
+                at = due.next(self.ledger)
             except HiveError as error:
-                log.warning("Cannot see what is due (%s): %s", each.name, error)
+                log.warning("Cannot see what is due (%s): %s", due.name, error)
                 at = self.clock.now() + RETRY_AFTER
-            self._schedule(each, at)
+            self._schedule(due, at)
 
     def _schedule(self, due: Due, at: float | None, pause: float = 0.0) -> None:
         if not pause and due.name in self._cancel and self._at.get(due.name, -1.0) == at:

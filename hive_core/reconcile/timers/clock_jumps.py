@@ -64,8 +64,14 @@ class ClockJumps:
             log.warning("Cannot write down what the clock says: %s", error)
 
     def _shift_times(self, by: float, now: float, *, mail: bool) -> bool:
-        ledger, kept = self.ports.ledger, self.ports.settings.retention
-        longest = max(kept.archive, kept.keys, kept.jobs, kept.events, kept.dead_letters)
+        ledger, retention = self.ports.ledger, self.ports.settings.retention
+        longest = max(
+            retention.archive,
+            retention.keys,
+            retention.jobs,
+            retention.events,
+            retention.dead_letters,
+        )
         try:
             with ledger.transaction():
                 ledger.shifts.move(by, now, longest)

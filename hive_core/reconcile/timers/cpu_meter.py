@@ -51,19 +51,19 @@ class CpuMeter:
             await asyncio.sleep(0)
 
     def _read(self, uuids: Iterable[str]) -> dict[str, Cpu]:
-        found = {}
+        readings = {}
         for uuid in uuids:
             machine = self.observed.machines.get(uuid)
             if machine is None or uuid not in self.observed.places.by_uuid:
                 continue
             if (cpu := self.read(machine)) is not None:
-                found[uuid] = cpu
-        return found
+                readings[uuid] = cpu
+        return readings
 
 
-def record_cpu(ports: Ports, broker: BrokerHandle, found: Mapping[str, Cpu]) -> None:
+def record_cpu(ports: Ports, broker: BrokerHandle, readings: Mapping[str, Cpu]) -> None:
     """Add what is new to the sums; nothing is written where nothing is."""
-    news = {uuid: cpu for uuid, cpu in found.items() if has_new_cpu(ports.ledger, uuid, cpu)}
+    news = {uuid: cpu for uuid, cpu in readings.items() if has_new_cpu(ports.ledger, uuid, cpu)}
     if not news:
         return
 

@@ -29,7 +29,7 @@ class LettersGivenUp(Result):
 
 def give_up_letters(call: Call, letters: Sequence[Message]) -> Record[LettersGivenUp]:
     """What follows from letters of the daemon that nobody took."""
-    topics = frozenset[str]().union(*(happened(call, MessageGivenUp(each)) for each in letters))
+    topics = frozenset[str]().union(*(happened(call, MessageGivenUp(letter)) for letter in letters))
     return Record(LettersGivenUp(letters=len(letters)), topics, audited=True)
 
 
@@ -83,14 +83,14 @@ class Upkeep:
         try:
             with ledger.transaction():
                 dead = ledger.messages.expire(now)
-            if ours := [each for each in dead if each.sender == DAEMON]:
+            if ours := [letter for letter in dead if letter.sender == DAEMON]:
                 self.broker.perform("give_up", lambda call: give_up_letters(call, ours))
         except HiveError as error:
             log.warning("Cannot look after the mail: %s", error)
             self._after(RETRY_AFTER, self._schedule_mail)
             return
         # The sender has a message about it; the recipient may get what stood behind the dead one.
-        parties = {party for each in dead for party in (each.sender, each.recipient)}
+        parties = {party for letter in dead for party in (letter.sender, letter.recipient)}
         self.broker.touch(frozenset(f"inbox:{party}" for party in parties))
         self._schedule_mail()
 
@@ -113,7 +113,11 @@ class Upkeep:
         """Forget what was kept long enough."""
         self._after(HOUR, self.sweep)
         self.audit()
-        ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
+        ledger, retention, now = (
+            self.ports.ledger,
+            self.ports.settings.retention,
+            self.ports.clock.now(),
+        )
         try:
             with ledger.transaction():
                 ledger.events.reads.keep_counts()
@@ -122,11 +126,11 @@ class Upkeep:
                 ledger.budgets.rollups.prune(now - self.ports.settings.budgets.kept)
                 ledger.budgets.cpu.prune()
                 ledger.events.prune(
-                    self._first_event_after(now - ledger.shifts.ahead(now) - kept.events)
+                    self._first_event_after(now - ledger.shifts.ahead(now) - retention.events)
                 )
                 ledger.events.notes.tidy()
                 ledger.stored.tidy()
-                ledger.forget_leavings(now - ledger.shifts.ahead(now) - kept.archive)
+                ledger.forget_leavings(now - ledger.shifts.ahead(now) - retention.archive)
             self._prune_page()
             ledger.checkpoint()
             self.after_sweep()
@@ -135,16 +139,20 @@ class Upkeep:
 
     def _prune_page(self) -> None:
         """A bounded number at a time, so that calls get their turn, until nothing is left."""
-        ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
+        ledger, retention, now = (
+            self.ports.ledger,
+            self.ports.settings.retention,
+            self.ports.clock.now(),
+        )
         try:
             with ledger.transaction():
                 then = now - ledger.shifts.ahead(now)
                 gone = (
-                    ledger.messages.prune(then, dead=kept.dead_letters)
-                    + ledger.keys.prune(now, kept.keys)
-                    + ledger.jobs.prune(now, kept.jobs)
+                    ledger.messages.prune(then, dead=retention.dead_letters)
+                    + ledger.keys.prune(now, retention.keys)
+                    + ledger.jobs.prune(now, retention.jobs)
                     + ledger.tasks.prune(now - self.ports.settings.tasks.kept)
-                    + ledger.events.notes.prune(then - kept.events)
+                    + ledger.events.notes.prune(then - retention.events)
                 )
         except HiveError as error:
             log.warning("Cannot forget what is old: %s", error)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.revocation import PENDING, Revocation, RevocationState
 from hive_core.plan.actions import UnitLimits
-from hive_core.plan.placement import NESTED_LIMITS, subtree_limits
+from hive_core.plan.placement import NESTED_LIMITS, Placements, subtree_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +58,45 @@ def _slices(hive: Hive, lineage: tuple[str, ...]) -> tuple[str, ...]:
     above = (name for name in reversed(lineage))
     carriers = [name for name in above if subtree_limits(hive.spec(name).subtree) != UnitLimits()]
     return tuple(hive.spec(name).id for name in carriers[:NESTED_LIMITS])
+
+
+def agents_losing_access(revocation: Revocation, places: Placements) -> frozenset[str]:
+    """The agents that may hold files of a revocation's agent.
+
+    These are the agents that were told to restart, and all agents below those that lost access. An
+    agent that moved below them since is included: another may have passed it an open handle. So is
+    an agent that moved away from below them, unless it is below one that has regained access.
+    """
+    hive = places.hive
+    agent = hive.name(revocation.agent)
+    lost = [name for uuid in revocation.lost if (name := hive.name(uuid)) is not None]
+    below = {hive.spec(name).id for name in losing(hive, lost, agent or "")}
+    noted = revocation.nonces.keys() - revocation.notified - below
+    return frozenset({*below, *revocation.notified, *_may_hold(noted, hive, agent, lost)})
+
+
+def _may_hold(
+    noted: Iterable[str], hive: Hive, agent: str | None, lost: Sequence[str]
+) -> Iterator[str]:
+    """Those that are neither above nor below the agent, nor below one that regained access."""
+    own = {agent, *hive.topology.subtree(agent), *hive.topology.lineage(agent)} if agent else set()
+    again = own & {*lost}
+    for uuid in noted:
+        name = hive.name(uuid)
+        if name is None or not (name in own or again.intersection(hive.topology.lineage(name))):
+            yield uuid
+
+
+def agents_left_running(revocation: Revocation, places: Placements) -> frozenset[str]:
+    """The agents that keep running and were not restarted; destroyed agents are left out."""
+    if revocation.state is not RevocationState.LEFT:
+        return frozenset()
+    return frozenset(revocation.nonces.keys() & places.by_uuid.keys())
+
+
+def agents_held_down(revocation: Revocation, places: Placements) -> frozenset[str]:
+    """The agents that may not start before the revocation is done."""
+    own = {revocation.agent} if revocation.came_back and revocation.state in PENDING else set()
+    if revocation.state in (RevocationState.RESTARTING, RevocationState.CLOSING):
+        return agents_losing_access(revocation, places) | own
+    return frozenset(own)
