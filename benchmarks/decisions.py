@@ -167,10 +167,10 @@ def _theirs(hive: Hive, depth: int, *, fast: bool) -> float:
     """Only after it gave the same answers."""
     theirs = _casbin(hive.topology.parents, depth, fast=fast)
     questions = _questions(hive)[: ASKED // 5]
-    for each in questions:
-        ours = decide(RULES[each.operation], hive, each.caller, each.target)
-        if theirs(*each) != ours.allowed:
-            raise ValueError(f"another answer to {each}")
+    for question in questions:
+        ours = decide(RULES[question.operation], hive, question.caller, question.target)
+        if theirs(*question) != ours.allowed:
+            raise ValueError(f"another answer to {question}")
     return _their_rate(theirs, questions)
 
 
@@ -190,7 +190,9 @@ def _again(agents: int) -> Row:
 def _send() -> Row:
     """The routing rule, the longest one: it also looks at roles, capabilities and replies."""
     hive = _hive(_tree(1_000, 3), 3)
-    asked = [each for each in _questions(hive) if decide(ROUTE, hive, *each[::2]).allowed]
+    asked = [
+        question for question in _questions(hive) if decide(ROUTE, hive, *question[::2]).allowed
+    ]
     value = _per_second(_each(hive, asked, dict.fromkeys(VERBS, ROUTE)), asked, 20)
     return {"name": "decide a send, 1,000 agents, depth 3", "value": value, "unit": "decisions/s"}
 
@@ -244,7 +246,7 @@ def _walks(parents: Mapping[str, str | None], ancestor: str, name: str) -> bool:
 def _slowest() -> Row:
     """Row R13: one decision at a time, each timed."""
     hive = _hive(_tree(AT, 30), 30)
-    asks = [_each(hive, [each]) for each in _questions(hive)] * 10
+    asks = [_each(hive, [question]) for question in _questions(hive)] * 10
     spent = sorted(seconds(ask) for ask in asks)
     value = spent[len(spent) * 99 // 100] * 1000
     row: Row = {"name": f"one decision, {AT:,} agents, p99", "value": value, "unit": "ms"}

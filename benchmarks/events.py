@@ -133,7 +133,7 @@ def _copies(ledger: Ledger, folder: Path) -> list[Row]:
     lines.open()
     copied = _cpu_microseconds(lambda: _copy(ledger, lines), ledger.events.last)
     lines.close()
-    size = sum(each.stat().st_size for each in (folder / "events").iterdir())
+    size = sum(path.stat().st_size for path in (folder / "events").iterdir())
     return [
         _row("copy to the JSON lines, read and written", copied),
         _row("a line", size / ledger.events.last, "bytes"),

@@ -140,14 +140,14 @@ def _crowd(callers: int) -> float:
 
         threads = [threading.Thread(target=call, args=(each + 1,)) for each in range(callers)]
         start, done = time.perf_counter(), 0
-        for each in threads:
-            each.start()
+        for thread in threads:
+            thread.start()
         with Client(str(folder / "a0.sock")) as agent:
             while time.perf_counter() < ends:
                 done += take(agent)
             spent = time.perf_counter() - start
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.join()
         return done / spent
 
 

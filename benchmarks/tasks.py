@@ -143,13 +143,13 @@ def _rate(folder: Path, agents: int, kind: type[Cycle]) -> float:
     cycles = [kind(folder, number) for number in range(agents)]
     start = time.perf_counter()
     with selectors.DefaultSelector() as ready:
-        for each in cycles:
-            for line in each.lines:
-                ready.register(line, selectors.EVENT_READ, each)
-            each.ask({})
+        for cycle in cycles:
+            for line in cycle.lines:
+                ready.register(line, selectors.EVENT_READ, cycle)
+            cycle.ask({})
         while time.perf_counter() - start < SECONDS:
             _turn(ready)
-        spent, done = time.perf_counter() - start, sum(each.done for each in cycles)
+        spent, done = time.perf_counter() - start, sum(cycle.done for cycle in cycles)
         _drain(ready, cycles)
     return done / spent
 
@@ -164,15 +164,15 @@ def _turn(ready: selectors.DefaultSelector) -> None:
 
 def _drain(ready: selectors.DefaultSelector, cycles: list[Cycle]) -> None:
     """Let each come to an end, so that nothing of it is met by the next round."""
-    before = [each.done for each in cycles]
-    for each in cycles:
-        each.ask = lambda answer, self=each, ask=each.ask: (  # type: ignore[method-assign,misc]
+    before = [cycle.done for cycle in cycles]
+    for cycle in cycles:
+        cycle.ask = lambda answer, self=cycle, ask=cycle.ask: (  # type: ignore[method-assign,misc]
             None if self._step == 0 else ask(answer)
         )
     while any(each.done == old for each, old in zip(cycles, before, strict=True)):
         _turn(ready)
-    for each in cycles:
-        for line in each.lines:
+    for cycle in cycles:
+        for line in cycle.lines:
             line.close()
 
 
@@ -198,8 +198,8 @@ def three(host: HiveHost) -> float:
     """Seconds from the first assignment to the last result."""
     names = ("one", "two", "three")
     given = {"description": f"sleep {FLOOR:g}"}
-    tasks = [host.ask("lead", "AssignTask", agent=each, **given)["task"] for each in names]
+    tasks = [host.ask("lead", "AssignTask", agent=name, **given)["task"] for name in names]
     host.ask("lead", "WaitTasks", tasks=tasks, wait=30)
-    rows = [host.call("GetTask", task=each)["task"] for each in tasks]
-    assert all(each["result"]["status"] == "success" for each in rows)
-    return float(max(each["ended"] for each in rows) - min(each["created"] for each in rows))
+    rows = [host.call("GetTask", task=task)["task"] for task in tasks]
+    assert all(row["result"]["status"] == "success" for row in rows)
+    return float(max(row["ended"] for row in rows) - min(row["created"] for row in rows))

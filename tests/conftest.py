@@ -85,5 +85,5 @@ def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - what xdist made
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if long.asked.figures:
         terminalreporter.section("figures")
-        for each in long.asked.figures:
-            terminalreporter.write_line(json.dumps(each))
+        for figure in long.asked.figures:
+            terminalreporter.write_line(json.dumps(figure))

@@ -33,11 +33,11 @@ class Seed:
     @classmethod
     def of(cls, folder: Path) -> Seed:
         folders, files = [], []
-        for each in sorted(folder.rglob("*")):
-            name, mode = str(each.relative_to(folder)), stat.S_IMODE(each.stat().st_mode)
-            if each.is_file():
-                files.append((name, mode, each.read_bytes()))
-            elif any(each.iterdir()) or not _SHELF.fullmatch(name):
+        for path in sorted(folder.rglob("*")):
+            name, mode = str(path.relative_to(folder)), stat.S_IMODE(path.stat().st_mode)
+            if path.is_file():
+                files.append((name, mode, path.read_bytes()))
+            elif any(path.iterdir()) or not _SHELF.fullmatch(name):
                 folders.append((name, mode))
         return cls(tuple(folders), tuple(files))
 

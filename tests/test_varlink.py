@@ -140,7 +140,7 @@ def _million(head: bytes, unit: bytes, tail: bytes) -> bytes:
         _million(b'{"a":[', b"{},", b"{}]}"),
         _million(b'{"a":[', b"[" * 29 + b"]" * 29 + b",", b"1]}"),
         _million(b"[" * 33, b'"', b"]"),
-        b"{" + b",".join(b'"%d":1' % each for each in range(90_000)) + b"}",
+        b"{" + b",".join(b'"%d":1' % number for number in range(90_000)) + b"}",
     ],
     ids=lambda frame: str(frame)[:20],
 )

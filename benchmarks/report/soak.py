@@ -28,7 +28,7 @@ def draw(samples: list[Sample], path: Path) -> None:
                 _line(panel, samples, unit, value)
             panel.set_ylabel(label)
             panel.legend()
-        axes[2].plot(_minutes(samples, samples), [each["wal"] for each in samples], label="WAL")
+        axes[2].plot(_minutes(samples, samples), [sample["wal"] for sample in samples], label="WAL")
         axes[2].set_ylabel("MiB of WAL")
         axes[2].set_xlabel("minutes")
         for panel in axes:
@@ -40,7 +40,7 @@ def draw(samples: list[Sample], path: Path) -> None:
 
 def _line(axes: "Axes", samples: list[Sample], unit: str, value: str) -> None:
     """Of one daemon; a new life begins a new stretch."""
-    seen = [each for each in samples if each[unit]]
+    seen = [sample for sample in samples if sample[unit]]
     values = [each[unit][value] for each in seen]
     axes.plot(_minutes(seen, samples), values, label="hived" if unit == "hived" else "hive-privd")
 

@@ -162,9 +162,9 @@ def read(client: Client) -> None:
 
 def _answer(client: Client, ids: list[str], key: str) -> None:
     kinds: dict[str, list[str]] = {"ack": [], "nack": [], "forget": []}
-    for each in ids:
+    for id_ in ids:
         (kind,) = client.random.choices(tuple(kinds), (90, 6, 4))
-        kinds[kind].append(each)
+        kinds[kind].append(id_)
     if given := kinds["nack"]:
         reply = client.insist("Nack", f"{key}-nack", ids=given)
         if "error" not in reply:

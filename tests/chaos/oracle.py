@@ -52,12 +52,12 @@ class Evidence:
     @cached_property
     def acked(self) -> set[str]:
         """Ids whose ack was answered."""
-        return {each for row in self.of("acked") for each in row["ids"]}
+        return {id_ for row in self.of("acked") for id_ in row["ids"]}
 
     @cached_property
     def maybe(self) -> set[str]:
         """Ids whose ack was asked for."""
-        return {each for row in self.of("acked", "acking") for each in row["ids"]}
+        return {id_ for row in self.of("acked", "acking") for id_ in row["ids"]}
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self.folder / "hive.db")) as database:
@@ -141,7 +141,7 @@ def _came_again(evidence: Evidence) -> Iterator[str]:
     done: set[tuple[str, str]] = set()
     for row in evidence.of("got", "acked"):
         if row["what"] == "acked":
-            done.update((row["who"], each) for each in row["ids"])
+            done.update((row["who"], id_) for id_ in row["ids"])
         elif (row["who"], row["id"]) in done:
             yield f"given after its ack: {row}"
 
@@ -239,7 +239,7 @@ def _sends(evidence: Evidence) -> Iterator[str]:
 
 def _history(evidence: Evidence) -> Iterator[str]:
     """The chain of commits is the chain of recorded changes, one for one and in that order."""
-    changes = [each["commit"] for each in evidence.events if each["kind"] in {"change", "adopt"}]
+    changes = [event["commit"] for event in evidence.events if event["kind"] in {"change", "adopt"}]
     if changes != evidence.commits[-len(changes) :]:
         yield f"{len(changes)} changes are recorded, {len(evidence.commits)} commits differ"
     head = evidence.query("SELECT value FROM meta WHERE key = 'head'")[0][0]

@@ -33,7 +33,7 @@ def state(stage: Stage) -> Reply:
     wanted = dict[str, str](connection.rows("SELECT agent, wanted FROM runs"))
     return {
         "tree": dict(sorted(hive.topology.parents.items())),
-        "bodies": [each for each in bodies if each.isdecimal()],
+        "bodies": [body for body in bodies if body.isdecimal()],
         "wanted": {name: wanted[spec.id] for name, spec in sorted(hive.specs.items())},
     }
 

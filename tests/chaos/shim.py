@@ -116,7 +116,7 @@ class Faults:
     def names(self) -> list[str]:
         """What was called: "fsync PATH", in order."""
         found = []
-        for each in range(min(self.count, _NAMED)):
-            start = _HEAD.size + each * _LENGTH
+        for number in range(min(self.count, _NAMED)):
+            start = _HEAD.size + number * _LENGTH
             found.append(self._room[start : start + _LENGTH].split(b"\0", 1)[0].decode())
         return found

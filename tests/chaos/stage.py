@@ -152,7 +152,7 @@ def durable_state(stage: Stage) -> Reply:
     found["tree"] = dict(sorted(hive.topology.parents.items()))
     found["specs"] = {name: spec.model_dump(mode="json") for name, spec in hive.specs.items()}
     found["refused"] = len(repo.refused())
-    names = {**hive.names, **{each[0]: each[1] for each in found["archives"]}}
+    names = {**hive.names, **{archive[0]: archive[1] for archive in found["archives"]}}
     text = json.dumps(found, sort_keys=True)
     text = _UUID.sub(lambda uuid: names.get(uuid[0], "somebody"), text)
     found = json.loads(_ID.sub("an id", text))
@@ -178,7 +178,7 @@ def faults(stage: Stage, *, deep: bool) -> list[str]:
         found.append(f"the ledger: {sound}")
     found += [f"changed by nobody: {each}" for each in repo.dirty()]
     locks = [meta / ".git" / name for name in ("refs/heads/main.lock", "index.lock")]
-    found += [f"left behind: {each}" for each in locks if each.exists()]
+    found += [f"left behind: {lock}" for lock in locks if lock.exists()]
     return found + (_deep(meta) if deep else [])
 
 

@@ -149,7 +149,7 @@ def expect_unharmed(host: HiveHost) -> Iterator[None]:
     before = life(host), host.main_pid("ann"), host.main_pid("ben")
     yield
     assert (life(host), host.main_pid("ann"), host.main_pid("ben")) == before
-    troubles = [each for each in host.json("status")["alarms"] if "parked" not in each]
+    troubles = [alarm for alarm in host.json("status")["alarms"] if "parked" not in alarm]
     assert troubles == []
 
 

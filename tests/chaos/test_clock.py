@@ -86,7 +86,7 @@ def test_nothing_is_swept_up_before_its_time(step: float) -> None:
         assert stage.call("list_events", limit=100)["events"][: len(events)] == events
         assert stage.call("send", to="lead", body="keyed", idempotency_key="k") == first
         assert stage.call("list_messages", agent="lead", dead=True)["messages"]
-        assert [each["id"] for each in stage.call("list_archives")["archives"]] == [uuid]
+        assert [archive["id"] for archive in stage.call("list_archives")["archives"]] == [uuid]
         assert not stage.stores.ledger.archives.past_retention(stage.clock.now())
         stage.call("restore", id=uuid)
 

@@ -58,7 +58,7 @@ def test_what_the_clock_leaps_over_comes_once_if_that_was_asked_for(step: float)
         once = put(hive, name="once", when={"at": f"{at}"})["id"]
         hive.set_clock(step)
         hive.advance(15)
-        assert [each["due"] for each in fires(hive, once)] == [at]
+        assert [fire["due"] for fire in fires(hive, once)] == [at]
         hive.advance(DAY)
         assert len(fires(hive, once)) == 1
 

@@ -85,16 +85,16 @@ def test_row_r11_a_crowd_that_says_nothing_is_gone_in_time_and_no_neighbour_wait
     tmp_path: Path,
 ) -> None:
     with many_files(), serve_in_process(tmp_path, SOCKETS + WELL_BEHAVED, PATIENCE) as here:
-        neighbours = [Neighbour(here.path(SOCKETS + each)) for each in range(WELL_BEHAVED)]
-        for each in neighbours:
-            each.start()
-            each.begun.wait()
+        neighbours = [Neighbour(here.path(SOCKETS + number)) for number in range(WELL_BEHAVED)]
+        for neighbour in neighbours:
+            neighbour.start()
+            neighbour.begun.wait()
         files, memory, ends = [here.descriptors], [here.memory], list[End]()
         for _ in range(2):
             ends.append(all_end(here, crowd(here, CROWD)))
             memory.append(here.memory)
             files.append(here.descriptors)
-        waits = sorted(wait for each in neighbours for wait in each.end())
+        waits = sorted(wait for neighbour in neighbours for wait in neighbour.end())
         p99 = waits[len(waits) * 99 // 100] * 1000
         figure(
             "crowd", connections=CROWD, sockets=SOCKETS, p50_ms=waits[len(waits) // 2] * 1000,

@@ -59,7 +59,7 @@ def _check(line: dict[str, Any]) -> None:
     assert not line["lost"], line
     assert line["urgent"] == ["", ""], line
     assert set(line["worse"]) <= {"", FULL} or line["first"] == "", line
-    assert any("disk is full" in each for each in line["alarms"]), line
+    assert any("disk is full" in alarm for alarm in line["alarms"]), line
     assert line["again"] == "", line
     assert line["held"], line
     assert line["took"] < at_most(5), line

@@ -71,7 +71,7 @@ def test_no_power_cut_loses_what_was_acknowledged() -> None:
                     where = (number, at, f"{op.kind} {op.path}", acked)
                     assert "raised" not in found, (where, found["raised"][-2000:])
                     faults = [
-                        each for each in found["faults"] if not (by_hand and THEIRS.match(each))
+                        fault for fault in found["faults"] if not (by_hand and THEIRS.match(fault))
                     ]
                     assert faults == [], (where, faults)
                     assert found["state"] in history[acked : acked + 2], where

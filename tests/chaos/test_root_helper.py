@@ -139,7 +139,7 @@ def live(helper: Helper, above: Agent, kill: tuple[int, int] | None = None) -> l
             helper.faults.disarm()
             _again(helper, action)
         helper.faults.disarm()
-        found.append([_label(each) for each in helper.faults.names()])
+        found.append([_label(name) for name in helper.faults.names()])
         if isinstance(action, KillUnit):
             helper.exit_of(agent)
     _check_nothing_is_left(helper, agent)
@@ -166,7 +166,7 @@ def _check_nothing_is_left(helper: Helper, agent: Agent) -> None:
     assert not helper.lab.path(f"/run/hive/agents/{agent.uuid}").exists()
     assert not helper.lab.path(agent.node).exists()
     archive = helper.lab.path(f"/var/lib/hive/tree/.archive/{agent.uuid}")
-    assert sorted(each.name for each in archive.iterdir()) == ["config", "kids", "state"]
+    assert sorted(path.name for path in archive.iterdir()) == ["config", "kids", "state"]
     assert not helper.lab.path(f"/var/lib/hive/mounts/{agent.uuid}").exists()
 
 

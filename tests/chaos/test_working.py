@@ -168,11 +168,11 @@ def _inbox(end: Working, name: str) -> list[dict[str, object]]:
 def _queue(end: Working, past: Past) -> Iterator[str]:
     """What was put is there or was acked, and not both."""
     put = {result["id"] for _, result in past.did("put")}
-    acked = {each for row, _ in past.did("ack") for each in row["params"]["ids"]} & put
+    acked = {id_ for row, _ in past.did("ack") for id_ in row["params"]["ids"]} & put
     left = set[str]()
     end.advance(100_000.0)  # whatever was leased comes back
     while things := rows(end.call("wa", "take", queue=QUEUE, max=100)["things"]):
-        left |= {str(each["id"]) for each in things}
+        left |= {str(thing["id"]) for thing in things}
     if left & acked or left | acked != put:
         yield f"queue: {len(put)} put, {len(acked)} acked, {len(left)} left"
 
@@ -185,8 +185,8 @@ def _money(end: Working, past: Past) -> Iterator[str]:
     for (_, kind, _), amount in end.ledger.budgets.usage.sums("", 0).items():
         usage[kind] += amount
     purses = end.ledger.budgets.of_kind(BudgetKind.TOKENS)
-    paid = sum(each.spent + each.over for each in purses)
-    there = sum(each.free + each.spent for each in purses)
+    paid = sum(purse.spent + purse.over for purse in purses)
+    there = sum(purse.free + purse.spent for purse in purses)
     sent, tasks = len(past.did("send")), len(past.did("assign_task"))
     found = (usage["tokens_in"], usage["tokens"], paid, there, usage["messages"], usage["tasks"])
     wanted = (told, ended, told + ended, GIVEN, sent, tasks)

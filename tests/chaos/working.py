@@ -155,8 +155,8 @@ class Life:
 
     def _task(self, name: str, *, locked: bool) -> str:
         tasks = self.world.ledger.tasks.open_tasks(self.world.uuid(name))
-        fit = [each.id for each in tasks if each.state is TaskState.IN_PROGRESS
-               and bool(each.locked) == locked]  # fmt: skip
+        fit = [task.id for task in tasks if task.state is TaskState.IN_PROGRESS
+               and bool(task.locked) == locked]  # fmt: skip
         return self._chance.choice(fit) if fit else ""
 
     def finish(self) -> None:
@@ -172,10 +172,10 @@ class Life:
 
     def approve(self) -> None:
         tasks = self.world.ledger.tasks.open_tasks(self.world.uuid(self.worker))
-        for each in tasks:
-            plan = self.world.ledger.plans.newest(each.id)
-            if each.state is TaskState.AWAITING_PLAN_APPROVAL and plan:
-                self.do("lead", "approve_plan", task=each.id, plan=plan)
+        for task in tasks:
+            plan = self.world.ledger.plans.newest(task.id)
+            if task.state is TaskState.AWAITING_PLAN_APPROVAL and plan:
+                self.do("lead", "approve_plan", task=task.id, plan=plan)
                 return
 
     def wait(self) -> None:

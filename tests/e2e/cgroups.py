@@ -75,9 +75,9 @@ def _hierarchies() -> Iterator[_Hierarchy]:
             yield _Hierarchy(mounted, 2, frozenset())
         elif kind == "cgroup":
             names = [set(names) for names in known if names and names <= set(options.split(","))]
-            for found in names:
-                if not found & _LEFT_ALONE:
-                    yield _Hierarchy(mounted, 1, frozenset(found))
+            for name in names:
+                if not name & _LEFT_ALONE:
+                    yield _Hierarchy(mounted, 1, frozenset(name))
 
 
 def _places(pid: int | str) -> Iterator[tuple[frozenset[str], str]]:

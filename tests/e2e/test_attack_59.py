@@ -44,7 +44,7 @@ _LEAST = {
 }  # fmt: skip
 _SUBCOMMANDS = ("log", "show", "diff", "status", "branch", "tag", "config", "fetch", "clone")
 _MORE = {
-    **{f"pager.{each}": f"{EVIL}/run" for each in _SUBCOMMANDS},
+    **{f"pager.{subcommand}": f"{EVIL}/run" for subcommand in _SUBCOMMANDS},
     "filter.x.process": f"{EVIL}/run", "filter.x.required": "true",
     "remote.origin.vcs": "evil", "protocol.allow": "always", "include.path": f"{EVIL}/more",
     "core.alternateRefsCommand": f"{EVIL}/run",
@@ -347,4 +347,4 @@ def test_a_push_over_a_daemon_that_is_killed_is_whole_or_can_be_made_again(
     assert "ended 0" in as_(host, "root", again)
     assert note in host.hive("meta", "log", "-n", "3")
     assert host.call("Status")["refused"] == []
-    assert not [each for each in host.call("Status")["alarms"] if "damaged" in each]
+    assert not [alarm for alarm in host.call("Status")["alarms"] if "damaged" in alarm]

@@ -135,4 +135,4 @@ def test_attack_60_a_start_that_does_not_come_up_is_a_failure(host: HiveHost) ->
     assert all(body.startswith("never did not come up in time; ") for body in bodies)
     assert "parked after 2 failures" in bodies[-1]
     alarms = host.json("status")["alarms"]
-    assert any(each.startswith("never is parked: did not come up in time") for each in alarms)
+    assert any(alarm.startswith("never is parked: did not come up in time") for alarm in alarms)

@@ -25,7 +25,7 @@ start = 10.0
 LIVE = '[harness]\nreload = "live"\n'
 CLONE = "/agents/lead/state/configs/bob"
 # Seconds after the approval; the short form has one in the middle of it.
-MOMENTS = [each / 20 for each in range(times(9, 2), times(10, 422), 7)]
+MOMENTS = [number / 20 for number in range(times(9, 2), times(10, 422), 7)]
 # Runs on; says which configuration it was started with.
 PROGRAM = "cat /run/hive/config/AGENTS.md >/agents/bob/state/started; echo up; exec sleep 100000"
 EDIT = """
@@ -92,7 +92,7 @@ def show_file(host: HiveHost, path: str = "AGENTS.md") -> str:
 def tags(host: HiveHost, id_: str) -> set[str]:
     repo = f"/var/lib/hive/applied/{host.uuid('bob')}.git"
     listed = host.run("sh", "-c", f"cd {repo}/refs/tags && ls -d */{id_}", check=False).stdout
-    return {each.partition("/")[0] for each in listed.split()}
+    return {word.partition("/")[0] for word in listed.split()}
 
 
 def test_h9_a_parent_edits_asks_and_the_operator_approves(host: HiveHost) -> None:
@@ -172,7 +172,7 @@ def test_a_broken_one_goes_back_by_itself_and_who_waits_is_told(host: HiveHost) 
     assert tags(host, id_) == {"approved", "building", "failed"}
     rows = host.call("History", agent="bob")["generations"]
     assert "ended with 7" in rows[0]["failed"]
-    assert next(each for each in rows if each["current"])["commit"] == good
+    assert next(row for row in rows if row["current"])["commit"] == good
 
 
 def test_a_way_back_is_a_deploy(host: HiveHost) -> None:

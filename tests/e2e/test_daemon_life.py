@@ -51,7 +51,7 @@ def test_systemd_hears_that_it_is_well(host: HiveHost) -> None:
     lines = host.run("journalctl", "--unit=hived", "--output=json").stdout.splitlines()
     entries = [json.loads(line) for line in lines]
     uuid = host.uuid("bob")
-    started = [each for each in entries if each.get("HIVE_UUID") == uuid]
+    started = [entry for entry in entries if entry.get("HIVE_UUID") == uuid]
     assert any(each["MESSAGE"] == "bob: StartUnit (it should run)" for each in started)
     assert {each["SYSLOG_IDENTIFIER"] for each in started} == {"hived", "hive-events"}
 
@@ -154,7 +154,7 @@ def test_a_kill_under_load_loses_nothing_that_was_acknowledged(host: HiveHost) -
     host.hush()
     got: list[str] = []
     while letters := host.mail("bob"):
-        got += [each["body"] for each in letters]
+        got += [letter["body"] for letter in letters]
     assert got == sorted(set(got), key=int)
     assert set(sender.sent) <= set(got)
     assert pids(host) == before
@@ -203,8 +203,8 @@ def test_agents_come_and_go_and_move_by_hand_commit(host: HiveHost) -> None:
     files = f"echo '{json.dumps(tree)}' >topology.json; git rm -q agents/dan.json"
     assert by_hand(host, files).returncode == 0
     host.until(lambda: host.show("dan", "ActiveState") == "inactive", "ended")
-    host.until(lambda: [each["id"] for each in host.call("ListArchives")["archives"]
-                        if each["id"] == uuid], "archived")  # fmt: skip
+    host.until(lambda: [archive["id"] for archive in host.call("ListArchives")["archives"]
+                        if archive["id"] == uuid], "archived")  # fmt: skip
     host.hive("move", "bob", "--parent", "ann")
 
 

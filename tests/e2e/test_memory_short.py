@@ -65,7 +65,7 @@ def test_a_daemon_is_ready_in_time_where_nine_tenths_of_the_memory_are_taken(
             host.restart()
             host.wait("running", "root", *AGENTS)
             times.append(time.monotonic() - began)
-        figure("starts beside 90 % of memory", seconds=[round(each, 1) for each in times])
+        figure("starts beside 90 % of memory", seconds=[round(time_, 1) for time_ in times])
         assert max(times) < at_most(READY)
         assert host.run("systemctl", "is-active", "hog").stdout == "active\n"  # none was killed
         assert host.run("systemctl", "show", "-p", "NRestarts", "--value", "hived").stdout == "0\n"

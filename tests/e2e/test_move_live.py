@@ -72,7 +72,7 @@ def test_who_loses_is_restarted_with_what_stays_below_it(host: HiveHost) -> None
     assert (shown["restarts"], shown["revoked"]) == (["boo", "sib"], None)
     reply = host.call("Move", agent="sub", parent="two", wait=50)
     assert reply["restarts"] == ["boo", "sib"]
-    told = [each for each in host.events(limit=1000) if each["kind"] == "revoked"]
+    told = [event for event in host.events(limit=1000) if event["kind"] == "revoked"]
     assert told[-1]["fields"]["restarted"] == ["boo", "sib"]
     assert told[-1]["time"] == pytest.approx(reply["revoked"])
     host.wait("running", "boo", "sib")

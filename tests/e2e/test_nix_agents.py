@@ -49,7 +49,7 @@ def test_h13_an_agent_is_built_once_the_inputs_are_locked(bare: NixHost) -> None
     assert bare.call("Spawn", name="early", parent="root", image="nix")["job"]
     bare.until(lambda: "not locked yet" in json.dumps(bare.mail("root")), "root is not told")
     done = bare.lock()
-    assert {each["input"] for each in done["review"]["changes"]} == {"hive", "nixpkgs"}  # type: ignore[index]
+    assert {change["input"] for change in done["review"]["changes"]} == {"hive", "nixpkgs"}  # type: ignore[index]
     bare.wait("running", "early")
     assert bare.guest("early", "readlink", "/run/current-system") == bare.system("early")
     bare.run("git", "clone", "-q", "hive::meta", "/root/meta")

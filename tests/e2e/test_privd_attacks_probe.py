@@ -90,9 +90,9 @@ def scene(lab: Lab) -> Iterator[Scene]:
         assert outside.stdout is not None
         pid = int(outside.stdout.readline())
         agents = {"plain": host.running(), "booted": host.running(boot=True, command=())}
-        for each in (*agents.values(), sibling := host.running()):
-            word = WORD if each is sibling else ABOVE
-            host.lab.path(each.node / "state/mine").write_text(word)
+        for agent in (*agents.values(), sibling := host.running()):
+            word = WORD if agent is sibling else ABOVE
+            host.lab.path(agent.node / "state/mine").write_text(word)
         yield Scene(host, pid, agents, host.running(agents["plain"]))
         outside.kill()
         outside.communicate()

@@ -117,8 +117,8 @@ def race(lab: Lab) -> Iterator[Race]:
 def until(seconds: float, rounds: Iterator[Callable[[], None]]) -> int:
     """Round after round until the time is over, but each of them once."""
     end, done = time.monotonic() + seconds, 0
-    for each in rounds:
-        each()
+    for round_ in rounds:
+        round_()
         done += 1
         if time.monotonic() > end and done >= 2:
             return done

@@ -90,11 +90,13 @@ def test_a_container_killed_from_the_host_is_told_once_and_comes_back(host: Hive
     host.until(lambda: invocations(host, "bob") not in ([before], [""]), "came back")
     host.wait("running", "bob")
     letters = host.mail("ann", wait=40)
-    assert [(each["kind"], each["from"]) for each in letters] == [("container_crash", "daemon")]
+    assert [(letter["kind"], letter["from"]) for letter in letters] == [
+        ("container_crash", "daemon")
+    ]
     assert "killed with KILL" in letters[0]["body"]
     assert host.mail("ann") == []
-    crashes = [each for each in host.events() if each["kind"] == "crash"]
-    assert [each["target"] for each in crashes] == ["bob"]
+    crashes = [event for event in host.events() if event["kind"] == "crash"]
+    assert [crash["target"] for crash in crashes] == ["bob"]
     journal = host.run("journalctl", "--output=cat", f"MESSAGE_ID={CRASHED}").stdout
     assert "bob crashed: killed with KILL" in journal
 

@@ -82,7 +82,7 @@ def test_who_may_run_whom(host: HiveHost) -> None:
 
 def _request(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without what the daemon tells of machines: starts, ends, activity."""
-    return [each for each in events if each["caller"] != "daemon"]
+    return [event for event in events if event["caller"] != "daemon"]
 
 
 def test_a_far_ancestor_runs_a_descendant(host: HiveHost) -> None:
@@ -387,18 +387,20 @@ def test_every_change_and_refusal_is_an_event(host: HiveHost) -> None:
     events = host.events(after=str(before))
     keys = {"seq", "time", "kind", "caller", "operation", "target", "allowed", "rule", "reason",
             "commit", "request"}  # fmt: skip
-    assert all(keys <= each.keys() for each in events)
-    assert [each["seq"] for each in events] == [*range(before + 1, before + 1 + len(events))]
+    assert all(keys <= event.keys() for event in events)
+    assert [event["seq"] for event in events] == [*range(before + 1, before + 1 + len(events))]
     events = _request(events)
-    told = [(each["caller"], each["operation"], each["target"], each["allowed"]) for each in events]
+    told = [
+        (event["caller"], event["operation"], event["target"], event["allowed"]) for event in events
+    ]
     assert told == [
         ("ben", "stop", "lead", False), ("ben", "stop", "cid", False), ("ann", "stop", "cid", True),
         ("ann", "start", "cid", True), ("operator", "allow", "cid", True),
     ]  # fmt: skip
-    assert [each["commit"] for each in events[:4]] == [commit] * 4
+    assert [event["commit"] for event in events[:4]] == [commit] * 4
     assert events[4]["commit"] == host.call("Status")["commit"] != commit
-    assert all(each["rule"] and each["reason"] and each["request"] for each in events)
-    assert len({each["request"] for each in events}) == len(events)
+    assert all(event["rule"] and event["reason"] and event["request"] for event in events)
+    assert len({event["request"] for event in events}) == len(events)
     host.call("Disallow", agent="cid", other="island")
     assert host.ask("root", "ListEvents").error == "NotAllowed"
     assert host.ask("root", "Why", caller="cid", operation="stop").error == "NotAllowed"
@@ -435,7 +437,7 @@ TAMPERING = {
 
 
 def audit_alarms(host: HiveHost) -> list[str]:
-    return [each for each in host.call("Status")["alarms"] if "audit" in each]
+    return [alarm for alarm in host.call("Status")["alarms"] if "audit" in alarm]
 
 
 def test_tampering_with_the_record_is_found(host: HiveHost) -> None:

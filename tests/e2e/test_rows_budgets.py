@@ -36,13 +36,15 @@ def give(host: HiveHost, caller: str, agent: str, kind: str, amount: int, **more
 
 def row(host: HiveHost, agent: str, kind: str) -> dict[str, Any]:
     """What pays for an agent."""
-    found = [each for each in host.call("GetUsage", agent=agent)["budgets"] if each["kind"] == kind]
+    found = [
+        budget for budget in host.call("GetUsage", agent=agent)["budgets"] if budget["kind"] == kind
+    ]
     return dict(found[0]) if found else {}
 
 
 def usage(host: HiveHost, key: str, kind: str, **words: object) -> int:
     sums = host.call("GetUsage", **words)["sums"]
-    return sum(each["amount"] for each in sums if (each["key"], each["kind"]) == (key, kind))
+    return sum(sum_["amount"] for sum_ in sums if (sum_["key"], sum_["kind"]) == (key, kind))
 
 
 def test_an_agent_gives_of_what_it_has_and_more_is_added(host: HiveHost) -> None:
@@ -79,7 +81,7 @@ def test_who_is_over_budget_is_warned_then_parked_and_somebody_is_asked(host: Hi
     host.ask("root", "Answer", question=question["id"], answers=["500"])
     assert row(host, "ann", "tokens")["left"] == 500 - 26
     assert not host.ask("ann", "AssignTask", agent="wes", description="again").error
-    kinds = [each["operation"] for each in host.events(limit=1000) if each["kind"] == "budget"]
+    kinds = [event["operation"] for event in host.events(limit=1000) if event["kind"] == "budget"]
     assert {"low", "used_up", "stopped", "filled"} <= set(kinds)
 
 
@@ -107,7 +109,7 @@ def test_a_machine_is_stopped_when_its_time_is_over_and_comes_back_with_more(
     found = row(host, "tim", "time")
     assert (found["agent"], found["owed"]) == ("tim", 0)
     assert 3500 < found["left"] <= 3600
-    stopped = [each for each in host.events(limit=1000) if each["operation"] == "stopped"]
+    stopped = [event for event in host.events(limit=1000) if event["operation"] == "stopped"]
     assert any("time budget of tim" in each["reason"] for each in stopped)
 
 

@@ -72,8 +72,8 @@ def test_attack_62_a_flood_of_notes_by_many_agents_grows_the_ledger_by_less_than
     assert page.parameters.get("gap") is None
     assert page["events"][: len(mine)] == mine
     assert "own.first" in {
-        each["kind"] for each in host.ask("other", "Subscribe", after="1")["events"]
+        event["kind"] for event in host.ask("other", "Subscribe", after="1")["events"]
     }
     host.prune({"root": None, "lead": "root", "quiet": "lead", "other": "root"})
     host.restart()
-    assert not [each for each in host.json("status")["alarms"] if "audit log" in each]
+    assert not [alarm for alarm in host.json("status")["alarms"] if "audit log" in alarm]

@@ -64,7 +64,7 @@ def checks_were_done(host: HiveHost) -> None:
     """By children that are gone, also over restarts of the daemon; the queen knows what is bad."""
     host.until(lambda: set(lines(host, "maid")) >= DONE, "not all checks were done")
     host.until(lambda: besides_checks(host) == host.tree(), "those who did a check are there")
-    prompts = {each["prompt"] for each in host.ask("queen", "ListQuestions")["questions"]}
+    prompts = {question["prompt"] for question in host.ask("queen", "ListQuestions")["questions"]}
     found = {"disk is bad: ended with 2", "slow is bad: took longer than 1 s"}
     assert prompts == {f"the check {each}" for each in found}
 
@@ -84,7 +84,7 @@ def lines(host: HiveHost, agent: str) -> list[str]:
 
 def exit_notices(host: HiveHost, agent: str, last: int = 60) -> list[str]:
     """Kinds of the events of one machine."""
-    found = (each for each in host.events(last=last) if each["operation"] == "watch")
+    found = (event for event in host.events(last=last) if event["operation"] == "watch")
     return [each["kind"] for each in found if agent in json.dumps(each["fields"])]
 
 
@@ -118,11 +118,11 @@ def test_what_can_be_known_of_an_end(host: HiveHost) -> None:
     for name in HOW:
         host.inside(name, "touch", f"/agents/{name}/state/go", check=False)  # may end with it
     ends = [host.ask("lead", "WaitChild", wait=30)["child"] for _ in HOW]
-    assert {each["name"]: each["code"] for each in ends} == {
+    assert {end["name"]: end["code"] for end in ends} == {
         name: code for name, (_, code) in HOW.items()
     }
-    assert {each["name"] for each in ends if each["clean"]} == {"good"}
-    assert not any(each["reaped"] for each in ends)
+    assert {end["name"] for end in ends if end["clean"]} == {"good"}
+    assert not any(end["reaped"] for end in ends)
     kinds = sorted(each["kind"] for each in host.mail("lead"))
     assert kinds == ["child_exit", *["container_crash"] * 3]
     assert host.tree().keys() == {*TREE, *HOW}
@@ -187,7 +187,7 @@ def test_a_zombie_goes_after_a_while_and_takes_no_seat_until_then(host: HiveHost
     assert not host.ask("boss", "Spawn", name="second", role="task").error
     host.until(lambda: "first" not in host.tree(), "not reaped", REAP + 10)
     assert "second" in host.tree()
-    reaped = (each["fields"] for each in host.events(last=30) if each["operation"] == "reap")
+    reaped = (event["fields"] for event in host.events(last=30) if event["operation"] == "reap")
     assert [each["reason"] for each in reaped if each.get("agent") == "first"] == ["ended with 4"]
     end = host.ask("boss", "WaitChild", agent="first")["child"]
     assert (end["code"], end["reaped"]) == (4, False)

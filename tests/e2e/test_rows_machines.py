@@ -137,8 +137,8 @@ def test_exit_codes_are_told_and_a_good_end_is_none(host: HiveHost) -> None:
     host.call("Stop", agent="ended", grace=0, wait=20)
     told = [(each["kind"], each["body"]) for each in host.mail("lead")]
     ends = ("good ended with 0", "ended was killed by operator", "ended was stopped by operator")
-    assert told == [("child_exit", each) for each in ends]
-    kinds = [each["kind"] for each in host.events(last=30) if "good" in json.dumps(each)]
+    assert told == [("child_exit", end) for end in ends]
+    kinds = [event["kind"] for event in host.events(last=30) if "good" in json.dumps(event)]
     assert "crash" not in kinds
 
 

@@ -122,7 +122,7 @@ def test_waits_outlive_the_daemon_and_hold_nothing_open(host: HiveHost) -> None:
 
     def came(kind: str) -> list[dict[str, Any]]:
         letters.extend(host.mail("boss"))
-        return [each for each in letters if each["kind"] == kind]
+        return [letter for letter in letters if letter["kind"] == kind]
 
     host.until(lambda: came("message"), "no word comes")
     (letter,) = came("message")
@@ -168,8 +168,8 @@ def test_fan_out_queues_above_the_cap_and_reports_in_order(host: HiveHost) -> No
     assert begun["worker_count"] == 2
     assert [bool(each) for each in begun["tasks"]] == [True, True, *[False] * 4]
     found = batch(host, begun)
-    assert [each["summary"] for each in found["reports"]] == [str(n + 1) for n in range(6)]
-    assert {each["status"] for each in found["reports"]} == {"success"}
+    assert [report["summary"] for report in found["reports"]] == [str(n + 1) for n in range(6)]
+    assert {report["status"] for report in found["reports"]} == {"success"}
     assert len(heads(host, "boss", "batch_done")) == 1
     assert not set(begun["workers"]) & set(host.tree())
 
@@ -179,7 +179,7 @@ def test_a_timeout_ends_the_rest_of_a_batch(host: HiveHost) -> None:
     begun = fan(host, ["sum 1 2", "sleep 600", "sum 3 4"], concurrency=2, timeout=12)
     host.until(lambda: host.call("GetBatch", batch=begun["batch"])["open"] < 3, "nothing ends", 30)
     found = batch(host, begun, "timeout", 40)
-    statuses = [each["status"] for each in found["reports"]]
+    statuses = [report["status"] for report in found["reports"]]
     assert statuses[0] == "success"
     assert statuses[1] == "timeout"
     assert len(set(begun["workers"]) & set(host.tree())) == 0
@@ -189,7 +189,7 @@ def test_a_worker_that_crashes_has_its_task_again(host: HiveHost) -> None:
     """Q20, T13: requeued as asked, and one end only."""
     begun = fan(host, ["crash 1", "sum 2 2"], concurrency=2, requeue=2)
     found = batch(host, begun)
-    assert [each["status"] for each in found["reports"]] == ["success", "success"]
+    assert [report["status"] for report in found["reports"]] == ["success", "success"]
     assert found["reports"][0]["attempts"] == 2
 
 
@@ -207,7 +207,7 @@ def test_one_stop_ends_running_and_queued_work(host: HiveHost) -> None:
     assert {each["status"] for each in found["tasks"]} == {"stopped"}
     assert found["batches"] == [begun["batch"]]
     reports = batch(host, begun, "stopped")["reports"]
-    assert [each["status"] for each in reports] == ["stopped"] * 4
+    assert [report["status"] for report in reports] == ["stopped"] * 4
     host.mail("hand")
     again = host.ask("boss", "ResumeTask", task=queued, guidance="slower")
     assert again["resumes"] == queued
@@ -316,7 +316,7 @@ def test_whoever_is_killed_on_the_way_the_result_is_right(host: HiveHost, victim
     strike(host, victim, draw)
     found = task_result(host, id_, 150)
     assert found["status"] == "success", found
-    numbers = [int(each) for each in found["summary"].split() if each.isdigit()]
+    numbers = [int(word) for word in found["summary"].split() if word.isdigit()]
     assert str(sum(numbers)) == result
     assert set(ends(host, before).values()) == {1}
 

@@ -36,8 +36,8 @@ def host(lab: Lab) -> Iterator[HiveHost]:
 @pytest.fixture(autouse=True)
 def tidy(host: HiveHost) -> Iterator[None]:
     yield
-    for each in host.call("ListQuestions", which="subtree")["questions"]:
-        host.call("CancelQuestion", question=each["id"])
+    for question in host.call("ListQuestions", which="subtree")["questions"]:
+        host.call("CancelQuestion", question=question["id"])
     host.prune(TREE)
     for name in TREE:
         host.mail(name)
@@ -46,7 +46,7 @@ def tidy(host: HiveHost) -> Iterator[None]:
 
 
 def ask(host: HiveHost, agent: str, *prompts: str, **more: object) -> str:
-    items = [{"prompt": each} for each in prompts]
+    items = [{"prompt": prompt} for prompt in prompts]
     return str(host.ask(agent, "Ask", items=items, **more)["question"])
 
 
@@ -65,13 +65,13 @@ def test_questions_survive_the_daemon_and_are_answered_each_by_itself(host: Hive
     """Q31, Q27: nothing is held open, in any order, once."""
     first, second = ask(host, "wrk", "Red?"), ask(host, "wrk", "Big?", "Round?")
     host.kill()
-    assert [each["question"] for each in letters(host, "lead", "question")] == [first, second]
+    assert [letter["question"] for letter in letters(host, "lead", "question")] == [first, second]
     assert not host.ask("lead", "Answer", question=second, answers=["yes", "no"]).error
     host.kill()
     assert not host.ask("lead", "Answer", question=first, answers=["green"]).error
     late = host.ask("lead", "Answer", question=first, answers=["blue"])
     assert (late.error, late.parameters["answers"]) == ("Conflict", ["green"])
-    got = [(each["question"], each["answers"]) for each in letters(host, "wrk", "answer")]
+    got = [(letter["question"], letter["answers"]) for letter in letters(host, "wrk", "answer")]
     assert got == [(second, ["yes", "no"]), (first, ["green"])]
 
 
@@ -123,9 +123,9 @@ def test_an_escalation_climbs_to_the_operator_whoever_is_killed(host: HiveHost) 
     host.hive("question", "answer", sent["escalation"], "rm the logs")
     (got,) = letters(host, "tom", "answer")
     assert got["answers"] == ["rm the logs"]
-    hops = [each for each in host.events(last=200)
-            if each["kind"] == "escalation" and each["operation"] == "climbed"]  # fmt: skip
-    assert [each["target"] for each in hops] == ["lead", "root", "operator"]
+    hops = [event for event in host.events(last=200)
+            if event["kind"] == "escalation" and event["operation"] == "climbed"]  # fmt: skip
+    assert [hop["target"] for hop in hops] == ["lead", "root", "operator"]
 
 
 def test_the_default_counts_at_the_deadline_also_when_no_daemon_ran(host: HiveHost) -> None:

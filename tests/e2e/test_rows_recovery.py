@@ -102,8 +102,8 @@ def test_all_work_is_there_once_after_kills_of_the_daemon(host: HiveHost) -> Non
     before = state_of(host)
     kill(host)
     assert state_of(host) == before
-    dues = [each["fields"]["due"] for each in _events(host) if each["fields"].get("trigger") == bell
-            and each["operation"] == "fire"]  # fmt: skip
+    fires = [event["fields"] for event in _events(host) if event["operation"] == "fire"]
+    dues = [fields["due"] for fields in fires if fields.get("trigger") == bell]
     assert len(dues) == len(set(dues)) >= 1
     assert host.pids(*WORKERS) == pids, "no container noticed"
     figure("K32 in containers", kills=len(at) + 2, tasks=tasks, seed=number)
@@ -121,8 +121,8 @@ def _once(host: HiveHost, given: list[str]) -> None:
         found = persist(host, "GetTask", task=task)["task"]
         assert (found["result"]["status"], found["result"]["summary"]) == ("success", f"did {n}")
     ends = Counter(
-        each["fields"]["task"] for each in _events(host)
-        if each["kind"] == "task" and each["fields"]["state"] == "done"
+        event["fields"]["task"] for event in _events(host)
+        if event["kind"] == "task" and event["fields"]["state"] == "done"
     )  # fmt: skip
     assert ends == Counter(given)
     asked = persist(host, "ListQuestions", which="subtree", limit=1000)["questions"]
@@ -136,7 +136,7 @@ def _once(host: HiveHost, given: list[str]) -> None:
 def _reminder_count(host: HiveHost) -> int:
     """Reminders that came, each under an id of its own."""
     return sum(
-        each["kind"] == "reminder" and each["operation"] == "come" for each in _events(host)
+        event["kind"] == "reminder" and event["operation"] == "come" for event in _events(host)
     )  # fmt: skip
 
 

@@ -52,8 +52,8 @@ def tool(host: HiveHost, agent: str, *words: str) -> tuple[int, str, str]:
 def last(host: HiveHost, **wanted: object) -> dict[str, Any]:
     """The newest event with these fields."""
     return next(
-        each for each in reversed(host.events(last=200))
-        if all(each[key] == value for key, value in wanted.items())
+        event for event in reversed(host.events(last=200))
+        if all(event[key] == value for key, value in wanted.items())
     )  # fmt: skip
 
 
@@ -211,8 +211,8 @@ def test_the_files_have_every_event_once_over_crashes_of_the_daemon(host: HiveHo
         assert host.ask("wim", "Stop", agent="lead").error
         crash(host)
     events = [json.loads(line) for line in host.hive("events", "-o", "jsonl").splitlines()]
-    chain = [each["seq"] for each in events if not each["kind"].startswith("own.")]
-    assert [each["seq"] for each in events] == list(range(1, len(events) + 1))
+    chain = [event["seq"] for event in events if not event["kind"].startswith("own.")]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     host.until(lambda: on_disk(host)[-1] >= chain[-1], "the copy has caught up")
     assert on_disk(host)[: len(chain)] == chain
     assert len(chain) <= len(events) - 3

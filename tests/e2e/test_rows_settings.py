@@ -219,7 +219,7 @@ def test_a_good_end_and_a_wish_bring_nobody_back(queen: HiveHost) -> None:
     queen.restart()
     assert queen.call("WaitAgents", agents=["d", "e", "f"], states=["stopped"], wait=40)["done"]
     steps = queen.json("converge", "--dry-run")["steps"]
-    assert {"d", "e", "f"}.isdisjoint(each["agent"] for each in steps)
+    assert {"d", "e", "f"}.isdisjoint(step["agent"] for step in steps)
     assert starts(queen, "d") == 1
     told = [each["body"].split("\n")[0] for each in queen.mail("boss")]
     ends = ["d ended with 0", "e was stopped by operator", "f was killed by operator"]

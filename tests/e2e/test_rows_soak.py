@@ -62,7 +62,7 @@ def _differences(before: Row, after: Row) -> set[str]:
 
 
 def _only_of_the_living(sample: Row) -> bool:
-    return {each for each in sample["exits"] if ".new" not in each} <= set(sample["doors"])
+    return {exit_ for exit_ in sample["exits"] if ".new" not in exit_} <= set(sample["doors"])
 
 
 def _has_nothing_to_do(host: HiveHost) -> bool:

@@ -58,8 +58,8 @@ def row(host: HiveHost, task: str) -> dict[str, Any]:
 def results_of(host: HiveHost, *tasks: str, wait: float = 30) -> list[dict[str, Any]]:
     """The results, in this order."""
     reply = host.ask("lead", "WaitTasks", tasks=list(tasks), wait=wait)
-    assert reply["done"], [row(host, each) for each in tasks]
-    return [dict(row(host, each)["result"]) for each in tasks]
+    assert reply["done"], [row(host, task) for task in tasks]
+    return [dict(row(host, task)["result"]) for task in tasks]
 
 
 def reaches(host: HiveHost, task: str, state: str) -> None:
@@ -72,9 +72,9 @@ def test_three_tasks_of_one_second_take_little_more_than_one(host: HiveHost) -> 
     give(host, "one", "true")
     took = []
     for _ in range(times(1, 5)):
-        tasks = [give(host, each, "sleep 1") for each in WORKERS]
-        assert [each["status"] for each in results_of(host, *tasks)] == ["success"] * 3
-        rows = [row(host, each) for each in tasks]
+        tasks = [give(host, worker, "sleep 1") for worker in WORKERS]
+        assert [result["status"] for result in results_of(host, *tasks)] == ["success"] * 3
+        rows = [row(host, task) for task in tasks]
         took.append(max(r["ended"] for r in rows) - min(r["created"] for r in rows))
     figure("three tasks of one second, each in a container", seconds=took)
     assert min(took) < at_most(1.2)
@@ -83,14 +83,14 @@ def test_three_tasks_of_one_second_take_little_more_than_one(host: HiveHost) -> 
 def test_tasks_of_several_agents_run_at_once(host: HiveHost) -> None:
     """K15: none of the three may end before all have begun."""
     script = "cd /agents/{}/state; touch at; until test -e go; do sleep 0.1; done; rm at go"
-    tasks = [give(host, each, script.format(each)) for each in WORKERS]
+    tasks = [give(host, worker, script.format(worker)) for worker in WORKERS]
     count = (
         "ls /agents/one/state/at /agents/two/state/at /agents/three/state/at 2>/dev/null | wc -l"
     )
     host.until(lambda: host.inside("lead", "sh", "-c", count).strip() == "3", "one is idle")
-    for each in WORKERS:
-        host.inside(each, "touch", f"/agents/{each}/state/go")
-    assert [each["status"] for each in results_of(host, *tasks)] == ["success"] * 3
+    for worker in WORKERS:
+        host.inside(worker, "touch", f"/agents/{worker}/state/go")
+    assert [result["status"] for result in results_of(host, *tasks)] == ["success"] * 3
 
 
 def test_an_agent_is_made_with_its_task_and_the_result_comes_back(host: HiveHost) -> None:
@@ -220,8 +220,8 @@ def test_work_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
     first, then = results_of(host, long, waits)
     assert (first["summary"], then["summary"]) == ("long", "then")
     finishes = [
-        each["fields"]["task"] for each in host.events(last=200)
-        if each["kind"] == "task" and each["operation"] == "finish"
+        event["fields"]["task"] for event in host.events(last=200)
+        if event["kind"] == "task" and event["operation"] == "finish"
     ]  # fmt: skip
     assert (finishes.count(long), finishes.count(waits)) == (1, 1)
 
@@ -252,7 +252,7 @@ def test_a_program_and_the_daemon_agree_how_many_tasks_it_does_at_once(host: Hiv
     reaches(host, one, "in_progress")
     reaches(host, two, "in_progress")
     assert row(host, third)["state"] == "queued"
-    assert {each["status"] for each in results_of(host, one, two, third)} == {"success"}
+    assert {result["status"] for result in results_of(host, one, two, third)} == {"success"}
 
 
 def test_what_has_no_room_waits_and_is_begun_by_the_daemon(host: HiveHost) -> None:

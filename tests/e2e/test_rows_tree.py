@@ -351,7 +351,7 @@ def test_nothing_else_of_the_host_is_there(host: HiveHost) -> None:
         "rm /run/hive/broker.sock", "echo >/run/hive/identity.json", "mount --bind /tmp /mnt",
         "cat /agents/ann/state/note", "ls /agents/cid/../../../state/", "ls /tree/../lead",
     )  # fmt: skip
-    tried = "\n".join(f"({each}) >/dev/null 2>&1 && echo '{each}'" for each in attempts)
+    tried = "\n".join(f"({attempt}) >/dev/null 2>&1 && echo '{attempt}'" for attempt in attempts)
     assert host.shell("cid", "sh", "-c", f"{tried}\ntrue") == ""
     host.shell("cid", "ln", "-sfn", "/tree/../../../../../../etc", "/agents/cid/state/link")
     assert "hive" not in host.shell("ann", "sh", "-c", "cat /agents/cid/state/link/passwd")

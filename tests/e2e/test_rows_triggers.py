@@ -54,7 +54,7 @@ def fires(host: HiveHost, id_: str) -> list[dict[str, Any]]:
 
 
 def state(host: HiveHost, name: str) -> str:
-    rows = {each["name"]: each["state"] for each in host.call("ListAgents")["agents"]}
+    rows = {agent["name"]: agent["state"] for agent in host.call("ListAgents")["agents"]}
     return str(rows[name])
 
 
@@ -64,17 +64,19 @@ def test_cron_fires_for_the_agent_and_each_fire_is_an_event(host: HiveHost) -> N
         put(host, "lead", name, {"cron": "* * * * * *", "zone": "Europe/Berlin"})["id"]
         for name in ("one", "two")
     }
-    host.until(lambda: all(fires(host, each) for each in ids), "no fire")
+    host.until(lambda: all(fires(host, id_) for id_ in ids), "no fire")
     (listed, *_) = host.ask("lead", "ListTriggers")["triggers"]
     assert listed["next"] is not None
     assert listed["explained"] == "Every second (Europe/Berlin)"
-    for each in ids:
-        assert host.ask("lead", "RemoveTrigger", trigger=each)["name"]
+    for id_ in ids:
+        assert host.ask("lead", "RemoveTrigger", trigger=id_)["name"]
     letters = [each for each in host.mail("lead") if each["kind"] == "trigger"]
-    heads = [json.loads(each["body"].partition("\n")[0])["fires"] for each in letters]
+    heads = [json.loads(letter["body"].partition("\n")[0])["fires"] for letter in letters]
     assert {each["trigger"] for head in heads for each in head} == ids
     assert any(len(head) == 2 for head in heads)
-    events = {each["fields"]["fire"] for each in host.events(last=200) if each["kind"] == "trigger"}
+    events = {
+        event["fields"]["fire"] for event in host.events(last=200) if event["kind"] == "trigger"
+    }
     assert {each["fire"] for head in heads for each in head} <= events
 
 
@@ -103,7 +105,7 @@ def test_who_may(host: HiveHost) -> None:
     assert host.ask("other", "SetTrigger", agent="ann", **words).error == "NotFound"
     id_ = host.ask("lead", "SetTrigger", agent="ann", **words)["id"]
     assert host.ask("ann", "RemoveTrigger", trigger=id_).error == "NotAllowed"
-    assert [each["id"] for each in host.ask("ann", "ListTriggers")["triggers"]] == [id_]
+    assert [trigger["id"] for trigger in host.ask("ann", "ListTriggers")["triggers"]] == [id_]
     assert not host.ask("lead", "RemoveTrigger", trigger=id_).error
 
 
@@ -178,14 +180,14 @@ def test_what_was_missed_while_no_daemon_ran_comes_once(host: HiveHost) -> None:
     host.run("systemctl", "stop", "hived.service")
     time.sleep(2)  # that is what it is about: so many times pass
     host.run("systemctl", "start", "hived.service")
-    host.until(lambda: any(each["count"] >= 2 for each in fires(host, id_)), "nothing was made up")
+    host.until(lambda: any(fire["count"] >= 2 for fire in fires(host, id_)), "nothing was made up")
     host.call("RemoveTrigger", trigger=id_)
-    dues = [each["due"] for each in fires_of_events(host, id_)]
+    dues = [fire["due"] for fire in fires_of_events(host, id_)]
     assert len(dues) == len(set(dues))
 
 
 def fires_of_events(host: HiveHost, id_: str) -> list[dict[str, Any]]:
-    found = [each["fields"] for each in host.events(last=500) if each["kind"] == "trigger"]
+    found = [event["fields"] for event in host.events(last=500) if event["kind"] == "trigger"]
     return [each for each in found if each["trigger"] == id_]
 
 
@@ -267,7 +269,7 @@ def test_webhooks_hold_out_against_who_keeps_to_no_rules(host: HiveHost) -> None
     good, attacks = request(path, plain(SECRET)), lawless(path, SECRET)
     with crowd(door, 200):
         assert status(knock(door, good)) == 202
-        assert {each: status(knock(door, each)) for each in attacks} == attacks
+        assert {attack: status(knock(door, attack)) for attack in attacks} == attacks
         assert knock(door, smuggling_request(path, SECRET)).count("HTTP/1.1 ") == 1
         assert status(knock(door, request(path, plain("the secret of another")))) == 404
         others = [b"[%d]" % number for number in range(110)]
@@ -295,7 +297,7 @@ def test_artifacts_are_seen_along_the_tree_as_it_was(host: HiveHost) -> None:
                 "bea": "NotFound NotFound mine", "other": "NotFound NotFound mine"}  # fmt: skip
     for caller, found in expected.items():
         names = ("private", "subtree", "user")
-        assert " ".join(read(host, caller, name=each, owner="ann") for each in names) == found
+        assert " ".join(read(host, caller, name=name, owner="ann") for name in names) == found
     assert store(host, "bea", "user", "forged", owner="ann").error == "NotAllowed"
     assert store(host, "other", "user", "forged", owner="ann").error == "NotFound"
     assert store(host, "lead", "user", "newer", owner="ann", visibility="user")["version"] == 2
@@ -345,4 +347,4 @@ def test_damage_is_found_and_told(host: HiveHost) -> None:
     assert host.run("stat", "-c", "%a %U", path).stdout == "600 hive\n"
     host.run("sh", "-c", f"printf y >>{path}")
     assert read(host, "ann", name="fragile") == "Internal"
-    assert any(digest in each for each in host.call("Status")["alarms"])
+    assert any(digest in alarm for alarm in host.call("Status")["alarms"])

@@ -108,7 +108,9 @@ def test_shapes_that_an_agent_reads(host: HiveHost) -> None:
     sent = host.ask("kid", "Send", to="lead", body="ünï ☃", priority=1, kind="note", ttl=60)
     assert sent.parameters == {"id": sent["id"], "thread": sent["id"], "priority": 2}
     (got,) = (
-        each for each in host.ask("lead", "Recv", max=50)["messages"] if each["kind"] == "note"
+        message
+        for message in host.ask("lead", "Recv", max=50)["messages"]
+        if message["kind"] == "note"
     )
     assert got.keys() == {
         "id", "from", "from_uuid", "relation", "to", "body", "kind", "thread", "reply_to",
@@ -125,7 +127,7 @@ def test_shapes_that_the_operator_reads(host: HiveHost) -> None:
     """CONTRACT: tree, status, why, events as JSON."""
     (root,) = host.json("tree")
     assert root.keys() >= {"name", "uuid", "parent", "role", "state", "activity", "children"}
-    assert [each["name"] for each in root["children"]] == ["echo", "lead", "other"]
+    assert [child["name"] for child in root["children"]] == ["echo", "lead", "other"]
     status = host.json("status")
     assert status.keys() == {"commit", "refused", "agents", "hived", "alarms", "waiting"}
     assert status["agents"] == {"running": 5}
@@ -352,7 +354,7 @@ def test_streams_go_on_until_they_are_left(host: HiveHost) -> None:
     for number in range(3):
         host.ask("lead", "Send", to="kid", body=f"n{number}")
     pages = host.follow("kid", "Recv", 1, max=1)
-    assert [each["body"] for each in pages[0]["messages"]] == ["n0"]
+    assert [message["body"] for message in pages[0]["messages"]] == ["n0"]
     wire = host.connect()
     try:
         wire.write(b'{"method":"org.hive.Broker.ListEvents","parameters":{"last":1},"more":true}\0')
@@ -540,7 +542,7 @@ def test_mail_comes_again_until_it_is_acked(host: HiveHost) -> None:
         assert dead == ([ids[1]] if attempt == 5 else [])
     (told,) = host.mail("lead")
     assert (told["from"], told["relation"], told["reply_to"]) == ("daemon", "daemon", ids[1])
-    assert [each["id"] for each in host.ask("kid", "Recv")["messages"]] == ids[2:]
+    assert [message["id"] for message in host.ask("kid", "Recv")["messages"]] == ids[2:]
     assert host.ask("kid", "Recv")["messages"] == []
     began = time.monotonic()
     assert host.ask("kid", "Recv", wait=0.5)["messages"] == []

@@ -29,8 +29,8 @@ PIECES = st.lists(
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)
 def test_what_a_fuzzer_kept_is_a_call_or_a_declared_fault(path: Path) -> None:
-    for each in path.read_bytes().split(b"\0"):
-        examine(each)
+    for word in path.read_bytes().split(b"\0"):
+        examine(word)
 
 
 @pytest.mark.sized

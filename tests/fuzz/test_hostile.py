@@ -69,7 +69,7 @@ def answers(peer: socket.socket) -> list[varlink.Message]:
 
 @contextmanager
 def neighbours(here: Served, first: int) -> Iterator[list[Neighbour]]:
-    found = [Neighbour(here.path(first + each)) for each in range(2)]
+    found = [Neighbour(here.path(first + number)) for number in range(2)]
     for each in found:
         each.start()
         each.begun.wait()
@@ -95,7 +95,7 @@ def test_attack_36_thousands_of_hostile_frames_end_in_declared_errors_and_leave_
         memory.append(here.memory)
         spent = time.monotonic() - began
         left = here.descriptors
-    waits = sorted(wait for each in others for wait in each.waits)
+    waits = sorted(wait for other in others for wait in other.waits)
     figure(
         "hostile frames", frames=FRAMES, seed=start, seconds=spent, memory_mib=memory,
         files=[files, left], others_p99_ms=waits[len(waits) * 99 // 100] * 1000,

@@ -92,12 +92,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", default="0/1", help="K/N: only every Nth mutant, from the Kth")
     chosen = parser.parse_args(arguments)
     os.nice(chosen.nice)
-    for name in BEFOREHAND if any(".model." in each for each in chosen.modules) else WHOLE_MODEL:
+    for name in (
+        BEFOREHAND if any(".model." in module for module in chosen.modules) else WHOLE_MODEL
+    ):
         importlib.import_module(name)
     if len(survivors([whole(name) for name in chosen.modules], chosen.jobs)) < len(chosen.modules):
         sys.exit("the tests fail as it is")
     part, parts = map(int, chosen.part.split("/"))
-    mutants = [each for name in chosen.modules for each in mutants_of(name)][part::parts]
+    mutants = [mutant for name in chosen.modules for mutant in mutants_of(name)][part::parts]
     return _report(mutants, survivors(mutants, chosen.jobs))
 
 
@@ -194,9 +196,9 @@ def _test_mutant(mutant: Mutant) -> int:
     # hypothesis was imported before pytest could rewrite its assertions, which matters to nobody.
     quieted = "-Wignore::pytest.PytestAssertRewriteWarning"
     options = ("-x", "-q", "--noconftest", "-p", "no:cacheprovider", quieted, "--tb=no")
-    files = [str(ROOT / f"tests/{each}.py") for each in TESTS[mutant.module.split(".", 1)[1]]]
+    files = [str(ROOT / f"tests/{test}.py") for test in TESTS[mutant.module.split(".", 1)[1]]]
     try:  # file by file: mostly the first is enough, and the others are not even loaded
-        return int(any(pytest.main([*options, f"--rootdir={ROOT}", each]) for each in files))
+        return int(any(pytest.main([*options, f"--rootdir={ROOT}", file]) for file in files))
     except BaseException:  # noqa: BLE001 - also SystemExit: whatever it is, the mutant was noticed
         return 1
 

@@ -135,7 +135,7 @@ def mounts() -> list[MountPoint]:
 
 
 def read_only() -> list[MountPoint]:
-    return [each for each in mounts() if "ro" in each.options and each.kind not in PSEUDO]
+    return [mount for mount in mounts() if "ro" in mount.options and mount.kind not in PSEUDO]
 
 
 def can_plant(place: str | int) -> bool:
@@ -353,7 +353,7 @@ def identity_map() -> bool:
 
 
 def writable_places(options: Options) -> list[str]:
-    known = [each.path for each in mounts() if "rw" in each.options and each.kind not in PSEUDO]
+    known = [mount.path for mount in mounts() if "rw" in mount.options and mount.kind not in PSEUDO]
     found = {*known, *options.shared, "/", "/tmp", "/dev"}
     return sorted(place for place in found if Path(place).is_dir() and can_plant(place))
 
@@ -364,7 +364,7 @@ def device_nodes(options: Options) -> Finding:
                (stat.S_IFCHR, 10, 237), (stat.S_IFBLK, 7, 0), (stat.S_IFBLK, 8, 0)]  # fmt: skip
     devices += [(stat.S_IFBLK, *disk) for disk in disks()]
     found, tried, made = [], 0, 0
-    shared = {*options.shared, *(each.path for each in mounts() if each.shared)}
+    shared = {*options.shared, *(mount.path for mount in mounts() if mount.shared)}
     for place in writable_places(options):
         for kind, major, minor in devices:
             tried, node = tried + 1, f"{place}/{MARK}-node"
@@ -515,7 +515,7 @@ def kernel_knobs(_: Options) -> Finding:
 def kernel_secrets(_: Options) -> Finding:
     found, tried = [], 0
     for view in fresh_kernel_views():
-        for path in (view + each for each in SECRETS):
+        for path in (view + secret for secret in SECRETS):
             tried += 1
             with suppress(OSError):
                 handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -929,7 +929,7 @@ def control_groups(_: Options) -> Finding:
         own_mounts()
     with suppress(OSError):
         call("unshare", NEWCGROUP)
-    views = [each.path for each in mounts() if each.kind.startswith("cgroup")]
+    views = [mount.path for mount in mounts() if mount.kind.startswith("cgroup")]
     made = mounted_groups()
     for view in {*views, *made}:
         for name in ("release_agent", "devices.allow", "devices.deny"):

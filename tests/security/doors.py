@@ -68,8 +68,12 @@ class Doors:
     def held_bytes(self, name: str) -> tuple[int, int]:
         """Bytes of an agent's in hived's memory: not answered yet, and not read by it yet."""
         connections = self.listener(name).connections
-        out = sum(each.transport.get_write_buffer_size() for each in connections if each.transport)
-        return sum(each.unread for each in connections), out
+        out = sum(
+            connection.transport.get_write_buffer_size()
+            for connection in connections
+            if connection.transport
+        )
+        return sum(connection.unread for connection in connections), out
 
     @asynccontextmanager
     async def dial(self, name: str) -> AsyncIterator[Wire]:

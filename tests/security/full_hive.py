@@ -138,12 +138,12 @@ class Filled:
         replies: list[bytes] = []
         line = ClientConnection(self.uuid(caller), 0, lambda data, _: replies.append(data))
         method = HIVE + camel(operation)
-        frames = [varlink.encode({"method": method, "parameters": dict(each)})[:-1]
-                  for each in calls]  # fmt: skip
+        frames = [varlink.encode({"method": method, "parameters": dict(call)})[:-1]
+                  for call in calls]  # fmt: skip
         self.broker.receive(line, frames)
         self._run()
         data = b"".join(replies)
-        return [varlink.decode(each) for each in data.split(b"\0")[:-1]]
+        return [varlink.decode(word) for word in data.split(b"\0")[:-1]]
 
     def _run(self) -> None:
         while self._woken or self._reads:
@@ -158,7 +158,7 @@ class Filled:
 
     def say(self, caller: str, operation: str, calls: Iterable[Reply]) -> list[Reply]:
         """The same, each of which has to go well."""
-        return [_result(each, operation) for each in self.answers(caller, operation, calls)]
+        return [_result(answer, operation) for answer in self.answers(caller, operation, calls)]
 
     def ids(self, caller: str, operation: str, calls: Iterable[Reply], key: str) -> list[str]:
         return [str(each[key]) for each in self.say(caller, operation, calls)]
@@ -178,7 +178,7 @@ def fill(here: Filled) -> None:
 
 
 def workers(name: str) -> list[str]:
-    return [f"{name}-w{each}" for each in range(BELOW)]
+    return [f"{name}-w{number}" for number in range(BELOW)]
 
 
 def _fill_for(here: Filled, name: str) -> None:
@@ -190,17 +190,17 @@ def _work(here: Filled, name: str) -> None:
     long = {"description": "d" * 4000, "title": "t" * 200, "deadline": None}
     tasks = here.ids(
         name, "assign_task",
-        ({"agent": each, **long} for each in workers(name)[:200] for _ in range(10)), "task",
+        ({"agent": worker, **long} for worker in workers(name)[:200] for _ in range(10)), "task",
     )  # fmt: skip
-    here.say(name, "cancel_task", ({"task": each, "reason": "r" * 200} for each in tasks[:500]))
+    here.say(name, "cancel_task", ({"task": task, "reason": "r" * 200} for task in tasks[:500]))
     here.say("root", "start", [{"agent": name}])
     given = here.ids("root", "assign_task", ({"agent": name, **long} for _ in range(900)), "task")
     for _ in range(300):
         here.say(name, "report_progress", [{"task": given[0], "text": "p" * 1000}])
         here.clock.advance(1.0)
     here.say(name, "wait_for", ({"tasks": tasks[500:564], "until": "all"} for _ in range(64)))
-    batches = [{"tasks": ["x" * 500] * 64, "agents": [each], "title": "b" * 200}
-               for each in workers(name)[200:208]]  # fmt: skip
+    batches = [{"tasks": ["x" * 500] * 64, "agents": [worker], "title": "b" * 200}
+               for worker in workers(name)[200:208]]  # fmt: skip
     here.say(name, "run_parallel_workers", batches)
 
 
@@ -218,8 +218,8 @@ def _plans(here: Filled, name: str) -> None:
 def _talk(here: Filled, name: str) -> None:
     items = [{"prompt": "p" * 500, "options": ["o" * 300] * 4}] * 8
     wish = {"items": items, "to": name, "context": "c" * 2000}
-    for each in workers(name)[:40]:
-        here.say(each, "ask", [wish])
+    for worker in workers(name)[:40]:
+        here.say(worker, "ask", [wish])
     here.say(name, "ask", ({**wish, "to": OPERATOR} for _ in range(12)))
 
 
@@ -233,36 +233,36 @@ def _mail(here: Filled, name: str) -> None:
         (found,) = here.say(chief, "recv", [{"max": 100}])
         messages = found["messages"]
         assert isinstance(messages, list)
-        here.say(chief, "nack", [{"ids": [each["id"] for each in messages], "dead": True}])
+        here.say(chief, "nack", [{"ids": [message["id"] for message in messages], "dead": True}])
 
 
 def _later(here: Filled, name: str) -> None:
-    here.say(name, "remind", ({"body": "b" * 2000, "in": 9000.0 + each} for each in range(64)))
+    here.say(name, "remind", ({"body": "b" * 2000, "in": 9000.0 + number} for number in range(64)))
     action = {"kind": "message", "text": "b" * 4000}
     here.say(name, "set_trigger", (
-        {"name": f"t{each}", "when": {"cron": "*/7 1-23 * * 1-5"}, "action": action}
-        for each in range(100)
+        {"name": f"t{number}", "when": {"cron": "*/7 1-23 * * 1-5"}, "action": action}
+        for number in range(100)
     ))  # fmt: skip
 
 
 def _stores(here: Filled, name: str) -> None:
-    here.say(name, "open_queue", ({"name": f"q{each}"} for each in range(32)))
+    here.say(name, "open_queue", ({"name": f"q{number}"} for number in range(32)))
     here.say(name, "put", ({"queue": "q0", "body": "b" * 10_000} for _ in range(900)))
-    here.say(name, "follow_topic", ({"topic": f"topic-{each}"} for each in range(64)))
+    here.say(name, "follow_topic", ({"topic": f"topic-{number}"} for number in range(64)))
     pipe = here.ids(name, "open_pipe", [{"agent": f"{name}-chief"}], "pipe")[0]
     here.say(name, "write_pipe", ({"pipe": pipe, "data": "d" * 10_000} for _ in range(60)))
     here.say(name, "keep_snapshot", [{"data": "s" * 60_000}])
     here.say(name, "store_artifact", (
-        {"name": f"{'a' * 60}/{'b' * 60}/{each}", "text": "x", "visibility": "private"}
-        for each in range(600)
+        {"name": f"{'a' * 60}/{'b' * 60}/{number}", "text": "x", "visibility": "private"}
+        for number in range(600)
     ))  # fmt: skip
 
 
 def _figures(here: Filled, name: str) -> None:
     for worker in workers(name):
         here.say(worker, "report_usage", (
-            {"model": f"model-{each}", "tokens_in": 5, "tokens_out": 5, "cost": 5, "iterations": 1,
-             "context": 1000} for each in range(6)
+            {"model": f"model-{number}", "tokens_in": 5, "tokens_out": 5, "cost": 5,
+             "iterations": 1, "context": 1000} for number in range(6)
         ))  # fmt: skip
     here.say(name, "note_event", ({"kind": "own.note", "text": "n" * 3500} for _ in range(1500)))
 

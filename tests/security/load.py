@@ -82,7 +82,7 @@ def main() -> None:
     plan = json.loads(sys.stdin.readline())
     over = threading.Event()
     threading.Thread(target=_wait_for_end, args=(over,), daemon=True).start()
-    askers = [Asker(path, [base64.b64decode(each) for each in frames]) for path, frames in plan]
+    askers = [Asker(path, [base64.b64decode(frame) for frame in frames]) for path, frames in plan]
     with selectors.DefaultSelector() as ready:
         for asker in askers:
             asker.dial(ready)
@@ -116,7 +116,7 @@ def loading(plan: Plan) -> Iterator[Load]:
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None
-    said = [[str(path), [base64.b64encode(each).decode() for each in frames]]
+    said = [[str(path), [base64.b64encode(frame).decode() for frame in frames]]
             for path, frames in plan]  # fmt: skip
     load = Load(process)
     try:

@@ -18,7 +18,7 @@ from hive_core.operations import load
 def stored_bytes(made: World) -> int:
     """Bytes of the ledger with its log."""
     made.ledger.checkpoint()
-    return sum(each.stat().st_size for each in made.folder.glob("hive.db*"))
+    return sum(path.stat().st_size for path in made.folder.glob("hive.db*"))
 
 
 def note(made: World, agent: str, text: str) -> None:
@@ -38,8 +38,8 @@ def test_attack_62_notes_as_fast_as_can_be_stay_below_32_mib_and_push_out_nobody
         for number in range(burst):
             note(made, "a", full)
             if number < burst // 10:
-                for each in flooders:
-                    note(made, each, full)
+                for flooder in flooders:
+                    note(made, flooder, full)
         assert stored_bytes(made) - before < 32 << 20
         assert rows(made.call("b", "subscribe", after="1", agents=["b"])["events"]) == mine
         assert {"own.first", "record"} <= set(names(mine, "kind"))
@@ -140,12 +140,12 @@ def test_attack_62_no_branch_fills_the_ledger_for_the_others() -> None:
         limits=HostLimits(ledger=16 * MIB, inbox_bytes=64 * MIB, inbox_count=100_000, children=20)
     )
     hands = [f"a{number}" for number in range(12)]
-    with world(settings, "root/a", "root/b", "b/b1", *(f"a/{each}" for each in hands)) as made:
+    with world(settings, "root/a", "root/b", "b/b1", *(f"a/{hand}" for hand in hands)) as made:
         served = 0
-        for each in hands:
-            made.call(each, "open_queue", name="q", may_put=["parent"], may_take=["parent"])
+        for hand in hands:
+            made.call(hand, "open_queue", name="q", may_put=["parent"], may_take=["parent"])
             made.call("b", "whoami")
-            while made.fault("a", "put", queue=f"{each}/q", body=TEXT) == "":
+            while made.fault("a", "put", queue=f"{hand}/q", body=TEXT) == "":
                 served += 1
                 if served % 20 == 0:
                     made.advance(1)
@@ -156,8 +156,8 @@ def test_attack_62_no_branch_fills_the_ledger_for_the_others() -> None:
         # Others store, the operator does, and what ends something goes on.
         assert made.fault("b", "send", to="b1", body=TEXT) == ""
         assert made.fault(OPERATOR, "send", to="a", body=TEXT) == ""
-        for each in hands:
-            assert made.fault(each, "close_queue", queue=f"{each}/q") == ""
+        for hand in hands:
+            assert made.fault(hand, "close_queue", queue=f"{hand}/q") == ""
         made.advance(2)
         assert made.fault("a", "send", to="a1", body="x") == ""
 
@@ -168,17 +168,17 @@ def test_attack_62_a_branch_keeps_its_share_of_what_its_destroyed_agents_left() 
         limits=HostLimits(ledger=16 * MIB, history=4 * MIB, change_burst=100_000, children=20)
     )
     hands = [f"a{number}" for number in range(12)]
-    workers = [f"{each}/w{each}" for each in hands]
-    with world(settings, "root/a", "root/b", *(f"a/{each}" for each in hands), *workers) as made:
-        for each in hands:
+    workers = [f"{hand}/w{hand}" for hand in hands]
+    with world(settings, "root/a", "root/b", *(f"a/{hand}" for hand in hands), *workers) as made:
+        for hand in hands:
             for _ in range(60):
-                words = {"agent": f"w{each}", "description": TEXT}
-                if made.fault(each, "assign_task", **words):
+                words = {"agent": f"w{hand}", "description": TEXT}
+                if made.fault(hand, "assign_task", **words):
                     break
-                (task,) = rows(made.call(each, "list_tasks", open=True)["tasks"])
-                made.call(each, "cancel_task", task=task["id"])
+                (task,) = rows(made.call(hand, "list_tasks", open=True)["tasks"])
+                made.call(hand, "cancel_task", task=task["id"])
             made.advance(2)
-            made.call("a", "destroy", agent=each, recursive=True)
+            made.call("a", "destroy", agent=hand, recursive=True)
         made.advance(2)
         with pytest.raises(LimitReached, match=r"half full.*of a and below.*\[limits\] ledger"):
             made.call("a", "remind", body="x", **{"in": 60})

@@ -18,18 +18,18 @@ def crowd(world: World, *agents: str) -> list[str]:
         str(world.call("root", "assign_task", agent=agents[n % len(agents)], **words)["task"])
         for n in range(MANY)
     ]
-    for each in agents:
-        take(world, each)
+    for agent in agents:
+        take(world, agent)
     return found
 
 
 def offered_tasks(world: World) -> list[object]:
     """What was offered to somebody so far."""
-    return [each["task"] for each in _fields(world, "offer")]
+    return [field["task"] for field in _fields(world, "offer")]
 
 
 def _fields(world: World, what: str) -> list[dict[str, object]]:
-    found = [each["fields"] for each in world.events() if each["operation"] == what]
+    found = [event["fields"] for event in world.events() if event["operation"] == what]
     return [each for each in found if isinstance(each, dict)]
 
 
@@ -44,9 +44,11 @@ def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwh
         later = give(world, "root", "b")
         world.advance(0)
         for agent in ("a1", "a2", "a11"):
-            for each in world.ledger.tasks.offered_tasks(world.uuid(agent)):
-                world.call(agent, "finish_task", task=each.id, status="stopped", summary="half")
-    assert {state(world, each) for each in tasks} == {"cancelled"}
+            for offered_task in world.ledger.tasks.offered_tasks(world.uuid(agent)):
+                world.call(
+                    agent, "finish_task", task=offered_task.id, status="stopped", summary="half"
+                )
+    assert {state(world, task) for task in tasks} == {"cancelled"}
     assert max(sizes) <= 2 * AT_ONCE
     assert len(sizes) > MANY // AT_ONCE
     assert offered_tasks(world) == [*before, later]
@@ -70,8 +72,8 @@ def test_who_stops_work_has_ended_all_of_it_and_is_not_told_of_each(world: World
 def test_a_kill_between_two_turns_loses_none_of_it(world: World) -> None:
     tasks = crowd(world, "a1", "a2")
     found = world.call("root", "stop_work", agent="a", reason="enough")
-    left = [each for each in tasks if state(world, each) == "queued"]
-    told = [each for each in tasks if state(world, each) == "stopping"]
+    left = [task for task in tasks if state(world, task) == "queued"]
+    told = [task for task in tasks if state(world, task) == "stopping"]
     assert found["stopping"] == len(left) + len(told) == MANY - AT_ONCE + len(told)
     assert len(left) > AT_ONCE
     before = offered_tasks(world)
@@ -90,7 +92,7 @@ def test_the_tasks_of_a_destroyed_agent_end_turn_by_turn(
     with events_per_transaction(world) as sizes:
         world.call("root", "destroy", agent="a1", recursive=recursive)
         world.advance(0)
-    assert {state(world, each) for each in tasks} == {"done"}
+    assert {state(world, task) for task in tasks} == {"done"}
     assert offered_tasks(world) == before
     assert max(sizes) <= 2 * AT_ONCE + 16
     found = world.ledger.tasks.require(tasks[-1]).result
@@ -106,7 +108,7 @@ def test_what_a_crashed_agent_never_began_ends_turn_by_turn(world: World) -> Non
     with events_per_transaction(world) as sizes:
         ends(world, "a1", 1)
         world.advance(0)
-    assert {state(world, each) for each in tasks} == {"done"}
+    assert {state(world, task) for task in tasks} == {"done"}
     assert state(world, again) == "queued", "its assigner wants another try of it"
     assert offered_tasks(world) == before
     assert max(sizes) <= 2 * AT_ONCE
@@ -122,7 +124,7 @@ def test_the_tasks_that_one_who_is_destroyed_gave_are_another_s_at_once_and_told
     ]
     with events_per_transaction(world) as sizes:
         world.call("operator", "destroy", agent="a")
-        givers = {world.ledger.tasks.require(each).assigner for each in tasks}
+        givers = {world.ledger.tasks.require(task).assigner for task in tasks}
         if killed:
             world.kill()
         world.advance(0)
@@ -137,25 +139,25 @@ def test_what_is_given_after_a_stop_is_begun_before_the_last_of_that_has_ended(
     world: World,
 ) -> None:
     tasks = crowd(world, "a1")
-    for each in world.ledger.tasks.offered_tasks(world.uuid("a1")):
-        world.call("a1", "finish_task", task=each.id, status="success", summary="")
+    for offered_task in world.ledger.tasks.offered_tasks(world.uuid("a1")):
+        world.call("a1", "finish_task", task=offered_task.id, status="success", summary="")
     take(world, "a1")
     found = world.call("root", "stop_work", agent="a", reason="enough")
     assert found["stopping"] != 0
     words = {"agent": "a1", "description": "y", "priority": 3, "deadline": 0.0}
     given = [str(world.call("root", "assign_task", **words)["task"]) for _ in range(6)]
-    for each in world.ledger.tasks.offered_tasks(world.uuid("a1")):
-        if each.id in tasks:  # there is room
-            world.call("a1", "finish_task", task=each.id, status="stopped", summary="")
+    for offered_task in world.ledger.tasks.offered_tasks(world.uuid("a1")):
+        if offered_task.id in tasks:  # there is room
+            world.call("a1", "finish_task", task=offered_task.id, status="stopped", summary="")
     world.advance(0)
     assert [phase(world, each) for each in given] == ["offered"] * 5 + ["queued"]
-    assert {state(world, each) for each in tasks} <= {"cancelled", "stopping", "done"}
+    assert {state(world, task) for task in tasks} <= {"cancelled", "stopping", "done"}
 
 
 def test_one_that_is_forgotten_meanwhile_holds_up_no_other(world: World) -> None:
     tasks = crowd(world, "a1")
     world.call("root", "stop_work", agent="a", reason="enough")
-    left = [each for each in tasks if state(world, each) == "queued"]
+    left = [task for task in tasks if state(world, task) == "queued"]
     world.call("root", "cancel_task", task=left[0])
     with world.ledger.transaction():
         while world.ledger.tasks.prune(world.clock.now() + 1):

@@ -110,7 +110,7 @@ def test_attack_37_one_sender_fills_no_more_than_a_third_of_a_box() -> None:
         assert [_fill(made, each, "a3") for each in ("a1", "a2", "root", "a")] == [11, 7, 5, 3]
         # What was read makes room again, in the box and in a sender's share of it.
         letters = rows(made.call("a3", "recv", max=14)["messages"])
-        made.call("a3", "ack", ids=[each["id"] for each in letters])
+        made.call("a3", "ack", ids=[letter["id"] for letter in letters])
         assert made.fault("a1", "send", to="a3", body="x") == ""
         assert made.fault(OPERATOR, "send", to="a3", body="x") == ""
 
@@ -146,8 +146,8 @@ def test_attack_62_an_agent_that_fills_the_operators_inbox_keeps_out_none_of_its
 def test_attack_62_branch_after_branch_gets_into_the_operators_inbox() -> None:
     branches = [f"c{number}" for number in range(9)]
     settings = Settings(limits=HostLimits(inbox_count=1000, send_burst=1000))
-    with world(settings, *(f"root/{each}" for each in branches)) as made:
-        held = [_fill(made, each, OPERATOR, 1000) for each in branches]
+    with world(settings, *(f"root/{branch}" for branch in branches)) as made:
+        held = [_fill(made, branch, OPERATOR, 1000) for branch in branches]
         assert held[0] == 250
         assert all(count >= 1 for count in held)
         assert sorted(held, reverse=True) == held

@@ -170,7 +170,7 @@ def test_attack_39_trailers_of_hive_in_a_commit_by_hand_are_words(meta: Meta) ->
     meta.git("commit", "-q", "-m", "x\n\nHive-Caller: daemon\nHive-Operation: spawn")
     found = meta.repo.recover(meta.ledger.head)
     assert found.kind is Kind.ADOPT
-    assert [each.author for each in found.commits] == ["op@host"]
+    assert [commit.author for commit in found.commits] == ["op@host"]
 
 
 def test_attack_57_history_that_was_rewritten_does_not_bring_back_an_older_tree(

@@ -28,7 +28,7 @@ def rows() -> dict[int, list[str]]:
 def numbers(text: str) -> set[int]:
     found = {int(each) for part in _NAMED.findall(text) for each in re.findall(r"\d+", part)}
     title = _TITLE.match(text)
-    return found | ({int(each) for each in title[1].strip("_").split("_")} if title else set())
+    return found | ({int(word) for word in title[1].strip("_").split("_")} if title else set())
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -52,7 +52,7 @@ def test_every_attack_has_tests_that_are_there_and_name_it(number: int) -> None:
     for place in places:
         file, _, name = place.partition("::")
         tests = dict(functions(ast.parse((ROOT / file).read_text())))
-        chosen = {name} if name else {each for each in tests if each.startswith("test_")}
+        chosen = {name} if name else {test for test in tests if test.startswith("test_")}
         assert chosen
         assert chosen <= tests.keys(), place
         named += any(number in numbers(each) | numbers(tests[each]) for each in chosen)

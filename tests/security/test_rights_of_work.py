@@ -91,9 +91,9 @@ def test_attack_38_who_lost_an_agent_decides_on_nothing_of_it(hive: World) -> No
     for exchange in (waiting, watching):
         assert not exchange.pending
         assert str(exchange.replies[-1]["error"]).rpartition(".")[2] in ("NotFound", "NotAllowed")
-    fired = [each for each in hive.events() if each["kind"] == "trigger"]
+    fired = [event for event in hive.events() if event["kind"] == "trigger"]
     hive.advance(60)
-    told = [each for each in hive.events() if each["kind"] == "trigger"][len(fired) :]
+    told = [event for event in hive.events() if event["kind"] == "trigger"][len(fired) :]
     assert told
     assert not [each for each in told if each["allowed"]]
     hive.call("rival", "answer", question=ids["question"], answers=["yes"])
@@ -126,5 +126,5 @@ def test_attack_38_what_was_to_be_done_for_one_who_lost_the_right_is_not(hive: W
     below = hive.hive.topology.subtree("lead")
     assert set(below) == {"lead", "bob", "ann"}
     reports = rows(hive.call("lead", "get_batch", batch=begun["batch"])["reports"])
-    assert {each["state"] for each in reports} == {"ended"}
+    assert {report["state"] for report in reports} == {"ended"}
     assert hive.hive.topology.parent(worker) == "rival"

@@ -19,7 +19,7 @@ BY_HAND: Mapping[str, Callable[[Filled, str], Reply]] = {
     "get_task": lambda here, name: {"task": _task(here, name)},
     "watch_task": lambda here, name: {"task": _task(here, name), "wait": 0},
     "wait_tasks": lambda here, name: {
-        "tasks": [each.id for each in here.ledger.tasks.tasks_from(here.uuid(name), 64)], "wait": 0,
+        "tasks": [task.id for task in here.ledger.tasks.tasks_from(here.uuid(name), 64)], "wait": 0,
     },
     "get_plan": lambda here, name: {"plan": here.ledger.plans.newest(_planned_task(here, name))},
     "list_plans": lambda here, name: {"task": _planned_task(here, name)},
@@ -111,5 +111,5 @@ def _values(annotation: object) -> Iterator[object]:
     elif get_origin(annotation) is Literal:
         yield from get_args(annotation)
     else:
-        for each in get_args(annotation):
-            yield from _values(each)
+        for argument in get_args(annotation):
+            yield from _values(argument)
