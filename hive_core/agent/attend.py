@@ -1,4 +1,4 @@
-"""What the daemon cannot do from outside: say hello, and switch the system in place (RUNTIME 28).
+"""What the daemon cannot do from outside: say hello, and switch the system in place.
 
 `hive-agent attend` is a service of root in guests that boot an init. `hive-agent serve` has the
 first half of it beside its loop. All that is told is what is there to be seen inside.

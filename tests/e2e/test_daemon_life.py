@@ -37,7 +37,7 @@ def hived_property(host: HiveHost, name: str) -> str:
 
 
 def test_the_unit_is_hardened(host: HiveHost) -> None:
-    """SECURITY section 4: an exposure of at most 2.0."""
+    """`systemd-analyze security`: an exposure of at most 2.0."""
     said = host.run("systemd-analyze", "security", "hived.service", "--no-pager").stdout
     score = float(said.rpartition("hived.service: ")[2].split()[0])
     assert score <= 1.0
@@ -138,7 +138,7 @@ class Sender:
 
 
 def test_a_kill_under_load_loses_nothing_that_was_acknowledged(host: HiveHost) -> None:
-    """SECURITY R1, in short."""
+    """R1, in short."""
     before = pids(host)
     sender = Sender(host)
     sending = threading.Thread(target=sender.run, daemon=True)

@@ -64,7 +64,7 @@ def test_what_a_process_opened_of_its_own_stays_with_it(host: HiveHost) -> None:
 
 
 def test_who_loses_is_restarted_with_what_stays_below_it(host: HiveHost) -> None:
-    """RUNTIME 9: nothing shows all that it may hold."""
+    """Nothing shows all that it may hold."""
     host.grow(boo={"boot": True}, sub={"parent": "boo", "command": HOLD})
     host.grow(sib={"parent": "boo", "command": HOLD})
     before = host.pids("boo", "sub", "sib", "two", "root")
@@ -81,7 +81,7 @@ def test_who_loses_is_restarted_with_what_stays_below_it(host: HiveHost) -> None
 
 
 def test_crossing_the_border_of_a_limit_restarts_what_crosses(host: HiveHost) -> None:
-    """RUNTIME 10."""
+    """The slice of a running service cannot change: a move leaves it as it is."""
     host.grow(big={"command": HOLD, "subtree": {"memory_max": 1 << 30, "tasks_max": 500}})
     before = host.pids("kid", "pup", "two", "root")
     assert host.call("Move", agent="kid", parent="big", dry_run=True)["crossing"] == ["kid", "pup"]

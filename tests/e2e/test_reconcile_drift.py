@@ -82,7 +82,7 @@ def test_a_stray_container_and_a_stray_node_are_reported_and_left(host: HiveHost
 
 
 def test_a_container_killed_from_the_host_is_told_once_and_comes_back(host: HiveHost) -> None:
-    """Row H23; RUNTIME 15: systemd-nspawn itself is killed."""
+    """Row H23: systemd-nspawn itself is killed."""
     (before,) = invocations(host, "bob")
     assert host.main_pid("bob")
     host.mail("ann")

@@ -198,14 +198,14 @@ def test_the_seeds_names_still_spawn(host: HiveHost) -> None:
      "self", "host", "system", "../x", "a\n", "a/b"],
 )  # fmt: skip
 def test_names_that_are_none(host: HiveHost, name: str) -> None:
-    """CONTRACT: `^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`, no `--`, five words reserved."""
+    """`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`, no `--`, five words reserved."""
     refused = host.ask("ann", "Spawn", name=name, role="task")
     assert refused.error in {"InvalidArgument", "InvalidParameter"}
     assert host.call("Spawn", name=name).error == refused.error
 
 
 def test_names_that_are_just_so(host: HiveHost) -> None:
-    """CONTRACT: one letter, and 32 characters; taken among the living, also when unseen."""
+    """One letter, and 32 characters; taken among the living, also when unseen."""
     for name in ("a", "a" * 32, "a-1-b", "z9"):
         assert not host.ask("ann", "Spawn", name=name, role="task").error
         assert host.ask("ann", "Destroy", agent=name, wait=20)["agents"] == [name]

@@ -1,4 +1,4 @@
-"""CONTRACT from the outside: shapes, errors, exit codes, keys, jobs and streams on a real host.
+"""The wire from the outside: shapes, errors, exit codes, keys, jobs and streams on a real host.
 
 Rows H5, H17, K27 (no claimed identity) and the names that outsiders rely on.
 """
@@ -63,7 +63,7 @@ def raw(host: HiveHost, *frames: bytes) -> list[dict[str, Any]]:
 
 
 def test_units_processes_and_environment(host: HiveHost) -> None:
-    """CONTRACT: unit names; the first child of the main process is the container's first."""
+    """Unit names; the first child of the main process is the container's first."""
     for unit in ("hived", "hive-privd", *(f"hive-agent@{name}" for name in TREE)):
         assert host.run("systemctl", "is-active", f"{unit}.service").stdout == "active\n"
     for name in TREE:
@@ -86,7 +86,7 @@ def test_units_processes_and_environment(host: HiveHost) -> None:
 
 
 def test_shapes_that_an_agent_reads(host: HiveHost) -> None:
-    """CONTRACT: whoami, list_agents, spawn, send, recv, ack, identity.json."""
+    """Whoami, list_agents, spawn, send, recv, ack, identity.json."""
     me = host.ask("lead", "Whoami").parameters
     assert me.keys() >= {"name", "uuid", "parent", "role", "title", "tier", "capabilities",
                          "children", "limits"}  # fmt: skip
@@ -124,7 +124,7 @@ def test_shapes_that_an_agent_reads(host: HiveHost) -> None:
 
 
 def test_shapes_that_the_operator_reads(host: HiveHost) -> None:
-    """CONTRACT: tree, status, why, events as JSON."""
+    """Tree, status, why, events as JSON."""
     (root,) = host.json("tree")
     assert root.keys() >= {"name", "uuid", "parent", "role", "state", "activity", "children"}
     assert [child["name"] for child in root["children"]] == ["echo", "lead", "other"]
@@ -152,7 +152,7 @@ def test_shapes_that_the_operator_reads(host: HiveHost) -> None:
 @pytest.mark.parametrize("command", ["tree", "inbox lead", "logs kid", "events", "restore",
                                      "converge --dry-run", "gc --dry-run", "status"])  # fmt: skip
 def test_every_listing_has_its_outputs(host: HiveHost, command: str) -> None:
-    """CONTRACT: -o table|json|jsonl|name; data on stdout; no colour into a pipe."""
+    """-o table|json|jsonl|name; data on stdout; no colour into a pipe."""
     words = command.split()
     assert isinstance(host.json(*words), list | dict)
     for line in host.hive(*words, "-o", "jsonl").splitlines():
@@ -164,7 +164,7 @@ def test_every_listing_has_its_outputs(host: HiveHost, command: str) -> None:
 
 
 def test_exit_codes(host: HiveHost) -> None:
-    """CONTRACT: 0, 1, 2, 3, 4, 5, 75, 124; one line on stderr, nothing on stdout."""
+    """0, 1, 2, 3, 4, 5, 75, 124; one line on stderr, nothing on stdout."""
     cases = [
         (0, "tree"), (1, "agent create kid"), (2, "agent create Kid"), (2, "tree --nonsense"),
         (2, "nonsense"), (2, "stop kid --grace 31"), (2, "stop kid --grace -1"), (2, "destroy kid"),
@@ -201,7 +201,7 @@ KINDS: dict[str, object] = {"string": "x", "array": [5], "number": 5}
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_what_does_not_fit_the_schema(host: HiveHost, name: str) -> None:
-    """CONTRACT: what is missing, unknown or wrongly typed is InvalidParameter, and says why."""
+    """What is missing, unknown or wrongly typed is InvalidParameter, and says why."""
     entry: Any = OPERATIONS[name]
     method = entry["method"]
 
@@ -246,7 +246,7 @@ def _sample(schema: dict[str, Any], whole: dict[str, Any]) -> object:
 
 
 def test_values_that_fit_and_make_no_sense(host: HiveHost) -> None:
-    """CONTRACT: InvalidArgument {field, reason}."""
+    """InvalidArgument {field, reason}."""
     for method, parameters, field in (
         ("Spawn", {"name": "a--b"}, "name"),
         ("Spawn", {"name": "x", "image": "nowhere"}, "image"),
@@ -262,7 +262,7 @@ def test_values_that_fit_and_make_no_sense(host: HiveHost) -> None:
 
 
 def test_out_of_range_numbers_and_sizes(host: HiveHost) -> None:
-    """CONTRACT: grace 0-30, wait at most 50, lease 1-3600, priority 0-3, a body of 64 KiB."""
+    """Grace 0-30, wait at most 50, lease 1-3600, priority 0-3, a body of 64 KiB."""
     for method, parameters in (
         ("Stop", {"agent": "kid", "grace": 30.5}), ("Stop", {"agent": "kid", "grace": -1}),
         ("Stop", {"agent": "kid", "wait": 51}), ("Recv", {"wait": 51}), ("Recv", {"lease": 0}),
@@ -284,7 +284,7 @@ def same(one: Reply, other: Reply) -> bool:
 
 
 def test_a_key_makes_a_call_safe_to_repeat(host: HiveHost) -> None:
-    """CONTRACT: the first result again; other parameters are Conflict; unique per caller."""
+    """The first result again; other parameters are Conflict; unique per caller."""
     calls = [
         ("Spawn", {"name": "pet", "parent": "lead"}, {"name": "pot", "parent": "lead"}),
         ("Send", {"to": "kid", "body": "once"}, {"to": "kid", "body": "twice"}),
@@ -328,7 +328,7 @@ def test_a_key_makes_a_call_safe_to_repeat(host: HiveHost) -> None:
 
 
 def test_what_takes_time_is_a_job(host: HiveHost) -> None:
-    """CONTRACT: answered at once, `wait` after the effect, get_job, wait_job, `more`."""
+    """Answered at once, `wait` after the effect, get_job, wait_job, `more`."""
     began = time.monotonic()
     job = host.call("Stop", agent="other")["job"]
     assert time.monotonic() - began < at_most(2)
@@ -349,7 +349,7 @@ def test_what_takes_time_is_a_job(host: HiveHost) -> None:
 
 
 def test_streams_go_on_until_they_are_left(host: HiveHost) -> None:
-    """CONTRACT: `more` on recv, get_logs, list_events."""
+    """`more` on recv, get_logs, list_events."""
     host.mail("kid")
     for number in range(3):
         host.ask("lead", "Send", to="kid", body=f"n{number}")
@@ -375,7 +375,7 @@ def test_streams_go_on_until_they_are_left(host: HiveHost) -> None:
 
 
 def test_a_right_lost_in_mid_stream_ends_it(host: HiveHost) -> None:
-    """H10, ARCHITECTURE: logs of a descendant that moves away are refused at the next page.
+    """H10: logs of a descendant that moves away are refused at the next page.
 
     Also to an agent that is not restarted for that.
     """
@@ -393,7 +393,7 @@ def test_a_right_lost_in_mid_stream_ends_it(host: HiveHost) -> None:
 
 
 def test_frames_that_are_none(host: HiveHost) -> None:
-    """CONTRACT, ARCHITECTURE (Wire): refused, and the daemon goes on."""
+    """Refused, and the daemon goes on."""
 
     def one(body: str) -> bytes:
         return body.encode() + b"\0"
@@ -424,7 +424,7 @@ def test_frames_that_are_none(host: HiveHost) -> None:
 
 
 def test_replies_keep_the_order_of_the_calls(host: HiveHost) -> None:
-    """ARCHITECTURE (Wire): pipelined calls on one connection."""
+    """Pipelined calls on one connection."""
     wire = host.connect()
     try:
         names = ["root", "lead", "kid", "nobody", "other"] * 20
@@ -441,7 +441,7 @@ def test_replies_keep_the_order_of_the_calls(host: HiveHost) -> None:
 
 
 def test_the_caller_is_the_socket_and_a_uid_of_its_range(host: HiveHost) -> None:
-    """CONTRACT: another agent's uid, or one of the host, on an agent's socket is not answered."""
+    """Another agent's uid, or one of the host, on an agent's socket is not answered."""
     uuid, base = host.uuid("kid"), host.call("Locate", agent="lead")["uid_base"]
     path = f"/run/hive/agents/{uuid}/run/broker.sock"
     ask = (
@@ -462,7 +462,7 @@ def hive_group(host: HiveHost) -> int:
 
 
 def test_systemds_own_client_talks_to_both(host: HiveHost) -> None:
-    """CONTRACT: Varlink; varlinkctl introspects and calls the operator's socket."""
+    """Varlink; varlinkctl introspects and calls the operator's socket."""
     trixie_tree()
 
     def ctl(*words: str) -> str:
@@ -477,7 +477,7 @@ def test_systemds_own_client_talks_to_both(host: HiveHost) -> None:
 
 
 def test_an_agents_own_commands(host: HiveHost) -> None:
-    """CONTRACT: `hive-agent` whoami, agents, spawn, start, stop, restart, kill, logs, send, ..."""
+    """`hive-agent` whoami, agents, spawn, start, stop, restart, kill, logs, send, ..."""
 
     def agent(name: str, *words: str, check: bool = True) -> Any:  # noqa: ANN401 - JSON
         said = host.inside(name, "hive-agent", *words, check=check)
@@ -507,7 +507,7 @@ def test_an_agents_own_commands(host: HiveHost) -> None:
 
 
 def test_any_program_is_an_agent(host: HiveHost) -> None:
-    """CONTRACT: serve: body on stdin, HIVE_* in the environment, stdout is the reply, 3 tries."""
+    """Serve: body on stdin, HIVE_* in the environment, stdout is the reply, 3 tries."""
     host.mail("root")
     asked = host.ask("root", "Send", to="echo", body="hello")["id"]
     reply = host.ask("root", "Recv", wait=20)["messages"][0]
@@ -527,7 +527,7 @@ def test_any_program_is_an_agent(host: HiveHost) -> None:
 
 
 def test_mail_comes_again_until_it_is_acked(host: HiveHost) -> None:
-    """CONTRACT: leased, ordered, 5 attempts, then a dead letter and the sender is told."""
+    """Leased, ordered, 5 attempts, then a dead letter and the sender is told."""
     host.mail("kid")
     host.mail("lead")
     ids = [host.ask("lead", "Send", to="kid", body=f"{n}")["id"] for n in range(5)]
@@ -556,7 +556,7 @@ def test_mail_comes_again_until_it_is_acked(host: HiveHost) -> None:
 
 
 def test_a_lease_that_ends_gives_the_message_again(host: HiveHost) -> None:
-    """CONTRACT: not acked within its lease, it is given again."""
+    """Not acked within its lease, it is given again."""
     host.mail("kid")
     sent = host.ask("lead", "Send", to="kid", body="again")["id"]
     (one,) = host.ask("kid", "Recv", lease=1)["messages"]

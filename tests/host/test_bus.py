@@ -81,7 +81,7 @@ def deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_bus_that_never_answers_holds_nobody_up(deaf: str) -> None:
-    """SECURITY R6, R21."""
+    """Rows R6 and R21."""
 
     async def story() -> None:
         hung = asyncio.Event()

@@ -78,7 +78,7 @@ def test_a_unit_changes_only_with_its_golden_file(name: str) -> None:
     ("hived", 2.0), ("hive-privd", 5.0), ("hive-declare", 2.0),
 ])  # fmt: skip
 def test_a_unit_is_no_more_exposed_than_it_may_be(name: str, most: float) -> None:
-    """SECURITY section 4, by systemd's own measure; hive-privd has to mount."""
+    """By the measure of `systemd-analyze security`; hive-privd has to mount."""
     ask_systemd = ["systemd-analyze", "security", "--offline=true", "--no-pager"]
     unit = HERE / "golden" / f"{name}.service"
     done = subprocess.run([*ask_systemd, unit], capture_output=True, text=True, check=True)

@@ -195,7 +195,7 @@ def test_attack_29_a_derivation_cannot_ask_to_be_without_a_sandbox(shop: Worksho
 
 
 def test_attack_30_an_evaluation_takes_only_what_is_locked(shop: Workshop) -> None:
-    """RUNTIME 24: with --no-write-lock-file beside it, an unlocked input would be accepted."""
+    """With --no-write-lock-file beside it, an unlocked input would be accepted."""
     lock = shop.lock
     try:
         shop.lock = b'{"nodes": {"root": {}}, "root": "root", "version": 7}'

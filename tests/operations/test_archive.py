@@ -110,7 +110,7 @@ def test_it_stops_to_be_wanted_and_its_job_asks_for_its_absence(world: World) ->
 
 
 def test_a_restored_agent_is_the_same_one(world: World) -> None:
-    """CONTRACT: archived 24 h."""
+    """Archived 24 h."""
     world.call("operator", "allow", agent="a11", other="b1")
     world.call("operator", "allow", agent="a1", other="b1")
     before, base = world.hive.spec("a11"), world.ledger.ranges.base(world.uuid("a11"))

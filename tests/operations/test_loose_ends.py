@@ -135,7 +135,7 @@ def todo(world: World) -> list[tuple[object, object]]:
 
 
 def test_everything_that_waits_for_the_operator_is_one_list(world: World) -> None:
-    """Wish 16 of ECOSYSTEM 6."""
+    """What the operator has to decide or read is in one list."""
     assert todo(world) == []
     question = ask(world, "root")
     warn, burns = escalate(world, "root", "warning"), escalate(world, "root", "critical")

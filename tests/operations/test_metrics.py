@@ -32,7 +32,7 @@ def scraped(world: World) -> Series:
 
 
 def test_agents_mail_and_tasks_are_counted(world: World) -> None:
-    """Names of ECOSYSTEM 4."""
+    """The names that dashboards for agents expect."""
     before = scraped(world)
     assert before["hive_agents", (("state", "running"),)] == len(world.hive.specs)
     world.call("a1", "send", to="a2", body="x")
@@ -84,7 +84,7 @@ def test_no_agent_reads_them(world: World) -> None:
 
 
 def test_turns_are_a_histogram_by_role_and_by_nothing_that_grows(world: World) -> None:
-    """hive_turn_duration_seconds of ECOSYSTEM 4."""
+    """`hive_turn_duration_seconds`."""
     world.call("a1", "report_usage", turn_seconds=[0.2, 0.5, 7, 4000])
     world.call("a2", "report_usage", turn_seconds=7.5, tokens_in=1)
     name, agent = "hive_turn_duration_seconds", ("role", "agent")

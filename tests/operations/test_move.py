@@ -126,7 +126,7 @@ def test_a_move_to_where_it_is_does_nothing(world: World) -> None:
 
 
 def test_a_move_that_waits_tells_when_access_was_gone(world: World) -> None:
-    """ARCHITECTURE, what a move means: the job ends when access is really gone."""
+    """The job ends when access is really gone."""
     asked = world.ask("operator", "move", agent="a1", parent="b", wait=10)
     (job,) = [each for each in world.ledger.jobs.open() if each.operation == "move"]
     assert job.goals == {world.uuid("a1"): "moved"}
@@ -144,7 +144,7 @@ def test_from_the_commit_on_decisions_use_the_new_tree(world: World) -> None:
 
 
 def test_a_waiting_stream_of_a_losing_ancestor_is_refused_at_its_next_page(world: World) -> None:
-    """ARCHITECTURE: a caller that loses a right mid-stream is refused at the next page."""
+    """A caller that loses a right mid-stream is refused at the next page."""
     asked = world.ask("a", "get_logs", agent="a11", more=True)
     world.call("operator", "move", agent="a1", parent="b")
     world.reads.journal.write(world.uuid("a11"), "secret")

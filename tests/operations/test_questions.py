@@ -43,7 +43,7 @@ def test_a_bare_text_is_an_item(world: World) -> None:
 
 
 def test_several_open_questions_are_answered_each_by_itself_in_any_order(world: World) -> None:
-    """Wish 21 of ECOSYSTEM 6."""
+    """An answer names its question, so the order does not matter."""
     first, second, third = (ask(world, "a11", each) for each in ("1", "2", "3"))
     answer(world, "a1", second, "two")
     answer(world, "a1", third, "three")

@@ -15,7 +15,7 @@ from hive_core.operations import load
 
 OPERATIONS = sorted(load().values(), key=lambda each: each.name)
 every = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
-# CONTRACT, the first set without the operations about config.
+# The first set without the operations about config.
 FIRST_SET = {
     "whoami", "list_agents", "spawn", "request_spawn", "request_init_config", "start", "stop",
     "restart", "kill", "update", "destroy", "move", "get_logs", "send", "recv", "ack", "nack",

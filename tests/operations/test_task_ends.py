@@ -137,7 +137,7 @@ def test_who_does_not_stop_has_its_container_ended(world: World) -> None:
 
 
 def test_a_cancel_takes_all_its_parts_along_and_says_what_it_hit(world: World) -> None:
-    """ECOSYSTEM 6: who stops a parent stops its subtree, and is told what that was."""
+    """Who stops a parent stops its subtree, and is told what that was."""
     whole = give(world, "root", "a")
     part = give(world, "a", "a1")
     inner = give(world, "a1", "a11")
@@ -179,7 +179,7 @@ def test_the_soft_deadline_asks_and_the_hard_one_stops(world: World) -> None:
 
 
 def test_time_does_not_run_while_somebody_else_has_to_answer(world: World) -> None:
-    """ECOSYSTEM 6, wish 20: an answer may take days."""
+    """An answer may take days."""
     task = give(world, "a", "a1", deadline=100)
     world.advance(40)
     asked = world.call("a1", "ask", task=task, items=[{"prompt": "Which one?"}])

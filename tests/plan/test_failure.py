@@ -1,4 +1,4 @@
-"""Who comes back after which end (rows K10, H23; RUNTIME 13, 15)."""
+"""Who comes back after which end (rows K10, H23)."""
 
 from __future__ import annotations
 

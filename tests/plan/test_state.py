@@ -34,7 +34,7 @@ def test_every_state_can_be_reached() -> None:
 
 
 def test_running_needs_an_active_unit_of_this_nonce_verified_and_executed() -> None:
-    """RUNTIME 12; attack 1: a machine whose user namespace was not seen never counts."""
+    """Attack 1: a machine whose user namespace was not seen never counts."""
     for each in EVERYTHING:
         if state_of(each) in (State.RUNNING, State.DEGRADED):
             assert each.phase is Phase.UP

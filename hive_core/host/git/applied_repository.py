@@ -1,7 +1,7 @@
 """The daemon's repository of one agent: what was proposed, what became of it, what is deployed.
 
 Everything that an agent wrote in it came through a job, as a pack and as a NAR; both are believed
-by their hashes alone, and read by our own code. Refs and tags are written by us (RUNTIME 22, 23):
+by their hashes alone, and read by our own code. Refs and tags are written by us:
 
     refs/hive/proposals/ID      the commit that was proposed
     refs/tags/KIND/ID           approved, building, deployed, failed, denied; the message says why
