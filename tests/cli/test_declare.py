@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from agent.broker_server import ROOT, broker_server
 from cli.run import Hive
+from operations.world import world
 
+from hive_core.agent import catalog
 from hive_core.errors import NotAllowed
 from hive_core.varlink import Message
+
+_SPAWN = catalog.load().get("spawn")
+assert _SPAWN is not None
+SPAWN = _SPAWN
 
 
 @pytest.fixture
@@ -103,4 +113,52 @@ def test_a_file_that_makes_no_sense_is_refused(
     done = hive("declare", str(file))
     assert done.status in (1, 2)
     assert said in done.err
+    assert made == []
+
+
+PAGE = ROOT / "docs/how-to/declare-agents.md"
+# Of the operation `spawn`, what a file cannot say.
+NOT_IN_FILE = frozenset({"name", "idempotency_key", "wait"})
+
+
+def example() -> str:
+    (block,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return str(block)
+
+
+def test_the_example_of_the_page_is_declared_by_the_real_broker(tmp_path: Path) -> None:
+    file = tmp_path / "agents.json"
+    file.write_text(example())
+    command = [sys.executable, "-c", "from hive_core.cli.main import main; main()", "--socket"]
+    with world() as made, broker_server(made, tmp_path) as server:
+        made.call("operator", "allocate_budget", agent="root", kind="tokens", amount=10**7)
+        process = subprocess.Popen(
+            [*command, server.socket_of("operator"), "declare", str(file)],
+            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        with process:
+            server.serve_until(lambda: process.poll() is not None)
+            output = process.communicate()[0]
+        assert output.splitlines() == ["made planner", "made coder"]
+        planner, coder = made.hive.spec("planner"), made.hive.spec("coder")
+    assert planner.subtree is not None
+    assert (planner.limits.memory_max, planner.subtree.memory_max) == (2 << 30, 8 << 30)
+    assert "secret:api-key" in {str(right) for right in planner.capabilities}
+    assert made.hive.topology.parent("coder") == "planner"
+    assert len(coder.capabilities) == 2
+
+
+def test_the_page_names_every_field() -> None:
+    fields = {flag.name for flag in SPAWN.flags} - NOT_IN_FILE
+    text = PAGE.read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `([a-z_]+)`", text, re.MULTILINE))
+    assert rows == fields
+    declared = {key for spec in json.loads(example()).values() for key in spec}
+    assert declared == fields - {"definition"}  # it says what the file does not
+
+
+def test_a_size_that_is_none_is_refused(hive: Hive, made: list[Message], tmp_path: Path) -> None:
+    done = hive("declare", wanted(tmp_path, ann={"limits": {"memory_max": "lots"}}))
+    assert done.status == 2
+    assert "cannot declare ann: limits: " in done.err
     assert made == []

@@ -15,10 +15,12 @@ import click
 
 from hive_core.cli.core.output import echo, say
 from hive_core.cli.core.session import Session
+from hive_core.cli.core.units import parse_size
 from hive_core.errors import Conflict, InvalidArgument
 from hive_core.model.agents.capability import check_grantable
 from hive_core.varlink import Message
 
+SIZES: Final = frozenset({"memory_max", "memory_high", "disk"})
 COMPARED: Final = ("parent", "role", "title")  # what a listing shows of an agent
 Wanted = Mapping[str, Message]
 
@@ -26,12 +28,28 @@ Wanted = Mapping[str, Message]
 def read(path: Path) -> dict[str, Message]:
     """The agents of a file by name."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        agents = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"cannot read {path}: {error}", field="file") from error
-    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+    if not isinstance(agents, dict) or not all(isinstance(spec, dict) for spec in agents.values()):
         raise InvalidArgument(f"{path} must hold one object for each name", field="file")
-    return found
+    return {name: _with_sizes(name, spec) for name, spec in agents.items()}
+
+
+def _with_sizes(name: str, spec: Message) -> Message:
+    """The spec with bounds in bytes: a file may say `"512M"`."""
+    sized = dict(spec)
+    for table in ("limits", "subtree"):
+        bounds = spec.get(table)
+        if isinstance(bounds, dict):
+            try:
+                sized[table] = {
+                    key: parse_size(value) if key in SIZES and isinstance(value, str) else value
+                    for key, value in bounds.items()
+                }
+            except ValueError as error:
+                raise InvalidArgument(f"cannot declare {name}: {table}: {error}", "file") from error
+    return sized
 
 
 def check_rights(wanted: Wanted) -> None:
