@@ -115,7 +115,7 @@ def test_only_tokens_and_money_have_tiers(world: World, kind: str) -> None:
 
 def test_an_amount_or_an_end_has_to_be_said(world: World) -> None:
     for words in ({}, {"amount": 3, "close": True}):
-        with pytest.raises(InvalidArgument, match="say an amount, or close"):
+        with pytest.raises(InvalidArgument, match="set either `amount` or `close`"):
             world.call("operator", "allocate_budget", agent="a", kind="tokens", **words)
     with pytest.raises(NotFound, match="a has no budget of its own of tokens"):
         give(world, "operator", "a", -3)

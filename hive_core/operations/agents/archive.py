@@ -23,7 +23,7 @@ from hive_core.operations.approvals.outcome import end_approvals_of, spec_withou
 from hive_core.operations.budgets.payer_changes import former_payers, rebill_adopted_children
 from hive_core.operations.fields import WaitParams
 from hive_core.operations.host.jobs import create_job
-from hive_core.operations.lifecycle.exit_notices import tell_parents
+from hive_core.operations.lifecycle.child_exits import tell_parents
 from hive_core.operations.lifecycle.operations import ScopeParams, agents_in_scope
 from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
 from hive_core.operations.pages import Page, Paged, fitting, written
@@ -118,7 +118,7 @@ def destroy_agents(
     wakes = set[str]()
     for name in gone:
         wakes |= _archive_agent(call, name)
-    wakes |= rebill_adopted_children(call._replace(hive=hive), orphans, paying)
+    rebill_adopted_children(call._replace(hive=hive), orphans, paying)
     adopter = call.hive.topology.parent(agent) if orphans else None
     wakes |= _tell_family(call, hive, agent, orphans)
     goals = {call.hive.spec(name).id: "absent" for name in gone}
@@ -241,7 +241,7 @@ def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> f
         body = f"{gone} was destroyed; its children are yours now: {names}"
         topics |= tell(call, hive, adopter, ADOPTED, body)
     else:
-        topics |= tell_parents(call, hive, [gone], "destroyed")
+        tell_parents(call, hive, [gone], "destroyed")
     return frozenset(topics)
 
 

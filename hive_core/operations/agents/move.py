@@ -93,11 +93,12 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
         how = RevocationOptions(job, restart=not params.no_restart, latest=latest)
         start_revocation(call, hive, params.agent, effects.lost, how)
     told = _tell_family(call, hive, params.agent, parent) | given_on(call, hive, params.agent)
+    rebill_move(call, hive, params.agent)
     return Change(
         _result(call, params, effects, job),
         hive,
         f"move {params.agent} from {before or 'the roots'} to {parent or 'the roots'}",
-        wakes=told | rebill_move(call, hive, params.agent),
+        wakes=told,
         fields=_fields(params, before, parent, effects),
     )
 

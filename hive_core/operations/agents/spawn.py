@@ -90,11 +90,11 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     if parent is not None and not call.by_operator:
         besides = living_names(call, call.ledger.lives.zombies())
         grants.check_child_quota(call.hive, parent, besides=besides)
-    paid = charge_one(call, call.uuid, BudgetKind.CHILDREN)
+    charge_one(call, call.uuid, BudgetKind.CHILDREN)
     ledger = call.ledger
     ledger.ranges.allocate(spec.id, call.settings.uid_start, call.now)
     ledger.runs.want(spec.id, DesiredState.RUNNING, call.now)
-    paid |= give_initial_budgets(call._replace(hive=hive), params.name, params.funds)
+    give_initial_budgets(call._replace(hive=hive), params.name, params.funds)
     job = create_job(call, "spawn", {spec.id: "running"})
     told = tell(call, hive, params.name, DEFINITION, text) if text else frozenset[str]()
     under = f" under {parent}" if parent else " as a root"
@@ -102,7 +102,7 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
         SpawnResult(name=params.name, uuid=spec.id, job=job),
         hive,
         f"spawn {params.name}{under}",
-        wakes=paid | told | {f"run:{spec.id}"},
+        wakes=told | {f"run:{spec.id}"},
         fields={"uuid": spec.id, "role": spec.role.value, **_definition_field(params)},
     )
 

@@ -1,4 +1,4 @@
-"""Giving budgets, giving more, and taking back what is not spent."""
+"""Give budgets, add to them, and take back what is not spent."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from hive_core.model.work.budget import (
 from hive_core.operations.budgets.payer_budget import (
     ancestors,
     budget_title,
+    budget_topic,
     millis,
     self_and_ancestors,
+    settle,
 )
 from hive_core.operations.budgets.reported_bounds import apply_bound_change
 from hive_core.operations.budgets.run_time import close_budget, recount_runners
@@ -43,35 +45,36 @@ Tiers = Literal["strategic", "tactical", "operational"]
 
 
 class AllocateParams(Mutation):
-    agent: Agent = Field(description="Who gets it.")
+    agent: Agent = Field(description="The agent that receives the budget.")
     kind: Kinds = Field(
-        description="What of: tokens, money (millionths of the host's currency), time (seconds"
-        " that machines run), messages (sent), tasks (given), children (agents created), calls"
-        " (a minute), tokens_per_hour (reported), context (tokens of it, reported)."
+        description="What the budget is of: tokens, money (millionths of the host's currency), time"
+        " (seconds that machines run), messages (sent), tasks (assigned), children (agents"
+        " created), calls (a minute), tokens_per_hour (reported), context (its tokens, reported)."
     )
     amount: int = Field(
         0, ge=-AMOUNT_MOST // MILLI, le=AMOUNT_MOST // MILLI,
-        description="So much more. Negative: so much is taken back, as far as it is not spent.",
+        description="The amount to add. Negative: the amount to take back, if it is unspent.",
     )  # fmt: skip
     tier: Tiers | None = Field(
-        None, description="Only for work of this tier; tokens and money. Absent: for all of it."
+        None, description="Only for work of this tier (tokens and money). Absent: for all tiers."
     )
     close: bool = Field(
         default=False,
-        description="Take back all that is not spent; the agent draws on its ancestors again.",
+        description="Take back all that is unspent; the agent draws on its ancestors again.",
     )
 
 
 class Allocation(Result):
-    agent: str = Field(description="Who got it, or gave it back.")
-    kind: str = Field(description="What of.")
-    tier: str = Field(description="For which tier; empty: for all.")
-    moved: int = Field(description="How much really came, or went if negative.")
-    left: int = Field(description="What the agent has now and has not spent.")
-    spent: int = Field(description="What was spent out of it so far.")
-    owed: int = Field(description="What was used beyond it and is not paid yet.")
+    agent: str = Field(description="The agent whose budget was changed.")
+    kind: str = Field(description="What the budget is of.")
+    tier: str = Field(description="The tier that it is for; empty: all tiers.")
+    moved: int = Field(description="The amount that was really added, or taken back if negative.")
+    left: int = Field(description="The unspent amount that the agent has now.")
+    spent: int = Field(description="What was spent from the budget so far.")
+    owed: int = Field(description="What was used beyond the budget and is not paid yet.")
     source: str = Field(
-        description="Out of whose budget it came, or into whose it went; `operator`: out of none."
+        description="The agent whose budget the amount came from or went to; `operator`: from"
+        " outside."
     )
 
 
@@ -79,26 +82,26 @@ class Allocation(Result):
     action="assign", allow=OPERATOR | ANCESTOR & holds("budget"), target="agent", preposition="to"
 )
 def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocation]:
-    """Give an agent below the caller a budget, or more of it, or take back what is not spent.
+    """Give an agent below the caller a budget, add to it, or take back what is not spent.
 
-    It comes out of what the caller has itself, or draws on; so nobody can give what it has not.
-    The operator gives to whoever has no budget above it, such as the root of a tree. More is
-    always added to what is there; what was spent stays spent. Calls a minute, tokens an hour and
-    tokens of context are bounds, which are not used up, and never above the next one up the tree.
+    The amount comes from the budget that the caller has or draws on, so an agent cannot give more
+    than it has. The operator gives to agents without a budget above them, such as the root of a
+    tree. Amounts are added to the budget; what was spent stays spent. Calls a minute, tokens an
+    hour and tokens of context are bounds: they are not used up, and are never above the next bound
+    up the tree.
     """
     kind, tier = BudgetKind(params.kind), params.tier or ""
     if tier and kind not in TIERED:
         raise InvalidArgument(f"a budget of {UNITS[kind]} is for all tiers", field="tier")
     if params.close == bool(params.amount):
-        raise InvalidArgument("say an amount, or close, and not both", field="amount")
+        raise InvalidArgument("set either `amount` or `close`, and not both", field="amount")
     uuid = call.hive.spec(params.agent).id
     held = call.ledger.budgets.get(uuid, kind, tier)
-    if held is not None and kind is BudgetKind.TIME:
-        held = held.with_run_time(millis(call.now))
+    if held is not None:
+        held = settle(call, held)
     if params.amount > 0:
-        return _give_budget(
-            call, params, held or Budget(uuid, kind, tier), to_stored(kind, params.amount)
-        )
+        budget = held or Budget(uuid, kind, tier)
+        return _give_budget(call, params, budget, to_stored(kind, params.amount))
     if held is None:
         raise NotFound(f"{params.agent} has no budget of its own of {UNITS[kind]}")
     return _take_back_budget(call, params, held)
@@ -116,10 +119,10 @@ def _give_budget(
         _take_from_source(call, params, source, amount)
     elif call.ledger.budgets.get(held.agent, held.kind, held.tier) is None:
         amount -= _absorb_budgets_below(call, params, held, amount)
-    topics = refill(call, replace(held, as_of=held.as_of or millis(call.now)), amount)
-    topics |= recount_runners(call, call.hive)
-    flow = BudgetTransfer(params.amount, _name(call, source.agent if source else ""))
-    return _allocation_record(call, params, held, flow, topics)
+    refill(call, replace(held, as_of=held.as_of or millis(call.now)), amount)
+    recount_runners(call, call.hive)
+    source_name = _name(call, source.agent if source else "")
+    return _allocation_record(call, params, held, BudgetTransfer(params.amount, source_name))
 
 
 def _take_from_source(call: Call, params: AllocateParams, source: Budget, amount: int) -> None:
@@ -134,98 +137,97 @@ def _take_from_source(call: Call, params: AllocateParams, source: Budget, amount
 
 
 def _source_budget(call: Call, held: Budget) -> Budget | None:
-    """Out of which purse it comes: the caller's, else the nearest above; none: from outside."""
+    """The budget that gives: the caller's, else the nearest above; None: it comes from outside."""
     budgets, hive = call.ledger.budgets, call.hive
-    found = None
+    source = None
     if not call.by_operator:
-        found = budgets.nearest(self_and_ancestors(hive, call.uuid), held.kind, held.tier)
-    found = found or budgets.nearest(ancestors(hive, held.agent), held.kind, held.tier)
-    if found is not None and found.kind is BudgetKind.TIME:
-        found = found.with_run_time(millis(call.now))
-    return found
+        source = budgets.nearest(self_and_ancestors(hive, call.uuid), held.kind, held.tier)
+    source = source or budgets.nearest(ancestors(hive, held.agent), held.kind, held.tier)
+    return None if source is None else settle(call, source)
 
 
 def _absorb_budgets_below(call: Call, params: AllocateParams, held: Budget, amount: int) -> int:
-    """What lies in purses further down already: it is part of what the first one above them has."""
-    inside = {call.hive.spec(name).id for name in call.hive.topology.subtree(params.agent)}
-    every = call.ledger.budgets.of_kind(held.kind, held.tier)
-    found = sum(each.free for each in every if each.agent in inside)
+    """The amount in budgets further down: it is part of the first budget above them.
+
+    Funds from outside come from this budget from now on.
+    """
     names = call.hive.topology.subtree(params.agent)
+    inside = {call.hive.spec(name).id for name in names}
+    same_kind = call.ledger.budgets.of_kind(held.kind, held.tier)
+    below = sum(budget.free for budget in same_kind if budget.agent in inside)
     funds = [] if held.tier else from_nobody(call, call.hive, names, held.kind)
-    found += sum(outside(call, each) for each in funds)
-    if found > amount:
+    below += sum(outside(call, fund) for fund in funds)
+    if below > amount:
         raise InvalidArgument(
-            f"those below {params.agent} have {to_display(held.kind, found)} {UNITS[held.kind]}"
+            f"those below {params.agent} have {to_display(held.kind, below)} {UNITS[held.kind]}"
             " already; give at least so much",
             field="amount",
         )
-    for each in funds:
-        call.ledger.budgets.funds.save(replace(each, source=held.agent))
-    return found
+    for fund in funds:
+        call.ledger.budgets.funds.save(replace(fund, source=held.agent))
+    return below
 
 
 def _raise_bound(call: Call, params: AllocateParams, held: Budget, most: int) -> Record[Allocation]:
-    """Bounds: no more than the next one up the tree has, or the host where there is none."""
-    over = call.ledger.budgets.nearest(ancestors(call.hive, held.agent), held.kind)
-    source = _name(call, over.agent if over else "")
-    limit = over.free if over else 0 if call.by_operator else _host_limit(call, held.kind)
-    if (over or limit) and most > limit:
+    """Set a bound, at most that of the next one up the tree, or that of the host at the top."""
+    above = call.ledger.budgets.nearest(ancestors(call.hive, held.agent), held.kind)
+    source = _name(call, above.agent if above else "")
+    limit = above.free if above else 0 if call.by_operator else _host_limit(call, held.kind)
+    if (above or limit) and most > limit:
         raise LimitReached(
             f"cannot give {params.agent} {most} {UNITS[held.kind]}:"
-            f" {source if over else 'an agent of this host'} has {limit}",
+            f" {source if above else 'an agent of this host'} has {limit}",
             rule="budget", budget=source, of=held.kind.value,
         )  # fmt: skip
     call.ledger.budgets.save(replace(held, free=most))
-    topics = apply_bound_change(call, held.agent, held.kind)
-    return _allocation_record(call, params, held, BudgetTransfer(most - held.free, source), topics)
+    apply_bound_change(call, held.agent, held.kind)
+    return _allocation_record(call, params, held, BudgetTransfer(most - held.free, source))
 
 
 def _host_limit(call: Call, kind: BudgetKind) -> int:
-    """What the host's settings say for each agent; 0: nothing."""
-    found: int = getattr(call.settings.budgets, kind.value, 0)
-    return found
+    """The bound in the host's settings for each agent; 0: none."""
+    limit: int = getattr(call.settings.budgets, kind.value, 0)
+    return limit
 
 
 def _take_back_budget(call: Call, params: AllocateParams, held: Budget) -> Record[Allocation]:
     home = call.ledger.budgets.nearest(ancestors(call.hive, held.agent), held.kind, held.tier)
     source = _name(call, home.agent if home else "")
     if params.close:
-        topics = close_budget(call, held) | recount_runners(call, call.hive)
-        topics |= apply_bound_change(call, held.agent, held.kind)
-        return _allocation_record(
-            call, params, held, BudgetTransfer(-to_display(held.kind, held.free), source), topics
-        )
+        close_budget(call, held)
+        recount_runners(call, call.hive)
+        apply_bound_change(call, held.agent, held.kind)
+        transfer = BudgetTransfer(-to_display(held.kind, held.free), source)
+        return _allocation_record(call, params, held, transfer)
     left, taken = held.with_removed(to_stored(held.kind, -params.amount))
     call.ledger.budgets.save(left)
-    topics = apply_bound_change(call, held.agent, held.kind)
+    apply_bound_change(call, held.agent, held.kind)
     if home is not None and held.kind not in BOUNDS and taken:
-        home = home.with_run_time(millis(call.now)) if home.kind is BudgetKind.TIME else home
-        topics |= refill(call, home, taken)
+        refill(call, settle(call, home), taken)
     if left.empty and left.runners:
-        topics |= save_payment(call, left)
-    return _allocation_record(
-        call, params, held, BudgetTransfer(-to_display(held.kind, taken), source), topics
-    )
+        save_payment(call, left)
+    transfer = BudgetTransfer(-to_display(held.kind, taken), source)
+    return _allocation_record(call, params, held, transfer)
 
 
 class BudgetTransfer(NamedTuple):
-    """How much came, or went if negative; and out of whose purse, or into whose."""
+    """The amount that came, or went if negative; and whose budget it came from or went to."""
 
     moved: int
     source: str
 
 
 def _allocation_record(
-    call: Call, params: AllocateParams, held: Budget, flow: BudgetTransfer, topics: frozenset[str]
+    call: Call, params: AllocateParams, held: Budget, transfer: BudgetTransfer
 ) -> Record[Allocation]:
     now = call.ledger.budgets.get(held.agent, held.kind, held.tier) or Budget("", held.kind)
     result = Allocation(
-        agent=params.agent, kind=params.kind, tier=held.tier, moved=flow.moved,
+        agent=params.agent, kind=params.kind, tier=held.tier, moved=transfer.moved,
         left=to_display(held.kind, now.free), spent=to_display(held.kind, now.spent),
-        owed=to_display(held.kind, now.over), source=flow.source,
+        owed=to_display(held.kind, now.over), source=transfer.source,
     )  # fmt: skip
-    fields = result.model_dump(exclude={"agent"})
-    return Record(result, wakes=topics | {f"budget:{held.agent}"}, fields=fields)
+    call.notify(budget_topic(held.agent))
+    return Record(result, fields=result.model_dump(exclude={"agent"}))
 
 
 def _name(call: Call, uuid: str) -> str:

@@ -1,4 +1,4 @@
-"""Whose purse pays for what an agent does, and how it is called in sentences."""
+"""Which budget pays for what an agent does, and how sentences name it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from hive_core.model.work.budget import (
 )
 
 BUDGET: Final = "budget"
-# What agents say of themselves, and what is less again after a while or a word of theirs.
+# Bounds of what agents report of themselves. Their use becomes less with time, or by a new report.
 SLIDING: Final = (BudgetKind.TOKENS_PER_HOUR, BudgetKind.CONTEXT)
-_SETTINGS: Final = "(host)"  # no agent can be called so
-_PARTS: Final = 64  # of parts of tasks that are looked at
+_SETTINGS: Final = "(host)"  # cannot be the name of an agent
+_PARTS: Final = 64  # levels of tasks that `task_fund` walks up
 
 
 def millis(now: float) -> int:
@@ -36,19 +36,19 @@ def millis(now: float) -> int:
 
 
 def budget_topic(agent: str) -> str:
-    """Touched when something of a budget of this agent has changed."""
+    """The topic that is touched when a budget of this agent has changed."""
     return f"{BUDGET}:{agent}"
 
 
 def ancestors(hive: Hive, uuid: str) -> Iterator[str]:
-    """The ancestors, nearest first."""
+    """UUIDs of the ancestors of an agent, the nearest first."""
     name = hive.name(uuid)
     if name is not None:
-        yield from (hive.spec(each).id for each in hive.topology.lineage(name))
+        yield from (hive.spec(ancestor).id for ancestor in hive.topology.lineage(name))
 
 
 def self_and_ancestors(hive: Hive, uuid: str) -> Iterator[str]:
-    """The agent, then its ancestors."""
+    """UUIDs of the agent and its ancestors, the nearest first."""
     yield uuid
     yield from ancestors(hive, uuid)
 
@@ -59,56 +59,60 @@ def agent_tier(hive: Hive, uuid: str) -> str:
 
 
 def paying_budgets(call: Call, uuid: str, kind: BudgetKind, tier: str = "") -> list[Budget]:
-    """The purses that pay for what this agent does, as of now: for all tiers, and for this one."""
+    """The budgets that pay for what this agent does, as of now: for all tiers, and for its own."""
     budgets = call.ledger.budgets
     if kind not in budgets.kinds:
         return []
     tiers = (TIERLESS, tier or agent_tier(call.hive, uuid)) if kind in TIERED else (TIERLESS,)
-    chain = list(self_and_ancestors(call.hive, uuid))
-    found = (budgets.nearest(chain, kind, each) for each in dict.fromkeys(tiers))
-    return [settle(call, purse) for purse in found if purse is not None]
+    lineage = list(self_and_ancestors(call.hive, uuid))
+    nearest = (budgets.nearest(lineage, kind, tier_) for tier_ in dict.fromkeys(tiers))
+    return [settle(call, budget) for budget in nearest if budget is not None]
 
 
-def exhausted_budget(call: Call, uuid: str, covered: Collection[BudgetKind] = ()) -> Budget | None:
-    """An empty purse that would have to pay for the work of this agent, or a bound that it met.
+def exhausted_budget(call: Call, uuid: str, funded: Collection[BudgetKind] = ()) -> Budget | None:
+    """An empty budget that would have to pay for the agent's work, or a bound that it reached.
 
-    `covered`: what the work has a fund of its own of. Those of a tier have to be good for it too.
+    `funded`: kinds for which the work has a fund of its own. A budget of a tier must have
+    something left in spite of a fund.
     """
     budgets = call.ledger.budgets
     for kind in FUEL if budgets.kinds else ():
-        for purse in paying_budgets(call, uuid, kind):
-            if purse.empty and (purse.tier or kind not in covered):
-                return purse
-    found = (each for kind in SLIDING for each in bounds(call, uuid, kind))
-    # Under a bound of nothing nobody has to say anything before.
-    met = (each for each in found if each.empty or budgets.shortage(each))
-    return next((with_reported_use(call, each) for each in met), None)
+        for budget in paying_budgets(call, uuid, kind):
+            if budget.empty and (budget.tier or kind not in funded):
+                return budget
+    limits = (bound for kind in SLIDING for bound in bounds(call, uuid, kind))
+    # A bound of 0 refuses work before the agent has reported anything.
+    reached = (bound for bound in limits if bound.empty or budgets.shortage(bound))
+    return next((with_reported_use(call, bound) for bound in reached), None)
 
 
 def bounds(call: Call, uuid: str, kind: BudgetKind) -> list[Budget]:
-    """The bounds that hold for what this agent says of itself; `free` is the whole bound.
+    """The bounds that hold for what this agent reports; `free` is the whole bound.
 
-    That of tokens an hour is of an agent with all below it, that of a context is each agent's own.
+    A bound of tokens an hour covers an agent and all its descendants. A bound of context covers
+    each agent on its own.
     """
     budgets = call.ledger.budgets
     most: int = getattr(call.settings.budgets, kind.value)
     if kind in budgets.kinds:
-        held = (budgets.get(holder, kind) for holder in self_and_ancestors(call.hive, uuid))
-        found = [each for each in held if each is not None]
-        if found and kind is BudgetKind.TOKENS_PER_HOUR:
-            return found
-        most = found[0].free if found else most
-        return [Budget(uuid, kind, free=most)] if found or most else []
+        lineage = self_and_ancestors(call.hive, uuid)
+        held = [
+            budget for holder in lineage if (budget := budgets.get(holder, kind)) is not None
+        ]  # fmt: skip
+        if held and kind is BudgetKind.TOKENS_PER_HOUR:
+            return held
+        most = held[0].free if held else most
+        return [Budget(uuid, kind, free=most)] if held or most else []
     return [Budget(uuid, kind, free=most)] if most else []
 
 
 def with_reported_use(call: Call, bound: Budget) -> Budget:
-    """A bound with what was said to be used of it."""
-    said = call.ledger.budgets.bounds
+    """A bound with the use that agents reported; any other budget as it is."""
+    reported = call.ledger.budgets.bounds
     if bound.kind is BudgetKind.TOKENS_PER_HOUR:
-        used = said.hour(bound.agent, call.now)[0].total
+        used = reported.hour(bound.agent, call.now)[0].total
     elif bound.kind is BudgetKind.CONTEXT:
-        used = said.context(bound.agent)[0]
+        used = reported.context(bound.agent)[0]
     else:
         return bound
     most = bound.free
@@ -116,120 +120,124 @@ def with_reported_use(call: Call, bound: Budget) -> Budget:
 
 
 def task_fund(call: Call, task: str, uuid: str, kind: BudgetKind) -> TaskFund | None:
-    """What pays, before all purses, for what this agent uses for a task.
+    """The fund that pays, before all budgets, for what this agent uses for a task.
 
-    That is the fund of the task. Without one: the purse of the agent itself; and where it has none,
-    the fund of what the task is a part of.
+    That is the fund of the task itself. Without one, the agent's own budget pays; without that
+    too, the fund of the nearest task that this one is a part of.
     """
     funds = call.ledger.budgets.funds
     if not task or not funds.any:
         return None
-    found = funds.get(task, kind)
-    if found is not None or call.ledger.budgets.get(uuid, kind) is not None:
-        return found
+    fund = funds.get(task, kind)
+    if fund is not None or call.ledger.budgets.get(uuid, kind) is not None:
+        return fund
     for _ in range(_PARTS):
-        known = call.ledger.tasks.get(task)
-        task = known.request.part_of if known is not None else ""
-        if not task or (found := funds.get(task, kind)) is not None:
-            return found
+        row = call.ledger.tasks.get(task)
+        task = row.request.part_of if row is not None else ""
+        if not task or (fund := funds.get(task, kind)) is not None:
+            return fund
     return None
 
 
 def funded_kinds(call: Call, task: str, uuid: str) -> frozenset[BudgetKind]:
-    """Of what a task has something of its own, whatever is left to its agent."""
-    found = {
+    """The kinds for which a task has a fund with something left."""
+    funds = {
         kind: task_fund(call, task, uuid, kind) for kind in (BudgetKind.TOKENS, BudgetKind.MONEY)
     }
-    return frozenset(kind for kind, fund in found.items() if fund and not fund.budget.empty)
+    return frozenset(kind for kind, fund in funds.items() if fund and not fund.budget.empty)
 
 
-def settle(call: Call, purse: Budget) -> Budget:
-    """As of now: of time, with what runs."""
-    return purse.with_run_time(millis(call.now)) if purse.kind is BudgetKind.TIME else purse
+def settle(call: Call, budget: Budget) -> Budget:
+    """The budget as of now: a budget of time pays for the machines that run."""
+    return budget.with_run_time(millis(call.now)) if budget.kind is BudgetKind.TIME else budget
 
 
-def budget_title(purse: Budget) -> str:
-    """For sentences: `token budget`, `money budget for tier strategic`."""
-    if purse.kind in BOUNDS:
-        return f"bound of {UNITS[purse.kind]}"
-    word = {
-        BudgetKind.TOKENS: "token",
-        BudgetKind.MESSAGES: "message",
-        BudgetKind.TASKS: "task",
-    }.get(purse.kind)
-    name = f"budget of {UNITS[purse.kind]}" if purse.kind is BudgetKind.CHILDREN else (
-        f"{word or purse.kind.value} budget"
-    )  # fmt: skip
-    return f"{name} for tier {purse.tier}" if purse.tier else name
+def budget_title(budget: Budget) -> str:
+    """A budget in a sentence: `token budget`, `money budget for tier strategic`."""
+    if budget.kind in BOUNDS:
+        return f"bound of {UNITS[budget.kind]}"
+    if budget.kind is BudgetKind.CHILDREN:
+        name = f"budget of {UNITS[budget.kind]}"
+    else:
+        name = f"{_ADJECTIVES.get(budget.kind, budget.kind.value)} budget"
+    return f"{name} for tier {budget.tier}" if budget.tier else name
 
 
-def owner_name(hive: Hive, purse: Budget) -> str:
-    return hive.name(purse.agent) or purse.agent
+_ADJECTIVES: Final = {
+    BudgetKind.TOKENS: "token", BudgetKind.MESSAGES: "message", BudgetKind.TASKS: "task",
+}  # fmt: skip
 
 
-def holder_name(call: Call, purse: Budget) -> str:
-    """The name of who has it; of a bound that an agent is under, of who has that."""
-    if purse.kind not in SLIDING:
-        return owner_name(call.hive, purse)
-    found = call.ledger.budgets.nearest(self_and_ancestors(call.hive, purse.agent), purse.kind)
-    return _SETTINGS if found is None else owner_name(call.hive, found)
+def owner_name(hive: Hive, budget: Budget) -> str:
+    return hive.name(budget.agent) or budget.agent
 
 
-def usage_text(call: Call, purse: Budget) -> str:
-    """For sentences: `990 of 1000 tokens are spent`."""
-    had = to_display(purse.kind, purse.spent + purse.free)
-    unit = UNITS[purse.kind]
-    if purse.kind is BudgetKind.MONEY:
+def holder_name(call: Call, budget: Budget) -> str:
+    """The name of the agent that has this budget; for a bound, of the agent that imposes it."""
+    if budget.kind not in SLIDING:
+        return owner_name(call.hive, budget)
+    lineage = self_and_ancestors(call.hive, budget.agent)
+    bound = call.ledger.budgets.nearest(lineage, budget.kind)
+    return _SETTINGS if bound is None else owner_name(call.hive, bound)
+
+
+def usage_text(call: Call, budget: Budget) -> str:
+    """The use of a budget in a sentence: `990 of 1000 tokens spent`."""
+    total = to_display(budget.kind, budget.spent + budget.free)
+    unit = UNITS[budget.kind]
+    if budget.kind is BudgetKind.MONEY:
         unit = f"{unit} of {call.settings.budgets.currency}"
-    if purse.kind in SLIDING:
-        return f"{purse.spent + purse.over} of {had} {unit}, as reported"
-    owed = f", and {to_display(purse.kind, purse.over)} beyond it" if purse.over else ""
-    return f"{to_display(purse.kind, purse.spent)} of {had} {unit} spent{owed}"
+    if budget.kind in SLIDING:
+        return f"{budget.spent + budget.over} of {total} {unit}, as reported"
+    owed = f", and {to_display(budget.kind, budget.over)} beyond it" if budget.over else ""
+    return f"{to_display(budget.kind, budget.spent)} of {total} {unit} spent{owed}"
 
 
-def budget_refusal(call: Call, what: str, purse: Budget) -> LimitReached:
-    """The error of a call that an empty purse would have to pay for."""
-    whose, giver = owner_name(call.hive, purse), giver_name(call, purse)
-    short = call.ledger.budgets.shortage(purse) if purse.kind in SLIDING else None
-    if short is not None:
-        wait = max(0.0, (short.stop_at or call.now) - call.now)
+def budget_refusal(call: Call, intent: str, budget: Budget) -> LimitReached:
+    """The error of a call that an empty budget would have to pay for."""
+    owner, giver = owner_name(call.hive, budget), giver_name(call, budget)
+    shortage = call.ledger.budgets.shortage(budget) if budget.kind in SLIDING else None
+    if shortage is not None:
+        wait = max(0.0, (shortage.stop_at or call.now) - call.now)
         again = f"try again in {wait:.0f} s, or " if wait else ""
         more = {"retry_after": wait} if wait else {}
         return LimitReached(
-            f"{what}: the {budget_title(purse)} of {whose} is reached ({usage_text(call, purse)});"
-            f" {again}{giver} can give more",
-            rule=BUDGET, budget=whose, of=purse.kind.value, **more,
+            f"{intent}: the {budget_title(budget)} of {owner} is reached"
+            f" ({usage_text(call, budget)}); {again}{giver} can give more",
+            rule=BUDGET, budget=owner, of=budget.kind.value, **more,
         )  # fmt: skip
     return LimitReached(
-        f"{what}: the {budget_title(purse)} of {whose} is used up ({usage_text(call, purse)});"
+        f"{intent}: the {budget_title(budget)} of {owner} is used up ({usage_text(call, budget)});"
         f" {giver} can give more",
-        rule=BUDGET, budget=whose, of=purse.kind.value,
+        rule=BUDGET, budget=owner, of=budget.kind.value,
     )  # fmt: skip
 
 
-def giver_name(call: Call, purse: Budget) -> str:
-    """The nearest ancestor that has some left and may give it; else the operator."""
+def giver_name(call: Call, budget: Budget) -> str:
+    """The nearest ancestor that has some left and may give it; otherwise the operator."""
     budgets, hive = call.ledger.budgets, call.hive
-    for uuid in ancestors(hive, purse.agent):
-        found = budgets.get(uuid, purse.kind, purse.tier)
+    for uuid in ancestors(hive, budget.agent):
+        above = budgets.get(uuid, budget.kind, budget.tier)
         name = hive.name(uuid)
-        least = purse.free + purse.spent if purse.kind in BOUNDS else 0
-        if found is None or name is None or settle(call, found).free <= least:
+        least = budget.free + budget.spent if budget.kind in BOUNDS else 0
+        if above is None or name is None or settle(call, above).free <= least:
             continue
         if covers(hive.spec(name).capabilities, "budget"):
             return name
     return OPERATOR
 
 
-def log_budget_event(call: Call, purse: Budget, what: str, text: str) -> None:
-    """The event."""
+def log_budget_event(call: Call, budget: Budget, operation: str, text: str) -> None:
+    """Write an event of kind `budget`."""
     fields = {
-        "of": purse.kind.value, "tier": purse.tier, "left": to_display(purse.kind, purse.free),
-        "spent": to_display(purse.kind, purse.spent), "over": to_display(purse.kind, purse.over),
+        "of": budget.kind.value, "tier": budget.tier,
+        "left": to_display(budget.kind, budget.free),
+        "spent": to_display(budget.kind, budget.spent),
+        "over": to_display(budget.kind, budget.over),
     }  # fmt: skip
     call.ledger.events.append(
         AuditEntry(
-            BUDGET, DAEMON, what.replace(" ", "_"), purse.agent, None, "", text, call.hive.commit,
-            call.request, call.now, fields,
+            BUDGET, DAEMON, operation.replace(" ", "_"), budget.agent, None, "", text,
+            call.hive.commit, call.request, call.now, fields,
         )
     )  # fmt: skip

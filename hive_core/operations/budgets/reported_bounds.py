@@ -1,7 +1,8 @@
-"""Bounds of what agents say of themselves: tokens in an hour, and the size of a context (row K23).
+"""Bounds of what agents report of themselves: tokens an hour, and the size of a context (row K23).
 
-They are no purses: nothing is used up, and no work is stopped. Who comes near is warned. Who is
-at one gets no new task and no tool until it is less, and somebody is asked whether it may be more.
+They are no budgets: nothing is used up, and no work is stopped. An agent that comes near to one is
+warned. An agent that reaches one gets no new task and no tool until its use is less, and the party
+above it is asked whether the bound may be raised.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import AgentStarted, when
+from hive_core.broker.hooks import AgentStarted, on
 from hive_core.model.work.budget import Budget, BudgetKind
 from hive_core.operations.budgets.payer_budget import (
     SLIDING,
@@ -27,109 +28,113 @@ from hive_core.operations.budgets.shortages import (
 from hive_core.operations.tasks.offers import start_next
 
 
-def report_tokens(call: Call, uuid: str, tokens: int) -> frozenset[str]:
-    """So many tokens more, for the agent and all above it that are bounded."""
-    topics, said = frozenset[str](), call.ledger.budgets.bounds
+def report_tokens(call: Call, uuid: str, tokens: int) -> None:
+    """Add tokens to the hours of the agent and of all ancestors that have such a bound."""
+    reported = call.ledger.budgets.bounds
     for bound in bounds(call, uuid, BudgetKind.TOKENS_PER_HOUR) if tokens else ():
-        hour, warned = said.hour(bound.agent, call.now)
+        hour, warned = reported.hour(bound.agent, call.now)
         hour = hour.add(tokens)
-        said.save_hour(bound.agent, hour, warned=warned)
-        found, touched = _check_bound(call, with_reported_use(call, bound), warned=warned)
-        if found != warned:
-            said.save_hour(bound.agent, hour, warned=found)
-        topics |= touched
-    return topics
+        reported.save_hour(bound.agent, hour, warned=warned)
+        warned_now = _check_bound(call, with_reported_use(call, bound), warned=warned)
+        if warned_now != warned:
+            reported.save_hour(bound.agent, hour, warned=warned_now)
 
 
-def report_context(call: Call, uuid: str, tokens: int) -> frozenset[str]:
-    """How big the context of the agent is now."""
-    said = call.ledger.budgets.bounds
-    warned = said.context(uuid)[1]
-    said.save_context(uuid, tokens, warned=warned)
-    topics, found = frozenset[str](), bounds(call, uuid, BudgetKind.CONTEXT)
-    for bound in found:
-        warned, touched = _check_bound(call, with_reported_use(call, bound), warned=warned)
-        topics |= touched
-    said.save_context(uuid, tokens, warned=warned)
-    return topics if found else topics | end_shortage(call, Budget(uuid, BudgetKind.CONTEXT))
+def report_context(call: Call, uuid: str, tokens: int) -> None:
+    """Save how many tokens the context of the agent has now, and check its bound."""
+    reported = call.ledger.budgets.bounds
+    warned = reported.context(uuid)[1]
+    reported.save_context(uuid, tokens, warned=warned)
+    limits = bounds(call, uuid, BudgetKind.CONTEXT)
+    for bound in limits:
+        warned = _check_bound(call, with_reported_use(call, bound), warned=warned)
+    reported.save_context(uuid, tokens, warned=warned)
+    if not limits:
+        end_shortage(call, Budget(uuid, BudgetKind.CONTEXT))
 
 
-def apply_bound_change(call: Call, uuid: str, kind: BudgetKind) -> frozenset[str]:
-    """The bound of this agent is another one: what was said before is held against it now."""
-    topics, budgets = frozenset[str](), call.ledger.budgets
+def apply_bound_change(call: Call, uuid: str, kind: BudgetKind) -> None:
+    """Compare what was reported before with the new bound of this agent."""
+    budgets = call.ledger.budgets
     if kind is BudgetKind.CONTEXT:
-        said = budgets.bounds.contexts()
+        sizes = budgets.bounds.contexts()
         for name in call.hive.topology.subtree(call.hive.name(uuid) or uuid):
-            each = call.hive.spec(name).id
-            if each in said:
-                topics |= report_context(call, each, said[each])
-            topics |= start_next(call, each)
+            agent = call.hive.spec(name).id
+            if agent in sizes:
+                report_context(call, agent, sizes[agent])
+            call.notify(*start_next(call, agent))
     for bound in bounds(call, uuid, kind) if kind is BudgetKind.TOKENS_PER_HOUR else ():
         if bound.agent == uuid:
-            topics |= _recheck_hour(call, bound)
-    return topics
+            _recheck_hour(call, bound)
 
 
-def apply_bounds(call: Call, names: Iterable[str]) -> frozenset[str]:
-    """They and all below them are under the bounds of `call.hive` from now on.
+def apply_bounds(call: Call, names: Iterable[str]) -> None:
+    """Put these agents and their descendants under the bounds that hold in `call.hive`.
 
-    As if they had said the sizes of their contexts a moment ago. The hour of a bound stays what was
-    reported under it: hours are kept for whole branches, and of what one of these takes along
-    nobody could say whether the new place has counted it before.
+    The sizes of their contexts count as if they had just been reported. The hour of a bound stays
+    what was reported under it: hours are kept for whole subtrees, and for a moved subtree there is
+    no way to tell which part the new place has counted before.
     """
     budgets, host = call.ledger.budgets, call.settings.budgets
-    topics = frozenset[str]()
-    held = budgets.kinds.intersection(SLIDING) or host.tokens_per_hour or host.context
-    if not held and not any(each.kind in SLIDING for each in budgets.shortages()):
-        return topics
-    said = budgets.bounds.contexts()
+    limited = budgets.kinds.intersection(SLIDING) or host.tokens_per_hour or host.context
+    if not limited and not any(row.kind in SLIDING for row in budgets.shortages()):
+        return
+    sizes = budgets.bounds.contexts()
     for name in chain.from_iterable(map(call.hive.topology.subtree, names)):
         uuid = call.hive.spec(name).id
         for bound in bounds(call, uuid, BudgetKind.TOKENS_PER_HOUR):
-            topics |= _recheck_hour(call, bound) if bound.agent == uuid else frozenset()
-        if uuid in said:
-            topics |= report_context(call, uuid, said[uuid])
-        topics |= _recheck_own_bound(call, uuid) | start_next(call, uuid)
-    return topics
+            if bound.agent == uuid:
+                _recheck_hour(call, bound)
+        if uuid in sizes:
+            report_context(call, uuid, sizes[uuid])
+        _recheck_own_bound(call, uuid)
+        call.notify(*start_next(call, uuid))
 
 
-def _recheck_own_bound(call: Call, uuid: str) -> frozenset[str]:
-    """It met a bound of its own before, and another one holds now."""
-    missed = call.ledger.budgets.shortage(Budget(uuid, BudgetKind.TOKENS_PER_HOUR))
-    held = any(each.agent == uuid for each in bounds(call, uuid, BudgetKind.TOKENS_PER_HOUR))
-    return frozenset() if missed is None or held else recheck_bound(call, missed)
+def _recheck_own_bound(call: Call, uuid: str) -> None:
+    """Recheck a bound that the agent reached before and that no longer is its own."""
+    shortage = call.ledger.budgets.shortage(Budget(uuid, BudgetKind.TOKENS_PER_HOUR))
+    limits = bounds(call, uuid, BudgetKind.TOKENS_PER_HOUR)
+    if shortage is not None and not any(bound.agent == uuid for bound in limits):
+        recheck_bound(call, shortage)
 
 
-def _recheck_hour(call: Call, bound: Budget) -> frozenset[str]:
-    budgets, now = call.ledger.budgets, with_reported_use(call, bound)
-    missed = budgets.shortage(bound)
-    if missed is not None:
-        return recheck_bound(call, missed) if now.empty else end_shortage(call, now)
-    hour, warned = budgets.bounds.hour(bound.agent, call.now)
-    found, topics = _check_bound(call, now, warned=warned)
-    if found != warned:
-        budgets.bounds.save_hour(bound.agent, hour, warned=found)
-    return topics
+def _recheck_hour(call: Call, bound: Budget) -> None:
+    budgets, used = call.ledger.budgets, with_reported_use(call, bound)
+    shortage = budgets.shortage(bound)
+    if shortage is not None and used.empty:
+        recheck_bound(call, shortage)
+    elif shortage is not None:
+        end_shortage(call, used)
+    else:
+        hour, warned = budgets.bounds.hour(bound.agent, call.now)
+        warned_now = _check_bound(call, used, warned=warned)
+        if warned_now != warned:
+            budgets.bounds.save_hour(bound.agent, hour, warned=warned_now)
 
 
-def _check_bound(call: Call, bound: Budget, *, warned: bool) -> tuple[bool, frozenset[str]]:
-    """Whether it is warned now, and what follows."""
+def _check_bound(call: Call, bound: Budget, *, warned: bool) -> bool:
+    """Warn, start or end a shortage as the use of a bound demands; whether it is warned now."""
     near = bound.is_near_end(call.settings.budgets.warn)
-    missed = call.ledger.budgets.shortage(bound)
-    if missed is not None:
-        again = bound.kind is BudgetKind.CONTEXT and not bound.empty
-        return near, end_shortage(call, bound) if again else frozenset()
+    if call.ledger.budgets.shortage(bound) is not None:
+        if bound.kind is BudgetKind.CONTEXT and not bound.empty:
+            end_shortage(call, bound)
+        return near
     if bound.empty:
-        topics = start_shortage(call, bound)
-        asked = call.ledger.budgets.shortage(bound)
-        return True, topics | (recheck_bound(call, asked) if asked else frozenset())
+        start_shortage(call, bound)
+        shortage = call.ledger.budgets.shortage(bound)
+        if shortage is not None:
+            recheck_bound(call, shortage)
+        return True
     if near and not warned:
-        return True, warn_low(call, bound) | {budget_topic(bound.agent)}
-    return near, frozenset()
+        warn_low(call, bound)
+        call.notify(budget_topic(bound.agent))
+        return True
+    return near
 
 
-@when(AgentStarted)
-def _reset_context(call: Call, what: AgentStarted) -> frozenset[str]:
-    """What starts anew has an empty context, until it says otherwise."""
-    known = call.ledger.budgets.bounds.context(what.uuid)[0]
-    return report_context(call, what.uuid, 0) if known else frozenset()
+@on(AgentStarted)
+def _reset_context(call: Call, event: AgentStarted) -> None:
+    """An agent that starts has an empty context until it reports another size."""
+    if call.ledger.budgets.bounds.context(event.uuid)[0]:
+        report_context(call, event.uuid, 0)

@@ -1,4 +1,4 @@
-"""The hard end: who still works on an empty purse when its time is over is stopped."""
+"""The hard end of a shortage: work that still draws on the empty budget is stopped."""
 
 from __future__ import annotations
 
@@ -28,49 +28,46 @@ AT_ONCE: Final = 16
 
 @due(at=lambda ledger: ledger.budgets.next_stop_at(), topics=frozenset({BUDGET}))
 def stop_at_empty_budgets(call: Call) -> Record[Result]:
-    """Whatever works on an empty purse is stopped when its time is over."""
-    topics = frozenset[str]()
-    for missed in call.ledger.budgets.overdue_shortages(call.now, AT_ONCE):
-        if missed.kind in SLIDING:
-            topics |= recheck_bound(call, missed)
+    """Stop the work that draws on empty budgets whose time to report is over."""
+    for shortage in call.ledger.budgets.overdue_shortages(call.now, AT_ONCE):
+        if shortage.kind in SLIDING:
+            recheck_bound(call, shortage)
             continue
-        purse = call.ledger.budgets.get(missed.agent, missed.kind, missed.tier)
-        stopped: tuple[str, ...] = ()
-        if purse is not None and purse.empty:
-            stopped, touched = _stop_work(call, purse)
-            topics |= touched
-        # Those that were stopped for another purse before it paid for them wait for it as well.
-        stopped = tuple(dict.fromkeys((*missed.stopped, *stopped)))
-        call.ledger.budgets.save_shortage(replace(missed, stop_at=None, stopped=stopped))
-    return Record(Result(), wakes=topics)
+        budget = call.ledger.budgets.get(shortage.agent, shortage.kind, shortage.tier)
+        stopped = _stop_work(call, budget) if budget is not None and budget.empty else ()
+        # Machines that an earlier payer's shortage stopped wait for this budget as well.
+        stopped = tuple(dict.fromkeys((*shortage.stopped, *stopped)))
+        call.ledger.budgets.save_shortage(replace(shortage, stop_at=None, stopped=stopped))
+    return Record(Result())
 
 
-def _stop_work(call: Call, purse: Budget) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Machines where time is what they have no more; else the tasks that they work on."""
-    why = f"budget: the {budget_title(purse)} of {owner_name(call.hive, purse)} is used up"
-    if purse.kind is BudgetKind.TIME:
-        stopped, topics = _stop_machines(call, purse)
-        log_budget_event(call, purse, "stopped", f"{why}; {len(stopped)} machines are stopped")
-        return stopped, topics
-    topics, number = frozenset[str](), 0
-    for uuid in drawing_agents(call, purse):
+def _stop_work(call: Call, budget: Budget) -> tuple[str, ...]:
+    """Stop machines for want of time, and otherwise tasks; the UUIDs of the machines."""
+    why = f"budget: the {budget_title(budget)} of {owner_name(call.hive, budget)} is used up"
+    if budget.kind is BudgetKind.TIME:
+        stopped = _stop_machines(call, budget)
+        log_budget_event(call, budget, "stopped", f"{why}; {len(stopped)} machines are stopped")
+        return stopped
+    number = 0
+    for uuid in drawing_agents(call, budget):
         for task in call.ledger.tasks.open_tasks(uuid):
-            own = not purse.tier and purse.kind in funded_kinds(call, task.id, uuid)
-            if task.offered and not own:
-                topics |= withdraw(call, task, why)[1]
-            elif task.begun and not own:
-                topics |= stop(call, task, ResultStatus.STOPPED, why)[1]
+            funded = not budget.tier and budget.kind in funded_kinds(call, task.id, uuid)
+            if task.offered and not funded:
+                call.notify(*withdraw(call, task, why)[1])
+            elif task.begun and not funded:
+                call.notify(*stop(call, task, ResultStatus.STOPPED, why)[1])
                 number += 1
-    log_budget_event(call, purse, "stopped", f"{why}; {number} tasks are stopped")
-    return (), topics
+    log_budget_event(call, budget, "stopped", f"{why}; {number} tasks are stopped")
+    return ()
 
 
-def _stop_machines(call: Call, purse: Budget) -> tuple[tuple[str, ...], frozenset[str]]:
+def _stop_machines(call: Call, budget: Budget) -> tuple[str, ...]:
     stopped, runs = list[str](), call.ledger.runs
-    for uuid in drawing_agents(call, purse):
+    for uuid in drawing_agents(call, budget):
         run = runs.get(uuid)
         if run is not None and run.wanted is DesiredState.RUNNING:
             grace = call.settings.grace.stop
             runs.want(uuid, DesiredState.STOPPED, call.now, grace=grace, reason=BUDGET)
             stopped.append(uuid)
-    return tuple(stopped), frozenset(f"run:{uuid}" for uuid in stopped)
+            call.notify(f"run:{uuid}")
+    return tuple(stopped)

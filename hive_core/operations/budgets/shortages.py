@@ -1,8 +1,9 @@
-"""What follows when a purse runs low, is empty, or is filled again. Each of these is an event.
+"""Low budgets, shortages and refills. Each of these steps is an event in the log.
 
-At the warning share the agent and who could give it more are told, once for each time that it is
-passed. At an empty purse somebody is asked for more, and who works on it is told to come to an
-end; after a while that work is stopped, with reason `budget`. More of it lets everything go on.
+At the warning share the agent, and the party that could give it more, get a notice; once for each
+time that the share is passed. An empty budget starts a shortage: that party is asked for more, the
+agents that draw on the budget are told to report, and after a while their work is stopped with the
+reason `budget`. A refill ends the shortage and resumes the work.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.delegation import call_as
-from hive_core.broker.hooks import QuestionSettled, when
+from hive_core.broker.hooks import QuestionSettled, on
 from hive_core.errors import HiveError, InboxFull, LimitReached, NotAllowed, NotFound
 from hive_core.ledger.budgets.storage import Shortage
 from hive_core.model.agents.machine import DesiredState
@@ -33,7 +34,7 @@ from hive_core.operations.budgets.payer_budget import (
     usage_text,
     with_reported_use,
 )
-from hive_core.operations.notices import tell
+from hive_core.operations.notices import send_notice
 from hive_core.operations.questions.transitions import (
     QuestionRequest,
     end_question,
@@ -45,141 +46,154 @@ from hive_core.operations.tasks.offers import start_next
 _DIGITS: Final = 18
 
 
-def save_payment(call: Call, purse: Budget) -> frozenset[str]:
-    """Keep a purse out of which something was paid; what follows, and the topics to touch."""
+def save_payment(call: Call, budget: Budget) -> None:
+    """Save a budget that has just paid for something; warn or start a shortage where due."""
     budgets = call.ledger.budgets
-    touched = frozenset({budget_topic(purse.agent)})
-    if purse.empty and budgets.shortage(purse) is None:
-        budgets.save(replace(purse, warned=True))
-        return touched | start_shortage(call, purse)
-    if purse.is_near_end(call.settings.budgets.warn) and not purse.warned:
-        budgets.save(replace(purse, warned=True))
-        return touched | warn_low(call, purse)
-    budgets.save(purse)
-    return touched
+    call.notify(budget_topic(budget.agent))
+    if budget.empty and budgets.shortage(budget) is None:
+        budgets.save(replace(budget, warned=True))
+        start_shortage(call, budget)
+    elif budget.is_near_end(call.settings.budgets.warn) and not budget.warned:
+        budgets.save(replace(budget, warned=True))
+        warn_low(call, budget)
+    else:
+        budgets.save(budget)
 
 
-def refill(call: Call, purse: Budget, amount: int) -> frozenset[str]:
-    """Put something in; what was parked for want of it goes on."""
+def refill(call: Call, budget: Budget, amount: int) -> None:
+    """Add an amount to a budget; work that waited for it continues."""
     budgets = call.ledger.budgets
-    found = purse.with_added(amount)
-    low = found.is_near_end(call.settings.budgets.warn)
-    budgets.save(replace(found, warned=found.warned and low))
-    topics = frozenset({budget_topic(purse.agent)})
-    return topics if found.empty else topics | end_shortage(call, found, queued=purse.empty)
+    refilled = budget.with_added(amount)
+    low = refilled.is_near_end(call.settings.budgets.warn)
+    budgets.save(replace(refilled, warned=refilled.warned and low))
+    call.notify(budget_topic(budget.agent))
+    if not refilled.empty:
+        end_shortage(call, refilled, queued=budget.empty)
 
 
-def end_shortage(call: Call, purse: Budget, *, queued: bool = False) -> frozenset[str]:
-    """There is something in it, or below the bound: whoever was short of it goes on."""
+def end_shortage(call: Call, budget: Budget, *, queued: bool = False) -> None:
+    """The budget has something left again, or its bound is met again: resume what waited for it.
+
+    A budget that was emptied by giving it away has no shortage, but tasks may be `queued` for it.
+    """
     budgets = call.ledger.budgets
-    missed = budgets.shortage(purse)
-    if missed is None:  # one emptied by giving: what is queued waited for it all the same
-        return resume_work(call, purse) if queued and purse.kind in FUEL else frozenset()
-    budgets.delete_shortage(purse)
-    return _announce_refill(call, purse, missed)
+    shortage = budgets.shortage(budget)
+    if shortage is not None:
+        budgets.delete_shortage(budget)
+        _announce_refill(call, budget, shortage)
+    elif queued and budget.kind in FUEL:
+        resume_work(call, budget)
 
 
 def drawing_agents(
-    call: Call, purse: Budget, known: Collection[str] | None = None
+    call: Call, budget: Budget, owners: Collection[str] | None = None
 ) -> Iterator[str]:
-    """Who draws on it: the agent and those below it that have none of their own.
+    """The agents that draw on a budget: its own agent and the descendants without one.
 
-    A bound of tokens an hour holds for all below, one of a context for the agent alone. `known`:
-    who has one of this kind and tier, where that was read already.
+    A bound of tokens an hour covers all descendants; a bound of context covers one agent.
+    `owners`: the agents that have a budget of this kind and tier, if the caller has read them.
     """
-    if purse.kind is BudgetKind.CONTEXT:
-        yield purse.agent
+    if budget.kind is BudgetKind.CONTEXT:
+        yield budget.agent
         return
-    name = call.hive.name(purse.agent)
-    own = known if known is not None else _budget_owners(call, purse)
+    name = call.hive.name(budget.agent)
+    own = owners if owners is not None else _budget_owners(call, budget)
     waiting = [] if name is None else [name]
     while waiting:
         name = waiting.pop()
         uuid = call.hive.spec(name).id
-        if uuid != purse.agent and uuid in own:
+        if uuid != budget.agent and uuid in own:
             continue
         waiting.extend(call.hive.topology.children(name))
-        if not purse.tier or purse.tier == agent_tier(call.hive, uuid):
+        if not budget.tier or budget.tier == agent_tier(call.hive, uuid):
             yield uuid
 
 
-def _budget_owners(call: Call, purse: Budget) -> Collection[str]:
-    if purse.kind in BOUNDS:
+def _budget_owners(call: Call, budget: Budget) -> Collection[str]:
+    if budget.kind in BOUNDS:
         return ()
-    return {each.agent for each in call.ledger.budgets.of_kind(purse.kind, purse.tier)}
+    return {other.agent for other in call.ledger.budgets.of_kind(budget.kind, budget.tier)}
 
 
-def warn_low(call: Call, purse: Budget) -> frozenset[str]:
-    """It runs low: the agent and who can give more are told."""
-    how = "is nearly reached" if purse.kind in BOUNDS else "runs low"
-    whose = owner_name(call.hive, purse)
-    text = f"the {budget_title(purse)} of {whose} {how}: {usage_text(call, purse)}"
-    log_budget_event(call, purse, "low", text)
-    return tell_agents(call, (call.hive.name(purse.agent), giver_name(call, purse)), text)
+def warn_low(call: Call, budget: Budget) -> None:
+    """Warn the agent, and the party that can give it more, that a budget runs low."""
+    how = "is nearly reached" if budget.kind in BOUNDS else "runs low"
+    whose = owner_name(call.hive, budget)
+    text = f"the {budget_title(budget)} of {whose} {how}: {usage_text(call, budget)}"
+    log_budget_event(call, budget, "low", text)
+    tell_agents(call, (call.hive.name(budget.agent), giver_name(call, budget)), text)
 
 
-def start_shortage(call: Call, purse: Budget) -> frozenset[str]:
-    """It is empty: who can give more is asked, and the time of what works on it is running.
+def start_shortage(call: Call, budget: Budget) -> None:
+    """A budget is empty: ask for more, and set when the work that draws on it is stopped.
 
-    Work on a bound is not stopped.
+    Work under a bound is not stopped.
     """
-    whose, giver = owner_name(call.hive, purse), giver_name(call, purse)
-    stop_ = call.settings.budgets.stop
-    how = "is reached" if purse.kind in BOUNDS else "is used up"
-    text = f"the {budget_title(purse)} of {whose} {how}: {usage_text(call, purse)}"
-    log_budget_event(call, purse, "used_up", text)
-    ends = call.now + stop_ if purse.kind in FUEL and stop_ else None
-    question, topics = _ask_for_more(call, purse, giver, text)
+    whose, giver = owner_name(call.hive, budget), giver_name(call, budget)
+    seconds = call.settings.budgets.stop
+    how = "is reached" if budget.kind in BOUNDS else "is used up"
+    text = f"the {budget_title(budget)} of {whose} {how}: {usage_text(call, budget)}"
+    log_budget_event(call, budget, "used_up", text)
+    stop_at = call.now + seconds if budget.kind in FUEL and seconds else None
+    question = _ask_for_more(call, budget, giver, text)
     call.ledger.budgets.save_shortage(
-        Shortage(purse.agent, purse.kind, purse.tier, call.now, giver, question, ends, ())
+        Shortage(budget.agent, budget.kind, budget.tier, call.now, giver, question, stop_at, ())
     )
-    return topics | _notify_workers(call, purse, text)
+    _notify_workers(call, budget, text)
 
 
-def _ask_for_more(call: Call, purse: Budget, giver: str, text: str) -> tuple[str, frozenset[str]]:
-    """A question of the agent's to who can give more; where it may not ask, a message."""
-    unit = UNITS[purse.kind]
-    prompt = f"{text}. How many {unit} more? Answer with a number; 0 is none."
+def _ask_for_more(call: Call, budget: Budget, giver: str, text: str) -> str:
+    """Ask for more in the agent's name; the id of the question.
+
+    Where the agent may not ask, the giver gets a message instead, and the id is empty.
+    """
+    unit = UNITS[budget.kind]
+    prompt = f"{text}. How many {unit} more? Answer with a number; 0 means none."
     try:
         with call.ledger.savepoint():
-            wish = QuestionRequest((QuestionItem(prompt),), context=text)
-            asked, topics = put_question(call, purse.agent, giver, wish)
+            request = QuestionRequest((QuestionItem(prompt),), context=text)
+            return put_question(call, budget.agent, giver, request).id
     except (InboxFull, LimitReached, NotAllowed, NotFound, KeyError):
-        tier = f" tier={purse.tier}" if purse.tier else ""
-        more = f"agent={owner_name(call.hive, purse)} kind={purse.kind.value}{tier} amount=..."
-        return "", tell_agents(call, (giver,), f"{text}\nmay it have more? allocate_budget {more}")
-    return asked.id, topics
+        tier = f" tier={budget.tier}" if budget.tier else ""
+        agent = owner_name(call.hive, budget)
+        more = f"agent={agent} kind={budget.kind.value}{tier} amount=..."
+        tell_agents(call, (giver,), f"{text}\nmay it have more? allocate_budget {more}")
+    return ""
 
 
-@when(QuestionSettled)
-def _allocate_answer(call: Call, what: QuestionSettled) -> frozenset[str]:
-    """A number is an allocation by who answered, with its rights as they are now."""
-    question = what.question
-    missed = call.ledger.budgets.shortage_of_question(question.id)
+@on(QuestionSettled)
+def _allocate_answer(call: Call, event: QuestionSettled) -> None:
+    """An answer that is a number is an allocation by the answerer, with its present rights."""
+    question = event.question
+    shortage = call.ledger.budgets.shortage_of_question(question.id)
     amount = _answered_amount(question.answers[0]) if question.answers else 0
-    name = None if missed is None else call.hive.name(missed.agent)
-    if missed is None or name is None or not amount:
-        return frozenset()
-    amount += _current_bound(call, missed)
-    wish = {"agent": name, "kind": missed.kind.value, "amount": amount, "tier": missed.tier or None}
+    name = None if shortage is None else call.hive.name(shortage.agent)
+    if shortage is None or name is None or not amount:
+        return
+    amount += _current_bound(call, shortage)
+    params = {
+        "agent": name, "kind": shortage.kind.value, "amount": amount, "tier": shortage.tier or None,
+    }  # fmt: skip
     try:
         with call.ledger.savepoint():
-            found = call_as(call, question.answered_by, "allocate_budget", wish)
+            outcome = call_as(call, question.answered_by, "allocate_budget", params)
     except HiveError as error:
-        return tell_agents(call, (_party_name(call, question.answered_by),), error.reason)
-    return found.wakes if isinstance(found, Record) else frozenset()
+        tell_agents(call, (_party_name(call, question.answered_by),), error.reason)
+        return
+    if isinstance(outcome, Record):
+        call.notify(*outcome.wakes)
 
 
-def _current_bound(call: Call, missed: Shortage) -> int:
-    """What holds for an agent that has no bound of its own: more of it is more than that."""
-    own = call.ledger.budgets.get(missed.agent, missed.kind) is not None
-    if missed.kind not in SLIDING or own:
+def _current_bound(call: Call, shortage: Shortage) -> int:
+    """The inherited bound of an agent without one of its own: "more" means more than that."""
+    own = call.ledger.budgets.get(shortage.agent, shortage.kind) is not None
+    if shortage.kind not in SLIDING or own:
         return 0
-    return sum(each.free for each in bounds(call, missed.agent, missed.kind)[:1])
+    return sum(bound.free for bound in bounds(call, shortage.agent, shortage.kind)[:1])
 
 
 def _answered_amount(answer: str | None) -> int:
-    """What is no number is an answer to the agent, and no allocation."""
+    """The number in an answer; 0 for a text, which is for the agent and allocates nothing."""
     word = (answer or "").strip()
     return int(word) if len(word) <= _DIGITS and word.isdecimal() else 0
 
@@ -188,89 +202,78 @@ def _party_name(call: Call, uuid: str) -> str | None:
     return uuid if uuid == OPERATOR else call.hive.name(uuid)
 
 
-def _notify_workers(call: Call, purse: Budget, text: str) -> frozenset[str]:
-    """The soft end: those who work on it, and whose it is, hear that they have to report now."""
+def _notify_workers(call: Call, budget: Budget, text: str) -> None:
+    """Tell the agents that work on an empty budget, and its owner, to report now."""
     at_work = [
-        uuid for uuid in drawing_agents(call, purse)
-        if purse.kind in (*FUEL, *SLIDING) and call.ledger.tasks.open_tasks(uuid, 1)
+        uuid for uuid in drawing_agents(call, budget)
+        if budget.kind in (*FUEL, *SLIDING) and call.ledger.tasks.open_tasks(uuid, 1)
     ]  # fmt: skip
-    names = (call.hive.name(uuid) for uuid in dict.fromkeys((purse.agent, *at_work)))
-    now = "report now what you have" if purse.kind in FUEL else "more of it is refused"
-    if purse.kind in SLIDING:
-        now = "until it is less, new tasks wait and tools are refused"
-    return tell_agents(call, names, f"{text}\n{now}; you are told when there is more")
+    names = (call.hive.name(uuid) for uuid in dict.fromkeys((budget.agent, *at_work)))
+    advice = "report now what you have" if budget.kind in FUEL else "more of it is refused"
+    if budget.kind in SLIDING:
+        advice = "until it is less, new tasks wait and tools are refused"
+    tell_agents(call, names, f"{text}\n{advice}; you are told when there is more")
 
 
-def _announce_refill(call: Call, purse: Budget, missed: Shortage) -> frozenset[str]:
-    left = f"has {to_display(purse.kind, purse.free)} {UNITS[purse.kind]} again"
-    if purse.kind in SLIDING:
-        left = f"is kept again, {usage_text(call, purse)}"
-    text = f"the {budget_title(purse)} of {owner_name(call.hive, purse)} {left}: go on"
-    log_budget_event(call, purse, "filled", text)
-    return tell_agents(call, (call.hive.name(purse.agent),), text) | resume_work(
-        call, purse, missed
-    )
+def _announce_refill(call: Call, budget: Budget, shortage: Shortage) -> None:
+    state = f"has {to_display(budget.kind, budget.free)} {UNITS[budget.kind]} again"
+    if budget.kind in SLIDING:
+        state = f"is kept again, {usage_text(call, budget)}"
+    text = f"the {budget_title(budget)} of {owner_name(call.hive, budget)} {state}: go on"
+    log_budget_event(call, budget, "filled", text)
+    tell_agents(call, (call.hive.name(budget.agent),), text)
+    resume_work(call, budget, shortage)
 
 
-def resume_work(call: Call, purse: Budget, missed: Shortage | None = None) -> frozenset[str]:
-    """What waited for it in queues, or was stopped; its question is closed."""
-    topics = frozenset().union(*(start_next(call, uuid) for uuid in drawing_agents(call, purse)))
-    return (
-        topics
-        if missed is None
-        else topics | withdraw_question(call, missed) | restart_machines(call, missed.stopped)
-    )
+def resume_work(call: Call, budget: Budget, shortage: Shortage | None = None) -> None:
+    """Start queued tasks, withdraw the question of a shortage, restart machines it stopped."""
+    for uuid in drawing_agents(call, budget):
+        call.notify(*start_next(call, uuid))
+    if shortage is not None:
+        withdraw_question(call, shortage)
+        restart_machines(call, shortage.stopped)
 
 
-def restart_machines(call: Call, stopped: Iterable[str]) -> frozenset[str]:
-    """Machines that were stopped for it; who was started or stopped by somebody since is theirs."""
-    topics = set[str]()
+def restart_machines(call: Call, stopped: Iterable[str]) -> None:
+    """Start machines that a shortage stopped, unless a caller started or stopped them since."""
     for uuid in stopped:
         run = call.ledger.runs.get(uuid)
-        if (
-            call.hive.name(uuid)
-            and run
-            and (run.wanted, run.reason) == (DesiredState.STOPPED, BUDGET)
-        ):
+        by_budget = run and (run.wanted, run.reason) == (DesiredState.STOPPED, BUDGET)
+        if call.hive.name(uuid) and by_budget:
             call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, reason=BUDGET)
-            topics.add(f"run:{uuid}")
-    return frozenset(topics)
+            call.notify(f"run:{uuid}")
 
 
-def withdraw_question(call: Call, missed: Shortage) -> frozenset[str]:
-    """Nobody has to answer what was solved otherwise."""
-    question = call.ledger.questions.get(missed.question) if missed.question else None
-    if question is None or not question.open:
-        return frozenset()
-    reason = "there is more of it meanwhile"
-    return end_question(
-        call, question, end_without_answers(call, "cancel", by=DAEMON, reason=reason)
-    )
+def withdraw_question(call: Call, shortage: Shortage) -> None:
+    """Cancel the question of a shortage that was solved in another way."""
+    question = call.ledger.questions.get(shortage.question) if shortage.question else None
+    if question is not None and question.open:
+        reason = "the budget has been filled in the meantime"
+        end_question(call, question, end_without_answers(call, "cancel", by=DAEMON, reason=reason))
 
 
-def recheck_bound(call: Call, missed: Shortage) -> frozenset[str]:
-    """Of a bound: whether it is kept now, with some room; else when to look again."""
+def recheck_bound(call: Call, shortage: Shortage) -> None:
+    """End the shortage of a bound that is met again with some room, or set the next look."""
     budgets = call.ledger.budgets
-    found = [
-        with_reported_use(call, each) for each in bounds(call, missed.agent, missed.kind)
-        if each.agent == missed.agent
+    own = [
+        with_reported_use(call, bound) for bound in bounds(call, shortage.agent, shortage.kind)
+        if bound.agent == shortage.agent
     ]  # fmt: skip
-    bound = found[0] if found else Budget(missed.agent, missed.kind)
-    share, shut = call.settings.budgets.warn, bool(found) and not bound.spent + bound.free
+    bound = own[0] if own else Budget(shortage.agent, shortage.kind)
+    share, shut = call.settings.budgets.warn, bool(own) and not bound.spent + bound.free
     if not shut and not bound.over and not bound.is_near_end(share):
-        return end_shortage(call, bound)
-    again = None
+        end_shortage(call, bound)
+        return
+    next_look = None
     if bound.kind is BudgetKind.TOKENS_PER_HOUR and not shut:
         hour = budgets.bounds.hour(bound.agent, call.now)[0]
-        again = max(call.now + 1, hour.time_below(share * (bound.spent + bound.free)))
-    budgets.save_shortage(replace(missed, stop_at=again))
-    return frozenset({budget_topic(bound.agent)})
+        next_look = max(call.now + 1, hour.time_below(share * (bound.spent + bound.free)))
+    budgets.save_shortage(replace(shortage, stop_at=next_look))
+    call.notify(budget_topic(bound.agent))
 
 
-def tell_agents(call: Call, names: Iterable[str | None], text: str) -> frozenset[str]:
-    """Each of them once; whoever is no more hears nothing."""
-    topics = frozenset[str]()
+def tell_agents(call: Call, names: Iterable[str | None], text: str) -> None:
+    """Send a notice to each name once; None stands for a destroyed agent and is skipped."""
     for name in dict.fromkeys(names):
         if name is not None:
-            topics |= tell(call, call.hive, name, BUDGET, text)
-    return topics
+            send_notice(call, call.hive, name, BUDGET, text)

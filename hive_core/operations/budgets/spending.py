@@ -1,8 +1,8 @@
-"""What agents use: whether they may, who pays, and what is written down of it.
+"""What agents use: whether they may, which budget pays, and what is recorded.
 
-What the daemon can see beforehand (a message, a task, a new agent) is refused when the purse has
-nothing left. What is reported afterwards is charged as far as there is something; the rest is
-owed by that purse alone, so that no report of a child empties the purses of others.
+What the daemon sees beforehand (a message, a task, a new agent) is refused when the budget has
+nothing left. What is reported afterwards is charged as far as there is something left. The rest is
+owed by that budget alone, so that no report of a child empties the budgets of others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hive_core.operations.budgets.shortages import save_payment
 from hive_core.operations.tasks.caps import capped, note_caps
 from hive_core.operations.tasks.funds import spend
 
-_NOBODY: Final = frozenset({OPERATOR, DAEMON})
+_UNBILLED: Final = frozenset({OPERATOR, DAEMON})
 TOOLS: Final = "tool_calls"
 # What one agent may report of one kind on one day: sums of years and of many agents stay exact.
 DAY_MOST: Final = 1 << 40
@@ -39,14 +39,14 @@ _FIELDS: Final = {"money": "cost"}
 
 
 class TaskCaps(TaskCapLimits, Params):
-    """Bounds of one task; absent: none. At one of them only the report is left."""
+    """Bounds of one task; absent: none. At a bound the assignee may only report."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
     """What was used at once. `cost` is in millionths of the host's currency.
 
-    `tokens`: those of which nobody says whether they went in or out. `last`: the task ends by it.
+    `tokens`: tokens for which no direction is known. `last`: the report that ends the task.
     """
 
     tokens: int = 0
@@ -61,83 +61,80 @@ class UsageReport:
 
     @property
     def amounts(self) -> dict[str, int]:
-        """By the words of the accounts, without what is none."""
-        found = {
+        """The amounts that are not 0, by the kinds of the usage table."""
+        amounts = {
             "tokens": self.tokens, "tokens_in": self.tokens_in, "tokens_out": self.tokens_out,
             "money": self.cost, "iterations": self.iterations,
         }  # fmt: skip
-        return {kind: amount for kind, amount in found.items() if amount}
+        return {kind: amount for kind, amount in amounts.items() if amount}
 
 
-def check_funds(call: Call, uuid: str, own: frozenset[BudgetKind] = frozenset()) -> None:
-    """LimitReached when the agent, or whoever pays for it, has nothing left to work with.
+def check_funds(call: Call, uuid: str, funded: frozenset[BudgetKind] = frozenset()) -> None:
+    """Raise LimitReached when the agent, or its payer, has nothing left to work with.
 
-    `own`: of what the work has something of its own.
+    `funded`: kinds for which the work has a fund of its own.
     """
-    if uuid not in _NOBODY and (purse := exhausted_budget(call, uuid, own)) is not None:
-        raise budget_refusal(call, f"no new work for {call.hive.name(uuid) or uuid}", purse)
+    if uuid not in _UNBILLED and (budget := exhausted_budget(call, uuid, funded)) is not None:
+        raise budget_refusal(call, f"no new work for {call.hive.name(uuid) or uuid}", budget)
 
 
-def charge_one(call: Call, uuid: str, kind: BudgetKind) -> frozenset[str]:
-    """One message, task or agent more, paid beforehand; LimitReached when there is none left."""
-    if uuid in _NOBODY:
-        return frozenset()
-    topics = frozenset[str]()
-    for purse in paying_budgets(call, uuid, kind):
-        if purse.empty:
-            raise budget_refusal(
-                call, f"{call.hive.name(uuid) or uuid} may do no more of this", purse
-            )
-        topics |= save_payment(call, purse.with_charge(1))
+def charge_one(call: Call, uuid: str, kind: BudgetKind) -> None:
+    """Charge one message, task or agent beforehand; LimitReached when none is left."""
+    if uuid in _UNBILLED:
+        return
+    for budget in paying_budgets(call, uuid, kind):
+        if budget.empty:
+            intent = f"{call.hive.name(uuid) or uuid} may do no more of this"
+            raise budget_refusal(call, intent, budget)
+        save_payment(call, budget.with_charge(1))
     usage = call.ledger.budgets.usage
     if kind is BudgetKind.MESSAGES:
         usage.count(uuid, kind, call.now)
     else:
         usage.add(UsageAmount(day_of(call.now), uuid, kind, UsageSource.MEASURED.value, "", "", 1))
-    return topics
 
 
 def record_usage(
-    call: Call, uuid: str, spent: UsageReport, source: UsageSource = UsageSource.REPORTED
-) -> frozenset[str]:
-    """Write down what an agent has used, and charge it; the topics to touch."""
-    tier = spent.tier or agent_tier(call.hive, uuid)
+    call: Call, uuid: str, report: UsageReport, source: UsageSource = UsageSource.REPORTED
+) -> None:
+    """Record what an agent has used, and charge it."""
+    tier = report.tier or agent_tier(call.hive, uuid)
     usage, day = call.ledger.budgets.usage, day_of(call.now)
-    for kind, amount in spent.amounts.items():
+    for kind, amount in report.amounts.items():
         if usage.used_on_day(day, uuid, kind) + amount > DAY_MOST:
             raise _amount_error(kind, amount, f"more than {DAY_MOST} in a day")
-        figure = UsageAmount(day, uuid, kind, source.value, tier, spent.model, amount)
-        usage.add(figure)
-        if spent.task:
-            usage.add_task(spent.task, figure, call.now)
-    tokens = spent.tokens + spent.tokens_in + spent.tokens_out
-    topics = report_tokens(call, uuid, tokens)
-    for what, amount in ((BudgetKind.TOKENS, tokens), (BudgetKind.MONEY, spent.cost)):
-        if amount:
-            topics |= _charge(call, uuid, replace(spent, tier=tier), (what, amount))
-    return topics | (note_caps(call, spent.task) if spent.task else frozenset())
+        row = UsageAmount(day, uuid, kind, source.value, tier, report.model, amount)
+        usage.add(row)
+        if report.task:
+            usage.add_task(report.task, row, call.now)
+    tokens = report.tokens + report.tokens_in + report.tokens_out
+    report_tokens(call, uuid, tokens)
+    for bill in ((BudgetKind.TOKENS, tokens), (BudgetKind.MONEY, report.cost)):
+        if bill[1]:
+            _charge(call, uuid, replace(report, tier=tier), bill)
+    if report.task:
+        call.notify(*note_caps(call, report.task))
 
 
-def _charge(
-    call: Call, uuid: str, spent: UsageReport, bill: tuple[BudgetKind, int]
-) -> frozenset[str]:
-    """Who pays: the fund of the task instead of a purse for all tiers; one of a tier besides."""
+def _charge(call: Call, uuid: str, report: UsageReport, bill: tuple[BudgetKind, int]) -> None:
+    """Charge the task's fund in place of a budget for all tiers; a budget of a tier as well."""
     kind, amount = bill
-    fund = task_fund(call, spent.task, uuid, kind)
-    purses = [
-        each for each in paying_budgets(call, uuid, kind, spent.tier) if each.tier or fund is None
-    ]
-    for each in (*purses, *([fund.budget] if fund else [])):
-        _check_total(each, amount)
-    topics = frozenset[str]()
-    for purse in purses:
-        topics |= save_payment(call, purse.with_charge(amount))
-    return topics | (spend(call, fund, amount, last=spent.last) if fund else frozenset())
+    fund = task_fund(call, report.task, uuid, kind)
+    budgets = [
+        budget for budget in paying_budgets(call, uuid, kind, report.tier)
+        if budget.tier or fund is None
+    ]  # fmt: skip
+    for budget in (*budgets, *([fund.budget] if fund else [])):
+        _check_total(budget, amount)
+    for budget in budgets:
+        save_payment(call, budget.with_charge(amount))
+    if fund:
+        call.notify(*spend(call, fund, amount, last=report.last))
 
 
-def _check_total(purse: Budget, amount: int) -> None:
-    if purse.total + amount > AMOUNT_MOST:
-        raise _amount_error(purse.kind, amount, f"more than {AMOUNT_MOST} in the budget for it")
+def _check_total(budget: Budget, amount: int) -> None:
+    if budget.total + amount > AMOUNT_MOST:
+        raise _amount_error(budget.kind, amount, f"more than {AMOUNT_MOST} in the budget for it")
 
 
 def _amount_error(kind: str, amount: int, why: str) -> InvalidArgument:
@@ -146,36 +143,34 @@ def _amount_error(kind: str, amount: int, why: str) -> InvalidArgument:
     )
 
 
-def record_final_report(call: Call, uuid: str, task: str, tokens: int, cost: int) -> frozenset[str]:
-    """What stands in the report that ends a task; its bounds are of no use any more."""
+def record_final_report(call: Call, uuid: str, task: str, tokens: int, cost: int) -> None:
+    """Record the usage in the report that ends a task, and remove the bounds of the task."""
     call.ledger.budgets.usage.remove_caps(task)
-    if not tokens and not cost:
-        return frozenset()
-    return record_usage(call, uuid, UsageReport(tokens=tokens, cost=cost, task=task, last=True))
+    if tokens or cost:
+        record_usage(call, uuid, UsageReport(tokens=tokens, cost=cost, task=task, last=True))
 
 
 def check_tool_budget(call: Call, uuid: str, task: str) -> None:
-    """LimitReached when there is nothing left to pay for one tool more of this task."""
+    """Raise LimitReached when nothing is left to pay for one more tool call of this task."""
     check_funds(call, uuid, funded_kinds(call, task, uuid))
 
 
-def count_tool_call(call: Call, uuid: str, task: str = "") -> frozenset[str]:
-    """One tool more; LimitReached when its task has used all that it may."""
+def count_tool_call(call: Call, uuid: str, task: str = "") -> None:
+    """Count one tool call; LimitReached when its task has used all that it may."""
     usage = call.ledger.budgets.usage
     if task and (bound := capped(call, task)):
         raise LimitReached(
             f"task {task} may use no more tools: {bound}; report now", rule=BUDGET, of=TOOLS
         )
-    figure = UsageAmount(day_of(call.now), uuid, TOOLS, UsageSource.MEASURED.value, "", "", 1)
-    usage.add(figure)
-    if not task:
-        return frozenset()
-    usage.add_task(task, figure, call.now)
-    return note_caps(call, task)
+    row = UsageAmount(day_of(call.now), uuid, TOOLS, UsageSource.MEASURED.value, "", "", 1)
+    usage.add(row)
+    if task:
+        usage.add_task(task, row, call.now)
+        call.notify(*note_caps(call, task))
 
 
 def set_task_caps(call: Call, task: str, agent: str, caps: TaskCapLimits | None) -> None:
-    """What a new task may use at most."""
+    """Save what a new task may use at most."""
     bounds = {} if caps is None else caps.model_dump(exclude_none=True)
     if bounds:
         call.ledger.budgets.usage.set_caps(task, agent, bounds)

@@ -1,4 +1,4 @@
-"""What was used: reported by agents, measured by the daemon, and summed up."""
+"""Usage: reported by agents, measured by the daemon, and summed up."""
 
 from __future__ import annotations
 
@@ -52,233 +52,239 @@ Amount = Annotated[int, Field(ge=0, le=AMOUNT_MOST // 1000)]
 TURNS: Final = 64
 Turns = Annotated[
     list[Annotated[float, Field(ge=0, le=DAY)]],
-    BeforeValidator(lambda said: [said] if isinstance(said, int | float) else said),
+    BeforeValidator(lambda value: [value] if isinstance(value, int | float) else value),
 ]
 Model = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")]
 
 
 class ReportUsageParams(Mutation):
     task: str | None = Field(
-        None, max_length=64, description="For which task of the caller's; absent: for none."
+        None, max_length=64, description="The task of the caller that used it; absent: no task."
     )
-    model: Model | None = Field(None, description="Which model was used.")
-    tier: Tiers | None = Field(None, description="Of which tier; absent: the caller's own.")
+    model: Model | None = Field(None, description="The model that was used.")
+    tier: Tiers | None = Field(None, description="The tier of the work; absent: the caller's own.")
     tokens_in: Amount = Field(0, description="Tokens that the model read.")
     tokens_out: Amount = Field(0, description="Tokens that the model wrote.")
     cost: Amount = Field(0, description="Money, in millionths of the host's currency.")
     iterations: Amount = Field(0, description="Turns that were taken.")
     context: Amount | None = Field(
-        None, description="How many tokens the context of the caller has now."
+        None, description="The number of tokens in the context of the caller now."
     )
     turn_seconds: Turns = Field(
-        [], max_length=TURNS, description="How long turns took, one by one; or one number."
+        [], max_length=TURNS, description="Seconds that each turn took; a list, or one number."
     )
 
 
 class Balance(Result):
-    kind: str = Field(description="What of.")
-    tier: str = Field(description="For which tier; empty: for all.")
-    unit: str = Field(description="What the amounts are.")
+    kind: str = Field(description="What the budget is of.")
+    tier: str = Field(description="The tier that it is for; empty: all tiers.")
+    unit: str = Field(description="The unit of the amounts.")
     agent: str = Field(
-        description="Whose budget it is: its own, or that of an ancestor; `(host)`: a bound of the"
-        " host's settings for each agent."
+        description="The agent that has the budget: the agent itself or an ancestor; `(host)`: a"
+        " bound in the host's settings for each agent."
     )
     left: int = Field(
-        description="What is neither spent nor given on, or what is left to a bound; of calls, the"
+        description="What is neither spent nor given on, or what is left to a bound; for calls, the"
         " bound."
     )
     spent: int = Field(
-        description="What was spent out of it, by all who draw on it; of tokens an hour those of"
-        " the last hour, of context what there is now."
+        description="What all agents that draw on it have spent; for tokens an hour, the tokens of"
+        " the last hour; for context, its present size."
     )
     owed: int = Field(description="What was used beyond it and is not paid yet.")
-    source: str = Field(description="Who says so: `measured` by the daemon, `reported` by agents.")
-    task: str = Field(description="The task that has it as its own; empty: the agent has it.")
+    source: str = Field(
+        description="Where the numbers are from: `measured` by the daemon, `reported` by agents."
+    )
+    task: str = Field(description="The task whose fund this is; empty: it is an agent's budget.")
 
 
 class UsageReported(Result):
-    budgets: list[Balance] = Field(description="What pays for it, after this.")
+    budgets: list[Balance] = Field(description="The budgets that pay for it, after this report.")
 
 
 class Sum(Result):
-    key: str = Field(description="Whose: a name, a day, a model, a task.")
+    key: str = Field(
+        description="What the sum is for: the name of an agent, a day, a model, a task and so on."
+    )
     kind: str = Field(
-        description="What of: tokens_in, tokens_out, money, iterations, tool_calls, time, cpu,"
-        " messages, tasks, children, calls; by agent also context, as it is now."
+        description="What was used: tokens_in, tokens_out, money, iterations, tool_calls, time,"
+        " cpu, messages, tasks, children, calls; by agent also context, at its present size."
     )
     source: str = Field(description="`measured` by the daemon, or `reported` by the agent.")
     amount: int = Field(
-        description="How much; of time the whole seconds, of cpu the milliseconds of one processor."
+        description="The amount; time in whole seconds, cpu in milliseconds of one processor."
     )
 
 
 class UsageParams(Params):
     agent: Agent | None = Field(
-        None, description="Of whom, with all below; absent: the caller, or everybody."
+        None,
+        description="The agent to sum up, with all its descendants; absent: the caller, or all"
+        " agents for the operator.",
     )
     since: float | None = Field(
-        None, ge=0, description="Seconds since 1970, from whose day (of UTC) on; absent: all."
-    )
+        None, ge=0,
+        description="Seconds since 1970; sums begin with the UTC day of this moment. Absent: all.",
+    )  # fmt: skip
     by: Literal["agent", "subtree", "task", "day", "model", "tier", "user", "node"] = Field(
-        "agent", description="What the sums are of. A subtree is one as it is now."
+        "agent", description="What to group the sums by. A subtree is taken as it is now."
     )
 
 
 class UsageResult(Result):
     budgets: list[Balance] = Field(
-        description="What pays for what the agent itself does; without an agent, all there are."
+        description="The budgets that pay for the agent itself; without an agent, all budgets."
     )
     sums: list[Sum] = Field(description="What was used.")
-    currency: str = Field(description="What money is counted in, in millionths.")
+    currency: str = Field(description="The currency of money, which is counted in millionths.")
     whole: bool = Field(description="False when there are more sums than fit here.")
 
 
 @operation(action="work", allow=SELF)
 def report_usage(call: Call, params: ReportUsageParams) -> Record[UsageReported]:
-    """Say what the caller has used since it said so last, for a task or for itself.
+    """Report what the caller has used since its last report, for a task or for itself.
 
-    It is written down as reported, charged to who pays for the caller, and counts towards the
-    bounds of the task. With an idempotency key a repeat is not charged again.
+    It is recorded as reported, charged to the budgets that pay for the caller, and counts towards
+    the bounds of the task. With an idempotency key a repeated call is not charged again.
     """
-    spent = UsageReport(
+    report = UsageReport(
         tokens_in=params.tokens_in, tokens_out=params.tokens_out, cost=params.cost,
         iterations=params.iterations, model=params.model or "", tier=params.tier or "",
         task=params.task or "",
     )  # fmt: skip
-    if not spent.amounts and params.context is None and not params.turn_seconds:
-        raise InvalidArgument("say what was used", field="tokens_in")
-    topics = frozenset[str]()
+    if not report.amounts and params.context is None and not params.turn_seconds:
+        raise InvalidArgument("set at least one amount that was used", field="tokens_in")
     if params.task is not None:
         _check_task(call, params.task)
-        topics = begin(call, call.ledger.tasks.require(params.task), "it was spent on")[1]
-    topics |= record_usage(call, call.uuid, spent)
+        task = call.ledger.tasks.require(params.task)
+        call.notify(*begin(call, task, "it was spent on")[1])
+    record_usage(call, call.uuid, report)
     if params.context is not None:
-        topics |= report_context(call, call.uuid, params.context)
+        report_context(call, call.uuid, params.context)
     count_turns(call, params.turn_seconds)
-    said = params.model_dump(exclude={"idempotency_key", "turn_seconds"})
-    said.update(turns=len(params.turn_seconds), seconds=sum(params.turn_seconds))
-    fields = {key: value for key, value in said.items() if value}
+    values = params.model_dump(exclude={"idempotency_key", "turn_seconds"})
+    values.update(turns=len(params.turn_seconds), seconds=sum(params.turn_seconds))
+    fields = {key: value for key, value in values.items() if value}
     result = UsageReported(budgets=list(_balances(call, call.uuid, tuple(REPORTED_KINDS))))
-    return Record(result, wakes=topics, fields=fields)
+    return Record(result, fields=fields)
 
 
-def _check_task(call: Call, task: str) -> None:
-    found = call.ledger.tasks.get(task)
-    if found is None or found.assignee != call.uuid:
-        raise InvalidArgument(f"{task} is no task of yours", field="task")
+def _check_task(call: Call, id_: str) -> None:
+    task = call.ledger.tasks.get(id_)
+    if task is None or task.assignee != call.uuid:
+        raise InvalidArgument(f"{id_} is no task of yours", field="task")
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResult]:
-    """Show what an agent and all below it have used, and what is left to it.
+    """Show what an agent and all its descendants have used, and what is left to the agent.
 
     Time, cpu, messages, tasks, children, calls and tool calls are measured by the daemon; tokens,
-    money and iterations are what agents report. Those who are no more count where they hung last,
-    by agent in one line for all children of one, but for the last who are gone.
+    money and iterations are reported by agents. A destroyed agent counts below its last parent.
+    Grouped by agent, the destroyed children of one parent share one line, except the most recent.
     """
     name = params.agent or ("" if call.by_operator else call.caller)
     uuid = call.hive.spec(name).id if name else ""
-    if call.read_result is None and params.by != "task" and (those := running_agents(call, name)):
-        return Later(read_cpu(those))
-    found = _usage_sums(call, params, uuid)
-    if isinstance(found, UsageSummation):
-        return Later(requeue_with(found))
-    sums = [*_sum_rows(found), *(_context_rows(call, uuid) if params.by == "agent" else ())]
-    shown_ = list(fitting(sums[:ROWS], lambda each: written(each.key)))
+    if call.read_result is None and params.by != "task" and (agents := running_agents(call, name)):
+        return Later(read_cpu(agents))
+    sums = _usage_sums(call, params, uuid)
+    if isinstance(sums, UsageSummation):
+        return Later(requeue_with(sums))
+    rows = [*_sum_rows(sums), *(_context_rows(call, uuid) if params.by == "agent" else ())]
+    page = list(fitting(rows[:ROWS], lambda row: written(row.key)))
     return UsageResult(
         budgets=list(_balances(call, uuid, tuple(BudgetKind)) if uuid else _all_balances(call)),
-        sums=shown_, currency=call.settings.budgets.currency, whole=len(shown_) == len(sums),
+        sums=page, currency=call.settings.budgets.currency, whole=len(page) == len(rows),
     )  # fmt: skip
 
 
 def _balances(call: Call, uuid: str, kinds: Iterable[BudgetKind]) -> Iterator[Balance]:
     for kind in kinds:
-        found = bounds(call, uuid, kind) if kind in SLIDING else paying_budgets(call, uuid, kind)
-        yield from (_balance(call, purse) for purse in found)
+        budgets = bounds(call, uuid, kind) if kind in SLIDING else paying_budgets(call, uuid, kind)
+        yield from (_balance(call, budget) for budget in budgets)
     for fund in call.ledger.budgets.funds.of_agent(uuid):
         if fund.budget.kind in kinds:
             yield _balance(call, fund.budget, fund.task)
 
 
 def _all_balances(call: Call) -> Iterator[Balance]:
-    purses = (purse for kind in BudgetKind for purse in call.ledger.budgets.of_kind(kind))
-    yield from (_balance(call, settle(call, purse)) for purse in islice(purses, ROWS))
+    budgets = (budget for kind in BudgetKind for budget in call.ledger.budgets.of_kind(kind))
+    yield from (_balance(call, settle(call, budget)) for budget in islice(budgets, ROWS))
     for fund in islice(call.ledger.budgets.funds.all(), ROWS):
         yield _balance(call, fund.budget, fund.task)
 
 
-def _balance(call: Call, purse: Budget, task: str = "") -> Balance:
-    kind, purse = purse.kind, with_reported_use(call, purse)
+def _balance(call: Call, budget: Budget, task: str = "") -> Balance:
+    kind, budget = budget.kind, with_reported_use(call, budget)
     return Balance(
-        kind=kind.value, tier=purse.tier, unit=UNITS[kind], agent=holder_name(call, purse),
-        left=to_display(kind, purse.free), spent=to_display(kind, purse.spent),
-        owed=to_display(kind, purse.over),
-        source=source_of(kind).value, task=task,
+        kind=kind.value, tier=budget.tier, unit=UNITS[kind], agent=holder_name(call, budget),
+        left=to_display(kind, budget.free), spent=to_display(kind, budget.spent),
+        owed=to_display(kind, budget.over), source=source_of(kind).value, task=task,
     )  # fmt: skip
 
 
 def _usage_sums(
     call: Call, params: UsageParams, uuid: str
 ) -> UsageSummation | Counter[tuple[str, str, str]]:
-    """Sums by key, kind and source."""
+    """Sums by key, kind and source; a summation that is not finished has to be queued again."""
     if params.by != "task":
         column, by = _COLUMNS.get(params.by, ""), params.by
         return sum_usage(call, uuid, params.since or 0.0, column, partial(_sum_keys, by, uuid))
-    found = Counter[tuple[str, str, str]]()
+    sums = Counter[tuple[str, str, str]]()
     inside = UsageTree(call).below(uuid) if uuid else None
     usage = call.ledger.budgets.usage
     for task, kind, source, amount in usage.by_task(params.since or 0.0, inside, ROWS + 1):
-        found[task, kind, source] += amount
-    return found
+        sums[task, kind, source] += amount
+    return sums
 
 
-def _sum_rows(found: Counter[tuple[str, str, str]]) -> list[Sum]:
-    """Who lives comes first, then the lines of those who are gone."""
+def _sum_rows(sums: Counter[tuple[str, str, str]]) -> list[Sum]:
+    """Living agents come first, then the lines of destroyed agents."""
     return [
         Sum.model_construct(
-            key=key, kind=kind, source=source, amount=to_display(kind, found[key, kind, source])
+            key=key, kind=kind, source=source, amount=to_display(kind, sums[key, kind, source])
         )
-        for key, kind, source in sorted(found, key=_row_order)[: ROWS + 1]
+        for key, kind, source in sorted(sums, key=_row_order)[: ROWS + 1]
     ]
 
 
 def _row_order(row: tuple[str, str, str]) -> tuple[bool, bool, tuple[str, str, str]]:
-    """Only words for those who are gone have brackets: all children of one, or one."""
+    """Only keys of destroyed agents have brackets: all children of a parent, or one agent."""
     key = row[0]
     return key.endswith(")"), not key.startswith("("), row
 
 
 def _context_rows(call: Call, uuid: str) -> Iterator[Sum]:
-    """As they are now: no sums."""
-    places = UsageTree(call)
-    inside = places.below(uuid) if uuid else frozenset()
+    """The present sizes of contexts, which are not summed up."""
+    tree = UsageTree(call)
+    inside = tree.below(uuid) if uuid else frozenset()
     for agent, tokens in call.ledger.budgets.bounds.contexts().items():
         if not uuid or agent in inside:
             yield Sum(
-                key=places.name(agent), kind=BudgetKind.CONTEXT.value,
+                key=tree.name(agent), kind=BudgetKind.CONTEXT.value,
                 source=UsageSource.REPORTED.value, amount=tokens,
             )  # fmt: skip
 
 
-def _sum_keys(by: str, top: str, places: UsageTree, what: str | int) -> Iterable[str]:
-    """Under which keys something counts."""
+def _sum_keys(by: str, top: str, tree: UsageTree, value: str | int) -> Iterable[str]:
+    """The keys under which a value of the column counts."""
     if by == "subtree":
-        chain = places.lineage(str(what))
-        end = chain.index(top) + 1 if top else len(chain)
-        return tuple(map(places.name, chain[:end]))
-    return (_KEYS[by](places, what),)
+        lineage = tree.lineage(str(value))
+        end = lineage.index(top) + 1 if top else len(lineage)
+        return tuple(map(tree.name, lineage[:end]))
+    return (_KEYS[by](tree, value),)
 
 
 def _date(day: int) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(day * DAY))
 
 
-# Which column it is by; of all else there is one.
+# The column of each grouping; the others have one key for everything.
 _COLUMNS: Final = {
     "agent": "agent", "subtree": "agent", "day": "day", "model": "model", "tier": "tier",
 }  # fmt: skip
 _KEYS: Final[Mapping[str, Callable[[UsageTree, str | int], str]]] = {
-    "agent": lambda places, agent: places.name(str(agent)),
+    "agent": lambda tree, agent: tree.name(str(agent)),
     "day": lambda _, day: _date(int(day)),
     "model": lambda _, model: str(model) or "-",
     "tier": lambda _, tier: str(tier) or "-",

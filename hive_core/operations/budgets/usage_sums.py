@@ -1,7 +1,7 @@
-"""Adding up what many have used, some agents at a time: the call is asked again for the next ones.
+"""Adding up the usage of many agents in parts: the call is queued again for each part.
 
-Each part is work of the caller's in the queue, and between two of them others are served. Who has
-used something is in the ledger day by day, so that one part may be thousands of rows.
+Each part is work of the caller in the queue, and other calls are served between two parts. The
+ledger has usage day by day, so one part may be thousands of rows.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hive_core.operations.budgets.payer_budget import millis
 from hive_core.operations.budgets.usage_rollup import UsageTree
 
 AGENTS: Final = 50
-# How often it is begun again when lines of agents that are gone were added up meanwhile.
-_AGAIN: Final = 3
+# How often to start again when usage of destroyed agents was rolled up in between.
+_RESTARTS_MOST: Final = 3
 
 Key = tuple[str, str, str]
 Keys = Callable[[UsageTree, str | int], Iterable[str]]
@@ -28,71 +28,75 @@ Keys = Callable[[UsageTree, str | int], Iterable[str]]
 
 @dataclass
 class UsageSummation:
-    """How far it is. `cpu` is what the kernel said, before it began."""
+    """A sum in progress. `cpu` is what the kernel had counted before it began."""
 
     cpu: object
     left: list[str]
     moved: int
-    found: Counter[Key] = field(default_factory=Counter)
+    sums: Counter[Key] = field(default_factory=Counter)
     restarts: int = 0
 
     def restart(self, agents: Iterable[str], moved: int) -> None:
         self.left, self.moved, self.restarts = list(agents), moved, self.restarts + 1
-        self.found.clear()
+        self.sums.clear()
 
 
 def sum_usage(
     call: Call, top: str, since: float, column: str, keys: Keys
 ) -> UsageSummation | Counter[Key]:
-    """Sums by key, kind and source, of an agent with all below it or of everybody; or not yet."""
+    """Sums by key, kind and source, of an agent with its descendants, or of all agents.
+
+    A summation that is not finished is returned as it is, for `requeue_with`.
+    """
     moved = call.ledger.budgets.rollups.moved
-    adding = call.read_result
-    if not isinstance(adding, UsageSummation):
-        adding = UsageSummation(call.read_result, _agents_with_usage(call, top), moved)
-    elif adding.moved != moved and adding.restarts < _AGAIN:
-        adding.restart(_agents_with_usage(call, top), moved)
-    part, adding.left = adding.left[:AGENTS], adding.left[AGENTS:]
-    cpu = adding.cpu if isinstance(adding.cpu, dict) else {}
-    of_part = {uuid: cpu[uuid] for uuid in part if uuid in cpu}
-    _add_part(call._replace(read_result=of_part), adding.found, part, (day_of(since), column, keys))
-    return adding if adding.left else adding.found
+    summation = call.read_result
+    if not isinstance(summation, UsageSummation):
+        summation = UsageSummation(call.read_result, _agents_with_usage(call, top), moved)
+    elif summation.moved != moved and summation.restarts < _RESTARTS_MOST:
+        summation.restart(_agents_with_usage(call, top), moved)
+    part, summation.left = summation.left[:AGENTS], summation.left[AGENTS:]
+    cpu = summation.cpu if isinstance(summation.cpu, dict) else {}
+    call = call._replace(read_result={uuid: cpu[uuid] for uuid in part if uuid in cpu})
+    _add_part(call, summation.sums, part, (day_of(since), column, keys))
+    return summation if summation.left else summation.sums
 
 
-def requeue_with(adding: UsageSummation) -> Callable[[SlowReadSources], Awaitable[Ready]]:
-    """A slow read that is over at once: the call goes to the end of the queue, with this."""
+def requeue_with(summation: UsageSummation) -> Callable[[SlowReadSources], Awaitable[Ready]]:
+    """A slow read that ends at once: the call goes to the end of the queue, with this sum."""
 
-    async def read(_reads: SlowReadSources) -> Ready:
-        return Ready(value=adding)
+    async def read(_sources: SlowReadSources) -> Ready:
+        return Ready(value=summation)
 
     return read
 
 
 def _agents_with_usage(call: Call, top: str) -> list[str]:
-    """Who may have used something; those who live come first, as they are shown."""
+    """The agents that may have used something."""
     if top:
         return sorted(UsageTree(call).below(top))
-    return sorted(call.ledger.budgets.usage.agents() | {each.agent for each in unsaved_usage(call)})
+    unsaved = {amount.agent for amount in unsaved_usage(call)}
+    return sorted(call.ledger.budgets.usage.agents() | unsaved)
 
 
 def _add_part(
-    call: Call, found: Counter[Key], agents: list[str], how: tuple[int, str, Keys]
+    call: Call, totals: Counter[Key], agents: list[str], grouping: tuple[int, str, Keys]
 ) -> None:
-    day, column, keys = how
-    places, among = UsageTree(call), frozenset(agents)
+    day, column, keys = grouping
+    tree, among = UsageTree(call), frozenset(agents)
     sums: Sums = call.ledger.budgets.usage.sums(column, day, agents)
-    for each in unsaved_usage(call):
-        if each.agent in among:
-            sums[column_value(column, each), each.kind, each.source] += each.amount
-    known: dict[str | int, tuple[str, ...]] = {}
-    for (what, kind, source), amount in sums.items():
-        if what not in known:
-            known[what] = tuple(keys(places, what))
-        for key in known[what]:
-            found[key, kind, source] += amount
+    for usage in unsaved_usage(call):
+        if usage.agent in among:
+            sums[column_value(column, usage), usage.kind, usage.source] += usage.amount
+    keys_of: dict[str | int, tuple[str, ...]] = {}
+    for (value, kind, source), amount in sums.items():
+        if value not in keys_of:
+            keys_of[value] = tuple(keys(tree, value))
+        for key in keys_of[value]:
+            totals[key, kind, source] += amount
 
 
 def unsaved_usage(call: Call) -> Iterator[UsageAmount]:
-    """Time and processor time of machines that run, which is not written down yet."""
+    """Run time and processor time of running machines that is not recorded yet."""
     yield from unsaved_cpu(call)
     now, measured = millis(call.now), UsageSource.MEASURED.value
     for uuid, since in call.ledger.budgets.running_agents().items():

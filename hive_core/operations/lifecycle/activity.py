@@ -1,7 +1,7 @@
-"""What an agent is at: idle, running or blocked; each change is one event (row K5).
+"""The activity of an agent: idle, running or blocked; each change is one event (row K5).
 
-It follows from what is open: a parked wait, a task, a question. Whoever changes one of these asks
-here whether the agent is at something else by it.
+It follows from what is open: a parked wait, a task, a question. Code that changes one of these
+calls `update_activity`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from hive_core.model.work.task import AWAITING
 
 
 def update_activity(call: Call, uuid: str) -> frozenset[str]:
-    """Judge anew what the agent is at; the topics to touch, none when it is at the same."""
+    """Write the activity of an agent and an event, if it has changed.
+
+    Notifies the topics itself; they are returned as well, for callers that still return topics.
+    """
     name = call.hive.name(uuid)
     if uuid == OPERATOR or name is None:
         return frozenset()
@@ -28,11 +31,12 @@ def update_activity(call: Call, uuid: str) -> frozenset[str]:
         reason=f"{name} is {now}", commit=call.hive.commit, request=call.request, now=call.now,
         fields={"target_name": name, "from": before, "to": now.value, "tasks": tasks},
     ))  # fmt: skip
+    call.notify(f"activity:{uuid}", "events")
     return frozenset({f"activity:{uuid}", "events"})
 
 
 def current_activity(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:
-    """What it is at, and the tasks that it has begun and not ended."""
+    """What the agent does now, and the tasks that it has begun and not ended."""
     begun = ledger.tasks.begun_tasks(uuid)
     tasks = [task.id for task in begun]
     if ledger.plans.is_waiting(uuid):

@@ -1,7 +1,7 @@
-"""One-shot agents that ended and were not asked how: after a while they go (row K8).
+"""Removing zombies, one-shot agents whose parents did not ask how they ended (row K8).
 
-They go the way of `destroy`: archived for a day, children adopted. How they ended is kept for the
-parent. They take no seat of it meanwhile (row K4).
+They are removed as by `destroy`: archived for a day, and their children are adopted. How they
+ended is kept for the parent. They take no seat of it meanwhile (row K4).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from hive_core.operations.agents.archive import destroy_agents
 
 
 class ReapedAgent(Result):
-    """Who went; empty: nobody did."""
+    """The agent that was removed; empty: none."""
 
     name: str
 
 
 @due(at=lambda ledger: ledger.lives.next_reap(), topics=frozenset({"life"}))
 def reap(call: Call) -> Change[ReapedAgent] | Record[ReapedAgent]:
-    """Destroy one whose time is over. Whoever was started again meanwhile is spared."""
+    """Destroy one zombie whose time is over, unless it was started again in the meantime."""
     end = call.ledger.lives.first_to_reap(call.now)
     if end is None:
         return Record(ReapedAgent(name=""), audited=True)
@@ -30,9 +30,9 @@ def reap(call: Call) -> Change[ReapedAgent] | Record[ReapedAgent]:
     if name is None or is_wanted_again(call, end):
         call.ledger.lives.cancel_reap(end)
         return Record(ReapedAgent(name=""), audited=True)
-    found = destroy_agents(call, name, why=f"reap {name}: {end.reason}")
-    fields = {**found.fields, "agent": name, "reason": end.reason}
-    return Change(ReapedAgent(name=name), found.hive, found.message, found.wakes, fields)
+    change = destroy_agents(call, name, why=f"reap {name}: {end.reason}")
+    fields = {**change.fields, "agent": name, "reason": end.reason}
+    return Change(ReapedAgent(name=name), change.hive, change.message, change.wakes, fields)
 
 
 def is_wanted_again(call: Call, end: ExitRecord) -> bool:

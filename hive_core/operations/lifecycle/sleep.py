@@ -1,7 +1,7 @@
-"""Sleep: the container is stopped, what the agent has stays, mail waits (row K13).
+"""Sleep: the container is stopped, the agent keeps what it has, its mail waits (row K13).
 
-Asleep is not stopped: a sleeper may be woken by its mail, where its spec says so, by a trigger, and
-by `resume` or `start` of those above it. One that was stopped stays so until it is started.
+A sleeping agent may be woken by mail, if its spec says so, by a trigger, and by `resume` or `start`
+of an agent above it. A stopped agent stays stopped until it is started.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentEnded, MessageArrived, when
+from hive_core.broker.hooks import AgentEnded, MessageArrived, on
 from hive_core.broker.operation import operation
 from hive_core.errors import Conflict
 from hive_core.ledger.mail.letters import COPY, NewMessage
@@ -27,7 +27,7 @@ from hive_core.operations.lifecycle.operations import (
 )
 from hive_core.operations.mail.inbox_quota import check_share
 from hive_core.operations.mail.send import Body
-from hive_core.operations.notices import post
+from hive_core.operations.notices import deliver
 from hive_core.policy.decide import relation
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
@@ -38,20 +38,20 @@ _PRIORITY: Final = 1
 
 class ResumeParams(ScopeParams):
     body: Body | None = Field(
-        None, description="A message that it finds, such as what to revise; at most 64 KiB."
+        None, description="A message for the agent, such as what to revise; at most 64 KiB."
     )
 
 
 class ResumedAgents(AffectedAgents):
-    message: str | None = Field(description="The message that it finds; null without a body.")
+    message: str | None = Field(description="The id of the message; null without a body.")
 
 
 @operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent")
 def sleep(call: Call, params: StopParams) -> Record[AffectedAgents]:
-    """Put an agent to sleep: its container is stopped gracefully, its mail waits.
+    """Put an agent to sleep: its container is stopped gracefully, and its mail waits.
 
-    It has no task meanwhile, and keeps place, files and mail. With `wakes` in its spec the next
-    message wakes it; `resume` does in any case. One that is stopped stays stopped.
+    It has no task meanwhile, and keeps its place, files and mail. With `wakes` in its spec the next
+    message wakes it; `resume` always does. A stopped agent stays stopped.
     """
     grace = call.settings.grace.stop if params.grace is None else params.grace
 
@@ -67,10 +67,10 @@ def sleep(call: Call, params: StopParams) -> Record[AffectedAgents]:
 
 @operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
 def resume(call: Call, params: ResumeParams) -> Record[ResumedAgents]:
-    """Wake an agent that sleeps. With `body` it finds a message.
+    """Wake a sleeping agent. With `body` it also gets a message.
 
-    An architect gets its own last task, result and artifacts named along with the request, so that
-    it can revise what it made before. One that is stopped is not asleep: `start` it.
+    The message to an architect names its last task with result and artifacts, so that it can revise
+    its work. A stopped agent is not asleep: use `start`.
     """
     own = call.hive.spec(params.agent).id
     run = call.ledger.runs.get(own)
@@ -78,50 +78,50 @@ def resume(call: Call, params: ResumeParams) -> Record[ResumedAgents]:
         raise Conflict(f"cannot resume {params.agent}: it is stopped, not asleep; start it")
 
     def want(uuid: str) -> bool:
-        # The message may have woken it already, and whoever resumes it waits for it all the same.
-        woken = uuid == own and run.wanted is DesiredState.SLEEPING
-        return bool(wake_sleeper(call, uuid, "resumed")) or woken
+        # The message may have woken the agent already, and the job covers it all the same.
+        slept = uuid == own and run.wanted is DesiredState.SLEEPING
+        return wake_sleeper(call, uuid, "resumed") or slept
 
-    # First the mail: whoever is awake before it comes would find nothing.
-    message, topics = _send_resume_letter(call, params.agent, params.body)
-    found = apply_to_scope(call, params, "resume", "running", want)
-    hit = ResumedAgents(agents=found.result.agents, job=found.result.job, message=message)
-    return Record(hit, found.wakes | topics, found.fields)
+    # First the mail: an agent that wakes before its mail is there finds nothing.
+    message = _send_resume_letter(call, params.agent, params.body)
+    record = apply_to_scope(call, params, "resume", "running", want)
+    result = ResumedAgents(agents=record.result.agents, job=record.result.job, message=message)
+    return Record(result, fields=record.fields)
 
 
-def wake_sleeper(call: Call, uuid: str, why: str) -> frozenset[str]:
-    """Wake a sleeper; the topics to touch, none when it does not sleep."""
+def wake_sleeper(call: Call, uuid: str, why: str) -> bool:
+    """Wake an agent if it sleeps; whether it did."""
     run = call.ledger.runs.get(uuid)
     if run is None or run.wanted is not DesiredState.SLEEPING:
-        return frozenset()
+        return False
     call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, reason=why)
-    return frozenset({f"run:{uuid}"})
+    call.notify(f"run:{uuid}")
+    return True
 
 
-@when(MessageArrived)
-def _wake_for_mail(call: Call, what: MessageArrived) -> frozenset[str]:
-    uuid = what.message.recipient
+@on(MessageArrived)
+def _wake_for_mail(call: Call, event: MessageArrived) -> None:
+    uuid = event.message.recipient
     spec = call.hive.specs.get(call.hive.names.get(uuid, ""))
-    if spec is None or not spec.wakes or what.message.kind == COPY:
-        return frozenset()  # said in memory: it is asked for every message
-    return wake_sleeper(call, uuid, "mail")
+    if spec is None or not spec.wakes or event.message.kind == COPY:
+        return  # checked in memory first: this runs for every message
+    wake_sleeper(call, uuid, "mail")
 
 
-@when(AgentEnded)
-def _wake_for_earlier_mail(call: Call, what: AgentEnded) -> frozenset[str]:
-    """What came while it was at its last task must not wait until something else comes."""
-    run = call.ledger.runs.get(what.uuid)
+@on(AgentEnded)
+def _wake_for_earlier_mail(call: Call, event: AgentEnded) -> None:
+    """Wake an agent for mail that came during its last task; no later mail may come."""
+    run = call.ledger.runs.get(event.uuid)
     if run is None or run.wanted is not DesiredState.SLEEPING or run.reason != LAST_TASK:
-        return frozenset()
-    waits = call.hive.spec(what.name).wakes and call.ledger.messages.size(what.uuid)[0]
-    return wake_sleeper(call, what.uuid, "mail") if waits else frozenset()
+        return
+    if call.hive.spec(event.name).wakes and call.ledger.messages.size(event.uuid)[0]:
+        wake_sleeper(call, event.uuid, "mail")
 
 
-def _send_resume_letter(
-    call: Call, name: str, body: str | None
-) -> tuple[str | None, frozenset[str]]:
+def _send_resume_letter(call: Call, name: str, body: str | None) -> str | None:
+    """The id of the message; None without a body."""
     if body is None:
-        return None, frozenset()
+        return None
     spec = call.hive.spec(name)
     check_share(call, spec.id, name)
     architect = spec.role is Role.ARCHITECT
@@ -131,12 +131,11 @@ def _send_resume_letter(
         body=body + _last_work(call, spec.id) if architect else body,
         kind=REVISION if architect else RESUME,
     )  # fmt: skip
-    message, topics = post(call, letter)
-    return message.id, topics
+    return deliver(call, letter).id
 
 
 def _last_work(call: Call, uuid: str) -> str:
-    """What it did last, so that it finds its own work again."""
+    """A paragraph about the last task of an agent, so that it finds its own work."""
     ended = (task for task in call.ledger.tasks.page([uuid], None, 8) if task.ended is not None)
     last = next(ended, None)
     return "" if last is None else "\n\n" + _work_text(last)

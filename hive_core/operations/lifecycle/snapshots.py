@@ -1,4 +1,4 @@
-"""What an agent keeps of itself for its next start (row K12)."""
+"""The text that an agent saves for its next start (row K12)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SNAPSHOT_MOST: Final = 64 * 1024
 
 class KeepSnapshotParams(Mutation):
     data: Annotated[str, bounded_text(SNAPSHOT_MOST)] = Field(
-        description="Text, at most 64 KiB; it takes the place of the one before. Empty: none."
+        description="Text, at most 64 KiB; it replaces the snapshot before. Empty: delete it."
     )
 
 
 class SavedSnapshot(Result):
-    size: int = Field(description="Bytes that are kept.")
+    size: int = Field(description="The size of the snapshot in bytes.")
 
 
 class GetSnapshotParams(Params):
@@ -30,15 +30,17 @@ class GetSnapshotParams(Params):
 
 
 class Snapshot(Result):
-    data: str = Field(description="What was kept; empty when nothing was.")
-    kept_at: float | None = Field(description="Seconds since 1970; null when nothing was.")
+    data: str = Field(description="The snapshot; empty when there is none.")
+    kept_at: float | None = Field(
+        description="When it was saved, in seconds since 1970; null when there is none."
+    )
 
 
 @operation(action="work", allow=SELF)
 def keep_snapshot(call: Call, params: KeepSnapshotParams) -> Record[SavedSnapshot]:
-    """Keep something for the caller's next start; also while it is being stopped, in its grace.
+    """Save a text for the caller's next start; also during the grace of a stop.
 
-    It outlives stops, crashes, moves and the daemon, and an archive that is restored has it too.
+    It survives stops, crashes, moves and restarts of the daemon, and is part of an archive.
     """
     if call.by_operator:
         raise Conflict("cannot keep snapshot: the operator is no agent")
@@ -48,6 +50,6 @@ def keep_snapshot(call: Call, params: KeepSnapshotParams) -> Record[SavedSnapsho
 
 @operation(action="read", allow=SELF)
 def get_snapshot(call: Call, _params: GetSnapshotParams) -> Snapshot:
-    """Give the caller what it kept last."""
+    """Return the text that the caller saved last."""
     data, at = call.ledger.lives.snapshot(call.uuid)
     return Snapshot(data=data, kept_at=at)

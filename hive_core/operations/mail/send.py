@@ -111,7 +111,7 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     check_share(call, recipient, params.to)
     if Counted.MESSAGES in call.ledger.budgets.kinds:  # who fails after a change costs all others
         call.ledger.messages.check_room(recipient, params.body)
-    call.notify(*charge_one(call, call.uuid, Counted.MESSAGES))
+    charge_one(call, call.uuid, Counted.MESSAGES)
     standing = relation(call.hive, call.caller, params.to)
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=recipient, recipient_name=params.to,

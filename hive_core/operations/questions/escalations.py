@@ -1,4 +1,4 @@
-"""What is wrong goes up: to the parent, and a level higher when nobody answers (rows K28, Q27)."""
+"""Escalations: a problem goes to the parent, and higher while unanswered (rows K28, Q27)."""
 
 from __future__ import annotations
 
@@ -31,26 +31,29 @@ class EscalateParams(Mutation):
         description="What is wrong, or what has to be decided. Also `reason`.",
     )
     severity: Literal["info", "warning", "error", "critical"] = Field(
-        description="How bad it is; how soon it climbs, and how urgent its mail is."
+        description="How bad it is; decides how soon it climbs, and the priority of its mail."
     )
     context: Annotated[str, bounded_text(TEXT_MOST)] = Field(
-        "", description="What whoever answers has to know."
+        "", description="What the recipient has to know for the answer."
     )
     propagate: bool = Field(
-        default=True, description="Unanswered it goes a level up, to the operator in the end."
+        default=True,
+        description="Whether it goes a level up while it is unanswered, to the operator at last.",
     )
     deadline: float | None = Field(
         None, gt=0, le=YEAR, description="Seconds until it ends without an answer; absent: never."
     )
-    default: Text | None = Field(None, description="What counts when nobody answers until then.")
+    default: Text | None = Field(
+        None, description="The answer that counts when none has come by the deadline."
+    )
     task: Id | None = Field(
-        None, description="A task of the caller's that cannot go on without the answer."
+        None, description="A task of the caller's that cannot continue without the answer."
     )
 
 
 class EscalationResult(Result):
-    escalation: str = Field(description="Its id; `answer` takes it as a question.")
-    to: str = Field(description="Whom it waits on: the parent, or the operator for a root.")
+    escalation: str = Field(description="The id of the escalation; `answer` takes it.")
+    to: str = Field(description="The agent it waits on: the parent, or the operator for a root.")
     climbs: float | None = Field(description="When it goes a level up, in seconds since 1970.")
 
 
@@ -58,21 +61,21 @@ class EscalationResult(Result):
 def escalate(call: Call, params: EscalateParams) -> Record[EscalationResult]:
     """Tell the parent that something is wrong, and get an answer as mail of kind `answer`.
 
-    Unanswered for as long as the settings say for its severity it goes a level up, with its
-    context, to the operator in the end. Everyone it has waited on may `answer` it, once.
+    An escalation that is not answered for as long as the settings say for its severity goes a
+    level up, with its context, and to the operator at last. Each agent that it has waited on may
+    `answer` it, once.
     """
     if call.by_operator:
-        raise NotAllowed("cannot escalate: nobody is above the operator", rule="self")
+        raise NotAllowed("cannot escalate: no agent is above the operator", rule="self")
     item, task = QuestionItem(params.issue, (), params.default), params.task or ""
     check_request(call, (item,), params.deadline, task)
-    wish = QuestionRequest(
+    request = QuestionRequest(
         (item,), params.context, params.deadline, task, QuestionKind.ESCALATION, params.severity,
         climbs=params.propagate,
     )  # fmt: skip
-    found, topics = put_question(call, call.uuid, PARENT, wish)
-    topics |= park_task(call, found)
-    told = EscalationResult(
-        escalation=found.id, to=display_name(call, found.holder), climbs=found.climbs
-    )
-    fields = {"question": found.id, "to": told.to, "severity": found.severity, "task": task}
-    return Record(told, topics, fields)
+    question = put_question(call, call.uuid, PARENT, request)
+    park_task(call, question)
+    to = display_name(call, question.holder)
+    result = EscalationResult(escalation=question.id, to=to, climbs=question.climbs)
+    fields = {"question": question.id, "to": to, "severity": question.severity, "task": task}
+    return Record(result, fields=fields)

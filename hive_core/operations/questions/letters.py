@@ -1,6 +1,6 @@
-"""What the mail about a question says: a line of JSON for programs, then words.
+"""The letters about a question: a line of JSON for programs, then text.
 
-What agents wrote stands behind `> ` on every line, so that it cannot pass for what we say.
+Texts of agents stand behind `> ` on every line, so that they cannot be taken for the daemon's.
 """
 
 from __future__ import annotations
@@ -30,23 +30,19 @@ def shorten(text: str, most: int = SHORT) -> str:
 
 
 def question_title(question: Question) -> str:
-    """What it is about, on one line."""
+    """The first prompt on one line, and how many more there are."""
     more = f" (and {len(question.items) - 1} more)" if len(question.items) > 1 else ""
     return shorten(question.items[0].prompt) + more
 
 
 def question_letter(call: Call, question: Question, hop: Hop) -> str:
-    """To whom it waits on now."""
+    """The letter to the party that the question waits on now."""
     asker = display_name(call, question.asker)
     head: dict[str, object] = {
-        "question": question.id,
-        "kind": question.kind,
-        "from": asker,
-        "why": hop.why,
-        "by": display_name(call, hop.by),
-        "items": len(question.items),
+        "question": question.id, "kind": question.kind, "from": asker, "why": hop.why,
+        "by": display_name(call, hop.by), "items": len(question.items),
         "deadline": question.deadline,
-    }
+    }  # fmt: skip
     if question.severity:
         head["severity"] = question.severity
     if question.task:
@@ -56,14 +52,14 @@ def question_letter(call: Call, question: Question, hop: Hop) -> str:
         lines += ["Context:", *quote_lines(question.context)]
     if question.deadline is not None:
         lines.append(f"Until {_utc_text(question.deadline)}, {_otherwise(question)}.")
-    given = " ".join("TEXT" for _ in question.items)
-    lines.append(f"Answer: hive-agent answer {question.id} {given}")
+    answers = " ".join("TEXT" for _ in question.items)
+    lines.append(f"Answer: hive-agent answer {question.id} {answers}")
     lines.append(f"Or pass it on: hive-agent relay-question {question.id}")
     return "\n".join(lines)
 
 
 def answer_letter(call: Call, question: Question) -> str:
-    """To who asked: the answer, or that there is none."""
+    """The letter to the asker: the answers, or why there are none."""
     head = {
         "question": question.id, "kind": question.kind, "state": question.state,
         "by": display_name(call, question.answered_by), "answers": list(question.answers),
@@ -79,24 +75,24 @@ def answer_letter(call: Call, question: Question) -> str:
 
 
 def handover_letter(call: Call, question: Question, hop: Hop) -> str:
-    """To who had it: it waits on somebody else now."""
-    whom = display_name(call, hop.holder)
-    head = _json({"question": question.id, "kind": question.kind, "why": hop.why, "to": whom})
-    return f"{head}\n{_noun(question)} waits on {whom} now: {question_title(question)}"
+    """The letter to a former holder: the question waits on another party now."""
+    holder = display_name(call, hop.holder)
+    head = _json({"question": question.id, "kind": question.kind, "why": hop.why, "to": holder})
+    return f"{head}\n{_noun(question)} waits on {holder} now: {question_title(question)}"
 
 
 def closing_letter(call: Call, question: Question) -> str:
-    """To who had it: there is nothing left to do about it."""
+    """The letter to a former holder: the question has ended."""
     head = {"question": question.id, "kind": question.kind, "state": question.state}
     return f"{_json(head)}\n{outcome_line(call, question)}"
 
 
 def outcome_line(call: Call, question: Question) -> str:
-    """How it ended, in one line."""
+    """How a question ended, in one line."""
     by = display_name(call, question.answered_by)
-    says = _ENDED[question.state]
+    outcome = _ENDED[question.state]
     why = f": {shorten(question.reason)}" if question.reason else ""
-    return f"{_noun(question)} {says}{f' {by}' if says.endswith('by') else ''}{why}"
+    return f"{_noun(question)} {outcome}{f' {by}' if outcome.endswith('by') else ''}{why}"
 
 
 def _noun(question: Question) -> str:
@@ -108,7 +104,7 @@ def _opening(question: Question, asker: str, by: object, why: HopReason) -> str:
     more = {
         HopReason.ASKED: "", HopReason.RELAYED: f"; {by} passed it on to you",
         HopReason.CLIMBED: f"; {by} did not answer in time",
-        HopReason.PASSED: f"; {by} is not there for it any more",
+        HopReason.PASSED: f"; {by} can no longer answer it",
     }[why]  # fmt: skip
     return f"{asker} {verb}{more}:"
 
@@ -125,13 +121,13 @@ def _items(question: Question) -> Iterator[str]:
         for letter, option in zip("abcd", item.options, strict=False):
             yield f"   {letter}) {one_line(option)}"
         if item.options:
-            yield "   or anything else, in your own words"
+            yield "   or any other text"
         if item.default is not None:
             yield f"   default: {one_line(item.default)}"
 
 
 def quote_lines(text: str) -> list[str]:
-    """What an agent wrote, line by line behind a mark."""
+    """The lines of a text by an agent, each behind a mark."""
     return [f"> {one_line(line)}" for line in text.splitlines()] or ["> "]
 
 

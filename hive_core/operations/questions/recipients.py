@@ -1,4 +1,4 @@
-"""Whom an agent may ask: its parent, an ancestor, the operator; and who that is."""
+"""The recipients of a question: the parent, an ancestor, or the operator."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PARENT: Final = "parent"
 
 
 def resolve_recipient(hive: Hive, asker: str, to: str, kind: QuestionKind) -> str:
-    """Who is meant: the name of an ancestor of the asker, or `operator`."""
+    """The recipient that `to` stands for: the name of an ancestor of the asker, or `operator`."""
     cannot = f"cannot {'ask' if kind is QuestionKind.QUESTION else 'escalate to'} {to[:64]}"
-    above = hive.topology.parent(asker)
-    if to in (PARENT, above, OPERATOR):
+    parent = hive.topology.parent(asker)
+    if to in (PARENT, parent, OPERATOR):
         return _nearest_recipient(hive, asker, to, kind)
     if to not in visible_names(hive, asker):
         raise NotFound(f"no such agent: {to[:64]}")
@@ -32,16 +32,17 @@ def resolve_recipient(hive: Hive, asker: str, to: str, kind: QuestionKind) -> st
 
 
 def _nearest_recipient(hive: Hive, asker: str, to: str, kind: QuestionKind) -> str:
-    """The parent, or the operator if that is meant and the asker may write to the operator.
+    """The parent, or the operator if `to` says so and the asker may write to the operator.
 
-    Who may not asks its parent, who may pass it on. An escalation of a root is the operator's.
+    An asker that may not write to the operator asks its parent, which may pass the question on.
+    An escalation of a root goes to the operator.
     """
-    above = hive.topology.parent(asker)
+    parent = hive.topology.parent(asker)
     direct = decide(ROUTE, hive, asker, OPERATOR).allowed
     if to == OPERATOR and direct:
         return OPERATOR
-    if above is not None:
-        return above
+    if parent is not None:
+        return parent
     if direct or kind is QuestionKind.ESCALATION:
         return OPERATOR
     raise NotAllowed(
@@ -51,12 +52,12 @@ def _nearest_recipient(hive: Hive, asker: str, to: str, kind: QuestionKind) -> s
 
 
 def party_uuid(hive: Hive, name: str) -> str:
-    """UUID of an agent; the operator is called by its name."""
+    """The UUID of an agent; `operator` for the operator."""
     return OPERATOR if name == OPERATOR else hive.spec(name).id
 
 
 def parent_uuid(hive: Hive, uuid: str) -> str:
-    """UUID of the parent of an agent; `operator` above a root, and above who is not there."""
+    """The UUID of the parent; `operator` for a root, and for an agent that is not in the tree."""
     name = hive.name(uuid)
     parent = None if name is None else hive.topology.parent(name)
     return OPERATOR if parent is None else hive.spec(parent).id

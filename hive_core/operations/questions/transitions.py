@@ -1,7 +1,7 @@
-"""How a question is put, how it comes to wait on somebody else, and how it ends.
+"""How a question is asked, passed on and ended.
 
-The one way for all of them: questions, escalations, and what the daemon asks for an agent. Each
-step is a row, an event and mail, in one transaction. Who asked hears of the end exactly once.
+This is the one way for questions, escalations, and what the daemon asks for an agent. Each step is
+a row, an event and mail, in one transaction. The asker is told of the end exactly once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import QuestionSettled, happened
+from hive_core.broker.hooks import QuestionSettled, emit
 from hive_core.errors import Conflict, InboxFull, InvalidArgument, LimitReached, NotFound
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.mail.letters import NewMessage
@@ -30,23 +30,23 @@ from hive_core.model.work.question import (
 )
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.lifecycle.activity import update_activity
-from hive_core.operations.notices import PRIORITY, inbox, post
+from hive_core.operations.notices import PRIORITY, deliver, inbox
 from hive_core.operations.questions import letters as question_letters
 from hive_core.operations.questions.recipients import party_uuid, resolve_recipient
 
 ANSWER, ENDED = "answer", "question_ended"
-AGAIN: Final = 60.0  # seconds until mail is tried again that did not fit into the inbox
+AGAIN: Final = 60.0  # seconds until mail that did not fit into an inbox is tried again
 BYTES_MOST: Final = 16 * 1024
 _LOW: Final = 3
-# How full the inbox of whom is asked may be.
+# How full the inbox of the recipient may be.
 _SHARES: Final = {QuestionKind.QUESTION: 0.5, QuestionKind.ESCALATION: 0.75}
-# Of what somebody else has done the operator sees that it is no more on the list.
+# The operator sees on its list what other parties did; these ends it is always told.
 _MISSED: Final = frozenset({QuestionState.DEFAULTED, QuestionState.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionRequest:
-    """What is asked. `deadline` in seconds from now; `task`: one of the asker's that waits."""
+    """What to ask. `deadline` is in seconds from now; `task` is one of the asker's that waits."""
 
     items: Sequence[QuestionItem]
     context: str = ""
@@ -58,70 +58,68 @@ class QuestionRequest:
 
 
 def question_topic(question: str) -> str:
-    """Touched whenever the question took a step."""
+    """The topic that is touched at every step of a question."""
     return f"question:{question}"
 
 
-def put_question(
-    call: Call, asker: str, to: str, wish: QuestionRequest
-) -> tuple[Question, frozenset[str]]:
-    """Ask for an agent (by UUID) the parent, the operator, or an ancestor by name.
+def put_question(call: Call, asker: str, to: str, request: QuestionRequest) -> Question:
+    """Ask the parent, the operator, or an ancestor by name, for an agent (by UUID).
 
-    NotAllowed and NotFound for who may not be asked, LimitReached when too many are open, InboxFull
-    when whom it concerns has to read first.
+    Raises NotAllowed or NotFound when the agent may not ask this recipient, LimitReached when too
+    many questions are open, and InboxFull when the recipient must read its mail first.
     """
     name = call.hive.names[asker]
-    holder = resolve_recipient(call.hive, name, to, wish.kind)
-    check_total_size(wish.context, *(text for item in wish.items for text in _texts(item)))
-    _check_room(call, asker, holder, wish.kind)
+    holder = resolve_recipient(call.hive, name, to, request.kind)
+    texts = (text for item in request.items for text in _texts(item))
+    check_total_size(request.context, *texts)
+    _check_room(call, asker, holder, request.kind)
     uuid = party_uuid(call.hive, holder)
-    found = call.ledger.questions.create(
+    question = call.ledger.questions.create(
         NewQuestion(
-            wish.kind, asker, uuid, tuple(wish.items), wish.context, wish.severity, wish.task,
-            None if wish.deadline is None else call.now + wish.deadline,
-            _climb_time(call, wish.severity, uuid) if wish.climbs else None,
+            request.kind, asker, uuid, tuple(request.items), request.context, request.severity,
+            request.task,
+            None if request.deadline is None else call.now + request.deadline,
+            _climb_time(call, request.severity, uuid) if request.climbs else None,
         ),
         call.now,
     )  # fmt: skip
-    topics = log_step(call, found, "put", to=uuid) | _post_letter(call, found, holder)
-    return found, topics | update_activity(call, asker)
+    log_step(call, question, "put", to=uuid)
+    _post_letter(call, question, holder)
+    update_activity(call, asker)
+    return question
 
 
-def pass_on(call: Call, question: Question, holder: str, why: HopReason) -> frozenset[str]:
-    """It waits on `holder` (a UUID, or `operator`) from now on; who had it and who has it hear."""
+def pass_on(call: Call, question: Question, holder: str, why: HopReason) -> None:
+    """Let a question wait on `holder` (a UUID, or `operator`); tell the old and the new holder."""
     hop = Hop(holder, call.now, question.holder, why)
     climbs = None if question.climbs is None else _climb_time(call, question.severity, holder)
-    found = call.ledger.questions.pass_on(question.id, hop, climbs)
-    topics = log_step(call, found, why, to=holder) | deliver_mail(call, found)
-    had = call.ledger.questions.hops(question.id)[-2]
-    if call.uuid == had.holder:  # who passed it on knows
-        return topics
-    body = question_letters.handover_letter(call, found, hop)
-    return topics | _tell_former_holder(call, had, body, stays=why is HopReason.CLIMBED)
+    passed = call.ledger.questions.pass_on(question.id, hop, climbs)
+    log_step(call, passed, why, to=holder)
+    deliver_mail(call, passed)
+    former = call.ledger.questions.hops(question.id)[-2]
+    if call.uuid != former.holder:
+        body = question_letters.handover_letter(call, passed, hop)
+        _tell_former_holder(call, former, body, stays=why is HopReason.CLIMBED)
 
 
-def end_question(call: Call, question: Question, end: QuestionEnd) -> frozenset[str]:
-    """Its one end: Conflict when it has ended already. Topics to touch."""
+def end_question(call: Call, question: Question, end: QuestionEnd) -> None:
+    """Write the one end of a question; Conflict when it has ended already."""
     if not question.open:
-        raise Conflict(
-            f"{question_letters.outcome_line(call, question)}", **outcome_fields(call, question)
-        )
-    found = call.ledger.questions.end(question.id, end, call.now)
-    topics = log_step(call, found, end.event, by=end.by)
-    topics |= (
-        deliver_mail(call, found)
-        | happened(call, QuestionSettled(found))
-        | update_activity(call, found.asker)
-    )
-    had = {hop.holder: hop for hop in call.ledger.questions.hops(found.id)}
-    body, missed = question_letters.closing_letter(call, found), found.state in _MISSED
-    for uuid, hop in had.items():
-        topics |= _tell_former_holder(call, hop, "" if uuid == call.uuid else body, always=missed)
-    return topics
+        outcome = question_letters.outcome_line(call, question)
+        raise Conflict(outcome, **outcome_fields(call, question))
+    ended = call.ledger.questions.end(question.id, end, call.now)
+    log_step(call, ended, end.event, by=end.by)
+    deliver_mail(call, ended)
+    emit(call, QuestionSettled(ended))
+    update_activity(call, ended.asker)
+    last_hops = {hop.holder: hop for hop in call.ledger.questions.hops(ended.id)}
+    body, missed = question_letters.closing_letter(call, ended), ended.state in _MISSED
+    for uuid, hop in last_hops.items():
+        _tell_former_holder(call, hop, "" if uuid == call.uuid else body, always=missed)
 
 
 def outcome_fields(call: Call, question: Question) -> dict[str, object]:
-    """What who comes too late is told."""
+    """The fields of the error for an answer that comes too late."""
     return {
         "question": question.id, "state": question.state.value,
         "by": display_name(call, question.answered_by), "answers": list(question.answers),
@@ -129,57 +127,55 @@ def outcome_fields(call: Call, question: Question) -> dict[str, object]:
 
 
 def end_without_answers(call: Call, event: str, *, by: str = "", reason: str = "") -> QuestionEnd:
-    """An end that gives no answers of its own."""
     return QuestionEnd(event, call.now + call.settings.talk.kept, by=by, reason=reason)
 
 
-def deliver_mail(call: Call, question: Question) -> frozenset[str]:
-    """The mail about where it stands: to whom it waits on, or to who asked.
+def deliver_mail(call: Call, question: Question) -> None:
+    """Send the mail about the present state: to the holder, or after the end to the asker.
 
-    An inbox that is full is tried again: an answer is not lost because nobody read.
+    Mail that does not fit into a full inbox is tried again, so that an answer is not lost.
     """
     name = living_name(call, question.holder if question.open else question.asker)
-    topics, again = frozenset[str](), None
-    if name is not None:  # gone: what waits on it is passed on, and what it asked is cancelled
+    retry = None
+    if name is not None:  # destroyed: what waits on it is passed on, what it asked is cancelled
         try:
-            topics = _post_letter(call, question, name)
+            _post_letter(call, question, name)
         except (InboxFull, NotFound):
-            again = call.now + AGAIN
-    call.ledger.questions.set_retry(question.id, again)
-    return topics | {question_topic(question.id)}
+            retry = call.now + AGAIN
+    call.ledger.questions.set_retry(question.id, retry)
+    call.notify(question_topic(question.id))
 
 
 def _tell_former_holder(
     call: Call, hop: Hop, body: str, *, always: bool = False, stays: bool = False
-) -> frozenset[str]:
-    """Tell who had it that it is over, or waits on somebody else.
+) -> None:
+    """Tell a former holder that the question has ended, or waits on another party.
 
-    Who has not read the letter that brought it need not know; it is taken back, unless it may
-    still be answered (`stays`). What nobody answered in time is told `always`. The operator looks
-    at its list.
+    A holder that has not read the letter about it need not know: the letter is taken back, unless
+    the question may still be answered (`stays`). An end without an answer is `always` told. The
+    operator looks at its list.
     """
     name, mail = living_name(call, hop.holder), call.ledger.messages
     if name is None:
-        return frozenset()
+        return
     unread = bool(hop.letter) and mail.untaken(hop.holder, hop.letter)
     if unread and not stays:
         mail.ack(hop.holder, [hop.letter])
-    if not body or (not always and (unread or name == OPERATOR)):
-        return frozenset({inbox(hop.holder)})
-    with suppress(InboxFull, NotFound):  # good to know and no more: not worth another try
-        return _send_mail(call, name, ENDED, body, _LOW)[1]
-    return frozenset({inbox(hop.holder)})
+    call.notify(inbox(hop.holder))
+    if body and (always or not (unread or name == OPERATOR)):
+        with suppress(InboxFull, NotFound):  # useful, but not worth another try
+            _send_mail(call, name, ENDED, body, _LOW)
 
 
 def living_name(call: Call, uuid: str) -> str | None:
-    """The name of a party; None for an agent that is destroyed, be it by this very call."""
+    """The name of a party; None for a destroyed agent, also one that this call destroys."""
     if uuid == OPERATOR:
         return OPERATOR
     return None if call.ledger.archives.get(uuid) is not None else call.hive.name(uuid)
 
 
-def log_step(call: Call, question: Question, what: str, **more: object) -> frozenset[str]:
-    """One event for each step; gives the topic of the question."""
+def log_step(call: Call, question: Question, operation: str, **more: object) -> None:
+    """Write one event for a step of a question."""
     fields = {
         "question": question.id, "state": question.state.value,
         "asker_name": display_name(call, question.asker), "caller_name": call.caller,
@@ -189,15 +185,15 @@ def log_step(call: Call, question: Question, what: str, **more: object) -> froze
         fields["severity"] = question.severity
     call.ledger.events.append(
         AuditEntry(
-            question.kind.value, call.uuid, what, question.holder, None, "", "",
+            question.kind.value, call.uuid, operation, question.holder, None, "", "",
             call.hive.commit, call.request, call.now, fields,
         )
     )  # fmt: skip
-    return frozenset({question_topic(question.id), "events"})
+    call.notify(question_topic(question.id), "events")
 
 
 def check_total_size(*texts: str) -> None:
-    """All of it together has to fit into one message."""
+    """Raise InvalidArgument unless all texts together fit into one message."""
     if sum(len(text.encode()) for text in texts) > BYTES_MOST:
         raise InvalidArgument(
             f"all texts together are longer than {BYTES_MOST} bytes", field="items"
@@ -209,7 +205,7 @@ def _texts(item: QuestionItem) -> tuple[str, ...]:
 
 
 def _check_room(call: Call, asker: str, holder: str, kind: QuestionKind) -> None:
-    """Nobody has too many open, and nobody keeps others from asking the same one (row Q28)."""
+    """Bound the open questions of one asker, and its share of those on one holder (row Q28)."""
     bounds, rows = call.settings.talk, call.ledger.questions
     if rows.count_asked(asker) >= bounds.open:
         raise LimitReached(
@@ -218,24 +214,22 @@ def _check_room(call: Call, asker: str, holder: str, kind: QuestionKind) -> None
         )  # fmt: skip
     uuid = party_uuid(call.hive, holder)
     _check_inbox(call, uuid, holder, kind)
-    if (
-        kind is QuestionKind.ESCALATION
-    ):  # what is urgent finds room; the bound above holds for it too
+    if kind is QuestionKind.ESCALATION:  # escalations find room; the bound above holds for them too
         return
-    there = rows.count_held(uuid)
-    full = there >= bounds.asked
-    if full or (2 * there >= bounds.asked and rows.count_held(uuid, asker)):
+    waiting = rows.count_held(uuid)
+    full = waiting >= bounds.asked
+    if full or (2 * waiting >= bounds.asked and rows.count_held(uuid, asker)):
         whose = "it has" if full else "one of yours is among them, and it has"
         raise LimitReached(
-            f"cannot ask {holder}: {whose} {there} open questions to answer",
+            f"cannot ask {holder}: {whose} {waiting} open questions to answer",
             rule="talk.asked", most=bounds.asked,
         )  # fmt: skip
 
 
 def _check_inbox(call: Call, uuid: str, holder: str, kind: QuestionKind) -> None:
-    """Asking, again and again, fills no box: the rest of it is for the mail of others.
+    """Raise InboxFull when questions would fill the inbox: the rest is for other mail.
 
-    Questions come as mail of the daemon's: what agents send there keeps nobody from asking.
+    Questions come as mail of the daemon, so mail from agents does not keep anyone from asking.
     """
     count, size = call.ledger.messages.crowd(uuid).get(DAEMON, (0, 0))
     share, limits = _SHARES[kind], call.settings.limits
@@ -244,32 +238,29 @@ def _check_inbox(call: Call, uuid: str, holder: str, kind: QuestionKind) -> None
 
 
 def _climb_time(call: Call, severity: str, holder: str) -> float | None:
-    """When it goes a level up by itself: nobody is above the operator."""
+    """When it goes a level up by itself; None when it is with the operator."""
     if holder == OPERATOR:
         return None
     return call.now + float(getattr(call.settings.talk, Severity(severity).value))
 
 
-def _post_letter(call: Call, question: Question, name: str) -> frozenset[str]:
-    urgent = MAIL_PRIORITY[Severity(question.severity)] if question.severity else PRIORITY
+def _post_letter(call: Call, question: Question, name: str) -> None:
+    priority = MAIL_PRIORITY[Severity(question.severity)] if question.severity else PRIORITY
     if question.state is QuestionState.OPEN:
         hop = call.ledger.questions.hops(question.id)[-1]
         body = question_letters.question_letter(call, question, hop)
-        letter, topics = _send_mail(call, name, question.kind, body, urgent)
+        letter = _send_mail(call, name, question.kind, body, priority)
         call.ledger.questions.set_letter(question.id, letter)
-        return topics
-    return _send_mail(
-        call, name, ANSWER, question_letters.answer_letter(call, question), min(urgent, PRIORITY)
-    )[1]
+    else:
+        body = question_letters.answer_letter(call, question)
+        _send_mail(call, name, ANSWER, body, min(priority, PRIORITY))
 
 
-def _send_mail(
-    call: Call, name: str, kind: str, body: str, priority: int
-) -> tuple[str, frozenset[str]]:
+def _send_mail(call: Call, name: str, kind: str, body: str, priority: int) -> str:
+    """Send a message from the daemon; its id."""
     letter = NewMessage(
-        sender=DAEMON, sender_name=DAEMON,
+        sender=DAEMON, sender_name=DAEMON, relation=Relation.DAEMON,
         recipient=party_uuid(call.hive, name), recipient_name=name,
-        relation=Relation.DAEMON, body=body, kind=kind, priority=priority,
+        body=body, kind=kind, priority=priority,
     )  # fmt: skip
-    message, topics = post(call, letter)
-    return message.id, topics
+    return deliver(call, letter).id

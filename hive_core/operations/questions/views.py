@@ -1,4 +1,4 @@
-"""Questions and escalations to look at: one, and those that concern the caller."""
+"""Showing one question, and listing those that concern the caller."""
 
 from __future__ import annotations
 
@@ -23,77 +23,85 @@ Which = Literal["to_me", "mine", "subtree"]
 
 
 class GetQuestionParams(Params):
-    question: Id = Field(description="The question, or the escalation.")
+    question: Id = Field(description="The id of the question or escalation.")
     wait: float = Field(
-        0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for its end; without, as it is now."
-    )
+        0.0, ge=0, le=WAIT_MOST,
+        description="Seconds to wait for its end; 0: show it as it is now.",
+    )  # fmt: skip
 
 
 class ListQuestionsParams(Paged):
     which: Which = Field(
-        "to_me", description="`to_me`: what waits on the caller; `mine`: what it asked; `subtree`:"
-        " what it and its descendants asked.",
+        "to_me", description="`to_me`: what waits on the caller; `mine`: what the caller asked;"
+        " `subtree`: what the caller and its descendants asked.",
     )  # fmt: skip
     open: bool = Field(default=True, description="Only those that have not ended.")
 
 
 class QuestionRow(Result):
-    id: str = Field(description="The question.")
+    id: str = Field(description="The id of the question.")
     kind: str = Field(description="`question` or `escalation`.")
     state: str = Field(description="open, answered, defaulted, expired or cancelled.")
-    severity: str = Field(description="Of an escalation: info, warning, error or critical.")
-    asker: str = Field(description="Name of who asked.")
-    asker_uuid: str = Field(description="Its identity.")
-    to: str = Field(description="On whom it waits, or waited last.")
+    severity: str = Field(description="For an escalation: info, warning, error or critical.")
+    asker: str = Field(description="The name of the asker.")
+    asker_uuid: str = Field(description="The UUID of the asker.")
+    to: str = Field(description="The agent that it waits on, or waited on last.")
     prompt: str = Field(description="The first item, shortened to one line.")
-    items: int = Field(description="How many there are.")
+    items: int = Field(description="The number of items.")
     task: str = Field(description="The task that waits for it.")
-    asked: float = Field(description="Seconds since 1970.")
+    asked: float = Field(description="When it was asked, in seconds since 1970.")
     deadline: float | None = Field(description="When the defaults count, or it expires.")
     climbs: float | None = Field(description="When it goes a level up by itself.")
-    answered_by: str = Field(description="Who ended it; `daemon` for the clock.")
-    ended: float | None = Field(description="Seconds since 1970.")
+    answered_by: str = Field(description="The party that ended it; `daemon` for a deadline.")
+    ended: float | None = Field(description="When it ended, in seconds since 1970.")
     reason: str = Field(description="Why it was cancelled.")
 
 
 class QuestionRows(Page):
-    questions: list[QuestionRow] = Field(description="The newest first.")
+    questions: list[QuestionRow] = Field(description="The questions, the newest first.")
 
 
 class ItemRow(Result):
-    prompt: str = Field(description="What is asked.")
-    options: list[str] = Field(description="To choose from; any other text counts too.")
-    default: str | None = Field(description="What counts at the deadline.")
-    answer: str | None = Field(description="The answer, once there is one.")
+    prompt: str = Field(description="The question in words.")
+    options: list[str] = Field(description="Answers to choose from; any other text counts too.")
+    default: str | None = Field(description="The answer that counts at the deadline.")
+    answer: str | None = Field(description="The answer; null while there is none.")
 
 
 class HopRow(Result):
-    to: str = Field(description="On whom it came to wait.")
-    at: float = Field(description="Seconds since 1970.")
-    by: str = Field(description="From whom.")
-    why: str = Field(description="asked, relayed, climbed, or passed since who had it is gone.")
+    to: str = Field(description="The agent that it came to wait on.")
+    at: float = Field(description="When, in seconds since 1970.")
+    by: str = Field(description="The party that it came from.")
+    why: str = Field(
+        description="asked, relayed, climbed, or passed (the agent before can no longer answer)."
+    )
 
 
 class QuestionDetails(Result):
-    question: QuestionRow = Field(description="The row.")
-    context: str = Field(description="What whoever answers has to know.")
-    items: list[ItemRow] = Field(description="All that is asked, in order.")
-    hops: list[HopRow] = Field(description="On whom it has waited, the first first.")
+    question: QuestionRow = Field(description="The question as in a list.")
+    context: str = Field(description="What the recipient has to know for the answer.")
+    items: list[ItemRow] = Field(description="All items, in order.")
+    hops: list[HopRow] = Field(description="The agents that it has waited on, the first first.")
 
 
 @operation(
-    action="read", allow=WAS_ASKED | SELF | ANCESTOR | OPERATOR, whose=WHOSE, facts=question_facts
+    action="read",
+    allow=WAS_ASKED | SELF | ANCESTOR | OPERATOR,
+    whose=WHOSE,
+    facts=question_facts,
 )
 def get_question(call: Call, params: GetQuestionParams) -> QuestionDetails | Wait[QuestionDetails]:
-    """Show a question or an escalation: what is asked, on whom it has waited, the answers.
+    """Show a question or an escalation: its items, the agents it has waited on, the answers.
 
-    With `wait` it is answered at its end. Who asked sees it, who was asked, and those above.
+    With `wait` the call returns when it ends. The asker, its ancestors, and the agents that it has
+    waited on may see it.
     """
-    found = call.ledger.questions.require(params.question)
-    shown = _question_details(call, found)
-    if found.open and params.wait:
-        return Wait(frozenset({question_topic(found.id)}), call.now + params.wait, shown)
-    return shown
+    question = call.ledger.questions.require(params.question)
+    details = _question_details(call, question)
+    if question.open and params.wait:
+        topics = frozenset({question_topic(question.id)})
+        return Wait(topics, call.now + params.wait, details)
+    return details
 
 
 @operation(action="read", allow=SELF, aliases=("list_worker_questions",))
@@ -102,24 +110,25 @@ def list_questions(call: Call, params: ListQuestionsParams) -> QuestionRows:
     questions, after = call.ledger.questions, params.after
     if after is not None and not _can_see(call, after):
         raise NotFound(f"no question {after[:64]}")
-    rows = questions.page(_parties(call, params.which), after, params.most + 1, open_=params.open)
-    shown = [_question_row(call, each) for each in rows[: params.most]]
-    fit = list(fitting(shown, lambda row: written(row.prompt, row.reason)))
-    return QuestionRows(questions=fit, next=fit[-1].id if len(fit) < len(rows) else None)
+    parties = _parties(call, params.which)
+    rows = questions.page(parties, after, params.most + 1, open_=params.open)
+    shown = [_question_row(call, row) for row in rows[: params.most]]
+    page = list(fitting(shown, lambda row: written(row.prompt, row.reason)))
+    return QuestionRows(questions=page, next=page[-1].id if len(page) < len(rows) else None)
 
 
 def _can_see(call: Call, id_: str) -> bool:
     """Whether there is such a question, as far as the caller may know."""
-    found = call.ledger.questions.get(id_)
-    if found is None or call.by_operator:
-        return found is not None
-    asker = standing_in(call, found.asker)
+    question = call.ledger.questions.get(id_)
+    if question is None or call.by_operator:
+        return question is not None
+    asker = standing_in(call, question.asker)
     below = asker is not None and asker in call.hive.topology.subtree(call.caller)
     return below or call.ledger.questions.has_held(id_, call.uuid)
 
 
 def _parties(call: Call, which: Which) -> tuple[str, list[str]] | None:
-    """Whose questions; None: everybody's, for the operator."""
+    """The column and the parties to select by; None: all questions, for the operator."""
     if which == "to_me":
         return "holder", [call.uuid]
     if which == "mine" or not call.by_operator:
@@ -128,39 +137,29 @@ def _parties(call: Call, which: Which) -> tuple[str, list[str]] | None:
     return None
 
 
-def _question_row(call: Call, found: Question) -> QuestionRow:
+def _question_row(call: Call, question: Question) -> QuestionRow:
     return QuestionRow(
-        id=found.id,
-        kind=found.kind,
-        state=found.state,
-        severity=found.severity,
-        asker=display_name(call, found.asker),
-        asker_uuid=found.asker,
-        to=display_name(call, found.holder),
-        prompt=question_title(found),
-        items=len(found.items),
-        task=found.task,
-        asked=found.asked,
-        deadline=found.deadline,
-        climbs=found.climbs,
-        answered_by=display_name(call, found.answered_by) if found.answered_by else "",
-        ended=found.ended,
-        reason=found.reason,
-    )
+        id=question.id, kind=question.kind, state=question.state, severity=question.severity,
+        asker=display_name(call, question.asker), asker_uuid=question.asker,
+        to=display_name(call, question.holder), prompt=question_title(question),
+        items=len(question.items), task=question.task, asked=question.asked,
+        deadline=question.deadline, climbs=question.climbs,
+        answered_by=display_name(call, question.answered_by) if question.answered_by else "",
+        ended=question.ended, reason=question.reason,
+    )  # fmt: skip
 
 
-def _question_details(call: Call, found: Question) -> QuestionDetails:
-    answers = found.answers or (None,) * len(found.items)
+def _question_details(call: Call, question: Question) -> QuestionDetails:
+    answers = question.answers or (None,) * len(question.items)
     items = [
         ItemRow(prompt=item.prompt, options=list(item.options), default=item.default, answer=answer)
-        for item, answer in zip(found.items, answers, strict=True)
+        for item, answer in zip(question.items, answers, strict=True)
     ]
     hops = [
         HopRow(
             to=display_name(call, hop.holder), at=hop.at, by=display_name(call, hop.by), why=hop.why
         )
-        for hop in call.ledger.questions.hops(found.id)
+        for hop in call.ledger.questions.hops(question.id)
     ]
-    return QuestionDetails(
-        question=_question_row(call, found), context=found.context, items=items, hops=hops
-    )
+    row = _question_row(call, question)
+    return QuestionDetails(question=row, context=question.context, items=items, hops=hops)

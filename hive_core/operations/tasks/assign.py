@@ -40,10 +40,10 @@ def assign(
         plan_required=wish.plan_required or spec.require_plan,
     )
     check_funds(call, spec.id, own_kinds(call, whole, spec.id))
-    paid = charge_one(call, assigner, BudgetKind.TASKS)
+    charge_one(call, assigner, BudgetKind.TASKS)
     first = [each for each in whole.after if call.ledger.tasks.require(each).open]
     task = call.ledger.tasks.create(assigner, spec.id, whole, call.now)
-    paid |= fund(call, task) | _delegates(call, whole.part_of)
+    paid = fund(call, task) | _delegates(call, whole.part_of)
     call.ledger.tasks.needs.add(task.id, first)
     set_task_caps(call, task.id, spec.id, _within(caps, spec))
     log(call, task, "assign", title=task.label)

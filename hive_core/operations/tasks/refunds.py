@@ -91,7 +91,9 @@ def _returned(call: Call, source: str, kind: BudgetKind, amount: int) -> frozens
     if whole is not None:
         return more(call, whole, amount)
     home = budgets.get(source, kind) if amount else None
-    return refill(call, home, amount) if home else frozenset()
+    if home:
+        refill(call, home, amount)
+    return frozenset()
 
 
 def _spared_no_more(call: Call, held: TaskFund) -> frozenset[str]:

@@ -157,7 +157,7 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
         ResultStatus(params.status), params.summary, params.data, artifacts=tuple(params.artifacts),
         tokens=params.tokens, cost=params.cost,
     )  # fmt: skip
-    paid = record_final_report(call, task.assignee, task.id, params.tokens or 0, params.cost or 0)
+    record_final_report(call, task.assignee, task.id, params.tokens or 0, params.cost or 0)
     if task.state is TaskState.STOPPING:
         found, topics = confirmed(call, task, said)
     else:
@@ -168,7 +168,7 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
     count = call.ledger.tasks.count_open("assigner", found.assigner)
     return Record(
         Finished(task=found.id, state=found.state.value, result=row, open=count),
-        begun | topics | paid,
+        begun | topics,
         {"task": found.id, "status": row.status, **_spent(params)},
     )  # fmt: skip
 

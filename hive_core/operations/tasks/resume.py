@@ -91,7 +91,8 @@ def _up(call: Call, name: str, uuid: str) -> frozenset[str]:
     """It has to run for this: started by who asks, or woken."""
     run = call.ledger.runs.get(uuid)
     if run is not None and run.wanted is DesiredState.SLEEPING:
-        return wake_sleeper(call, uuid, "its work goes on")
+        wake_sleeper(call, uuid, "its work goes on")
+        return frozenset()
     up = run is not None and run.wanted is DesiredState.RUNNING
     if up and call.states.state(uuid) not in _STUCK:
         return frozenset()

@@ -106,9 +106,10 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     shown = _hidden(call, words)
     grant = ToolGrant(uuid4().hex, call.uuid, wanted.name, (shown,), params.task, call.now, expires)
     call.ledger.tools.add(grant)
-    topics = count_tool_call(call, call.uuid, params.task)
+    topics = frozenset[str]()
+    count_tool_call(call, call.uuid, params.task)
     if params.task:
-        topics |= begin(call, call.ledger.tasks.require(params.task), "a tool was used for it")[1]
+        topics = begin(call, call.ledger.tasks.require(params.task), "a tool was used for it")[1]
     return Record(
         GrantResult(grant=grant.id, tool=wanted.name, expires=expires),
         topics | {"grant"}, _fields(grant),

@@ -132,7 +132,8 @@ def wake_agent(call: Call, uuid: str, name: str, wakers: Sequence[Trigger]) -> f
     """
     run = call.ledger.runs.get(uuid)
     if run is None or run.wanted is not DesiredState.STOPPED:
-        return wake_sleeper(call, uuid, MAIL)
+        wake_sleeper(call, uuid, MAIL)
+        return frozenset()
     if not any(_can_start(call, each, name) for each in wakers):
         return frozenset()
     call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, reason=MAIL)
