@@ -98,7 +98,7 @@ async def fire(broker: Broker, seconds: float) -> float:
         finally:
             spent[0] += time.perf_counter() - before
 
-    agenda = Agenda(broker.world.clock, broker.world.ledger, perform, DUES)  # type: ignore[arg-type]
+    agenda = Agenda(broker.services.clock, broker.services.ledger, perform, DUES)  # type: ignore[arg-type]
     broker.listeners.append(agenda.on_topics)
     agenda.start()
     await asyncio.sleep(seconds)

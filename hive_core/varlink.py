@@ -98,10 +98,10 @@ def _check_depth(brackets: bytes) -> None:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> Message:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    message = dict(pairs)
+    if len(message) != len(pairs):
         raise ValueError("duplicate key")
-    return found
+    return message
 
 
 def _no_constant(name: str) -> Never:

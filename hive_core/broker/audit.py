@@ -15,6 +15,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import OPERATOR
 
 if TYPE_CHECKING:
+    from hive_core.broker.outcome import AuthorizedCall
     from hive_core.ledger.core.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -126,19 +127,24 @@ class Audit:
         return self.admits(_connect_key(party), now)
 
     def record(
-        self, kind: str, call: Call, judged: Judgement, commit: str, extra: Mapping[str, object]
+        self, kind: str, case: AuthorizedCall, commit: str, fields: Mapping[str, object]
     ) -> None:
-        """An effect. Who does the same again gets the same line but for its request and time."""
-        if extra or call.by_operator:
-            self.write(call_entry(kind, call, judged, commit, extra))
+        """Write down an effect. The same call again has the same line but for request and time."""
+        call, decision = case.call, case.decision
+        if fields or call.uuid == OPERATOR:
+            self.write(call_entry(kind, call, case.judgement, commit, fields))
             return
-        spec = call.hive.specs.get(judged.target) if judged.target else None
-        key = (kind, call.uuid, call.caller, judged, commit, spec and spec.id)
+        target = case.target
+        spec = call.hive.specs.get(target) if target else None
+        key = (
+            kind, call.uuid, call.caller, case.operation.name, target, decision.rule,
+            decision.reason, commit, spec and spec.id,
+        )  # fmt: skip
         known = self._forms.get(key)
         if known is None:
             if len(self._forms) >= _FORMS:
                 self._forms.clear()
-            known = self._forms[key] = form(call_entry(kind, call, judged, commit))
+            known = self._forms[key] = form(call_entry(kind, call, case.judgement, commit))
         self._ledger.events.fill(known, call.request, call.now)
 
     def write_refusals(self, entries: Sequence[AuditEntry]) -> None:

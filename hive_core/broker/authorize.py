@@ -7,6 +7,7 @@ from typing import Final
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
 from hive_core.errors import HiveError, NotAllowed, NotFound
+from hive_core.model.wire.record import OPERATOR
 from hive_core.policy.algebra import HIDDEN, NO_CONTEXT, AuthzContext, Decision
 from hive_core.policy.decide import decide
 
@@ -21,19 +22,16 @@ def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None,
         if target is None:
             return None, NO_SUCH_THING
     else:
-        target = _named_agent(operation.target, params)
-        if target is None and not call.by_operator:
+        # An empty name names no agent.
+        target = (getattr(params, operation.target) or None) if operation.target else None
+        if target is None and call.uuid != OPERATOR:
             target = call.caller
-    asked = NO_CONTEXT
-    if operation.second is not None or operation.facts is not None:
-        facts = NO_CONTEXT.facts if operation.facts is None else operation.facts(call, params)
-        asked = AuthzContext(_named_agent(operation.second, params), facts)
-    return target, decide(operation.allow, call.hive, call.caller, target, asked)
-
-
-def _named_agent(field: str | None, params: Params) -> str | None:
-    """The agent that a parameter names; an empty name is nobody."""
-    return (getattr(params, field) or None) if field else None
+    context = NO_CONTEXT
+    if operation.facts is not None and (facts := operation.facts(call, params)):
+        context = AuthzContext(None, facts)
+    if operation.second is not None:
+        context = AuthzContext(getattr(params, operation.second) or None, context.facts)
+    return target, decide(operation.allow, call.hive, call.caller, target, context)
 
 
 def refusal(

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from hive_core.broker.call import NO_CONTENTS, NO_VAULT
-from hive_core.broker.connection import CallOutcome, ClientConnection
+from hive_core.broker.connection import CallOutcome, PendingCall
 from hive_core.errors import StorageFull
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.hive import Hive
@@ -54,23 +54,24 @@ class RetryWithSavepoints(Exception):
 class OptimisticGuard:
     """Instead of a savepoint: most calls that fail have changed nothing yet.
 
-    It costs nothing, where a savepoint costs two statements. When hope fails, the batch is rolled
-    back and run again with savepoints.
+    It costs nothing, where a savepoint costs two statements. When a call fails after a change, the
+    batch is rolled back and run again with savepoints.
     """
 
-    __slots__ = ("_before", "_ledger")
+    __slots__ = ("_before", "_connection")
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+        self._connection = ledger.connection
 
     def __enter__(self) -> None:
-        self._before = self._ledger.connection.changes
+        self._before = self._connection.changes
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        lost = isinstance(error, Exception) and not isinstance(error, StorageFull)
-        if lost and self._ledger.connection.changes != self._before:
+        if error is None or not isinstance(error, Exception) or isinstance(error, StorageFull):
+            return
+        if self._connection.changes != self._before:
             raise RetryWithSavepoints from error
 
 
@@ -82,20 +83,15 @@ class Batch:
     now: float
     monotonic: float
     in_transaction: bool
+    # What makes a call all or nothing: a savepoint, or the hope that none is needed.
+    guard: AbstractContextManager[None]
+    # No commits: the branch is in other hands.
+    frozen: bool = False
     commits: int = 0
     outcomes: list[CallOutcome] = field(default_factory=list)
     wakes: set[str] = field(default_factory=set)
     # What handlers touched with `Call.notify`.
     topics: list[str] = field(default_factory=list)
     entries: list[AuditEntry] = field(default_factory=list)
-    stopped_connections: set[ClientConnection] = field(default_factory=set)
-    # Bytes answered to each party so far.
-    bytes_answered: dict[str, int] = field(default_factory=dict)
-    # No commits: the branch is in other hands.
-    frozen: bool = False
-    # Each call has a savepoint; else they hope.
-    use_savepoints: bool = True
-
-    def guard(self, ledger: Ledger) -> AbstractContextManager[None]:
-        """What makes a call all or nothing."""
-        return ledger.savepoint() if self.use_savepoints else OptimisticGuard(ledger)
+    # Those that this batch counted as calls; one that is rolled back counts none.
+    counted: list[PendingCall] = field(default_factory=list)

@@ -17,7 +17,7 @@ def branch_of(broker: Broker, party: str) -> str:
     """The branch that a party is in now."""
 
     def parent(uuid: str) -> str | None:
-        archive = broker.world.ledger.archives.get(uuid)
+        archive = broker.services.ledger.archives.get(uuid)
         return archive.parent if archive else None
 
     return branch_in(broker.hive, party, parent)

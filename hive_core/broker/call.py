@@ -184,8 +184,9 @@ class Call(NamedTuple):
         All calls that are derived from this one share the topics. A call or a savepoint that is
         rolled back takes its own topics back.
         """
-        touched = self.topics
-        self.ledger.connection.undo.note(_truncate, touched, len(touched))
+        touched, undo = self.topics, self.ledger.connection.undo
+        if undo.marks:  # else only the call or the batch as a whole can be rolled back
+            undo.note(_truncate, touched, len(touched))
         touched += topics
 
 
@@ -218,6 +219,8 @@ class Change(Generic[R_co]):
 
     writes: ClassVar[bool] = True
     changes: ClassVar[bool] = True
+    kind: ClassVar[str] = "change"
+    audited: ClassVar[bool] = False
     result: R_co
     hive: Hive
     message: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from hive_core.broker.call import Ready, SlowReadSources
 from hive_core.broker.operation import Operation, Params, Result
@@ -22,55 +23,51 @@ def release_read(found: Result | HiveError | None) -> None:
 
 
 class PendingCall:
-    """One call of a line. It stays at the head of the queue until its last reply."""
+    """One call of a connection. It stays at the head of the queue until its last reply."""
 
     __slots__ = (
-        "connection", "counted", "due", "fault", "job", "more", "oneway", "ready", "reply",
-        "request", "size",
+        "changes", "connection", "counted", "due", "fault", "job", "more", "oneway", "ready",
+        "reply", "request", "size", "streams", "writes",
     )  # fmt: skip
 
-    def __init__(self, line: ClientConnection, size: int = 0) -> None:
-        self.connection = line
+    def __init__(self, connection: ClientConnection, size: int = 0) -> None:
+        self.connection = connection
         # Bytes of its frame.
         self.size = size
         self.request: tuple[Operation, Params] | None = None
-        self.more = self.oneway = False
-        # Whether it was counted as a call: one that waits is asked again and again.
+        self.more = self.oneway = self.streams = False
+        # Whether its handler needs a transaction, and whether it may end in a commit.
+        self.writes = self.changes = False
+        # Whether it was counted as a call: the handler of one that waits runs again and again.
         self.counted = False
-        # What can be said without asking a handler: a fault of the frame, or a fixed reply.
+        # The reply to a call that has no handler: a fault of the frame, or a fixed reply.
         self.fault: HiveError | None = None
         self.reply = b""
         # Monotonic end of a wait that has begun.
         self.due: float | None = None
-        # The job that the answer waits for, with the result for when it has ended well.
+        # The job that the reply waits for, with the result for when it has ended well.
         self.job: tuple[str, bytes] | None = None
         # What a slow read brought.
         self.ready: Result | HiveError | None = None
 
-    @property
-    def writes(self) -> bool:
-        """Whether asking the handler needs a transaction."""
-        return self.request is not None and self.request[0].writes and self.job is None
+    def set_request(self, operation: Operation, params: Params) -> None:
+        """The frame asks for this operation."""
+        self.request = (operation, params)
+        self.writes, self.changes = operation.writes, operation.changes
+        self.streams = self.more and operation.streams
 
-    @property
-    def changes(self) -> bool:
-        """Whether it may end in a commit."""
-        return self.request is not None and self.request[0].changes and self.job is None
-
-    @property
-    def streams(self) -> bool:
-        return self.more and self.request is not None and self.request[0].streams
+    def await_job(self, job: tuple[str, bytes] | None) -> None:
+        """Its handler has run; only the end of the job is waited for."""
+        self.job = job
+        if job is not None:
+            self.writes = self.changes = False
 
     def release(self) -> None:
-        """It is answered, or nobody waits for its answer."""
+        """It is answered, or no connection waits for its answer."""
         release_read(self.ready)
 
-    def uncount(self) -> None:
-        """Its batch is run again."""
-        self.counted = False
-
     def turn_page(self, params: Params) -> None:
-        """A part of the stream is out; the next one is asked for afresh."""
+        """A part of the stream is out; the handler runs afresh for the next one."""
         if self.request is not None:
             self.request = (self.request[0], params)
         self.ready = self.due = None
@@ -131,11 +128,12 @@ class ClientConnection:
         return self.unpark is not None and self.calls[0].job is None
 
 
-class CallOutcome(NamedTuple):
-    """What asking one call once came to; applied to its line only after COMMIT.
+@dataclass(slots=True, eq=False)
+class CallOutcome:
+    """What running one call once came to; applied to its connection only after COMMIT.
 
-    Not `done`: the call stays at the head of its line until a topic is touched, `until` or `due`
-    (monotonic) has come, a read has ended, or, with data, until the transport has drained.
+    Not `done`: the call stays at the head of its connection until a topic is touched, `until` or
+    `due` (monotonic) has come, a read has ended, or, with data, until the transport has drained.
     """
 
     call: PendingCall

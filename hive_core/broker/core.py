@@ -1,7 +1,11 @@
-"""The request road: batches of calls, each batch one transaction, replies after its COMMIT."""
+"""The request path: batches of calls, each batch one transaction, replies after its COMMIT.
+
+From a batch to a handler: `serve_batch`, `_serve`, `_transact`, `_run_calls`, `Dispatch.run`.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -10,7 +14,7 @@ from typing import Final, TypeVar
 
 from hive_core.broker import reply
 from hive_core.broker.audit import Audit, adoption_entry, rejected_peer_entry
-from hive_core.broker.batch import Batch, RetryWithSavepoints, Services
+from hive_core.broker.batch import Batch, OptimisticGuard, RetryWithSavepoints, Services
 from hive_core.broker.branches import branch_of
 from hive_core.broker.call import Call, Change, Outcome, Record
 from hive_core.broker.connection import (
@@ -41,79 +45,84 @@ _LOOKS: Final = 2
 _CAREFUL: Final = 100
 
 
-class Broker:
-    """Synchronous: the transport feeds lines, asks for turns and writes what they leave behind.
+def _party_of(call: PendingCall) -> str:
+    return call.connection.party
 
-    `hive` is the snapshot in force. `moved` is called when the branch is not where the ledger says;
-    it judges that and may `adopt`. `spare` frees the ballast of a full disk; while it is
-    `strapped`, what room there is belongs to urgent calls.
+
+class Broker:
+    """Synchronous: the transport hands in frames, asks for batches and writes the replies.
+
+    `hive` is the snapshot in force. `branch_moved` is called when the branch is not where the
+    ledger says; it judges that and may `adopt`. `release_ballast` frees room on a full disk; while
+    `disk_full` says so, what room there is belongs to urgent calls.
     """
 
     def __init__(
-        self, world: Services, hive: Hive, registry: Mapping[str, Operation],
+        self, services: Services, hive: Hive, registry: Mapping[str, Operation],
         fixed: Mapping[str, Fixed],
     ) -> None:  # fmt: skip
         self.hive = hive
-        self.world = world
+        self.services = services
         self.branch_moved: Callable[[], None] = lambda: None
         self.release_ballast: Callable[[], bool] = lambda: False
         self.disk_full: Callable[[], bool] = lambda: False
         self.listeners: list[Callable[[frozenset[str]], None]] = []
-        self.audit = Audit(world.ledger, world.settings.limits.refusals_kept)
-        self._dispatch = Dispatch(world, self.audit)
-        self._queue = FairQueue(RequestReader(registry, fixed, world.clock.monotonic))
-        self._waiting = WaitingConnections(world.clock, self.enqueue)
+        self.audit = Audit(services.ledger, services.settings.limits.refusals_kept)
+        self._dispatch = Dispatch(services, self.audit)
+        self._queue = FairQueue(RequestReader(registry, fixed, services.clock.monotonic))
+        self._waiting = WaitingConnections(services.clock, self.enqueue)
         self._rejected_peers: list[AuditEntry] = []
         self._batches_with_savepoints = 0
-        world.ledger.events.thinning.branch_of = partial(branch_of, self)
+        services.ledger.events.thinning.branch_of = partial(branch_of, self)
         self._transport: Transport | None = None
         self.batches_served = 0  # batches that were served: a sign of life
 
-    def attach(self, door: Transport) -> None:
-        self._transport = door
+    def attach(self, transport: Transport) -> None:
+        self._transport = transport
 
-    def receive(self, line: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None:
-        """Frames have arrived. Bytes that are no frame come as the fault: answered, then closed."""
-        line.frames.extend(frames)
-        line.bytes_held += sum(map(size_of, frames))
-        self.enqueue(line)
+    def receive(self, connection: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None:
+        """Take frames that arrived. Bytes that are no frame come as the fault to answer with."""
+        connection.frames.extend(frames)
+        connection.bytes_held += sum(map(size_of, frames))
+        self.enqueue(connection)
 
-    def write_resumed(self, line: ClientConnection) -> None:
+    def write_resumed(self, connection: ClientConnection) -> None:
         """The peer reads again."""
-        line.write_blocked = False
-        self.enqueue(line)
+        connection.write_blocked = False
+        self.enqueue(connection)
 
-    def read_completed(self, line: ClientConnection, found: Result | HiveError) -> None:
-        """A slow read has ended; the call is judged again and then answered."""
-        if not (line.calls and line.busy):
-            release_read(found)
+    def read_completed(self, connection: ClientConnection, result: Result | HiveError) -> None:
+        """A slow read has ended; the call is authorized again and then answered."""
+        if not (connection.calls and connection.busy):
+            release_read(result)
             return
-        line.calls[0].release()
-        line.calls[0].ready, line.busy = found, False
-        self.enqueue(line)
+        call = connection.calls[0]
+        call.release()
+        call.ready, connection.busy = result, False
+        self.enqueue(connection)
 
-    def drop(self, line: ClientConnection) -> None:
-        """The connection is gone, and with it everything asked and not yet begun."""
-        self._waiting.drop(line)
-        self._queue.leave(line)
-        line.forget()
+    def drop(self, connection: ClientConnection) -> None:
+        """The connection is closed, and with it goes everything asked and not yet begun."""
+        self._waiting.drop(connection)
+        self._queue.leave(connection)
+        connection.forget()
 
     def reject_peer(self, party: str, uid: int) -> bool:
-        """Somebody outside of the party's uid range opened its socket; whether that is kept."""
-        now = self.world.clock.now()
-        if kept := self.audit.admits_rejected_peer(party, now):
+        """A peer outside of the party's uid range opened its socket; whether that is recorded."""
+        now = self.services.clock.now()
+        if is_recorded := self.audit.admits_rejected_peer(party, now):
             self._rejected_peers.append(rejected_peer_entry(party, uid, self.hive, now))
             self._wake()
-        return kept
+        return is_recorded
 
     def serve_batch(self) -> None:
         """Serve one batch of what has arrived."""
-        strangers, self._rejected_peers = self._rejected_peers, []
-        if strangers:
-            self.audit.write_refusals(strangers)
+        rejected, self._rejected_peers = self._rejected_peers, []
+        if rejected:
+            self.audit.write_refusals(rejected)
             self._publish(frozenset((EVENTS,)))
-        for batch in self._queue.collect():
-            self._serve(batch)
+        for calls, writes in self._queue.collect():
+            self._serve(calls, writes=writes)
             self.batches_served += 1
         if self._queue:
             self._wake()
@@ -129,7 +138,7 @@ class Broker:
 
         `also` writes the rows that go with it, in the same transaction, and names the topics.
         """
-        clock, ledger = self.world.clock, self.world.ledger
+        clock, ledger = self.services.clock, self.services.ledger
         with ledger.transaction():
             ledger.head = commit
             self.audit.write(adoption_entry(commit, reason, clock.now()))
@@ -140,167 +149,191 @@ class Broker:
 
     def perform(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R:
         """Something that the daemon does by itself, in the same steps as a call."""
-        kept: list[R] = []
+        results: list[R] = []
 
-        def kept_too(call: Call) -> Outcome:
-            kept[:] = [(found := handler(call)).result]
-            return found
+        def run_handler(call: Call) -> Outcome:
+            outcome = handler(call)
+            results[:] = [outcome.result]
+            return outcome
 
-        self._settle(self._transact(lambda turn: self._dispatch.own(turn, name, kept_too)))
-        return kept[0]
+        self._settle(self._transact(lambda batch: self._dispatch.run_own(batch, name, run_handler)))
+        return results[0]
 
-    def _serve(self, batch: Sequence[PendingCall]) -> None:
+    def _serve(self, calls: Sequence[PendingCall], *, writes: bool) -> None:
         try:
-            if any(ask.writes for ask in batch):
-                self._settle(self._attempt(batch))
+            if not writes:
+                self._read(calls)
+            elif self.disk_full():
+                raise StorageFull(FULL)
             else:
-                self._read(batch)
+                clock = self._queue.time_of(calls, RECORDING)
+                self._settle(self._transact(partial(self._run_calls, calls, clock)))
         except HiveError:
             # Rolled back as a whole. One by one, only the call that does not fit fails.
-            for ask in batch:
-                line = ask.connection
-                if line.is_ready and line.calls and line.calls[0] is ask:
-                    self._settle(self._alone(ask))
+            for call in calls:
+                connection = call.connection
+                if connection.is_ready and connection.calls and connection.calls[0] is call:
+                    self._settle(self._serve_alone(call))
 
-    def _read(self, batch: Sequence[PendingCall]) -> None:
+    def _read(self, calls: Sequence[PendingCall]) -> None:
         """Answer each party before the next is served; one that was refused after the record."""
-        time, refused = self._queue.time_of(batch, READING), list[Batch]()
-        for _, calls in groupby(batch, lambda ask: ask.connection.party):
-            turn = self._turn(inside=False)
-            over = self._steps(calls, turn, time)
-            if turn.entries:
-                refused.append(turn)
+        clock, refused = self._queue.time_of(calls, READING), list[Batch]()
+        for _, of_party in groupby(calls, _party_of):
+            batch = self._new_batch(in_transaction=False)
+            is_over = self._run_calls(of_party, clock, batch)
+            if batch.entries:
+                refused.append(batch)
             else:
-                self._settle(turn)
-            if over:
+                self._settle(batch)
+            if is_over:
                 break
-        self.audit.write_refusals([entry for turn in refused for entry in turn.entries])
-        for turn in refused:
-            self._settle(turn)
+        if refused:
+            self.audit.write_refusals([entry for batch in refused for entry in batch.entries])
+        for batch in refused:
+            self._settle(batch)
 
-    def _attempt(self, batch: Sequence[PendingCall], *, urgent: bool = False) -> Batch:
-        def work(turn: Batch) -> None:
-            self._steps(batch, turn, self._queue.time_of(batch, RECORDING))
-
-        if any(ask.writes for ask in batch):
-            if self.disk_full() and not urgent:
-                raise StorageFull(FULL)
-            return self._transact(work)
-        turn = self._turn(inside=False)
-        work(turn)
-        self.audit.write_refusals(turn.entries)
-        return turn
-
-    def _alone(self, ask: PendingCall) -> Batch:
+    def _serve_alone(self, call: PendingCall) -> Batch:
         """A batch of one: it fits now, or with the ballast, or it fails."""
-        urgent = ask.request is not None and ask.request[0].urgent
+        urgent = call.request is not None and call.request[0].urgent
         try:
             try:
-                return self._attempt([ask], urgent=urgent)
+                return self._run_alone(call, urgent=urgent)
             except StorageFull:
                 if not (urgent and self.release_ballast()):
                     raise
-                return self._attempt([ask], urgent=True)
+                return self._run_alone(call, urgent=True)
         except HiveError as error:
-            turn = self._turn(inside=False)
-            turn.outcomes.append(CallOutcome(ask, reply.refusal(error)))
-            return turn
+            batch = self._new_batch(in_transaction=False)
+            batch.outcomes.append(CallOutcome(call, reply.refusal(error)))
+            return batch
 
-    def _turn(self, *, inside: bool, frozen: bool = False, careful: bool = False) -> Batch:
-        clock = self.world.clock
-        return Batch(
-            self.hive, clock.now(), clock.monotonic(), inside, frozen=frozen, use_savepoints=careful
-        )
+    def _run_alone(self, call: PendingCall, *, urgent: bool) -> Batch:
+        clock = self._queue.time_of([call], RECORDING)
+        if call.writes:
+            if self.disk_full() and not urgent:
+                raise StorageFull(FULL)
+            return self._transact(partial(self._run_calls, [call], clock))
+        batch = self._new_batch(in_transaction=False)
+        self._run_calls([call], clock, batch)
+        self.audit.write_refusals(batch.entries)
+        return batch
 
-    def _transact(self, work: Callable[[Batch], None]) -> Batch:
-        """COMMIT is the decision; a branch in other hands is looked at, then worked around."""
-        moved = 0
-        while moved <= _LOOKS:
-            turn = self._turn(
-                inside=True, frozen=moved == _LOOKS, careful=self._batches_with_savepoints > 0
-            )
+    def _new_batch(
+        self, *, in_transaction: bool, frozen: bool = False, use_savepoints: bool = False
+    ) -> Batch:
+        clock, ledger = self.services.clock, self.services.ledger
+        guard = ledger.savepoint() if use_savepoints else OptimisticGuard(ledger)
+        return Batch(self.hive, clock.now(), clock.monotonic(), in_transaction, guard, frozen)
+
+    def _transact(self, run: Callable[[Batch], object]) -> Batch:
+        """Objects -> lock and check the ref -> head in the transaction -> COMMIT -> the ref.
+
+        COMMIT is the decision. A branch in other hands is looked at, then worked around.
+        """
+        looks, ledger = 0, self.services.ledger
+        while looks <= _LOOKS:
+            batch = self._new_batch(
+                in_transaction=True, frozen=looks == _LOOKS,
+                use_savepoints=self._batches_with_savepoints > 0,
+            )  # fmt: skip
             self._batches_with_savepoints = max(0, self._batches_with_savepoints - 1)
+            before, move = self.hive.commit, None
             try:
-                self._commit(turn, work)
-            except RetryWithSavepoints:
-                self._batches_with_savepoints = _CAREFUL
-            except (Conflict, Busy):
-                if not turn.commits:
+                with ExitStack() as held:
+                    with ledger.transaction():
+                        run(batch)
+                        if batch.commits:
+                            move = held.enter_context(self.services.repo.hold(before))
+                            ledger.head = batch.hive.commit
+                    if move is not None:
+                        move(batch.hive.commit)
+            except BaseException as error:
+                if not self._can_retry(batch, error):
                     raise
-                moved += 1
-                self.branch_moved()
+                looks += not isinstance(error, RetryWithSavepoints)
             else:
-                return turn
+                return batch
         raise Busy("the meta repo is being changed by hand; try again")
 
-    def _commit(self, turn: Batch, work: Callable[[Batch], None]) -> None:
-        """Objects -> lock and check the ref -> head in the transaction -> COMMIT -> the ref."""
-        ledger, before, move = self.world.ledger, turn.hive.commit, None
-        with ExitStack() as held:
-            with ledger.transaction():
-                work(turn)
-                if turn.commits:
-                    move = held.enter_context(self.world.repo.hold(before))
-                    ledger.head = turn.hive.commit
-            if move is not None:
-                move(turn.hive.commit)
+    def _can_retry(self, batch: Batch, error: BaseException) -> bool:
+        """A batch was rolled back: whether it may be run once more, after what this has changed."""
+        for call in batch.counted:
+            call.counted = False
+        if isinstance(error, RetryWithSavepoints):
+            self._batches_with_savepoints = _CAREFUL
+            return True
+        if isinstance(error, Conflict | Busy) and batch.commits:
+            self.branch_moved()
+            return True
+        return False
 
-    def _steps(self, batch: Iterable[PendingCall], turn: Batch, time: BatchTime) -> bool:
-        """Ask each call once, as long as its party has time left; whether all of it is over."""
-        steps, stopped, sized = turn.outcomes, turn.stopped_connections, turn.bytes_answered
-        for ask in batch:
-            line = ask.connection
-            size = sized.get(line.party, 0)
-            if size > OUT or line in stopped or time.is_used_up(line.party):
+    def _run_calls(self, calls: Iterable[PendingCall], clock: BatchTime, batch: Batch) -> bool:
+        """Run each call once, as long as its party has time left; whether all of it is over."""
+        run, append = self._dispatch.run, batch.outcomes.append
+        used, share = clock.used, clock.share
+        answered, stopped = defaultdict[str, int](int), set[ClientConnection]()
+        for call in calls:
+            connection = call.connection
+            party = connection.party
+            if connection in stopped or answered[party] > OUT or used[party] > share:
                 continue
-            step = self._dispatch.step(ask, turn)
-            steps.append(step)
-            sized[line.party] = size + len(step.data)
-            if not step.done or ask.fault is not None:
-                stopped.add(line)
-            if time.spend(line.party):
+            outcome = run(call, batch)
+            append(outcome)
+            answered[party] += len(outcome.data)
+            if not outcome.done or call.fault is not None:
+                stopped.add(connection)
+            if clock.spend(party):
                 return True
         return False
 
-    def _settle(self, turn: Batch) -> None:
-        self.hive = turn.hive
-        lines: dict[ClientConnection, None] = {}
-        for step in turn.outcomes:
-            lines[step.call.connection] = None
-            self._apply(step)
-        for line in lines:
-            if line.out or line.full:
-                line.send(b"".join(line.out), line.closing)
-                line.out.clear()
-            self._queue.again(line)
-        if turn.wakes or turn.topics:
-            self._publish(frozenset(turn.wakes).union(turn.topics))
+    def _settle(self, batch: Batch) -> None:
+        self.hive = batch.hive
+        connections: dict[ClientConnection, None] = {}
+        for outcome in batch.outcomes:
+            call, data = outcome.call, outcome.data
+            connection = call.connection
+            connections[connection] = None
+            if data and not call.oneway:
+                connection.out.append(data)
+            if outcome.done or (call.oneway and outcome.read is None):  # oneway waits for no answer
+                connection.calls.popleft()
+                connection.bytes_held -= call.size
+                if call.ready is not None or call.fault is not None:
+                    call.release()
+                    connection.closing |= isinstance(call.fault, BadFrame)
+            else:
+                self._leave_unfinished(outcome)
+        requeue = self._queue.requeue
+        for connection in connections:
+            out = connection.out
+            if out or connection.full:
+                connection.send(out[0] if len(out) == 1 else b"".join(out), connection.closing)
+                out.clear()
+            requeue(connection)
+        if batch.wakes or batch.topics:
+            self._publish(frozenset(batch.wakes).union(batch.topics))
 
-    def _apply(self, step: CallOutcome) -> None:
-        ask, line = step.call, step.call.connection
-        if step.data and not ask.oneway:
-            line.out.append(step.data)
-        if step.done or (ask.oneway and step.read is None):  # who wants no answer waits for none
-            line.bytes_held -= line.calls.popleft().size
-            ask.release()
-            if isinstance(ask.fault, BadFrame):
-                line.closing = True
-        elif step.page is not None:
-            ask.turn_page(step.page)
-        elif step.read is not None and self._transport is not None:
-            line.busy = True
-            self._transport.read(line, step.read)
+    def _leave_unfinished(self, outcome: CallOutcome) -> None:
+        """The call stays at the head of its connection: for its next page, a read, or a topic."""
+        call, connection = outcome.call, outcome.call.connection
+        if outcome.page is not None:
+            call.turn_page(outcome.page)
+        elif outcome.read is not None and self._transport is not None:
+            connection.busy = True
+            self._transport.read(connection, outcome.read)
         else:
-            ask.due, ask.job = step.due, step.job
-            self._waiting.park(line, step)
+            call.due = outcome.due
+            call.await_job(outcome.job)
+            self._waiting.park(connection, outcome)
 
     def _publish(self, topics: frozenset[str]) -> None:
         self._waiting.touch(topics)
         for listener in self.listeners:
             listener(topics)
 
-    def enqueue(self, line: ClientConnection) -> None:
-        if self._queue.add(line):
+    def enqueue(self, connection: ClientConnection) -> None:
+        """Serve the connection soon, if it has a call that can run now."""
+        if self._queue.add(connection):
             self._wake()
 
     def _wake(self) -> None:

@@ -1,20 +1,28 @@
-"""One call, once: authorize, ask the handler, record. Gives a `Step`; nothing leaves from here."""
+"""One call, once: authorize it, run its handler, record its effect. Nothing leaves from here."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from itertools import count
 from uuid import uuid4
 
-from hive_core.broker import idempotency, outcome, reply
+from hive_core.broker import idempotency, reply
 from hive_core.broker.audit import REFUSED, Audit, Judgement, call_entry
 from hive_core.broker.authorize import judge, refusal
 from hive_core.broker.batch import Batch, RetryWithSavepoints, Services
 from hive_core.broker.call import Call, Outcome, Ready
 from hive_core.broker.connection import CallOutcome, ClientConnection, PendingCall
 from hive_core.broker.operation import Operation, unlisted_operation
-from hive_core.broker.outcome import EVENTS, AuthorizedCall
+from hive_core.broker.outcome import (
+    EVENTS,
+    AuthorizedCall,
+    outcome_after_job,
+    outcome_of_mutation,
+    outcome_of_read,
+    page_outcome,
+    record_effect,
+    recorded_outcome,
+)
 from hive_core.broker.rate_limit import RateLimiter
 from hive_core.broker.storage_limits import StorageLimiter
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
@@ -24,144 +32,170 @@ from hive_core.policy.algebra import Decision
 log = logging.getLogger(__name__)
 
 
-def _nowhere(_: bytes, __: bool) -> None:  # noqa: FBT001 - as Line.send is called
-    """Where the daemon's own doings are answered."""
+def _discard_reply(_: bytes, __: bool) -> None:  # noqa: FBT001 - as a connection's send is called
+    """The daemon's own doings have no client to answer."""
 
 
 class Dispatch:
-    """Asks calls one at a time, inside the turn that it is given."""
+    """Runs calls one at a time, inside the batch that it is given."""
 
-    def __init__(self, world: Services, audit: Audit) -> None:
-        self._world = world
+    def __init__(self, services: Services, audit: Audit) -> None:
+        self._services = services
         self._audit = audit
-        self._pace = RateLimiter()
-        self._room = StorageLimiter()
-        prefix = uuid4().hex[:12]
-        self._requests = (f"{prefix}-{number:x}" for number in count(1))
+        self._rates = RateLimiter()
+        self._storage = StorageLimiter()
+        self._prefix, self._number = uuid4().hex[:12], 0
 
-    def step(self, ask: PendingCall, turn: Batch) -> CallOutcome:
-        """What the call comes to. What takes the whole batch with it goes further up."""
+    def run(self, pending: PendingCall, batch: Batch) -> CallOutcome:
+        """What the call comes to. A full disk and a retry with savepoints take the whole batch."""
+        case: AuthorizedCall | CallOutcome | None = None
+        topics_before = len(batch.topics)
         try:
-            return self._step(ask, turn)
+            case = self._authorize(pending, batch)
+            if isinstance(case, CallOutcome):
+                return case
+            call, operation = case.call, case.operation
+            if not operation.writes:
+                outcome = operation.handler(call, case.params)
+                if pending.ready is None:
+                    call.ledger.events.reads.count(call.uuid, operation.name)
+                return outcome_of_read(case, outcome)
+            with batch.guard:
+                outcome = operation.handler(call, case.params)
+                text, hive = record_effect(case, outcome, self._services.repo, self._audit)
+            return outcome_of_mutation(case, outcome, text, hive)
         except (StorageFull, RetryWithSavepoints):
             raise
-        except HiveError as error:
-            return CallOutcome(ask, reply.refusal(error))
-        except Exception:
-            # A fault of ours costs its caller this call, and nobody else anything.
-            name = ask.request[0].verb if ask.request else "answer"
-            log.exception("cannot %s", name)
-            return CallOutcome(
-                ask, reply.refusal(Internal(f"cannot {name}: a fault of the daemon"))
-            )
+        except Exception as error:  # noqa: BLE001 - a fault of ours is logged and answered
+            del batch.topics[topics_before:]
+            return self._refused(pending, case, error)
 
-    def _step(self, ask: PendingCall, turn: Batch) -> CallOutcome:
-        if ask.request is None:
-            if ask.fault is not None:
-                raise ask.fault
-            return CallOutcome(ask, ask.reply)
-        if ask.job is not None:
-            return outcome.outcome_after_job(ask, turn, self._world.ledger.jobs)
-        operation, params = ask.request
-        call = self.call(
-            turn, ask.connection.party, ask.connection.uid, ask.more and operation.streams
-        )
-        if operation.mutates:
-            stored = idempotency.first_result(call, operation, params)
-            if stored is not None:
-                return outcome.recorded_outcome(ask, turn, stored, self._world.ledger.jobs)
-        target, decision = judge(call, operation, params)
-        case = AuthorizedCall(ask, turn, call, operation, params, target, decision)
-        if not decision.allowed:
-            self._refused(case, case.judgement)
-            raise refusal(operation, params, target, decision)
-        if not call.by_operator:
-            self._check_pace(case)
-        return self._asked(case)
+    def run_own(self, batch: Batch, name: str, handler: Callable[[Call], Outcome]) -> None:
+        """What the daemon does by itself: it needs no permission, and the rest is as above."""
+        operation = unlisted_operation(name, lambda call, _: handler(call))
+        pending = PendingCall(ClientConnection(DAEMON, -1, _discard_reply))
+        call = self._call(batch, DAEMON, DAEMON, -1, more=False)
+        granted = Decision(allowed=True, rule=DAEMON, reason="")
+        case = AuthorizedCall(pending, batch, call, operation, operation.params(), None, granted)
+        with batch.guard:
+            outcome = operation.handler(call, case.params)
+            text, hive = record_effect(case, outcome, self._services.repo, self._audit)
+        outcome_of_mutation(case, outcome, text, hive)
 
-    def call(self, turn: Batch, party: str, uid: int, more: bool = False) -> Call:  # noqa: FBT001, FBT002 - the hottest call
-        """A call of the party on the snapshot of this moment."""
-        world, name = self._world, party
-        if party not in (OPERATOR, DAEMON):
-            name = turn.hive.names.get(party, "")
+    def _authorize(self, pending: PendingCall, batch: Batch) -> AuthorizedCall | CallOutcome:
+        """The call with its permission, or its outcome where no handler has to run."""
+        request = pending.request
+        if request is None or pending.job is not None:
+            return self._outcome_without_handler(pending, batch)
+        operation, params = request
+        connection = pending.connection
+        party = name = connection.party
+        if party != OPERATOR:
+            name = batch.hive.names.get(party, "")
             if not name:
                 raise NotFound("the caller is not an agent of this hive any more")
+        call = self._call(batch, name, party, connection.uid, more=pending.streams)
+        key = idempotency.key_of(operation, params) if operation.mutates else None
+        if key is not None:
+            stored = idempotency.first_result(call, operation, params, key)
+            if stored is not None:
+                return recorded_outcome(pending, batch, stored, call.ledger.jobs)
+        target, decision = judge(call, operation, params)
+        case = AuthorizedCall(pending, batch, call, operation, params, target, decision, key)
+        if not decision.allowed:
+            self._write_refusal(case, case.judgement)
+            return CallOutcome(pending, reply.refusal(refusal(operation, params, target, decision)))
+        if party != OPERATOR:
+            self._check_limits(case)
+        return case if pending.ready is None else _with_read_result(case)
+
+    def _call(self, batch: Batch, name: str, party: str, uid: int, *, more: bool) -> Call:
+        """A call of the party on the snapshot of this moment."""
+        services = self._services
+        self._number += 1
         return Call(
-            name, party, next(self._requests), turn.now, turn.hive, world.ledger,
-            world.settings, world.states, turn.topics, more, uid, world.vault, world.contents,
-            None, world.git,
+            name, party, f"{self._prefix}-{self._number:x}", batch.now, batch.hive, services.ledger,
+            services.settings, services.states, batch.topics, more, uid, services.vault,
+            services.contents, None, services.git,
         )  # fmt: skip
 
-    def _check_pace(self, case: AuthorizedCall) -> None:
-        """Each call counts once, however often it is asked while it waits."""
-        ask, call = case.pending, case.call
-        if not ask.counted:
-            ask.counted = True
-            call.ledger.budgets.usage.on_rollback(ask.uncount)
+    def _outcome_without_handler(self, pending: PendingCall, batch: Batch) -> CallOutcome:
+        if pending.job is not None:
+            return outcome_after_job(pending, batch, self._services.ledger.jobs)
+        if pending.fault is not None:
+            raise pending.fault
+        return CallOutcome(pending, pending.reply)
+
+    def _check_limits(self, case: AuthorizedCall) -> None:
+        """Count the call, once however often its handler runs, and check every bound."""
+        pending, call, operation = case.pending, case.call, case.operation
+        if not pending.counted:
+            pending.counted = True
+            case.batch.counted.append(pending)
             try:
-                self._pace.check(call, case.operation)
+                self._rates.check(call, operation)
             except LimitReached as error:
-                self._over_budget(case, error)
+                self._audit_refusal(case, error)
                 raise
-        if case.operation.mutates and ask.ready is None:  # what was slow is the same call
-            self._check_rate(call, case.operation)
+        if operation.mutates and pending.ready is None:  # after a slow read it is the same call
+            self._check_change_rate(call, operation)
 
-    def _over_budget(self, case: AuthorizedCall, error: LimitReached) -> None:
-        """A refusal by a budget is never silent."""
-        if rule := error.fields.get("rule"):
-            self._refused(case, case.judgement._replace(rule=str(rule), reason=error.reason))
-
-    def _check_rate(self, call: Call, operation: Operation) -> None:
+    def _check_change_rate(self, call: Call, operation: Operation) -> None:
         """What is recorded stays on disk, so that there is a bound on it (attacks 37 and 52)."""
-        after = call.ledger.changes.take(call.uuid, call.now)
+        ledger = call.ledger
+        after = ledger.changes.take(call.uuid, call.now)
         if not after and operation.changes:
-            after = call.ledger.commits.take(call.uuid, call.now)
+            after = ledger.commits.take(call.uuid, call.now)
         if after > 0:
             reason = f"cannot {operation.verb}: too many calls, try again in {after:.2f} s"
             raise LimitReached(reason, retry_after=after)
         if operation.writes:
-            self._room.check(call, operation)
+            self._storage.check(call, operation)
 
-    def _asked(self, case: AuthorizedCall) -> CallOutcome:
-        ready = case.pending.ready
-        if isinstance(ready, HiveError):
-            raise ready
-        if isinstance(ready, Ready):
-            case = case._replace(call=case.call._replace(read_result=ready.value))
-        elif ready is not None:
-            return outcome.page_outcome(case.pending, ready)
-        operation, call = case.operation, case.call
-        try:
-            if operation.writes:
-                return outcome.run_mutation(case, self._world, self._audit)
-            found = operation.handler(call, case.params)
-        except NotAllowed as error:
-            rule = str(error.fields.get("rule", case.decision.rule))
-            self._refused(case, case.judgement._replace(rule=rule, reason=error.reason))
-            raise
-        except LimitReached as error:
-            self._over_budget(case, error)
-            raise
-        if ready is None:
-            call.ledger.events.reads.count(call.uuid, operation.name)
-        return outcome.outcome_of_read(case, found)
+    def _refused(
+        self, pending: PendingCall, case: AuthorizedCall | CallOutcome | None, error: Exception
+    ) -> CallOutcome:
+        """The error as the reply. A fault of the daemon costs other callers nothing."""
+        if not isinstance(error, HiveError):
+            name = pending.request[0].verb if pending.request else "answer"
+            log.error("cannot %s", name, exc_info=error)
+            fault = Internal(f"cannot {name}: a fault of the daemon")
+            return CallOutcome(pending, reply.refusal(fault))
+        if isinstance(case, AuthorizedCall):
+            self._audit_refusal(case, error)
+        return CallOutcome(pending, reply.refusal(error))
 
-    def _refused(self, case: AuthorizedCall, judged: Judgement) -> None:
+    def _audit_refusal(self, case: AuthorizedCall, error: HiveError) -> None:
+        """Record what a handler refused by a rule, and what a budget refused: never silent."""
+        rule = error.fields.get("rule")
+        if isinstance(error, NotAllowed):
+            rule = rule or case.decision.rule
+        elif not isinstance(error, LimitReached):
+            return
+        if rule:
+            judgement = case.judgement._replace(rule=str(rule), reason=error.reason)
+            self._write_refusal(case, judgement)
+
+    def _write_refusal(self, case: AuthorizedCall, judgement: Judgement) -> None:
         """Recorded in order where a transaction is open, else after the batch in one of its own."""
-        turn, call = case.batch, case.call
+        batch, call = case.batch, case.call
         if not self._audit.admits(call.uuid, call.now):
             return
-        found = call_entry(REFUSED, call, judged)
-        turn.wakes.add(EVENTS)
-        if turn.in_transaction:
-            self._audit.write(found)
+        refused = call_entry(REFUSED, call, judgement)
+        batch.wakes.add(EVENTS)
+        if batch.in_transaction:
+            self._audit.write(refused)
         else:
-            turn.entries.append(found)
+            batch.entries.append(refused)
 
-    def own(self, turn: Batch, name: str, handler: Callable[[Call], Outcome]) -> None:
-        """What the daemon does by itself: nobody to judge, the rest as for a call."""
-        operation = unlisted_operation(name, lambda call, _: handler(call))
-        ask, call = PendingCall(ClientConnection(DAEMON, -1, _nowhere)), self.call(turn, DAEMON, -1)
-        granted = Decision(allowed=True, rule=DAEMON, reason="")
-        case = AuthorizedCall(ask, turn, call, operation, operation.params(), None, granted)
-        outcome.run_mutation(case, self._world, self._audit)
+
+def _with_read_result(case: AuthorizedCall) -> AuthorizedCall | CallOutcome:
+    """The call with what its slow read brought: for its handler, or as its reply."""
+    ready = case.pending.ready
+    if isinstance(ready, HiveError):
+        return CallOutcome(case.pending, reply.refusal(ready))
+    if isinstance(ready, Ready):
+        case.call = case.call._replace(read_result=ready.value)
+    elif ready is not None:
+        return page_outcome(case.pending, ready)
+    return case

@@ -7,10 +7,9 @@ those of others (attacks 61 and 66). The operator is always first.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Final
 
 from hive_core.broker.connection import ClientConnection, PendingCall
@@ -54,48 +53,53 @@ class FairQueue:
     def __bool__(self) -> bool:
         return bool(self._ready)
 
-    def add(self, line: ClientConnection) -> bool:
-        """At the end of its party's, if it has a call that can be served; whether that is so."""
-        if not line.is_ready:
+    def add(self, connection: ClientConnection) -> bool:
+        """Queue it behind its party's others, if it has a call that can run; whether that is so."""
+        if not connection.is_ready:
             return False
-        lines = self._ready.get(line.party)
-        if lines is None:
-            lines = self._ready[line.party] = {}
-        lines[line] = None
+        connections = self._ready.get(connection.party)
+        if connections is None:
+            connections = self._ready[connection.party] = {}
+        connections[connection] = None
         return True
 
-    def leave(self, line: ClientConnection) -> None:
-        lines = self._ready.get(line.party)
-        if lines is not None:
-            lines.pop(line, None)
-            if not lines:
-                del self._ready[line.party]
+    def leave(self, connection: ClientConnection) -> None:
+        connections = self._ready.get(connection.party)
+        if connections is not None:
+            connections.pop(connection, None)
+            if not connections:
+                del self._ready[connection.party]
 
-    def again(self, line: ClientConnection) -> None:
-        """To the end: the other connections of the party are served first."""
-        self.leave(line)
-        self.add(line)
+    def requeue(self, connection: ClientConnection) -> None:
+        """Put it to the end, for the other connections of the party are served first."""
+        self.leave(connection)
+        if connection.calls or connection.frames:
+            self.add(connection)
 
     def charge(self, party: str, seconds: float) -> None:
         """The party has used time of the loop."""
-        self._used[party] = max(self._used.get(party, 0.0), self._least) + seconds
+        used = self._used.get(party, 0.0)
+        self._used[party] = (used if used > self._least else self._least) + seconds
 
-    def time_of(self, batch: Sequence[PendingCall], seconds: float) -> BatchTime:
+    def time_of(self, calls: Sequence[PendingCall], seconds: float) -> BatchTime:
         """The clock of a part of a batch that may take so long from now on."""
-        parties = len({ask.connection.party for ask in batch})
+        parties = len({call.connection.party for call in calls})
         return BatchTime(self, self._monotonic, seconds, seconds / max(1, parties))
 
-    def collect(self) -> tuple[list[PendingCall], ...]:
-        """The next batch, in parts, in the order of the parties; what is left stays in place."""
-        batch: list[PendingCall] = []
-        recorded: Counter[str] = Counter()
-        until = self._monotonic() + PARSING
-        parties = self._parties()
-        for party in parties:
-            if len(batch) >= BATCH or (batch and self._monotonic() > until):
+    def collect(self) -> Sequence[tuple[Sequence[PendingCall], bool]]:
+        """The next batch, in parts, in the order of the parties; what is left stays in place.
+
+        With each part goes whether it writes.
+        """
+        calls: list[PendingCall] = []
+        writes = defaultdict[str, int](int)
+        now = self._monotonic()
+        until = now + PARSING
+        for party in self._parties():
+            if len(calls) >= BATCH or (calls and now > until):
                 break
-            batch += self._calls_of(party, recorded, until)
-        return _parted(batch) if recorded else (batch,)
+            now = self._collect_from(party, calls, writes, now, until)
+        return _parted(calls) if writes else ((calls, False),)
 
     def _parties(self) -> list[str]:
         """Those with calls: the operator, then by the time used."""
@@ -108,70 +112,76 @@ class FairQueue:
         near = (party for party, time in times.items() if time <= least + AHEAD)
         return first + sorted(near, key=times.__getitem__)
 
-    def _calls_of(self, party: str, recorded: Counter[str], until: float) -> list[PendingCall]:
-        """A party's part of the batch. Parsing counts as time used, and ends at `until`."""
-        calls: list[PendingCall] = []
-        began = self._monotonic()
-        for line in list(self._ready[party]):
-            if not line.is_ready:
-                self.leave(line)
+    def _collect_from(
+        self, party: str, calls: list[PendingCall], writes: dict[str, int], began: float,
+        until: float,
+    ) -> float:  # fmt: skip
+        """Add a party's part of the batch; the time after it. Parsing is charged to the party."""
+        now, read, end = began, self._reader.read, len(calls) + PARTY
+        begin = len(calls)
+        for connection in list(self._ready[party]):
+            if not connection.is_ready:
+                self.leave(connection)
                 continue
-            share = min(SHARE, PARTY - len(calls))
-            if share <= 0 or (calls and self._monotonic() > until):
+            share = min(SHARE, end - len(calls))
+            if share <= 0 or (len(calls) > begin and now > until):
                 break
-            self._reader.read(line, share, until)
-            calls += takewhile(partial(_fits, recorded), islice(line.calls, share))
-        self.charge(party, self._monotonic() - began)
-        return calls
+            if connection.frames:
+                read(connection, share, until)
+                now = self._monotonic()
+            for call in islice(connection.calls, share):
+                if call.writes and not _fits(writes, call, party):
+                    break
+                calls.append(call)
+        self.charge(party, now - began)
+        return now
 
 
 class BatchTime:
-    """The time of a part of a batch, shared by its parties."""
+    """The time of a part of a batch, shared by its parties: `used` by each, `share` of each."""
 
     def __init__(
         self, queue: FairQueue, monotonic: Callable[[], float], seconds: float, share: float
     ) -> None:
-        self._queue, self._monotonic, self._share = queue, monotonic, share
+        self._queue, self._monotonic, self.share = queue, monotonic, share
         self._at = monotonic()
         self._end = self._at + seconds
-        self._used: dict[str, float] = {}
-
-    def is_used_up(self, party: str) -> bool:
-        return self._used.get(party, 0.0) > self._share
+        self.used = defaultdict[str, float](float)
 
     def spend(self, party: str) -> bool:
         """Charge the party what passed since the call before; whether the time is over."""
         began, self._at = self._at, self._monotonic()
         seconds = self._at - began
-        self._used[party] = self._used.get(party, 0.0) + seconds
+        self.used[party] += seconds
         self._queue.charge(party, seconds)
         return self._at > self._end
 
 
-def _parted(batch: Iterable[PendingCall]) -> tuple[list[PendingCall], ...]:
-    """What only reads, then the rest: who has nothing recorded does not wait for the disk.
+def _parted(calls: Iterable[PendingCall]) -> Sequence[tuple[Sequence[PendingCall], bool]]:
+    """What only reads, then the rest: a read does not wait for the disk.
 
-    Of a line that begins with reads, what is behind them comes in the next batch.
+    Of a connection that begins with reads, what is behind them comes in the next batch.
     """
     first, rest = list[PendingCall](), list[PendingCall]()
     reads, held = dict[ClientConnection, bool](), set[ClientConnection]()
-    for ask in batch:
-        if not reads.setdefault(ask.connection, not ask.writes):
-            rest.append(ask)
-        elif ask.writes or ask.connection in held:
-            held.add(ask.connection)
+    for call in calls:
+        connection = call.connection
+        begins_with_read = reads.get(connection)
+        if begins_with_read is None:
+            begins_with_read = reads[connection] = not call.writes
+        if not begins_with_read:
+            rest.append(call)
+        elif call.writes or connection in held:
+            held.add(connection)
         else:
-            first.append(ask)
-    return (first, rest) if first else (rest,)
+            first.append(call)
+    return ((first, False), (rest, True)) if first and rest else ((first or rest, bool(rest)),)
 
 
-def _fits(recorded: Counter[str], ask: PendingCall) -> bool:
+def _fits(writes: dict[str, int], call: PendingCall, party: str) -> bool:
     """Whether the batch has room for what the call may record; counted when it has."""
-    if not ask.writes:
-        return True
-    party = ask.connection.party
-    if recorded[party] == WRITES or (ask.changes and recorded[_ALL] == CHANGES):
+    if writes[party] == WRITES or (call.changes and writes[_ALL] == CHANGES):
         return False
-    recorded[party] += 1
-    recorded[_ALL] += ask.changes
+    writes[party] += 1
+    writes[_ALL] += call.changes
     return True

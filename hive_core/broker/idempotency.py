@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from hive_core.broker.call import Call
-from hive_core.broker.operation import Confidential, Operation, Params
+from hive_core.broker.operation import Operation, Params
 from hive_core.errors import Conflict
 from hive_core.ledger.core.idempotency_keys import StoredResult
 
@@ -13,11 +13,13 @@ from hive_core.ledger.core.idempotency_keys import StoredResult
 _MANNER = {"idempotency_key", "wait"}
 
 
-def first_result(call: Call, operation: Operation, params: Params) -> bytes | None:
-    """The stored result as JSON; None for a new key or none; Conflict for a key of another call."""
-    key = _key(params)
-    if key is None:
-        return None
+def key_of(operation: Operation, params: Params) -> str | None:
+    """The key under which the call is remembered; None: it is not."""
+    return getattr(params, "idempotency_key", None) if operation.is_remembered else None
+
+
+def first_result(call: Call, operation: Operation, params: Params, key: str) -> bytes | None:
+    """The stored result as JSON; None for a new key; Conflict for a key of another call."""
     stored = call.ledger.keys.lookup(call.uuid, key)
     if stored is None:
         return None
@@ -27,19 +29,10 @@ def first_result(call: Call, operation: Operation, params: Params) -> bytes | No
     return stored.result.encode()
 
 
-def keep(call: Call, operation: Operation, params: Params, result: bytes) -> None:
+def store_result(call: Call, operation: Operation, params: Params, key: str, text: bytes) -> None:
     """Remember a success, in the savepoint of its effect."""
-    key = _key(params)
-    if key is None:
-        return
-    stored = StoredResult(_digest(params), operation.name, result.decode())
+    stored = StoredResult(_digest(params), operation.name, text.decode())
     call.ledger.keys.store(call.uuid, key, stored, call.now)
-
-
-def _key(params: Params) -> str | None:
-    """The key under which a call is remembered; None: it is not."""
-    key = getattr(params, "idempotency_key", None)
-    return None if key is None or isinstance(params, Confidential) else str(key)
 
 
 def _digest(params: Params) -> str:

@@ -124,6 +124,11 @@ class Operation:
         return issubclass(self.params, Mutation)
 
     @cached_property
+    def is_remembered(self) -> bool:
+        """Whether a call of it with an idempotency key is remembered under this key."""
+        return self.mutates and not issubclass(self.params, Confidential)
+
+    @cached_property
     def verb(self) -> str:
         """For sentences such as `cannot stop bob`."""
         return _VERBS.get(self.name) or self.name.replace("_", " ")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from hive_core.broker import idempotency, reply
-from hive_core.broker.audit import CHANGED, Audit, Judgement
-from hive_core.broker.batch import Batch, Repository, Services
+from hive_core.broker.audit import Judgement
+from hive_core.broker.batch import Batch, Repository
 from hive_core.broker.call import Call, Change, Later, Outcome, Record, Wait
 from hive_core.broker.connection import CallOutcome, PendingCall
 from hive_core.broker.operation import Operation, Params, Result
@@ -16,6 +17,7 @@ from hive_core.policy.algebra import Decision
 from hive_core.policy.restored_rights import revoked_capabilities
 
 if TYPE_CHECKING:
+    from hive_core.broker.audit import Audit
     from hive_core.ledger.core.jobs import JobTable
     from hive_core.ledger.core.ledger import Ledger
 
@@ -23,8 +25,9 @@ TREE, EVENTS = "tree", "events"
 _WRITTEN = (Change, Record)
 
 
-class AuthorizedCall(NamedTuple):
-    """One allowed call on its way through a turn."""
+@dataclass(slots=True, eq=False)
+class AuthorizedCall:
+    """One allowed call on its way through a batch. `key` is its idempotency key, if it has one."""
 
     pending: PendingCall
     batch: Batch
@@ -33,6 +36,7 @@ class AuthorizedCall(NamedTuple):
     params: Params
     target: str | None
     decision: Decision
+    key: str | None = None
 
     @property
     def judgement(self) -> Judgement:
@@ -78,37 +82,49 @@ def _parked(case: AuthorizedCall, found: Wait[Result]) -> CallOutcome:
     return CallOutcome(ask, done=False, topics=found.topics, until=until, due=due)
 
 
-def run_mutation(case: AuthorizedCall, world: Services, audit: Audit) -> CallOutcome:
-    """Ask a handler that may record, and record with it: all of it or nothing."""
-    turn, call, hive = case.batch, case.call, case.call.hive
-    topics_before = len(turn.topics)
-    try:
-        with turn.guard(call.ledger):
-            found = case.operation.handler(call, case.params)
-            if not isinstance(found, _WRITTEN):
-                _keep(case, found)
-                return outcome_of_read(case, found)
-            text = reply.body(found.result)
-            if isinstance(found, Change):
-                hive = _committed(case, found, world.repo)
-                strike_rights(call.ledger, call.hive, hive)
-            if case.operation.mutates and not (isinstance(found, Record) and found.audited):
-                kind = CHANGED if isinstance(found, Change) else found.kind
-                audit.record(kind, call, case.judgement, hive.commit, found.fields)
-                turn.wakes.add(EVENTS)
-                idempotency.keep(call, case.operation, case.params, text)
-    except BaseException:
-        del turn.topics[topics_before:]
-        raise
-    # Only now: a savepoint that was rolled back must leave no trace in the turn.
-    turn.wakes |= found.wakes
-    if isinstance(found, Change):
-        turn.hive = hive
-        turn.commits += 1
-        turn.wakes.add(TREE)
-    if case.pending.streams:
-        return page_outcome(case.pending, found.result)
-    return recorded_outcome(case.pending, turn, text, call.ledger.jobs)
+def record_effect(
+    case: AuthorizedCall, outcome: Outcome, repo: Repository, audit: Audit
+) -> tuple[bytes, Hive]:
+    """Record what a handler did, in the savepoint of its call; the result as JSON, the new hive."""
+    call, operation = case.call, case.operation
+    hive, kind = call.hive, type(outcome)
+    if kind is Change:
+        hive = _commit_change(case, cast("Change[Result]", outcome), repo)
+        strike_rights(call.ledger, call.hive, hive)
+    elif kind is not Record:
+        _store_bare_result(case, outcome)
+        return b"", hive
+    recorded = cast("Change[Result] | Record[Result]", outcome)
+    text = reply.body(recorded.result)
+    if operation.mutates and not recorded.audited:
+        audit.record(recorded.kind, case, hive.commit, recorded.fields)
+        case.batch.wakes.add(EVENTS)
+        if case.key is not None:
+            idempotency.store_result(call, operation, case.params, case.key, text)
+    return text, hive
+
+
+def outcome_of_mutation(
+    case: AuthorizedCall, outcome: Outcome, text: bytes, hive: Hive
+) -> CallOutcome:
+    """The reply to a call whose effect stays: its savepoint was not rolled back."""
+    batch, pending = case.batch, case.pending
+    if type(outcome) is Record:
+        recorded: Change[Result] | Record[Result] = outcome
+    elif type(outcome) is Change:
+        recorded = outcome
+        batch.hive = hive
+        batch.commits += 1
+        batch.wakes.add(TREE)
+    else:
+        return outcome_of_read(case, outcome)
+    if recorded.wakes:
+        batch.wakes |= recorded.wakes
+    if pending.streams:
+        return page_outcome(pending, recorded.result)
+    if not case.operation.awaits:
+        return CallOutcome(pending, reply.last(text))
+    return recorded_outcome(pending, batch, text, case.call.ledger.jobs)
 
 
 def strike_rights(ledger: Ledger, before: Hive, after: Hive) -> None:
@@ -118,13 +134,15 @@ def strike_rights(ledger: Ledger, before: Hive, after: Hive) -> None:
         ledger.archives.strike_capabilities(lost)
 
 
-def _keep(case: AuthorizedCall, found: Outcome) -> None:
+def _store_bare_result(case: AuthorizedCall, outcome: Outcome) -> None:
     """That there was nothing to do is a first result too: a repeat must not find something."""
-    if isinstance(found, Result) and not getattr(case.params, "dry_run", False):
-        idempotency.keep(case.call, case.operation, case.params, reply.body(found))
+    bare = isinstance(outcome, Result) and not getattr(case.params, "dry_run", False)
+    if case.key is not None and bare:
+        text = reply.body(cast("Result", outcome))
+        idempotency.store_result(case.call, case.operation, case.params, case.key, text)
 
 
-def _committed(case: AuthorizedCall, found: Change[Result], repo: Repository) -> Hive:
+def _commit_change(case: AuthorizedCall, found: Change[Result], repo: Repository) -> Hive:
     """The next hive with its commit, on top of what the batch has committed so far."""
     if case.batch.frozen:
         raise Busy("the meta repo is being changed by hand; try again")
@@ -167,4 +185,5 @@ def _after(held: CallOutcome, turn: Batch, jobs: JobTable) -> CallOutcome:
         return CallOutcome(held.call, found)
     if job is None or held.due is None or turn.monotonic >= held.due:
         return CallOutcome(held.call, reply.last(text))
-    return held._replace(done=False, topics=frozenset((f"job:{name}",)))
+    held.done, held.topics = False, frozenset((f"job:{name}",))
+    return held

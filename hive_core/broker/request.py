@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from math import inf
 from typing import Final
@@ -19,6 +21,8 @@ INTERFACE: Final = "org.hive.Broker"
 # Of a call: names and values in its frame, and its parameters. What is refused costs time too.
 VALUES: Final = 10_000
 PARAMETERS: Final = 64
+# Bytes of a frame that may hold many values.
+_LARGE: Final = 4096
 FLAGS: Final = ("oneway", "more", "upgrade")
 _ENVELOPE: Final = frozenset({"method", "parameters", *FLAGS})
 
@@ -48,47 +52,53 @@ class RequestReader:
         self.monotonic = monotonic
         self._interfaces = {INTERFACE, *(name.rpartition(".")[0] for name in fixed)}
 
-    def read(self, line: ClientConnection, most: int, until: float = inf) -> None:
-        """Let the line have its next calls ready, `most` of them, and no more after `until`."""
-        asks, frames = line.calls, line.frames
-        while frames and len(asks) < most:
-            asks.append(self._ask(line, frames.popleft()))
+    def read(self, connection: ClientConnection, most: int, until: float = inf) -> None:
+        """Parse frames until the connection has `most` calls ready, but none after `until`."""
+        calls, frames = connection.calls, connection.frames
+        while frames and len(calls) < most:
+            frame = frames.popleft()
+            if isinstance(frame, BadFrame):
+                call = PendingCall(connection)
+                call.fault = frame
+            else:
+                call = PendingCall(connection, len(frame))
+                if len(frame) < _LARGE:
+                    self._parse(call, frame)
+                else:
+                    with _no_garbage_collection():
+                        self._parse(call, frame)
+            calls.append(call)
             if frames and self.monotonic() > until:
                 return
 
-    def _ask(self, line: ClientConnection, frame: bytes | BadFrame) -> PendingCall:
-        """The call in a frame; what is wrong with it is its `fault`, never an exception."""
-        ask = PendingCall(line, size_of(frame))
-        if isinstance(frame, BadFrame):
-            ask.fault = frame
-            return ask
+    def _parse(self, call: PendingCall, frame: bytes) -> None:
+        """Fill in the call that a frame asks for; what is wrong with it is its `fault`."""
         try:
-            self._fill(ask, varlink.decode(frame, VALUES))
+            self._fill(call, varlink.decode(frame, VALUES))
         except HiveError as fault:
-            ask.fault = fault
-        return ask
+            call.fault = _without_traceback(fault)
 
-    def _fill(self, ask: PendingCall, message: varlink.Message) -> None:
+    def _fill(self, call: PendingCall, message: varlink.Message) -> None:
         method, parameters = message.get("method"), message.get("parameters")
         if len(message) > (method is not None) + (parameters is not None):
-            _check_envelope(ask, message)
+            _check_envelope(call, message)
         if not isinstance(method, str):
             raise InvalidParameter("method", _expected("text", method))
         if parameters is None:
             parameters = {}
         elif not isinstance(parameters, dict):
             raise InvalidParameter("parameters", _expected("an object", parameters))
-        found = self._methods.get(method) or self._of_several(method, parameters)
-        if found is None:
-            ask.reply = self._fixed_reply(method, parameters)
+        operation = self._methods.get(method) or self._of_several(method, parameters)
+        if operation is None:
+            call.reply = self._fixed_reply(method, parameters)
             return
         if len(parameters) > PARAMETERS:  # no operation has as many, so that one is unknown
             parameters = dict(islice(parameters.items(), PARAMETERS))
         try:
-            params = found.params.__pydantic_validator__.validate_python(parameters)
+            params = operation.params.__pydantic_validator__.validate_python(parameters)
         except ValidationError as error:
-            raise validation_error(error, parameters, found.params) from None
-        ask.request = (found, params)
+            raise validation_error(error, parameters, operation.params) from None
+        call.set_request(operation, params)
 
     def _of_several(self, method: str, parameters: Mapping[str, object]) -> Operation | None:
         shared = self._shared.get(method)
@@ -106,19 +116,45 @@ class RequestReader:
         raise errors.InterfaceNotFound(interface[:NAMED])
 
 
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """The values of a frame are no garbage, and are freed without the collector when it is refused.
+
+    With it, the thousands of them in a large frame would soon have it look through everything that
+    the daemon has in memory, while all other calls wait (attack 66).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _without_traceback(fault: HiveError) -> HiveError:
+    """The fault without the frames it came through, which hold all values of the refused call.
+
+    The call holds its fault, so with them it would be a cycle: thousands of values for each refused
+    frame that only a run of the garbage collector frees, while all other calls wait (attack 66).
+    """
+    fault.__context__ = fault.__cause__ = None
+    return fault.with_traceback(None)
+
+
 def size_of(frame: bytes | BadFrame) -> int:
     return 0 if isinstance(frame, BadFrame) else len(frame)
 
 
-def _check_envelope(ask: PendingCall, message: varlink.Message) -> None:
+def _check_envelope(call: PendingCall, message: varlink.Message) -> None:
     for name, value in message.items():
         if name not in _ENVELOPE:
             raise InvalidParameter(name[:NAMED], "a call has no such field")
         if name in FLAGS and not isinstance(value, bool | None):
             raise InvalidParameter(name, _expected("true or false", value))
     # The flag decides whether a fault is answered, so it is set before anything else can fail.
-    ask.oneway = message.get("oneway") is True
-    ask.more = message.get("more") is True
+    call.oneway = message.get("oneway") is True
+    call.more = message.get("more") is True
     if message.get("upgrade") is True:
         raise errors.MethodNotImplemented(str(message.get("method"))[:NAMED])
 

@@ -11,28 +11,28 @@ from hive_core.ports import Clock
 class WaitingConnections:
     """Lines by topic. A touched topic costs as much as the lines that wait for it."""
 
-    def __init__(self, clock: Clock, ripe: Callable[[ClientConnection], None]) -> None:
+    def __init__(self, clock: Clock, enqueue: Callable[[ClientConnection], None]) -> None:
         self._clock = clock
-        self._ripe = ripe
+        self._enqueue = enqueue
         self._lines: dict[str, dict[ClientConnection, None]] = {}
 
     def __len__(self) -> int:
         return sum(len(lines) for lines in self._lines.values())
 
     def park(self, line: ClientConnection, step: CallOutcome) -> None:
-        """The line waits; whatever comes first makes it ripe, once."""
+        """The line waits; whatever comes first queues it again, once."""
         line.busy = True
         for topic in step.topics:
             self._lines.setdefault(topic, {})[line] = None
         times = [each for each in (step.until, step.due) if each is not None]
-        cancel = self._clock.call_at(min(times), lambda: self._ripen(line)) if times else None
+        cancel = self._clock.call_at(min(times), lambda: self._end_wait(line)) if times else None
         line.unpark = lambda: self._forget(line, step.topics, cancel)
 
     def touch(self, topics: Iterable[str]) -> None:
         """What a topic is about has changed."""
         for topic in topics:
             for line in list(self._lines.get(topic, ())):
-                self._ripen(line)
+                self._end_wait(line)
 
     def drop(self, line: ClientConnection) -> None:
         """The line waits no longer, for whatever reason."""
@@ -41,9 +41,9 @@ class WaitingConnections:
             line.unpark = None
         line.busy = False
 
-    def _ripen(self, line: ClientConnection) -> None:
+    def _end_wait(self, line: ClientConnection) -> None:
         self.drop(line)
-        self._ripe(line)
+        self._enqueue(line)
 
     def _forget(
         self, line: ClientConnection, topics: Iterable[str], cancel: Callable[[], None] | None

@@ -158,7 +158,7 @@ def _family(ledger: Ledger, repo: MetaRepo) -> Hive:
 
 
 def _pushes(folder: Path, settings: Settings, broker: Broker, applied: Applied) -> Pushes:
-    world, paths = broker.world, settings.paths
+    world, paths = broker.services, settings.paths
     assert isinstance(world.repo, MetaRepo)
     look = ObservedState.build(world.ledger, settings, broker.hive, world.clock)
     hand = HandCommits(world.repo, broker, look)

@@ -31,7 +31,7 @@ def found() -> Iterator[World]:
 
 
 def hand(world_: World) -> HandCommits:
-    parts = world_.broker.world
+    parts = world_.broker.services
     look = ObservedState.build(parts.ledger, parts.settings, world_.broker.hive, parts.clock)
     made = HandCommits(world_.repo, world_.broker, look)
     world_.broker.branch_moved = made.look_again

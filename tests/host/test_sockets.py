@@ -284,9 +284,9 @@ def test_attack_66_one_read_of_very_many_frames_is_cut_a_few_at_a_time_and_all_a
     queued = list[int]()
     feed = house.broker.receive
 
-    def counting(line: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None:
-        feed(line, frames)
-        queued.append(len(line.frames))
+    def counting(connection: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None:
+        feed(connection, frames)
+        queued.append(len(connection.frames))
 
     async def main(office: Office) -> None:
         await office.listen("ann")
@@ -308,7 +308,7 @@ def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
 ) -> None:
     """A turn that follows another used to come before what had arrived meanwhile was read."""
     turns = list[set[str]]()
-    step, turn = house.broker._dispatch.step, house.broker.serve_batch
+    run_call, turn = house.broker._dispatch.run, house.broker.serve_batch
 
     async def main(office: Office) -> None:
         await office.listen("ann")
@@ -322,15 +322,15 @@ def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
                 turns.append(set())
                 turn()
 
-            def noted(ask: PendingCall, under: Batch) -> CallOutcome:
-                turns[-1].add(ask.connection.party)
+            def noted(pending: PendingCall, batch: Batch) -> CallOutcome:
+                turns[-1].add(pending.connection.party)
                 if len(turns) == 1 and len(turns[-1]) == 1 and not sent:
                     sent.append(os.write(quiet.fileno(), varlink.encode(LOOK)))
-                return step(ask, under)
+                return run_call(pending, batch)
 
             sent = list[int]()
             house.broker.serve_batch = counted  # type: ignore[method-assign]
-            house.broker._dispatch.step = noted  # type: ignore[method-assign, assignment]
+            house.broker._dispatch.run = noted  # type: ignore[method-assign]
             ann.say(varlink.encode(LOOK) * 300)
             await bob.reply()
 

@@ -74,11 +74,11 @@ class HandCommits:
 
     @property
     def _ledger(self) -> Ledger:
-        return self.broker.world.ledger
+        return self.broker.services.ledger
 
     @property
     def _settings(self) -> Settings:
-        return self.broker.world.settings
+        return self.broker.services.settings
 
     def glance(self) -> None:
         """Once a second: the branch alone, which costs little; the rest every few seconds."""
@@ -149,7 +149,7 @@ class HandCommits:
         entry = AuditEntry(
             kind=REFUSED, caller=OPERATOR, operation="hand", target="", allowed=False,
             rule="hand commit", reason=reason, commit=oid,
-            request="", now=self.broker.world.clock.now(),
+            request="", now=self.broker.services.clock.now(),
         )  # fmt: skip
         with self._ledger.transaction():
             self.broker.audit.write(entry)
@@ -158,7 +158,7 @@ class HandCommits:
     def _follow(self, before: Hive, found: Recovery) -> set[str]:
         """The rows that an operation would have written along with such a change."""
         after = found.hive or before
-        now, wakes = self.broker.world.clock.now(), set[str]()
+        now, wakes = self.broker.services.clock.now(), set[str]()
         if found.placed:
             placed_agents.record_placed(
                 self._ledger, [after.spec(name).id for name in found.placed], now

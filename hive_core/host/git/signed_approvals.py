@@ -70,7 +70,7 @@ class SignedApprovals:
 
     async def glance(self) -> None:
         """One look; what goes wrong with one tag keeps no other waiting."""
-        undecided = self.broker.world.ledger.approvals.open()
+        undecided = self.broker.services.ledger.approvals.open()
         for gone in self.troubles.keys() - {each.id for each in undecided}:
             del self.troubles[gone]
         for approval in undecided:
@@ -89,7 +89,7 @@ class SignedApprovals:
 
     def approval(self, uuid: str, id_: str) -> Approval:
         """What a tag for this agent may approve: NotFound or Conflict when it may not."""
-        found = self.broker.world.ledger.approvals.get(id_)
+        found = self.broker.services.ledger.approvals.get(id_)
         if found is None or found.agent != uuid:
             raise NotFound(f"no approval {id_[:64]} for this agent")
         if found.state is not ApprovalState.PENDING:
@@ -99,7 +99,7 @@ class SignedApprovals:
     async def judge(self, id_: str) -> None:
         """Approve by the tag that was just pushed; one that does not approve raises why."""
         async with self._alone:
-            found = self.broker.world.ledger.approvals.get(id_)
+            found = self.broker.services.ledger.approvals.get(id_)
             if found is not None and found.state is ApprovalState.PENDING:
                 await self._judge(found)
             elif found is None or not found.decided_by.startswith(SIGNED):
@@ -109,7 +109,7 @@ class SignedApprovals:
     async def _look(self, approval: Approval) -> None:
         """The same for one that was pushed to a daemon that was killed before it judged it."""
         async with self._alone:
-            found = self.broker.world.ledger.approvals.get(approval.id)
+            found = self.broker.services.ledger.approvals.get(approval.id)
             if found is not None and found.state is ApprovalState.PENDING:
                 with suppress(_Refused):
                     await self._judge(found)
@@ -135,7 +135,7 @@ class SignedApprovals:
     def refuse(self, approval: Approval, oid: str, reason: str) -> NotAllowed:
         """Record that a tag does not approve; the error for who pushed it."""
         log.warning("A tag does not approve %s: %s", approval.id, reason)
-        world = self.broker.world
+        world = self.broker.services
         entry = AuditEntry(
             kind=REFUSED, caller=OPERATOR, operation="approve", target=approval.agent,
             allowed=False, rule=RULE, reason=f"cannot approve {approval.id}: {reason}",
@@ -160,7 +160,7 @@ class SignedApprovals:
 
 def signed(broker: Broker, repo: Callable[[str], AppliedRepo]) -> SignedApprovals:
     """As the settings of this host say whose tags count."""
-    signers = broker.world.settings.approvals.signers
+    signers = broker.services.settings.approvals.signers
     return SignedApprovals(broker, repo, Signatures(signers))
 
 

@@ -92,7 +92,7 @@ class Sockets:
 
     async def listen(self, uuid: str, path: Path, uid_base: int) -> None:
         """Serve the agent on `path`; only peers of its uid range are served (attacks 33, 34)."""
-        most = self._broker.world.settings.limits.connections
+        most = self._broker.services.settings.limits.connections
         uids = range(uid_base, uid_base + UID_RANGE)
         # Every uid of the container may connect; the directory is mounted in no other one.
         await self._listen(Listener(uuid, path, uids, most), Access(0o666))

@@ -15,12 +15,13 @@ Step = tuple[Callable[..., object], tuple[Any, ...]]
 class Undo:
     """Ways back, the newest last. A savepoint goes back to its mark, a transaction to the start."""
 
-    __slots__ = ("_always", "_marks", "steps")
+    __slots__ = ("_always", "marks", "steps")
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self._always: list[Callable[[], object]] = []
-        self._marks: list[int] = []
+        # Where each open savepoint began.
+        self.marks: list[int] = []
 
     def note(self, back: Callable[..., object], *values: object) -> None:
         """`back(*values)` takes back what is being changed."""
@@ -31,7 +32,7 @@ class Undo:
         nothing was changed before: it is only taken back with what was."""
         at = len(self.steps)
         self.note(back, *values)
-        self._marks = [mark + (mark == at) for mark in self._marks]
+        self.marks = [mark + (mark == at) for mark in self.marks]
 
     def always(self, forget: Callable[[], object]) -> None:
         """Called at every rollback: for what can be read again."""
@@ -39,24 +40,24 @@ class Undo:
 
     def mark(self) -> None:
         """A savepoint begins."""
-        self._marks.append(len(self.steps))
+        self.marks.append(len(self.steps))
 
     def release(self) -> None:
         """The innermost savepoint ends well; what is around it may still be taken back."""
-        self._marks.pop()
+        self.marks.pop()
 
     def back(self) -> None:
         """Take back what was changed since the innermost mark, which is gone then."""
-        self._back_to(self._marks.pop())
+        self._back_to(self.marks.pop())
 
     def back_all(self) -> None:
         """Take back the whole transaction."""
-        self._marks.clear()
+        self.marks.clear()
         self._back_to(0)
 
     def clear(self) -> None:
         """Committed: there is no way back."""
-        self._marks.clear()
+        self.marks.clear()
         self.steps.clear()
 
     def _back_to(self, mark: int) -> None:

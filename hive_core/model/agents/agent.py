@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import lru_cache
-from typing import Annotated, Final
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import override
 
 from hive_core.model.names import name_fault, short
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def check_name(name: str) -> str:
@@ -187,10 +191,18 @@ class AgentSpec(Value):
             return {key: value for key, value in data.items() if key != "revoke"}
         return data
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The UUID as text: the key of everything durable."""
         return _text(self.uuid)
+
+    @override
+    def model_copy(
+        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+    ) -> AgentSpec:
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("id", None)  # the UUID of the copy may be another one
+        return copied
 
     @property
     def at_once(self) -> int:

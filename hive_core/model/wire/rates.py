@@ -26,15 +26,20 @@ class TokenBuckets:
 
     def take(self, key: Hashable, now: float) -> float:
         """Take one token: 0.0, or the seconds until one is available (and none is taken)."""
-        left, at = bucket = self._buckets.get(key, (self.burst, now))
-        # A clock that went back adds nothing and removes nothing.
-        left = min(self.burst, left + max(0.0, now - at) * self.per_second)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= self._sweep_at:
+                self._sweep(now)
+            bucket = self.burst, now
+        left, at = bucket
+        if now > at:  # a clock that went back adds nothing and removes nothing
+            left += (now - at) * self.per_second
+            left = min(left, self.burst)
         if left < 1.0:
             self._buckets[key] = (left, now)
             return (1.0 - left) / self.per_second
-        if key not in self._buckets and len(self._buckets) >= self._sweep_at:
-            self._sweep(now)
-        self._before.setdefault(key, bucket)
+        if key not in self._before:
+            self._before[key] = bucket
         self._buckets[key] = (left - 1.0, now)
         return 0.0
 

@@ -1,0 +1,147 @@
+"""What a request costs: Python calls, frames down to the handler, processor time.
+
+A batch of durable sends and one move, in one process, over the real broker, ledger and git. Counts
+do not depend on the machine, so a test keeps them (`tests/broker/test_hops.py`).
+"""
+
+import gc
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+
+from operations.world import World, world
+
+from benchmarks.report.rows import Row, with_aim
+from hive_core import varlink
+from hive_core.broker.connection import ClientConnection
+from hive_core.broker.operation import REGISTRY
+from hive_core.model.config.settings import HostLimits, Settings
+
+# One send each, in one batch.
+SENDERS = 100
+ROUNDS = 30
+WIDE = HostLimits(inbox_count=10**7, inbox_bytes=10**12, send_burst=10**7, change_burst=10**7)
+
+
+def run() -> list[Row]:
+    with crowd() as hive:
+        send, move = python_calls_of_send(hive), python_calls_of_move(hive)
+        depth, seconds = frames_to_handler(hive), seconds_of_send(hive)
+    name = "a durable send in a batch of 100"
+    calls: Row = {"name": f"{name}, Python calls", "value": send, "unit": "calls"}
+    frames: Row = {"name": f"{name}, frames down to the handler", "value": depth, "unit": "frames"}
+    spent: Row = {"name": f"{name}, processor time", "value": seconds * 1e6, "unit": "us"}
+    moves: Row = {"name": "a move, Python calls", "value": move, "unit": "calls"}
+    return [
+        with_aim(calls, "at most 120", at_most=120),
+        with_aim(frames, "at most 5", at_most=5),
+        with_aim(spent, "at most 25 us", at_most=25),
+        with_aim(moves, "at most 361", at_most=361),
+    ]
+
+
+@contextmanager
+def crowd() -> Iterator[World]:
+    """A lead with a hundred children, and two more between which one can be moved."""
+    children = [f"lead/c{number}" for number in range(SENDERS)]
+    with world(Settings(limits=WIDE), "root/lead", "root/left", "root/right", "left/team") as hive:
+        hive.grow(*children)
+        _send_all(hive)
+        # As hived does once it has started: its own objects are not looked through for garbage.
+        gc.collect()
+        gc.freeze()
+        try:
+            yield hive
+        finally:
+            gc.unfreeze()
+
+
+def python_calls_of_send(hive: World) -> float:
+    """Calls of Python functions for one send of a batch, the batch's own calls divided by all."""
+    with counted_calls() as calls:
+        _send_all(hive)
+    return calls.total() / SENDERS
+
+
+def python_calls_of_move(hive: World) -> float:
+    """The same for a move; the broker alone, without what follows on the host."""
+    frame = varlink.encode({
+        "method": "org.hive.Broker.Move", "parameters": {"agent": "team", "parent": "right"},
+    })[:-1]  # fmt: skip
+    hive.broker.receive(_connection(hive, "operator"), [frame])
+    with counted_calls() as calls:
+        hive.broker.serve_batch()
+    return calls.total()
+
+
+def frames_to_handler(hive: World) -> int:
+    """Frames from the one that serves a batch down to the handler of a send."""
+    depths: list[int] = []
+    code = REGISTRY["send"].handler.__code__
+
+    def watch(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code is code:
+            depths.append(_depth_below(frame, "serve_batch"))
+
+    sys.setprofile(watch)
+    try:
+        _send_all(hive)
+    finally:
+        sys.setprofile(None)
+    return max(depths)
+
+
+def seconds_of_send(hive: World) -> float:
+    """Processor time of one send of a batch, from its frame to its reply; the best of many."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        hive.clock.advance(1.0)
+        began = time.process_time()
+        _send_all(hive)
+        best = min(best, time.process_time() - began)
+    return best / SENDERS
+
+
+@contextmanager
+def counted_calls() -> Iterator[Counter[CodeType]]:
+    """Counts calls of Python functions, as cProfile does without built-in ones."""
+    calls = Counter[CodeType]()
+
+    def count(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            calls[frame.f_code] += 1
+
+    sys.setprofile(count)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+
+
+def _send_all(hive: World) -> None:
+    """Each child sends a message to its parent; all of them in one batch."""
+    frame = varlink.encode({
+        "method": "org.hive.Broker.Send", "parameters": {"to": "lead", "body": "How is the build?"},
+    })[:-1]  # fmt: skip
+    for number in range(SENDERS):
+        hive.broker.receive(_connection(hive, f"c{number}"), [frame])
+    hive.broker.serve_batch()
+
+
+def _connection(hive: World, name: str) -> ClientConnection:
+    return ClientConnection(hive.uuid(name), 0, _check_reply)
+
+
+def _depth_below(frame: FrameType | None, name: str) -> int:
+    """How many frames are below the one of this name."""
+    depth = 0
+    while frame is not None and frame.f_code.co_name != name:
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def _check_reply(data: bytes, _closing: bool) -> None:  # noqa: FBT001 - as the broker calls it
+    assert b'"error"' not in data, data

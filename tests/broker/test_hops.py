@@ -1,0 +1,24 @@
+"""What a call costs in function calls: figures that do not depend on the machine, and stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from operations.world import World
+
+from benchmarks.hops import crowd, frames_to_handler, python_calls_of_send
+
+
+@pytest.fixture(name="hive", scope="module")
+def _hive() -> Iterator[World]:
+    with crowd() as hive:
+        yield hive
+
+
+def test_a_handler_is_at_most_five_frames_below_its_batch(hive: World) -> None:
+    assert frames_to_handler(hive) <= 5
+
+
+def test_a_send_in_a_batch_takes_at_most_120_python_calls(hive: World) -> None:
+    assert python_calls_of_send(hive) <= 120
