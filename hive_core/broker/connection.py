@@ -16,6 +16,16 @@ Send = Callable[[bytes, bool], None]
 _NO_TOPICS: frozenset[str] = frozenset()
 
 
+def without_traceback(error: HiveError) -> HiveError:
+    """The error without the frames it came through, which hold all values of the call.
+
+    A call holds its error, so with them it would be a cycle, thousands of objects for each refused
+    call. Only the garbage collector frees them, while all other calls wait (attacks 61 and 66).
+    """
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
+
+
 def release_read(found: Result | HiveError | None) -> None:
     """What a slow read has brought is not asked about any more."""
     if isinstance(found, Ready) and found.over is not None:

@@ -23,6 +23,7 @@ from hive_core.broker.connection import (
     PendingCall,
     Transport,
     release_read,
+    without_traceback,
 )
 from hive_core.broker.dispatch import Dispatch
 from hive_core.broker.fair_queue import READING, RECORDING, BatchTime, FairQueue
@@ -96,6 +97,8 @@ class Broker:
         if not (connection.calls and connection.busy):
             release_read(result)
             return
+        if isinstance(result, HiveError):
+            result = without_traceback(result)
         call = connection.calls[0]
         call.release()
         call.ready, connection.busy = result, False

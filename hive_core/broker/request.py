@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from hive_core import errors, varlink
-from hive_core.broker.connection import ClientConnection, PendingCall
+from hive_core.broker.connection import ClientConnection, PendingCall, without_traceback
 from hive_core.broker.operation import Operation, camel
 from hive_core.broker.validation import NAMED, shown_value, validation_error
 from hive_core.errors import BadFrame, HiveError, InvalidParameter
@@ -76,7 +76,7 @@ class RequestReader:
         try:
             self._fill(call, varlink.decode(frame, VALUES))
         except HiveError as fault:
-            call.fault = _without_traceback(fault)
+            call.fault = without_traceback(fault)
 
     def _fill(self, call: PendingCall, message: varlink.Message) -> None:
         method, parameters = message.get("method"), message.get("parameters")
@@ -130,16 +130,6 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _without_traceback(fault: HiveError) -> HiveError:
-    """The fault without the frames it came through, which hold all values of the refused call.
-
-    The call holds its fault, so with them it would be a cycle: thousands of values for each refused
-    frame that only a run of the garbage collector frees, while all other calls wait (attack 66).
-    """
-    fault.__context__ = fault.__cause__ = None
-    return fault.with_traceback(None)
 
 
 def size_of(frame: bytes | BadFrame) -> int:

@@ -31,6 +31,7 @@ from hive_core.host.sockets.server import Sockets
 from hive_core.host.storage.artifacts import Contents
 from hive_core.host.storage.secrets import Vault
 from hive_core.host.systemd.clock import SystemClock
+from hive_core.host.systemd.watchdog import settled
 from hive_core.ledger.agents.archives import Archive
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
@@ -320,6 +321,7 @@ async def serve(folder: Path) -> None:
         for name in (*HOSTILE, NEIGHBOUR):
             await sockets.listen(broker.hive.specs[name].id, folder / f"{name}.sock", 0)
         await sockets.listen_operator(folder / "operator.sock")
+        settled()  # as the daemon does when it has started
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         await asyncio.Event().wait()
