@@ -42,6 +42,7 @@ class Host:
     stays: bool = False  # a job runs on until it is killed
     gone: bool = False  # there is no bus any more
     breaks: int = 0  # the look at which the bus goes away for once
+    killed_at: str = ""  # the action at which the root helper is killed for once
     serial: int = 0
     journal: MemoryJournal = field(default_factory=MemoryJournal)
 
@@ -61,6 +62,9 @@ class Host:
     async def apply(self, action: a.Action) -> Result:
         self.asked.append(type(action).__name__)
         await asyncio.sleep(0)
+        if self.killed_at == self.asked[-1]:
+            self.killed_at = ""
+            raise Unreachable("cannot reach the root helper: 0 bytes read on a total of undefined")
         match action:
             case a.RunJob(job=job, base=base):
                 self.bases[job] = base
@@ -114,6 +118,29 @@ def test_a_job_runs_ends_and_leaves_nothing(tmp_path: Path) -> None:
 
     host = on(tmp_path, test)
     assert host.asked.count("RunJob") == 1
+    assert not host.mounted
+    assert list(host.exits.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["Unmount", "CloseDoor"])
+def test_a_root_helper_that_is_killed_while_a_job_ends_leaves_nothing_of_it(
+    tmp_path: Path, action: str
+) -> None:
+    """The mounts of a job stayed until the daemon started again."""
+
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        await jobs.run(REVIEW)
+        host.killed_at = action
+        await jobs.run(REVIEW)
+        host.stays, host.killed_at = True, ""
+        running = asyncio.create_task(jobs.run(REVIEW))
+        await until(lambda: JOB in host.running)
+        host.killed_at = action
+        host.end(JOB)
+        jobs.heard("")
+        await running
+
+    host = on(tmp_path, test)
     assert not host.mounted
     assert list(host.exits.iterdir()) == []
 

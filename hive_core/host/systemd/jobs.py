@@ -13,11 +13,12 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from hive_core.errors import Busy, HiveError, Internal, TimedOut
+from hive_core.errors import Busy, HiveError, Internal, TimedOut, Unreachable
 from hive_core.host.systemd import exits
 from hive_core.host.systemd.bus import Unit
 from hive_core.host.systemd.job_exchange import Exchange, sweep
@@ -37,6 +38,8 @@ _DOWN: Final = ("inactive", "failed")
 _SAID, _SAID_MOST, _LINE = "said.json", 1 << 20, 500
 _LAST: Final = 10  # lines of a failed job that are told
 _PAUSES: Final = (0.0, 0.1, 0.2, 0.5)  # seconds before each look into the journal
+# Seconds before each further attempt to clean up: systemd starts a root helper that died anew.
+_RETRIES: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
 # What systemd-nspawn says of the container itself: nothing of why its program failed.
 _FRAME: Final = re.compile(r"(Spawning container |Press Ctrl-\] |Container |Trying to halt )")
 
@@ -199,7 +202,16 @@ class NspawnJobs:
         return all(each.active in _DOWN and not each.job for each in found)
 
     async def _clean(self, action: Unmount | CloseDoor | KillUnit) -> None:
+        """Apply the action, again while the root helper cannot be reached.
+
+        What a job leaves mounted would stay until the daemon starts again.
+        """
         try:
+            for pause in _RETRIES:
+                with suppress(Unreachable):
+                    await self._privd.apply(action)
+                    return
+                await asyncio.sleep(pause)
             await self._privd.apply(action)
         except HiveError as error:
             log.warning("Cannot clean up after job %s: %s", action.uuid, error)
