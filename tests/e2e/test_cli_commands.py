@@ -184,6 +184,7 @@ def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> 
     assert names <= {
         "CREDENTIALS_DIRECTORY",
         "PATH",
+        "PYTHONPATH",
         "HOME",
         "LANG",
         "TERM",

@@ -146,7 +146,7 @@ def test_workspace_and_environment_are_explicit(queen: HiveHost) -> None:
     assert names <= {
         "PATH", "HOME", "USER", "LOGNAME", "LANG", "PWD", "SHLVL", "_", "OLDPWD", "TERM",
         "HIVE_NAME", "HIVE_SOCKET", "container", "container_uuid", "NOTIFY_SOCKET",
-        "CREDENTIALS_DIRECTORY",
+        "CREDENTIALS_DIRECTORY", "PYTHONPATH",
         "container_host_id", "container_host_version_id", "container_host_build_id",
         "container_host_variant_id", "container_ttys",
     }, names  # fmt: skip
