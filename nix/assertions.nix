@@ -9,7 +9,7 @@ let
   parent = name: let wanted = agents.${name}.parent; in if wanted == null then root else wanted;
   known = name: elem name everybody;
 
-  # The way up from `name`; ends at a root, at a stranger or where it comes by for a second time.
+  # The ancestors of `name`; ends at a root, at an unknown name, or at a name for the second time.
   climb = seen: name:
     if name == "" || name == root || !(agents ? ${name}) then { inherit seen; cycle = false; }
     else if elem name seen then { inherit seen; cycle = true; }
@@ -21,6 +21,9 @@ let
   images = lib.unique ([ "host" "nix" ] ++ attrNames cfg.images);
   label = where: text: "services.hive.${where}: ${text}";
   refuse = wrong: where: text: optional wrong { assertion = false; message = label where text; };
+
+  # A path of Nix (./key) would be copied to the store.
+  inStore = file: builtins.isPath file || lib.hasPrefix "/nix/store/" file;
 
   judge = name:
     let
@@ -39,7 +42,13 @@ let
     ++ refuse (!up.cycle && depth name > levels) at "deeper than ${toString levels} levels"
     ++ refuse (!elem image images) at "there is no image ${image}; there are ${lib.concatStringsSep ", " images}"
     ++ refuse (each.boot && image == "host") at
-      "the host image has no init on NixOS: take the nix image, or leave boot off";
+      "the host image has no init on NixOS: take the nix image, or leave boot off"
+    ++ concatMap
+      (key: refuse (builtins.match names.secret key == null) "${at}.secretFiles"
+        "the key ${key} must be 1 to 64 of letters, digits, '.', '_' and '-', and start with a letter or digit"
+      ++ refuse (inStore each.secretFiles.${key}) "${at}.secretFiles.${key}"
+        "the file lies in the store, which every user can read: give the path of a file as text")
+      (attrNames each.secretFiles);
 
   # Uids that something else on this host has been given: [ first, end ).
   range = 65536;

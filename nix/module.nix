@@ -46,7 +46,9 @@ let
   # For `hive declare`, in the words of the operation that makes an agent.
   declared = lib.mapAttrs
     (_: agent: present {
-      inherit (agent) parent role title image boot command capabilities;
+      inherit (agent) parent role tier title image boot command capabilities tools wakes;
+      add_capabilities =
+        if agent.secretFiles == { } then null else map (key: "secret:${key}") (lib.attrNames agent.secretFiles);
       limits = present {
         memory_max = agent.limits.memoryMax;
         memory_high = agent.limits.memoryHigh;
@@ -58,6 +60,11 @@ let
       };
     })
     cfg.agents;
+
+  # Each secret of a declared agent: whose, under which key, from which file of this host.
+  secrets = lib.concatMap
+    (name: lib.mapAttrsToList (key: file: { inherit name key; file = toString file; }) cfg.agents.${name}.secretFiles)
+    (lib.attrNames cfg.agents);
 
   files = {
     "hive/hive.toml" = toTOML given;
@@ -160,6 +167,27 @@ in
         Type = "oneshot";
         RemainAfterExit = "yes";
         ExecStart = "${cfg.package}/bin/hive declare /etc/hive/agents.json";
+        User = cfg.user;
+        Group = cfg.group;
+        SupplementaryGroups = cfg.operatorGroup;
+      } // forClients;
+    };
+
+    # systemd reads the files as root and shows them to this service alone; the values go to the
+    # daemon over its socket, and from there to the agents. A new value: restart this service.
+    systemd.services.hive-secrets = mkIf (secrets != [ ]) {
+      description = "Secrets of the agents that the configuration of this host declares";
+      after = [ "hived.service" "hive-declare.service" ];
+      requires = [ "hived.service" "hive-declare.service" ];
+      wantedBy = [ "multi-user.target" ];
+      unitConfig.X-Restart-Triggers = builtins.hashString "sha256" (builtins.toJSON secrets);
+      serviceConfig = {
+        Type = "oneshot";
+        RemainAfterExit = "yes";
+        LoadCredential = map (secret: "${secret.name}.${secret.key}:${secret.file}") secrets;
+        ExecStart = map
+          (secret: "${cfg.package}/bin/hive secret set ${secret.name} ${secret.key} --file %d/${secret.name}.${secret.key}")
+          secrets;
         User = cfg.user;
         Group = cfg.group;
         SupplementaryGroups = cfg.operatorGroup;

@@ -7,6 +7,10 @@ in
 {
   roles = [ "daemon" "agent" "architect" "lead" "worker" "task" ];
   capability = "[a-z]+([.][a-z]+)?(:[A-Za-z0-9][A-Za-z0-9._-]{0,63})?";
+  size = "[0-9]{1,15}[KMGT]?";
+  tool = "[^[:cntrl:]]{1,200}";
+  secret = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}";
+  tiers = [ "strategic" "tactical" "operational" ];
   reference = ''[^"\$[:cntrl:]]{1,500}'';
 
   # Why `name` cannot be an agent's, or null.

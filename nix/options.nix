@@ -16,16 +16,19 @@ let
   capability = types.strMatching names.capability // { description = "capability"; };
   reference = types.strMatching names.reference // { description = "flake reference"; };
   maybe = types.nullOr;
+  size = types.either types.ints.positive (types.strMatching names.size)
+    // { description = "size such as \"512M\", or bytes"; };
+  tool = types.strMatching names.tool // { description = "tool, or tool(pattern)"; };
 
   limits = types.submodule {
     options = {
-      memoryMax = option (maybe types.ints.positive) null "Bytes of memory.";
-      memoryHigh = option (maybe types.ints.positive) null "Bytes above which the kernel slows it.";
+      memoryMax = option (maybe size) null "Memory: `\"512M\"`, `\"2G\"`, or bytes.";
+      memoryHigh = option (maybe size) null "Memory above which the kernel slows the agent.";
       tasksMax = option (maybe types.ints.positive) null "Processes and threads.";
       cpuQuota = option (maybe types.ints.positive) null "Percent of one core.";
       cpuWeight = option (maybe (types.ints.between 1 10000)) null "Share of CPU time against siblings.";
       ioWeight = option (maybe (types.ints.between 1 10000)) null "Share of the disk's time against siblings.";
-      disk = option (maybe types.ints.positive) null "Bytes that its files may take.";
+      disk = option (maybe size) null "Space that its files may take.";
       inodes = option (maybe types.ints.positive) null "Files and directories that it may have.";
     };
   };
@@ -33,15 +36,31 @@ let
   agent = types.submodule {
     options = {
       parent = option (maybe types.str) null
-        "The agent that it hangs under. Absent: the root agent; empty: it is a root itself.";
+        "The agent that it is created under. Absent: the root agent; empty: it is a root itself.";
       role = option (types.enum names.roles) "agent" "What it is for.";
-      title = option types.str "" "What people call it.";
+      tier = option (maybe (types.enum names.tiers)) null
+        "At most that of its parent; absent: operational.";
+      title = option types.str "" "Free text for people.";
       image = option (maybe types.str) null "The image; absent: `defaultImage`.";
       boot = option types.bool false "Whether an init runs inside. The `nix` image always has one.";
       command = option (types.listOf types.str) [ ]
         "What it runs; empty: it holds, and its mail waits.";
       capabilities = option (maybe (types.listOf capability)) null
         "Its rights; absent: those of its role that its parent holds.";
+      tools = option (maybe (types.listOf tool)) null
+        "Its tools, each `tool` or `tool(pattern)`; absent: those of its role.";
+      wakes = option (maybe types.bool) null
+        "Whether mail wakes it when it sleeps; absent: as its role does.";
+      secretFiles = mkOption {
+        type = types.attrsOf text;
+        default = { };
+        example = literalExpression "{ api-key = config.sops.secrets.api-key.path; }";
+        description = ''
+          Secrets by key, each the path of a file on this host, as sops-nix and agenix make them. The
+          agent gets the capability for each when it is made. The files are read at each start of
+          hive-secrets.service, and never enter the store.
+        '';
+      };
       limits = option limits { } "Bounds of its machine; what is absent is the host's default.";
     };
   };
@@ -60,7 +79,7 @@ in
   group = fixed "hive" "The group of the daemon.";
   stateDir = fixed "/var/lib/hive" "Where everything is kept.";
   runtimeDir = fixed "/run/hive" "Where sockets are.";
-  operatorGroup = fixed "hive-operator" "Who is in it may run `hive` and approve.";
+  operatorGroup = fixed "hive-operator" "Members may run `hive` and approve.";
 
   operators = mkOption {
     type = types.listOf types.str;

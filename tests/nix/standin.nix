@@ -13,6 +13,7 @@ let
     concatMapStringsSep = separator: f: list: concatStringsSep separator (map f list);
     concatStrings = concatStringsSep "";
     filterAttrs = keep: set: removeAttrs set (filter (name: !keep name set.${name}) (attrNames set));
+    hasPrefix = prefix: text: builtins.substring 0 (builtins.stringLength prefix) text == prefix;
     last = list: builtins.elemAt list (length list - 1);
     mapAttrsToList = f: set: map (name: f name set.${name}) (attrNames set);
     mod = a: b: a - b * (a / b);

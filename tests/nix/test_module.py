@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from nix.module import HERE, NIX, STORE, Refused, ask, enabled, parsed, units
 
+from hive_core.cli.config.declare import with_sizes as declare_with_sizes
 from hive_core.cli.host.install import layout
 from hive_core.model.config.settings import Settings
+from hive_core.operations.agents.spawn import SpawnParams
 from nix import options_page
 
 SHARED = ("hived.service", "hive-privd.service", "hived.slice")
@@ -165,7 +167,40 @@ def test_declared_agents_are_told_in_the_words_of_the_operation() -> None:
     assert "hive-declare.service" not in ask("s.units e.config")
 
 
+def test_agents_have_tiers_tools_wakes_and_sizes_as_hive_declare_reads_them() -> None:
+    agents: dict[str, Any] = {
+        "ann": {"tier": "tactical", "wakes": True, "tools": ["read", "bash(make *)"],
+                "limits": {"memoryMax": "512M", "memoryHigh": 1 << 28, "disk": "2G"},
+                "secretFiles": {"api-key": "/run/secrets/api-key"}},
+    }  # fmt: skip
+    (spec,) = json.loads(files(agents=agents)["hive/agents.json"]).values()
+    assert spec.items() >= {
+        "tier": "tactical", "wakes": True, "tools": ["read", "bash(make *)"],
+        "add_capabilities": ["secret:api-key"],
+        "limits": {"memory_max": "512M", "memory_high": 1 << 28, "disk": "2G"},
+    }.items()  # fmt: skip
+    SpawnParams.model_validate({**declare_with_sizes("ann", spec), "name": "ann"})
+
+
+def test_secret_files_reach_their_agents_and_nobody_else() -> None:
+    """systemd reads them as root; their values are in no unit, no argument and no file of /etc."""
+    secrets = {"api-key": "/run/secrets/api-key", "token": "/run/agenix/token"}
+    host = enabled(agents={"ann": {"secretFiles": secrets}, "bob": {}})
+    service = parsed(ask('(s.units e.config)."hive-secrets.service"', host))
+    assert service["Service", "LoadCredential"] == [
+        "ann.api-key:/run/secrets/api-key", "ann.token:/run/agenix/token",
+    ]  # fmt: skip
+    assert [line.partition("/bin/")[2] for line in service["Service", "ExecStart"]] == [
+        "hive secret set ann api-key --file %d/ann.api-key",
+        "hive secret set ann token --file %d/ann.token",
+    ]
+    assert service["Service", "User"] == ["hive"]
+    assert "hive-secrets.service" not in ask("s.units e.config", enabled(agents={"bob": {}}))
+
+
 @pytest.mark.parametrize(("options", "said"), [
+    ({"agents": {"ann": {"limits": {"memoryMax": "lots"}}}}, "memoryMax' is not of type"),
+    ({"agents": {"ann": {"tier": "royal"}}}, "agents.ann.tier' is not of type"),
     ({"enabled": True}, "services.hive.enabled' does not exist"),
     ({"user": "root"}, "services.hive.user' is read-only"),
     ({"deploy": {"healthWindow": -1}}, "services.hive.deploy.healthWindow' is not of type"),
@@ -197,5 +232,7 @@ def test_the_configuration_of_the_guide_is_accepted() -> None:
     assert [each for each in found["assertions"] if not each["assertion"]] == []
     assert found["warnings"] == []
     written = {name: each["text"] for name, each in found["etc"].items()}
-    assert Settings.model_validate(tomllib.loads(written["hive/hive.toml"])).deploy.window == 60
+    told_settings = Settings.model_validate(tomllib.loads(written["hive/hive.toml"]))
+    assert told_settings.deploy.window == 60
+    assert told_settings.all_limits.memory_max == 16 << 30
     assert sorted(json.loads(written["hive/agents.json"])) == ["coder", "planner"]

@@ -33,10 +33,10 @@ def read(path: Path) -> dict[str, Message]:
         raise InvalidArgument(f"cannot read {path}: {error}", field="file") from error
     if not isinstance(agents, dict) or not all(isinstance(spec, dict) for spec in agents.values()):
         raise InvalidArgument(f"{path} must hold one object for each name", field="file")
-    return {name: _with_sizes(name, spec) for name, spec in agents.items()}
+    return {name: with_sizes(name, spec) for name, spec in agents.items()}
 
 
-def _with_sizes(name: str, spec: Message) -> Message:
+def with_sizes(name: str, spec: Message) -> Message:
     """The spec with bounds in bytes: a file may say `"512M"`."""
     sized = dict(spec)
     for table in ("limits", "subtree"):
