@@ -35,12 +35,12 @@ def _parser() -> argparse.ArgumentParser:
     doing = parser.add_subparsers(dest="doing", required=True, metavar="put|get")
     putting = doing.add_parser("put", help="store a file, and print the id of the version")
     putting.add_argument("file", help="what to store; - reads standard input")
-    putting.add_argument("--name", help="what it is called; the name of the file when absent")
+    putting.add_argument("--name", help="its name (default: the name of the file)")
     putting.add_argument("--type", help="its media type")
     putting.add_argument("--visibility", choices=("private", "subtree", "user", "global"),
-                         help="who else reads it: nobody (when absent), those above and below, "
-                              "all under the same root, everybody")  # fmt: skip
-    putting.add_argument("--owner", help="whose it is: an agent below you; yours when absent")
+                         help="readers: private (the owner; default), subtree (also the "
+                              "agents above and below), user (one root), global (all)")  # fmt: skip
+    putting.add_argument("--owner", help="the owner: an agent below you (default: you)")
     getting = doing.add_parser("get", help="fetch an artifact")
     getting.add_argument("which", help="its id, or its name with --owner or --name")
     getting.add_argument("file", nargs="?", default="-", help="where to; standard output if absent")
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def put(link: Link, options: argparse.Namespace) -> str:
-    """Send a file and give it a name. A daemon that starts anew has forgotten what was sent."""
+    """Upload a file and store it under a name; upload again when the daemon restarted meanwhile."""
     with ExitStack() as held:
         standard = options.file == "-"
         file: BinaryIO = sys.stdin.buffer if standard else held.enter_context(
@@ -94,7 +94,7 @@ def get(link: Link, options: argparse.Namespace) -> None:
 
 
 def parts(link: Link, which: dict[str, Any]) -> Iterator[bytes]:
-    """All of the version with which it begins, whatever is stored meanwhile."""
+    """The parts of one version, also when another one is stored meanwhile."""
     after: Any = None
     while True:
         part: dict[str, Any] = link.ask("get_artifact", **which, after=after)
@@ -105,7 +105,7 @@ def parts(link: Link, which: dict[str, Any]) -> Iterator[bytes]:
 
 
 def write_file(file: Path, parts: Iterator[bytes], *, force: bool) -> None:
-    """A file that is all there, or none."""
+    """Write the whole file, or none."""
     if not force and os.path.lexists(file):
         raise AlreadyExists(f"{file} is there already; --force writes over it")
     # A number of its own would come again, here and in another container.
@@ -117,8 +117,8 @@ def write_file(file: Path, parts: Iterator[bytes], *, force: bool) -> None:
         if force:
             spare.replace(file)
         else:
-            os.link(spare, file)  # fails when somebody was faster
-    except OSError as error:  # nobody asked for the spare name
+            os.link(spare, file)  # fails when the file was made meanwhile
+    except OSError as error:  # the caller knows no temporary name
         raise OSError(error.errno, error.strerror, str(file)) from None
     finally:
         with suppress(OSError):

@@ -1,6 +1,7 @@
-"""How each check was last, and who was told that it is bad: one escalation as long as it is so.
+"""The last state of each check, and the one escalation while it is bad.
 
-A maid may be killed before it keeps whom it told. So those that are open count, whoever made them.
+A maid may be killed before it saves which escalation it made. So an open escalation of that text
+counts, also when an earlier maid made it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from hive_core.errors import Conflict, NotFound
 
 Health = Literal["good", "bad", "unknown"]
 _ISSUE: Final = re.compile(r"the check (\S+) is bad: ")
-_LOST: Final = "how it was last is not known any more"
+_LOST: Final = "its last state is unknown"
 
 
 @dataclass
 class CheckState:
-    """How it was last. `bad`: what is true until a run says otherwise; `question`: who was told."""
+    """The last state of a check.
+
+    `bad` holds until a run says otherwise. `question` is the open escalation; empty: none.
+    """
 
     state: Health
     how: str
@@ -33,25 +37,25 @@ class CheckState:
 
 @dataclass(frozen=True)
 class CheckAlerts:
-    """`keep` is called when somebody was told."""
+    """Raises and withdraws escalations. `keep` is called after each."""
 
     link: Link
     keep: Callable[[], None]
 
     def raise_alert(self, name: str, known: CheckState) -> None:
-        """That it is bad, once: also when nobody heard whether the call before came through."""
+        """Escalate once, also when the answer to an earlier call was lost."""
         known.question = dict(self._open_alerts()).get(name, "") or self._escalate(name, known)
         self.keep()
 
     def withdraw(self, known: CheckState, why: str) -> None:
-        """Nobody has to answer any more."""
+        """Cancel the escalation of a check, if there is one."""
         if known.question:
             self._cancel(known.question, why)
             known.question = ""
             self.keep()
 
     def resume(self, known: dict[str, CheckState], wanted: Collection[str]) -> None:
-        """Learn what a maid told that could not keep it: such a check is bad, and done soon."""
+        """Adopt escalations that an earlier maid did not save: such a check is bad and due soon."""
         for name, question in self._open_alerts():
             last = known.get(name)
             if name in wanted and (last is None or not last.question):
@@ -61,7 +65,7 @@ class CheckAlerts:
                 self._cancel(question, f"{name} is not checked any more, or was told twice")
 
     def _open_alerts(self) -> Iterator[tuple[str, str]]:
-        """Checks that somebody was told of, each with its escalation."""
+        """Checks with an open escalation, and its id."""
         rows = self.link.ask("list_questions", which="mine")["questions"]
         for row in rows if isinstance(rows, list) else ():
             about = _ISSUE.match(row["prompt"])
@@ -76,6 +80,6 @@ class CheckAlerts:
         return str(told["escalation"])
 
     def _cancel(self, question: str, why: str) -> None:
-        """Whoever answered it already knows."""
+        """Cancel it; one that was answered meanwhile needs nothing."""
         with suppress(NotFound, Conflict):
             self.link.change("cancel_question", question=question, why=why)

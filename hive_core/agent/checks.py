@@ -1,8 +1,8 @@
-"""Checks that the operator set: each run of one is a child of the maid, whose end says how it is.
+"""The operator's checks: each run is a child of the maid, and the end of the child is the result.
 
-Nothing here waits. A child is made, looked at when mail came or its time is over, and gone once its
-end is collected. Each is kept by name before it is made, so a maid that was killed takes
-up its own again, and nobody else.
+Nothing here waits. A child is created, looked at when mail came or its time is over, and destroyed
+once its end is collected. Its name is saved before it is created, so a maid that was killed adopts
+the children of her earlier life, and no others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SAID_MOST: Final = 240
 _HOW_MOST: Final = 300
 _KNOWN_ENDS: Final = 64
 _FAULT: Final = 5.0  # seconds until what was refused is tried again
-# It may be otherwise in a moment, and says nothing about the check.
+# A retry may succeed; it says nothing about the check.
 _PASSES: Final = (Unreachable, TimedOut, Busy)
 
 
@@ -44,7 +44,7 @@ class CheckSpec:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> CheckSpec:
-        """What a newer daemon says beside that is nothing to this one."""
+        """From a row of `survey`; other fields of a newer daemon are ignored."""
         return cls(row["name"], row["command"], row["every"], row["seconds"])
 
 
@@ -62,10 +62,11 @@ class CheckRun:
 
 @dataclass
 class Checks:
-    """`keep` is called before one is made and when somebody was told.
+    """All checks of a maid.
 
-    `news`: one has turned since somebody looked; `again`: those that are good again. `before`: who
-    may be there that is in none of the runs, by name with the identity where that is known.
+    `keep` saves the state: before a child is created and after an alert. `news`: a check changed
+    its state since the last look. `recovered`: checks that are good again. `earlier_runs`: children
+    that may exist and are in no run, by name, with the identity where that is known.
     """
 
     link: Link
@@ -85,7 +86,7 @@ class Checks:
     _later: float = -inf
 
     def set_checks(self, found: list[dict[str, Any]]) -> None:
-        """What the operator wants now. What is no check any more is forgotten."""
+        """Take over the operator's checks; forget the state of those that are gone."""
         self.specs = {each["name"]: CheckSpec.of(each) for each in found}
         for name in [name for name in self.states if name not in self.specs]:
             self._alerts.withdraw(self.states[name], f"{name} is not checked any more")
@@ -95,16 +96,16 @@ class Checks:
             self._fresh = False
 
     def without_checkers(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """All but those who do a check for this maid: how they are is said here."""
+        """The rows without the children that run checks of this maid."""
         for row in rows:
             own = _OWN.fullmatch(row["name"])
             if own is None or row["parent"] != self._own_name() or not self._adopt(own[1], row):
                 yield row
 
     def step(self) -> bool:
-        """As far as each goes now; whether one has turned.
+        """Advance each check; True: one changed its state.
 
-        What is refused for a while holds up neither the others nor the round, and is tried again.
+        A refusal delays neither the other checks nor the round, and is tried again.
         """
         for act in self._due_actions() if self.clock() >= self._later else ():
             try:
@@ -138,7 +139,7 @@ class Checks:
         return max(0.05, self._later - self.clock(), min(times, default=inf))
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
-        """Kind, name and text of each that is not good."""
+        """Kind, name and text of each check that is not good."""
         for name, known in self.states.items():
             if known.state == "bad":
                 yield "check", name, f"{name} is bad: {known.how}"
@@ -146,7 +147,10 @@ class Checks:
                 yield "unchecked", name, f"{name} could not be checked: {known.how}"
 
     def report_lines(self) -> Iterator[str]:
-        """All of them, for the report. What they wrote cannot pass for what we say."""
+        """All checks, for the report.
+
+        Their output is quoted, so that it cannot pass for the report.
+        """
         if self.specs:
             yield "checks:"
         for name in sorted(self.specs):
@@ -155,12 +159,12 @@ class Checks:
             yield from (f"  > {line}" for line in (known.said if known else "").splitlines())
 
     def saved_states(self, *, said: bool = True) -> dict[str, Any]:
-        """For the next start; what they wrote is the least of it."""
+        """The states for the next start; without the output of the checks unless `said`."""
         less = {} if said else {"said": ""}
         return {name: {**asdict(known), **less} for name, known in self.states.items()}
 
     def saved_runs(self) -> dict[str, str]:
-        """The children that may be there, for the next start too."""
+        """The children that may exist, for the next start."""
         return {**self.earlier_runs, **{run.agent: run.uuid for run in self.running.values()}}
 
     def restore(self, kept: Mapping[str, Any], runs: Mapping[str, str]) -> None:
@@ -176,7 +180,7 @@ class Checks:
         return self._me
 
     def _last_run(self, wanted: CheckSpec) -> float:
-        """When it was done last; a clock that was set back makes no check late."""
+        """When a check ran last; a clock that was set back delays no check."""
         known = self.states.get(wanted.name)
         return known.at if known is not None and known.at <= self.now() else -inf
 
@@ -192,7 +196,7 @@ class Checks:
         return run.since + wanted.seconds - self.clock()
 
     def _start_run(self, wanted: CheckSpec) -> None:
-        """It holds nothing and may make nobody: a command, and room for it."""
+        """Create a child for a check: it has a command and limits, and no rights."""
         agent = f"check-{wanted.name}-{os.urandom(2).hex()}"
         self.earlier_runs[agent] = ""
         try:
@@ -212,7 +216,7 @@ class Checks:
         del self.earlier_runs[agent]
 
     def _follow_run(self, run: CheckRun) -> None:
-        """Its end, or the end of its time, which begins when it runs."""
+        """Follow a run to its end, or to the end of its time, which begins when it runs."""
         if run.since is None and not self._has_started(run):
             return
         try:
@@ -226,7 +230,7 @@ class Checks:
             self._time_out(run)
 
     def _time_out(self, run: CheckRun) -> None:
-        """Its time is over. Of one that could not be started in it that says nothing."""
+        """End a run that took too long; one that could not start in that time says nothing."""
         self._dismiss(run.agent)
         wanted = self.specs.get(run.check)
         late = f"took longer than {wanted.seconds:g} s" if wanted else ""
@@ -242,14 +246,14 @@ class Checks:
         return True
 
     def _judge_end(self, run: CheckRun, end: dict[str, Any]) -> None:
-        """Who was ended by somebody, or with the host, has not said how it is."""
+        """Decide by the end of a child; a stop, or the end of the host, says nothing."""
         verdict: Health = "good" if end["clean"] else "bad"
         known = end["code"] is not None and not end["asked"]
         said = str(end["output"])[-_SAID_MOST:]
         self._finish_run(run, verdict if known else "unknown", str(end["reason"]), said)
 
     def _give_up(self, run: CheckRun, reason: str) -> None:
-        """It never ran, or nobody knows how it ended."""
+        """Give up on a child that never ran, or whose end is unknown."""
         self._dismiss(run.agent)
         if run.job:
             self._finish_run(run, "unknown", run.trouble or reason)
@@ -262,7 +266,7 @@ class Checks:
             self._set_state(run.check, state, how, said)
 
     def _forget_run(self, run: CheckRun) -> None:
-        """For a moment it is still there."""
+        """Forget a run; its child still exists for a moment."""
         self._ended = [*self._ended, run.uuid][-_KNOWN_ENDS:]
         del self.running[run.check]
 
@@ -276,9 +280,9 @@ class Checks:
         self.news |= old is None or old.state != state
 
     def _adopt(self, check: str, row: Mapping[str, Any]) -> bool:
-        """One whose maid was killed goes on; one that nobody wants any more goes.
+        """Adopt a child of an earlier maid, or destroy it when its check is gone.
 
-        False for who only has such a name: it was made by somebody else, whose matter it is.
+        False: the agent only has such a name, and another agent created it.
         """
         uuid, agent = str(row["uuid"]), str(row["name"])
         if uuid in self._ended or uuid in {run.uuid for run in self.running.values()}:
@@ -298,7 +302,7 @@ class Checks:
             self.link.change("destroy", agent=agent)
 
     def _update_alert(self, name: str) -> None:
-        """What is bad, once; that it is over, where it was told."""
+        """Raise one alert while a check is bad, and withdraw it when the check is good again."""
         known = self.states[name]
         if not known.bad:
             self._alerts.withdraw(known, f"{name} is good again")

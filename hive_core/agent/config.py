@@ -1,8 +1,8 @@
 """`hive-agent config clone NAME`: an ancestor's own clone of a descendant's configuration.
 
-The descendant's repository is never worked in: its settings and hooks are its own, and git would
-obey them with the rights of whoever stands in it (attack 16). Only objects come over, through
-upload-pack, which git keeps safe for repositories that nobody trusts:
+git never works in the descendant's repository: its settings and hooks belong to the descendant, and
+git would run them with the rights of the caller (attack 16). Only objects are copied, through
+upload-pack, which git keeps safe for untrusted repositories:
 https://git-scm.com/docs/git-upload-pack#_security
 """
 

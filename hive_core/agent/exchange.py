@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run_exchange(path: str, arguments: Sequence[str]) -> int:
-    """The command; what comes later than `--wait` is mail like any other."""
+    """Run the command. An answer after `--wait` seconds is ordinary mail."""
     options = _parser().parse_args(arguments)
     body = sys.stdin.read() if options.body == "-" else options.body
     with Link(path) as link:
@@ -48,7 +48,7 @@ def run_exchange(path: str, arguments: Sequence[str]) -> int:
 
 
 def check_delivered(reply: Mapping[str, object]) -> None:
-    """Refuse the daemon's word that the message came to nobody: that is no answer."""
+    """Raise Conflict when the daemon says that the message could not be delivered."""
     if reply.get("kind") == "dead_letter" and reply.get("relation") == "daemon":
         raise Conflict(str(reply.get("body")))
 

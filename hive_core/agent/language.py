@@ -1,7 +1,7 @@
-"""The small language in which the built-in agents are given work that a test can check.
+"""The small language of jobs for the built-in agents, whose results a test can check.
 
-A line is a command, or says how the job is done. Groups are done beside each other, the lines of
-one group one after the other by the same worker.
+A line is a command, or a directive about the job. Groups run in parallel; the lines of one group
+run one after the other, by the same worker.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _CRON: Final = (5, 6)  # fields
 
 
 class UnknownCommand(ValueError):
-    """No worker can do this."""
+    """No worker knows this command."""
 
 
 class CommandFailed(RuntimeError):
-    """It could be done, and did not go well."""
+    """The command ran and failed."""
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,13 @@ def compute(line: str, data: Mapping[str, object], memory: Sequence[str]) -> str
 
 
 def is_command(line: str) -> bool:
-    """Whether a worker can do it at all."""
+    """Whether a worker knows the command of the line."""
     word = line.split(maxsplit=1)[0] if line.split() else ""
     return word in _COMMANDS or word in ("recall", "fail", "sleep", "crash")
 
 
 def without_unknown_words(line: str) -> str:
-    """A line without the words in front that nobody knows: how a plan is revised."""
+    """The line without unknown words in front: this is how a plan is revised."""
     words = line.split()
     while words and not is_command(" ".join(words)):
         del words[0]
@@ -174,7 +174,7 @@ def without_unknown_words(line: str) -> str:
 
 
 def _fail(rest: str, data: Mapping[str, object]) -> str:
-    """It fails on the first so many tries; then the rest of the line comes out."""
+    """Fail on the first N tries, then return the rest of the line."""
     times, _, value = rest.strip().partition(" ")
     if int(str(data.get("try", 1))) <= int(times):
         raise CommandFailed(f"as asked, on try {data.get('try', 1)}")

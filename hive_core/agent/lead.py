@@ -64,7 +64,7 @@ class Lead:
         self._memory = memory
 
     def on_message(self, letter: dict[str, Any]) -> None:
-        """What came is seen in the tasks."""
+        """Nothing: the tasks say what to do."""
 
     def step(self) -> None:
         """Each job as far as it goes now."""
@@ -83,13 +83,13 @@ class Lead:
             self._assign_lines(row, job, lines)
 
     def _plan_of(self, data: dict[str, Any]) -> str:
-        """What an architect made of the job: stored, or in the task itself."""
+        """The architect's plan of the job: an artifact, or a part of the task."""
         if "plan_artifact" in data:
             return self._desk.read_artifact(str(data["plan_artifact"]))
         return str(data.get("plan", ""))
 
     def _assign_lines(self, row: TaskSnapshot, job: JobText, lines: list[JobLine]) -> None:
-        """The next line of each worker that is at nothing of this job."""
+        """Assign the next line of each worker that does nothing for this job."""
         workers = self._worker_count(job)
         for first in range(workers):
             mine = [line for line in lines if line.group % workers == first]
@@ -113,11 +113,11 @@ class Lead:
             )  # fmt: skip
 
     def _take_back(self, line: JobLine) -> bool:
-        """Whether it was taken back from a worker that was stopped; then it is tried again."""
+        """Take the line back from a worker that was stopped; True: it can be tried again."""
         return any(self._desk.take_back(row) for row in line.tries if row.open)
 
     def _other_worker(self, usual: str, first: int, workers: int) -> str:
-        """Somebody else for the last try: one more where there is room, else the next one."""
+        """Another worker for the last try: a new one where there is room, else the next one."""
         most = language.WORKERS_MOST
         names = [f"{self._desk.name}-{number + 1}" for number in range(most)]
         rest = [names[workers]] if workers < most else [*names[first + 1 :], *names[:first]]
@@ -135,7 +135,7 @@ class Lead:
     def _give_up(
         self, row: TaskSnapshot, job: JobText, lines: list[JobLine], lost: list[JobLine]
     ) -> None:
-        """Tried, tried again, tried by another one: now it is for who is above."""
+        """Escalate and report: the line failed three times, the last time with another worker."""
         why = "; ".join(f"{line.text}: {line.tries[-1].why}" for line in lost)
         self._desk.try_change("escalate", issue=why[:1000], severity="error", task=row.id)
         self._learn(job, row, well=False)
@@ -145,7 +145,7 @@ class Lead:
         self._destroy_workers(job)
 
     def _destroy_workers(self, job: JobText) -> None:
-        """Workers go with the job, unless it says that they are to be kept."""
+        """Destroy the workers of a job, unless the job says that they stay."""
         if job.keeps_workers:
             return
         for child in self._desk.children().values():
@@ -159,7 +159,7 @@ class Lead:
         return max(1, min(wanted, language.WORKERS_MOST, len(job.groups)))
 
     def _learn(self, job: JobText, row: TaskSnapshot, *, well: bool) -> None:
-        """Which split went how well and what it took: the best one is taken again."""
+        """Remember how a split went and what it cost: the best one is used again."""
         kept = self._memory.read()
         splits: dict[str, Any] = kept.get("splits", {})
         seconds = round(max(0.0, time.time() - row.created), 1)
@@ -178,20 +178,20 @@ class Lead:
 
 
 def _split_rank(split: Mapping[str, Any]) -> tuple[bool, int, float]:
-    """What ended well, then what cost less, then what was quicker."""
+    """Order splits by success, then cost, then time."""
     return bool(split["well"]), -int(split.get("cost", 0)), -float(split["seconds"])
 
 
 def _line_before(line: JobLine, lines: list[JobLine]) -> TaskSnapshot | None:
-    """What came out of the line before it in its group: who did that goes on."""
+    """The task that did the line before it in its group; the same worker goes on."""
     found = (each for each in lines if (each.group, each.number + 1) == (line.group, line.number))
     return next((row for each in found for row in each.tries if row.succeeded), None)
 
 
 def _earlier_values(line: JobLine, lines: list[JobLine]) -> list[str]:
-    """What came out of its group so far: whoever does it now remembers that, or is told.
+    """The results of its group so far, for a worker that does not remember them.
 
-    The last of it, as much as goes with a task.
+    Only the last of them, as many as a task can carry.
     """
     mine = [each for each in lines if each.group == line.group and each.number < line.number]
     found, room = list[str](), _BEFORE

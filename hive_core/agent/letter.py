@@ -11,10 +11,10 @@ from typing import Final, Self
 BODY_LIMIT: Final = 64 * 1024
 ANSWER_LIMIT: Final = 8 * 1024
 _CUT: Final = "\n[cut]"
-# What `serve` gives to its command when nobody says otherwise; beside these there are notices.
+# What `serve` gives to its command by default; beside these there are notices.
 MESSAGE, NOTICE = "message", "notice"
 KINDS: Final = frozenset({MESSAGE, "task"})
-# What reaches an agent through the daemon because somebody needs something of it, or it asked.
+# Messages of the daemon that the agent has to act on, or asked for.
 _ADDRESSED: Final = frozenset({
     "question", "escalation", "answer", "plan_submitted", "plan_approved", "plan_rejected",
     "reminder", "trigger", "wait_over", "batch_done", "resume", "revision",
@@ -54,9 +54,9 @@ class ReceivedLetter:
     def answerable(self) -> bool:
         """Whether output is sent back.
 
-        Not to the daemon, which reads nothing; not to ourselves; not in answer to an answer, or two
-        serving agents would talk for ever (the same rule as RFC 3834 for mail); and not to what was
-        said to many, or to somebody else.
+        It is not sent to the daemon, which reads nothing, nor to the agent itself. It is not sent
+        in answer to an answer, or two serving agents would talk for ever (the rule of RFC 3834 for
+        mail), and not in answer to a copy or to a message that was published to many.
         """
         addressed = self.relation not in ("self", "daemon") and self.kind not in ("copy", "topic")
         return addressed and not self.reply_to

@@ -1,9 +1,8 @@
-"""The maid: looks around now and then, clears away what ended, and tells its parent what is wrong.
+"""The built-in maid looks at agents and host, reaps zombies, and reports to its parent.
 
-No model and no judgement: a finding is a number that is beyond a bound. Memory and disk of the host
-are compared with what was usual here, which is kept over restarts. What the operator wants to have
-checked beside that is done by children of the maid (checks.py). It may what its place allows:
-`survey` and `reap_zombies` show it, and let it clear away, what is below its parent.
+A finding is a number beyond a bound. Memory and disk of the host are compared with what was usual
+here, which is kept over restarts. Children of the maid run the checks of the operator (checks.py).
+The maid has no special rights: `survey` and `reap_zombies` work on what is below its parent.
 """
 
 from __future__ import annotations
@@ -69,11 +68,11 @@ def host_usage(meminfo: Path = Path("/proc/meminfo"), disk: str = "/") -> HostUs
 def agent_findings(
     rows: list[dict[str, Any]], left_overs: list[str], quiet: float
 ) -> Iterator[MaidFinding]:
-    """What is wrong with agents, and what belongs to nobody."""
+    """What is wrong with agents, and what is left over on the host."""
     for row in rows:
         name = str(row["name"])
         if row["ended_at"] is not None:
-            yield MaidFinding("zombie", name, f"{name} ended and nobody asked how")
+            yield MaidFinding("zombie", name, f"{name} ended, and its parent has not asked how")
         elif row["state"] in _UNWELL:
             yield MaidFinding("unwell", name, f"{name} is {row['state']}")
         if row["orphan"]:
@@ -89,7 +88,7 @@ def agent_findings(
             yield MaidFinding("unanswered", name, waited)
     for each in left_overs:
         yield MaidFinding(
-            "left-over", each, f"belongs to nobody, or is not as it should be: {each}"
+            "left-over", each, f"belongs to no agent, or is not as it should be: {each}"
         )
 
 
@@ -106,7 +105,7 @@ def usage_findings(now: HostUsage, before: list[HostUsage]) -> Iterator[MaidFind
 
 @dataclass
 class MaidAgent:
-    """`sleepless` time is that of `clock`; `wait` hears mail meanwhile."""
+    """The maid. `clock` does not jump when the host's time is set; `now` is that time."""
 
     link: Link
     measure: Callable[[], HostUsage] = host_usage
@@ -122,7 +121,7 @@ class MaidAgent:
         self.checks = Checks(self.link, self.save, self.clock, self.now, say)
 
     def forever(self) -> Never:
-        """The first look is early, so that a host in trouble is known soon."""
+        """Look early after the start, to notice a host in trouble soon, then at intervals."""
         self.restore()
         pause = self._until_it_works(self._first_pause)
         while True:
@@ -130,7 +129,7 @@ class MaidAgent:
             pause = self.try_look()
 
     def try_look(self) -> float:
-        """Seconds until the next look: soon after one that was refused; checks go on till then."""
+        """Look, and return the seconds until the next look; it is soon after a refusal."""
         try:
             self.look()
         except HiveError as error:
@@ -142,7 +141,7 @@ class MaidAgent:
         return float(self.link.ask("survey", limit=1)["first"])  # type: ignore[arg-type]
 
     def _until_it_works(self, act: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it gives
-        """Until it works: the daemon may be away, or refuse for a while."""
+        """Repeat an action until it succeeds: the daemon may be away, or refuse for a while."""
         while True:
             try:
                 return act()
@@ -151,9 +150,9 @@ class MaidAgent:
                 time.sleep(_FAULT)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, or so much of it as passes before a check turns.
+        """Wait for so many seconds, or until a check changes its state.
 
-        Who is above gets a report when it asks, whatever it writes.
+        An ancestor or the operator gets a report in answer to any message.
         """
         until = self.clock() + seconds
         while not self.checks.step() and (left := until - self.clock()) > 0:
@@ -166,7 +165,7 @@ class MaidAgent:
                     self.link.change("send", to=letter["from"], body=body, reply_to=letter["id"])
 
     def restore(self) -> None:
-        """What was usual before this start, and what was told."""
+        """Read the state of the last start: what was usual, and what was reported."""
         with suppress(HiveError, ValueError, TypeError, KeyError):
             kept = json.loads(str(self.link.ask("get_snapshot").get("data") or "{}"))
             self.samples = [HostUsage(*each) for each in kept["samples"]]
@@ -174,11 +173,14 @@ class MaidAgent:
             self.checks.restore(kept.get("checks", {}), kept.get("runs", {}))
 
     def save(self) -> None:
-        """For the next start."""
+        """Save the state for the next start."""
         self.link.change("keep_snapshot", data=self._snapshot())
 
     def _snapshot(self) -> str:
-        """As much as fits: what checks printed goes first, then what was told, to be told again."""
+        """The saved state as text, cut to what fits.
+
+        The output of checks is dropped first, then what was reported, which is then reported again.
+        """
         text = ""
         for said, most in ((True, _TOLD_MOST), (False, _TOLD_MOST), (False, 0)):
             data = {
@@ -192,7 +194,7 @@ class MaidAgent:
         return text
 
     def _try_save(self) -> None:
-        """What is refused holds up no round, and is tried again in the next."""
+        """Save the state; after a refusal the next round tries again."""
         self.saved = False
         try:
             self.save()
@@ -202,7 +204,7 @@ class MaidAgent:
             self.saved = True
 
     def findings(self) -> list[MaidFinding]:
-        """One look, at everybody and at the host."""
+        """Look once at all agents and at the host."""
         rows, left_overs, after, quiet = list[dict[str, Any]](), list[str](), None, 0.0
         while True:
             page = self.link.ask("survey", after=after)
@@ -222,7 +224,7 @@ class MaidAgent:
         return found
 
     def look(self) -> None:
-        """Look around, clear away what ended, and tell what is new or over."""
+        """Look around, reap zombies, and report what is new or over."""
         found = self.findings()
         cleared: list[str] = []
         if any(each.kind == "zombie" for each in found):
@@ -241,11 +243,11 @@ class MaidAgent:
         self.looks += 1
 
     def report(self, text: str, *, quietly: bool) -> None:
-        """To the parent, by mail and as an artifact."""
+        """Send a report to the parent, by mail and as an artifact."""
         say(text)
         try:
             self.link.change("store_artifact", **report_artifact(text))
-        except HiveError as error:  # its parent is told in any case
+        except HiveError as error:  # its parent gets the mail in any case
             say(f"cannot store the report: {error.reason}")
         parent = self.link.ask("whoami").get("parent")
         if parent is not None and not quietly:
@@ -279,7 +281,7 @@ def say(text: str) -> None:
 
 
 def run_maid(path: str) -> int:
-    """What `hive-agent maid` does. What is usual is kept when it is stopped too."""
+    """Run `hive-agent maid`; it saves its state when it is stopped."""
     with Link(path, answer=POLL) as link:
         made = MaidAgent(link)
         status = until_stopped(made.forever)

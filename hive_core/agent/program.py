@@ -1,8 +1,8 @@
-"""One program, for a bounded time, with all that it started.
+"""Run one program for a bounded time, and end it with all that it started.
 
-It gets a session of its own and a mark in its environment. When it ends, or its time does, its
-process group is killed, and whoever has the mark and left the group too. What drops the mark and
-starts a session of its own gets away: the container ends it.
+It gets a session of its own and a mark in its environment. When the program or its time ends, its
+process group is killed, and so is every process with the mark outside of the group. A process that
+drops the mark and starts its own session survives until the container ends.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def run(wanted: ProgramCall) -> ProgramEnd:
     outputs = CappedOutputs((process.stdout, process.stderr), wanted.most)
     with process, closing(outputs):
         code = _watch(process, outputs, wanted)
-        for _ in range(_ROUNDS):  # whoever got away may go on printing
+        for _ in range(_ROUNDS):  # a process that survived may go on printing
             if not outputs.read(0):
                 break
     out, err = map(bytes, outputs.data)
@@ -114,7 +114,7 @@ def _watch(
 
 
 def kill_group(group: int, grant: str) -> None:
-    """End the group, and everybody with the mark, until nobody is left of them."""
+    """Kill the group, and all processes with the mark, until none is left."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
     for _ in range(_ROUNDS):
@@ -136,7 +136,7 @@ def _has_mark(place: Path, grant: str) -> bool:
 
 
 def _kill_process(pid: int, grant: str) -> bool:
-    """By descriptor, so that nobody else is hit who got the number meanwhile."""
+    """Kill by descriptor: the number may belong to another process by now."""
     with suppress(OSError):
         handle = os.pidfd_open(pid)
         try:

@@ -69,7 +69,7 @@ def _by_words(text: str, found: set[str]) -> tuple[str, str]:
 
 
 class Queen:
-    """One on each host, below the root agent."""
+    """The queen: there is one on each host, below the root agent."""
 
     def __init__(self, desk: TaskClient, memory: StateFile) -> None:
         self._desk = desk
@@ -77,10 +77,10 @@ class Queen:
         self._idle: dict[str, float] = {}
 
     def on_message(self, letter: dict[str, Any]) -> None:
-        """What came is seen in the tasks."""
+        """Nothing: the tasks say what to do."""
 
     def step(self) -> None:
-        """Each task as far as it goes now; then the leads that nobody needs any more go."""
+        """Advance each task, then destroy leads that have been idle for long."""
         advance_tasks(self._desk, self._advance)
         self._reap()
 
@@ -105,7 +105,7 @@ class Queen:
             self._report_failure(row, text, parts, last)
 
     def _await_part(self, row: TaskSnapshot, part: TaskSnapshot) -> None:
-        """She does not wait for what nobody will do: that was a try, and there may be another."""
+        """Take a part back whose agent was stopped: that was a try, and there may be another."""
         if self._desk.take_back(part):
             self._advance(row)
 
@@ -115,9 +115,9 @@ class Queen:
         return way
 
     def _set_trigger(self, row: TaskSnapshot, when: dict[str, object], job: str) -> None:
-        """She holds no list of her own: the daemon gives her the job each time.
+        """Set a trigger: the daemon assigns the job to the queen each time.
 
-        Set once more under its name, a trigger takes the place of itself.
+        A trigger that is set again under its name replaces itself.
         """
         action = {"kind": "task", "text": job}
         try:
@@ -165,7 +165,7 @@ class Queen:
             self._delegate(row, COMPLEX, text, 1)
 
     def _pass_plan_on(self, row: TaskSnapshot, plan: TaskSnapshot, number: int) -> dict[str, Any]:
-        """The architect's plan as her own, which everybody below her reads."""
+        """Store the architect's plan as the queen's own, which all agents below her can read."""
         data, kept = {"plan": plan.data.get("result", plan.summary)}, list[str]()
         with suppress(NotFound):
             for each in plan.artifacts[:1]:
@@ -232,7 +232,7 @@ class Queen:
         self._close_task(row, "failed", last.why)
 
     def _close_task(self, row: TaskSnapshot, status: str, said: str) -> None:
-        """What a trigger began is told to who is above; an architect is needed no more."""
+        """Report the result of a triggered task to the parent, and destroy the architect."""
         if row.assigner == self._desk.name and (above := self._desk.ask("whoami")["parent"]):
             body = f"task: {row.id}\nstatus: {status}\n\n{said[:_TOLD]}"
             key = f"{row.id}:told"

@@ -1,6 +1,6 @@
-"""Calls that outlive a restart of the daemon: the connection is made again, the call repeated.
+"""Calls that survive a restart of the daemon: reconnect, and repeat the call.
 
-Only what may safely happen twice is repeated: reads, and calls under an idempotency key.
+Only reads and calls under an idempotency key are repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from hive_core.errors import HIVE, TimedOut, Unreachable
 from hive_core.varlink import Client, Message
 
-PATIENCE: Final = 15.0  # a daemon is back within seconds, or somebody has to look
+PATIENCE: Final = 15.0  # a daemon restarts within seconds
 _MARGIN: Final = 10.0
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 

@@ -1,9 +1,9 @@
-"""The message loop: any program becomes an agent by `hive-agent serve -- COMMAND...`.
+"""`hive-agent serve -- COMMAND...`: the loop that makes any program an agent.
 
-One message at a time: the command gets the body on its standard input, what it prints is the
-reply, exit 0 acknowledges. At least once: after a crash the message comes again, and the reply's
-idempotency key (made of the message id) keeps the sender from getting two. Tasks are received and
-done beside that, so that neither waits for the other, and each ends by its report (tasks.py).
+It handles one message at a time: the command reads the body on its standard input, its output is
+the reply, and exit 0 acknowledges the message. Delivery is at least once: after a crash the message
+comes again, and the idempotency key of the reply keeps the sender from getting two. Tasks run in
+threads of their own (tasks.py), so that neither waits for the other.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ServedCommand:
     secrets: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, letter: ReceivedLetter) -> bytes:
-        """What the command printed; raises CalledProcessError and the like when it failed."""
+        """Run the command and return its output; raises OSError or SubprocessError."""
         done = subprocess.run(
             list(self.command),
             input=letter.body.encode(),
@@ -77,7 +77,7 @@ class ServedCommand:
 
 
 class MessageLoop:
-    """Receives, works, replies, acknowledges; comes back whenever the daemon was away."""
+    """Receives, runs the command, replies, acknowledges; waits while the daemon is away."""
 
     def __init__(self, link: Link, work: ServedCommand, sleep: Callable[[float], object]) -> None:
         self._link = link
@@ -102,7 +102,7 @@ class MessageLoop:
             self.tasks.close()
 
     def _read_parallel(self) -> None:
-        """How many tasks at once is one number: that of the spec, where it says one."""
+        """Take the number of tasks at once from the agent's spec, where that says it."""
         try:
             wanted = self._call("whoami").get("parallel")
         except HiveError as error:
@@ -114,7 +114,7 @@ class MessageLoop:
             self.tasks.set_parallel(wanted)
 
     def _do_tasks(self) -> Never:
-        """Beside the messages: what was begun before, then what is offered."""
+        """Resume the tasks that were begun before, then take what is offered."""
         self.tasks.resume_begun()
         with Link(self._link.path, answer=POLL) as link:
             while True:
@@ -125,7 +125,7 @@ class MessageLoop:
             self.outbox.forever(link.ask, self._sleep)
 
     def read_snapshot(self) -> None:
-        """What the agent kept for this start is a file that the command finds in HIVE_SNAPSHOT."""
+        """Write the agent's snapshot to a file that the command finds in HIVE_SNAPSHOT."""
         try:
             kept = str(self._call("get_snapshot").get("data") or "")
         except HiveError as error:
@@ -137,7 +137,7 @@ class MessageLoop:
             self._work.environment["HIVE_SNAPSHOT"] = file.name
 
     def step(self) -> bool:
-        """One message, if one comes while `recv` waits."""
+        """Handle one message, if one comes while `recv` waits."""
         try:
             reply = self._call("recv", wait=POLL, max=1, lease=self._work.lease, only="other")
         except HiveError as error:
@@ -161,7 +161,7 @@ class MessageLoop:
             self.handle_message(letter)
 
     def handle_message(self, letter: ReceivedLetter) -> None:
-        """Have the command see to it, one message at a time whoever brings them."""
+        """Run the command for a message; only one message is handled at a time."""
         with self._one:
             self._work_on(letter)
 
@@ -169,7 +169,7 @@ class MessageLoop:
         try:
             output = self._run_command(letter)
         except AgentStopped:
-            # Given back at once, so that the next start need not wait for the lease to end.
+            # Given back at once: the next start need not wait for the lease to end.
             self._try_call("nack", ids=[letter.id], why="the agent stopped")
             raise
         if output is None:
@@ -178,7 +178,7 @@ class MessageLoop:
             self._try_call("ack", ids=[letter.id])
 
     def _pass_output_on(self, letter: ReceivedLetter, output: bytes) -> bool:
-        """Hand on what was printed. False: there is no room for it yet, and others do not wait."""
+        """Send the output as a reply or an answer. False: the recipient's inbox is full."""
         body = reply_body(output)
         if letter.answerable and body:
             if not send_reply(self._call, letter, output):
@@ -193,7 +193,7 @@ class MessageLoop:
         return True
 
     def _run_command(self, letter: ReceivedLetter) -> bytes | None:
-        """The command's output, or None after it failed for good and the message was buried."""
+        """The command's output; None after three failures, which make the message a dead letter."""
         why = ""
         for attempt in range(TRIES):
             if attempt:
@@ -207,7 +207,7 @@ class MessageLoop:
         return None
 
     def _answer_question(self, letter: ReceivedLetter, text: str) -> None:
-        """What the command printed is the answer to a question; silence leaves it open."""
+        """Answer a question with the output of the command."""
         question, items = letter.question
         try:
             self._call(
@@ -220,16 +220,16 @@ class MessageLoop:
             _say(f"question {question}: answered")
 
     def _try_call(self, operation: str, **params: object) -> None:
-        """A refusal is noted and no more: the message then comes again by itself."""
+        """Call; a refusal is logged, and the message comes again by itself."""
         try:
             self._call(operation, **params)
         except HiveError as error:
             _say(f"cannot {operation}: {error.reason}")
 
     def _call(self, operation: str, /, **params: object) -> dict[str, object]:
-        """Ask until there is an answer: the daemon may be away or busy.
+        """Call until there is an answer: the daemon may be away or busy.
 
-        A reply that there is no room for is sent later.
+        A reply for a full inbox is refused at once, and sent later.
         """
         tries = 0 if operation == "send" else inf
         attempt = 0

@@ -1,7 +1,7 @@
-"""Tasks as an agent sees them: what it has to do, what it gave to others, what came of it.
+"""The client of the built-in agents: their tasks, the tasks that they assigned, their children.
 
-The daemon knows all of that, so nothing of it is kept here: an agent that was killed reads where
-it was and goes on. What is done twice is done under the same key.
+Nothing is kept here, because the daemon knows it all: an agent that was killed asks the daemon and
+goes on. A call that is repeated has the same key, so it changes nothing.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ChildAgent:
 
 
 class TaskClient:
-    """Calls that outlast a restart of the daemon, however long it takes."""
+    """Calls that wait while the daemon restarts, without a limit."""
 
     def __init__(
         self, link: Link, name: str, sleep: Callable[[float], object] = time.sleep
@@ -110,7 +110,7 @@ class TaskClient:
         self._read: dict[str, str] = {}
 
     def ask(self, operation: str, /, **params: object) -> Message:
-        """Call until there is an answer; raises what the daemon refuses for good."""
+        """Call until there is an answer; raises a refusal that a retry cannot change."""
         tries = 0
         while True:
             try:
@@ -124,11 +124,11 @@ class TaskClient:
             self._sleep(_BACK[min(tries, len(_BACK) - 1)])
 
     def change(self, operation: str, /, **params: object) -> Message:
-        """The same for what records something: done once, under its own key."""
+        """Call an operation that records something; its key makes a repetition harmless."""
         return self.ask(operation, **{"idempotency_key": new_key(), **params})
 
     def try_change(self, operation: str, /, **params: object) -> Message:
-        """What the daemon may refuse without harm; empty then."""
+        """Call; a refusal is logged and gives an empty answer."""
         try:
             return self.change(operation, **params)
         except HiveError as error:
@@ -136,7 +136,7 @@ class TaskClient:
             return {}
 
     def receive(self, wait: float) -> list[Message]:
-        """What came, acked: it only says that there is something to look at."""
+        """Receive and acknowledge messages: they only say that there is something to look at."""
         found = self.ask("recv", wait=wait, max=100)["messages"]
         if not isinstance(found, list):
             return []
@@ -145,16 +145,16 @@ class TaskClient:
         return found
 
     def own_tasks(self) -> list[TaskSnapshot]:
-        """What there is to do, the oldest first."""
+        """The open tasks of this agent, the oldest first."""
         found = self._rows(only=True, open=True)
         return sorted(found, key=lambda row: row.created)
 
     def delegated_tasks(self) -> list[TaskSnapshot]:
-        """What others below have to do, the newest first."""
+        """The open tasks of agents below, the newest first."""
         return [row for row in self._rows(open=True) if row.agent != self.name]
 
     def parts(self, task: TaskSnapshot) -> dict[str, TaskSnapshot]:
-        """What was given to others for this task, by title; the last of each."""
+        """The parts of this task that were assigned to others, by title; the last of each."""
         found: dict[str, TaskSnapshot] = {}
         for row in self._rows(since=task.created):
             if row.part_of == task.id:
@@ -162,7 +162,7 @@ class TaskClient:
         return {title: self._with_whole_data(row) for title, row in found.items()}
 
     def _with_whole_data(self, row: TaskSnapshot) -> TaskSnapshot:
-        """With all that was reported, also what was too much for a report."""
+        """The row with its whole data, also where that was too long for a report."""
         id_ = str(row.data.get(_WHOLE, ""))
         if not id_:
             return row
@@ -174,7 +174,7 @@ class TaskClient:
         return replace(row, data=json.loads(self._read[id_]))
 
     def begin(self, task: TaskSnapshot) -> bool:
-        """Say that it is worked on from now on. False: it was taken back."""
+        """Begin a task. False: it was taken back."""
         try:
             self.change("begin_task", task=task.id)
         except (Conflict, NotFound) as error:
@@ -183,7 +183,7 @@ class TaskClient:
         return True
 
     def take_back(self, part: TaskSnapshot) -> bool:
-        """Take back a part that nobody will do: its agent was stopped before it began."""
+        """Take back a part whose agent was stopped before it began it."""
         if part.state != "queued" or part.offered:
             return False
         child = self.children().get(part.agent)
@@ -193,7 +193,7 @@ class TaskClient:
         return bool(self.try_change("cancel_task", task=part.id, reason=why))
 
     def description(self, task: TaskSnapshot) -> tuple[str, Message]:
-        """What a task says, and the data that came with it."""
+        """The text of a task, and its data."""
         found = self.ask("get_task", task=task.id)
         data = found.get("data")
         return str(found["description"]), data if isinstance(data, dict) else {}
@@ -201,14 +201,14 @@ class TaskClient:
     def assign_part(
         self, task: TaskSnapshot, agent: str, title: str, text: str, **more: object
     ) -> None:
-        """A part of a task to somebody below; once, however often it is asked for."""
+        """Assign a part of a task to an agent below; a repetition changes nothing."""
         self.change(
             "assign_task", agent=agent, description=text, title=title, part_of=task.id,
             **{"requeue": 3, "idempotency_key": f"{task.id}:{title}", **_without_absent(more)},
         )  # fmt: skip
 
     def finish(self, task: TaskSnapshot, status: str, summary: str, **more: object) -> None:
-        """The one report; what has ended meanwhile has ended."""
+        """Send the one report; a task that ended meanwhile stays as it ended."""
         key = f"finish:{task.id}:{task.attempt}:{status}"
         given = _without_absent(more)
         data = json.dumps(given.get("data"), indent=1)
@@ -222,11 +222,11 @@ class TaskClient:
         )  # fmt: skip
 
     def tier(self) -> str:
-        """Its own: the highest that it may give."""
+        """The tier of this agent, which is the highest that it may give."""
         return str(self.ask("whoami")["tier"])
 
     def children(self) -> dict[str, ChildAgent]:
-        """Those right below, by name."""
+        """The children of this agent, by name."""
         found: dict[str, ChildAgent] = {}
         after: object = None
         while True:
@@ -241,7 +241,7 @@ class TaskClient:
                 return found
 
     def ensure_child(self, name: str, **spec: object) -> None:
-        """Have an agent below that runs, whether it was there or not."""
+        """Create a child, or start the one that is there."""
         child = self.children().get(name)
         if child is None:
             try:
@@ -252,21 +252,21 @@ class TaskClient:
             self.try_change("start", agent=name)
 
     def destroy_child(self, name: str) -> None:
-        """End an agent below, with all of its own."""
+        """Destroy a child with all agents below it."""
         try:
             self.try_change("destroy", agent=name, recursive=True)
         except NotFound:
             say(f"{name} is gone already")
 
     def store(self, name: str, text: str, visibility: str = "user", **more: object) -> list[str]:
-        """Store a result; the ids of what was stored."""
+        """Store a text as an artifact; its id in a list, which is empty when that was refused."""
         found = self.try_change(
             "store_artifact", name=name, text=text, visibility=visibility, type="text/plain", **more
         )
         return [str(found["id"])] if "id" in found else []
 
     def read_artifact(self, artifact: str) -> str:
-        """The text of something that was stored."""
+        """The text of an artifact."""
         data, after = b"", None
         while True:
             part = self.ask("get_artifact", id=artifact, after=after)
@@ -293,7 +293,7 @@ def _without_absent(params: dict[str, object]) -> dict[str, object]:
 
 
 def _cut_summary(text: str) -> str:
-    """As much as a report takes."""
+    """The text, cut to what a report takes."""
     if len(text.encode()) <= SUMMARY_MOST:
         return text
     return text.encode()[: SUMMARY_MOST - len(_CUT)].decode(errors="ignore") + _CUT

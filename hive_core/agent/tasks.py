@@ -1,9 +1,8 @@
-"""Tasks as `hive-agent serve` does them: one run of the command for each, ended when the task is.
+"""The tasks of `hive-agent serve`: one run of the command for each.
 
-A task is taken when there is room for it, and begun by saying so to the daemon: until then it is
-queued there, its clock stands, and it can be taken back without a word. While it runs the daemon is
-listened to, so that work that is cancelled ends: the command's whole process group gets TERM, and
-KILL two seconds later.
+A task is taken when there is room for it, and then begun: until then it is queued at the daemon,
+its clock stands, and it can be taken back. While it runs, its state is watched: when the task is
+stopped, the process group of the command gets TERM, and KILL two seconds later.
 """
 
 from __future__ import annotations
@@ -198,9 +197,9 @@ class TaskLoop:
             self._confirm_stop(task)
 
     def _confirm_stop(self, task: str) -> None:
-        """Say that a task is over of which nothing runs, as it waited for somebody.
+        """Confirm the stop of a task that waited, so that nothing of it runs.
 
-        Else the daemon would end the container, and with it what does run.
+        Else the daemon would end the container, and the other tasks with it.
         """
         try:
             if mapping(self._get_task(task).get("task")).get("state") == STOPPING:
@@ -246,7 +245,7 @@ class TaskLoop:
             self._room.release()
 
     def _run_command(self, run: TaskRun) -> dict[str, object] | None:
-        """What to report; None: nothing, somebody has to answer before."""
+        """Run the command, return its report; None: the task waits for an answer or a decision."""
         status, output = 0, b""
         for attempt in range(TRIES):
             if attempt:
@@ -294,9 +293,9 @@ class TaskLoop:
                 return
 
     def _watch(self, run: TaskRun) -> None:
-        """Hear of a stop, also when the run is over and its task waits for somebody.
+        """Watch for a stop, also when the run is over and its task waits for an answer.
 
-        A daemon that is away is asked again.
+        The watch goes on after the daemon was away.
         """
         after: str | None = None
         with Link(self.path, answer=POLL) as link:

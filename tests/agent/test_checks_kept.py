@@ -163,7 +163,7 @@ def test_who_was_made_by_somebody_else_passes_for_no_check(house: MaidHost) -> N
     assert maid.checks.running == {}
     ends(house.world, "check-disk-0000", 0, output="all fine, says the queen")
     maid.look()
-    assert "- zombie: check-disk-0000 ended and nobody asked how" in house.report()
+    assert "- zombie: check-disk-0000 ended, and its parent has not asked how" in house.report()
     assert "says the queen" not in house.report()
 
 

@@ -36,7 +36,7 @@ def test_a_zombie_is_told_and_cleared_away(house: MaidHost) -> None:
     maid = house.maid()
     ends(house.world, "once", 0)
     maid.look()
-    assert house.reports() == ["1 findings\n- zombie: once ended and nobody asked how"]
+    assert house.reports() == ["1 findings\n- zombie: once ended, and its parent has not asked how"]
     assert "once" in house.world.hive.specs
     house.world.advance(61)
     maid.look()
