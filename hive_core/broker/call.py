@@ -54,6 +54,10 @@ class StatesView(Protocol):
         """When this daemon was started, in seconds since 1970."""
         ...
 
+    def agent_alarms(self) -> Mapping[str, str]:
+        """The alarms about one agent each, by its UUID."""
+        ...
+
     def alarms(self) -> Sequence[str]:
         """What the operator has to know."""
         ...

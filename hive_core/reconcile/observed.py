@@ -132,14 +132,18 @@ class ObservedState:
     def since(self) -> float:
         return self.started
 
-    def alarms(self) -> Sequence[str]:
-        """Damage, steps that fail, agents that gave up, a work tree somebody left changed."""
+    def agent_alarms(self) -> Mapping[str, str]:
+        """Alarms by UUID, of parked agents and of failed roots."""
         names = self.places.by_uuid
-        given_up = (
-            f"{names[uuid].name} is parked: {self.cache.starts[uuid].why}"
+        parked = {
+            uuid: f"{names[uuid].name} is parked: {self.cache.starts[uuid].why}"
             for uuid, state in self.states.items()
             if state is State.PARKED and uuid in names and uuid in self.cache.starts
-        )
+        }
+        return {**dict(self._failures_without_parent()), **parked}
+
+    def alarms(self) -> Sequence[str]:
+        """Damage, failing steps, failed and parked agents, changes in the folder of meta."""
         held = (
             f"may still hold files of {revocation.name}, and were not restarted:"
             f" {self._names(revocation)}"
@@ -150,19 +154,24 @@ class ObservedState:
         damage = [text for text in (self.damage, *self.cache.ledger.alarms()) if text]
         if self.disk_is_full():
             damage.append("the disk is full: make room; stopping works meanwhile")
-        troubles = (*self.faults, *self.troubles.values(), *sorted(given_up), *held)
+        troubles = (
+            *self.faults,
+            *self.troubles.values(),
+            *sorted(self.agent_alarms().values()),
+            *held,
+        )
         root = self.cache.settings.root.name
         hung = placed_agents.alarms(self.cache.ledger, self.places, root, self.clock.now())
-        return [*damage, *troubles, *self._failures_without_parent(), *dirty, *hung]
+        return [*damage, *troubles, *dirty, *hung]
 
-    def _failures_without_parent(self) -> Iterator[str]:
-        """Failures of agents above which there is nobody but the operator."""
+    def _failures_without_parent(self) -> Iterator[tuple[str, str]]:
+        """Failures of roots, which have no parent to notify, by UUID."""
         now, wishes = self.clock.now(), self.cache
         for uuid, starts in wishes.starts.items():
             place, run = self.places.by_uuid.get(uuid), wishes.runs.get(uuid)
             if place is not None:
                 text = alarm_without_parent(place, run, starts, wishes.settings, now)
-                yield from (text,) if text else ()
+                yield from ((uuid, text),) if text else ()
 
     def _names(self, revocation: Revocation) -> str:
         """Some of those who were left running, for people."""

@@ -69,6 +69,9 @@ class Asleep:
     def since(self) -> float:
         return 0.0
 
+    def agent_alarms(self) -> dict[str, str]:
+        return {}
+
     def alarms(self) -> list[str]:
         return []
 

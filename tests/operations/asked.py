@@ -72,7 +72,8 @@ def finish(world: World, id_: str, event: str, reason: str = "", lines: str = ""
 
     def done(call: Call) -> Record[Nothing]:
         found = row(world, id_)
-        return Record(Nothing(), end_approval(call, found, event, reason=reason, lines=lines))
+        end_approval(call, found, event, reason=reason, lines=lines)
+        return Record(Nothing())
 
     world.broker.perform("deploy", done)
     world.run()
@@ -89,8 +90,9 @@ def deploy(world: World, id_: str) -> None:
         remember(world, found.agent, found.binding.commit, id_, fields(spec))
         for event in ("build", "deploy", "watch"):
             call.ledger.approvals.move(id_, event, call.now)
-        topics = end_approval(call, row(world, id_), "confirm") | void_overtaken(call, found)
-        return Change(Nothing(), call.hive.with_spec(name, spec), f"deploy {name}", topics)
+        end_approval(call, row(world, id_), "confirm")
+        void_overtaken(call, found)
+        return Change(Nothing(), call.hive.with_spec(name, spec), f"deploy {name}")
 
     world.broker.perform("deploy", change)
     world.run()

@@ -155,6 +155,24 @@ def test_everything_that_waits_for_the_operator_is_one_list(world: World) -> Non
     ]  # fmt: skip
 
 
+def test_a_parked_or_failed_root_has_one_row(world: World) -> None:
+    """Its alarm was a row too, beside that of the agent; the reason is in the one row now."""
+    root, other = world.uuid("root"), world.uuid("a2")
+    world.seen.states.update({root: State.FAILED, other: State.PARKED})
+    world.seen.agent_warnings.update({
+        root: "root failed and stays down", other: "a2 is parked: ended with 7",
+        world.uuid("b"): "b failed 3 times in a row",
+    })  # fmt: skip
+    listed = rows(world.call("operator", "todo")["todo"])
+    assert [(each["kind"], each["agent"], each["text"]) for each in listed] == [
+        ("alarm", "", "b failed 3 times in a row"),
+        ("parked", "a2", "a2 is parked: ended with 7"),
+        ("failed", "root", "root failed and stays down"),
+    ]
+    status = world.call("operator", "status")
+    assert (status["waiting"], len(rows(status["alarms"]))) == (3, 3)
+
+
 def test_mail_about_what_is_on_the_list_is_not_on_it_once_more(world: World) -> None:
     ask(world, "root")
     escalate(world, "root")

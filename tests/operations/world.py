@@ -51,6 +51,7 @@ class Seen:
     planned: ReconcilePlan = field(default_factory=ReconcilePlan)
     parked: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    agent_warnings: dict[str, str] = field(default_factory=dict)
 
     def state(self, uuid: str) -> State:
         run = self.ledger.runs.get(uuid)
@@ -72,8 +73,11 @@ class Seen:
     def since(self) -> float:
         return 1.0
 
+    def agent_alarms(self) -> dict[str, str]:
+        return self.agent_warnings
+
     def alarms(self) -> list[str]:
-        return self.warnings
+        return [*self.warnings, *self.agent_warnings.values()]
 
 
 @dataclass

@@ -311,7 +311,8 @@ class Stage:
             if event == "approve":
                 call.ledger.approvals.move(approval, "approve", call.now, by="uid:0")
                 return Record(Done(), frozenset({f"approval:{approval}"}))
-            return Record(Done(), end_approval(call, found, event, by="uid:0", reason=reason))
+            end_approval(call, found, event, by="uid:0", reason=reason)
+            return Record(Done())
 
         self.broker.perform(event, handler)
 

@@ -32,7 +32,8 @@ async def run_rollout(stage: Stage) -> str:
     def handler(call: Call) -> Record[Done]:
         goals = {stage.uuid(name): "approval:rollout" for name in names}
         job = call.ledger.jobs.create("update", "operator", goals, call.now)
-        return Record(Done(id=job.id), roll_out(call, names, job.id))
+        roll_out(call, names, job.id)
+        return Record(Done(id=job.id))
 
     return stage.broker.perform("update", handler).id
 

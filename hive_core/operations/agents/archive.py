@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change
-from hive_core.broker.hooks import AgentDestroyed, happened
+from hive_core.broker.hooks import AgentDestroyed, emit
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import Expired, NotAllowed, NotFound
 from hive_core.ledger.agents.archives import Archive
@@ -25,7 +25,7 @@ from hive_core.operations.fields import WaitParams
 from hive_core.operations.host.jobs import create_job
 from hive_core.operations.lifecycle.child_exits import tell_parents
 from hive_core.operations.lifecycle.operations import ScopeParams, agents_in_scope
-from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
+from hive_core.operations.notices import ADOPTED, RESTORED, inbox, send_notice, senders
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.plan.revocation import losing
 from hive_core.policy.restored_rights import restored_spec
@@ -115,12 +115,11 @@ def destroy_agents(
     orphans = () if recursive else call.hive.topology.children(agent)
     hive = call.hive.without(*gone)
     paying = former_payers(call, call.hive.spec(agent).id) if orphans else []
-    wakes = set[str]()
     for name in gone:
-        wakes |= _archive_agent(call, name)
+        _archive_agent(call, name)
     rebill_adopted_children(call._replace(hive=hive), orphans, paying)
     adopter = call.hive.topology.parent(agent) if orphans else None
-    wakes |= _tell_family(call, hive, agent, orphans)
+    _tell_family(call, hive, agent, orphans)
     goals = {call.hive.spec(name).id: "absent" for name in gone}
     job = create_job(call, "destroy", goals)
     others = f" and {len(gone) - 1} below it" if len(gone) > 1 else ""
@@ -128,7 +127,6 @@ def destroy_agents(
         Destroyed(agents=list(gone), adopted=list(orphans), adopter=adopter, job=job),
         hive,
         why or f"destroy {agent}{others}",
-        wakes=frozenset(wakes),
         fields={"agents": list(gone), "uuids": list(goals), "adopted": list(orphans)},
     )
 
@@ -166,6 +164,8 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     ledger.messages.reopen(archive.uuid)
     ledger.ranges.allocate(archive.uuid, call.settings.uid_start, call.now)
     ledger.runs.want(archive.uuid, DesiredState.RUNNING, call.now, reason="restored")
+    _tell_lost_rights(call, hive, archive.name, _without_phrase(lost, disallowed))
+    call.notify(f"run:{archive.uuid}")
     return Change(
         Restored(
             name=archive.name, uuid=archive.uuid, parent=parent, lost=lost, disallowed=disallowed,
@@ -173,8 +173,6 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
         ),
         hive,
         f"restore {archive.name}{_without_phrase(lost, disallowed)}",
-        wakes=_tell_lost_rights(call, hive, archive.name, _without_phrase(lost, disallowed))
-        | {f"run:{archive.uuid}"},
         fields={"uuid": archive.uuid, "lost": lost, "disallowed": disallowed},
     )  # fmt: skip
 
@@ -209,7 +207,7 @@ def _check_not_the_root_agent(call: Call, name: str) -> None:
         )
 
 
-def _archive_agent(call: Call, name: str) -> frozenset[str]:
+def _archive_agent(call: Call, name: str) -> None:
     """Archive one agent in the ledger.
 
     The row in `runs` stays until the archive is deleted, so that a restored agent never gets the
@@ -223,26 +221,24 @@ def _archive_agent(call: Call, name: str) -> frozenset[str]:
         above=tuple(reversed(lineage)),
     ))  # fmt: skip
     call.ledger.runs.want(spec.id, DesiredState.STOPPED, call.now, reason="destroyed")
-    topics = end_approvals_of(call, spec.id) | happened(call, AgentDestroyed(spec.id, name))
+    end_approvals_of(call, spec.id)
+    emit(call, AgentDestroyed(spec.id, name))
     dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)
-    return senders(dead) | topics | {f"run:{spec.id}", inbox(spec.id)}
+    call.notify(*senders(dead), f"run:{spec.id}", inbox(spec.id))
 
 
-def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> frozenset[str]:
+def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> None:
     """Notify the adopter and the adopted children (row K9); roots have no adopter."""
     adopter = call.hive.topology.parent(gone)
-    topics = set[str]()
     for name in orphans:
-        topics |= tell(
-            call, hive, name, ADOPTED, f"{gone} was destroyed; {_parent_phrase(adopter)}"
-        )
+        body = f"{gone} was destroyed; {_parent_phrase(adopter)}"
+        send_notice(call, hive, name, ADOPTED, body)
     if orphans and adopter is not None:
         names = ", ".join(orphans)
         body = f"{gone} was destroyed; its children are yours now: {names}"
-        topics |= tell(call, hive, adopter, ADOPTED, body)
+        send_notice(call, hive, adopter, ADOPTED, body)
     else:
         tell_parents(call, hive, [gone], "destroyed")
-    return frozenset(topics)
 
 
 def _parent_phrase(adopter: str | None) -> str:
@@ -261,10 +257,9 @@ def _without_phrase(lost: Sequence[str], disallowed: Sequence[str]) -> str:
     return f" without {', '.join(parts)}" if parts else ""
 
 
-def _tell_lost_rights(call: Call, hive: Hive, name: str, without: str) -> frozenset[str]:
-    if not without:
-        return frozenset()
-    return tell(call, hive, name, RESTORED, f"you were restored{without}")
+def _tell_lost_rights(call: Call, hive: Hive, name: str, without: str) -> None:
+    if without:
+        send_notice(call, hive, name, RESTORED, f"you were restored{without}")
 
 
 def _restored_parent(call: Call, archive: Archive) -> str | None:

@@ -44,5 +44,5 @@ def import_state(call: Call, params: ImportParams) -> Record[Imported]:
     uuid = call.hive.spec(params.agent).id
     job = create_job(call, "import_state", {uuid: f"{IMPORT}:{params.source}:{params.into}"})
     fields = {"source": params.source, "into": params.into}
-    wakes = frozenset({f"{IMPORT}:{uuid}"})
-    return Record(Imported(agent=params.agent, job=job), wakes, fields)
+    call.notify(f"{IMPORT}:{uuid}")
+    return Record(Imported(agent=params.agent, job=job), fields=fields)

@@ -16,7 +16,7 @@ from hive_core.operations.agents.revocation import (
 from hive_core.operations.budgets.run_time import rebill_move
 from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import create_job
-from hive_core.operations.notices import MOVED, tell
+from hive_core.operations.notices import MOVED, send_notice
 from hive_core.operations.tasks.lifecycle_hooks import given_on
 from hive_core.plan.revocation import Consequences, consequences
 from hive_core.policy.grants import check_move
@@ -92,13 +92,13 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
         latest = None if params.when_idle is None else call.now + params.when_idle
         how = RevocationOptions(job, restart=not params.no_restart, latest=latest)
         start_revocation(call, hive, params.agent, effects.lost, how)
-    told = _tell_family(call, hive, params.agent, parent) | given_on(call, hive, params.agent)
+    _tell_family(call, hive, params.agent, parent)
+    call.notify(*given_on(call, hive, params.agent))
     rebill_move(call, hive, params.agent)
     return Change(
         _result(call, params, effects, job),
         hive,
         f"move {params.agent} from {before or 'the roots'} to {parent or 'the roots'}",
-        wakes=told,
         fields=_fields(params, before, parent, effects),
     )
 
@@ -144,10 +144,9 @@ def _result(call: Call, params: MoveParams, effects: Consequences, job: str | No
     )
 
 
-def _tell_family(call: Call, hive: Hive, agent: str, parent: str | None) -> frozenset[str]:
+def _tell_family(call: Call, hive: Hive, agent: str, parent: str | None) -> None:
     """Notify the moved agent and its new parent: environments of running agents cannot change."""
     home = "you are a root now" if parent is None else f"your parent is {parent} now"
-    topics = tell(call, hive, agent, MOVED, f"you were moved: {home}")
+    send_notice(call, hive, agent, MOVED, f"you were moved: {home}")
     if parent is not None and parent != call.caller:
-        topics |= tell(call, hive, parent, MOVED, f"{agent} is your child now")
-    return frozenset(topics)
+        send_notice(call, hive, parent, MOVED, f"{agent} is your child now")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import AgentEnded, when
+from hive_core.broker.hooks import AgentEnded, on
 from hive_core.ledger.agents.revocations import NewRevocation
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import State
@@ -59,8 +59,8 @@ def running_agents(call: Call, hive: Hive, names: Iterable[str]) -> list[str]:
     return [name for name in names if call.states.state(hive.spec(name).id) in UP]
 
 
-@when(AgentEnded)
-def _held_until_now(call: Call, what: AgentEnded) -> frozenset[str]:
-    """What a machine held ends with it."""
-    over = call.ledger.revocations.drop_ended(what.uuid)
-    return frozenset({f"run:{what.uuid}"} if over else ())
+@on(AgentEnded)
+def _drop_ended_loser(call: Call, event: AgentEnded) -> None:
+    """An exit closes everything that the machine held open."""
+    if call.ledger.revocations.drop_ended(event.uuid):
+        call.notify(f"run:{event.uuid}")

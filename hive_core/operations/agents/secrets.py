@@ -72,7 +72,8 @@ def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
     if params.key not in keys and len(keys) >= MOST:
         raise LimitReached(f"cannot set a secret of {params.agent}: limit ({MOST}) reached")
     call.vault.put(spec.id, params.key, params.value.get_secret_value().encode())
-    return Record(_secret(call, params.agent, params.key), *_traces(spec.id, params.key))
+    call.notify(f"secret:{spec.id}")
+    return Record(_secret(call, params.agent, params.key), fields={"key": params.key})
 
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
@@ -82,7 +83,8 @@ def remove_secret(call: Call, params: RemoveSecretParams) -> Record[Secret] | Se
     secret = _secret(call, params.agent, params.key)
     if not call.vault.remove(spec.id, params.key):
         return secret
-    return Record(secret, *_traces(spec.id, params.key))
+    call.notify(f"secret:{spec.id}")
+    return Record(secret, fields={"key": params.key})
 
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
@@ -95,7 +97,3 @@ def list_secrets(call: Call, params: ListSecretsParams) -> Secrets:
 def _secret(call: Call, agent: str, key: str) -> Secret:
     held = call.hive.spec(agent).capabilities
     return Secret(agent=agent, key=key, readable=f"secret:{key}" in held)
-
-
-def _traces(uuid: str, key: str) -> tuple[frozenset[str], dict[str, object]]:
-    return frozenset({f"secret:{uuid}"}), {"key": key}

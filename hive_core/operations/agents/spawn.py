@@ -30,7 +30,7 @@ from hive_core.operations.budgets.spending import charge_one
 from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import create_job
 from hive_core.operations.lifecycle.zombies import living_names
-from hive_core.operations.notices import tell
+from hive_core.operations.notices import send_notice
 from hive_core.policy import grants
 from hive_core.policy.rules import SPAWN
 
@@ -96,13 +96,14 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     ledger.runs.want(spec.id, DesiredState.RUNNING, call.now)
     give_initial_budgets(call._replace(hive=hive), params.name, params.funds)
     job = create_job(call, "spawn", {spec.id: "running"})
-    told = tell(call, hive, params.name, DEFINITION, text) if text else frozenset[str]()
+    if text:
+        send_notice(call, hive, params.name, DEFINITION, text)
+    call.notify(f"run:{spec.id}")
     under = f" under {parent}" if parent else " as a root"
     return Change(
         SpawnResult(name=params.name, uuid=spec.id, job=job),
         hive,
         f"spawn {params.name}{under}",
-        wakes=told | {f"run:{spec.id}"},
         fields={"uuid": spec.id, "role": spec.role.value, **_definition_field(params)},
     )
 

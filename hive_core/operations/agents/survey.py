@@ -108,12 +108,11 @@ def reap_zombies(call: Call, params: ReapZombiesParams) -> Change[ReapedZombies]
     chosen = sorted(name for name in zombies if _end_time(call, name) <= most)[:_AT_ONCE]
     if not chosen:
         return ReapedZombies(agents=[])
-    now, wakes = call, frozenset[str]()
+    after = call
     for name in chosen:
-        change = destroy_agents(now, name)
-        now, wakes = now._replace(hive=change.hive), wakes | change.wakes
+        after = after._replace(hive=destroy_agents(after, name).hive)
     message = f"reap {', '.join(chosen)}"
-    return Change(ReapedZombies(agents=chosen), now.hive, message, wakes, {"agents": chosen})
+    return Change(ReapedZombies(agents=chosen), after.hive, message, fields={"agents": chosen})
 
 
 def _is_maid(call: Call) -> bool:

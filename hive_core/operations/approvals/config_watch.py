@@ -70,7 +70,8 @@ def hello(call: Call, params: HelloParams) -> Record[Greeted]:
     result = Greeted(commit=spec.config or "", system=spec.system or "")
     fields = {"commit": check_in.commit[:12], "fault": check_in.fault[:200]}
     recorded = {key: value for key, value in fields.items() if value}
-    return Record(result, frozenset({f"hello:{uuid}"}), recorded)
+    call.notify(f"hello:{uuid}")
+    return Record(result, fields=recorded)
 
 
 @operation(action="work", allow=SELF)

@@ -124,18 +124,21 @@ def rollback(call: Call, params: RollbackParams) -> Record[RollbackResult]:
         job=job,
     )  # fmt: skip
     fields = {"approval": approval.id, "generation": target.number, "commit": target.commit}
-    return Record(result, frozenset({approval_topic(approval.id)}), fields)
+    call.notify(approval_topic(approval.id))
+    return Record(result, fields=fields)
 
 
-def roll_out(call: Call, names: Sequence[str], job: str) -> frozenset[str]:
+def roll_out(call: Call, names: Sequence[str], job: str) -> None:
     """Build and switch agents of image `nix`, several of them in waves."""
     if len(names) == 1:
-        return frozenset({approval_topic(create_update(call, names[0], job).id)})
+        call.notify(approval_topic(create_update(call, names[0], job).id))
+        return
     bounds = call.settings.deploy
     for number, wave in enumerate(waves(names, bounds.first_wave, bounds.second_wave)):
         for name in wave:
             call.ledger.waves.put(job, number, call.hive.spec(name).id)
-    return frozenset({f"{ROLLOUT}:{job}"} if names else ())
+    if names:
+        call.notify(f"{ROLLOUT}:{job}")
 
 
 def create_update(call: Call, name: str, job: str = "") -> Approval:

@@ -181,11 +181,10 @@ def approve(call: Call, params: ApproveParams) -> Record[Decided]:
 def deny(call: Call, params: DenyParams) -> Record[Denied]:
     """Deny a request: it is never deployed, and the requester and the parent get the reason."""
     approval = _find_approval(call, params.id)
-    topics = end_approval(call, approval, "deny", by=f"uid:{call.uid}", reason=params.why)
+    end_approval(call, approval, "deny", by=f"uid:{call.uid}", reason=params.why)
     return Record(
         Denied(id=approval.id, state=ApprovalState.DENIED),
-        topics,
-        {**_audit_fields(call, approval), "reason": params.why},
+        fields={**_audit_fields(call, approval), "reason": params.why},
     )
 
 

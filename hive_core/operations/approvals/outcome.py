@@ -8,7 +8,7 @@ from typing import Final, TypedDict, Unpack
 from hive_core.broker.call import Call
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.approval import Approval, ApprovalKind, ApprovalState
-from hive_core.operations.notices import CONFIG, tell
+from hive_core.operations.notices import CONFIG, send_notice
 from hive_core.plan.effect import undo
 from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
@@ -49,35 +49,28 @@ class OutcomeDetails(TypedDict, total=False):
     lines: str
 
 
-def end_approval(
-    call: Call, approval: Approval, event: str, **how: Unpack[OutcomeDetails]
-) -> frozenset[str]:
-    """Take it to its end, end its job, and tell who asked and the parent; the topics to touch."""
+def end_approval(call: Call, approval: Approval, event: str, **how: Unpack[OutcomeDetails]) -> None:
+    """End an approval and its job, and notify the requester and the agent's parent."""
     reason, lines = how.get("reason", "")[:REASON_MOST], how.get("lines", "")[-LINES_MOST:]
     by = how.get("by", "")
     ended = call.ledger.approvals.move(approval.id, event, call.now, by=by, reason=reason)
     outcome, fault = _ENDS[ended.state]
     sentence = f"{_subject(call, ended)} {outcome}{f': {reason}' if reason else ''}"
-    topics = {approval_topic(ended.id)}
+    call.notify(approval_topic(ended.id))
     job = call.ledger.jobs.get(ended.job) if ended.job else None
     if job is not None and job.ended is None:
         call.ledger.jobs.finish(job.id, f"{fault}: {sentence}" if fault else "", call.now)
-        topics.add(f"job:{job.id}")
+        call.notify(f"job:{job.id}")
     body = f"{sentence}\napproval {ended.id}, commit {ended.binding.commit or '-'}"
     for name in audience(call, ended):
         logged = f"\n\n{lines}" if lines and _may_read_logs(call, name, ended) else ""
-        topics |= tell(call, call.hive, name, CONFIG, body + logged)
-    return frozenset(topics)
+        send_notice(call, call.hive, name, CONFIG, body + logged)
 
 
-def end_approvals_of(call: Call, agent: str) -> frozenset[str]:
+def end_approvals_of(call: Call, agent: str) -> None:
     """End all open requests of an agent that this call destroys."""
-    topics = set[str]()
     for approval in call.ledger.approvals.of_agent(agent):
-        topics |= end_approval(
-            call, approval, _GONE[approval.state], reason="the agent was destroyed"
-        )
-    return frozenset(topics)
+        end_approval(call, approval, _GONE[approval.state], reason="the agent was destroyed")
 
 
 def spec_without_trial(call: Call, spec: AgentSpec) -> AgentSpec:
@@ -91,15 +84,11 @@ def spec_without_trial(call: Call, spec: AgentSpec) -> AgentSpec:
     return spec
 
 
-def void_overtaken(call: Call, deployed: Approval) -> frozenset[str]:
+def void_overtaken(call: Call, deployed: Approval) -> None:
     """Void the undecided requests that were compared with what was deployed before."""
-    topics = set[str]()
     for approval in call.ledger.approvals.of_agent(deployed.agent):
         if approval.id != deployed.id and approval.state is ApprovalState.PENDING:
-            topics |= end_approval(
-                call, approval, "void", reason="another configuration was deployed since"
-            )
-    return frozenset(topics)
+            end_approval(call, approval, "void", reason="another configuration was deployed since")
 
 
 def audience(call: Call, approval: Approval) -> Iterator[str]:

@@ -18,7 +18,7 @@ from hive_core.operations.approvals.outcome import approval_topic
 from hive_core.operations.fields import Agent, WaitParams, bounded_text
 from hive_core.operations.host.jobs import create_job
 from hive_core.operations.mail.inbox_quota import standing_in
-from hive_core.operations.notices import CONFIG, tell
+from hive_core.operations.notices import CONFIG, send_notice
 from hive_core.policy.rules import ANCESTOR, COVERED, INPUTS, OPERATOR, PROPOSE, SELF
 
 MESSAGE_BYTES: Final = 4096
@@ -100,9 +100,10 @@ def request_apply_commit(call: Call, params: ApplyCommitParams) -> Record[Reques
         ApprovalKind.CONFIG, spec.id, call.uuid, source, params.message, binding
     )
     approval = _create_request(call, "request_apply_commit", request)
-    wakes = {approval_topic(approval.id), *_tell_parent(call, params.agent, approval)}
+    call.notify(approval_topic(approval.id))
+    _tell_parent(call, params.agent, approval)
     fields = {"approval": approval.id, "commit": params.commit, "source": source}
-    return Record(Requested(approval=approval.id, job=approval.job), frozenset(wakes), fields)
+    return Record(Requested(approval=approval.id, job=approval.job), fields=fields)
 
 
 def _coverage_facts(call: Call, params: UpdateInputsParams) -> frozenset[str]:
@@ -131,7 +132,8 @@ def request_update_meta_inputs(call: Call, params: UpdateInputsParams) -> Record
     approval = _create_request(call, "request_update_meta_inputs", request)
     fields = {"approval": approval.id, "inputs": inputs}
     requested = Requested(approval=approval.id, job=approval.job)
-    return Record(requested, frozenset({approval_topic(approval.id)}), fields)
+    call.notify(approval_topic(approval.id))
+    return Record(requested, fields=fields)
 
 
 @operation(
@@ -151,7 +153,8 @@ def init_config(call: Call, params: InitConfigParams) -> Record[Reseeded]:
     name = params.agent or call.caller
     uuid = call.hive.spec(name).id
     job = create_job(call, "init_config", {uuid: SEED})
-    return Record(Reseeded(agent=name, job=job), frozenset({f"{SEED}:{uuid}"}))
+    call.notify(f"{SEED}:{uuid}")
+    return Record(Reseeded(agent=name, job=job))
 
 
 def _source(call: Call, params: ApplyCommitParams) -> str:
@@ -204,13 +207,13 @@ def _create_request(call: Call, operation_: str, request: ApprovalRequest) -> Ap
     return call.ledger.approvals.existing([approval.id])[0]
 
 
-def _tell_parent(call: Call, agent: str, approval: Approval) -> frozenset[str]:
+def _tell_parent(call: Call, agent: str, approval: Approval) -> None:
     """Row H9: notify the parent, unless it is the caller."""
     parent = call.hive.topology.parent(agent)
-    if parent in (None, call.caller):
-        return frozenset()
+    if parent is None or parent == call.caller:
+        return
     body = (
         f"{call.caller} asked the operator for a new configuration of {agent}\n"
         f"approval {approval.id}, commit {approval.binding.commit}"
     )
-    return tell(call, call.hive, parent, CONFIG, body)
+    send_notice(call, call.hive, parent, CONFIG, body)

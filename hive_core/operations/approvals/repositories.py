@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from itertools import islice
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -17,7 +18,7 @@ from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Internal, InvalidArgument
 from hive_core.model.config.push import META, PackChunk, Push, PushProgress
 from hive_core.operations.approvals.diff_pages import CURSOR, DiffPosition, LineRow, diff_page
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import ROWS_MOST, Page, Paged, fitting, written
 from hive_core.policy.rules import OPERATOR
 from hive_core.ports import GitServer
 
@@ -132,7 +133,7 @@ def list_refs(call: Call, params: ListRefsParams) -> RefRows:
     """List the branches and tags of one of the daemon's repositories, as `git-remote-hive` does."""
     refs = sorted(_server(call).refs(_repository(call, params.repo)).items())
     rows = (RefRow(name=name, oid=oid) for name, oid in refs if name > (params.after or ""))
-    some = list(fitting(rows, lambda row: written(row.name, row.oid)))[: params.limit]
+    some = list(islice(fitting(rows, lambda row: written(row.name, row.oid)), params.most))
     more = some and some[-1].name != refs[-1][0]
     return RefRows(refs=some, next=some[-1].name if more else None)
 
@@ -182,15 +183,16 @@ def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Push
 def meta_log(call: Call, params: MetaLogParams) -> Later[MetaCommits]:
     """List commits of the meta repository, the newest first: every change of the hive."""
     server, start = _server(call), params.after or call.hive.commit
+    most = min(params.limit, ROWS_MOST)
 
     async def read(_reads: SlowReadSources) -> MetaCommits:
-        commits = await server.log(start, params.limit + 1)
+        commits = await server.log(start, most + 1)
         rows = [
             CommitRow(
                 commit=commit.oid, parents=list(commit.parents), author=commit.author[:500],
                 time=commit.time, message=commit.message[:8000],
             )
-            for commit in commits[: params.limit]
+            for commit in commits[:most]
         ]  # fmt: skip
         fit = list(fitting(rows, lambda row: written(row.author, row.message, *row.parents)))
         more = len(fit) < len(commits)
@@ -208,7 +210,10 @@ def meta_diff(call: Call, params: MetaDiffParams) -> Later[MetaLines]:
     server, wanted = _server(call), params.new or call.hive.commit
 
     async def read(_reads: SlowReadSources) -> MetaLines:
-        after = (await server.log(wanted, 1))[0]
+        history = await server.log(wanted, 1)
+        if not history:  # of a hive without commits
+            return MetaLines(old="", new="", lines=[])
+        after = history[0]
         parent = after.parents[0] if after.parents else ""
         old = (await server.log(params.old, 1))[0].oid if params.old else parent
         mark = DiffPosition.of(params.after)

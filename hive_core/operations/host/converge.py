@@ -44,7 +44,8 @@ def converge(call: Call, params: DryRun) -> Record[Convergence] | Later[Converge
     With `dry_run` it only reports what the next pass would do.
     """
     if not params.dry_run:
-        return Record(_convergence(call.states.plan()), wakes=frozenset({"converge"}))
+        call.notify("converge")
+        return Record(_convergence(call.states.plan()))
 
     async def read(reads: SlowReadSources) -> Convergence:
         return _convergence(await reads.fresh_plan())
@@ -72,7 +73,8 @@ def gc(call: Call, params: DryRun) -> Record[LeftOvers] | Later[LeftOvers]:
     if not params.dry_run:
         _drop_agent_left_overs(call)
         left_overs = LeftOvers(items=[*known, *_orphans(call.states.plan())])
-        return Record(left_overs, wakes=frozenset({"converge", "gc"}))
+        call.notify("converge", "gc")
+        return Record(left_overs)
 
     async def read(reads: SlowReadSources) -> LeftOvers:
         return LeftOvers(items=[*known, *_orphans(await reads.fresh_plan())])

@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import Field
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import AgentEnded, MessageArrived, TaskEnded, when
+from hive_core.broker.hooks import AgentEnded, MessageArrived, TaskEnded, on
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import InvalidArgument
 from hive_core.model.wire.record import DAEMON, OPERATOR
@@ -79,26 +79,23 @@ def get_metrics(call: Call, params: MetricsParams) -> Metrics:
     return Metrics(families=[shown], next=None if last else following)
 
 
-@when(MessageArrived)
-def count_message(call: Call, event: MessageArrived) -> frozenset[str]:
+@on(MessageArrived)
+def count_message(call: Call, event: MessageArrived) -> None:
     """Mail by kind; a kind that an agent invented counts as `other`."""
     message = event.message
     known = message.sender == DAEMON or message.kind in _KINDS
     call.ledger.events.tally.count(_MESSAGES, message.kind if known else "other")
-    return frozenset()
 
 
-@when(AgentEnded)
-def count_restart(call: Call, event: AgentEnded) -> frozenset[str]:
+@on(AgentEnded)
+def count_restart(call: Call, event: AgentEnded) -> None:
     if event.returns:
         call.ledger.events.tally.count(_RESTARTS, "asked" if event.asked else "failure")
-    return frozenset()
 
 
-@when(TaskEnded)
-def count_task(call: Call, event: TaskEnded) -> frozenset[str]:
+@on(TaskEnded)
+def count_task(call: Call, event: TaskEnded) -> None:
     call.ledger.events.tally.count(_TASKS, event.status)
-    return frozenset()
 
 
 def count_turns(call: Call, seconds: Iterable[float]) -> None:

@@ -77,8 +77,12 @@ def list_todo(call: Call) -> Iterator[TodoRow]:
 
 
 def _alarms(call: Call) -> Iterator[TodoRow]:
+    """Alarms, but for those about agents that have a row of their own."""
+    texts = call.states.agent_alarms()
+    in_agent_rows = {texts[uuid] for uuid in texts if call.states.state(uuid) in _DOWN}
     for text in call.states.alarms():
-        yield _row("alarm", "", "", text)
+        if text not in in_agent_rows:
+            yield _row("alarm", "", "", text)
     for commit, reason in list(call.states.refused())[:_MOST]:
         yield _row("refused_commit", commit, "", reason)
 
@@ -122,12 +126,14 @@ def _approvals(call: Call) -> Iterator[TodoRow]:
 
 def _agents(call: Call) -> Iterator[TodoRow]:
     """Agents that do not come back by themselves."""
+    texts = call.states.agent_alarms()
     for name in call.hive.topology.order:
         uuid = call.hive.spec(name).id
         kind = _DOWN.get(call.states.state(uuid))
         if kind is not None:
             run = call.ledger.runs.get(uuid)
-            yield _row(kind, name, name, f"{name} is {kind}", run.since if run else None)
+            text = texts.get(uuid, f"{name} is {kind}")
+            yield _row(kind, name, name, text, run.since if run else None)
 
 
 def _mail(call: Call) -> Iterator[TodoRow]:

@@ -120,7 +120,7 @@ def update(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
         return _want_fresh_start(call, uuid, reason="updated")
 
     record = apply_to_scope(call, params, "update", "running", want, built=built)
-    call.notify(*roll_out(call, built, record.result.job))
+    roll_out(call, built, record.result.job)
     return record
 
 

@@ -243,11 +243,11 @@ class ApprovalSteps:
             current = call.ledger.approvals.get(approval.id)
             if current is None or not current.open or current.state is not approval.state:
                 return Record(DeployResult(text="it has ended meanwhile"))
-            wakes = end_approval(call, current, event, reason=reason, lines=lines)
+            end_approval(call, current, event, reason=reason, lines=lines)
             if _was_first(call, current) and reason != OVERTAKEN:  # else the other one is built
-                wakes |= park(call, current.agent, f"cannot be built: {reason}")
+                call.notify(*park(call, current.agent, f"cannot be built: {reason}"))
             return Record(
-                DeployResult(text=reason), wakes, {"approval": approval.id, "reason": reason}
+                DeployResult(text=reason), fields={"approval": approval.id, "reason": reason}
             )
 
         self.context.perform(f"{event}_request", handler)

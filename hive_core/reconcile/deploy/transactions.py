@@ -111,18 +111,18 @@ def update_inputs(call: Call, approval: Approval, inputs: InputUpdates) -> Chang
     ledger = call.ledger.approvals
     ledger.record_review(approval.id, approval.binding, effect, approval.requested, approval.review)
     ledger.move(approval.id, "deploy", call.now)
-    topics = end_approval(
-        call, call.ledger.approvals.move(approval.id, "watch", call.now), "confirm"
-    )
+    end_approval(call, call.ledger.approvals.move(approval.id, "watch", call.now), "confirm")
     bounds, touched = call.settings.deploy, inputs.built_agents(call.hive)
     for number, wave in enumerate(waves(touched, bounds.first_wave, bounds.second_wave)):
         for name in wave:
             call.ledger.waves.put(approval.job or approval.id, number, call.hive.spec(name).id)
     who = "1 agent follows" if len(follows) == 1 else f"{len(follows)} agents follow"
     summary = f"update inputs ({who})"
-    topics |= {f"rollout:{approval.job or approval.id}"}
+    call.notify(f"rollout:{approval.job or approval.id}")
     details, trailers = {"approval": approval.id}, _trailers(call, approval, effect)
-    return Change(DeployResult(text=summary), hive, summary, topics, details, trailers)
+    return Change(
+        DeployResult(text=summary), hive, summary, fields=details, trailers=trailers
+    )
 
 
 def watch(call: Call, approval: Approval, until: float) -> Record[DeployResult]:
@@ -139,10 +139,11 @@ def confirm(call: Call, approval: Approval) -> Record[DeployResult]:
     ledger, current = call.ledger, approval
     if current.state is _S.DEPLOYING:
         current = ledger.approvals.move(current.id, "watch", call.now)
-    topics = end_approval(call, current, "confirm") | void_overtaken(call, current)
+    end_approval(call, current, "confirm")
+    void_overtaken(call, current)
     ledger.deploys.drop(current.id)
     ledger.generations.prune(current.agent, call.settings.deploy.generations)
-    return Record(DeployResult(text="deployed"), topics, {"approval": current.id})
+    return Record(DeployResult(text="deployed"), fields={"approval": current.id})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +166,13 @@ def take_back(
     """
     deploy, name = _deploy_row(call, approval.id), call.hive.name(approval.agent)
     call.ledger.generations.fail(approval.agent, deploy.generation, failure.why)
-    topics = end_approval(call, approval, "fail", reason=failure.why, lines=failure.lines)
+    end_approval(call, approval, "fail", reason=failure.why, lines=failure.lines)
     if name is None:
         call.ledger.deploys.drop(approval.id)
-        return Record(DeployResult(text="it was destroyed"), topics)
+        return Record(DeployResult(text="it was destroyed"))
     spec = undo(call.hive.spec(name), deploy.part("fields"), deploy.part("after"))
     if lacks_system(spec):
-        topics |= park(call, approval.agent, f"what was built is not healthy: {failure.why}")
+        call.notify(*park(call, approval.agent, f"what was built is not healthy: {failure.why}"))
         call.ledger.deploys.drop(approval.id)
     else:
         nonce = _start_again(call, approval, deploy, failure)
@@ -180,11 +181,11 @@ def take_back(
     current = call.ledger.generations.newest(approval.agent)
     number = current.number if current else 0
     summary = f"take back {name} {(spec.config or '-')[:12]} (generation {number} again)"
+    call.notify(f"run:{approval.agent}")
     return Change(
         DeployResult(text=summary), call.hive.with_spec(name, spec), summary,
-        frozenset({*topics, f"run:{approval.agent}"}),
-        {"approval": approval.id, "generation": number, "reason": failure.why},
-        _trailers(call, approval, Effect(str(deploy.before["effect"]))),
+        fields={"approval": approval.id, "generation": number, "reason": failure.why},
+        trailers=_trailers(call, approval, Effect(str(deploy.before["effect"]))),
     )  # fmt: skip
 
 
