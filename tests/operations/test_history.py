@@ -72,7 +72,7 @@ def test_a_rollback_is_an_approval_of_the_operator_for_the_one_before(world: Wor
     )
     assert (found.binding.commit, found.binding.base) == (ONE, TWO)
     assert found.review == {"generation": 1}
-    with pytest.raises(Conflict, match="under way"):
+    with pytest.raises(Conflict, match="is in progress"):
         world.call(OPERATOR, "rollback", agent="a1")
     deploy(world, found.id)
     assert listed(world)[0] == (3, ONE, True, "")

@@ -120,9 +120,7 @@ def update_inputs(call: Call, approval: Approval, inputs: InputUpdates) -> Chang
     summary = f"update inputs ({who})"
     call.notify(f"rollout:{approval.job or approval.id}")
     details, trailers = {"approval": approval.id}, _trailers(call, approval, effect)
-    return Change(
-        DeployResult(text=summary), hive, summary, fields=details, trailers=trailers
-    )
+    return Change(DeployResult(text=summary), hive, summary, fields=details, trailers=trailers)
 
 
 def watch(call: Call, approval: Approval, until: float) -> Record[DeployResult]:
