@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hive_core.model.agents.branches import branch_top
-from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.hive import Hive, branch_top
 from hive_core.model.wire.record import DAEMON, OPERATOR
 
 if TYPE_CHECKING:

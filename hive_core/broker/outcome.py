@@ -14,7 +14,7 @@ from hive_core.broker.operation import Operation, Params, Result
 from hive_core.errors import Busy
 from hive_core.model.agents.hive import Hive
 from hive_core.policy.algebra import Decision
-from hive_core.policy.restored_rights import revoked_capabilities
+from hive_core.policy.grants import revoked_capabilities
 
 if TYPE_CHECKING:
     from hive_core.broker.audit import Audit

@@ -14,7 +14,7 @@ from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation
 from hive_core.errors import LimitReached
 from hive_core.ledger.core.storage_use import HISTORY
-from hive_core.model.agents.branches import branch_top
+from hive_core.model.agents.hive import branch_top
 
 # What brings bytes that stay. A test holds that each other operation with a text has a reason.
 BRINGS: Final = frozenset({

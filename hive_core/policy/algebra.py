@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 from typing_extensions import override
 
 from hive_core.model.agents.hive import Hive
-from hive_core.policy.relationship import NOBODY, STANDINGS, STRANGER, UNSEEN, is_on_allow_list
+from hive_core.policy.relationship import NOBODY, RELATIONSHIPS, STRANGER, UNSEEN, is_on_allow_list
 
 
 class AuthzContext(NamedTuple):
@@ -55,8 +55,8 @@ class Decision:
 
 # A decision, or a test with the tree to follow when it is true and the one when it is false.
 # Plain tuples: the interpreter unpacks them faster than named ones.
-Branch: TypeAlias = "tuple[Test, Answer, Answer]"
-Answer: TypeAlias = "Decision | Branch"
+Branch: TypeAlias = "tuple[Test, DecisionTree, DecisionTree]"
+DecisionTree: TypeAlias = "Decision | Branch"
 
 
 class Permit(NamedTuple):
@@ -108,25 +108,25 @@ def is_target_listed(hive: Hive, caller: str, target: str | None, _: AuthzContex
 
 
 class Rule(ABC):
-    """Who may do something; `name` is for the audit log, `text` ends the sentence "allowed: "."""
+    """Who may do something. The audit log has its `name`, the reference pages its `text`."""
 
     # The decision tree for each relationship; absent until `compile` ran. It is not a cached
     # property: the lookup of one costs more than the decision itself.
-    trees: tuple[Answer, ...]
+    trees: tuple[DecisionTree, ...]
 
     def __init__(self, name: str, text: str) -> None:
         self.name, self.text = name, text
 
-    def compile(self) -> tuple[Answer, ...]:
+    def compile(self) -> tuple[DecisionTree, ...]:
         """Make the trees. It is done on first use, since most rules are only parts of others."""
-        self.trees = tuple(self._tree(Assumptions(standing, {})) for standing in STANDINGS)
+        self.trees = tuple(self._tree(Assumptions(relation, {})) for relation in RELATIONSHIPS)
         return self.trees
 
     @abstractmethod
     def evaluate(self, known: Assumptions) -> Permit | Denial:
         """The part that allows, or why none does. Raises Untested if a test result is missing."""
 
-    def _tree(self, known: Assumptions) -> Answer:
+    def _tree(self, known: Assumptions) -> DecisionTree:
         try:
             return self._decision(known)
         except Untested as fork:

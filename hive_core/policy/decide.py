@@ -49,10 +49,10 @@ def decide(
     request is about the caller itself.
     """
     try:
-        answers = rule.trees
+        trees = rule.trees
     except AttributeError:  # the first request of this rule
-        answers = rule.compile()
-    tree = answers[relationship(hive, caller, target)]
+        trees = rule.compile()
+    tree = trees[relationship(hive, caller, target)]
     while isinstance(tree, tuple):
         test, yes, no = tree
         tree = yes if test(hive, caller, target, context) else no

@@ -1,4 +1,4 @@
-"""What a creator may give to an agent: role, tier, capabilities, limits, children, image.
+"""What an agent may be given: by its creator, and when it is restored.
 
 The principle: an agent gives only what it has itself. The operator is bound by the structure of the
 tree and the closed lists alone, and may give more than a creator has.
@@ -15,12 +15,14 @@ from hive_core.model.agents.capability import (
     check_capabilities,
     check_grantable,
     missing_capabilities,
+    no_effect_reason,
 )
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.roles import ROLE_DEFAULTS, TIER_RANK
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.tools import missing_entries
 from hive_core.model.work.tools import normalized_entries as allow_list
+from hive_core.policy.decide import decide
 from hive_core.policy.remainder import (
     CEILINGS,
     SUMMED,
@@ -30,6 +32,7 @@ from hive_core.policy.remainder import (
     limit_of,
     remainder,
 )
+from hive_core.policy.rules import ROUTE
 
 _NO_DEFAULTS = Limits()
 
@@ -231,3 +234,40 @@ def _check_limits_are_set(hive: Hive, creator: str, spec: AgentSpec) -> None:
     for field in SUMMED:
         if claim(hive.spec(creator), field) is not None and claim(spec, field) is None:
             raise InvalidArgument(f"{field} is required: you have a limit yourself", field="limits")
+
+
+def restored_spec(hive: Hive, parent: str | None, spec: AgentSpec) -> AgentSpec:
+    """The spec without the rights that its family lost while the agent was destroyed.
+
+    A root has no parent: it keeps what the operator gave it, as far as that still has an effect.
+    """
+    allow = tuple(uuid for uuid in spec.allow if hive.name(str(uuid)) is not None)
+    held = tuple(word for word in spec.capabilities if not no_effect_reason(word))
+    if parent is None:
+        return spec.model_copy(update={"allow": allow, "capabilities": held})
+    lacking = {
+        *missing_capabilities(hive.spec(parent).capabilities, spec.capabilities),
+        *OPERATOR_ONLY,
+    }
+    return spec.model_copy(
+        update={
+            "capabilities": tuple(word for word in held if word not in lacking),
+            "allow": tuple(uuid for uuid in allow if _can_write_to(hive, parent, str(uuid))),
+        }
+    )
+
+
+def revoked_capabilities(before: Hive, after: Hive) -> dict[str, frozenset[str]]:
+    """The capabilities that agents lost between two snapshots, by UUID."""
+    lost_by_uuid = {}
+    for uuid, name in before.names.items():
+        old, now = before.specs[name], after.specs.get(after.names.get(uuid, ""))
+        if now is not None and now is not old:
+            lost_by_uuid[uuid] = frozenset(old.capabilities) - frozenset(now.capabilities)
+    return {uuid: lost for uuid, lost in lost_by_uuid.items() if lost}
+
+
+def _can_write_to(hive: Hive, sender: str, uuid: str) -> bool:
+    """Whether the parent may write to it, by its place or by its own allow-list."""
+    name = hive.names[uuid]
+    return decide(ROUTE, hive, sender, name).allowed

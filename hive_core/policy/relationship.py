@@ -12,7 +12,7 @@ from hive_core.model.wire.record import OPERATOR
 (
     NOBODY, UNSEEN, STRANGER, ITSELF, PARENT, ANCESTOR, CHILD, DESCENDANT, SIBLING, TO_OPERATOR,
     OPERATOR_ITSELF, OPERATOR_OVER,
-) = STANDINGS = tuple(range(12))  # fmt: skip
+) = RELATIONSHIPS = tuple(range(12))  # fmt: skip
 
 ABOVE: Final = frozenset({PARENT, ANCESTOR})
 BELOW: Final = frozenset({CHILD, DESCENDANT})
@@ -81,5 +81,5 @@ def is_visible(hive: Hive, caller: str, target: str) -> bool:
     An agent sees itself, its ancestors, siblings and descendants, and the agents on its allow-list.
     The operator sees all agents, and all agents know the operator.
     """
-    standing = relationship(hive, caller, target)
-    return standing > STRANGER or (standing == STRANGER and is_on_allow_list(hive, caller, target))
+    relation = relationship(hive, caller, target)
+    return relation > STRANGER or (relation == STRANGER and is_on_allow_list(hive, caller, target))

@@ -29,7 +29,7 @@ from hive_core.policy.relationship import (
     ITSELF,
     OPERATOR_ITSELF,
     OPERATOR_OVER,
-    STANDINGS,
+    RELATIONSHIPS,
     TO_OPERATOR,
     relationship,
 )
@@ -146,7 +146,7 @@ OPERATOR: Final = RelationRule(
     "operator", "the operator", _IS_OPERATOR, Denial(1, "only the operator may do this")
 )
 ANYONE: Final = RelationRule(
-    "anyone", "anyone", frozenset(STANDINGS), Denial(0, "no rule allows it")
+    "anyone", "anyone", frozenset(RELATIONSHIPS), Denial(0, "no rule allows it")
 )
 
 # `target` is the parent of the new agent. `grants.check_spawn` checks what may be created there.

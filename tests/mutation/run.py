@@ -35,14 +35,18 @@ _DECIDING = tuple(
 )
 _GIVING = ("policy/test_move", "policy/test_grants")
 TESTS = {
-    "policy.standing": _DECIDING,
+    "policy.relationship": _DECIDING,
     "policy.algebra": _DECIDING,
     "policy.rules": _DECIDING,
     "policy.decide": _DECIDING,
     "policy.grants": _GIVING,
-    "policy.purse": _GIVING,
-    "model.topology": ("policy/test_standing", "model/test_topology", "policy/test_visibility"),
-    "model.capability": ("model/test_capability", "policy/test_grants"),
+    "policy.remainder": _GIVING,
+    "model.agents.topology": (
+        "policy/test_standing",
+        "model/test_topology",
+        "policy/test_visibility",
+    ),
+    "model.agents.capability": ("model/test_capability", "policy/test_grants"),
 }
 MODULES = tuple(f"hive_core.{name}" for name in TESTS)
 BEFOREHAND = (

@@ -128,7 +128,7 @@ def test_what_standing_alone_settles_is_ready_once_it_is_worked_out() -> None:
     answers = rule.compile()
     for place in (
         *range(relations.STRANGER),
-        *range(relations.ITSELF, len(relations.STANDINGS)),
+        *range(relations.ITSELF, len(relations.RELATIONSHIPS)),
     ):
         assert not isinstance(answers[place], tuple)
     assert decide(rule, HIVE, "root", "carl") is decide(rule, HIVE, "bob", "cora")

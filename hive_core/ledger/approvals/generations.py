@@ -15,8 +15,8 @@ _SELECT: Final = f"SELECT {_COLUMNS} FROM generations"  # noqa: S608 - our own n
 
 def _generation(row: tuple[Any, ...]) -> Generation:
     agent, number, commit, approval, at, system, fields, failed = row
-    kept = MappingProxyType(json.loads(fields))
-    return Generation(agent, number, commit, approval, at, system, kept, failed)
+    values = MappingProxyType(json.loads(fields))
+    return Generation(agent, number, commit, approval, at, system, values, failed)
 
 
 class Generations:

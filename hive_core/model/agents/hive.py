@@ -172,3 +172,9 @@ def _check_built_in(specs: Mapping[str, AgentSpec]) -> None:
         if other := by_profile.get(spec.profile):
             raise InvalidArgument(f"{other} and {name} are both a {spec.profile}", field="profile")
         by_profile[spec.profile] = name
+
+
+def branch_top(hive: Hive, name: str) -> str:
+    """The child of a root that the agent is or hangs below; a root is a branch by itself."""
+    chain = (name, *hive.topology.lineage(name))
+    return chain[-2] if len(chain) > 1 else name

@@ -149,9 +149,9 @@ class Masks:
             case str():
                 return self.hide(value)
             case Mapping():
-                return self.hide_fields({str(key): each for key, each in value.items()})
+                return self.hide_fields({str(key): member for key, member in value.items()})
             case list() | tuple():
-                return [self._value(each) for each in value]
+                return [self._value(member) for member in value]
             case _:
                 return value
 

@@ -28,7 +28,7 @@ from hive_core.operations.lifecycle.operations import ScopeParams, agents_in_sco
 from hive_core.operations.notices import ADOPTED, RESTORED, inbox, send_notice, senders
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.plan.revocation import losing
-from hive_core.policy.restored_rights import restored_spec
+from hive_core.policy.grants import restored_spec
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
 
@@ -247,9 +247,9 @@ def _parent_phrase(adopter: str | None) -> str:
 
 def _lost_rights(hive: Hive, before: AgentSpec, after: AgentSpec) -> tuple[list[str], list[str]]:
     """Capabilities, and agents of the allow-list, that a restored agent loses."""
-    lost = [each for each in before.capabilities if each not in after.capabilities]
-    gone = [str(each) for each in before.allow if each not in after.allow]
-    return lost, sorted(hive.name(each) or each for each in gone)
+    lost = [word for word in before.capabilities if word not in after.capabilities]
+    gone = [str(uuid) for uuid in before.allow if uuid not in after.allow]
+    return lost, sorted(hive.name(uuid) or uuid for uuid in gone)
 
 
 def _without_phrase(lost: Sequence[str], disallowed: Sequence[str]) -> str:

@@ -20,22 +20,20 @@ from hive_core.model.config.approval import (
     Effect,
 )
 from hive_core.operations.approvals.diff_pages import CURSOR, DiffPosition, LineRow, diff_page
-from hive_core.operations.approvals.input_followers import (
-    ROWS_MOST,
-    FollowerRow,
-    strongest_effect,
-    visible_followers,
-)
 from hive_core.operations.approvals.outcome import approval_topic, display_name, end_approval
 from hive_core.operations.approvals.views import (
+    ROWS_MOST,
     ApprovalRow,
+    FollowerRow,
     MarkRow,
     approval_row,
     can_see,
     is_above,
     is_requester,
     mark_rows,
+    strongest_effect,
     visible_figures,
+    visible_followers,
 )
 from hive_core.operations.fields import WaitParams
 from hive_core.operations.pages import Page, Paged, fitting, written

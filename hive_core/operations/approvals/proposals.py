@@ -11,8 +11,8 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import Conflict, InvalidArgument, LimitReached
 from hive_core.ledger.approvals.storage import DAY, ApprovalRequest
-from hive_core.model.agents.branches import branch_top
 from hive_core.model.agents.capability import capability_fault, covers
+from hive_core.model.agents.hive import branch_top
 from hive_core.model.config.approval import Approval, ApprovalKind, Binding
 from hive_core.operations.approvals.outcome import approval_topic
 from hive_core.operations.fields import Agent, WaitParams, bounded_text

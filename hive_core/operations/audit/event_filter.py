@@ -61,11 +61,11 @@ class EventFilter:
 
         An unknown kind is refused, since a call that follows it would wait for ever.
         """
-        for each in kinds:
-            _check_kind(each)
+        for kind in kinds:
+            _check_kind(kind)
         specs = call.hive.specs
-        found = frozenset(specs[each].id if each in specs else each for each in agents)
-        return cls(tuple(kinds), found, since)
+        parties = frozenset(specs[agent].id if agent in specs else agent for agent in agents)
+        return cls(tuple(kinds), parties, since)
 
     @property
     def matches_notes(self) -> bool:

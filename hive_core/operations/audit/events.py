@@ -74,7 +74,7 @@ class ReadCount(Result):
     count: int = Field(description="How often it was allowed since the ledger was created.")
 
 
-class ReadCounts(Result):
+class CallerReads(Result):
     caller_uuid: str = Field(description="UUID of the caller.")
     reads: list[ReadCount] = Field(description="The counts, by operation.")
 
@@ -111,13 +111,13 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
 
 
 @operation(action="administer", allow=OPERATOR)
-def count_reads(call: Call, params: CountReadsParams) -> ReadCounts:
+def count_reads(call: Call, params: CountReadsParams) -> CallerReads:
     """Count the reads of a caller. Calls that change nothing are not in the audit log."""
     spec = call.hive.specs.get(params.caller)
     caller = params.caller if spec is None else spec.id
     counts = call.ledger.events.reads.reads_of(caller)
     rows = [ReadCount(operation=name, count=count) for name, count in sorted(counts.items())]
-    return ReadCounts(caller_uuid=caller, reads=rows)
+    return CallerReads(caller_uuid=caller, reads=rows)
 
 
 def _size(row: EventRow) -> int:

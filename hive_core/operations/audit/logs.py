@@ -76,7 +76,7 @@ async def _next_line(reads: SlowReadSources, query: LogQuery) -> Sequence[LogLin
 
 def _page(lines: Sequence[LogLine], params: GetLogsParams) -> LogPage:
     """As many lines as fit: those after the cursor, or else the newest."""
-    cut = [_log_row(each) for each in lines]
+    cut = [_log_row(entry) for entry in lines]
     if params.after is None:
         cut = list(fitting(reversed(cut), lambda line: written(line.text)))[::-1]
         last = lines[-1].cursor if lines else ""

@@ -94,7 +94,7 @@ def _ranges(call: Call) -> Iterator[LeftOver]:
             yield LeftOver(kind="range", name=uuid, detail=f"from uid {base}")
 
 
-def _unowned(call: Call, uuids: Iterable[str]) -> list[str]:
+def _without_owner(call: Call, uuids: Iterable[str]) -> list[str]:
     """UUIDs of agents that neither live nor can be restored."""
     archived = {archive.uuid for archive in call.ledger.archives.all()}
     return sorted({*uuids} - archived - call.hive.names.keys())
@@ -107,17 +107,17 @@ def _secret_owners(call: Call) -> set[str]:
 
 def _agent_left_overs(call: Call) -> Iterator[LeftOver]:
     """What is stored for agents beside their files."""
-    for uuid in _unowned(call, _secret_owners(call)):
+    for uuid in _without_owner(call, _secret_owners(call)):
         keys = ", ".join(call.vault.keys(uuid))
         yield LeftOver(kind="secrets", name=uuid, detail=f"of no agent: {keys}")
-    for uuid in _unowned(call, call.ledger.generations.agents()):
+    for uuid in _without_owner(call, call.ledger.generations.agents()):
         yield LeftOver(kind="generations", name=uuid, detail="of no agent")
 
 
 def _drop_agent_left_overs(call: Call) -> None:
-    for uuid in _unowned(call, _secret_owners(call)):
+    for uuid in _without_owner(call, _secret_owners(call)):
         call.vault.drop(uuid)
-    for uuid in _unowned(call, call.ledger.generations.agents()):
+    for uuid in _without_owner(call, call.ledger.generations.agents()):
         call.ledger.generations.drop(uuid)
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from hive_core.broker.call import Call
 from hive_core.errors import InboxFull
 from hive_core.ledger.mail.inbox_shares import Crowd
-from hive_core.model.agents.branches import branch_top
+from hive_core.model.agents.hive import branch_top
 from hive_core.model.wire.record import OPERATOR
 
 # What is free has to be more than so many times what a sender holds.

@@ -23,8 +23,8 @@ from hive_core.model.config.approval import (
     Generation,
 )
 from hive_core.model.config.settings import NIX_IMAGE
-from hive_core.operations.approvals.input_followers import list_followers, strongest_effect
 from hive_core.operations.approvals.outcome import end_approval
+from hive_core.operations.approvals.views import list_followers, strongest_effect
 from hive_core.reconcile.deploy import transactions
 from hive_core.reconcile.deploy.context import (
     BuiltSystem,

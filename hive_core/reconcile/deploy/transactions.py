@@ -23,13 +23,13 @@ from hive_core.model.config.approval import (
     Effect,
     Generation,
 )
-from hive_core.operations.approvals.input_followers import list_followers, strongest_effect
 from hive_core.operations.approvals.outcome import (
     approval_topic,
     display_name,
     end_approval,
     void_overtaken,
 )
+from hive_core.operations.approvals.views import list_followers, strongest_effect
 from hive_core.plan.effect import fields, undo
 from hive_core.plan.rollout_waves import waves
 from hive_core.reconcile.deploy.context import InputUpdates
