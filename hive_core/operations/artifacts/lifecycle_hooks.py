@@ -1,26 +1,26 @@
-"""What follows for artifacts: from the end of their owners, and from their own."""
+"""What happens to artifacts when their owner is destroyed, and to files that are not used."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentDestroyed, when
+from hive_core.broker.hooks import AgentDestroyed, on
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 
 
 class ClearedContents(Result):
-    contents: int = Field(description="How many files are gone.")
+    contents: int = Field(description="The number of deleted files.")
 
 
-@when(AgentDestroyed)
-def record_heirs(call: Call, what: AgentDestroyed) -> frozenset[str]:
-    """Who was below it goes on reading what it kept for those below it."""
-    children = call.hive.topology.children(what.name)
-    call.ledger.artifacts.add_heirs(what.uuid, [call.hive.spec(each).id for each in children])
-    call.contents.cancel(what.uuid)
-    return frozenset()
+@on(AgentDestroyed)
+def record_heirs(call: Call, event: AgentDestroyed) -> None:
+    """Let the children of a destroyed agent keep reading what it stored for its subtree."""
+    children = call.hive.topology.children(event.name)
+    heirs = [call.hive.spec(child).id for child in children]
+    call.ledger.artifacts.add_heirs(event.uuid, heirs)
+    call.contents.cancel(event.uuid)
 
 
 @due(
@@ -28,10 +28,10 @@ def record_heirs(call: Call, what: AgentDestroyed) -> frozenset[str]:
     topics=frozenset({"artifact"}),
 )
 def clear_contents(call: Call) -> Record[ClearedContents]:
-    """A file goes after the COMMIT with which nothing refers to it any more."""
-    found = call.ledger.artifacts.old_contents()
-    for digest in found:
+    """Delete files, after the COMMIT with which no artifact refers to them any more."""
+    digests = call.ledger.artifacts.old_contents()
+    for digest in digests:
         if not call.ledger.artifacts.has_content(digest):
             call.contents.remove(digest)
         call.ledger.artifacts.forget_content(digest)
-    return Record(ClearedContents(contents=len(found)))
+    return Record(ClearedContents(contents=len(digests)))

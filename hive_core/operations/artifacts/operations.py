@@ -1,4 +1,4 @@
-"""Artifacts are read, listed and deleted. What one may not read is not there."""
+"""Reading, listing and deleting artifacts. For a caller that may not read one, there is none."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ _SCANS: Final = 4
 
 
 class GetArtifactParams(Params):
-    id: Id | None = Field(None, description="The version; or else a name.")
+    id: Id | None = Field(None, description="The id of a version; or use a name.")
     name: Name | None = Field(
-        None, validation_alias=also("name", "key"), description="Its name. Also `key`."
+        None, validation_alias=also("name", "key"), description="The name. Also `key`."
     )
     owner: Whom | None = Field(
-        None, description="Whose: name or UUID; yours when absent. The UUID finds who is gone."
+        None,
+        description="The owner, by name or UUID; the caller when absent. Use the UUID for a"
+        " destroyed owner.",
     )
     version: int | None = Field(
-        None, ge=1, description="The newest that the caller may read when absent."
+        None, ge=1, description="The version; the newest that the caller may read when absent."
     )
     after: str | None = Field(
         None, max_length=20, pattern=r"^[0-9]+$", description="`next` of the part before."
@@ -48,39 +50,41 @@ class GetArtifactParams(Params):
 
 
 class ArtifactPart(Page):
-    artifact: ArtifactRow = Field(description="What it is.")
+    artifact: ArtifactRow = Field(description="The artifact.")
     data: str = Field(description="Some of the bytes, in base64.")
 
 
 class ListArtifactsParams(Paged):
-    prefix: str = Field("", max_length=520, description="How the names begin.")
-    author: Whom | None = Field(None, description="Whose: name or UUID; of all when absent.")
+    prefix: str = Field("", max_length=520, description="The beginning of the names.")
+    author: Whom | None = Field(
+        None, description="The owner, by name or UUID; all owners when absent."
+    )
 
 
 class ArtifactRows(Page):
     artifacts: list[ArtifactRow] = Field(
-        description="The newest version of each that the caller may read, by age."
+        description="The newest version of each name that the caller may read, by age."
     )
 
 
 class DeleteArtifactParams(Mutation):
-    id: Id = Field(description="The version.")
-    all: bool = Field(default=False, description="With all other versions of its name.")
+    id: Id = Field(description="The id of the version.")
+    all: bool = Field(default=False, description="Delete all other versions of its name too.")
 
 
 class DeletedArtifact(Result):
-    name: str = Field(description="What it was called.")
-    versions: list[int] = Field(description="Those that are gone.")
+    name: str = Field(description="The name of the artifact.")
+    versions: list[int] = Field(description="The versions that were deleted.")
 
 
 @operation(action="read_artifact", allow=SELF)
 def get_artifact(call: Call, params: GetArtifactParams) -> ArtifactPart | Later[ArtifactPart]:
-    """Read an artifact in parts of at most 256 KiB; with `more` they follow each other.
+    """Read an artifact in parts of at most 256 KiB; use `next` for the part that follows.
 
-    Each part is compared with what was stored before it is given.
+    Each part is compared with the stored digest before it is returned.
     """
-    found = _requested_artifact(call, params)
-    content = call.ledger.artifacts.content(found.digest)
+    artifact = _requested_artifact(call, params)
+    content = call.ledger.artifacts.content(artifact.digest)
     at = int(params.after or 0)
     if content is None or at > content.size:
         raise InvalidArgument("there is no such part", field="after")
@@ -89,13 +93,12 @@ def get_artifact(call: Call, params: GetArtifactParams) -> ArtifactPart | Later[
         return data
     end = at + len(data)
     more = str(end) if data and end < content.size else None
-    return ArtifactPart(
-        artifact=artifact_row(call, found), data=base64.b64encode(data).decode(), next=more
-    )
+    text = base64.b64encode(data).decode()
+    return ArtifactPart(artifact=artifact_row(call, artifact), data=text, next=more)
 
 
 class _ReadBytes(NamedTuple):
-    """Bytes of a content from a place on, or why they are not what was stored."""
+    """Bytes of a content from an offset on, or why they are not what was stored."""
 
     digest: str
     at: int
@@ -103,14 +106,17 @@ class _ReadBytes(NamedTuple):
 
 
 def _read_content(call: Call, content: Content, at: int) -> bytes | Later[ArtifactPart]:
-    """Read and compared beside the loop. Only then, what is still there and damaged is an alarm."""
-    found = call.read_result
-    if isinstance(found, _ReadBytes) and (found.digest, found.at) == (content.digest, at):
-        if isinstance(found.data, str):
-            raise call.contents.damaged(found.digest, found.data)
-        return found.data
+    """Read and compare beside the event loop.
 
-    async def read(_reads: SlowReadSources) -> Ready:
+    Only content that is still stored at the second look, and damaged, raises an alarm.
+    """
+    result = call.read_result
+    if isinstance(result, _ReadBytes) and (result.digest, result.at) == (content.digest, at):
+        if isinstance(result.data, str):
+            raise call.contents.damaged(result.digest, result.data)
+        return result.data
+
+    async def read(_sources: SlowReadSources) -> Ready:
         return Ready(value=_ReadBytes(content.digest, at, await call.contents.read(content, at)))
 
     return Later(read)
@@ -118,18 +124,18 @@ def _read_content(call: Call, content: Content, at: int) -> bytes | Later[Artifa
 
 def _requested_artifact(call: Call, params: GetArtifactParams) -> Artifact:
     if (params.id is None) == (params.name is None):
-        raise InvalidArgument("say an id or a name", field="id")
-    kept = call.ledger.artifacts
+        raise InvalidArgument("set either `id` or `name`", field="id")
+    artifacts = call.ledger.artifacts
     if params.id is not None:
-        return require_readable(call, kept.get(params.id), params.id)
+        return require_readable(call, artifacts.get(params.id), params.id)
     owner, name = owner_uuid(call, params.owner), params.name or ""
-    found = None
+    artifact = None
     if owner is not None and params.version is not None:
-        found = kept.get_version(owner, name, params.version)
+        artifact = artifacts.get_version(owner, name, params.version)
     elif owner is not None:
-        found = newest_readable(call, caller_as_reader(call), owner, name)
+        artifact = newest_readable(call, caller_as_reader(call), owner, name)
     whose = f" of {params.owner}" if params.owner else ""
-    return require_readable(call, found, f"{name}{whose}")
+    return require_readable(call, artifact, f"{name}{whose}")
 
 
 @operation(action="read_artifact", allow=SELF)
@@ -138,41 +144,40 @@ def list_artifacts(call: Call, params: ListArtifactsParams) -> ArtifactRows:
     owner = owner_uuid(call, params.author) if params.author is not None else None
     if params.author is not None and owner is None:
         return ArtifactRows(artifacts=[])
-    who, at, found = (
-        caller_as_reader(call),
-        int(params.after or 0) if _is_number(params.after) else 0,
-        [],
-    )
+    reader, artifacts = caller_as_reader(call), list[Artifact]()
+    at = int(params.after or 0) if _is_number(params.after) else 0
     whole = False
     for _ in range(_SCANS):
         page = call.ledger.artifacts.page(owner, at, _SCAN)
-        for each in page:
-            at = each.number
-            if each.name.startswith(params.prefix) and _is_newest_for(call, each, who):
-                found.append(each)
-            if len(found) >= params.most:
+        for artifact in page:
+            at = artifact.number
+            if artifact.name.startswith(params.prefix) and _is_newest_for(call, artifact, reader):
+                artifacts.append(artifact)
+            if len(artifacts) >= params.most:
                 break
         whole = len(page) < _SCAN
-        if whole or len(found) >= params.most:
+        if whole or len(artifacts) >= params.most:
             break
-    return _artifact_page(call, found, at, whole=whole and len(found) < params.most)
+    return _artifact_page(call, artifacts, at, whole=whole and len(artifacts) < params.most)
 
 
-def _is_newest_for(call: Call, each: Artifact, who: ArtifactReader) -> bool:
-    """Whether the reader may have this version, and no newer one of its name."""
-    if not may_read(each, who):
+def _is_newest_for(call: Call, artifact: Artifact, reader: ArtifactReader) -> bool:
+    """Whether the reader may read this version, and no newer one of its name."""
+    if not may_read(artifact, reader):
         return False
-    return each.latest or newest_readable(call, who, each.owner, each.name) == each
+    return artifact.latest or (
+        newest_readable(call, reader, artifact.owner, artifact.name) == artifact
+    )
 
 
 def _is_number(text: str | None) -> bool:
     return text is not None and text.isdecimal()
 
 
-def _artifact_page(call: Call, found: list[Artifact], at: int, *, whole: bool) -> ArtifactRows:
-    rows = list(fitting([artifact_row(call, each) for each in found], _row_size))
-    if len(rows) < len(found):
-        return ArtifactRows(artifacts=rows, next=str(found[len(rows) - 1].number))
+def _artifact_page(call: Call, artifacts: list[Artifact], at: int, *, whole: bool) -> ArtifactRows:
+    rows = list(fitting([artifact_row(call, artifact) for artifact in artifacts], _row_size))
+    if len(rows) < len(artifacts):
+        return ArtifactRows(artifacts=rows, next=str(artifacts[len(rows) - 1].number))
     return ArtifactRows(artifacts=rows, next=None if whole else str(at))
 
 
@@ -182,20 +187,24 @@ def _row_size(row: ArtifactRow) -> int:
 
 @operation(action="write_artifact", allow=SELF)
 def delete_artifact(call: Call, params: DeleteArtifactParams) -> Record[DeletedArtifact]:
-    """Delete a version of an artifact, or all of its name.
+    """Delete a version of an artifact, or all versions of its name.
 
-    The owner may, who is above it, and, when it is gone, who was when this was stored.
+    The owner and its ancestors may do so. If the owner is destroyed, those that were its ancestors
+    when the version was stored may.
     """
-    kept = call.ledger.artifacts
-    found = kept.get(params.id)
-    if found is None or not (can_delete(call, found) or may_read(found, caller_as_reader(call))):
-        found = require_readable(call, None, params.id)
-    if not can_delete(call, found):
-        reason = f"cannot delete {found.name}: it is neither yours nor of one below you"
+    artifacts = call.ledger.artifacts
+    artifact = artifacts.get(params.id)
+    if artifact is None or not (
+        can_delete(call, artifact) or may_read(artifact, caller_as_reader(call))
+    ):
+        artifact = require_readable(call, None, params.id)
+    if not can_delete(call, artifact):
+        reason = f"cannot delete {artifact.name}: it is neither yours nor of one below you"
         raise NotAllowed(reason, rule="keeper")
-    gone = kept.versions(found.owner, found.name) if params.all else [found]
-    for each in gone:
-        kept.remove(each)
-    fields = {"artifact": found.id, "name": found.name, "versions": len(gone)}
-    result = DeletedArtifact(name=found.name, versions=sorted(each.version for each in gone))
-    return Record(result, frozenset({"artifact", f"artifact:{found.owner}"}), fields)
+    to_delete = artifacts.versions(artifact.owner, artifact.name) if params.all else [artifact]
+    for version in to_delete:
+        artifacts.remove(version)
+    call.notify("artifact", f"artifact:{artifact.owner}")
+    fields = {"artifact": artifact.id, "name": artifact.name, "versions": len(to_delete)}
+    numbers = sorted(version.version for version in to_delete)
+    return Record(DeletedArtifact(name=artifact.name, versions=numbers), fields=fields)

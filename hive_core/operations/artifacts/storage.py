@@ -1,4 +1,4 @@
-"""Artifacts: what agents keep for later and for each other, under names and in versions."""
+"""Storing artifacts: what agents keep for later and for each other, by name and version."""
 
 from __future__ import annotations
 
@@ -35,54 +35,56 @@ Data = Annotated[str, Field(max_length=_BASE64, description="Bytes in base64.")]
 class BeginArtifactParams(Params):
     """Nothing.
 
-    No mutation: nothing of an upload outlives the daemon, so a repeat has no first result.
+    No mutation: no upload outlives the daemon, so a repeated call has no first result to return.
     """
 
 
 class BegunUpload(Result):
-    upload: str = Field(description="The upload; it is forgotten when nothing comes for long.")
+    upload: str = Field(
+        description="The id of the upload; the daemon drops an upload that gets no part for long."
+    )
 
 
 class AppendArtifactParams(Params):
-    """The offset says whether a part is a new one or comes again."""
+    """The offset tells a new part from a repeated one."""
 
-    upload: Id = Field(description="The upload.")
-    offset: int = Field(ge=0, description="How many bytes came before.")
+    upload: Id = Field(description="The id of the upload.")
+    offset: int = Field(ge=0, description="The number of bytes before this part.")
     data: Data = Field(description="The next bytes in base64, at most 512 KiB of them.")
 
 
 class AppendedPart(Result):
-    size: int = Field(description="How many bytes there are now.")
+    size: int = Field(description="The number of bytes in the upload now.")
 
 
 class StoreArtifactParams(Mutation):
     name: Annotated[Name, AfterValidator(_check_name)] = Field(
         validation_alias=also("name", "key"),
-        description="What it is called, such as reports/today.md. A name that is there gets a new"
-        " version. Also `key`.",
+        description="The name, such as reports/today.md. An existing name gets a new version."
+        " Also `key`.",
     )
-    owner: Agent | None = Field(None, description="Whose it is; yours when absent.")
+    owner: Agent | None = Field(None, description="The owner; the caller when absent.")
     type: str = Field(
         "application/octet-stream", max_length=100,
-        pattern=r"^[a-z0-9][a-z0-9.+-]*/[a-z0-9][a-z0-9.+-]*$", description="Its media type.",
+        pattern=r"^[a-z0-9][a-z0-9.+-]*/[a-z0-9][a-z0-9.+-]*$", description="The media type.",
     )  # fmt: skip
     visibility: VisibilityName = Field(
         "private",
-        description="Who reads it beside the owner: nobody; who is above and below it (subtree);"
-        " everybody under the same root (user); every agent (global).",
+        description="The agents that may read it besides the owner: none (private); its ancestors"
+        " and descendants (subtree); all agents under the same root (user); all agents (global).",
     )
     text: Annotated[str, bounded_text(INLINE)] | None = Field(
         None, description="The content as text, at most 512 KiB."
     )
     data: Data | None = Field(None, description="Or its bytes in base64, at most 512 KiB of them.")
-    upload: Id | None = Field(None, description="Or an upload with all of it.")
+    upload: Id | None = Field(None, description="Or the id of a complete upload.")
 
 
 class StoredArtifact(Result):
-    id: str = Field(description="This version.")
-    name: str = Field(description="What it is called.")
-    version: int = Field(description="Which one of that name.")
-    size: int = Field(description="Bytes.")
+    id: str = Field(description="The id of this version.")
+    name: str = Field(description="The name of the artifact.")
+    version: int = Field(description="The number of this version of the name.")
+    size: int = Field(description="The size in bytes.")
     digest: str = Field(description="SHA-256 of the bytes, in hex.")
 
 
@@ -91,9 +93,9 @@ _WRITER: Final = OPERATOR | (SELF | ANCESTOR) & holds("artifact.write")
 
 @operation(action="write_artifact", allow=SELF)
 def begin_artifact(call: Call, _params: BeginArtifactParams) -> BegunUpload:
-    """Begin to send a content in parts. `append_artifact` sends them, `store_artifact` names it.
+    """Begin an upload in parts. `append_artifact` sends the parts, `store_artifact` names it.
 
-    What was not stored is gone when the daemon starts anew.
+    An upload that was not stored is lost when the daemon restarts.
     """
     _check_capability(call, "send an artifact", "artifact.write")
     most = call.settings.artifacts.uploads
@@ -113,28 +115,28 @@ def append_artifact(call: Call, params: AppendArtifactParams) -> Later[AppendedP
         raise LimitReached("cannot append: too much is being sent at once", retry_after=60)
     room = UploadLimits(limits.agent - call.ledger.artifacts.usage(call.uuid)[0], limits.tree)
 
-    async def take(_reads: SlowReadSources) -> AppendedPart:
-        given = call.uuid, params.upload, params.offset, data, room
-        return AppendedPart(size=await call.contents.append(*given))
+    async def append(_sources: SlowReadSources) -> AppendedPart:
+        part = call.uuid, params.upload, params.offset, data, room
+        return AppendedPart(size=await call.contents.append(*part))
 
-    return Later(take)
+    return Later(append)
 
 
 @operation(action="write_artifact", allow=_WRITER, target="owner", preposition="of")
 def store_artifact(
     call: Call, params: StoreArtifactParams
 ) -> Record[StoredArtifact] | Later[StoredArtifact]:
-    """Keep a content under a name. It stays when its author is gone.
+    """Store a content under a name. It stays after its author is destroyed.
 
-    A name that is there gets a new version; the oldest beyond a number of them go. Only the owner,
-    an ancestor of it or the operator stores under its names.
+    An existing name gets a new version, and the oldest versions beyond a limit are deleted. The
+    owner, its ancestors and the operator may store under the owner's names.
     """
     owner = params.owner or call.caller
     if owner == THE_OPERATOR:
-        raise InvalidArgument("say whose it is", field="owner")
+        raise InvalidArgument("name the agent that owns it", field="owner")
     visibility = Visibility(params.visibility)
     if visibility is Visibility.GLOBAL:
-        _check_capability(call, "store for everybody", "artifact.global")
+        _check_capability(call, "store for all agents", "artifact.global")
     size = _content_size(call, params)
     new = NewArtifact(
         call.hive.spec(owner).id, owner, call.uuid, params.name, params.type, visibility,
@@ -145,27 +147,31 @@ def store_artifact(
     content = call.contents.place(call.uuid, upload) if isinstance(upload, str) else None
     if content is None:
         return _settle_content(call, params)
-    kept = call.ledger.artifacts.store(new, content, call.now)
-    _remove_old_versions(call, kept)
+    stored = call.ledger.artifacts.store(new, content, call.now)
+    _remove_old_versions(call, stored)
+    call.notify(f"artifact:{stored.owner}", "artifact")
     result = StoredArtifact(
-        id=kept.id, name=kept.name, version=kept.version, size=kept.size, digest=kept.digest
+        id=stored.id, name=stored.name, version=stored.version, size=stored.size,
+        digest=stored.digest,
     )  # fmt: skip
-    fields = {"artifact": kept.id, "name": kept.name, "version": kept.version, "size": kept.size,
-              "visibility": kept.visibility.value}  # fmt: skip
-    return Record(result, frozenset({f"artifact:{kept.owner}", "artifact"}), fields)
+    fields = {
+        "artifact": stored.id, "name": stored.name, "version": stored.version,
+        "size": stored.size, "visibility": stored.visibility.value,
+    }  # fmt: skip
+    return Record(result, fields=fields)
 
 
-def _check_capability(call: Call, doing: str, capability: str) -> None:
+def _check_capability(call: Call, intent: str, capability: str) -> None:
     if call.by_operator or covers(call.hive.spec(call.caller).capabilities, capability):
         return
-    reason = f"cannot {doing}: you do not hold the capability {capability}"
+    reason = f"cannot {intent}: you do not hold the capability {capability}"
     raise NotAllowed(reason, rule=f"holds({capability})")
 
 
 def _content_size(call: Call, params: StoreArtifactParams) -> int:
-    said = [each for each in ("text", "data", "upload") if getattr(params, each) is not None]
-    if len(said) != 1:
-        raise InvalidArgument("say one of text, data and upload", field="data")
+    sources = [name for name in ("text", "data", "upload") if getattr(params, name) is not None]
+    if len(sources) != 1:
+        raise InvalidArgument("set one of text, data and upload", field="data")
     if params.upload is not None:
         return call.contents.size(call.uuid, params.upload)
     return len(_inline_content(params))
@@ -176,11 +182,11 @@ def _inline_content(params: StoreArtifactParams) -> bytes:
 
 
 def _settle_content(call: Call, params: StoreArtifactParams) -> Later[StoredArtifact]:
-    """The bytes come to the disk first, beside the loop; then this is asked again."""
+    """Write the bytes to disk first, beside the event loop; then the call is run again."""
     limits, store = call.settings.artifacts, call.contents
     room = UploadLimits(limits.agent, limits.tree)
 
-    async def settle(_reads: SlowReadSources) -> Ready:
+    async def settle(_sources: SlowReadSources) -> Ready:
         if params.upload is not None:
             return Ready(value=await store.settle(call.uuid, params.upload))
         return Ready(value=await store.keep(call.uuid, _inline_content(params), room))
@@ -190,12 +196,12 @@ def _settle_content(call: Call, params: StoreArtifactParams) -> Later[StoredArti
 
 def _decode(text: str) -> bytes:
     try:
-        found = base64.b64decode(text, validate=True)
+        data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidArgument("is no base64", field="data") from None
-    if len(found) > INLINE:
+    if len(data) > INLINE:
         raise InvalidArgument(f"is longer than {INLINE} bytes", field="data")
-    return found
+    return data
 
 
 def _check_agent_quota(call: Call, uuid: str, size: int, verb: str) -> None:
@@ -205,15 +211,15 @@ def _check_agent_quota(call: Call, uuid: str, size: int, verb: str) -> None:
 
 
 def _check_room(call: Call, new: NewArtifact, size: int) -> None:
-    """Bytes and versions, of the owner and of the tree that it is in."""
-    limits, kept = call.settings.artifacts, call.ledger.artifacts
+    """Bound the bytes and versions of the owner, and of the tree that it is in."""
+    limits, artifacts = call.settings.artifacts, call.ledger.artifacts
     if size > limits.size:
         raise LimitReached(f"cannot store {new.name}: it has more than {limits.size} bytes")
     for party, most, count in (
         (new.owner, limits.agent, limits.count),
         (f"tree:{new.root}", limits.tree, limits.tree_count),
     ):
-        used, versions = kept.usage(party)
+        used, versions = artifacts.usage(party)
         whose = f"all under the root of {new.owner_name} have" if ":" in party else (
             f"{new.owner_name} has"
         )  # fmt: skip
@@ -223,8 +229,8 @@ def _check_room(call: Call, new: NewArtifact, size: int) -> None:
             raise LimitReached(f"cannot store {new.name}: {whose} {versions} versions")
 
 
-def _remove_old_versions(call: Call, kept: Artifact) -> None:
-    """The oldest versions of a name go."""
-    found = call.ledger.artifacts.versions(kept.owner, kept.name)
-    for each in found[call.settings.artifacts.versions :]:
-        call.ledger.artifacts.remove(each)
+def _remove_old_versions(call: Call, stored: Artifact) -> None:
+    """Delete the oldest versions of a name, beyond the limit."""
+    versions = call.ledger.artifacts.versions(stored.owner, stored.name)
+    for version in versions[call.settings.artifacts.versions :]:
+        call.ledger.artifacts.remove(version)

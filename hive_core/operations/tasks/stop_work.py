@@ -81,7 +81,7 @@ def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
     # What runs is told first. Nothing that waits is begun for it: it is in the sweep, or ends now.
     more = swept(call, sweep, [*running, *waiting])
     batches, topics = _batches(call, owners, why, params.grace)
-    triggers, others = pause_triggers(call, owners, why)
+    triggers = pause_triggers(call, owners)
     left = call.ledger.plans.sweeps.open_counts(tasks)
     job = create_job(call, "stop_work", dict.fromkeys(left, f"{GOAL}stop"))
     if left:
@@ -95,7 +95,7 @@ def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
         "count": len(tasks), "tasks": tasks[-_IN_EVENT:], "batches": batches[:_IN_EVENT],
         "triggers": triggers[:_IN_EVENT], "reason": params.reason,
     }  # fmt: skip
-    return Record(found, topics | more | others, said)
+    return Record(found, topics | more, said)
 
 
 @when(TaskEnded)

@@ -37,28 +37,32 @@ Id = Annotated[str, Field(max_length=64)]
 class SetTriggerParams(Confidential):
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$",
-        description="Yours of this name, for this agent, is replaced.",
+        description="The name. It replaces a trigger of the caller with this name and agent.",
     )
-    agent: Agent | None = Field(None, description="For whom; yourself when absent.")
-    when: When = Field(description="When.")
-    action: Then = Field(description="What then.")
+    agent: Agent | None = Field(None, description="The agent it runs for; absent: the caller.")
+    when: When = Field(description="When it runs.")
+    action: Then = Field(description="What it does.")
     missed: Literal["skip", "latest", "all"] = Field(
         "latest",
-        description="Of times at which nothing could be done: none, one fire for all of them, or"
-        " each (up to 100).",
+        description="What to do about times that were missed: skip them, run once for all of them,"
+        " or run for each (up to 100).",
     )
     overlap: Literal["never"] = Field(
         "never", description="The next task waits, or is skipped, until the last one has ended."
     )
-    enabled: bool = Field(default=True, description="Whether it is on.")
+    enabled: bool = Field(default=True, description="Whether the trigger is on.")
 
 
 class SetTriggerResult(Result):
-    id: str = Field(description="The trigger.")
-    next: float | None = Field(description="When it fires next; null: not by the clock.")
+    id: str = Field(description="The id of the trigger.")
+    next: float | None = Field(
+        description="When it runs next, in seconds since 1970; null: not at a known time."
+    )
     explained: str = Field(description="The rule in words.")
-    path: str = Field(description="Of a webhook, behind the address of the server.")
-    secret: str = Field(description="What deliveries are signed with: told once, if made here.")
+    path: str = Field(description="For a webhook: its path, behind the address of the server.")
+    secret: str = Field(
+        description="The secret that deliveries are signed with; shown once, if it was made here."
+    )
 
 
 class TriggerParams(Mutation):
@@ -66,17 +70,19 @@ class TriggerParams(Mutation):
 
 
 class RemovedTrigger(Result):
-    name: str = Field(description="What it was called.")
+    name: str = Field(description="The name of the trigger.")
 
 
 class ListTriggersParams(Paged):
     agent: Agent | None = Field(
-        None, description="For whom they fire; yourself when absent, all for the operator."
+        None,
+        description="The agent that they run for; absent: the caller, or all agents for the"
+        " operator.",
     )
 
 
 class TriggerRows(Page):
-    triggers: list[TriggerRow] = Field(description="The oldest first.")
+    triggers: list[TriggerRow] = Field(description="The triggers, the oldest first.")
 
 
 class ListFiresParams(Params):
@@ -85,15 +91,15 @@ class ListFiresParams(Params):
 
 
 class FireRows(Result):
-    fires: list[FireRow] = Field(description="The newest first; the last 20 are kept.")
+    fires: list[FireRow] = Field(description="The runs, the newest first; the last 20 are kept.")
 
 
 def trigger_owner(call: Call, params: TriggerParams | ListFiresParams) -> str | None:
-    """Who set it; when that is gone, the agent that it fires for."""
-    found = call.ledger.triggers.get(params.trigger)
-    if found is None:
+    """The owner of a trigger; after the owner is destroyed, the agent that it runs for."""
+    trigger = call.ledger.triggers.get(params.trigger)
+    if trigger is None:
         return None
-    return party_name(call, found.owner) or party_name(call, found.agent) or THE_OPERATOR
+    return party_name(call, trigger.owner) or party_name(call, trigger.agent) or THE_OPERATOR
 
 
 _WHOSE = Whose("trigger", "trigger", trigger_owner)
@@ -108,14 +114,14 @@ _WHOSE = Whose("trigger", "trigger", trigger_owner)
 def set_trigger(
     call: Call, params: SetTriggerParams
 ) -> Record[SetTriggerResult] | Later[SetTriggerResult]:
-    """Have something happen by itself: by the clock, once, or when a webhook is called.
+    """Create or replace a trigger, which runs at set times, once, or when a webhook is called.
 
-    It is the daemon's from then on and fires while the agent sleeps or is stopped: a message
-    waits, a task is assigned, an agent is made, each with the rights that who set it has then.
+    The daemon keeps it and runs it also while the agent sleeps or is stopped: a message waits, a
+    task is assigned, an agent is created. Each run has the rights that the owner has at that time.
     """
     name = params.agent or call.caller
     if name == THE_OPERATOR:
-        raise InvalidArgument("say for which agent", field="agent")
+        raise InvalidArgument("name the agent that the trigger is for", field="agent")
     agent = call.hive.spec(name).id
     _check_action(params.action)
     rule = rule_of(params.when, call.now)
@@ -135,19 +141,23 @@ def set_trigger(
     due = next_time(rule, call.now) if params.enabled else None
     trigger = call.ledger.triggers.put(new, call.now, due)
     row = trigger_row(call, trigger)
+    call.notify("trigger", f"trigger:{trigger.id}")
     return Record(
-        SetTriggerResult(id=trigger.id, next=trigger.due, explained=row.explained, path=row.path,
-                   secret=hook.made),
-        frozenset({"trigger", f"trigger:{trigger.id}"}),
-        {"trigger": trigger.id, "name": trigger.name, "when": rule.kind.value,
-         "action": trigger.act.value},
+        SetTriggerResult(
+            id=trigger.id, next=trigger.due, explained=row.explained, path=row.path,
+            secret=hook.made,
+        ),
+        fields={
+            "trigger": trigger.id, "name": trigger.name, "when": rule.kind.value,
+            "action": trigger.act.value,
+        },
     )  # fmt: skip
 
 
 def _check_action(action: Then) -> None:
     if (action.kind == "spawn") != (action.agent is not None):
         raise InvalidArgument(
-            "`agent` goes with `spawn`, and `spawn` with it", field="action.agent"
+            "`agent` requires kind `spawn`, and `spawn` requires `agent`", field="action.agent"
         )
     if action.agent is not None and action.agent.capabilities is not None:
         check_grantable(action.agent.capabilities, field="action.agent.capabilities")
@@ -156,7 +166,7 @@ def _check_action(action: Then) -> None:
 
 
 def _room_for_trigger(call: Call, agent: str, name: str) -> Trigger | None:
-    """One-shots that are over make room: the one that has to go, if one has to."""
+    """The past one-shot trigger that has to be removed for a new one, if one has to be."""
     triggers, most = call.ledger.triggers, call.settings.triggers.each
     if triggers.count(agent) < most:
         return None
@@ -167,7 +177,7 @@ def _room_for_trigger(call: Call, agent: str, name: str) -> Trigger | None:
 
 
 def _check_path(call: Call, agent: str, rule: TriggerRule, old: Trigger | None) -> None:
-    """An address is one trigger's. Who may set one here sees all that are here."""
+    """Refuse the path of another trigger; a caller that may set one here may see all of them."""
     taken = call.ledger.triggers.by_path(agent, rule.path)
     if taken is not None and (old is None or taken.number != old.number):
         name = call.hive.name(agent)
@@ -176,7 +186,7 @@ def _check_path(call: Call, agent: str, rule: TriggerRule, old: Trigger | None) 
 
 
 class WebhookKey(NamedTuple):
-    """Address, name of the secret, and the secret if it was made here."""
+    """The id in the address, the name of the secret, and the secret if it was made here."""
 
     id: str = ""
     key: str = ""
@@ -184,7 +194,7 @@ class WebhookKey(NamedTuple):
 
 
 class NewWebhookKey(NamedTuple):
-    """One whose secret is not on the disk yet."""
+    """A webhook whose secret is not on disk yet."""
 
     hook: WebhookKey
     value: bytes
@@ -193,17 +203,17 @@ class NewWebhookKey(NamedTuple):
 def _webhook_key(
     call: Call, params: SetTriggerParams, old: Trigger | None
 ) -> WebhookKey | NewWebhookKey:
-    """What is replaced keeps both unless a new secret is given.
+    """The key of the webhook; a replaced trigger keeps its key unless a new secret is given.
 
-    The vault is no part of the transaction, so each secret has a name of its own and the row says
-    which one holds.
+    The vault is no part of the transaction. So each secret has a name of its own, and the row says
+    which one is valid.
     """
-    webhook, brought = params.when.webhook, call.read_result
+    webhook, stored = params.when.webhook, call.read_result
     if webhook is None:
         return WebhookKey()
     held = WebhookKey(old.hook, old.secret) if old is not None and old.hook else None
-    if isinstance(brought, WebhookKey) and _is_stored(call, brought, held):
-        return brought
+    if isinstance(stored, WebhookKey) and _is_stored(call, stored, held):
+        return stored
     if held is not None and webhook.secret is None:
         return held
     id_ = held.id if held is not None else str(uuid4())
@@ -212,60 +222,60 @@ def _webhook_key(
     return NewWebhookKey(WebhookKey(id_, token_hex(8), made), value.encode())
 
 
-def _is_stored(call: Call, brought: WebhookKey, held: WebhookKey | None) -> bool:
-    """What is of nobody is cleared away, and so it is until the row is there.
+def _is_stored(call: Call, stored: WebhookKey, held: WebhookKey | None) -> bool:
+    """Whether the secret that was stored is still there and belongs to this trigger.
 
-    Another call of this name may have come first: its address was told, so that one stays.
+    A secret without a row may be removed as an orphan. Another call may have set a trigger of this
+    name first: its address was returned already, so it stays.
     """
-    mine = held is None or held.id == brought.id
-    return mine and brought.key in call.vault.keys(brought.id)
+    mine = held is None or held.id == stored.id
+    return mine and stored.key in call.vault.keys(stored.id)
 
 
-def _store_secret(call: Call, fresh: NewWebhookKey) -> Later[SetTriggerResult]:
-    """The secret comes to the disk first, beside the loop; then this is asked again."""
+def _store_secret(call: Call, new: NewWebhookKey) -> Later[SetTriggerResult]:
+    """Write the secret to disk first, beside the event loop; then the call is run again."""
 
-    async def keep(_reads: SlowReadSources) -> Ready:
-        await call.vault.keep(fresh.hook.id, fresh.hook.key, fresh.value)
-        return Ready(value=fresh.hook, over=partial(_drop_unless_set, call, fresh.hook))
+    async def keep(_sources: SlowReadSources) -> Ready:
+        await call.vault.keep(new.hook.id, new.hook.key, new.value)
+        return Ready(value=new.hook, over=partial(_drop_unless_set, call, new.hook))
 
     return Later(keep)
 
 
 def _drop_unless_set(call: Call, hook: WebhookKey) -> None:
-    """No secret stays of a call that has set nothing: refused, late, or of a caller who is gone."""
+    """Remove the secret of a call that has set no trigger: refused, late, or caller destroyed."""
     with suppress(HiveError):  # then the next daemon finds it
-        found = call.ledger.triggers.by_hook(hook.id)
-        if found is not None and found.secret == hook.key:
+        trigger = call.ledger.triggers.by_hook(hook.id)
+        if trigger is not None and trigger.secret == hook.key:
             return
         call.vault.retire(hook.id, hook.key)
-        if found is None and not call.vault.keys(hook.id):
+        if trigger is None and not call.vault.keys(hook.id):
             call.vault.drop(hook.id)
 
 
 @operation(action="schedule", allow=OPERATOR | SELF | ANCESTOR, whose=_WHOSE)
 def remove_trigger(call: Call, params: TriggerParams) -> Record[RemovedTrigger]:
-    """Remove a trigger: who set it, an ancestor of that, or the operator may.
+    """Remove a trigger. Its owner, an ancestor of the owner, and the operator may do so.
 
-    What it has begun goes on. An agent does not remove what an ancestor set for it.
+    Work that it has started continues. An agent cannot remove what an ancestor set for it.
     """
     trigger = call.ledger.triggers.require(params.trigger)
     call.ledger.triggers.remove(trigger)
-    topics = frozenset({"trigger", f"trigger:{trigger.id}"})
-    return Record(
-        RemovedTrigger(name=trigger.name), topics, {"trigger": trigger.id, "name": trigger.name}
-    )
+    call.notify("trigger", f"trigger:{trigger.id}")
+    fields = {"trigger": trigger.id, "name": trigger.name}
+    return Record(RemovedTrigger(name=trigger.name), fields=fields)
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_triggers(call: Call, params: ListTriggersParams) -> TriggerRows:
-    """List the triggers that fire for an agent, with their next and their last fire."""
-    everybody = params.agent is None and call.by_operator
-    agent = None if everybody else call.hive.spec(params.agent or call.caller).id
+    """List the triggers that run for an agent, with their next and their last run."""
+    all_agents = params.agent is None and call.by_operator
+    agent = None if all_agents else call.hive.spec(params.agent or call.caller).id
     after = int(params.after) if params.after and params.after.isdecimal() else 0
-    found = call.ledger.triggers.page(agent, after, params.most)
-    rows = list(fitting(map(lambda each: trigger_row(call, each), found), _row_size))  # noqa: C417 - lazy
-    more = len(rows) < len(found) or len(found) == params.most
-    return TriggerRows(triggers=rows, next=str(found[len(rows) - 1].number) if more else None)
+    page = call.ledger.triggers.page(agent, after, params.most)
+    rows = list(fitting((trigger_row(call, trigger) for trigger in page), _row_size))
+    more = len(rows) < len(page) or len(page) == params.most
+    return TriggerRows(triggers=rows, next=str(page[len(rows) - 1].number) if more else None)
 
 
 def _row_size(row: TriggerRow) -> int:
@@ -274,7 +284,7 @@ def _row_size(row: TriggerRow) -> int:
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=_WHOSE)
 def list_fires(call: Call, params: ListFiresParams) -> FireRows:
-    """List the last fires of a trigger, with what came of each."""
+    """List the last runs of a trigger, with their outcomes."""
     trigger = call.ledger.triggers.require(params.trigger)
-    found = call.ledger.triggers.runs.of(trigger.number, None, params.limit)
-    return FireRows(fires=[run_row(call, each) for each in found])
+    runs = call.ledger.triggers.runs.of(trigger.number, None, params.limit)
+    return FireRows(fires=[run_row(call, run) for run in runs])

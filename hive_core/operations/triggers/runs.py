@@ -1,7 +1,7 @@
-"""What triggers do when their time has come. The decision and its effect are one transaction.
+"""Running the triggers that are due. The decision and its effect are one transaction.
 
-All that fires for one agent at once is one message to it (row Q34). An agent has so many fires a
-minute; what is more waits, and is then one.
+All messages of one pass for one agent are one letter (row Q34). An agent has a bounded number of
+runs a minute; the times beyond that wait, and then share one run.
 """
 
 from __future__ import annotations
@@ -41,18 +41,17 @@ KIND: Final = "trigger"
 
 
 class TriggerRunCount(Result):
-    fires: int = Field(description="How many.")
+    fires: int = Field(description="The number of runs.")
 
 
 @dataclass
 class TriggerPass:
-    """What comes of one look at the triggers of one agent."""
+    """One look at the triggers of one agent, and what has come of it."""
 
     call: Call
     agent: str
     name: str
     notices: list[TriggerNotice] = field(default_factory=list)
-    topics: set[str] = field(default_factory=set)
     fires: int = 0
 
     @cached_property
@@ -60,134 +59,137 @@ class TriggerPass:
         return self.call.ledger.triggers.runs.recent_count(self.agent, self.call.now)
 
     def room(self) -> tuple[int, float]:
-        """How many fires it has left in this minute, and when it has more."""
+        """How many runs the agent has left in this minute, and when it has more."""
         used, first = self._used
         return self.call.settings.triggers.fires - used - self.fires, first + MINUTE + 0.001
 
     def check(self, trigger: Trigger) -> DueRuns:
-        """Look at one, and write down when to look again. One that is broken stops no other."""
+        """The runs of a trigger that are due; saves when to look again.
+
+        A trigger with a broken rule is disabled, and stops no other trigger.
+        """
         try:
             return self._check(trigger)
-        except InvalidArgument as error:  # the machine does not know its zone any more
+        except InvalidArgument as error:  # the host does not know its time zone any more
             self.call.ledger.triggers.set_enabled(trigger.number, enabled=False, due=None)
-            self.record_idle_run(trigger, "refuse", self.call.now, 1, f"switched off: {error}")
+            reason = f"switched off: {error}"
+            self.record_idle_run(trigger, "refuse", self.call.now, 1, reason)
             return DueRuns()
 
     def _check(self, trigger: Trigger) -> DueRuns:
         room, more = self.room()
-        open_ = trigger.single and trigger.open is not None
-        found = due_runs(trigger.rule, ScheduleState(
+        is_open = trigger.single and trigger.open is not None
+        due_now = due_runs(trigger.rule, ScheduleState(
             trigger.missed, trigger.since, self.call.now, single=trigger.single,
-            open=open_, room=room,
+            open=is_open, room=room,
         ))  # fmt: skip
-        triggers = self.call.ledger.triggers
-        if room < 1 and found.due is not None and found.due <= self.call.now:
+        triggers, now = self.call.ledger.triggers, self.call.now
+        if room < 1 and due_now.due is not None and due_now.due <= now:
             triggers.put_off(trigger.number, more)
             return DueRuns()
-        triggers.save_verdict(trigger.number, found)
-        if found.skipped and not triggers.runs.count_skipped(
-            trigger.number, found.skipped, self.call.now
-        ):
-            why = "the last fire is still open" if open_ else "it came too late"
-            self.record_idle_run(trigger, "skip", found.since, found.skipped, why)
-        if found.waits:
-            self.record_idle_run(trigger, "wait", self.call.now, 1, "until the last fire has ended")
-        return found
+        triggers.save_verdict(trigger.number, due_now)
+        skipped = due_now.skipped
+        if skipped and not triggers.runs.count_skipped(trigger.number, skipped, now):
+            why = "the last fire is still open" if is_open else "it came too late"
+            self.record_idle_run(trigger, "skip", due_now.since, skipped, why)
+        if due_now.waits:
+            self.record_idle_run(trigger, "wait", now, 1, "until the last fire has ended")
+        return due_now
 
     def record_idle_run(
         self, trigger: Trigger, event: str, at: float, count: int, why: str
     ) -> TriggerRun:
-        """A fire that does nothing."""
-        fires = self.call.ledger.triggers.runs
-        fire = fires.start(trigger, self.call.now, at, count)
-        return self.end_run(trigger, fire, event, why)
+        """Record a run that does nothing."""
+        run = self.call.ledger.triggers.runs.start(trigger, self.call.now, at, count)
+        return self.end_run(trigger, run, event, why)
 
     def end_run(
-        self, trigger: Trigger, fire: TriggerRun, event: str, why: str, ref: str = ""
+        self, trigger: Trigger, run: TriggerRun, event: str, why: str, ref: str = ""
     ) -> TriggerRun:
-        fires = self.call.ledger.triggers.runs
-        found = fires.end(fire, event, self.call.now, detail=why, ref=ref)
-        return self.log_run(trigger, found)
+        runs = self.call.ledger.triggers.runs
+        return self.log_run(trigger, runs.end(run, event, self.call.now, detail=why, ref=ref))
 
-    def log_run(self, trigger: Trigger, fire: TriggerRun) -> TriggerRun:
-        """Each fire is an event with its id."""
-        log_trigger_run(self.call, trigger, fire)
-        self.topics |= {"events", f"trigger:{trigger.id}"}
-        return fire
+    def log_run(self, trigger: Trigger, run: TriggerRun) -> TriggerRun:
+        """Write the event of a run, which has its id."""
+        log_trigger_run(self.call, trigger, run)
+        self.call.notify("events", f"trigger:{trigger.id}")
+        return run
 
     def run(self, trigger: Trigger, at: float, count: int) -> None:
-        """One fire of a message, a wake or a task."""
+        """Run a message, a wake or a task once."""
         self.fires += 1
-        fire = self.call.ledger.triggers.runs.start(trigger, self.call.now, at, count)
+        run = self.call.ledger.triggers.runs.start(trigger, self.call.now, at, count)
         if why := owner_refusal(self.call, trigger):
-            self.end_run(trigger, fire, "refuse", why)
+            self.end_run(trigger, run, "refuse", why)
         elif trigger.act is TriggerAction.TASK:
-            self.run_task(trigger, fire)
+            self.run_task(trigger, run)
         else:
-            self.notices.append(TriggerNotice(trigger, fire))
+            self.notices.append(TriggerNotice(trigger, run))
 
     def run_task(
-        self, trigger: Trigger, fire: TriggerRun, data: dict[str, object] | None = None
+        self, trigger: Trigger, run: TriggerRun, data: dict[str, object] | None = None
     ) -> None:
-        task, topics, why = assign_run_task(self.call, trigger, fire, self.name, data)
-        self.topics |= topics
+        task, why = assign_run_task(self.call, trigger, run, self.name, data)
         if why:
-            self.end_run(trigger, fire, "refuse", why)
+            self.end_run(trigger, run, "refuse", why)
         else:
-            self.log_run(trigger, self.call.ledger.triggers.runs.set_work(fire, task))
+            self.log_run(trigger, self.call.ledger.triggers.runs.set_work(run, task))
 
     def deliver_notices(self) -> None:
-        """All that is to be said, in one message."""
-        message, topics, why = send_notices(self.call, self.name, self.notices)
-        self.topics |= topics
-        for each in self.notices:
-            self.end_run(each.trigger, each.run, "refuse" if why else "finish", why, message)
+        """Send all notices in one message, and end their runs."""
+        message, why = send_notices(self.call, self.name, self.notices)
+        for notice in self.notices:
+            event = "refuse" if why else "finish"
+            self.end_run(notice.trigger, notice.run, event, why, message)
         self.notices.clear()
 
 
-def log_trigger_run(call: Call, trigger: Trigger, fire: TriggerRun) -> None:
+def log_trigger_run(call: Call, trigger: Trigger, run: TriggerRun) -> None:
     fields = {
-        "fire": fire.id, "trigger": trigger.id, "name": trigger.name, "owner": trigger.owner,
-        "action": trigger.act.value, "due": fire.due, "count": fire.count, "state": fire.state,
-        "ref": fire.ref, "spawned": fire.spawned,
+        "fire": run.id, "trigger": trigger.id, "name": trigger.name, "owner": trigger.owner,
+        "action": trigger.act.value, "due": run.due, "count": run.count, "state": run.state,
+        "ref": run.ref, "spawned": run.spawned,
     }  # fmt: skip
-    refused = fire.state == "refused"
+    refused = run.state == "refused"
     call.ledger.events.append(AuditEntry(
-        KIND, DAEMON, "fire", trigger.agent, not refused, KIND, fire.detail, call.hive.commit,
+        KIND, DAEMON, "fire", trigger.agent, not refused, KIND, run.detail, call.hive.commit,
         call.request, call.now, fields,
     ))  # fmt: skip
 
 
 @due(at=lambda ledger: ledger.triggers.next_due(spawns=False), topics=frozenset({"trigger"}))
 def fire_triggers(call: Call) -> Record[TriggerRunCount]:
-    """Messages, wakes and tasks that are due."""
-    topics, fires, looked = set[str](), 0, 0
+    """Run the messages, wakes and tasks that are due."""
+    runs, looked = 0, 0
     for agent in call.ledger.triggers.agents_due(call.now, AT_ONCE):
-        found = call.ledger.triggers.due_of(agent, call.now)
-        done = _run_agent_triggers(call, agent, found)
-        topics |= done.topics
-        fires, looked = fires + done.fires, looked + len(found)
+        triggers = call.ledger.triggers.due_of(agent, call.now)
+        runs += _run_agent_triggers(call, agent, triggers)
+        looked += len(triggers)
         if looked >= AT_ONCE:
             break
-    return Record(TriggerRunCount(fires=fires), frozenset(topics), audited=True)
+    return Record(TriggerRunCount(fires=runs), audited=True)
 
 
-def _run_agent_triggers(call: Call, agent: str, found: list[Trigger]) -> TriggerPass:
+def _run_agent_triggers(call: Call, agent: str, triggers: list[Trigger]) -> int:
+    """Run the due triggers of one agent; how many runs there were."""
     name = call.hive.name(agent)
-    done = TriggerPass(call, agent, name or "")
-    for trigger in found:
+    pass_ = TriggerPass(call, agent, name or "")
+    for trigger in triggers:
         if name is None or trigger.parked:
             settle_orphan(call, trigger, name)
         else:
-            for at, count in done.check(trigger).runs:
-                done.run(trigger, at, count)
-    if done.notices:
-        done.deliver_notices()
-    return done
+            for at, count in pass_.check(trigger).runs:
+                pass_.run(trigger, at, count)
+    if pass_.notices:
+        pass_.deliver_notices()
+    return pass_.fires
 
 
 def settle_orphan(call: Call, trigger: Trigger, name: str | None) -> None:
-    """Its agent was destroyed: it comes back with the agent, and goes when that cannot come."""
+    """Settle a trigger whose agent was destroyed.
+
+    It comes back with the agent, waits as long as the archive is kept, and is removed after that.
+    """
     triggers = call.ledger.triggers
     archive = call.ledger.archives.get(trigger.agent)
     if name is not None:
@@ -200,7 +202,7 @@ def settle_orphan(call: Call, trigger: Trigger, name: str | None) -> None:
 
 @due(at=lambda ledger: ledger.triggers.next_due(spawns=True), topics=frozenset({"trigger"}))
 def fire_spawns(call: Call) -> Record[TriggerRunCount] | Change[TriggerRunCount]:
-    """One new agent: each is a commit."""
+    """Create one agent that is due: each is a commit of its own."""
     nothing = Record(TriggerRunCount(fires=0), audited=True)
     trigger = call.ledger.triggers.spawn_due(call.now)
     if trigger is None:
@@ -209,27 +211,25 @@ def fire_spawns(call: Call) -> Record[TriggerRunCount] | Change[TriggerRunCount]
     if name is None or trigger.parked:
         settle_orphan(call, trigger, name)
         return nothing
-    done = TriggerPass(call, trigger.agent, name)
-    found = done.check(trigger).runs
-    if not found:
-        return Record(TriggerRunCount(fires=0), frozenset(done.topics), audited=True)
-    fire = call.ledger.triggers.runs.start(trigger, call.now, *found[0])
-    return run_spawn(done, trigger, fire)
+    pass_ = TriggerPass(call, trigger.agent, name)
+    runs = pass_.check(trigger).runs
+    if not runs:
+        return nothing
+    run = call.ledger.triggers.runs.start(trigger, call.now, *runs[0])
+    return run_spawn(pass_, trigger, run)
 
 
 def run_spawn(
-    done: TriggerPass, trigger: Trigger, fire: TriggerRun, data: dict[str, object] | None = None
+    pass_: TriggerPass, trigger: Trigger, run: TriggerRun, data: dict[str, object] | None = None
 ) -> Record[TriggerRunCount] | Change[TriggerRunCount]:
-    """A new agent, and its task, by one fire."""
-    why = owner_refusal(done.call, trigger)
-    change, task, uuid, why = spawn_for_run(done.call, trigger, fire, data) if not why else (
-        None, "", "", why
-    )  # fmt: skip
+    """Create an agent and its task in one run."""
+    change, task, uuid = None, "", ""
+    if not (why := owner_refusal(pass_.call, trigger)):
+        change, task, uuid, why = spawn_for_run(pass_.call, trigger, run, data)
     if change is None:
-        done.end_run(trigger, fire, "refuse", why)
-        return Record(TriggerRunCount(fires=1), frozenset(done.topics), audited=True)
-    done.log_run(trigger, done.call.ledger.triggers.runs.set_work(fire, task, uuid))
-    wakes = change.wakes | done.topics
+        pass_.end_run(trigger, run, "refuse", why)
+        return Record(TriggerRunCount(fires=1), audited=True)
+    pass_.log_run(trigger, pass_.call.ledger.triggers.runs.set_work(run, task, uuid))
     fields = {**change.fields, "fires": 1}
     message = f"{change.message} by trigger {trigger.id}"
-    return Change(TriggerRunCount(fires=1), change.hive, message, wakes, fields)
+    return Change(TriggerRunCount(fires=1), change.hive, message, change.wakes, fields)

@@ -1,4 +1,4 @@
-"""What is said of triggers on the wire: when, what then, and what is shown of them."""
+"""The parameters of triggers on the wire, and the rows that show triggers and their runs."""
 
 from __future__ import annotations
 
@@ -38,26 +38,29 @@ def _secret(value: SecretStr) -> SecretStr:
 
 
 class Webhook(Params):
-    """A webhook; its address is in the answer."""
+    """A webhook; the result shows its address."""
 
     path: str = Field(
         "", max_length=200, pattern=f"^({_PART}(/{_PART}){{0,3}})?$",
-        description="Its address is /hook/AGENT/PATH then: one to four parts joined by `/`, each of"
-        " a-z, 0-9, `.`, `_` and `-`, beginning with a letter or digit. An id when absent.",
+        description="The path in its address /hook/AGENT/PATH: one to four parts joined by `/`,"
+        " each of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or digit. Absent: an id.",
     )  # fmt: skip
-    methods: list[Method] = Field(["POST"], min_length=1, max_length=5, description="Taken.")
+    methods: list[Method] = Field(
+        ["POST"], min_length=1, max_length=5, description="The HTTP methods that it accepts."
+    )
     strict: bool = Field(
         default=False,
-        description="Whether only signatures over method, path, time, key and body will do; all"
-        " methods but POST need one anyway.",
+        description="Whether signatures must cover method, path, time, key and body; methods other"
+        " than POST always need such a signature.",
     )
     secret: Annotated[SecretStr, AfterValidator(_secret)] | None = Field(
-        None, description="What deliveries are signed with; made, and told once, when absent."
+        None,
+        description="The secret that deliveries are signed with; absent: made, and shown once.",
     )
 
 
 class When(Params):
-    """When: exactly one of `cron`, `every`, `at` and `webhook`."""
+    """When it runs: exactly one of `cron`, `every`, `at` and `webhook`."""
 
     cron: str | None = Field(
         None, max_length=200, pattern=r"^[A-Za-z0-9*,/#\- ]+$",
@@ -71,40 +74,42 @@ class When(Params):
     )  # fmt: skip
     every: float | None = Field(
         None, ge=1, le=_LONGEST, validation_alias=also("every", "interval"),
-        description="Seconds between two fires. Also `interval`.",
+        description="Seconds between two runs. Also `interval`.",
     )  # fmt: skip
     at: str | None = Field(
         None, max_length=40, description="Once: ISO 8601, or seconds since 1970."
     )
-    webhook: Webhook | None = Field(None, description="When somebody calls an address.")
+    webhook: Webhook | None = Field(None, description="When a request comes to its address.")
 
 
 class NewAgent(Params):
-    """The agent that a fire makes, as `spawn` takes it; its name gets the number of the fire."""
+    """The agent that a run creates, as for `spawn`; its name gets the number of the run."""
 
-    name: AgentName = Field(description="What it is called: NAME-1, NAME-2 and so on.")
+    name: AgentName = Field(description="The beginning of the name: NAME-1, NAME-2 and so on.")
     role: Literal["agent", "architect", "lead", "worker", "task"] = Field(
-        "task", description="What it is for."
+        "task", description="The role of the agent."
     )
     tier: Literal["strategic", "tactical", "operational"] = Field(
-        "operational", description="At most that of who set the trigger."
+        "operational", description="The tier, at most that of the trigger's owner."
     )
     title: str = Field("", max_length=200, description="Free text.")
     image: str | None = Field(None, max_length=64, description="Name of an image of this host.")
     boot: bool = Field(default=False, description="Whether an init runs inside.")
-    command: list[str] = Field([], max_length=256, description="What it runs.")
+    command: list[str] = Field([], max_length=256, description="The command that it runs.")
     capabilities: list[str] | None = Field(None, max_length=64, description="As for `spawn`.")
 
 
 class Then(Params):
-    """What is done, with the rights that who set the trigger has at that moment."""
+    """What a run does, with the rights that the trigger's owner has at that moment."""
 
     kind: Literal["message", "wake", "task", "spawn"] = Field(
-        description="A message to the agent; the same, and it is woken; a task for it; a new agent"
-        " below it with a task."
+        description="`message`: a message to the agent; `wake`: a message that also wakes it;"
+        " `task`: a task for it; `spawn`: a new agent below it, with a task."
     )
-    text: Text = Field(min_length=1, description="The message, or what the task is.")
-    priority: int = Field(2, ge=0, le=3, description="Of the message: 0 (critical) to 3 (low).")
+    text: Text = Field(min_length=1, description="The message, or the description of the task.")
+    priority: int = Field(
+        2, ge=0, le=3, description="Priority of the message: 0 (critical) to 3 (low)."
+    )
     deadline: float | None = Field(
         None, gt=0, le=30 * 86_400, description="Seconds that the task may take."
     )
@@ -112,47 +117,51 @@ class Then(Params):
 
 
 class FireRow(Result):
-    id: str = Field(description="The fire; its event has this id too.")
-    at: float = Field(description="When it fired, in seconds since 1970.")
+    id: str = Field(description="The id of the run; its event has this id too.")
+    at: float = Field(description="When it ran, in seconds since 1970.")
     due: float = Field(description="The time that it is for.")
-    count: int = Field(description="How many times of the rule it stands for; 100: or more.")
+    count: int = Field(description="The number of times that it stands for; 100: or more.")
     state: str = Field(description="open, done, skipped, refused or waits.")
     detail: str = Field(description="Why it was skipped or refused, or what it waits for.")
-    ref: str = Field(description="The message or the task; empty: none.")
-    agent: str = Field(description="Name of the agent it made; empty: none that lives.")
-    status: str = Field(description="How the task came out.")
-    exit: int | None = Field(description="Exit status of the agent it made; null: none.")
+    ref: str = Field(description="The id of the message or task; empty: none.")
+    agent: str = Field(description="The name of the agent it created, if that agent is alive.")
+    status: str = Field(description="The result status of its task.")
+    exit: int | None = Field(description="Exit status of the agent it created; null: none.")
     output: str = Field(description="The last 4,000 characters of what it reported.")
-    duration: float | None = Field(description="Seconds it took; null while it goes on.")
+    duration: float | None = Field(description="Seconds that it took; null while it is open.")
 
 
 class TriggerRow(Result):
-    id: str = Field(description="The trigger.")
-    name: str = Field(description="What it is called.")
-    agent: str = Field(description="Name of the agent it fires for.")
-    owner: str = Field(description="Who set it, with whose rights it acts; empty: who is gone.")
+    id: str = Field(description="The id of the trigger.")
+    name: str = Field(description="The name of the trigger.")
+    agent: str = Field(description="The name of the agent that it runs for.")
+    owner: str = Field(
+        description="The agent that set it, and with whose rights it runs; empty: destroyed."
+    )
     kind: str = Field(description="cron, every, at or webhook.")
-    when: str = Field(description="The rule, as it was set.")
+    when: str = Field(description="The rule as it was set.")
     explained: str = Field(description="The rule in words.")
-    zone: str = Field(description="Its time zone.")
+    zone: str = Field(description="The time zone.")
     action: str = Field(description="message, wake, task or spawn.")
-    text: str = Field(description="The message or the task.")
+    text: str = Field(description="The message, or the description of the task.")
     missed: str = Field(description="skip, latest or all.")
     enabled: bool = Field(description="Whether it is on.")
-    next: float | None = Field(description="When it fires next; null: not by the clock.")
-    path: str = Field(description="Of a webhook, behind the address of the server.")
-    fires: int = Field(description="How often it has fired or was skipped.")
-    last: FireRow | None = Field(description="Its last fire; null before the first.")
+    next: float | None = Field(
+        description="When it runs next, in seconds since 1970; null: not at a known time."
+    )
+    path: str = Field(description="For a webhook: its path, behind the address of the server.")
+    fires: int = Field(description="How often it has run or was skipped.")
+    last: FireRow | None = Field(description="Its last run; null before the first.")
 
 
 def rule_of(when: When, now: float) -> TriggerRule:
-    """The rule, or InvalidArgument that names what is wrong."""
-    said = [key for key in ("cron", "every", "at", "webhook") if getattr(when, key) is not None]
-    if len(said) != 1:
-        raise InvalidArgument("say one of cron, every, at and webhook", field="when")
+    """The rule of these parameters; InvalidArgument names the wrong field."""
+    kinds = [kind for kind in ("cron", "every", "at", "webhook") if getattr(when, kind) is not None]
+    if len(kinds) != 1:
+        raise InvalidArgument("set one of cron, every, at and webhook", field="when")
     zone = when.zone or "UTC"
-    if when.zone is not None and said[0] not in ("cron", "at"):
-        raise InvalidArgument(f"{said[0]} has no time zone", field="when.zone")
+    if when.zone is not None and kinds[0] not in ("cron", "at"):
+        raise InvalidArgument(f"{kinds[0]} has no time zone", field="when.zone")
     zone_of(zone)
     if when.cron is not None:
         check_cron(when.cron, zone, now)
@@ -164,13 +173,15 @@ def rule_of(when: When, now: float) -> TriggerRule:
     return _webhook_rule(when.webhook or Webhook())
 
 
-def _webhook_rule(said: Webhook) -> TriggerRule:
-    methods = tuple(dict.fromkeys(said.methods))
-    return TriggerRule(TriggerKind.WEBHOOK, methods=methods, path=said.path, strict=said.strict)
+def _webhook_rule(webhook: Webhook) -> TriggerRule:
+    methods = tuple(dict.fromkeys(webhook.methods))
+    return TriggerRule(
+        TriggerKind.WEBHOOK, methods=methods, path=webhook.path, strict=webhook.strict
+    )
 
 
 def webhook_path(call: Call, trigger: Trigger) -> str:
-    """Where a webhook is called; empty: it is none."""
+    """The path of a webhook, behind the address of the server; empty for other triggers."""
     if not trigger.hook:
         return ""
     name, path = call.hive.name(trigger.agent), trigger.rule.path
@@ -179,36 +190,35 @@ def webhook_path(call: Call, trigger: Trigger) -> str:
 
 def _parse_moment(text: str, zone: str, now: float) -> float:
     try:
-        found = float(text)
+        moment = float(text)
     except ValueError:
         try:
-            said = datetime.fromisoformat(text)
-            found = (said if said.tzinfo else said.replace(tzinfo=zone_of(zone))).timestamp()
+            date = datetime.fromisoformat(text)
+            moment = (date if date.tzinfo else date.replace(tzinfo=zone_of(zone))).timestamp()
         except (ValueError, OverflowError, OSError):
             raise InvalidArgument(f"{text!r} is no moment", field="when.at") from None
-    if not now < found < now + _LONGEST:  # also for a number that is none
+    if not now < moment < now + _LONGEST:  # also refuses NaN
         raise InvalidArgument(f"{text!r} is not in the next ten years", field="when.at")
-    return found
+    return moment
 
 
 def party_name(call: Call, party: str) -> str:
-    """The name of a party that lives."""
+    """The name of the operator or of a living agent; empty for a destroyed one."""
     return OPERATOR if party == OPERATOR else call.hive.name(party) or ""
 
 
 def trigger_row(call: Call, trigger: Trigger) -> TriggerRow:
     rule = trigger.rule
-    text = {
-        TriggerKind.CRON: rule.cron,
-        TriggerKind.EVERY: f"{rule.every:g}",
+    when = {
+        TriggerKind.CRON: rule.cron, TriggerKind.EVERY: f"{rule.every:g}",
         TriggerKind.AT: f"{rule.at:.3f}",
-    }
+    }  # fmt: skip
     last = call.ledger.triggers.runs.of(trigger.number, None, 1)
     path = webhook_path(call, trigger)
     return TriggerRow(
         id=trigger.id, name=trigger.name, agent=party_name(call, trigger.agent),
         owner=party_name(call, trigger.owner), kind=rule.kind.value,
-        when=text.get(rule.kind, " ".join(rule.methods)), explained=rule_text(rule, path),
+        when=when.get(rule.kind, " ".join(rule.methods)), explained=rule_text(rule, path),
         zone=rule.zone, action=trigger.act.value,
         text=str(trigger.action.get("text", "")), missed=trigger.missed.value,
         enabled=trigger.enabled, next=None if trigger.parked else trigger.due, path=path,
@@ -217,10 +227,10 @@ def trigger_row(call: Call, trigger: Trigger) -> TriggerRow:
     )  # fmt: skip
 
 
-def run_row(call: Call, fire: TriggerRun) -> FireRow:
+def run_row(call: Call, run: TriggerRun) -> FireRow:
     return FireRow(
-        id=fire.id, at=fire.at, due=fire.due, count=fire.count, state=fire.state,
-        detail=fire.detail, ref=fire.ref, agent=call.hive.name(fire.spawned) or "",
-        status=fire.status, exit=fire.code, output=fire.output,
-        duration=None if fire.ended is None else fire.ended - fire.at,
+        id=run.id, at=run.at, due=run.due, count=run.count, state=run.state,
+        detail=run.detail, ref=run.ref, agent=call.hive.name(run.spawned) or "",
+        status=run.status, exit=run.code, output=run.output,
+        duration=None if run.ended is None else run.ended - run.at,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a webhook brings: one fire, once for each signed request."""
+"""What a request to a webhook does: one run for each signed request."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BUSY: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What came, as text. `mark` tells a repeat; `key` is what the sender said, or empty.
+    """A request to a webhook, as text. `mark` identifies a repeat; `key` is the sender's, or empty.
 
-    `query`: of the address, where it is signed.
+    `query`: the query of the address, if it is signed.
     """
 
     trigger: str
@@ -34,61 +34,64 @@ class Delivery:
 
 
 class DeliveryResult(Result):
-    fire: str = Field(description="The fire; the same for the same request.")
-    new: bool = Field(description="Whether it fired now.")
+    fire: str = Field(description="The run; the same one for the same request.")
+    new: bool = Field(description="Whether this call has started the run.")
 
 
 def deliver_webhook(
     call: Call, delivery: Delivery
 ) -> Record[DeliveryResult] | Change[DeliveryResult]:
-    """One fire. LimitReached when the agent has had enough, or the last task is still open."""
+    """Run a trigger once for a request.
+
+    LimitReached when the agent has had enough runs in this minute, or the last task is still open.
+    """
     triggers = call.ledger.triggers
     trigger = triggers.get(delivery.trigger)
     name = call.hive.name(trigger.agent) if trigger is not None else None
     if trigger is None or name is None:
         raise NotFound(f"no trigger {delivery.trigger}")
-    if known := triggers.runs.delivery_run(trigger.hook, delivery.mark):
-        return Record(DeliveryResult(fire=known, new=False), audited=True)
-    done = TriggerPass(call, trigger.agent, name)
-    room, more = done.room()
+    if earlier := triggers.runs.delivery_run(trigger.hook, delivery.mark):
+        return Record(DeliveryResult(fire=earlier, new=False), audited=True)
+    pass_ = TriggerPass(call, trigger.agent, name)
+    room, more = pass_.room()
     if room < 1 or (trigger.single and trigger.open is not None):
         after = more - call.now if room < 1 else BUSY
         raise LimitReached(f"cannot fire {trigger.name} now", retry_after=after)
     if why := owner_refusal(call, trigger):
         raise NotAllowed(f"cannot fire {trigger.name}: {why}")
-    fire = triggers.runs.start(trigger, call.now, call.now, 1)
-    triggers.runs.save_delivery(trigger.hook, delivery.mark, fire.id, call.now)
-    return _run_delivery(done, trigger, fire, delivery)
+    run = triggers.runs.start(trigger, call.now, call.now, 1)
+    triggers.runs.save_delivery(trigger.hook, delivery.mark, run.id, call.now)
+    call.notify("trigger")
+    return _run_delivery(pass_, trigger, run, delivery)
 
 
 def _run_delivery(
-    done: TriggerPass, trigger: Trigger, fire: TriggerRun, delivery: Delivery
+    pass_: TriggerPass, trigger: Trigger, run: TriggerRun, delivery: Delivery
 ) -> Record[DeliveryResult] | Change[DeliveryResult]:
     about: dict[str, object] = {
         "key": delivery.key, "type": delivery.type, "encoding": delivery.encoding,
         "bytes": len(delivery.text.encode()),
         **({"query": delivery.query} if delivery.query else {}),
     }  # fmt: skip
-    result = DeliveryResult(fire=fire.id, new=True)
-    whole: dict[str, object] = {"delivery": {**about, "body": delivery.text}}
+    result = DeliveryResult(fire=run.id, new=True)
+    data: dict[str, object] = {"delivery": {**about, "body": delivery.text}}
     if trigger.act is TriggerAction.SPAWN:
-        made = run_spawn(done, trigger, fire, whole)
-        _check_run(done, trigger, fire)
-        wakes = made.wakes | {"trigger"}
-        if isinstance(made, Change):
-            return Change(result, made.hive, made.message, wakes, made.fields)
-        return Record(result, wakes, audited=True)
+        outcome = run_spawn(pass_, trigger, run, data)
+        _check_run(pass_, trigger, run)
+        if isinstance(outcome, Change):
+            return Change(result, outcome.hive, outcome.message, outcome.wakes, outcome.fields)
+        return Record(result, audited=True)
     if trigger.act is TriggerAction.TASK:
-        done.run_task(trigger, fire, whole)
+        pass_.run_task(trigger, run, data)
     else:
-        done.notices.append(TriggerNotice(trigger, fire, about, delivery.text))
-        done.deliver_notices()
-    _check_run(done, trigger, fire)
-    return Record(result, frozenset(done.topics | {"trigger"}), audited=True)
+        pass_.notices.append(TriggerNotice(trigger, run, about, delivery.text))
+        pass_.deliver_notices()
+    _check_run(pass_, trigger, run)
+    return Record(result, audited=True)
 
 
-def _check_run(done: TriggerPass, trigger: Trigger, fire: TriggerRun) -> None:
-    """What could not be done leaves nothing behind, and its sender is told to come again."""
-    (found,) = done.call.ledger.triggers.runs.of(trigger.number, fire.number + 1, 1)
-    if found.state == "refused":
-        raise LimitReached(f"cannot fire {trigger.name}: {found.detail}", retry_after=BUSY)
+def _check_run(pass_: TriggerPass, trigger: Trigger, run: TriggerRun) -> None:
+    """Raise LimitReached for a refused run: nothing of it stays, and the sender tries again."""
+    (saved,) = pass_.call.ledger.triggers.runs.of(trigger.number, run.number + 1, 1)
+    if saved.state == "refused":
+        raise LimitReached(f"cannot fire {trigger.name}: {saved.detail}", retry_after=BUSY)
