@@ -1,4 +1,4 @@
-"""What the change road saw last, for everyone who asks: it is read without asking anybody."""
+"""The last observation of the host, with the states of all agents. Reading it blocks on nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES: Final = 20  # in an alarm
 
 @dataclass
 class ObservedState:
-    """The last look at the host beside the wishes of the moment."""
+    """The last observation of the host, beside the current rows of the ledger."""
 
     cache: LedgerCache
     places: Placements
@@ -68,7 +68,7 @@ class ObservedState:
         return Observed(self.machines, self.strays, self.slices)
 
     def update(self, observed: Observed, *, whole: bool) -> None:
-        """Take over a look at some agents, or at the whole host."""
+        """Take over an observation of some agents, or of the whole host."""
         if whole:
             self.machines.clear()
             self.strays = observed.orphans
@@ -76,7 +76,7 @@ class ObservedState:
         self.slices = observed.slices
 
     def update_states(self, uuids: set[str]) -> set[str]:
-        """Judge the states of these agents anew; topics of those that changed."""
+        """Compute the states of these agents; returns the topics of those that changed."""
         changed = set()
         for uuid in uuids:
             state = self._current_state(uuid)
@@ -108,16 +108,16 @@ class ObservedState:
     # What the broker's operations see of it.
 
     def state(self, uuid: str) -> State:
-        """The state by the last look; a wish written down since then counts already.
+        """The state by the last observation, with a run request that was recorded since.
 
-        Else who asks right after a restart was told the state from before it.
+        Without that, a call right after a restart would see the state from before it.
         """
         if uuid in self.unseen:
             return self._state_for(uuid, self.cache.ledger.runs.get(uuid))
         return self.states.get(uuid) or self._current_state(uuid)
 
     def activity(self, uuid: str) -> str:
-        """What an agent is at."""
+        """The agent's activity: idle, or working."""
         return self.cache.ledger.activity(uuid)
 
     def machine(self, uuid: str) -> Machine | None:
@@ -174,7 +174,7 @@ class ObservedState:
                 yield from ((uuid, text),) if text else ()
 
     def _names(self, revocation: Revocation) -> str:
-        """Some of those who were left running, for people."""
+        """The names of the agents that were left running, shortened."""
         names = sorted(
             self.places.by_uuid[uuid].name for uuid in agents_left_running(revocation, self.places)
         )

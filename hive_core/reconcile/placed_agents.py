@@ -1,4 +1,4 @@
-"""Agents committed by hand without a place in the topology: where they hang, said for a day."""
+"""Agents committed by hand without a place in topology.json: an alarm for a day about each."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _MARK: Final = "placed"
 
 
 def record_placed(ledger: Ledger, uuids: Iterable[str], now: float) -> None:
-    """Inside a transaction: these were placed under the root agent."""
+    """Inside a transaction: record that these were placed under the root agent."""
     rows = [*_rows(ledger), *([uuid, now] for uuid in uuids)]
     ledger.marks.put(_MARK, json.dumps(rows[-_MOST:]))
 
 
 def alarms(ledger: Ledger, places: Placements, root: str, now: float) -> Iterator[str]:
-    """What the operator is told of those that nobody has moved since."""
+    """The operator's alarms about those that were not moved since."""
     for uuid, at in _rows(ledger):
         place = places.by_uuid.get(uuid)
         if place is not None and place.parent == root and now - at < TOLD_FOR:
             yield (
                 f"{place.name} was committed by hand without a place in topology.json:"
-                f" it hangs under {root} (`hive move`)"
+                f" it was placed under {root} (change it with `hive move`)"
             )
 
 

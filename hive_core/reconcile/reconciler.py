@@ -1,8 +1,8 @@
-"""The change road: observe, count exits, plan, apply, finish jobs; woken by whatever changes.
+"""The change path: observe, count exits, plan, apply, finish jobs. Any change wakes it.
 
-One pass looks at the dirty agents only; a full one looks at the whole host. What takes long runs in
-a task per agent, so that one slow machine keeps nobody waiting. Nothing here is remembered that a
-fresh daemon would not find again in the ledger, in git and on the host.
+A pass observes the dirty agents only; a full pass observes the whole host. Long work runs in one
+task per agent, so a slow machine delays no other. The reconciler keeps no state that a new daemon
+could not read again from the ledger, from git and from the host.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ log = logging.getLogger(__name__)
 FULL_EVERY: Final = 60.0
 RETRY_AFTER: Final = 1.0
 SLICE: Final = 100  # agents planned before the loop gets a turn
-FULL = ""  # the name of the timer for full looks
+FULL = ""  # the name of the timer for full passes
 
 
 @dataclass
 class Reconciler:
-    """Call `heard` and `changed` when something happened; `run` does the rest."""
+    """Call `on_topics` and `requeue` when something happened; `run` does the rest."""
 
     ports: Ports
     broker: BrokerHandle
@@ -81,7 +81,7 @@ class Reconciler:
     # Waking.
 
     def on_topics(self, topics: frozenset[str]) -> None:
-        """The request road has written something down."""
+        """Mark as dirty what the request path has recorded."""
         for topic in topics:
             kind, _, uuid = topic.partition(":")
             if kind == "tree":
@@ -98,7 +98,7 @@ class Reconciler:
             self._awake.set()
 
     def requeue(self, uuid: str) -> None:
-        """Something may have happened to this machine; empty: to any of them."""
+        """Check this agent in the next pass; an empty UUID means all of them."""
         if uuid:
             self._dirty[uuid] = None
         else:
@@ -107,27 +107,27 @@ class Reconciler:
 
     @property
     def idle(self) -> bool:
-        """Nothing is dirty and nothing under way; timers may still be set."""
+        """Whether nothing is dirty and no task runs; timers may still be set."""
         asked = self._whole or self._tree or self._dirty or self._stale
         return not (asked or self.runner.busy or self.revoker.busy or self._next_in_queue())
 
     async def fresh_plan(self) -> ReconcilePlan:
-        """What the next pass would do, after a look at the whole host.
+        """The plan of a full pass, after a fresh observation of the whole host.
 
-        A look of its own: taken over, it would undo what a pass under way has learned since.
+        The observation is not stored: it could be older than what a running pass has learned.
         """
         observed = await self.ports.machines.observe()
         return plan(self.cache.desired_state(self.observed.places), observed, self.observed.moment)
 
     async def run(self) -> None:
-        """Pass after pass, until cancelled."""
+        """Run passes until cancelled."""
         while True:
             await self._awake.wait()
             self._awake.clear()
             try:
                 await self.converge()
             except HiveError as error:
-                # The disk is full, or systemd does not answer: nothing is lost by waiting.
+                # The disk is full, or systemd does not answer: try again later.
                 log.warning("Cannot converge: %s", error)
                 self.observed.troubles[FULL] = f"cannot converge: {error}"
                 self._whole = True
@@ -138,7 +138,7 @@ class Reconciler:
     # One pass.
 
     async def converge(self) -> None:
-        """One pass over what is dirty."""
+        """Run one pass over the dirty agents."""
         if self._reload_rows() and self.first_observation.is_set():
             desired, idle = (
                 self.cache.desired_state(self.observed.places),
@@ -161,7 +161,7 @@ class Reconciler:
         self.observed.troubles.pop(FULL, None)
 
     def _reload_rows(self) -> bool:
-        """What the ledger and the head say now; whether that is another tree."""
+        """Read the tree and the rows again where they changed; whether the tree is a new one."""
         if another := self._tree:
             self._tree = False
             before = self.observed.places
@@ -181,7 +181,7 @@ class Reconciler:
         return another
 
     def _add_missing_rows(self) -> None:
-        """Agents that came with a hand commit have no rows yet: they should run."""
+        """Create the rows of agents that came with a manual commit: they should run."""
         known = self.observed.places.by_uuid.keys()
         missing = (known - self.cache.runs.keys()) | (known - self.cache.bases.keys())
         if not missing:
@@ -198,8 +198,8 @@ class Reconciler:
     def _take_dirty(self) -> tuple[bool, set[str]]:
         whole, self._whole = self._whole, False
         dirty = {*self._dirty, *self._next_in_queue()} - self.runner.busy.keys()
-        # What was heard since the rows were taken waits for the next pass, which takes them: by the
-        # old rows nothing would be to do, and nobody would come back to it.
+        # An agent whose rows changed since they were read waits for the next pass, which reads them
+        # again: by the old rows there is nothing to do, and the change would be lost.
         dirty -= self._stale
         self._dirty = {
             uuid: None for uuid in self._dirty if uuid in self.runner.busy or uuid in self._stale
@@ -211,7 +211,7 @@ class Reconciler:
         return whole, dirty
 
     async def _observe(self, *, whole: bool, dirty: set[str]) -> set[str]:
-        # The look may miss what is done for these meanwhile; they come again when it is done.
+        # The observation may miss what these agents' tasks do now; they are requeued afterwards.
         busy = {*self.runner.busy}
         try:
             observed = await self.ports.machines.observe(None if whole else dirty)
@@ -235,7 +235,7 @@ class Reconciler:
         return dirty
 
     def _update_states(self, dirty: set[str]) -> None:
-        """Name the states anew, and finish the jobs that waited for them."""
+        """Update the states of the dirty agents, and finish the jobs that waited for them."""
         before = {uuid: self.observed.states.get(uuid) for uuid in dirty}
         topics = self.observed.update_states(dirty)
         self.observed.unseen &= self._stale
@@ -246,7 +246,7 @@ class Reconciler:
         self.broker.touch(frozenset(topics))
 
     def _requeue_ancestors(self, changed: Iterable[str]) -> None:
-        """Who went down may have kept those above from going down."""
+        """Requeue the ancestors of agents that went down: they may stop only after those."""
         above, past = set[str](), False
         for uuid in changed:
             if phase(self.observed.machines.get(uuid) or Machine(uuid)) is not Phase.DOWN:
@@ -282,7 +282,7 @@ class Reconciler:
         return {f"job:{job_id}" for job_id in ended}
 
     def _parts(self, dirty: set[str]) -> Iterator[list[str]]:
-        """In tree order, so many at a time that the loop is not held up."""
+        """The dirty agents in tree order, in parts that do not block the loop for long."""
         places = self.observed.places
         order = [*parents_first(places, dirty), *sorted(dirty - places.by_uuid.keys())]
         for start in range(0, len(order), SLICE):
@@ -304,7 +304,7 @@ class Reconciler:
         )
 
     def _await_slots(self) -> None:
-        """Look at the queue again when a start has taken so long that its slot is another's."""
+        """Check the queue again when a slow start gives up its slot."""
         if self._next_in_queue():
             self._awake.set()
         elif self._queued and not self._waits_for_slots and (when := self._slots().next_slow):

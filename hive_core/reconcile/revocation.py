@@ -1,9 +1,11 @@
-"""Taking away what agents may hold of others that are not below them any more (attack 58).
+"""Revokes access to files after a move: restarts the agents that may hold them (attack 58).
 
-Nothing shows all that a process may hold: descriptors in flight, mappings, mounts of its own. So
-those who lost access, and all below them, go down together; while none of them runs, a job gives
-each of their files that has a hard link elsewhere an inode of its own; then they start afresh. What
-is to be done stands in the ledger before it is done, so a daemon that dies goes on from there.
+The kernel cannot list all open handles of a process: descriptors in flight, mappings, mounts of its
+own. So the agents that lost access, and all agents below them, are stopped together. While none of
+them runs, a job copies each of their files that has a hard link elsewhere. Then they are started
+again. The ledger records each step before it is done, so a new daemon continues from there.
+
+`StorageApplier` applies the storage steps and has each move announced before it happens.
 """
 
 from __future__ import annotations
@@ -33,16 +35,16 @@ from hive_core.reconcile.jobs.goals import MOVED, RESTARTING
 from hive_core.reconcile.runner import ActionRunner, restart
 
 log = logging.getLogger(__name__)
-LOOK: Final = 0.5  # seconds between looks at who is to finish first
+LOOK: Final = 0.5  # seconds between checks of agents that may finish their task first
 IDLE: Final = "idle"
 _NAMES_MOST: Final = 64  # in an event
-_BACK_MOST: Final = 1000  # for whom the job waits until they are up again
+_BACK_MOST: Final = 1000  # restarted agents that the job waits for
 _S = RevocationState
 
 
 @dataclass
 class Revoker:
-    """`advance` takes each revocation as far as it can be; call it in every pass."""
+    """Carries out revocations. Each pass calls `advance`, which takes each a step further."""
 
     runner: ActionRunner
     tasks: BackgroundTasks
@@ -58,9 +60,9 @@ class Revoker:
         return bool(self.tasks.busy)
 
     def announce(self, moves: Iterable[MoveNode]) -> None:
-        """Before nodes are moved: who loses sight of them, where no call has written that down.
+        """Record revocations before nodes move, where no call has recorded them.
 
-        So it is after a commit by hand.
+        That is so after a manual commit.
         """
         look, ledger, now = (
             self.runner.observed,
@@ -113,7 +115,7 @@ class Revoker:
             case _:
                 pass
 
-    # Going down.
+    # Stopping.
 
     def _restart_when_due(self, revocation: Revocation) -> None:
         look, clock = self.runner.observed, self.runner.ports.clock
@@ -131,7 +133,7 @@ class Revoker:
         self._requeue_all(revocation, agents)
 
     def _restart_newcomers(self, revocation: Revocation) -> None:
-        """Who came to be below a loser that is down, and runs: all wait until nobody does."""
+        """Restart agents that moved below a stopped one since, and still run."""
         agents = agents_losing_access(revocation, self.runner.observed.places) - revocation.notified
         up = {uuid for uuid in agents if self._is_up(uuid)}
         if runs := [*self._runs_to_restart(up)]:
@@ -145,7 +147,7 @@ class Revoker:
         self.runner.ports.ledger.revocations.set_nonces(revocation.id, nonces)
 
     def _note(self, revocation: Revocation, agents: frozenset[str]) -> None:
-        """By the time of their restart they may be elsewhere, with what they were handed."""
+        """Record the agents now: before their restart they may move, with the handles they got."""
         if new := agents - revocation.nonces.keys():
             with self.runner.ports.ledger.transaction():
                 self.runner.ports.ledger.revocations.set_nonces(
@@ -154,7 +156,7 @@ class Revoker:
             self.runner.observed.cache.refresh(())
 
     def _runs_to_restart(self, agents: Iterable[str]) -> Iterator[DesiredRun]:
-        """Who runs or is on its way up. Who is down after a failure holds nothing, and waits on."""
+        """The runs of agents that are up or starting. One that is down after a failure stays so."""
         look = self.runner.observed
         for uuid in agents:
             run = look.cache.runs.get(uuid)
@@ -179,7 +181,7 @@ class Revoker:
         return all(map(self._is_down, agents)) and self._is_in_place(revocation)
 
     def _is_in_place(self, revocation: Revocation) -> bool:
-        """Whether the agent's node is where nobody reaches it who lost it."""
+        """Whether the agent's node is in its new place, out of reach of those that lost access."""
         place = self.runner.observed.places.by_uuid.get(revocation.agent)
         machine = self.runner.observed.machines.get(revocation.agent)
         node = machine.node if machine is not None else ()
@@ -203,7 +205,7 @@ class Revoker:
         self._step(revocation, event, links)
 
     async def _own_inodes(self, revocation: Revocation) -> int:
-        """How many names of files had a link elsewhere; no file has one any more."""
+        """Separate hard links to other nodes; returns how many names had one."""
         links = 0.0
         for place in self._nodes(revocation):
             id_ = job_id_for_key(f"{revocation.id} {place.uuid}", JobKind.OWN_INODES)
@@ -218,9 +220,9 @@ class Revoker:
         return int(links)
 
     def _nodes(self, revocation: Revocation) -> list[Placement]:
-        """Nodes whose files must not be anybody else's; one below another goes along with it.
+        """Nodes whose files must have no link elsewhere; a node includes the nodes below it.
 
-        Not of those who are above the agent (again): there it runs, and changes its files.
+        Ancestors of the agent are left out: the agent runs in their nodes and changes its files.
         """
         places, machines = self.runner.observed.places.by_uuid, self.runner.observed.machines
         agents = agents_losing_access(revocation, self.runner.observed.places)
@@ -237,7 +239,7 @@ class Revoker:
             if not any(place.lineage[:depth] in nodes for depth in range(1, len(place.lineage)))
         ]  # fmt: skip
 
-    # Its end.
+    # Finishing.
 
     def _step(self, revocation: Revocation, event: str, links: int = 0) -> None:
         ledger, now = self.runner.ports.ledger, self.runner.ports.clock.now()
@@ -251,7 +253,7 @@ class Revoker:
         self.runner.broker.touch(frozenset(topics))
 
     def _record_result(self, revocation: Revocation, links: int) -> set[str]:
-        """Inside a transaction: the event, and the progress of the job."""
+        """Inside a transaction: record the event and the progress of the job."""
         ledger, now = self.runner.ports.ledger, self.runner.ports.clock.now()
         hive = self.runner.observed.places.hive
         lost, agents = (
@@ -265,9 +267,9 @@ class Revoker:
             news: dict[str, object] = {"revoked": now, RESTARTING: again} if done else {}
             ledger.jobs.progress(job.id, {**job.progress, **news, "links": links})
         if done:
-            text = f"who was above {revocation.name} before holds nothing of it any more"
+            text = f"the former ancestors of {revocation.name} hold no files of it any more"
         else:
-            text = f"who was above {revocation.name} before runs on and may hold files of it"
+            text = f"former ancestors of {revocation.name} keep running and may hold files of it"
         ledger.events.append(AuditEntry(
             kind="revoked" if done else "revocation_left", caller=DAEMON, operation="watch",
             target=revocation.agent, allowed=None, rule="", reason=text, commit=hive.commit,
@@ -281,7 +283,7 @@ class Revoker:
         return {"events"}
 
     def _requeue_all(self, revocation: Revocation, agents: Iterable[str]) -> None:
-        """What was written counts from now on; everybody whom it concerns is looked at again."""
+        """Reload the rows of all agents that the revocation concerns, and requeue them."""
         everybody = {*agents, revocation.agent}
         self.runner.observed.cache.refresh(everybody)
         for uuid in everybody:
@@ -294,7 +296,7 @@ class StorageApplier:
     revoker: Revoker
 
     async def apply_early(self, plan: ReconcilePlan) -> None:
-        """Steps that need no fresh look. What cannot be done comes again with one, and is told."""
+        """Apply the steps that need no fresh observation. The next pass repeats what fails."""
         self._announce(plan.tree)
         for step in plan.steps:
             with suppress(HiveError):
@@ -303,7 +305,7 @@ class StorageApplier:
                     self._requeue_subtree(step)
 
     async def apply(self, tree: tuple[ReconcileStep, ...]) -> set[str]:
-        """Steps on the tree go one after another; what could not be done comes again."""
+        """Apply the storage steps one after another; returns the agents whose step failed."""
         self._announce(tree)
         failed = set()
         for step in tree:
@@ -317,11 +319,11 @@ class StorageApplier:
         return failed
 
     def _announce(self, steps: tuple[ReconcileStep, ...]) -> None:
-        """Before anything moves: who loses sight of it."""
+        """Record revocations before any node moves."""
         self.revoker.announce(step.action for step in steps if isinstance(step.action, MoveNode))
 
     def _requeue_subtree(self, step: ReconcileStep) -> None:
-        """Everybody whose facts this step changed is looked at again."""
+        """Requeue all agents whose facts this step changed."""
         for name in self.runner.observed.places.hive.topology.subtree(step.name):
             self.runner.requeue(self.runner.observed.places.by_name(name).uuid)
         if isinstance(step.action, MoveNode):

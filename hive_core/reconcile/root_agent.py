@@ -1,4 +1,4 @@
-"""The root agent: it exists from the first start on, and runs unless the operator stopped it."""
+"""The root agent: created at the first start; it runs unless the operator stops it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NAME = "ensure_root"
 
 
 class RootCreated(Result):
-    """The root agent as it was made."""
+    """The created root agent."""
 
     name: str
     uuid: str
 
 
 def create_root_agent(call: Call) -> Change[RootCreated]:
-    """A commit with the root agent (row H16)."""
+    """Create the root agent (row H16)."""
     settings = call.settings
     root = settings.root
     image = root.image or settings.default_image

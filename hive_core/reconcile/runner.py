@@ -1,4 +1,4 @@
-"""Doing the steps of a plan: one task per agent, failures counted and tried again later."""
+"""Runs the steps of a plan, one task per agent; retries failures with a growing pause."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ NO_ANSWER: Final = (Unreachable, TimedOut)
 
 
 def restart(ports: Ports, run: DesiredRun, why: str) -> int:
-    """Inside a transaction: have a machine start afresh; the nonce of that start.
+    """Inside a transaction: request a restart; returns its nonce.
 
-    Nobody tried anything: its failures count on as they did, and there is not one more.
+    The agent did not fail, so its failure history stays as it is.
     """
     ledger = ports.ledger
     fresh = ledger.runs.want(
@@ -40,10 +40,11 @@ def restart(ports: Ports, run: DesiredRun, why: str) -> int:
 
 @dataclass
 class ActionRunner:
-    """`again(uuid)` is called when an agent should be looked at anew.
+    """Runs steps of agents in tasks.
 
-    `fatal` ends the daemon: after a fault in here only a fresh start is safe. `starting` holds who
-    was told to start, and when, and has not been looked at since: each keeps its slot until then.
+    `requeue(uuid)` has the reconciler check an agent again. `fatal` ends the daemon: after an
+    unexpected error only a restart is safe. `starting`: agents that were told to start, and when;
+    each keeps its slot until the next observation.
     """
 
     ports: Ports
@@ -61,7 +62,7 @@ class ActionRunner:
 
     @property
     def stuck(self) -> dict[str, str]:
-        """Agents whose steps failed again and again, with what: a full disk passes."""
+        """Agents whose steps failed repeatedly, with the error. StorageFull says it may pass."""
         return {
             uuid: f"{'StorageFull' if uuid in self._disk_full else 'Internal'}:"
             f" {self.observed.troubles[uuid]}"
@@ -72,7 +73,7 @@ class ActionRunner:
         }
 
     def requeue_at(self, uuid: str, when: float) -> None:
-        """Look at the agent again at `when`, in monotonic seconds; the last word counts."""
+        """Check the agent again at `when`, in monotonic seconds; the last call counts."""
         if cancel := self._timers.pop(uuid, None):
             cancel()
         self._timers[uuid] = self.ports.clock.call_at(when, lambda: self._due(uuid))
@@ -82,7 +83,7 @@ class ActionRunner:
         self.requeue(uuid)
 
     def spawn(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
-        """Do something for one agent beside the loop; nothing else is done for it meanwhile."""
+        """Run a task for one agent; no other task runs for it meanwhile."""
         self.busy[uuid] = asyncio.create_task(self._run_task(uuid, work))
 
     async def _run_task(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
@@ -105,9 +106,9 @@ class ActionRunner:
         return place.name if place else uuid
 
     def record_failure(self, uuid: str, name: str, error: HiveError) -> None:
-        """Try again later, and later still; the operator sees what is wrong meanwhile."""
+        """Retry with a growing pause; the operator sees the error meanwhile."""
         self._last.pop(uuid, None)
-        # Nobody answered: that says nothing against the steps, and no job fails for it.
+        # Without an answer it is not known whether the steps are wrong, so no job fails for it.
         if isinstance(error, NO_ANSWER):
             self._unanswered.add(uuid)
         else:
@@ -118,14 +119,14 @@ class ActionRunner:
         log.warning("Cannot reconcile agent %s (try %d): %s", name, self._back_off(uuid), error)
 
     def _back_off(self, uuid: str) -> int:
-        """Twice as long as the time before; how often by now."""
+        """Double the pause; returns how many tries there were."""
         count = self._failures[uuid] = self._failures.get(uuid, 0) + 1
         pause = min(RETRY_MOST, RETRY_FIRST * 2 ** min(count - 1, 16))
         self.requeue_at(uuid, self.ports.clock.monotonic() + pause)
         return count
 
     def forget(self, uuid: str) -> None:
-        """Nothing is left to do for this agent."""
+        """Clear the failures of an agent: nothing is left to do for it."""
         if self._failures.pop(uuid, None) is not None:
             self.observed.troubles.pop(uuid, None)
         self._last.pop(uuid, None)
@@ -133,7 +134,7 @@ class ActionRunner:
         self._disk_full.discard(uuid)
 
     def start_steps(self, uuid: str, chain: tuple[ReconcileStep, ...]) -> None:
-        """Do the steps of one agent, one after another, in a task."""
+        """Run the steps of one agent, one after another, in a task."""
         if self._last.pop(uuid, None) == chain:
             self._back_off(uuid)  # done before and still to do: no reason to hurry
             return
@@ -155,7 +156,7 @@ class ActionRunner:
         return self.observed.cache.runs.get(uuid), self.observed.places.by_uuid.get(uuid)
 
     async def run_step(self, step: ReconcileStep) -> None:
-        """One step, with what it means for the ledger."""
+        """Apply one step, and update the ledger where it is about rows."""
         match step.action:
             case RequestRestart():
                 self._request_restart(step)

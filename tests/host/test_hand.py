@@ -100,7 +100,7 @@ def commit_all(world_: World) -> str:
     return git(path(world_), "rev-parse", "HEAD")
 
 
-PLACED = "was committed by hand without a place in topology.json: it hangs under root"
+PLACED = "was committed by hand without a place in topology.json: it was placed under root"
 
 
 def test_a_spec_without_a_place_hangs_under_the_root_agent(found: World) -> None:
@@ -127,7 +127,7 @@ def test_a_spec_without_a_place_hangs_under_the_root_agent(found: World) -> None
         look = ObservedState.build(found.ledger, found.settings, found.hive, found.clock)
         return [each for each in look.alarms() if PLACED in each]
 
-    assert said() == [f"dora {PLACED} (`hive move`)"]
+    assert said() == [f"dora {PLACED} (change it with `hive move`)"]
     found.call("operator", "move", agent="dora", parent="carl")
     assert said() == []
     found.call("operator", "move", agent="dora", parent="root")

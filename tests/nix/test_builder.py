@@ -279,7 +279,7 @@ def test_inputs_that_are_the_newest_need_no_decision(bench: Bench) -> None:
     hive = bench.inputs.change(
         replace(bench.approval(), binding=taken.binding), bench.hive.with_lock(b"")
     )
-    with pytest.raises(Conflict, match="newest"):
+    with pytest.raises(Conflict, match="up to date"):
         wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), hive))
 
 
@@ -287,11 +287,11 @@ def test_attack_21_another_lock_than_the_approved_one_is_not_taken_over(bench: B
     empty = bench.hive.with_lock(b"")
     taken = wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), empty))
     approval = replace(bench.approval(ApprovalKind.INPUTS), binding=taken.binding)
-    with pytest.raises(Conflict, match="since this was asked for"):
+    with pytest.raises(Conflict, match="since this was requested"):
         bench.inputs.change(approval, bench.hive)
     place = bench.settings.paths.applied / ".inputs" / f"{approval.id}.lock"
     place.write_bytes(place.read_bytes() + b" ")
-    with pytest.raises(Conflict, match="not the one that was approved"):
+    with pytest.raises(Conflict, match="not the approved one"):
         bench.inputs.change(approval, empty)
     place.unlink()
     place.symlink_to("/etc/passwd")

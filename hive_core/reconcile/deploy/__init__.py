@@ -1,1 +1,1 @@
-"""The deploy road: from a proposed commit to an agent that is healthy with it, or back."""
+"""Deploys: from a proposed commit to an agent that runs it and is healthy, or back."""

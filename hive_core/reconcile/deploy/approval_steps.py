@@ -1,7 +1,7 @@
-"""One approval on its way: what is to be done about it in each state, and how it ends.
+"""The steps of one approval: what to do in each of its states, and how it ends.
 
-Every part may be done twice: a daemon that was killed reads the state again and goes on. Who was
-first to end an approval (the operator, the clock, a destroy) is right; the others find it ended.
+Each step may run twice: a restarted daemon reads the state and continues. Whatever ends an approval
+first (the operator, a deadline, a destroy) decides; later attempts find it ended.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ from hive_core.reconcile.deploy.parking import lacks_system, park
 from hive_core.reconcile.deploy.transactions import DeployResult, Voided
 from hive_core.reconcile.deploy.trial_state import TrialReader
 
-UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # they say nothing about what was asked for
+ENDED_MEANWHILE: Final = "it has ended meanwhile"
+UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # not a fault of the request
 OVERTAKEN: Final = "another configuration was deployed since"
-TRIES: Final = 3  # of what did not answer in time
+TRIES: Final = 3  # after time-outs
 _S = ApprovalState
 _TAGS: Final = {
     _S.DEPLOYED: "deployed", _S.FAILED: "failed", _S.DENIED: "denied", _S.EXPIRED: "denied",
@@ -51,7 +52,7 @@ _TAGS: Final = {
 
 @dataclass
 class ApprovalSteps:
-    """`built`: systems of approvals that are being deployed; a fresh daemon builds them again."""
+    """Runs the steps. `_built` caches built systems; a restarted daemon builds them again."""
 
     context: DeployContext
     trials: TrialReader
@@ -61,7 +62,7 @@ class ApprovalSteps:
     # Received: check it.
 
     async def take_in(self, approval: Approval) -> None:
-        """Have it checked; it waits for the operator, or is refused."""
+        """Check a request: then it waits for the operator, or is refused."""
         means = self.context
         means.step("received")
         try:
@@ -95,7 +96,7 @@ class ApprovalSteps:
     ) -> Record[DeployResult]:
         still = call.ledger.approvals.get(approval.id)
         if still is None or still.state is not _S.RECEIVED:
-            return Record(DeployResult(text="it has ended meanwhile"))
+            return Record(DeployResult(text=ENDED_MEANWHILE))
         name = call.hive.name(approval.agent)
         held = {HELD: list(call.hive.spec(name).capabilities)} if name else {}
         effect = checked.effect
@@ -107,10 +108,10 @@ class ApprovalSteps:
         call.ledger.approvals.move(approval.id, "check", call.now)
         return Record(DeployResult(text="pending"), frozenset({f"approval:{approval.id}"}))
 
-    # Approved: bind, build, put in place.
+    # Approved: check the binding, build, put in place.
 
     async def begin(self, approval: Approval) -> None:
-        """Its turn has come, if what was approved is what is there."""
+        """Start to build, if the agent's files still are what was approved."""
         if fault := await self._binding_fault(approval):
             self.finish(approval, "void", fault)
             return
@@ -122,7 +123,7 @@ class ApprovalSteps:
         self.context.step("building")
 
     async def build(self, approval: Approval) -> None:
-        """Build what has to be built, and put it in place."""
+        """Build what needs a build, and put the result in place."""
         means = self.context
         self.tag(approval, "building", "its turn has come")
         means.step("tagged building")
@@ -146,7 +147,7 @@ class ApprovalSteps:
             self._built.pop(approval.id, None)
 
     def _bump(self, approval: Approval) -> None:
-        """Newer inputs touch nobody by themselves: who is built from them follows in waves."""
+        """Commit newer inputs. The agents that are built from them follow in waves."""
         inputs = self.context.inputs
         if inputs is None:
             raise Conflict("there are no inputs any more")
@@ -156,7 +157,7 @@ class ApprovalSteps:
         self.context.step("bumped")
 
     async def _build(self, approval: Approval) -> BuiltSystem:
-        """Once for each approval, as long as this daemon lives."""
+        """Build once for each approval in the life of this daemon."""
         name = self.name(approval)
         if (
             approval.kind is ApprovalKind.ROLLBACK
@@ -179,7 +180,7 @@ class ApprovalSteps:
             raise Busy("the agent was changed meanwhile")
         up = is_up(self.trials.state(approval.agent))
         if effect is Effect.SWITCH and not up:
-            effect = Effect.RESTART  # there is nobody inside to switch
+            effect = Effect.RESTART  # no process in the container could switch
         step = transactions.DeployStep(approval, name, after, effect, up, built.report)
         means.step("deploying")
         means.perform("deploy", lambda call: transactions.put_in_place(call, step))
@@ -192,15 +193,15 @@ class ApprovalSteps:
         target = generations.get(approval.agent, int(str(approval.review.get("generation", 0))))
         current = generations.newest(approval.agent)
         if target is None or current is None:
-            raise Conflict("the generation is not kept any more")
+            raise Conflict("the generation was deleted meanwhile")
         return target, current
 
-    # What is bound.
+    # Bindings.
 
     async def _binding_fault(self, approval: Approval) -> str:
-        """Why what was approved is not what is there (attack 21); empty: it is."""
+        """Why the approval does not fit the agent any more (attack 21); empty: it fits."""
         if approval.kind is ApprovalKind.INPUTS:
-            return ""  # looked at by `Inputs.change`, in the transaction itself
+            return ""  # `InputUpdates.change` checks it, in the transaction itself
         name = self.context.hive().name(approval.agent)
         if name is None:
             return "the agent was destroyed"
@@ -221,7 +222,7 @@ class ApprovalSteps:
         return await asyncio.to_thread(repo.fault, approval.binding)
 
     async def _files_fault(self, spec: AgentSpec, approval: Approval) -> str:
-        """The files of what goes back, or is built anew, are there and whole."""
+        """Why the files of a rollback or of a rebuild cannot be used; empty: they are complete."""
         built = BuiltSystem(spec.system or "")
         try:
             after = next_spec(spec, approval, built, self._generations(approval))
@@ -234,15 +235,15 @@ class ApprovalSteps:
             return error.reason
         return ""
 
-    # Ends.
+    # Ending.
 
     def finish(self, approval: Approval, event: str, reason: str, lines: str = "") -> None:
-        """Its end, unless somebody else was first."""
+        """End the approval, unless it has ended already."""
 
         def handler(call: Call) -> Record[DeployResult]:
             current = call.ledger.approvals.get(approval.id)
             if current is None or not current.open or current.state is not approval.state:
-                return Record(DeployResult(text="it has ended meanwhile"))
+                return Record(DeployResult(text=ENDED_MEANWHILE))
             end_approval(call, current, event, reason=reason, lines=lines)
             if _was_first(call, current) and reason != OVERTAKEN:  # else the other one is built
                 call.notify(*park(call, current.agent, f"cannot be built: {reason}"))
@@ -254,7 +255,7 @@ class ApprovalSteps:
         self.context.step(f"ended by {event}")
 
     def settle(self, approval: Approval) -> None:
-        """After its end: the tag that says so, `main`, and what is not kept any more."""
+        """After its end: set the tag for its outcome, and point `main` at the agent's commit."""
         kind = _TAGS.get(approval.state)
         repo = self.context.applied.repo(approval.agent) if approval.agent else None
         if kind is None or repo is None or not repo.exists or not approval.binding.commit:
@@ -270,13 +271,13 @@ class ApprovalSteps:
 
     def tag(self, approval: Approval, kind: str, text: str) -> None:
         if not approval.agent:
-            return  # the meta repo itself says what became of inputs
+            return  # for inputs, the meta repository records the outcome
         repo = self.context.applied.repo(approval.agent)
         at = self.context.ports.clock.now()
         repo.tag(Tag(kind, approval.id, approval.binding.commit, text, at))
 
     def _propose(self, approval: Approval) -> None:
-        """A way back is a proposal of what there was before."""
+        """Record a rollback or an update as a proposal of an older commit."""
         if not approval.agent:
             return
         repo = self.context.applied.repo(approval.agent)
@@ -300,7 +301,7 @@ class ApprovalSteps:
 
 
 def _was_first(call: Call, approval: Approval) -> bool:
-    """Whether it was to be what an agent runs that has nothing to run."""
+    """Whether it was the first system of an agent that has none."""
     name = call.hive.name(approval.agent)
     return (
         approval.kind is ApprovalKind.UPDATE

@@ -1,4 +1,4 @@
-"""What takes long, one task for each approval; what fails is tried again later, and later still."""
+"""Long work, one task for each key; failures are retried with a growing pause."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 FIRST, MOST = 0.5, 30.0
 _DOUBLED: Final = 16
 
-# Of the disk, or of what somebody put into a repository by hand: told, and no reason to end.
+# Errors of the disk, or of a repository that was changed by hand: reported, and not fatal.
 UNEXPECTED: Final = (OSError, ValueError)
 
 
@@ -25,7 +25,7 @@ def internal_error(error: Exception) -> Internal:
 
 @dataclass
 class BackgroundTasks:
-    """`again(key)` is called when something has ended or is due. `fatal` ends the daemon."""
+    """`requeue(key)` is called when a task has ended or a timer is due. `fatal` ends the daemon."""
 
     clock: Clock
     requeue: Callable[[str], None]
@@ -36,7 +36,7 @@ class BackgroundTasks:
     _timers: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     def start(self, key: str, work: Coroutine[Any, Any, None]) -> None:
-        """Do it beside the loop; nothing else is done for this key meanwhile."""
+        """Run a task for this key; no other runs for it meanwhile."""
         self.busy[key] = asyncio.create_task(self._run_task(key, work))
 
     async def _run_task(self, key: str, work: Coroutine[Any, Any, None]) -> None:
@@ -58,16 +58,16 @@ class BackgroundTasks:
                 del self.busy[key]
 
     def cancel(self, key: str) -> None:
-        """What it was for is over."""
+        """Cancel the task of a key whose purpose is gone."""
         if task := self.busy.pop(key, None):
             task.cancel()
 
     def record_failure(self, key: str, error: HiveError) -> int:
-        """Try again later; how often it failed by now."""
+        """Retry later; returns how often it has failed."""
         count = self._failures[key] = self._failures.get(key, 0) + 1
         pause = min(MOST, FIRST * 2 ** min(count - 1, _DOUBLED))
-        self.troubles[key] = f"cannot go on with {key}: {error}"
-        log.warning("Cannot go on with %s (try %d): %s", key, count, error)
+        self.troubles[key] = f"cannot continue {key}: {error}"
+        log.warning("Cannot continue %s (try %d): %s", key, count, error)
         self.requeue_at(key, self.clock.monotonic() + pause)
         return count
 
@@ -79,7 +79,7 @@ class BackgroundTasks:
         self.troubles.pop(key, None)
 
     def requeue_at(self, key: str, when: float) -> None:
-        """Look again at `when`, in monotonic seconds; the last word counts."""
+        """Requeue the key at `when`, in monotonic seconds; the last call counts."""
         self.cancel_timer(key)
         self._timers[key] = self.clock.call_at(when, lambda: self._due(key))
 

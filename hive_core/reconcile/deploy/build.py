@@ -1,9 +1,9 @@
-"""Systems of the image `nix`: evaluated and built in jobs, after approval and never before.
+"""Systems of the image `nix`: evaluated and built in jobs, only after approval.
 
-Exactly one agent is evaluated, from a flake that holds it alone: what others are called is nothing
-that a store readable for all should hold. The derivation that came out is what is built, so inputs
-or files that changed meanwhile make no difference any more (attack 21). One at a time: what an
-evaluation needs grows with nixpkgs, not with the agent.
+A job evaluates one agent, from a flake that contains only that agent: the Nix store is readable for
+all, so names of other agents must not get there. The build takes the evaluated derivation, so
+inputs or files that change meanwhile have no effect (attack 21). Evaluations run one at a time,
+since each needs memory for all of nixpkgs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hive_core.reconcile.deploy.context import AppliedRepoSource, BuiltSystem
 
 
 class BuildFailed(Conflict):
-    """`lines` is the end of what Nix said."""
+    """A job of Nix failed; `lines` is the end of its log."""
 
     def __init__(self, reason: str, lines: str = "") -> None:
         super().__init__(reason)
@@ -41,12 +41,12 @@ ResultHandler = Callable[[NixJobResult, Read], None]
 
 
 def _discard(_said: NixJobResult, _read: Read) -> None:
-    """Nothing beside the answer is wanted."""
+    """Ignore the files that the job wrote."""
 
 
 @dataclass
 class NixJobs:
-    """Runs one of the jobs that ask Nix, and reads its answer."""
+    """Runs one of the jobs that use Nix, and reads its answer."""
 
     settings: Settings
     jobs: Jobs
@@ -80,7 +80,7 @@ class NixJobs:
 
 @dataclass
 class NixBuilder:
-    """Builds what an approval would have an agent run."""
+    """Builds the system of an approval."""
 
     nix: NixJobs
     applied: AppliedRepoSource
@@ -88,12 +88,12 @@ class NixBuilder:
     fault: Callable[[], str] = nixconf.fault
 
     async def build(self, approval: Approval, hive: Hive, name: str) -> BuiltSystem:
-        """The system of one agent; BuildFailed with the reason when there is none to be had."""
+        """Build the system of one agent; BuildFailed with the reason when it fails."""
         spec = hive.spec(name)
         if spec.image != NIX_IMAGE:
             return BuiltSystem()
         if approval.kind is ApprovalKind.ROLLBACK:
-            return BuiltSystem()  # it was built then, and kept
+            return BuiltSystem()  # an earlier build was kept
         self._check(approval, hive)
         pin = _pin(name, hive, approval, str(self.nix.settings.paths.runtime))
         evaluated = await self._evaluate(hive, pin)

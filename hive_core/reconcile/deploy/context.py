@@ -1,4 +1,4 @@
-"""What the deploy road is given to work with, and the values that it is handed."""
+"""What the deployer depends on, and the values that it gets from there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 def no_hook(step: str) -> None:
-    """Where a test may end the process; here it goes on."""
+    """A hook at which tests may end the process; here it does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,20 @@ class CheckedRequest:
 
 @dataclass(frozen=True, slots=True)
 class BuiltSystem:
-    """What an agent of image `nix` would run, and what the build has to say."""
+    """The system that an agent of image `nix` would run, and the report of its build."""
 
     system: str = ""
     report: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
 
 
 class RequestIntake(Protocol):
-    """Has a request checked in jobs; raises InvalidArgument or Conflict for one that is refused."""
+    """Checks a request in jobs; raises InvalidArgument or Conflict to refuse it."""
 
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest: ...
 
 
 class SystemBuilder(Protocol):
-    """Has a system built in jobs; raises HiveError when it cannot be built."""
+    """Builds a system in jobs; raises HiveError when that fails."""
 
     async def build(self, approval: Approval, hive: Hive, name: str) -> BuiltSystem: ...
 
@@ -67,14 +67,14 @@ class AppliedRepoSource(Protocol):
 
 
 class InputUpdates(Protocol):
-    """Newer inputs of the flake: a request is checked by jobs too; `change` gives the next hive."""
+    """Updates of the flake's inputs, checked in jobs; `change` gives the next hive."""
 
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest: ...
 
     def change(self, approval: Approval, hive: Hive) -> Hive: ...
 
     def built_agents(self, hive: Hive) -> list[str]:
-        """The agents that are built from them, in the order in which they should be tried."""
+        """The agents that are built from the inputs, in the order of the rollout."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""The deploy road: every approval that is open is brought a step further, again and again.
+"""The deployer: takes every open approval a step further, again and again.
 
-Woken by topics of the request road (`approval:`) and of the change road (`state:`, `config:`), by
-timers, and at the start by everything that has not come to rest. What it remembers between two
-steps could be thrown away at any time: the ledger says how far each approval is.
+It is woken by topics of the request path (`approval:`) and of the change path (`state:`,
+`config:`), by timers, and at the start for every open approval. What it keeps in memory between
+two steps may be lost at any time: the ledger says how far each approval is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from hive_core.errors import HiveError
 from hive_core.model.config.approval import Approval, ApprovalKind, ApprovalState
-from hive_core.reconcile.deploy.approval_steps import ApprovalSteps
+from hive_core.reconcile.deploy.approval_steps import OVERTAKEN, ApprovalSteps
 from hive_core.reconcile.deploy.background_tasks import UNEXPECTED, BackgroundTasks, internal_error
 from hive_core.reconcile.deploy.context import DeployContext
 from hive_core.reconcile.deploy.initial_builds import InitialBuilds
@@ -28,7 +28,7 @@ from hive_core.reconcile.deploy.trial_state import TrialReader
 
 log = logging.getLogger(__name__)
 AT_ONCE: Final = 4  # approvals that are checked or built at a time
-RECENT: Final = 200  # ended ones that a fresh daemon looks at again, for tags it owes them
+RECENT: Final = 200  # ended approvals whose tags a new daemon checks
 _OF_AGENTS: Final = frozenset({"state", "config", "hello", "run"})
 _TREE: Final = frozenset({"tree", "gc", "gone"})
 _ROLLOUT: Final = "rollout:"
@@ -38,7 +38,7 @@ _UNDER_WAY: Final = frozenset({_S.BUILDING, _S.DEPLOYING, _S.WATCHING})
 
 @dataclass
 class Deployer:
-    """Call `heard` with every topic; `run` does the rest."""
+    """Call `on_topics` with every topic; `run` does the rest."""
 
     context: DeployContext
     tasks: BackgroundTasks
@@ -83,7 +83,7 @@ class Deployer:
         self.requeue(approval.id)
 
     def on_topics(self, topics: frozenset[str]) -> None:
-        """Something was written down, or has changed on the host."""
+        """Requeue what a record, or a change on the host, is about."""
         for topic in topics:
             kind, _, rest = topic.partition(":")
             if kind == "approval":
@@ -101,7 +101,7 @@ class Deployer:
                 self._awake.set()
 
     def requeue(self, approval: str) -> None:
-        """Look at this one, an approval or a rollout."""
+        """Process this key next: an approval, a rollout or a seed job."""
         self._dirty[approval] = None
         self._awake.set()
 
@@ -115,19 +115,19 @@ class Deployer:
         return not (self._dirty or self._tree or self.tasks.busy)
 
     async def run(self) -> None:
-        """Turn after turn, until cancelled."""
+        """Process what is queued, until cancelled."""
         while True:
             await self._awake.wait()
             await self.run_once()
 
     async def run_once(self) -> None:
-        """One look at everything that may have changed."""
+        """Process everything that may have changed, once."""
         self._awake.clear()
         if self._tree:
             self._tree = False
             await self._follow_tree()
         dirty, self._dirty = {**self._dirty, **self._waiting}, {}
-        self._waiting.clear()  # something has ended, or come; who still finds no room waits again
+        self._waiting.clear()  # a slot may be free now; those that get none wait again
         for key in dirty:
             try:
                 self._process(key)
@@ -138,7 +138,7 @@ class Deployer:
             await asyncio.sleep(0)
 
     async def _follow_tree(self) -> None:
-        """Repositories as the tree has them; what fails is tried again."""
+        """Make the applied repositories match the tree; failures are retried."""
         try:
             await self.retention.follow()
             self.initial_builds.request_missing()
@@ -150,7 +150,7 @@ class Deployer:
     # One approval.
 
     def _requeue_rollouts(self) -> None:
-        """Somebody has come out: perhaps the next wave's turn."""
+        """An approval has ended, so the next wave may begin."""
         for rollout in self.rollouts.open:
             self.requeue(f"{_ROLLOUT}{rollout}")
 
@@ -193,7 +193,7 @@ class Deployer:
     def _watch(self, approval: Approval) -> None:
         deploy = self.context.ports.ledger.deploys.get(approval.id)
         if deploy is None:
-            self.steps.finish(approval, "fail", "what it was doing is not known any more")
+            self.steps.finish(approval, "fail", "the record of its deploy is lost")
         else:
             self.watcher.judge(approval, deploy)
 
@@ -201,14 +201,14 @@ class Deployer:
         clock = self.context.ports.clock
         left = approval.expires - clock.now()
         if left <= 0:
-            self.steps.finish(approval, "expire", "nobody decided in time")
+            self.steps.finish(approval, "expire", "no decision before the deadline")
         elif self._is_overtaken(approval):
-            self.steps.finish(approval, "void", "another configuration was deployed since")
+            self.steps.finish(approval, "void", OVERTAKEN)
         else:
             self.tasks.requeue_at(approval.id, clock.monotonic() + left)
 
     def _is_overtaken(self, approval: Approval) -> bool:
-        """Unless that may still be taken back."""
+        """Whether another configuration was deployed, and is not about to be rolled back."""
         name = self.context.hive().name(approval.agent)
         if name is None or approval.kind is not ApprovalKind.CONFIG or self._is_blocked(approval):
             return False
@@ -217,7 +217,7 @@ class Deployer:
     def _close(self, approval: Approval) -> None:
         deploy = self.context.ports.ledger.deploys.get(approval.id)
         if deploy is not None and approval.id in self.tasks.busy:
-            return  # it is just being taken back
+            return  # its rollback is running
         self.tasks.cancel(approval.id)
         self.steps.settle(approval)
         if deploy is None:
@@ -241,7 +241,7 @@ class Deployer:
                 yield other
 
     def _is_blocked(self, approval: Approval) -> bool:
-        """One at a time for each agent; also one that goes back is under way."""
+        """Whether another deploy or rollback of the same agent is running."""
         deploys = self.context.ports.ledger.deploys
         return any(
             other.state in _UNDER_WAY or deploys.get(other.id) is not None
@@ -250,7 +250,7 @@ class Deployer:
         )  # fmt: skip
 
     def _has_slot(self, approval: Approval) -> bool:
-        """Checks are counted by themselves: who is approved waits for no hostile proposal."""
+        """Checks have slots of their own, so a hostile proposal delays no approved one."""
         busy = self.context.ports.ledger.approvals.existing(list(self.tasks.busy))
         checks = approval.state is _S.RECEIVED
         if sum((other.state is _S.RECEIVED) is checks for other in busy) < AT_ONCE:
@@ -259,6 +259,6 @@ class Deployer:
         return False
 
     def _requeue_agent(self, agent: str) -> None:
-        """Who waited for this one."""
+        """Requeue the other approvals of this agent."""
         for approval in self._of_agent.get(agent, ()):
             self.requeue(approval)

@@ -1,4 +1,4 @@
-"""What a deploy does to an agent, by what it has and what it would have."""
+"""What a deploy does to an agent: compares its current with its next spec and files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hive_core.plan import nar, toml
 from hive_core.plan.effect import ConfiguredAgent, effect, grant, roll_back
 from hive_core.reconcile.deploy.context import AppliedRepoSource, BuiltSystem
 
-HELD: Final = "held"  # in the review: what the agent held when it was checked
+HELD: Final = "held"  # in the review: the agent's capabilities at the time of the check
 Files = Mapping[str, tuple[bool, bytes]]
 V = TypeVar("V")
 
 
 def config_in(files: Files) -> AgentConfig:
-    """What `agent.toml` says; nothing where it cannot be read, for it was checked when it came."""
+    """The parsed `agent.toml`; the defaults if it cannot be read (the intake checked it)."""
     try:
         return parse_agent_config(toml.parse(files[FILE][1]))
     except (KeyError, ValueError, HiveError):
@@ -33,7 +33,7 @@ def changed_paths(before: Mapping[str, V], after: Mapping[str, V]) -> frozenset[
 
 
 def files_of(applied: AppliedRepoSource, spec: AgentSpec) -> Files:
-    """What an agent runs with; nothing for one that was given none."""
+    """The files of the agent's configuration; empty if it has none."""
     if not spec.config:
         return {}
     return nar.unpack(applied.nar(spec.id, spec.config, spec.nar or ""))
@@ -41,7 +41,7 @@ def files_of(applied: AppliedRepoSource, spec: AgentSpec) -> Files:
 
 def next_spec(spec: AgentSpec, approval: Approval, built: BuiltSystem, then: tuple[Generation, ...]
 ) -> AgentSpec:  # fmt: skip
-    """The spec that was approved. `then`: for a way back, the generation and the current one."""
+    """The approved spec. `then`: for a rollback, the target generation and the current one."""
     if approval.kind is ApprovalKind.ROLLBACK:
         target, current = then
         return roll_back(spec, target.fields, current.fields)
@@ -54,9 +54,10 @@ def next_spec(spec: AgentSpec, approval: Approval, built: BuiltSystem, then: tup
 
 
 def revoked_capabilities(now: AgentSpec, after: AgentSpec, approval: Approval) -> str:
-    """Why an approval may not give what was taken from the agent since it was checked.
+    """Why an approval may not grant capabilities that were revoked since its check.
 
-    Then the agent held it, so nobody was shown that it would be given; empty: nothing is.
+    At the check the agent held them, so the approver did not see that they would be granted. Empty:
+    there are none.
     """
     held = approval.review.get(HELD)
     then = {str(name) for name in held} if isinstance(held, list) else set[str]()
@@ -65,7 +66,7 @@ def revoked_capabilities(now: AgentSpec, after: AgentSpec, approval: Approval) -
 
 
 def effect_between(applied: AppliedRepoSource, before: AgentSpec, after: AgentSpec) -> Effect:
-    """What it takes to run with `after` in place of `before`."""
+    """The effect of a deploy that changes `before` to `after`."""
     old, new = files_of(applied, before), files_of(applied, after)
     shown = ConfiguredAgent(before, config_in(old)), ConfiguredAgent(after, config_in(new))
     return effect(*shown, changed_paths(old, new))

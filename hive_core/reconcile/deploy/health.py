@@ -1,9 +1,9 @@
-"""Whether what was deployed is in place, and whether it stays healthy. Pure.
+"""Judges whether a deploy is in place, and whether the agent stays healthy with it. Pure.
 
-A failure is what the change road counted as one (`plan/failure.py`), an end of its own, or a fault
-that the agent itself tells. An end that somebody asked for is none, and takes the window along: an
-agent that was stopped cannot be watched, so what it has counts as deployed; one that somebody
-started again is watched for a whole window from then on.
+A failure is one that the change path counted (`plan/failure.py`), an exit of the agent's own, or a
+fault that the agent reports. A requested stop or restart is no failure. An agent that was stopped
+cannot be watched, so its configuration counts as deployed. After a requested restart, the agent is
+watched for a whole window again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SAID_MOST: Final = 500
 
 
 class TrialOutcome(StrEnum):
-    WAIT = "wait"  # look again when something changes, or at `until`
+    WAIT = "wait"  # judge again when something changes, or at `until`
     GOOD = "good"
     BAD = "bad"
-    ANEW = "anew"  # good so far, but a start that somebody asked for has to be watched as a whole
+    ANEW = "anew"  # good so far, but a requested restart needs a new window
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class TrialVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is watched: since when, what effect it had, and how long each part may take."""
+    """One deploy under trial: since when, its effect, and how long each part may take."""
 
     effect: Effect
     at: float
@@ -53,7 +53,7 @@ class Trial:
 class TrialState:
     """One agent as it is now. `spec` None: it was destroyed.
 
-    `held`: it is down until others' access is revoked; `released`: when it last was not any more.
+    `held`: it is held down until a revocation is done; `released`: when the last hold ended.
     """
 
     now: float
@@ -80,12 +80,12 @@ class TrialState:
 
 
 def is_up(scene: TrialState) -> bool:
-    """Whether it runs as it should, by the start that is wanted."""
+    """Whether it runs, by the latest requested start."""
     return scene.state in UP and scene.machine.nonce == scene.nonce
 
 
 def judge_placement(trial: Trial, scene: TrialState) -> TrialVerdict:
-    """Whether the agent has what was deployed; GOOD also when there is nothing to wait for."""
+    """Whether the deployed configuration is in place; also GOOD if there is nothing to wait for."""
     return next(_placement_verdicts(trial, scene))
 
 
@@ -94,7 +94,7 @@ def judge_health(trial: Trial, scene: TrialState) -> TrialVerdict:
     return next(_health_verdicts(trial, scene))
 
 
-# The first word counts.
+# The first verdict counts.
 
 
 def _placement_verdicts(trial: Trial, scene: TrialState) -> Iterator[TrialVerdict]:
@@ -127,7 +127,7 @@ def _health_verdicts(trial: Trial, scene: TrialState) -> Iterator[TrialVerdict]:
 
 
 def _final_verdicts(trial: Trial, scene: TrialState) -> Iterator[TrialVerdict]:
-    """What ends the trial whatever the clock says."""
+    """The verdicts that end the trial at any time."""
     if scene.spec is None:
         yield TrialVerdict(TrialOutcome.BAD, "it was destroyed")
     elif why := _failure(trial, scene):
@@ -147,7 +147,7 @@ def _failure(trial: Trial, scene: TrialState) -> str:
 
 
 def _stopped_verdict(trial: Trial, scene: TrialState, spec: AgentSpec) -> TrialVerdict:
-    """It is stopped: by somebody, or it ended by itself with success."""
+    """The verdict on an agent that is not wanted running: it was stopped, or it exited with 0."""
     run, starts = scene.run, scene.starts
     if run is None or not run.reason.startswith(ENDED) or run.since < trial.at:
         return TrialVerdict(TrialOutcome.GOOD, "it is stopped")
@@ -159,7 +159,7 @@ def _stopped_verdict(trial: Trial, scene: TrialState, spec: AgentSpec) -> TrialV
 
 
 def _has_switched(trial: Trial, scene: TrialState) -> bool:
-    """A claim; that it is healthy afterwards is found out by watching it."""
+    """Whether the agent says that it has switched; the window shows whether it is healthy then."""
     hello, spec = scene.hello, scene.spec
     if hello is None or spec is None or hello.at < trial.at:
         return False

@@ -1,9 +1,8 @@
-"""The first system of agents of the image `nix`: they have something to run only once it is built.
+"""Builds the first system of agents of the image `nix`, which they need to run at all.
 
-What they start with is the template, which is ours, so nobody has to approve it. An agent whose
-first system cannot be built, or does not become healthy, is parked, so that who waits for it and
-the operator are told why; it is tried again when it is started again, or its configuration or the
-inputs are others.
+They start with hive's own template, so no approval is needed. An agent whose first system cannot be
+built, or is not healthy, is parked, with the reason for its parent and the operator. The build is
+retried when the agent is started again, or when its configuration or the inputs change.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ BuildKey = tuple[str, str, str]
 
 @dataclass
 class InitialBuilds:
-    """`_tried`: what this daemon has asked for, and for which start; forgotten with the agents."""
+    """Requests first builds. `_tried`: the builds that this daemon requested, with the nonce."""
 
     context: DeployContext
     _tried: dict[BuildKey, int] = field(default_factory=dict)
     _waiting: frozenset[str] = frozenset()
 
     def request_missing(self) -> None:
-        """Ask for what is missing; one transaction, none when nothing is."""
+        """Request all missing builds in one transaction."""
         made = {key: name for name, key in _nix_agents(self.context.hive())}
         specs = self.context.hive().specs
         missing = {key: name for key, name in made.items() if lacks_system(specs[name])}
@@ -47,13 +46,13 @@ class InitialBuilds:
             self.context.step("asked for first systems")
 
     def is_waiting(self, uuid: str) -> bool:
-        """Whether another start of this agent, or the end of a request, is to be looked at."""
+        """Whether this agent waits for its first system."""
         return uuid in self._waiting
 
     def _is_due(self, key: BuildKey) -> bool:
         uuid, ledger = key[0], self.context.ports.ledger
         if ledger.approvals.of_agent(uuid):
-            return False  # its end is looked at
+            return False  # the end of that approval is processed
         if key not in self._tried:
             return True
         run = ledger.runs.get(uuid)

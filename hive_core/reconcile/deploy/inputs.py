@@ -1,7 +1,7 @@
-"""Newer inputs of the flake: the one way by which `flake.lock` ever changes (row H13).
+"""Updates of the flake's inputs: the only way in which `flake.lock` changes (row H13).
 
-A job locks and fetches them before anybody decides: the operator is shown what they are. What is
-approved is that very file, kept aside by its hash; then every system is built anew, in waves.
+A job locks and fetches the new inputs first, so the operator can see them before a decision. The
+approval is for exactly this file, stored by its hash. Then every system is rebuilt, in waves.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ SHOWN_MOST = 100
 
 @dataclass
 class LockUpdates:
-    """What the deploy road asks about approvals of the kind `inputs`."""
+    """Handles approvals of the kind `inputs`."""
 
     nix: NixJobs
     profiles: Profiles
     pending_locks: KeptLocks
 
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest:
-        """Lock the inputs that were asked for; Conflict when nothing is newer."""
+        """Lock the requested inputs; Conflict when none is newer."""
         asked = approval.review.get("inputs")
         names = [str(name) for name in asked] if isinstance(asked, list | tuple) else []
         locks_read: list[bytes] = []
 
         def collect(said: NixJobResult, read: Callable[[str, int], bytes]) -> None:
             locks_read.append(read("flake.lock", LOCK_MOST))
-            # The old ones too: what is in force is evaluated from those until this is approved.
+            # Keep the old ones too: until the approval, evaluations use them.
             self.profiles.keep_inputs({*self.profiles.of(INPUTS).values(), *said.sources})
 
         files = {"flake.nix": flake.render(self.nix.settings.nix, [])}
@@ -57,7 +57,7 @@ class LockUpdates:
     ) -> CheckedRequest:
         changes = locks.changes(hive.lock, lock)
         if lock == hive.lock or not changes:
-            raise Conflict("the inputs are the newest")
+            raise Conflict("the inputs are up to date")
         difference = locks.as_jsonl(locks.difference(hive.lock, lock))
         self.pending_locks.put(approval.id, lock, difference)
         binding = replace(
@@ -68,15 +68,15 @@ class LockUpdates:
         return CheckedRequest(binding, Effect.NOTHING, review=review)
 
     def change(self, approval: Approval, hive: Hive) -> Hive:
-        """The hive with the lock that was approved; Conflict when either is another by now."""
+        """The hive with the approved lock; Conflict when the lock changed since."""
         if approval.binding.lock != hive.lock_hash:
-            raise Conflict("flake.lock changed since this was asked for")
+            raise Conflict("flake.lock changed since this was requested")
         lock = self.pending_locks.lock(approval.id)
         if sha256(lock).hexdigest()[:40] != approval.binding.commit:
-            raise Conflict("the lock that is kept is not the one that was approved")
+            raise Conflict("the stored lock is not the approved one")
         return hive.with_lock(lock)
 
     @staticmethod
     def built_agents(hive: Hive) -> list[str]:
-        """The agents that have a system already, parents first: who comes in which wave."""
+        """The agents that have a system already, parents first."""
         return [name for name in flake.agents_built_from_inputs(hive) if hive.specs[name].system]

@@ -1,7 +1,7 @@
-"""One commit that an agent asks for: copied and judged by jobs, then made a proposal of.
+"""Checks one requested commit in two jobs, and makes it a proposal.
 
-The first job alone sees what the agent owns, the second one nothing but a pack and the files that
-are deployed. What they hand over is data to us: read with bounds, checked by models and hashes.
+Only the first job sees the agent's files; the second sees only a pack and the deployed files. Their
+output is untrusted: it is read with limits and checked by models and hashes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SLACK: Final = 2 << 20  # of what surrounds the bytes that are bounded
 
 @dataclass
 class JobIntake:
-    """What the deploy road asks about approvals of the kind `config`."""
+    """Handles approvals of the kind `config`."""
 
     settings: Settings
     jobs: Jobs
@@ -58,7 +58,7 @@ class JobIntake:
         return IntakeLimits(**self.settings.intake.model_dump())
 
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest:
-        """Conflict or InvalidArgument for a commit that is refused."""
+        """Check a commit; Conflict or InvalidArgument refuses it."""
         name = hive.name(approval.agent)
         if name is None:
             raise Conflict("the agent was destroyed")
@@ -73,7 +73,7 @@ class JobIntake:
         return self._checked_request(approval, hive, ReviewedCommit(spec, base, parts, review))
 
     async def _fetch(self, approval: Approval, hive: Hive, name: str) -> bytes:
-        """The history of the commit as a pack, out of the agent's clone, or its ancestor's."""
+        """The history of the commit as a pack, from the agent's clone, or from an ancestor's."""
         own = approval.source in ("", approval.agent)
         source = name if own else hive.name(approval.source)
         if source is None:
@@ -105,7 +105,7 @@ class JobIntake:
     ) -> CheckedRequest:
         review, spec = reviewed.review, reviewed.spec
         if review.commit != approval.binding.commit:
-            raise Conflict("the job judged another commit")
+            raise Conflict("the job checked another commit")
         if review.agent_toml_fault:
             raise Conflict(review.agent_toml_fault)
         config = parse_agent_config(review.agent_toml or {})
@@ -120,7 +120,7 @@ class JobIntake:
 
 @dataclass(frozen=True)
 class ReviewedCommit:
-    """What the jobs brought, beside what the agent has."""
+    """The output of the jobs, beside the agent's spec and files."""
 
     spec: AgentSpec
     base: bytes
@@ -128,7 +128,7 @@ class ReviewedCommit:
     review: CommitReview
 
     def effect(self, config: AgentConfig) -> Effect:
-        """What it would do; InvalidArgument when it asks for what is on no list."""
+        """The effect of a deploy; InvalidArgument when it requests an unknown value."""
         before = nar.unpack(self.base) if self.base else {}
         after = grant(self.spec, config.request)
         changed = {file.path for file in self.review.changed}
@@ -138,7 +138,7 @@ class ReviewedCommit:
 
 
 def _parts(box: Exchange, caps: IntakeLimits) -> Parts:
-    """What a review leaves behind, each within the bounds that it was told."""
+    """The files that a review wrote, each within its limit."""
     return Parts(
         box.read("pack", caps.pack + _SLACK), box.read("idx", caps.pack + _SLACK),
         box.read("tree.nar", 2 * caps.tree + _SLACK), box.read(REVIEW, REVIEW_MOST),

@@ -1,4 +1,4 @@
-"""Agents of the image `nix` that have no system to run: parked, so that somebody is told why."""
+"""Parks agents of the image `nix` that have no system to run, with the reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def lacks_system(spec: AgentSpec) -> bool:
 
 
 def park(call: Call, uuid: str, why: str) -> frozenset[str]:
-    """Inside a transaction: until somebody starts it again; the topics to touch."""
+    """Inside a transaction: park an agent until it is started again; returns topics to notify."""
     ledger = call.ledger
     run = ledger.runs.get(uuid)
     if run is None:

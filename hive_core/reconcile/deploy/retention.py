@@ -1,8 +1,8 @@
-"""What is kept in the applied repositories, and what goes.
+"""Prunes the applied repositories.
 
-An agent's repository keeps what is open, the generations that are kept (their number is a setting)
-and as many ended proposals beside them; older ones go with their refs, tags and objects. That is
-at most three times the setting, each within the bounds of the intake; the ledger keeps every row.
+An agent's repository keeps open proposals, the last generations (their number is a setting) and as
+many ended proposals. Older ones are removed with their refs, tags and objects. So it holds at most
+three times the setting, each within the limits of the intake. The ledger keeps every row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Retention:
     context: DeployContext
 
     async def follow(self) -> None:
-        """Repositories for those who live, out of sight those of who was destroyed."""
+        """Make a repository for each agent, and hide those of destroyed agents."""
         ledger = self.context.ports.ledger
         archived = {archive.uuid for archive in ledger.archives.all()}
         await self.context.applied.follow(self.context.hive(), archived, self._is_dead)
@@ -49,7 +49,7 @@ class Retention:
         commits |= {spec.config or "", seed_for(spec.image).commit}
         try:
             repo.prune(approvals, commits - {""})
-        except Internal as error:  # told, and left as it is: nothing goes that may be needed
+        except Internal as error:  # reported, and left as it is, so nothing needed is lost
             log.warning("Cannot tidy the repository of %s: %s", name, error)
             repo.mend(template_name(spec.image))
         self.context.step("tidied")

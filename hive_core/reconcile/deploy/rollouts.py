@@ -1,8 +1,8 @@
-"""Changes that touch many agents: wave by wave, each agent on the deploy road (attack 51).
+"""Rolls a change out to many agents in waves; each agent has a deploy of its own (attack 51).
 
-The rows in `waves` are the plan. A wave begins when everybody of the one before is healthy; the
-first failure ends it all: who was not tried keeps what it has, and so does who failed. A daemon
-that starts again finds the rows and goes on.
+The rows in `waves` are the plan. A wave begins when all agents of the wave before are healthy. The
+first failure stops the rollout: agents that failed or were not tried keep what they have. A
+restarted daemon continues from the rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Rollouts:
         return self.context.ports.ledger.waves.open()
 
     def advance(self, rollout: str) -> None:
-        """Take note of who has come out, and begin or end what follows from that."""
+        """Record the outcome of each running deploy, and start the next wave or end the rollout."""
         rows = self.context.ports.ledger.waves.agents(rollout)
         if any(row.state in (WAITING, RUNNING) for row in rows):
             self.context.perform("roll_out", lambda call: _advance(call, rollout))
@@ -66,7 +66,7 @@ def _advance(call: Call, rollout: str) -> Record[DeployResult]:
 
 
 def _outcome(call: Call, row: RolloutAgent) -> str:
-    """Empty while nobody knows. An agent that is no more holds nobody up."""
+    """The outcome of one agent's deploy; empty while it runs. A destroyed agent delays no other."""
     approval = call.ledger.approvals.get(row.approval)
     if approval is None or approval.state is ApprovalState.DEPLOYED:
         return DONE
@@ -89,7 +89,7 @@ def _start_wave(call: Call, rows: Iterable[RolloutAgent]) -> set[str]:
 
 
 def _update_request(call: Call, name: str, uuid: str) -> str:
-    """One of its own, or the one that is under way already."""
+    """A new update request, or the one that is open already."""
     try:
         return create_update(call, name).id
     except Conflict:

@@ -1,7 +1,7 @@
-"""`init_config`: a fresh template in the place of a configuration, put there by a job.
+"""Jobs of `init_config`: put a fresh template in the place of an agent's configuration clone.
 
-Nothing that runs changes by it. A job that a daemon began and did not see the end of is run again,
-under the same name and the same time, and finishes what is left.
+The running configuration does not change. A restarted daemon runs an unfinished job again, with the
+same name and time, and the job finishes what is left.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from hive_core.reconcile.deploy.context import DeployContext
 from hive_core.reconcile.deploy.transactions import DeployResult
 
 KEY: Final = f"{SEED}:"
-AT_ONCE: Final = 2  # so that requests have room
+AT_ONCE: Final = 2  # leaves slots for requests
 _PAUSE: Final = 1.0
-_UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # they say nothing about what was asked for
+_UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # not a fault of the request
 
 
 @dataclass
 class SeedJobs:
-    """Jobs of `init_config` that have not ended, by keys of their own among those of the road."""
+    """Open jobs of `init_config`, by keys of their own among the deployer's."""
 
     context: DeployContext
     tasks: BackgroundTasks
@@ -47,7 +47,7 @@ class SeedJobs:
                 yield KEY + job.id
 
     def start_when_free(self, key: str) -> None:
-        """Begin it, if it is not under way and there is room; else one that ends looks again."""
+        """Start the job if it does not run and there is a slot; else check again later."""
         job = self.context.ports.ledger.jobs.get(key.removeprefix(KEY))
         if job is None or job.ended is not None or key in self.tasks.busy:
             return
@@ -87,7 +87,7 @@ class SeedJobs:
 
 
 def _time(job: JobRecord) -> str:
-    """When it was asked for, in digits and to the microsecond: where what was there is kept."""
+    """The time of the request in digits, to the microsecond: names the folder of the old files."""
     whole = time.strftime("%Y%m%d%H%M%S", time.gmtime(job.started))
     return f"{whole}{round(job.started % 1 * 1_000_000) % 1_000_000:06d}"
 

@@ -1,7 +1,7 @@
 """The transactions of a deploy: put in place, watch, confirm, take back. One COMMIT each.
 
-What a deploy is about to do and has done stands in `deploys` from the first of them on; spec, start
-and record change together, so that a kill in between leaves the old or the new and nothing else.
+From the first one on, `deploys` records what a deploy does and has done. Spec, start and record
+change together, so a kill leaves either the old state or the new one.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _S = ApprovalState
 
 
 class Voided(Conflict):
-    """What was approved is not what would be put in place."""
+    """The approval does not fit the agent any more."""
 
 
 class DeployResult(Result):
-    """What a transaction came to, for the log."""
+    """The result of a transaction, for the log."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeployStep:
-    """What was worked out beforehand: the next spec, its effect, whether the agent runs now."""
+    """The prepared deploy: the next spec, its effect, whether the agent runs now."""
 
     approval: Approval
     name: str
@@ -63,7 +63,7 @@ class DeployStep:
 
 
 def put_in_place(call: Call, step: DeployStep) -> Change[DeployResult]:
-    """Spec, generation and start of the next one; from now on it is the one in force."""
+    """Commit the next spec with its generation and start: from now on it is in force."""
     approval, ledger = step.approval, call.ledger
     spec, uuid = call.hive.spec(step.name), step.after.id
     _require_state(call, approval.id, _S.BUILDING)
@@ -103,7 +103,7 @@ def put_in_place(call: Call, step: DeployStep) -> Change[DeployResult]:
 
 
 def update_inputs(call: Call, approval: Approval, inputs: InputUpdates) -> Change[DeployResult]:
-    """Another `flake.lock`; who is built from it is given its turn in waves."""
+    """Commit another `flake.lock`, and plan the waves of the agents that are built from it."""
     _require_state(call, approval.id, _S.BUILDING)
     hive = inputs.change(approval, call.hive)
     follows = list_followers(call)
@@ -124,7 +124,7 @@ def update_inputs(call: Call, approval: Approval, inputs: InputUpdates) -> Chang
 
 
 def watch(call: Call, approval: Approval, until: float) -> Record[DeployResult]:
-    """It is in place; the window begins, or begins anew."""
+    """Start the window, or start it again: the deploy is in place."""
     if approval.state is _S.DEPLOYING:
         call.ledger.approvals.move(approval.id, "watch", call.now)
     deploy = _deploy_row(call, approval.id)
@@ -133,7 +133,7 @@ def watch(call: Call, approval: Approval, until: float) -> Record[DeployResult]:
 
 
 def confirm(call: Call, approval: Approval) -> Record[DeployResult]:
-    """It was healthy for the whole window, or there was nobody to watch."""
+    """End a deploy well: the agent was healthy for the whole window, or was stopped."""
     ledger, current = call.ledger, approval
     if current.state is _S.DEPLOYING:
         current = ledger.approvals.move(current.id, "watch", call.now)
@@ -157,10 +157,10 @@ class DeployFailure:
 def take_back(
     call: Call, approval: Approval, failure: DeployFailure
 ) -> Change[DeployResult] | Record[DeployResult]:
-    """What was before is in force again; the agent starts with it unless it runs on.
+    """Put the state before the deploy in force again; restart the agent if needed.
 
-    What others changed meanwhile stays. The generation that failed is kept for inspection. Who had
-    nothing to run before is parked.
+    Later changes by others stay. The failed generation is kept for inspection. An agent that had
+    no system before is parked.
     """
     deploy, name = _deploy_row(call, approval.id), call.hive.name(approval.agent)
     call.ledger.generations.fail(approval.agent, deploy.generation, failure.why)
@@ -188,7 +188,7 @@ def take_back(
 
 
 def try_again(call: Call, deploy: DeployRecord, uuid: str, patience: float) -> Record[DeployResult]:
-    """An agent that went back did not come up with what it ran with before: once more."""
+    """Start an agent once more that did not come up after a rollback."""
     run = call.ledger.runs.get(uuid)
     if run is None or run.wanted is not DesiredState.RUNNING:
         raise Conflict("it is stopped")
@@ -203,7 +203,7 @@ def try_again(call: Call, deploy: DeployRecord, uuid: str, patience: float) -> R
 
 
 def _starts(step: DeployStep) -> bool:
-    """Also one that is down though it should run: what is new may be what it was waiting for."""
+    """Whether the deploy starts the agent; also one that is down: this may be the fix."""
     return step.effect is Effect.RESTART or not step.is_up
 
 
@@ -215,7 +215,7 @@ def _start_again(
         return None
     ended = run.wanted is not DesiredState.RUNNING and run.reason.startswith(ENDED)
     if run.wanted is not DesiredState.RUNNING and not ended:
-        return None  # stopped by somebody, and that holds
+        return None  # a requested stop stays
     reason = f"approval {approval.id} failed"
     return call.ledger.runs.want(
         approval.agent, DesiredState.RUNNING, call.now, grace=run.grace, reason=reason, fresh=True
@@ -223,10 +223,10 @@ def _start_again(
 
 
 def _first_generation(call: Call, spec: AgentSpec, requested: float) -> None:
-    """What it had before its first deploy, so that there is a way back to it.
+    """Record the state before the first deploy as generation 1, so that a rollback can reach it.
 
-    It had that from its creation on; of an agent whose creation an older hive did not write down
-    we only know that it had it when the deploy was `requested`.
+    Its time is that of the agent's creation. Older versions did not record this; then it is the
+    time when the deploy was `requested`.
     """
     if call.ledger.generations.next(spec.id) == 1 and spec.config:
         since = call.ledger.ranges.created_at(spec.id) or requested
@@ -255,7 +255,7 @@ def _verb(approval: Approval) -> str:
 
 
 def _trailers(call: Call, approval: Approval, effect: Effect) -> dict[str, str]:
-    """What `git log` of the meta repo says beside what every commit says."""
+    """The trailers of the commit in the meta repository, beside those of every commit."""
     return {
         "Hive-Approval": approval.id,
         "Hive-Requested-By": _party(call, approval.requester),

@@ -1,7 +1,7 @@
-"""What was deployed is watched: confirmed after the window, or taken back, and that is watched too.
+"""Watches a deploy: confirms it after the window, or takes it back and watches that too.
 
-The evidence is durable (the exit that was counted, the hello, the wish), so a daemon that was away
-comes to the same verdict. Only which invocation is watched is kept in memory: the first one seen.
+The evidence is durable (counted exits, check-ins, run requests), so a restarted daemon comes to the
+same verdict. Only the watched invocation is kept in memory: the first one seen.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TrialWatcher:
     _invocations: dict[str, str] = field(default_factory=dict)
 
     def judge(self, approval: Approval, deploy: DeployRecord) -> None:
-        """Judge one deploy by what there is to see now."""
+        """Judge one deploy by the current state, and act on the verdict."""
         scene = self.trials.state(approval.agent)
         trial = self.trials.trial(approval, deploy, self._invocations.get(approval.id, ""))
         if approval.state is _S.FAILED:
@@ -79,7 +79,7 @@ class TrialWatcher:
         self.context.step("confirmed")
 
     async def _take_back(self, approval: Approval, why: str) -> None:
-        """The last lines first: the next start of the agent adds its own."""
+        """Roll back. The last lines are read first, since the next start adds its own."""
         lines = await self.trials.last_lines(approval.agent)
         scene = self.trials.state(approval.agent)
         patience = self.trials.patience(Effect.RESTART)
@@ -123,7 +123,7 @@ class TrialWatcher:
         self.drop(approval)
 
     def drop(self, approval: Approval) -> None:
-        """Nothing is left to do about it on the host."""
+        """Drop the record of a deploy that needs nothing more on the host."""
 
         def handler(call: Call) -> Record[DeployResult]:
             call.ledger.deploys.drop(approval.id)

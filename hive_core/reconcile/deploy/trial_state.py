@@ -1,4 +1,4 @@
-"""Agents under trial, as ledger, hive and the last look at the host show them at this moment."""
+"""Reads the state of an agent under trial from the ledger, the hive and the last observation."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class TrialReader:
         return Trial(effect, at, deploy.nonce, patience, deploy.until, invocation)
 
     def patience(self, effect: Effect) -> float:
-        """How long it may take until it is in place, the end of what runs now included."""
+        """How long a deploy may take to be in place, the stop of the old one included."""
         settings = self.context.ports.settings
         if effect is Effect.SWITCH:
             return settings.deploy.switch
         return settings.grace.start + settings.grace.stop
 
     async def last_lines(self, uuid: str) -> str:
-        """What the agent wrote last; a journal that does not answer must not hold up a way back."""
+        """The agent's last lines; if the journal does not answer, the rollback goes on without."""
         ports, hive = self.context.ports, self.context.hive()
         name, most = hive.name(uuid), ports.settings.grace.crash_lines
         if name is None or not most:

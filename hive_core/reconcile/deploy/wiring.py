@@ -1,4 +1,4 @@
-"""The deploy road's means on a real host: jobs that check and build, and where results are kept."""
+"""Connects the deployer's parts on a real host: jobs that check and build, and their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DeployWiring:
         perform: Perform,
         spare: Callable[[], bool],
     ) -> DeployContext:
-        """With jobs of our own; `spare` frees the ballast of a full disk."""
+        """Build the context; `spare` frees the ballast of a full disk."""
         ports, settings = self.ports, self.ports.settings
         nix = NixJobs(settings, ports.jobs)
         locks = KeptLocks(settings.paths.applied)
@@ -45,9 +45,9 @@ class DeployWiring:
         )  # fmt: skip
 
     def _follow(self, hive: Callable[[], Hive]) -> None:
-        """What agents run, or ran, is kept from the garbage collector of the store.
+        """Protect the systems of agents from the store's garbage collector.
 
-        Of those who will never come back nothing is kept: no secrets, no generations.
+        Secrets and generations of agents that cannot be restored any more are removed.
         """
         ledger, names = self.ports.ledger, hive().names
         self.profiles.follow(hive(), ledger)

@@ -1,4 +1,4 @@
-"""When a job has ended: each of its agents reached its goal, or one of them no longer can. Pure."""
+"""Decides when a job has ended: all its agents reached their goal, or one cannot any more. Pure."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from hive_core.plan.state import Phase, phase
 
 # Goals that others judge: see reconcile/deploy, reconcile/imports and operations/stopping_work.
 OTHERS = ("approval:", "seed", "import:", "work:")
-MOVED = "moved"  # the goal of who moves
+MOVED = "moved"  # the goal of an agent that moves
 RESTARTING = "restarting"  # in the progress of a job: see `restarting`
-ENDED = "ended"  # how the reason of a wish starts that the agent's own end brought about
+ENDED = "ended"  # the first word of the reason if the agent's own exit stopped it
 UP = (State.RUNNING, State.DEGRADED)
 DOWN = (State.STOPPED, State.SLEEPING, State.ABSENT)
 TROUBLE = (State.FAILED, State.PARKED)
 
 
 def restarted_agents(job: JobRecord) -> Sequence[str]:
-    """Who was restarted because of a job, as far as it was written down."""
+    """The agents that were restarted because of a job, as far as recorded."""
     uuids = job.progress.get(RESTARTING, ())
     return uuids if isinstance(uuids, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class JobGoals:
-    """What goals are judged by. `stuck`: agents whose steps keep failing, with the error.
+    """The facts that goals are judged by. `stuck`: agents whose steps keep failing, with the error.
 
     `revoking`: jobs that wait until access is revoked.
     """
@@ -48,7 +48,7 @@ class JobGoals:
         return self.states.get(uuid, State.ABSENT)
 
     def verdict(self, job: JobRecord) -> str | None:
-        """None: not yet. Empty: all reached. Else what went wrong."""
+        """Whether the job has ended: None: not yet; empty: all goals reached; else the error."""
         if job.id in self.revoking or not all(map(self._is_back, restarted_agents(job))):
             return None
         verdicts = [
@@ -61,7 +61,7 @@ class JobGoals:
         return None if None in verdicts else ""
 
     def _is_back(self, uuid: str) -> bool:
-        """Whether one that was restarted on the way is up again, or does not come up."""
+        """Whether a restarted agent is up again, or has failed to come up."""
         run, state = self.runs.get(uuid), self.state(uuid)
         if uuid not in self.places.by_uuid or run is None or run.wanted is not DesiredState.RUNNING:
             return True
@@ -119,7 +119,7 @@ class JobGoals:
         return None if pending else ""
 
     def _is_up_to_date(self, place: Placement) -> bool:
-        """Whether the agent sees what it should, from the slice that it should be in."""
+        """Whether the agent's view and slice are up to date."""
         machine = self.machine(place.uuid)
         shown = (machine.identity, machine.view) == (place.identity, place.view)
         there = phase(machine) is Phase.DOWN or machine.slice == place.slice_unit

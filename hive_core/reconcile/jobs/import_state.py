@@ -1,7 +1,7 @@
-"""Jobs of `import_state`: the files of an older install are copied by a job container.
+"""Jobs of `import_state`: a job container copies the files of an older install.
 
-The copy may be begun anew at any time: what it has done it leaves out. So a daemon that was killed
-meanwhile does it once more.
+The copy may be started again at any time and leaves out what is done, so a restarted daemon simply
+runs it once more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TRIES: Final = 5
 
 @dataclass
 class ImportJobs:
-    """Call `heard` with every topic, and `begin` once jobs of an earlier daemon are gone."""
+    """Call `on_topics` with every topic, and `start` when no job of an earlier daemon runs."""
 
     ports: Ports
     broker: BrokerHandle
@@ -52,7 +52,7 @@ class ImportJobs:
             self.resume()
 
     def resume(self) -> None:
-        """Do whatever has not ended and is not under way."""
+        """Start every open job that does not run."""
         for job in self.ports.ledger.jobs.open():
             if job.operation == "import_state" and job.id not in self.tasks.busy:
                 self.tasks.start(job.id, self._run(job))
@@ -98,7 +98,7 @@ class ImportJobs:
 
 
 def _figures(data: bytes) -> dict[str, object]:
-    """What the job says of itself: numbers for people."""
+    """The figures that the job reports."""
     said = Verdict.read(data)
     if not said.ok:
         raise Conflict(said.reason)

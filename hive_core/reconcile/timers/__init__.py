@@ -1,1 +1,1 @@
-"""What the daemon does when its time has come."""
+"""Timers: everything that the daemon does at a certain time."""

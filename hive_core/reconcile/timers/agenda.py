@@ -1,4 +1,4 @@
-"""What has its own time: one timer for each kind of thing that is due (broker/timers.py)."""
+"""The agenda: one timer for each kind of thing that becomes due (broker/timers.py)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hive_core.reconcile.deps import Perform
 
 log = logging.getLogger(__name__)
 RETRY_AFTER: Final = 1.0
-# After so many turns in a row, or so many seconds, other callers get theirs.
+# After so many in a row, or so many seconds, other callers come first.
 _IN_A_ROW: Final = 8
 _SECONDS: Final = 0.02
 
 
 @dataclass
 class Agenda:
-    """`heard` takes the topics of what was recorded; the rest goes by the clock."""
+    """`on_topics` takes the topics of recorded changes; the rest goes by the clock."""
 
     clock: Clock
     ledger: Ledger
@@ -33,7 +33,7 @@ class Agenda:
     _dues_by_topic: dict[str, tuple[Due, ...]] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Find what is to come, and do what became due while no daemon ran."""
+        """Set all timers, and do what became due while no daemon ran."""
         kinds = {topic for due in self.dues.values() for topic in due.topics}
         self._dues_by_topic = {
             kind: tuple(due for due in self.dues.values() if kind in due.topics) for kind in kinds
@@ -41,12 +41,12 @@ class Agenda:
         self.on_clock_set()
 
     def on_clock_set(self) -> None:
-        """The clock was set, or times in the ledger were: nothing is where it was."""
+        """Set all timers again: the clock was set, or times in the ledger changed."""
         self._at.clear()
         self._arm(self.dues.values())
 
     def on_topics(self, topics: frozenset[str]) -> None:
-        """Something was recorded that may be due earlier than anything else."""
+        """Set the timers again that a recorded change may make earlier."""
         kinds = {topic.partition(":")[0] for topic in topics} & self._dues_by_topic.keys()
         self._arm({due.name: due for kind in kinds for due in self._dues_by_topic[kind]}.values())
 
@@ -71,7 +71,7 @@ class Agenda:
         self._cancel[due.name] = clock.call_at(when, lambda: self._run_due(due))
 
     def _run_due(self, due: Due) -> None:
-        """Do what is due, a bounded number of times; then see when the next thing is."""
+        """Do what is due, a bounded number of times, and set the timer for the next."""
         self._cancel.pop(due.name, None)
         clock, ledger = self.clock, self.ledger
         until = clock.monotonic() + _SECONDS

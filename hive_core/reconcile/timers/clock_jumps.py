@@ -1,6 +1,6 @@
-"""The wall clock was set: what lasts goes on lasting as long as it was meant to (row R16).
+"""Shifts times in the ledger when the wall clock was set, so that durations stay (row R16).
 
-A lease of a minute does not end because somebody set the clock forward by a year, nor does it last
+A lease of a minute does not end because the clock was set forward by a year, nor does it last
 a year because it went back. While the daemon runs, its clock tells it (`Clock.pending_jump`). What
 happened while it was off it can only guess: a clock that is behind what was seen was set back; of
 one that is far ahead an hour is believed, so that nothing is deleted for good by a wrong clock.
@@ -24,19 +24,19 @@ _OFF: Final = 3600.0
 
 @dataclass
 class ClockJumps:
-    """`moved` is called when times in the ledger have changed."""
+    """`on_clock_set` is called when times in the ledger have changed."""
 
     ports: Ports
     on_clock_set: Callable[[], None]
 
     def start(self) -> None:
-        """Compare with what the daemon before this one saw; then look now and then."""
+        """Compare with the time that the last daemon recorded; then check periodically."""
         clock, shifts = self.ports.clock, self.ports.ledger.shifts
         now, seen = clock.now(), shifts.known.seen or clock.now()
         if now < seen - _SLACK:
             moved = self._shift_times(now - seen, now, mail=True)
         elif now > seen + _OFF:
-            # Mail was told how long to live in real time, and its leases have ended either way.
+            # Lifetimes of mail are in real time, and its leases have ended either way.
             moved = self._shift_times(now - seen - _OFF, now, mail=False)
         else:
             moved = False
@@ -56,7 +56,7 @@ class ClockJumps:
         self.ports.clock.call_at(self.ports.clock.monotonic() + LOOK, self.check)
 
     def _record_time(self, now: float) -> None:
-        """So that the next start takes no time in which a daemon ran for one in which none did."""
+        """Record the time, so the next start knows how long no daemon ran."""
         try:
             with self.ports.ledger.transaction():
                 self.ports.ledger.shifts.see(now)

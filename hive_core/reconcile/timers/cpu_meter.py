@@ -1,6 +1,6 @@
-"""Processor time of machines that run, written down now and then.
+"""Records the processor time of running machines periodically.
 
-What a machine used is written down with its end; but the kernel's counters go with the host.
+An exit records the total, but a power failure loses the kernel's counters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AT_ONCE: Final = 50
 
 @dataclass
 class CpuMeter:
-    """`read` gives what the kernel has counted of a machine; None where it does not."""
+    """`read` gives the kernel's counter of a machine; None where it has none."""
 
     ports: Ports
     broker: BrokerHandle
@@ -35,7 +35,7 @@ class CpuMeter:
     read: Callable[[Machine], Cpu | None]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Record every five minutes, until cancelled."""
         while True:
             await asyncio.sleep(EVERY)
             try:
@@ -44,7 +44,7 @@ class CpuMeter:
                 log.warning("Cannot write down what machines use: %s", error)
 
     async def record_all(self) -> None:
-        """A few at a time, each part read and written in one go: calls come in between."""
+        """Record all machines, a few at a time, so that calls are served in between."""
         uuids = [*self.observed.machines]
         for start in range(0, len(uuids), AT_ONCE):
             record_cpu(self.ports, self.broker, self._read(uuids[start : start + AT_ONCE]))
@@ -62,7 +62,7 @@ class CpuMeter:
 
 
 def record_cpu(ports: Ports, broker: BrokerHandle, readings: Mapping[str, Cpu]) -> None:
-    """Add what is new to the sums; nothing is written where nothing is."""
+    """Add new processor time to the sums; without any, write nothing."""
     news = {uuid: cpu for uuid, cpu in readings.items() if has_new_cpu(ports.ledger, uuid, cpu)}
     if not news:
         return

@@ -1,4 +1,4 @@
-"""What has its own time: leases and lives of messages, and sweeping up once an hour."""
+"""Upkeep: expires leases and lifetimes of messages, and prunes old rows once an hour."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ PAUSE: Final = 0.05  # between pages of the audit log, and parts of a sweep
 
 
 class LettersGivenUp(Result):
-    """How many letters of the daemon nobody took."""
+    """How many messages of the daemon expired unread."""
 
     letters: int
 
 
 def give_up_letters(call: Call, letters: Sequence[Message]) -> Record[LettersGivenUp]:
-    """What follows from letters of the daemon that nobody took."""
+    """Record the consequences of messages of the daemon that expired unread."""
     topics = frozenset[str]().union(*(happened(call, MessageGivenUp(letter)) for letter in letters))
     return Record(LettersGivenUp(letters=len(letters)), topics, audited=True)
 
 
 @dataclass
 class Upkeep:
-    """`heard` sets the timer for the next message that is due; `sweep` sets its own."""
+    """`on_topics` sets the timer for the next message that is due; `sweep` sets its own."""
 
     ports: Ports
     broker: BrokerHandle
@@ -53,13 +53,13 @@ class Upkeep:
         self._after(HOUR, self.sweep)
 
     def _on_clock_set(self) -> None:
-        """Times in the ledger have changed: nobody may rely on what they were."""
+        """Reload everything that depends on times in the ledger: they have changed."""
         self.reload()
         self._schedule_mail()
         self.on_clock_set()
 
     def on_topics(self, topics: frozenset[str]) -> None:
-        """The request road touched something; mail may be due earlier now."""
+        """Set the timer again if the topics are about mail: it may be due earlier now."""
         if any(topic.startswith("inbox:") for topic in topics):
             self._schedule_mail()
 
@@ -77,7 +77,7 @@ class Upkeep:
         return self.ports.clock.call_at(self.ports.clock.monotonic() + seconds, work)
 
     def _expire(self) -> None:
-        """Leases that ended come back, lives that ended make dead letters."""
+        """Return expired leases to their inboxes, and dead-letter expired messages."""
         self._due = None
         ledger, now = self.ports.ledger, self.ports.clock.now()
         try:
@@ -89,13 +89,13 @@ class Upkeep:
             log.warning("Cannot look after the mail: %s", error)
             self._after(RETRY_AFTER, self._schedule_mail)
             return
-        # The sender has a message about it; the recipient may get what stood behind the dead one.
+        # The sender gets a message about it; the recipient may get the messages behind it.
         parties = {party for letter in dead for party in (letter.sender, letter.recipient)}
         self.broker.touch(frozenset(f"inbox:{party}" for party in parties))
         self._schedule_mail()
 
     def audit(self) -> None:
-        """Follow the chain of the audit log, a page at a time (row H27)."""
+        """Verify the hash chain of the audit log, a page at a time (row H27)."""
         self._follow(self.ports.ledger.events.walk())
 
     def _follow(self, walk: Generator[None, None, int | None]) -> None:
@@ -110,7 +110,7 @@ class Upkeep:
             self._after(PAUSE, lambda: self._follow(walk))
 
     def sweep(self) -> None:
-        """Forget what was kept long enough."""
+        """Prune everything whose retention time is over."""
         self._after(HOUR, self.sweep)
         self.audit()
         ledger, retention, now = (
@@ -135,10 +135,10 @@ class Upkeep:
             ledger.checkpoint()
             self.after_sweep()
         except HiveError as error:
-            log.warning("Cannot sweep up: %s", error)
+            log.warning("Cannot prune old rows: %s", error)
 
     def _prune_page(self) -> None:
-        """A bounded number at a time, so that calls get their turn, until nothing is left."""
+        """Prune a bounded number of rows at a time, so that calls are served in between."""
         ledger, retention, now = (
             self.ports.ledger,
             self.ports.settings.retention,
@@ -155,13 +155,13 @@ class Upkeep:
                     + ledger.events.notes.prune(then - retention.events)
                 )
         except HiveError as error:
-            log.warning("Cannot forget what is old: %s", error)
+            log.warning("Cannot prune old rows: %s", error)
         else:
             if gone:
                 self._after(PAUSE, self._prune_page)
 
     def _first_event_after(self, moment: float) -> int:
-        """The number of the oldest event that is kept: they are in order of time."""
+        """The number of the first event after a moment; events are in order of time."""
         events = self.ports.ledger.events
         low, high = events.base, max(events.base, events.last - 1)
         while low < high:
