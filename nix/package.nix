@@ -95,6 +95,8 @@ python3.pkgs.buildPythonApplication {
       --bash <(_HIVE_COMPLETE=bash_source $out/bin/hive) \
       --zsh <(_HIVE_COMPLETE=zsh_source $out/bin/hive) \
       --fish <(_HIVE_COMPLETE=fish_source $out/bin/hive)
+    PYTHONPATH=$out/${python3.sitePackages}:$PYTHONPATH ${python3.interpreter} \
+      -m hive_core.cli.core.manual $out/share/man
   '';
 
   # Rules, plans and the ledger; what needs systemd or root is for the tests in machines.

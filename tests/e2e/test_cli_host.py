@@ -6,6 +6,8 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
+from hive_core.cli.host.install import documents
+
 pytestmark = pytest.mark.lab
 
 
@@ -35,7 +37,7 @@ def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) 
     socket = fresh.run("stat", "-c", "%G %a", "/run/hive/operator.sock").stdout
     assert socket == "hive-operator 660\n"
     assert_git_enters_clones_only(fresh)
-    assert fresh.run("hive", "doctor").returncode == 0
+    assert (fresh.run("hive", "doctor").returncode, has_documents(fresh)) == (0, True)
 
     assert "nothing to do" in fresh.setup()
 
@@ -50,7 +52,7 @@ def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) 
 
     fresh.hive("agent", "create", "stubborn", "--", "sh", "-c", "trap '' TERM; sleep 1000")
     fresh.hive("teardown", "--yes")
-    assert units(fresh) == ""
+    assert (units(fresh), has_documents(fresh)) == ("", False)
     assert "hive/" not in fresh.run("cat", "/proc/self/mounts").stdout.replace("lib/hive ", "")
     assert fresh.run("hive", "tree", check=False).returncode == 69
 
@@ -63,6 +65,14 @@ def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) 
         assert fresh.run("test", "-e", path, check=False).returncode == 1, path
     for account in (("passwd", "hive"), ("group", "hive"), ("group", "hive-operator")):
         assert fresh.run("getent", *account, check=False).returncode == 2
+
+
+def has_documents(host: HiveHost) -> bool:
+    """Whether completion and manual pages are there; some of them are a failure."""
+    paths = map(str, documents.PATHS)
+    statuses = {host.run("test", "-s", path, check=False).returncode for path in paths}
+    assert len(statuses) == 1
+    return statuses == {0}
 
 
 def assert_git_enters_clones_only(fresh: HiveHost) -> None:

@@ -59,8 +59,8 @@ def _capabilities(session: Session, name: str | None) -> Iterator[Row]:
 
 def _complete_held(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Complete with the capabilities that the agent holds."""
-    with contextlib.suppress(HiveError):
-        rows = _capabilities(session_of(ctx), str(ctx.params.get("name")))
+    with contextlib.closing(session_of(ctx)) as session, contextlib.suppress(HiveError):
+        rows = _capabilities(session, str(ctx.params.get("name")))
         held = (str(row["capability"]) for row in rows)
         return [capability for capability in held if capability.startswith(incomplete)]
     return []

@@ -116,26 +116,37 @@ def _followed(
     return _merged(session.socket, names, filters)
 
 
+# Lines of several logs; None where one ends, an error where it broke.
+_Lines = queue.SimpleQueue[Row | HiveError | None]
+
+
+def _follow_log(socket: str, name: str, filters: Mapping[str, object], lines: _Lines) -> None:
+    try:
+        with closing(Session(socket)) as session:
+            for row in session.follow("get_logs", "lines", agent=name, **filters):
+                lines.put({"agent": name, **row})
+    except HiveError as error:
+        lines.put(error)
+    else:
+        lines.put(None)
+
+
 def _merged(
     socket: str, names: Sequence[str], filters: Mapping[str, object]
 ) -> Iterator[Row]:  # fmt: skip
-    lines: queue.SimpleQueue[Row | HiveError] = queue.SimpleQueue()
-
-    def follow(name: str) -> None:
-        try:
-            with closing(Session(socket)) as session:
-                for row in session.follow("get_logs", "lines", agent=name, **filters):
-                    lines.put({"agent": name, **row})
-        except HiveError as error:
-            lines.put(error)
-
+    lines = _Lines()
     for name in names:
-        threading.Thread(target=follow, args=(name,), daemon=True).start()
-    while True:
+        followed = (socket, name, filters, lines)
+        threading.Thread(target=_follow_log, args=followed, daemon=True).start()
+    following = len(names)
+    while following:
         line = lines.get()
         if isinstance(line, HiveError):
             raise line
-        yield line
+        if line is None:
+            following -= 1
+        else:
+            yield line
 
 
 def _log_line(row: Row, *, several: bool) -> str:

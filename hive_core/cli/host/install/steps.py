@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from hive_core.cli.host.install import images, layout
+from hive_core.cli.host.install import documents, images, layout
 from hive_core.cli.host.install.machine import (  # fmt: skip
     Machine,
     installation,
@@ -48,6 +48,8 @@ def install(machine: Machine) -> None:
     _older(machine)
     found = installation()
     machine.reachable(layout.LINK, Path(found.bin) / layout.REMOTE)
+    for file in documents.documents():
+        machine.file(file)
     files = layout.rendered(found)
     changed = [each.path for each in files if machine.file(each)]
     for path in (each.path for each in files if each.path.parent == layout.TMPFILES):
@@ -117,7 +119,7 @@ def remove(machine: Machine) -> None:
         machine.run("systemctl", "stop", *slices, check=False)
         machine.run("systemctl", "revert", *slices, check=False)
     written = [each.path for each in layout.rendered(layout.Installation("", ""))]
-    machine.remove([*written, Path(layout.RUN)])
+    machine.remove([*written, *documents.PATHS, Path(layout.RUN)])
     machine.unreachable(layout.LINK)
     _older(machine)
     machine.run("systemctl", "daemon-reload")

@@ -1,0 +1,274 @@
+"""`hive logs`, `events`, `inbox`, `tree` and `status`: what they show; what a shell completes."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from cli.run import Hive
+
+from hive_core.cli.core.watch import redraw
+from hive_core.varlink import Message
+
+# hive logs
+
+
+def lines(asked: Message) -> Message:
+    start = {"alice": 1.0, "bob": 2.0}.get(str(asked["agent"]), 9.0)
+    rows: list[object] = [
+        {"time": start + at, "unit": f"hive-agent@{asked['agent']}.service",
+         "text": f"{asked['agent']} {at}"}
+        for at in (0.0, 10.0)
+    ]  # fmt: skip
+    return {"lines": rows, "next": "x"}
+
+
+def test_logs_of_several_agents_are_in_the_order_of_time(hive: Hive) -> None:
+    hive.peer.answers["GetLogs"] = lines
+    shown = hive("logs", "bob", "alice").out.splitlines()
+    assert [line.split(" ", 2)[2] for line in shown] == [
+        "alice: alice 0.0", "bob: bob 0.0", "alice: alice 10.0", "bob: bob 10.0",
+    ]  # fmt: skip
+    assert [asked["lines"] for asked in hive.peer.params_of("GetLogs")] == [10, 10]
+    assert len(hive("logs", "bob", "alice", "-n", "3").out.splitlines()) == 3
+
+
+def test_logs_of_all_and_of_none(hive: Hive) -> None:
+    hive.peer.answers["GetLogs"] = lines
+    rows = [json.loads(line) for line in hive("logs", "--all", "-o", "jsonl").out.splitlines()]
+    assert {row["agent"] for row in rows} == {"root", "alice", "bob"}
+    assert hive("logs").status == 2
+
+
+def test_logs_of_one_agent_are_as_the_daemon_gives_them(hive: Hive) -> None:
+    hive.peer.answers["GetLogs"] = lines
+    assert json.loads(hive("logs", "bob", "-o", "json").out) == lines({"agent": "bob"})["lines"]
+    assert "hive-agent@bob.service: bob 0.0" in hive("logs", "bob").out
+
+
+def test_logs_of_several_agents_are_followed(hive: Hive) -> None:
+    hive.peer.answers["GetLogs"] = lambda asked: [lines(asked)]
+    done = hive("logs", "bob", "alice", "-f")
+    # The twin hangs up after its page, where the daemon goes on.
+    assert {line.split(" ", 2)[2] for line in done.out.splitlines()} <= {
+        "alice: alice 0.0", "bob: bob 0.0", "alice: alice 10.0", "bob: bob 10.0",
+    }  # fmt: skip
+
+
+# hive events
+
+
+def event(seq: int, operation: str, allowed: bool = True) -> Message:  # noqa: FBT001, FBT002 - a field
+    return {"seq": seq, "time": 1.0, "kind": "record", "caller": "bob", "operation": operation,
+            "target": "", "allowed": allowed, "reason": ""}  # fmt: skip
+
+
+EVENTS = [event(seq, "ack" if seq % 2 else "send") for seq in range(1, 101)]
+
+
+@pytest.fixture
+def log(hive: Hive) -> Hive:
+    def answer(asked: Message) -> Message:
+        last = asked.get("last")
+        rows = EVENTS[-last:] if isinstance(last, int) else EVENTS
+        rows = [] if asked.get("after") == "100" else rows
+        return {"events": list(rows), "next": None}
+
+    hive.peer.answers["ListEvents"] = answer
+    return hive
+
+
+def sequence(text: str) -> list[int]:
+    return [int(line.split()[0]) for line in text.splitlines()[1:]]
+
+
+def test_ack_and_hello_are_left_out_of_a_table_unless_asked_for(log: Hive) -> None:
+    assert sequence(log("events").out) == [*range(2, 101, 2)]
+    assert len(sequence(log("events", "--all").out)) == 100
+    assert len(sequence(log("events", "--kind", "record").out)) == 100
+    assert len(log("events", "-o", "jsonl").out.splitlines()) == 100
+
+
+def test_a_refused_ack_is_shown(log: Hive) -> None:
+    refused: list[object] = [event(1, "ack", allowed=False)]
+    log.peer.answers["ListEvents"] = lambda _: {"events": refused, "next": None}
+    assert sequence(log("events").out) == [1]
+
+
+def test_the_number_of_events_counts_those_that_are_shown(log: Hive) -> None:
+    assert sequence(log("events", "-n", "5").out) == [92, 94, 96, 98, 100]
+    assert log("events", "-n", "5", "-o", "name").out.split() == ["96", "97", "98", "99", "100"]
+    assert sequence(log("events", "-n", "80").out) == [*range(2, 101, 2)]
+
+
+def test_following_begins_with_the_newest_ten(log: Hive) -> None:
+    done = log("events", "-f")
+    assert len(done.out.splitlines()) == 10
+    followed = log.peer.params_of("ListEvents")[-1]
+    assert followed["after"] == "100"
+
+
+# hive inbox
+
+LETTER: Message = {"id": "m1", "sent_at": 1.0, "from": "bob", "relation": "child", "to": "operator",
+                   "kind": "report", "thread": "m1", "reply_to": None, "priority": 2,
+                   "body": "line one\nline\x1b two", "source": None, "dead_why": None}  # fmt: skip
+
+
+@pytest.fixture
+def mail(hive: Hive) -> Hive:
+    def letters(asked: Message) -> Message:
+        dead: list[object] = [{**LETTER, "id": "d1", "dead_why": "5 attempts"}]
+        return {"messages": dead if asked.get("dead") else [LETTER], "next": None}
+
+    hive.peer.answers["ListMessages"] = letters
+    hive.peer.answers["Ack"] = lambda asked: {"acked": len(asked["ids"])}  # type: ignore[arg-type]
+    return hive
+
+
+def test_a_message_and_a_dead_letter_are_shown_whole(mail: Hive) -> None:
+    shown = mail("inbox", "show", "m1").out
+    for text in ("from       bob (child)", "kind       report", "│ line one\n│ line⟨U+001B⟩ two"):
+        assert text in shown
+    assert "dead       5 attempts" in mail("inbox", "show", "d1", "--agent", "bob").out
+    assert json.loads(mail("inbox", "show", "m1", "-o", "json").out) == LETTER
+    assert mail("inbox", "show", "x").status == 4
+
+
+def test_the_inbox_is_cleared_by_ids_or_as_a_whole(mail: Hive) -> None:
+    assert mail("inbox", "clear", "m1").err == "taken out: 1\n"
+    assert mail("inbox", "clear", "--yes").err == "taken out: 1\n"
+    assert [asked["ids"] for asked in mail.peer.params_of("Ack")] == [["m1"], ["m1"]]
+    assert mail("inbox", "clear", "--agent", "bob").status == 2
+
+
+def test_dead_letters_are_cleared_until_there_are_none(mail: Hive) -> None:
+    left = [1000, 3, 0]
+    mail.peer.answers["ClearDeadLetters"] = lambda _: {"cleared": left.pop(0)}
+    assert mail("inbox", "clear", "--dead", "--agent", "bob").err == "dead letters deleted: 1003\n"
+    assert {asked["agent"] for asked in mail.peer.params_of("ClearDeadLetters")} == {"bob"}
+    assert mail("inbox", "clear", "--dead", "m1").status == 2
+
+
+# hive tree
+
+TREE: list[object] = [
+    {"name": name, "uuid": name, "parent": parent, "role": "agent", "title": "", "state": state,
+     "activity": "idle"}
+    for name, parent, state in (
+        ("root", None, "running"), ("a", "root", "running"), ("a1", "a", "failed"),
+        ("b", "root", "stopped"),
+    )
+]  # fmt: skip
+
+
+def test_the_tree_is_cut_at_a_depth(hive: Hive) -> None:
+    hive.peer.answers["ListAgents"] = lambda _: {"agents": TREE, "next": None}
+    assert [line.split()[0] for line in hive("tree", "--depth", "0").out.splitlines()] == ["root"]
+    shown = hive("tree", "--depth", "1").out
+    assert "a (+1)" in shown
+    assert "a1" not in shown
+    assert hive("tree", "--depth", "1", "-o", "name").out.split() == ["root", "a", "b"]
+
+
+def test_the_tree_shows_agents_of_a_state_with_their_ancestors(hive: Hive) -> None:
+    hive.peer.answers["ListAgents"] = lambda _: {"agents": TREE, "next": None}
+    assert hive("tree", "--state", "failed", "-o", "name").out.split() == ["root", "a", "a1"]
+    both = hive("tree", "--state", "failed", "--state", "stopped", "-o", "name").out.split()
+    assert both == ["root", "a", "a1", "b"]
+    assert hive("tree", "--state", "parked").err == "no such agents\n"
+    assert hive("tree", "--state", "happy").status == 2
+
+
+def test_a_screen_is_drawn_again_until_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[int] = []
+
+    def pause(_seconds: float) -> None:
+        seen.append(1)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    redraw(lambda: [f"screen {len(seen)}"], pause)
+    assert capsys.readouterr().out == "screen 0\nscreen 1\nscreen 2\n"
+
+
+# hive status
+
+STATUS: Message = {
+    "commit": "c1", "refused": [], "agents": {"running": 2, "parked": 1}, "waiting": 3,
+    "hived": {"version": "1.2", "since": 1.0}, "alarms": ["disk"],
+    "failed": [{"agent": "bob", "state": "parked", "why": "ended with 3\x1b"}],
+    "tasks": {"in_progress": 2, "queued": 4, "waiting": 1},
+}  # fmt: skip
+
+
+def test_status_says_what_one_wants_to_know_each_morning(hive: Hive) -> None:
+    hive.peer.answers["Status"] = lambda _: STATUS
+    hive.peer.answers["GetUsage"] = lambda _: {"currency": "USD", "sums": [
+        {"key": "2026-11-23", "kind": "money", "source": "reported", "amount": 4_100_000},
+        {"key": "2026-11-23", "kind": "tokens_in", "source": "reported", "amount": 1000},
+    ]}  # fmt: skip
+    shown = hive("status").out
+    for text in (
+        "hived    1.2, since 1970-01-01", "agents   1 parked, 2 running",
+        "parked bob: ended with 3⟨U+001B⟩", "tasks    2 running, 4 queued, 1 waiting",
+        "todo     3 waiting for you", "used     ~4.10 USD, ~1000 tokens today", "alarm    disk",
+    ):  # fmt: skip
+        assert text in shown, text
+    assert "disk     " in shown
+    asked = hive.peer.params_of("GetUsage")[0]
+    assert (asked["by"], float(str(asked["since"])) % 86_400) == ("day", 0)
+    assert json.loads(hive("status", "-o", "json").out) == STATUS
+
+
+def test_status_of_an_empty_hive(hive: Hive) -> None:
+    hive.peer.answers["Status"] = lambda _: {"agents": {}, "waiting": 0, "tasks": {}}
+    hive.peer.answers["GetUsage"] = lambda _: {"currency": "USD", "sums": []}
+    shown = hive("status").out
+    assert "todo     nothing waiting for you" in shown
+    assert "used     nothing today" in shown
+
+
+def completed(hive: Hive, *words: str) -> list[str]:
+    """What bash would offer for the last word."""
+    from click.shell_completion import BashComplete  # noqa: PLC0415
+
+    from hive_core.cli.main import hive as command  # noqa: PLC0415
+
+    os.environ["HIVE_OPERATOR_SOCKET"] = hive.peer.path
+    try:
+        complete = BashComplete(command, {}, "hive", "_HIVE_COMPLETE")
+        return [item.value for item in complete.get_completions(list(words[:-1]), words[-1])]
+    finally:
+        del os.environ["HIVE_OPERATOR_SOCKET"]
+
+
+def test_ids_capabilities_conditions_and_names_are_completed(hive: Hive) -> None:
+    answers = hive.peer.answers
+    answers["ListTasks"] = lambda _: {"tasks": [{"id": "t1", "plan": ""}]}
+    answers["ListPlans"] = lambda _: {"plans": [{"plan": "p1"}, {"plan": "p0"}]}
+    answers["ListQuestions"] = lambda _: {"questions": [{"id": "q1"}]}
+    answers["ListApprovals"] = lambda _: {"approvals": [{"id": "x1"}]}
+    answers["GetAgent"] = lambda _: {"capabilities": ["spawn", "secret:KEY"]}
+    answers["ListSecrets"] = lambda _: {"secrets": [{"key": "KEY"}]}
+    answers["ListEvents"] = lambda _: {"events": [{"kind": "deploy"}, {"kind": "deploy"}]}
+    for words, offered in (
+        (("stop", "al"), ["alice"]), (("agent", "show", ""), ["root", "alice", "bob"]),
+        (("task", "show", ""), ["t1"]), (("plan", "approve", ""), ["p1"]),
+        (("question", "answer", "q"), ["q1"]), (("approval", "show", ""), ["x1"]),
+        (("cap", "grant", "bob", "meta.r"), ["meta.read"]),
+        (("cap", "revoke", "bob", "se"), ["secret:KEY"]), (("secret", "rm", "bob", ""), ["KEY"]),
+        (("wait", "--for", "task.done="), ["task.done=t1"]),
+        (("wait", "--for", "stoppe"), ["stopped"]),
+        (("wait", "--for", "task"), ["task.done="]), (("events", "--kind", ""), ["deploy"]),
+        (("agent", "create", "x", "--limit", "memory_m"), ["memory_max="]),
+        (("cp", "al"), ["alice:"]), (("inbox", "al"), ["alice"]), (("inbox", "sh"), ["show"]),
+        (("appr",), ["approval"]),
+    ):  # fmt: skip
+        assert completed(hive, *words) == offered, words
+
+
+def test_completion_without_a_daemon_offers_nothing(hive: Hive) -> None:
+    hive.peer.stop()
+    assert completed(hive, "task", "show", "") == []
