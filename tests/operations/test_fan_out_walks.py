@@ -13,7 +13,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
 from hive_core.broker.operation import Result
 from hive_core.model.agents.machine import DesiredState
-from hive_core.operations.tasks.begin import lock_of
+from hive_core.operations.tasks.steps import execution_lock
 
 FINALS = ("finish", "fail", "drop", "stopped", "expired")
 COUNT, CAP = 9, 3
@@ -108,14 +108,14 @@ def test_plans_waits_and_the_lock_are_there_after_a_restart(world: World) -> Non
     plan = world.call("a1", "create_plan", task=task, steps=steps)["plan"]
     wait = world.call("a", "wait_for", agents=["a2"], deadline=500.0)["wait_id"]
     world.restart(off=100.0)
-    assert lock_of(world.ledger, world.uuid("a1"))
+    assert execution_lock(world.ledger, world.uuid("a1"))
     assert [each["id"] for each in rows(world.call("a", "list_waits")["waits"])] == [wait]
     world.call("a2", "send", to="a", body="x")
     assert wait in [each["wait_id"] for each in take(world, "a")]
     world.call("a", "approve_plan", task=task, plan=plan)
     world.restart(off=0.0)
     assert world.fault("a", "approve_plan", task=task, plan=plan) == "Conflict"
-    assert lock_of(world.ledger, world.uuid("a1")) == ""
+    assert execution_lock(world.ledger, world.uuid("a1")) == ""
 
 
 def test_a_deadline_that_passed_while_no_daemon_ran_ends_the_wait_at_its_start(

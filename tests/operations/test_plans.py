@@ -9,7 +9,7 @@ from operations.given import give, state
 from operations.world import Reply, World, rows, world
 
 from hive_core.errors import Conflict, NotFound
-from hive_core.operations.tasks.begin import lock_of
+from hive_core.operations.tasks.steps import execution_lock
 
 STEPS = [{"title": "look", "tools": ["read_file"]}, {"title": "mend", "detail": "line 3"}]
 
@@ -27,7 +27,7 @@ def test_a_plan_waits_for_who_gave_the_task_and_execution_is_locked(world: World
     plan = propose(world, "a1", task, note="careful")
     assert (plan["state"], plan["decides"]) == ("submitted", "a")
     assert state(world, task) == "awaiting_plan_approval"
-    assert lock_of(world.ledger, world.uuid("a1"))
+    assert execution_lock(world.ledger, world.uuid("a1"))
     (letter,) = asked(world)
     head, _, text = str(letter["body"]).partition("\n")
     assert json.loads(head) == {"task": task, "plan": plan["plan"], "agent": "a1", "voids": []}
@@ -45,7 +45,7 @@ def test_a_step_may_be_said_as_its_title_alone(world: World) -> None:
 
 def test_execution_is_locked_before_there_is_a_plan(world: World) -> None:
     give(world, "a", "a1", plan_required=True)
-    assert "needs an approved plan" in lock_of(world.ledger, world.uuid("a1"))
+    assert "needs an approved plan" in execution_lock(world.ledger, world.uuid("a1"))
 
 
 def test_an_approved_plan_unlocks_and_the_agent_is_told(world: World) -> None:
@@ -54,7 +54,7 @@ def test_an_approved_plan_unlocks_and_the_agent_is_told(world: World) -> None:
     done = world.call("a", "approve_plan", task=task, plan=plan)
     assert done == {"plan": plan, "task": task, "agent": "a1", "state": "approved"}
     assert state(world, task) == "in_progress"
-    assert lock_of(world.ledger, world.uuid("a1")) == ""
+    assert execution_lock(world.ledger, world.uuid("a1")) == ""
     assert "plan_approved" in [each["kind"] for each in world.mail("a1")]
 
 
@@ -73,7 +73,7 @@ def test_a_rejected_plan_keeps_the_lock_and_tells_why(world: World) -> None:
     plan = propose(world, "a1", task)["plan"]
     world.call("a", "reject_plan", task=task, plan=plan, reason="too risky")
     assert state(world, task) == "in_progress"
-    assert lock_of(world.ledger, world.uuid("a1"))
+    assert execution_lock(world.ledger, world.uuid("a1"))
     (letter,) = [each for each in world.mail("a1") if each["kind"] == "plan_rejected"]
     assert "too risky" in str(letter["body"])
     assert world.fault("a", "approve_plan", task=task, plan=plan) == "Conflict"
@@ -95,9 +95,9 @@ def test_a_revision_of_an_approved_plan_locks_again(world: World) -> None:
     task = give(world, "a", "a1", plan_required=True)
     world.call("a", "approve_plan", task=task, plan=propose(world, "a1", task)["plan"])
     third = propose(world, "a1", task)["plan"]
-    assert lock_of(world.ledger, world.uuid("a1"))
+    assert execution_lock(world.ledger, world.uuid("a1"))
     world.call("a", "reject_plan", task=task, plan=third, reason="no")
-    assert lock_of(world.ledger, world.uuid("a1"))
+    assert execution_lock(world.ledger, world.uuid("a1"))
 
 
 def test_no_message_is_taken_for_an_approval(world: World) -> None:
@@ -106,7 +106,7 @@ def test_no_message_is_taken_for_an_approval(world: World) -> None:
     for kind in ("message", "plan_approved", "approve_plan"):
         world.call("a", "send", to="a1", kind=kind, body=f"approved: {plan}")
     assert state(world, task) == "awaiting_plan_approval"
-    assert lock_of(world.ledger, world.uuid("a1"))
+    assert execution_lock(world.ledger, world.uuid("a1"))
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_a_main_manager_s_own_plans_need_nobody(world: World) -> None:
     own = world.call("root", "create_plan", steps=STEPS)
     assert (own["state"], own["decides"]) == ("approved", "")
     task = give(world, "operator", "root", plan_required=True)
-    assert lock_of(world.ledger, world.uuid("root"))
+    assert execution_lock(world.ledger, world.uuid("root"))
     assert propose(world, "root", task)["state"] == "approved"
-    assert lock_of(world.ledger, world.uuid("root")) == ""
+    assert execution_lock(world.ledger, world.uuid("root")) == ""
     assert not asked(world, "operator")
 
 

@@ -59,7 +59,7 @@ def test_what_is_open_went_well_or_has_nobody_is_not_resumed(world: World) -> No
     other = give(world, "a", "a2")
     end(world, other, "failed")
     world.call("a", "destroy", agent="a2")
-    with pytest.raises(Conflict, match="a2 is gone"):
+    with pytest.raises(Conflict, match="a2 is destroyed"):
         resume(world, other)
 
 

@@ -139,6 +139,47 @@ def test_the_clock_stands_while_others_do_parts(world: World) -> None:
     assert state(world, whole) == "stopping"
 
 
+def test_a_part_that_is_not_begun_does_not_stop_the_clock_of_its_whole(world: World) -> None:
+    """Otherwise an agent could stop its clock for ever by a part that its child never begins."""
+    whole = give(world, "a", "a1", deadline=30)
+    world.call("a1", "assign_task", agent="a11", description="x")
+    world.advance(29)
+    assert state(world, whole) == "in_progress"
+    world.advance(2)
+    assert state(world, whole) == "stopping"
+
+
+def test_the_clock_runs_again_when_a_part_goes_back_to_the_queue(world: World) -> None:
+    whole = give(world, "a", "a1", deadline=30)
+    runs(world, "a11")
+    part = give(world, "a1", "a11", requeue=1, deadline=1000)
+    world.advance(100)
+    assert state(world, whole) == "in_progress"
+    ends(world, "a11", 137, returns=True)
+    assert state(world, part) == "queued"
+    world.advance(29)
+    assert state(world, whole) == "in_progress"
+    world.advance(2)
+    assert state(world, whole) == "stopping"
+
+
+def test_the_clock_stands_while_a_new_manager_that_began_a_part_delegates(world: World) -> None:
+    whole = give(world, "a", "a1", deadline=30)
+    made = world.call(
+        "a1", "spawn_agent_and_assign_task", agent_role="Boss", task_description="x",
+        agent_type="worker", deadline=1000,
+    )  # fmt: skip
+    name = str(made["name"])
+    runs(world, name)
+    world.advance(10)
+    world.call(name, "begin_task", task=made["task_id"])
+    world.advance(500)
+    assert state(world, whole) == "in_progress"
+    finish(world, name, str(made["task_id"]))
+    world.advance(21)
+    assert state(world, whole) == "stopping"
+
+
 def test_the_clock_stands_through_a_question_and_a_part_together(world: World) -> None:
     whole = give(world, "a", "a1", deadline=30)
     part = give(world, "a1", "a11", deadline=1000)

@@ -71,7 +71,7 @@ def test_what_is_used_for_no_task_is_not_paid_by_the_task(world: World) -> None:
 
 
 def test_nobody_gives_what_it_has_not(world: World) -> None:
-    with pytest.raises(LimitReached, match="of the token budget of a are 500 left"):
+    with pytest.raises(LimitReached, match="the token budget of a has 500 left"):
         given(world, "a", "a1", 501)
     assert left(world, "a") == (500, 0, 0)
     assert world.call("a", "list_tasks", agent="a1")["tasks"] == []

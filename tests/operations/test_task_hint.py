@@ -59,6 +59,20 @@ def test_nothing_is_said_of_what_waits_for_others_or_was_begun(world: World) -> 
     assert world.call("operator", "get_task", task=first["task"])["hint"] == ""
 
 
+def test_an_agent_that_took_a_task_and_does_not_begin_it_is_named(world: World) -> None:
+    """No deadline runs before it begins, so its assigner has to hear what it waits for."""
+    runs(world, "a1")
+    world.call("a1", "recv")
+    task = assigned(world)["task"]
+    assert world.call("a", "get_task", task=task)["hint"] == ""
+    letters = rows(world.call("a1", "recv", max=10)["messages"])
+    world.call("a1", "ack", ids=[letter["id"] for letter in letters])
+    hint = "a1 has received the task and not begun it: no deadline runs before it does"
+    assert world.call("a", "get_task", task=task)["hint"] == hint
+    world.call("a1", "begin_task", task=task)
+    assert world.call("a", "get_task", task=task)["hint"] == ""
+
+
 def test_an_agent_that_has_a_message_to_do_is_at_work(world: World) -> None:
     def activity() -> object:
         found = rows(world.call("a", "list_agents", root="a1")["agents"])

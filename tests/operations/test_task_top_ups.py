@@ -12,12 +12,12 @@ from operations.given import end, give, phase, state
 from operations.test_task_funds import fund, given, left, told, use
 from operations.world import World, rows, world
 
-from hive_core.broker.call import Record
+from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import Conflict, HiveError, InvalidArgument, LimitReached, NotAllowed
 from hive_core.model.work.budget import AMOUNT_MOST, BudgetKind
 from hive_core.model.work.task import TaskRequest
-from hive_core.operations.tasks.funds import more
+from hive_core.operations.tasks.funds import refill_fund
 from hive_core.operations.tasks.transitions import AT_ONCE
 
 
@@ -113,7 +113,12 @@ def test_parts_of_very_many_agents_are_begun_so_many_in_each_turn(world: World) 
         ]
     held = world.ledger.budgets.funds.get(whole, BudgetKind.TOKENS)
     assert held is not None
-    world.broker.perform("top-up", lambda call: Record(Result(), more(call, held, 10)))
+
+    def refill(call: Call) -> Record[Result]:
+        refill_fund(call, held, 10)
+        return Record(Result())
+
+    world.broker.perform("top-up", refill)
     assert [phase(world, each) for each in parts].count("offered") == AT_ONCE
     world.kill()
     world.advance(0)
@@ -125,13 +130,13 @@ def test_a_part_is_topped_up_out_of_its_whole(world: World) -> None:
     part = given(world, "a1", "a11", 30, part_of=whole)
     world.call("a", "fund_task", task=part, tokens=20)
     assert (fund(world, whole), fund(world, part)) == ((50, 0, 0), (50, 0, 0))
-    with pytest.raises(LimitReached, match=f"of the token budget of task {whole} are 50 left"):
+    with pytest.raises(LimitReached, match=f"the token budget of task {whole} has 50 left"):
         world.call("a1", "fund_task", task=part, tokens=51)
 
 
 def test_nobody_gives_more_than_the_giver_has(world: World) -> None:
     task = given(world, "a", "a1", 100)
-    words = f"cannot fund task {task} with 401 tokens more: of the token budget of a are 400 left"
+    words = f"cannot fund task {task} with 401 tokens more: the token budget of a has 400 left"
     with pytest.raises(LimitReached, match=words):
         world.call("operator", "fund_task", task=task, tokens=401)
     assert (left(world, "a"), fund(world, task)) == ((400, 0, 0), (100, 0, 0))
@@ -157,7 +162,7 @@ def test_who_may_not_give_budgets_gives_none(world: World) -> None:
 
 def test_a_task_without_its_own_or_that_is_over_gets_no_more(world: World) -> None:
     carried, over = give(world, "a", "a1"), given(world, "a", "a1", 10)
-    with pytest.raises(Conflict, match="it was given no tokens of its own"):
+    with pytest.raises(Conflict, match="it has no tokens of its own"):
         world.call("a", "fund_task", task=carried, tokens=1)
     end(world, over)
     with pytest.raises(Conflict, match=f"cannot fund task {over}: it has ended"):
@@ -255,7 +260,7 @@ def test_none_is_added_out_of_nowhere_to_what_came_out_of_a_purse(world: World) 
     grown(world, "r1")
     task = given(world, "d", "c", 100)
     world.call("operator", "move", agent="c", parent="r2")
-    with pytest.raises(Conflict, match="what it has came out of a budget, and this would come out"):
+    with pytest.raises(Conflict, match="its budget came out of a budget, and no budget would pay"):
         world.call("operator", "fund_task", task=task, tokens=500)
     end(world, task)
     assert left(world, "r1") == (1000, 0, 0)

@@ -13,8 +13,8 @@ from hive_core.errors import LimitReached, NotAllowed, NotFound
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.work.task import Task, TaskRequest
-from hive_core.operations.tasks.assign import assign
-from hive_core.operations.tasks.transitions import move
+from hive_core.operations.tasks.assign import create_task
+from hive_core.operations.tasks.transitions import move_task
 from hive_core.operations.tools.operations import OPEN_MOST, SHOWN
 
 
@@ -113,9 +113,9 @@ def assigned(hive: World, **wish: object) -> Task:
     made: list[Task] = []
 
     def give(call: Call) -> Record[Nothing]:
-        task, topics = assign(call, hive.uuid("lead"), "wu", TaskRequest("x", **wish))  # type: ignore[arg-type]
+        task = create_task(call, hive.uuid("lead"), "wu", TaskRequest("x", **wish))  # type: ignore[arg-type]
         made.append(task)
-        return Record(Nothing(), topics)
+        return Record(Nothing())
 
     hive.broker.perform("give", give)
     hive.run()
@@ -126,7 +126,8 @@ def moved(hive: World, task: Task, event: str, **kept: str) -> None:
     def act(call: Call) -> Record[Nothing]:
         found = hive.ledger.tasks.get(task.id)
         assert found is not None
-        return Record(Nothing(), move(call, found, event, **kept)[1])  # type: ignore[arg-type]
+        move_task(call, found, event, **kept)  # type: ignore[arg-type]
+        return Record(Nothing())
 
     hive.broker.perform("act", act)
     hive.run()

@@ -14,6 +14,7 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.tasks import notices as task_notices
 from hive_core.ledger.tasks.dependencies import TaskDependencies
 from hive_core.model.work.task import (
+    ACTIVE,
     COURSE,
     FINALS,
     ResultStatus,
@@ -34,6 +35,7 @@ _COLUMNS: Final = (
     "number, id, assignee, assigner, wish, state, created, attempt, started, ended, soft_at,"
     " hard_at, left, stop, stop_at, message, plan, why, percent, progress, version, result"
 )
+_ACTIVE: Final = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 _SELECT: Final = f"SELECT {_COLUMNS} FROM tasks "  # noqa: S608 - our own words
 
 
@@ -210,9 +212,12 @@ class TaskStore:
         sql = f"SELECT COUNT(*) FROM tasks INDEXED BY tasks_held WHERE {where}"  # noqa: S608
         return int(self._db.value(sql, (assignee,)))
 
-    def has_parts_of_others(self, id_: str, assignee: str) -> bool:
-        """Whether another agent than its own has an open part of it."""
-        where = "part_of = ? AND part_of <> '' AND ended IS NULL AND assignee <> ?"
+    def is_part_begun_by_other(self, id_: str, assignee: str) -> bool:
+        """Whether another agent than its own has begun a part of it that has not ended."""
+        where = (
+            "part_of = ? AND part_of <> '' AND ended IS NULL AND assignee <> ?"
+            f" AND state IN ({_ACTIVE}) AND (state <> 'pending_delegation' OR started IS NOT NULL)"
+        )
         sql = f"SELECT EXISTS (SELECT 1 FROM tasks WHERE {where})"  # noqa: S608
         return bool(self._db.value(sql, (id_, assignee)))
 

@@ -17,7 +17,7 @@ from hive_core.operations.budgets.run_time import rebill_move
 from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import create_job
 from hive_core.operations.notices import MOVED, send_notice
-from hive_core.operations.tasks.lifecycle_hooks import given_on
+from hive_core.operations.tasks.lifecycle_hooks import reassign_tasks
 from hive_core.plan.revocation import Consequences, consequences
 from hive_core.policy.grants import check_move
 from hive_core.policy.rules import MOVE
@@ -93,7 +93,7 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
         how = RevocationOptions(job, restart=not params.no_restart, latest=latest)
         start_revocation(call, hive, params.agent, effects.lost, how)
     _tell_family(call, hive, params.agent, parent)
-    call.notify(*given_on(call, hive, params.agent))
+    reassign_tasks(call, hive, params.agent)
     rebill_move(call, hive, params.agent)
     return Change(
         _result(call, params, effects, job),

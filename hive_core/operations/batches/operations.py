@@ -1,7 +1,7 @@
-"""Fan-out: many tasks in one call, done by several workers beside each other (row Q20).
+"""Fan-out: many tasks in one call, done by several workers in parallel (row Q20).
 
-The call answers at once with a batch. What is above the cap waits in the batch and is given out as
-workers become free; `batch_work.py` does that.
+The call replies at once with a batch. The batch keeps the tasks above its concurrency, and assigns
+them as workers become free (dispatch.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.planning import Batch
 from hive_core.operations.approvals.outcome import display_name
-from hive_core.operations.batches.dispatch import give_out, made, text_of
+from hive_core.operations.batches.dispatch import assign_items, item_body, make_worker
 from hive_core.operations.batches.views import (
     BatchBegun,
     BatchReports,
@@ -26,14 +26,14 @@ from hive_core.operations.batches.views import (
     GetBatchParams,
     ListBatchesParams,
     RunParams,
-    report,
+    batch_report,
 )
 from hive_core.operations.pages import fitting
-from hive_core.operations.waits.operations import called_or_none
+from hive_core.operations.tasks.rules import living_name
 from hive_core.policy.decide import decide
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
-_AROUND: Final = 64  # bytes for what stands between two reports
+_SEPARATOR: Final = 64  # bytes between two reports
 _IDLE: Final = "idle"
 
 
@@ -41,51 +41,49 @@ _IDLE: Final = "idle"
 def run_parallel_workers(
     call: Call, params: RunParams
 ) -> Change[BatchBegun] | Record[BatchBegun]:  # fmt: skip
-    """Give out many tasks at once to several workers; answers at once with a batch.
+    """Assign many tasks to several workers in parallel; replies at once with a batch.
 
-    Workers are those that are named, or are made and destroyed again at the end. Above the cap the
-    tasks wait and are given out by themselves. One message comes when all have ended; what has not
-    at the timeout ends as `timeout`, with what there is of it.
+    The workers are the named agents. Without names they are made, and destroyed at the end. Tasks
+    above `concurrency` wait until a worker is free. The caller gets one message when all tasks have
+    ended. A task that has not ended at the timeout ends as `timeout`, with what there is of it.
     """
     _check(call, params)
     batch = _create(call, params)
-    hive, topics = call.hive, frozenset[str]()
+    hive = call.hive
     wanted = min(batch.concurrency, len(params.tasks))
-    for uuid in _existing(call, params, wanted):
+    for uuid in _existing_workers(call, params, wanted):
         call.ledger.plans.batches.add_worker(batch.id, uuid, own=False)
         wanted -= 1
     if not params.agents:
-        hive, topics = _make(call, batch, wanted)
-    topics |= give_out(call._replace(hive=hive), batch)
-    begun = _begun(call._replace(hive=hive), batch)
-    audited = {"batch": batch.id, "tasks": len(params.tasks), "workers": begun.workers}
-    topics |= {f"batch:{batch.id}"}
+        hive = _make_workers(call, batch, wanted)
+    assign_items(call._replace(hive=hive), batch)
+    result = _batch_begun(call._replace(hive=hive), batch)
+    fields = {"batch": batch.id, "tasks": len(params.tasks), "workers": result.workers}
+    call.notify(f"batch:{batch.id}")
     if hive is call.hive:
-        return Record(begun, topics, audited)
-    return Change(begun, hive, f"workers for batch {batch.id}", topics, audited)
+        return Record(result, fields=fields)
+    return Change(result, hive, f"workers for batch {batch.id}", fields=fields)
 
 
-def _of_batch(call: Call, params: GetBatchParams) -> str | None:
-    found = call.ledger.plans.batches.get(params.batch)
-    return None if found is None else called_or_none(call, found.owner)
+def _owner(call: Call, params: GetBatchParams) -> str | None:
+    batch = call.ledger.plans.batches.get(params.batch)
+    return None if batch is None else living_name(call, batch.owner)
 
 
-@operation(
-    action="read", allow=SELF | ANCESTOR | OPERATOR, whose=Whose("batch", "batch", _of_batch)
-)
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=Whose("batch", "batch", _owner))
 def get_batch(call: Call, params: GetBatchParams) -> BatchReports:
-    """Show what has come of a batch, each task in its place: one report, and one only."""
+    """Show the reports of a batch: exactly one for each task, in the order of the tasks."""
     batches = call.ledger.plans.batches
     batch = batches.require(params.batch)
     first = int(params.after) if params.after and params.after.isdecimal() else 0
     items = batches.items(batch.id)
-    shown = (report(call, each) for each in items[first : first + params.most])
-    fit = list(fitting(shown, lambda row: _AROUND + len(row.model_dump_json().encode())))
-    after = first + len(fit)
+    page = (batch_report(call, item) for item in items[first : first + params.most])
+    reports = list(fitting(page, lambda row: _SEPARATOR + len(row.model_dump_json().encode())))
+    after = first + len(reports)
     return BatchReports(
         batch=batch.id, title=batch.title, state=batch.state,
         worker_count=len(batches.workers(batch.id)), open=batches.count_open_items(batch.id),
-        deadline=batch.deadline, reports=fit, next=str(after) if after < len(items) else None,
+        deadline=batch.deadline, reports=reports, next=str(after) if after < len(items) else None,
     )  # fmt: skip
 
 
@@ -98,10 +96,11 @@ def list_batches(call: Call, params: ListBatchesParams) -> BatchRows:
     batches = call.ledger.plans.batches
     rows = [
         BatchRow(
-            batch=each.id, title=each.title, state=each.state, tasks=len(batches.items(each.id)),
-            open=batches.count_open_items(each.id), created=each.created,
+            batch=batch.id, title=batch.title, state=batch.state,
+            tasks=len(batches.items(batch.id)), open=batches.count_open_items(batch.id),
+            created=batch.created,
         )
-        for each in batches.page(owner, params.limit)
+        for batch in batches.page(owner, params.limit)
     ]  # fmt: skip
     return BatchRows(batches=rows)
 
@@ -135,12 +134,12 @@ def _create(call: Call, params: RunParams) -> Batch:
         keeps=params.keep, deadline=call.now + (params.timeout or waits.batch),
         template={} if params.agents else params.spawn.model_dump(exclude_none=True),
     )  # fmt: skip
-    texts = [(each.title, text_of(each)) for each in params.tasks]
+    texts = [(task.title, item_body(task)) for task in params.tasks]
     return call.ledger.plans.batches.create(new, texts, call.now)
 
 
-def _existing(call: Call, params: RunParams, wanted: int) -> list[str]:
-    """Named workers, or idle children that run what would be made."""
+def _existing_workers(call: Call, params: RunParams, wanted: int) -> list[str]:
+    """Named workers, or idle children that run the same command as new workers would."""
     if params.agents:
         return [call.hive.spec(name).id for name in params.agents[:wanted]]
     if not params.reuse or call.by_operator:
@@ -157,19 +156,17 @@ def _existing(call: Call, params: RunParams, wanted: int) -> list[str]:
     return idle[:wanted]
 
 
-def _make(call: Call, batch: Batch, count: int) -> tuple[Hive, frozenset[str]]:
-    """Workers for a batch, with the rights of who asked for it."""
-    topics = frozenset[str]()
+def _make_workers(call: Call, batch: Batch, count: int) -> Hive:
+    """Make workers for a batch, with the rights of the caller; the hive with them."""
     for _ in range(count):
-        change = made(call, batch)
-        call, topics = call._replace(hive=change.hive), topics | change.wakes
-    return call.hive, topics
+        call = call._replace(hive=make_worker(call, batch).hive)
+    return call.hive
 
 
-def _begun(call: Call, batch: Batch) -> BatchBegun:
+def _batch_begun(call: Call, batch: Batch) -> BatchBegun:
     batches = call.ledger.plans.batches
     workers = sorted(display_name(call, uuid) for uuid, _ in batches.workers(batch.id))
     return BatchBegun(
         batch=batch.id, worker_count=len(workers), workers=workers,
-        tasks=[each.task for each in batches.items(batch.id)], deadline=batch.deadline,
+        tasks=[item.task for item in batches.items(batch.id)], deadline=batch.deadline,
     )  # fmt: skip

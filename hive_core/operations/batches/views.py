@@ -1,4 +1,4 @@
-"""Batches as they are asked for and shown."""
+"""Parameters and results of the operations on batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DATA_MOST: Final = 32 * 1024
 Id = Annotated[str, Field(max_length=64)]
 
 
-def _small(data: dict[str, object]) -> dict[str, object]:
+def _check_data_size(data: dict[str, object]) -> dict[str, object]:
     if len(json.dumps(data)) > _DATA_MOST:
         raise ValueError(f"is longer than {_DATA_MOST} bytes")
     return data
@@ -31,121 +31,121 @@ def _small(data: dict[str, object]) -> dict[str, object]:
 
 class FanTask(Params):
     task: Annotated[str, bounded_text(_DATA_MOST)] = Field(
-        min_length=1, description="What is to be done; the worker always gets it."
+        min_length=1, description="Text of the task."
     )
-    data: Annotated[dict[str, object], AfterValidator(_small)] | None = Field(
-        None, description="Given together with the text."
+    data: Annotated[dict[str, object], AfterValidator(_check_data_size)] | None = Field(
+        None, description="Input for programs; the worker gets it together with the text."
     )
-    title: str = Field("", max_length=200, description="A few words for listings.")
+    title: str = Field("", max_length=200, description="A few words for lists.")
     budget: TaskBudget | None = Field(
         None,
-        description="What it has of its own, out of the caller's budget from when it is given out"
-        " to its end.",
+        description="Budget of the task itself, taken from the caller's when the task is assigned;"
+        " what is left is returned when it ends.",
     )
 
 
-def _whole(task: object) -> object:
+def _task_from_text(task: object) -> object:
     return {"task": task} if isinstance(task, str) else task
 
 
 class Template(Params):
-    """Workers that are made for a batch. Absent values: as `spawn` has them."""
+    """How workers are made for a batch. Defaults are those of `spawn`."""
 
-    role: Literal["worker", "task"] = Field("worker", description="What they are.")
+    role: Literal["worker", "task"] = Field("worker", description="Role of the workers.")
     command: list[Annotated[str, Field(max_length=4096)]] = Field(
-        ["hive-agent", "worker"], max_length=64, description="What each of them runs."
+        ["hive-agent", "worker"], max_length=64, description="Command that each worker runs."
     )
-    title: str = Field("", max_length=200, description="Free text.")
+    title: str = Field("", max_length=200, description="Title of the workers.")
     image: str | None = Field(None, max_length=64, description="Name of an image of this host.")
     capabilities: list[str] | None = Field(
-        None, max_length=64, description="A subset of the creator's."
+        None, max_length=64, description="Capabilities: a subset of the caller's."
     )
-    tools: list[str] | None = Field(None, max_length=256, description="Tools that they may use.")
+    tools: list[str] | None = Field(
+        None, max_length=256, description="Tools that the workers may use."
+    )
 
 
 class RunParams(Mutation):
-    tasks: list[Annotated[FanTask, BeforeValidator(_whole)]] = Field(
+    tasks: list[Annotated[FanTask, BeforeValidator(_task_from_text)]] = Field(
         min_length=1, max_length=TASKS_MOST,
-        description="What is to be done, at most 64; a bare text is a `task`.",
+        description="Tasks, at most 64; a bare text is a `task`.",
     )  # fmt: skip
     timeout: float | None = Field(
         None, gt=0, le=TIMEOUT_MOST,
-        description="Seconds after which the rest ends as `timeout`; a setting (600) when absent.",
+        description="Seconds after which open tasks end as `timeout`; default: a setting (600).",
     )  # fmt: skip
     concurrency: int | None = Field(
-        None, ge=1, le=TASKS_MOST, description="Tasks beside each other; a setting when absent."
+        None, ge=1, le=TASKS_MOST, description="Tasks that run in parallel; default: a setting."
     )
     agents: list[Agent] = Field(
         [], max_length=TASKS_MOST,
-        description="Descendants that do the work; without any, workers are made.",
+        description="Descendants that do the work; default: workers are made.",
     )  # fmt: skip
     reuse: bool = Field(
-        default=False, description="Take idle children that run the same command first."
+        default=False, description="Use idle children that run the same command first."
     )
-    spawn: Template = Field(
-        Template.model_construct(), description="How workers are made that are missing."
-    )
-    keep: bool = Field(default=False, description="Workers that were made stay afterwards.")
+    spawn: Template = Field(Template.model_construct(), description="How new workers are made.")
+    keep: bool = Field(default=False, description="Keep the new workers after the batch.")
     requeue: int = Field(
-        0, ge=0, le=10, description="How often a task is done again whose worker ended."
+        0, ge=0, le=10, description="Number of retries of a task whose worker exits before its end."
     )
-    title: str = Field("", max_length=200, description="A few words for listings.")
+    title: str = Field("", max_length=200, description="A few words for lists.")
 
 
 class BatchBegun(Result):
-    batch: str = Field(description="The batch.")
-    worker_count: int = Field(description="Who works for it now.")
+    batch: str = Field(description="Id of the batch.")
+    worker_count: int = Field(description="Number of its workers now.")
     workers: list[str] = Field(description="Their names.")
     tasks: list[str] = Field(
-        description="For each task that was given out its id, and empty for one that is queued."
+        description="Ids of its tasks in order; empty for one that is not assigned yet."
     )
-    deadline: float = Field(description="When the rest ends, in seconds since 1970.")
+    deadline: float = Field(description="When open tasks end, in seconds since 1970.")
 
 
 class GetBatchParams(Paged):
-    batch: Id = Field(description="The batch.")
+    batch: Id = Field(description="Id of the batch.")
 
 
 class Report(Result):
-    item: int = Field(description="Its place among the tasks as they were given, from 0.")
-    title: str = Field(description="A few words of what it is about.")
-    task: str = Field(description="The task; empty for one that was never given out.")
-    worker: str = Field(description="Name of the worker; empty for none.")
+    item: int = Field(description="Position of the task in the call, from 0.")
+    title: str = Field(description="A few words about the task.")
+    task: str = Field(description="Id of the task; empty if it was never assigned.")
+    worker: str = Field(description="Name of the worker; empty: none.")
     state: str = Field(description="queued, given or ended.")
     status: str = Field(
-        description="success, partial, failed, timeout or stopped; empty while it is not over."
+        description="success, partial, failed, timeout or stopped; empty while it is open."
     )
-    summary: str = Field(description="What the worker says.")
-    data: dict[str, object] | None = Field(description="What it gives back.")
-    artifacts: list[str] = Field(description="What it stored.")
-    error: str = Field(description="Why it did not go well.")
-    duration: float | None = Field(description="Seconds from its start to its end.")
-    attempts: int = Field(description="How often it was given to a worker.")
-    tokens: int | None = Field(description="As was reported for it, also by report_usage.")
-    cost: int | None = Field(description="Millionths of the currency, reported likewise.")
+    summary: str = Field(description="Summary that the worker reported.")
+    data: dict[str, object] | None = Field(description="The result for programs.")
+    artifacts: list[str] = Field(description="Ids of artifacts that the worker stored.")
+    error: str = Field(description="Why the task is not complete; empty when it is.")
+    duration: float | None = Field(description="Seconds from the first start to the end.")
+    attempts: int = Field(description="How often the task was given to its worker.")
+    tokens: int | None = Field(description="Tokens reported for it, also by report_usage.")
+    cost: int | None = Field(description="Cost reported for it, in millionths of the currency.")
 
 
 class BatchReports(Page):
-    batch: str = Field(description="The batch.")
-    title: str = Field(description="A few words.")
+    batch: str = Field(description="Id of the batch.")
+    title: str = Field(description="A few words about the batch.")
     state: str = Field(description="running, done, timeout or stopped.")
-    worker_count: int = Field(description="Who works for it, or did at its end.")
-    open: int = Field(description="Tasks that are not over.")
+    worker_count: int = Field(description="Number of its workers, or those at its end.")
+    open: int = Field(description="Number of tasks that have not ended.")
     deadline: float = Field(description="Seconds since 1970.")
-    reports: list[Report] = Field(description="In the order of the tasks as they were given.")
+    reports: list[Report] = Field(description="In the order of the tasks in the call.")
 
 
 class ListBatchesParams(Params):
-    agent: Agent | None = Field(None, description="Whose; the caller's own when absent.")
-    limit: int = Field(20, ge=1, le=200, description="Batches at most.")
+    agent: Agent | None = Field(None, description="Owner of the batches; default: the caller.")
+    limit: int = Field(20, ge=1, le=200, description="Largest number of batches.")
 
 
 class BatchRow(Result):
-    batch: str = Field(description="The batch.")
-    title: str = Field(description="A few words.")
+    batch: str = Field(description="Id of the batch.")
+    title: str = Field(description="A few words about the batch.")
     state: str = Field(description="running, done, timeout or stopped.")
-    tasks: int = Field(description="How many there are.")
-    open: int = Field(description="How many of them are not over.")
+    tasks: int = Field(description="Number of its tasks.")
+    open: int = Field(description="Number of tasks that have not ended.")
     created: float = Field(description="Seconds since 1970.")
 
 
@@ -153,31 +153,31 @@ class BatchRows(Result):
     batches: list[BatchRow] = Field(description="The newest first.")
 
 
-def report(call: Call, item: BatchItem) -> Report:
+def batch_report(call: Call, item: BatchItem) -> Report:
     task = call.ledger.tasks.get(item.task) if item.task else None
     result = task.result if task is not None else None
-    ended = item.state is ItemState.ENDED
-    lasted = task.ended - task.started if task and task.ended and task.started else None
+    has_ended = item.state is ItemState.ENDED
+    duration = task.ended - task.started if task and task.ended and task.started else None
     return Report(
         item=item.number, title=item.title, task=item.task,
         worker=display_name(call, item.worker) if item.worker else "", state=item.state,
-        status=result.status if result else _synthetic(item) if ended else "",
+        status=result.status if result else _unassigned_status(item) if has_ended else "",
         summary=result.summary if result else "",
         data=dict(result.data) if result and result.data is not None else None,
         artifacts=list(result.artifacts) if result else [],
-        error=result.error if result else item.reason, duration=lasted,
-        attempts=task.attempt if task else 0, **_spent(call, item.task),
+        error=result.error if result else item.reason, duration=duration,
+        attempts=task.attempt if task else 0, **_reported_usage(call, item.task),
     )  # fmt: skip
 
 
-def _spent(call: Call, task: str) -> dict[str, int | None]:
-    """All that was reported for the task, on the way and at its end; None: nothing was."""
+def _reported_usage(call: Call, task: str) -> dict[str, int | None]:
+    """The usage that was reported for the task, before and at its end; None: nothing was."""
     used = call.ledger.budgets.usage.of_task(task) if task else {}
     tokens = [used[kind] for kind in ("tokens", "tokens_in", "tokens_out") if kind in used]
     return {"tokens": sum(tokens) if tokens else None, "cost": used.get("money")}
 
 
-def _synthetic(item: BatchItem) -> str:
-    """How one ended that nobody ever had: the word before the colon."""
+def _unassigned_status(item: BatchItem) -> str:
+    """The status of an item that was never assigned: the word before the colon."""
     word = item.reason.partition(":")[0]
     return word if word in frozenset(ResultStatus) else ResultStatus.FAILED

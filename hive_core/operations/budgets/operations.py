@@ -34,7 +34,7 @@ from hive_core.operations.budgets.reported_bounds import apply_bound_change
 from hive_core.operations.budgets.run_time import close_budget, recount_runners
 from hive_core.operations.budgets.shortages import refill, save_payment
 from hive_core.operations.fields import Agent
-from hive_core.operations.tasks.refunds import from_nobody, outside
+from hive_core.operations.tasks.refunds import unsourced_amount, unsourced_funds
 from hive_core.policy.rules import ANCESTOR, OPERATOR, holds
 
 Kinds = Literal[
@@ -155,8 +155,8 @@ def _absorb_budgets_below(call: Call, params: AllocateParams, held: Budget, amou
     inside = {call.hive.spec(name).id for name in names}
     same_kind = call.ledger.budgets.of_kind(held.kind, held.tier)
     below = sum(budget.free for budget in same_kind if budget.agent in inside)
-    funds = [] if held.tier else from_nobody(call, call.hive, names, held.kind)
-    below += sum(outside(call, fund) for fund in funds)
+    funds = [] if held.tier else unsourced_funds(call, call.hive, names, held.kind)
+    below += sum(unsourced_amount(call, fund) for fund in funds)
     if below > amount:
         raise InvalidArgument(
             f"those below {params.agent} have {to_display(held.kind, below)} {UNITS[held.kind]}"

@@ -31,7 +31,7 @@ from hive_core.operations.budgets.shortages import (
     tell_agents,
     withdraw_question,
 )
-from hive_core.operations.tasks.offers import start_next
+from hive_core.operations.tasks.offers import offer_next_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _rebill(call: Call, heads: Sequence[str], payers: Sequence[FormerPayer]) -> 
         return
     if any(payer.budget.empty for payer in payers):
         for uuid in agents:
-            call.notify(*start_next(call, uuid))
+            offer_next_tasks(call, uuid)
     restart_machines(call, stopped)
 
 

@@ -25,7 +25,7 @@ from hive_core.operations.budgets.shortages import (
     start_shortage,
     warn_low,
 )
-from hive_core.operations.tasks.offers import start_next
+from hive_core.operations.tasks.offers import offer_next_tasks
 
 
 def report_tokens(call: Call, uuid: str, tokens: int) -> None:
@@ -62,7 +62,7 @@ def apply_bound_change(call: Call, uuid: str, kind: BudgetKind) -> None:
             agent = call.hive.spec(name).id
             if agent in sizes:
                 report_context(call, agent, sizes[agent])
-            call.notify(*start_next(call, agent))
+            offer_next_tasks(call, agent)
     for bound in bounds(call, uuid, kind) if kind is BudgetKind.TOKENS_PER_HOUR else ():
         if bound.agent == uuid:
             _recheck_hour(call, bound)
@@ -88,7 +88,7 @@ def apply_bounds(call: Call, names: Iterable[str]) -> None:
         if uuid in sizes:
             report_context(call, uuid, sizes[uuid])
         _recheck_own_bound(call, uuid)
-        call.notify(*start_next(call, uuid))
+        offer_next_tasks(call, uuid)
 
 
 def _recheck_own_bound(call: Call, uuid: str) -> None:

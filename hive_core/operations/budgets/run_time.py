@@ -33,7 +33,7 @@ from hive_core.operations.budgets.payer_changes import (
 from hive_core.operations.budgets.reported_bounds import apply_bounds
 from hive_core.operations.budgets.shortages import end_shortage, refill, save_payment
 from hive_core.operations.budgets.usage_rollup import start_rollup
-from hive_core.operations.tasks.refunds import closed, from_nobody, inherited
+from hive_core.operations.tasks.refunds import close_fund, reassign_funds, unsourced_funds
 
 AT_ONCE = 64
 
@@ -128,7 +128,7 @@ def _return_unspent(call: Call, budget: Budget) -> None:
     if budget.kind in BOUNDS:
         end_shortage(call, budget)
     budgets.delete(budget)
-    inherited(call, budget, home.agent if home else "")
+    reassign_funds(call, budget, home.agent if home else "")
     if home is None or budget.kind in BOUNDS:
         return
     home = settle(call, home)
@@ -175,6 +175,6 @@ def _close_outside_funds(call: Call, hive: Hive, agent: str) -> None:
     uuid, inside = call.hive.spec(agent).id, call.hive.topology.subtree(agent)
     for kind in (BudgetKind.TOKENS, BudgetKind.MONEY) if budgets.funds.any else ():
         if budgets.nearest(ancestors(hive, uuid), kind) is not None:
-            while funds := from_nobody(call, call.hive, inside, kind):
+            while funds := unsourced_funds(call, call.hive, inside, kind):
                 for fund in funds:
-                    call.notify(*closed(call, fund))
+                    close_fund(call, fund)

@@ -20,8 +20,8 @@ from hive_core.operations.budgets.payer_budget import (
     owner_name,
 )
 from hive_core.operations.budgets.shortages import drawing_agents, recheck_bound
-from hive_core.operations.tasks.offers import withdraw
-from hive_core.operations.tasks.transitions import stop
+from hive_core.operations.tasks.offers import withdraw_offer
+from hive_core.operations.tasks.transitions import stop_task
 
 AT_ONCE: Final = 16
 
@@ -53,9 +53,9 @@ def _stop_work(call: Call, budget: Budget) -> tuple[str, ...]:
         for task in call.ledger.tasks.open_tasks(uuid):
             funded = not budget.tier and budget.kind in funded_kinds(call, task.id, uuid)
             if task.offered and not funded:
-                call.notify(*withdraw(call, task, why)[1])
+                withdraw_offer(call, task, why)
             elif task.begun and not funded:
-                call.notify(*stop(call, task, ResultStatus.STOPPED, why)[1])
+                stop_task(call, task, ResultStatus.STOPPED, why)
                 number += 1
     log_budget_event(call, budget, "stopped", f"{why}; {number} tasks are stopped")
     return ()

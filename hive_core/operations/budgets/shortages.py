@@ -41,7 +41,7 @@ from hive_core.operations.questions.transitions import (
     end_without_answers,
     put_question,
 )
-from hive_core.operations.tasks.offers import start_next
+from hive_core.operations.tasks.offers import offer_next_tasks
 
 _DIGITS: Final = 18
 
@@ -228,7 +228,7 @@ def _announce_refill(call: Call, budget: Budget, shortage: Shortage) -> None:
 def resume_work(call: Call, budget: Budget, shortage: Shortage | None = None) -> None:
     """Start queued tasks, withdraw the question of a shortage, restart machines it stopped."""
     for uuid in drawing_agents(call, budget):
-        call.notify(*start_next(call, uuid))
+        offer_next_tasks(call, uuid)
     if shortage is not None:
         withdraw_question(call, shortage)
         restart_machines(call, shortage.stopped)

@@ -28,8 +28,8 @@ from hive_core.operations.budgets.payer_budget import (
 )
 from hive_core.operations.budgets.reported_bounds import report_tokens
 from hive_core.operations.budgets.shortages import save_payment
-from hive_core.operations.tasks.caps import capped, note_caps
-from hive_core.operations.tasks.funds import spend
+from hive_core.operations.tasks.caps import cap_reached, check_caps
+from hive_core.operations.tasks.funds import charge_fund
 
 _UNBILLED: Final = frozenset({OPERATOR, DAEMON})
 TOOLS: Final = "tool_calls"
@@ -113,7 +113,7 @@ def record_usage(
         if bill[1]:
             _charge(call, uuid, replace(report, tier=tier), bill)
     if report.task:
-        call.notify(*note_caps(call, report.task))
+        check_caps(call, report.task)
 
 
 def _charge(call: Call, uuid: str, report: UsageReport, bill: tuple[BudgetKind, int]) -> None:
@@ -129,7 +129,7 @@ def _charge(call: Call, uuid: str, report: UsageReport, bill: tuple[BudgetKind, 
     for budget in budgets:
         save_payment(call, budget.with_charge(amount))
     if fund:
-        call.notify(*spend(call, fund, amount, last=report.last))
+        charge_fund(call, fund, amount, last=report.last)
 
 
 def _check_total(budget: Budget, amount: int) -> None:
@@ -158,7 +158,7 @@ def check_tool_budget(call: Call, uuid: str, task: str) -> None:
 def count_tool_call(call: Call, uuid: str, task: str = "") -> None:
     """Count one tool call; LimitReached when its task has used all that it may."""
     usage = call.ledger.budgets.usage
-    if task and (bound := capped(call, task)):
+    if task and (bound := cap_reached(call, task)):
         raise LimitReached(
             f"task {task} may use no more tools: {bound}; report now", rule=BUDGET, of=TOOLS
         )
@@ -166,7 +166,7 @@ def count_tool_call(call: Call, uuid: str, task: str = "") -> None:
     usage.add(row)
     if task:
         usage.add_task(task, row, call.now)
-        call.notify(*note_caps(call, task))
+        check_caps(call, task)
 
 
 def set_task_caps(call: Call, task: str, agent: str, caps: TaskCapLimits | None) -> None:

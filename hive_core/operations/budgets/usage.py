@@ -43,7 +43,7 @@ from hive_core.operations.budgets.usage_sums import UsageSummation, requeue_with
 from hive_core.operations.fields import Agent
 from hive_core.operations.host.metrics import count_turns
 from hive_core.operations.pages import fitting, written
-from hive_core.operations.tasks.begin import begin
+from hive_core.operations.tasks.steps import begin_work
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 ROWS: Final = 2000
@@ -157,7 +157,7 @@ def report_usage(call: Call, params: ReportUsageParams) -> Record[UsageReported]
     if params.task is not None:
         _check_task(call, params.task)
         task = call.ledger.tasks.require(params.task)
-        call.notify(*begin(call, task, "it was spent on")[1])
+        begin_work(call, task, "it was spent on")
     record_usage(call, call.uuid, report)
     if params.context is not None:
         report_context(call, call.uuid, params.context)

@@ -16,8 +16,8 @@ from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.approvals.views import is_above
 from hive_core.operations.fields import Agent
 from hive_core.operations.mail.send import Body, Sent
+from hive_core.operations.tasks.rules import visible_task
 from hive_core.operations.waits.operations import INJECTED
-from hive_core.operations.waits.wait_tasks import seen_task
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 DELIVERED, QUEUED, NOT_ACTIVE = "delivered", "queued", "not_active"
@@ -85,7 +85,7 @@ def _task(call: Call, params: InjectParams) -> Task | None:
 
 
 def _named(call: Call, id_: str, worker: str | None) -> Task:
-    task = seen_task(call, id_)
+    task = visible_task(call, id_)
     name = display_name(call, task.assignee)
     if worker is not None and worker != name:
         raise InvalidArgument(f"task {id_} is {name}'s, not {worker}'s", field="task")

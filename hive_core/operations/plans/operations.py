@@ -1,6 +1,6 @@
-"""Plans: made by who has a task, decided by who gave it; until then nothing is carried out.
+"""Plans: the assignee makes one, the assigner decides; nothing is executed before that.
 
-Only `approve_plan` with the id of the newest plan approves. No message ever does.
+Only `approve_plan` with the id of the newest plan approves. A message never does.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ import json
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentDestroyed, TaskEnded, when
+from hive_core.broker.hooks import AgentDestroyed, TaskEnded, on
 from hive_core.broker.operation import Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
 from hive_core.ledger.mail.posting import one_line
-from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.planning import Plan, PlanState, PlanStep
 from hive_core.model.work.task import Task
 from hive_core.operations.approvals.outcome import display_name
-from hive_core.operations.notices import More, tell
+from hive_core.operations.notices import send_notice
 from hive_core.operations.pages import fitting
-from hive_core.operations.plans.requests import take_back_prompt
+from hive_core.operations.plans.prompts import mail_thread, send_prompt, withdraw_prompt
 from hive_core.operations.plans.views import (
     STEPS_MOST,
     ApprovePlanParams,
@@ -32,78 +31,84 @@ from hive_core.operations.plans.views import (
     PlanRows,
     RejectPlanParams,
     UpdateStepParams,
-    audited,
-    decided,
-    made,
-    row,
-    steps_text,
+    created_plan,
+    event_fields,
+    plan_decision,
+    plan_row,
 )
-from hive_core.operations.questions.letters import quote_lines, shorten
-from hive_core.operations.tasks.begin import begin
-from hive_core.operations.tasks.notices import daemon_mail
-from hive_core.operations.tasks.transitions import move
-from hive_core.operations.waits.operations import called_or_none
-from hive_core.operations.waits.wait_tasks import seen_task
+from hive_core.operations.tasks.rules import living_name, visible_task
+from hive_core.operations.tasks.steps import begin_work, task_topic
+from hive_core.operations.tasks.transitions import move_task
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, fact_rule
 
-SUBMITTED, APPROVED, REJECTED = "plan_submitted", "plan_approved", "plan_rejected"
-_EVENTS: Final = {
+APPROVED, REJECTED = "plan_approved", "plan_rejected"
+_STEP_EVENTS: Final = {
     "in_progress": "start", "done": "finish", "failed": "fail", "skipped": "skip",
 }  # fmt: skip
 
 
 @operation(action="work", allow=SELF)
 def create_plan(call: Call, params: CreatePlanParams) -> Record[PlanMade]:
-    """Make a plan for a task of the caller's, and ask whoever gave it for approval.
+    """Make a plan for a task of the caller, and ask its assigner for approval.
 
     Until exactly this plan is approved, tools that execute are refused to the caller. A revised
-    plan gets a new id, and the older one counts no more. A root agent's own plan needs nobody.
+    plan gets a new id, and the older one is void. A root agent's plan needs no approval.
     """
     task = None if params.task is None else _own_task(call, params.task)
-    if _needs_nobody(call):
-        plan, voids = _created(call, params)
+    if _needs_no_approval(call):
+        plan, voids = _create(call, params)
         plan = call.ledger.plans.move(plan.id, "adopt", call.now)
-        return Record(made(plan, voids, ""), _adopted(call, task, plan), audited(call, plan))
+        if task is not None:
+            _adopt(call, task, plan)
+        return Record(created_plan(plan, voids, ""), fields=event_fields(call, plan))
     if task is None:
         raise InvalidArgument("say for which task: only a root plans without one", field="task")
-    plan, voids = _created(call, params)
-    task, begun = begin(call, task, "its plan")
-    task, topics = move(call, task, "submit", why=f"plan {plan.id} waits for approval", plan="")
-    topics |= begun | _prompt(call, task, plan, voids)
-    topics = topics.union(*(take_back_prompt(call, each) for each in voids))
-    return Record(made(plan, voids, display_name(call, task.assigner)), topics, audited(call, plan))
+    plan, voids = _create(call, params)
+    task = begin_work(call, task, "its plan")
+    task = move_task(call, task, "submit", why=f"plan {plan.id} waits for approval", plan="")
+    send_prompt(call, task, plan, voids)
+    for void in voids:
+        withdraw_prompt(call, void)
+    assigner = display_name(call, task.assigner)
+    return Record(created_plan(plan, voids, assigner), fields=event_fields(call, plan))
 
 
-def _created(call: Call, params: CreatePlanParams) -> tuple[Plan, list[str]]:
-    steps = [PlanStep(each.title, each.detail, tuple(each.tools)) for each in params.steps]
+def _needs_no_approval(call: Call) -> bool:
+    """Whether the caller is a root agent or the operator (row T2)."""
+    return call.by_operator or call.hive.topology.parent(call.caller) is None
+
+
+def _create(call: Call, params: CreatePlanParams) -> tuple[Plan, list[str]]:
+    """The new plan, and the ids of the plans that are void by it."""
+    steps = [PlanStep(step.title, step.detail, tuple(step.tools)) for step in params.steps]
     plans = call.ledger.plans
     return plans.create(call.uuid, params.task or "", steps, params.note, call.now)
 
 
-def _of_plan(call: Call, params: PlanParams | UpdateStepParams) -> str | None:
-    found = call.ledger.plans.get(params.plan)
-    return None if found is None else called_or_none(call, found.agent)
-
-
-def _of_task(call: Call, params: ListPlansParams | ApprovePlanParams) -> str | None:
-    task = call.ledger.tasks.get(params.task)
-    return None if task is None else called_or_none(call, task.assignee)
-
-
-def _assigner_of_plan(call: Call, params: PlanParams) -> frozenset[str]:
+def _plan_maker(call: Call, params: PlanParams | UpdateStepParams) -> str | None:
     plan = call.ledger.plans.get(params.plan)
-    return frozenset() if plan is None or not plan.task else _gave(call, plan.task)
+    return None if plan is None else living_name(call, plan.agent)
 
 
-def _assigner_of_task(call: Call, params: ListPlansParams | ApprovePlanParams) -> frozenset[str]:
-    return _gave(call, params.task)
+def _assignee(call: Call, params: ListPlansParams | ApprovePlanParams) -> str | None:
+    task = call.ledger.tasks.get(params.task)
+    return None if task is None else living_name(call, task.assignee)
 
 
-def _gave(call: Call, id_: str) -> frozenset[str]:
-    """Whether the caller gave this task to another; nobody decides on a plan of its own."""
+def _facts_of_plan(call: Call, params: PlanParams) -> frozenset[str]:
+    plan = call.ledger.plans.get(params.plan)
+    return frozenset() if plan is None or not plan.task else _assigner_facts(call, plan.task)
+
+
+def _facts_of_task(call: Call, params: ListPlansParams | ApprovePlanParams) -> frozenset[str]:
+    return _assigner_facts(call, params.task)
+
+
+def _assigner_facts(call: Call, id_: str) -> frozenset[str]:
+    """Whether the caller gave the task to another agent: an agent does not approve its own plan."""
     task = call.ledger.tasks.get(id_)
-    gave = task is not None and call.uuid == task.assigner != task.assignee
-    return frozenset({"assigner"}) if gave else frozenset()
+    is_assigner = task is not None and call.uuid == task.assigner != task.assignee
+    return frozenset({"assigner"}) if is_assigner else frozenset()
 
 
 _ASSIGNER: Final = fact_rule("assigner", "who assigned it", "you did not assign it")
@@ -112,95 +117,97 @@ _DECIDES: Final = ANCESTOR | OPERATOR | _ASSIGNER
 
 
 @operation(
-    action="read", allow=_READS, whose=Whose("plan", "plan", _of_plan), facts=_assigner_of_plan
+    action="read", allow=_READS, whose=Whose("plan", "plan", _plan_maker), facts=_facts_of_plan
 )
 def get_plan(call: Call, params: PlanParams) -> PlanRow:
-    """Show a plan with its steps: to its maker, an ancestor, who gave the task, the operator."""
-    return row(call, call.ledger.plans.require(params.plan))
+    """Show a plan with its steps.
+
+    Allowed to the agent that made it, its ancestors, the assigner of the task and the operator.
+    """
+    return plan_row(call, call.ledger.plans.require(params.plan))
 
 
 @operation(
-    action="read", allow=_READS, whose=Whose("task", "task", _of_task), facts=_assigner_of_task
+    action="read", allow=_READS, whose=Whose("task", "task", _assignee), facts=_facts_of_task
 )
 def list_plans(call: Call, params: ListPlansParams) -> PlanRows:
-    """List the plans of a task, the newest first, as many as fit into one answer."""
-    rows = (row(call, each) for each in call.ledger.plans.plans_of_task(params.task))
-    return PlanRows(plans=list(fitting(rows, lambda each: len(each.model_dump_json().encode()))))
+    """List the plans of a task, the newest first, as many as fit into one reply."""
+    rows = (plan_row(call, plan) for plan in call.ledger.plans.plans_of_task(params.task))
+    return PlanRows(plans=list(fitting(rows, lambda row: len(row.model_dump_json().encode()))))
 
 
 @operation(
     action="assign",
     allow=_DECIDES,
-    whose=Whose("task", "task", _of_task),
-    facts=_assigner_of_task,
+    whose=Whose("task", "task", _assignee),
+    facts=_facts_of_task,
     urgent=True,
 )
 def approve_plan(call: Call, params: ApprovePlanParams) -> Record[PlanDecided]:
-    """Let a task be done in exactly the way of its newest plan.
+    """Approve the newest plan of a task: the agent may carry it out, exactly as it is.
 
-    Who assigned the task may, an ancestor of its agent, and the operator. It is used once.
+    Allowed to the assigner of the task, the ancestors of its agent and the operator. A plan can be
+    approved once.
     """
-    task, plan = _undecided(call, params, "approve")
+    task, plan = _undecided_plan(call, params, "approve")
     plan = call.ledger.plans.move(plan.id, "approve", call.now, by=call.uuid)
-    topics = move(call, task, "approve", why=f"plan {plan.id} is approved", plan=plan.id)[1]
-    topics |= take_back_prompt(call, plan.id)
-    topics |= _answer(call, task, plan, APPROVED, "Your plan is approved: carry it out.")
-    return Record(decided(call, plan), topics, audited(call, plan))
+    move_task(call, task, "approve", why=f"plan {plan.id} is approved", plan=plan.id)
+    withdraw_prompt(call, plan.id)
+    _send_decision(call, task, plan, APPROVED, "Your plan is approved: carry it out.")
+    return Record(plan_decision(call, plan), fields=event_fields(call, plan))
 
 
 @operation(
     action="assign",
     allow=_DECIDES,
-    whose=Whose("task", "task", _of_task),
-    facts=_assigner_of_task,
+    whose=Whose("task", "task", _assignee),
+    facts=_facts_of_task,
     urgent=True,
 )
 def reject_plan(call: Call, params: RejectPlanParams) -> Record[PlanDecided]:
-    """Refuse the newest plan of a task; its agent is told why and has to plan anew."""
-    task, plan = _undecided(call, params, "reject")
+    """Reject the newest plan of a task; its agent is told the reason and has to make a new plan."""
+    task, plan = _undecided_plan(call, params, "reject")
     plan = call.ledger.plans.move(plan.id, "reject", call.now, by=call.uuid, reason=params.reason)
-    topics = move(call, task, "reject", why=f"plan {plan.id} is rejected: {params.reason}")[1]
-    topics |= take_back_prompt(call, plan.id)
+    move_task(call, task, "reject", why=f"plan {plan.id} is rejected: {params.reason}")
+    withdraw_prompt(call, plan.id)
     text = f"Your plan is rejected: {one_line(params.reason)}\nMake another one with create_plan."
-    topics |= _answer(call, task, plan, REJECTED, text)
-    return Record(decided(call, plan), topics, audited(call, plan))
+    _send_decision(call, task, plan, REJECTED, text)
+    return Record(plan_decision(call, plan), fields=event_fields(call, plan))
 
 
-@operation(action="work", allow=SELF, whose=Whose("plan", "plan", _of_plan))
+@operation(action="work", allow=SELF, whose=Whose("plan", "plan", _plan_maker))
 def update_plan_step(call: Call, params: UpdateStepParams) -> Record[PlanRow]:
-    """Say how a step of an approved plan stands. Only its maker may."""
+    """Set the status of a step of an approved plan. Allowed to the agent that made the plan."""
     plan = call.ledger.plans.require(params.plan)
     if plan.state is not PlanState.APPROVED:
         raise Conflict(f"cannot carry out plan {plan.id}: it is {plan.state}")
-    found = call.ledger.plans.move_step(plan.id, params.step, _EVENTS[params.status], params.note)
-    topics = frozenset({f"task:{plan.task}"} if plan.task else ())
-    return Record(row(call, found), topics, audited(call, found))
+    event = _STEP_EVENTS[params.status]
+    plan = call.ledger.plans.move_step(plan.id, params.step, event, params.note)
+    if plan.task:
+        call.notify(task_topic(plan.task))
+    return Record(plan_row(call, plan), fields=event_fields(call, plan))
 
 
-@when(TaskEnded)
-def plans_end(call: Call, what: TaskEnded) -> frozenset[str]:
-    """Of a task that has ended no plan is decided any more."""
-    topics = frozenset[str]()
-    for each in call.ledger.plans.plans_of_task(what.id):
-        if each.state is PlanState.SUBMITTED:
-            call.ledger.plans.move(each.id, "void", call.now, reason="its task has ended")
-            topics |= take_back_prompt(call, each.id)
-    return topics
+@on(TaskEnded)
+def void_plans_of_task(call: Call, event: TaskEnded) -> None:
+    """Void the undecided plan of a task that has ended."""
+    for plan in call.ledger.plans.plans_of_task(event.id):
+        if plan.state is PlanState.SUBMITTED:
+            call.ledger.plans.move(plan.id, "void", call.now, reason="its task has ended")
+            withdraw_prompt(call, plan.id)
 
 
-@when(AgentDestroyed)
-def plans_go(call: Call, what: AgentDestroyed) -> frozenset[str]:
-    """The plans of a destroyed agent are kept as a record; nothing of them is open."""
-    topics = frozenset[str]()
-    for each in call.ledger.plans.plans_of_agent(what.uuid, STEPS_MOST):
-        if each.open:
-            call.ledger.plans.move(each.id, "void", call.now, reason="its agent is gone")
-            topics |= take_back_prompt(call, each.id)
-    return topics
+@on(AgentDestroyed)
+def void_plans_of_agent(call: Call, event: AgentDestroyed) -> None:
+    """Void the open plans of a destroyed agent; all its plans are kept as a record."""
+    for plan in call.ledger.plans.plans_of_agent(event.uuid, STEPS_MOST):
+        if plan.open:
+            call.ledger.plans.move(plan.id, "void", call.now, reason="its agent is gone")
+            withdraw_prompt(call, plan.id)
 
 
 def _own_task(call: Call, id_: str) -> Task:
-    task = seen_task(call, id_)
+    task = visible_task(call, id_)
     if task.assignee != call.uuid:
         raise NotAllowed(
             f"cannot plan task {id_} of {display_name(call, task.assignee)}: not yours"
@@ -208,22 +215,15 @@ def _own_task(call: Call, id_: str) -> Task:
     return task
 
 
-def _needs_nobody(call: Call) -> bool:
-    """Row T2: a main manager's own plans are approved by nobody."""
-    return call.by_operator or call.hive.topology.parent(call.caller) is None
+def _adopt(call: Call, task: Task, plan: Plan) -> None:
+    """Give a task the plan that its root agent needs no approval for; its state is as before."""
+    task = begin_work(call, task, "its plan")
+    task = move_task(call, task, "submit", why=f"plan {plan.id}", plan="")
+    move_task(call, task, "approve", why="its own plan", plan=plan.id)
 
 
-def _adopted(call: Call, task: Task | None, plan: Plan) -> frozenset[str]:
-    """A task that needs a plan has one now; its state is as before."""
-    if task is None:
-        return frozenset()
-    task, begun = begin(call, task, "its plan")
-    moved, topics = move(call, task, "submit", why=f"plan {plan.id}", plan="")
-    return begun | topics | move(call, moved, "approve", why="its own plan", plan=plan.id)[1]
-
-
-def _undecided(call: Call, params: ApprovePlanParams, verb: str) -> tuple[Task, Plan]:
-    """The newest plan of the task, if it is this one and nobody has decided on it."""
+def _undecided_plan(call: Call, params: ApprovePlanParams, verb: str) -> tuple[Task, Plan]:
+    """The task and its newest plan, if that is the named one and it is not decided yet."""
     task = call.ledger.tasks.get(params.task)
     plan = call.ledger.plans.get(params.plan)
     if task is None or plan is None or plan.task != params.task:
@@ -235,34 +235,10 @@ def _undecided(call: Call, params: ApprovePlanParams, verb: str) -> tuple[Task, 
     return task, plan
 
 
-def _prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> frozenset[str]:
-    """Ask who gave the task, with the whole plan and how to answer."""
-    name = called_or_none(call, task.assigner)
-    if name is None:  # gone; an ancestor of the agent, or the operator, decides
-        name = call.hive.topology.parent(call.caller) or THE_OPERATOR
-    head = {"task": task.id, "plan": plan.id, "agent": call.caller, "voids": voids}
-    lines = [
-        json.dumps(head),
-        f"{call.caller} asks for approval of its plan for task {task.id} ({shorten(task.label)}):",
-        *steps_text(plan),
-        *(["Note:", *quote_lines(plan.note)] if plan.note else []),
-        f"Answer with approve_plan {task.id} {plan.id}, or reject_plan {task.id} {plan.id} REASON."
-        " A message is no answer.",
-    ]
-    letter, topics = daemon_mail(call, name, SUBMITTED, "\n".join(lines), **_thread(task))
-    asked = THE_OPERATOR if name == THE_OPERATOR else call.hive.spec(name).id
-    call.ledger.plans.set_prompt(plan.id, asked, letter)
-    return topics
-
-
-def _thread(task: Task) -> More:
-    return More(thread=task.request.thread) if task.request.thread else More()
-
-
-def _answer(call: Call, task: Task, plan: Plan, kind: str, text: str) -> frozenset[str]:
+def _send_decision(call: Call, task: Task, plan: Plan, kind: str, text: str) -> None:
     name = call.hive.name(task.assignee)
     if name is None:
-        return frozenset()
+        return
     head = {"task": task.id, "plan": plan.id, "by": call.caller, "state": plan.state}
     body = f"{json.dumps(head)}\n{text}"
-    return tell(call, call.hive, name, kind, body, **_thread(task))
+    send_notice(call, call.hive, name, kind, body, **mail_thread(task))

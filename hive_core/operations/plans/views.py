@@ -1,4 +1,4 @@
-"""Plans as they are asked for, shown and told."""
+"""Parameters and results of the operations on plans."""
 
 from __future__ import annotations
 
@@ -8,77 +8,76 @@ from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation, Params, Result
-from hive_core.ledger.mail.posting import one_line
-from hive_core.model.work.planning import Plan, PlanStep
+from hive_core.model.work.planning import Plan
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import also, bounded_text
 
 STEPS_MOST: Final = 100
-# In a message, which people and models read; `get_plan` shows all of it.
-_SHOWN: Final = 48 * 1024
 
 Id = Annotated[str, Field(max_length=64)]
 Text = Annotated[str, bounded_text(16 * 1024)]
 
 
 class StepParams(Params):
-    title: str = Field(min_length=1, max_length=200, description="What is done, in a few words.")
-    detail: Annotated[str, bounded_text(2048)] = Field("", description="More of it, if need be.")
+    title: str = Field(min_length=1, max_length=200, description="A few words about the step.")
+    detail: Annotated[str, bounded_text(2048)] = Field("", description="Details of the step.")
     tools: list[Annotated[str, Field(max_length=200)]] = Field(
-        [], max_length=32, description="Tools that it means to use."
+        [], max_length=32, description="Tools that the step needs."
     )
 
 
-def _whole(step: object) -> object:
+def _step_from_text(step: object) -> object:
     return {"title": step} if isinstance(step, str) else step
 
 
 class CreatePlanParams(Mutation):
     task: Id | None = Field(
-        None, description="The task that it is for; absent: a main manager's plan of its own."
+        None, description="Task that the plan is for; default: none, for a root agent's own plan."
     )
-    steps: list[Annotated[StepParams, BeforeValidator(_whole)]] = Field(
+    steps: list[Annotated[StepParams, BeforeValidator(_step_from_text)]] = Field(
         min_length=1, max_length=STEPS_MOST,
-        description="In the order in which they are done; a bare text is a title.",
+        description="Steps in the order in which they are done; a bare text is a title.",
     )  # fmt: skip
-    note: Text = Field("", description="What who decides should know.")
+    note: Text = Field("", description="Note for the approver.")
 
 
 class PlanMade(Result):
-    plan: str = Field(description="The plan; a revised one gets a new id.")
-    state: str = Field(description="submitted, or approved where nobody has to.")
-    voids: list[str] = Field(description="Older plans of the task that count no more.")
-    decides: str = Field(description="Who was asked; empty where nobody has to approve.")
+    plan: str = Field(description="Id of the plan; a revised plan gets a new id.")
+    state: str = Field(description="submitted, or approved where no approval is needed.")
+    voids: list[str] = Field(description="Older plans of the task that are void now.")
+    decides: str = Field(
+        description="Name of the agent that was asked; empty where no approval is needed."
+    )
 
 
 class PlanParams(Params):
-    plan: Id = Field(description="The plan.")
+    plan: Id = Field(description="Id of the plan.")
 
 
-class StepRow(Result):
-    step: int = Field(description="Its number, from 1.")
-    title: str = Field(description="What is done.")
-    detail: str = Field(description="More of it.")
-    tools: list[str] = Field(description="Tools that it means to use.")
+class PlanStepRow(Result):
+    step: int = Field(description="Number of the step, from 1.")
+    title: str = Field(description="A few words about the step.")
+    detail: str = Field(description="Details of the step.")
+    tools: list[str] = Field(description="Tools that the step needs.")
     status: str = Field(description="pending, in_progress, done, failed or skipped.")
-    note: str = Field(description="What was said of it.")
+    note: str = Field(description="Note about the status.")
 
 
 class PlanRow(Result):
-    plan: str = Field(description="The plan.")
-    task: str = Field(description="The task that it is for; empty: a main manager's own.")
-    agent: str = Field(description="Who made it.")
+    plan: str = Field(description="Id of the plan.")
+    task: str = Field(description="Task that it is for; empty: a root agent's own plan.")
+    agent: str = Field(description="Name of the agent that made it.")
     state: str = Field(description="submitted, approved, rejected or void.")
-    note: str = Field(description="What its maker said.")
+    note: str = Field(description="Note of the agent that made it.")
     created: float = Field(description="Seconds since 1970.")
-    decided_by: str = Field(description="Who approved or rejected it; empty: nobody did.")
-    decided: float | None = Field(description="Seconds since 1970.")
+    decided_by: str = Field(description="Name of the agent that approved or rejected it; or empty.")
+    decided: float | None = Field(description="Seconds since 1970; null: not decided.")
     reason: str = Field(description="Why it was rejected, or is void.")
-    steps: list[StepRow] = Field(description="In order.")
+    steps: list[PlanStepRow] = Field(description="Steps in order.")
 
 
 class ListPlansParams(Params):
-    task: Id = Field(description="The task.")
+    task: Id = Field(description="Id of the task.")
 
 
 class PlanRows(Result):
@@ -87,76 +86,61 @@ class PlanRows(Result):
 
 class ApprovePlanParams(Mutation):
     task: Id = Field(
-        validation_alias=also("task", "task_id"), description="The task. Also `task_id`."
+        validation_alias=also("task", "task_id"), description="Id of the task. Also `task_id`."
     )
     plan: Id = Field(
-        validation_alias=also("plan", "plan_id"), description="Its newest plan. Also `plan_id`."
+        validation_alias=also("plan", "plan_id"),
+        description="Id of its newest plan. Also `plan_id`.",
     )
 
 
 class RejectPlanParams(ApprovePlanParams):
-    reason: str = Field(min_length=1, max_length=2000, description="Why; the agent is told.")
+    reason: str = Field(
+        min_length=1, max_length=2000, description="Reason; the agent of the task is told."
+    )
 
 
 class PlanDecided(Result):
-    plan: str = Field(description="The plan.")
-    task: str = Field(description="The task.")
-    agent: str = Field(description="Whose it is.")
+    plan: str = Field(description="Id of the plan.")
+    task: str = Field(description="Id of the task.")
+    agent: str = Field(description="Name of the agent that made the plan.")
     state: str = Field(description="approved or rejected.")
 
 
 class UpdateStepParams(Mutation):
-    plan: Id = Field(description="The plan.")
-    step: int = Field(ge=1, le=STEPS_MOST, description="The number of the step, from 1.")
+    plan: Id = Field(description="Id of the plan.")
+    step: int = Field(ge=1, le=STEPS_MOST, description="Number of the step, from 1.")
     status: Literal["in_progress", "done", "failed", "skipped"] = Field(
-        description="How it stands now."
+        description="New status of the step."
     )
-    note: Annotated[str, bounded_text(2000)] = Field("", description="What there is to say of it.")
+    note: Annotated[str, bounded_text(2000)] = Field("", description="Note about the status.")
 
 
-def steps_text(plan: Plan) -> list[str]:
-    """The steps, a line each whatever stands in them, as many as a message has room for."""
-    lines: list[str] = []
-    left = _SHOWN
-    for number, each in enumerate(plan.steps, 1):
-        line = step_text(number, each)
-        left -= len(line.encode())
-        if left < 0:
-            return [*lines, f"... and {len(plan.steps) - len(lines)} more: get_plan {plan.id}"]
-        lines.append(line)
-    return lines
-
-
-def step_text(number: int, step: PlanStep) -> str:
-    tools = f" [{', '.join(step.tools)}]" if step.tools else ""
-    detail = f": {step.detail}" if step.detail else ""
-    return one_line(f"{number}. {step.title}{detail}{tools}")
-
-
-def made(plan: Plan, voids: list[str], decides: str) -> PlanMade:
+def created_plan(plan: Plan, voids: list[str], decides: str) -> PlanMade:
     return PlanMade(plan=plan.id, state=plan.state, voids=voids, decides=decides)
 
 
-def decided(call: Call, plan: Plan) -> PlanDecided:
+def plan_decision(call: Call, plan: Plan) -> PlanDecided:
     return PlanDecided(
         plan=plan.id, task=plan.task, agent=display_name(call, plan.agent), state=plan.state
     )
 
 
-def audited(call: Call, plan: Plan) -> dict[str, object]:
+def event_fields(call: Call, plan: Plan) -> dict[str, object]:
+    """The fields of every event about a plan."""
     return {
         "plan": plan.id, "task": plan.task, "agent": plan.agent,
         "agent_name": display_name(call, plan.agent), "state": plan.state,
     }  # fmt: skip
 
 
-def row(call: Call, plan: Plan) -> PlanRow:
+def plan_row(call: Call, plan: Plan) -> PlanRow:
     steps = [
-        StepRow(
-            step=number, title=each.title, detail=each.detail, tools=list(each.tools),
-            status=each.state, note=each.note,
+        PlanStepRow(
+            step=number, title=step.title, detail=step.detail, tools=list(step.tools),
+            status=step.state, note=step.note,
         )
-        for number, each in enumerate(plan.steps, 1)
+        for number, step in enumerate(plan.steps, 1)
     ]  # fmt: skip
     return PlanRow(
         plan=plan.id, task=plan.task, agent=display_name(call, plan.agent), state=plan.state,

@@ -31,8 +31,8 @@ from hive_core.operations.questions.transitions import (
     pass_on,
     put_question,
 )
-from hive_core.operations.tasks.begin import begin
-from hive_core.operations.tasks.transitions import move
+from hive_core.operations.tasks.steps import begin_work
+from hive_core.operations.tasks.transitions import move_task
 from hive_core.policy.relationship import ABOVE, relationship
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, fact_rule
 
@@ -248,7 +248,7 @@ def _resume_task(call: Call, event: QuestionSettled) -> None:
     waits = task is not None and task.state is TaskState.AWAITING_MORE_INFORMATION
     if task is not None and waits and not call.ledger.questions.open_of_task(id_):
         why = f"question {event.question.id} {event.question.state}"
-        call.notify(*move(call, task, "answer", why=why)[1])
+        move_task(call, task, "answer", why=why)
 
 
 @on(TaskEnded)
@@ -285,11 +285,10 @@ def park_task(call: Call, question: Question) -> None:
     task = call.ledger.tasks.get(question.task) if question.task else None
     if task is None:
         return
-    task, topics = begin(call, task, "its question")
-    call.notify(*topics)
+    task = begin_work(call, task, "its question")
     if task.state in (TaskState.IN_PROGRESS, TaskState.PENDING_DELEGATION):
         title = question_letters.question_title(question)
-        call.notify(*move(call, task, "ask", why=f"question {question.id}: {title}")[1])
+        move_task(call, task, "ask", why=f"question {question.id}: {title}")
 
 
 def _relay_target(call: Call, to: str, question: Question) -> str:

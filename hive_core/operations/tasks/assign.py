@@ -1,4 +1,4 @@
-"""The one way a task comes to be. Whether the caller may is decided before."""
+"""The one way a task is created. Whether the caller may assign it is decided before."""
 
 from __future__ import annotations
 
@@ -12,109 +12,110 @@ from hive_core.model.work.budget import BudgetKind
 from hive_core.model.work.task import WELL, Task, TaskRequest
 from hive_core.model.work.task_caps import TaskCapLimits
 from hive_core.operations.budgets.spending import charge_one, check_funds, set_task_caps
-from hive_core.operations.tasks.begin import at_hand, delegated, waits_for_parts
-from hive_core.operations.tasks.funds import fund, own_kinds
-from hive_core.operations.tasks.offers import start_next
-from hive_core.operations.tasks.steps import log
-from hive_core.operations.tasks.transitions import move, topic
-from hive_core.policy.relationship import ABOVE, ITSELF, relationship
+from hive_core.operations.tasks.funds import create_funds, kinds_paid_by_task
+from hive_core.operations.tasks.offers import offer_next_tasks
+from hive_core.operations.tasks.rules import may_know_task
+from hive_core.operations.tasks.steps import (
+    current_tasks,
+    end_pending_delegation,
+    log_event,
+    task_topic,
+)
+from hive_core.operations.tasks.transitions import move_task
 
-NOTHING = "-"  # as `part_of`: a task by itself, whatever its assigner works on
+NOTHING = "-"  # as `part_of`: a task that is no part of another one
 
 
-def assign(
-    call: Call, assigner: str, assignee: str, wish: TaskRequest, caps: TaskCapLimits | None = None
-) -> tuple[Task, frozenset[str]]:
-    """Give `assignee` (a name) a task of `assigner` (a UUID or `operator`); the topics to touch.
+def create_task(
+    call: Call,
+    assigner: str,
+    assignee: str,
+    request: TaskRequest,
+    caps: TaskCapLimits | None = None,
+) -> Task:
+    """Create a task of `assigner` (a UUID or `operator`) for the agent `assignee` (a name).
 
-    It is given to the agent at once when that has room and runs, and nothing has to come first.
-    Where the agent is one that always needs a plan, or takes so many turns at most, so does this.
+    The agent is offered the task at once when it runs, has room, and the task waits for no other.
+    The spec of the agent may require a plan, and bound the turns.
     """
     spec = call.hive.spec(assignee)
     _check_room(call, assigner, assignee)
-    whole = replace(
-        wish,
-        after=_checked(call, assigner, wish.after),
-        part_of=_part_of(call, assigner, wish),
-        deadline=call.settings.tasks.deadline if wish.deadline is None else wish.deadline,
-        plan_required=wish.plan_required or spec.require_plan,
+    request = replace(
+        request,
+        after=_check_dependencies(call, assigner, request.after),
+        part_of=_part_of(call, assigner, request),
+        deadline=call.settings.tasks.deadline if request.deadline is None else request.deadline,
+        plan_required=request.plan_required or spec.require_plan,
     )
-    check_funds(call, spec.id, own_kinds(call, whole, spec.id))
+    check_funds(call, spec.id, kinds_paid_by_task(call, request, spec.id))
     charge_one(call, assigner, BudgetKind.TASKS)
-    first = [each for each in whole.after if call.ledger.tasks.require(each).open]
-    task = call.ledger.tasks.create(assigner, spec.id, whole, call.now)
-    paid = fund(call, task) | _delegates(call, whole.part_of)
-    call.ledger.tasks.needs.add(task.id, first)
-    set_task_caps(call, task.id, spec.id, _within(caps, spec))
-    log(call, task, "assign", title=task.label)
-    topics = frozenset({topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events"})
-    topics |= waits_for_parts(call, whole.part_of) | paid
-    if first:
-        task, more = move(call, task, "wait")
+    tasks = call.ledger.tasks
+    open_dependencies = [id_ for id_ in request.after if tasks.require(id_).open]
+    task = tasks.create(assigner, spec.id, request, call.now)
+    create_funds(call, task)
+    whole = tasks.get(request.part_of) if request.part_of else None
+    if whole is not None:
+        end_pending_delegation(call, whole, "its first sub-task")
+    tasks.needs.add(task.id, open_dependencies)
+    set_task_caps(call, task.id, spec.id, _effective_caps(caps, spec))
+    log_event(call, task, "assign", title=task.label)
+    call.notify(task_topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events")
+    if open_dependencies:
+        move_task(call, task, "wait")
     else:
-        more = start_next(call, spec.id)
-    return call.ledger.tasks.require(task.id), topics | more
+        offer_next_tasks(call, spec.id)
+    return tasks.require(task.id)
 
 
-def _within(caps: TaskCapLimits | None, spec: AgentSpec) -> TaskCapLimits | None:
-    """What was asked for, and no more turns than the agent may take."""
+def _effective_caps(caps: TaskCapLimits | None, spec: AgentSpec) -> TaskCapLimits | None:
+    """The requested caps, with at most as many turns as the agent may take."""
     if spec.max_turns is None:
         return caps
-    found = caps or TaskCapLimits()
-    turns = min(found.iterations or spec.max_turns, spec.max_turns)
-    return found.model_copy(update={"iterations": turns})
-
-
-def _delegates(call: Call, part_of: str) -> frozenset[str]:
-    """Whoever has parts of a task done works on it."""
-    whole = call.ledger.tasks.get(part_of) if part_of else None
-    return frozenset() if whole is None else delegated(call, whole, "its first sub-task")[1]
+    caps = caps or TaskCapLimits()
+    turns = min(caps.iterations or spec.max_turns, spec.max_turns)
+    return caps.model_copy(update={"iterations": turns})
 
 
 def _check_room(call: Call, assigner: str, assignee: str) -> None:
-    tasks, most = call.ledger.tasks, call.settings.tasks
+    tasks, limits = call.ledger.tasks, call.settings.tasks
     cannot = f"cannot assign a task to {assignee}"
-    if tasks.count_open("assignee", call.hive.spec(assignee).id) >= most.open:
-        raise LimitReached(f"{cannot}: it has {most.open} that have not ended")
-    if assigner != OPERATOR and tasks.count_open("assigner", assigner) >= most.given:
-        raise LimitReached(f"{cannot}: you gave {most.given} that have not ended")
+    if tasks.count_open("assignee", call.hive.spec(assignee).id) >= limits.open:
+        raise LimitReached(f"{cannot}: it has {limits.open} open tasks, and no more are allowed")
+    if assigner != OPERATOR and tasks.count_open("assigner", assigner) >= limits.given:
+        raise LimitReached(
+            f"{cannot}: {limits.given} tasks that you gave are open, and no more are allowed"
+        )
 
 
-def _part_of(call: Call, assigner: str, wish: TaskRequest) -> str:
-    """The one task that the assigner works on; of several it has to say which."""
-    if wish.part_of:
-        return "" if wish.part_of == NOTHING else wish.part_of
-    mine = at_hand(call.ledger, assigner)
-    return mine[0].id if len(mine) == 1 else ""
+def _part_of(call: Call, assigner: str, request: TaskRequest) -> str:
+    """The task that this one is a part of: if the assigner works on exactly one, that one."""
+    if request.part_of:
+        return "" if request.part_of == NOTHING else request.part_of
+    own = current_tasks(call.ledger, assigner)
+    return own[0].id if len(own) == 1 else ""
 
 
-def _checked(call: Call, assigner: str, after: tuple[str, ...]) -> tuple[str, ...]:
-    """What comes first exists, is seen by the assigner, and has not ended badly."""
-    for each in dict.fromkeys(after):
-        found = call.ledger.tasks.get(each)
-        if found is None or not seen(call, assigner, found):
-            raise NotFound(f"no task {each[:64]}")
-        if found.result is not None and found.result.status not in WELL:
-            why = f"task {each} came out as {found.result.status.value}"
-            raise Conflict(f"cannot wait for it: {why}")
-    return tuple(dict.fromkeys(after))
-
-
-def seen(call: Call, party: str, task: Task) -> bool:
-    """Whether the party may know of the task: its own, of its descendants, or given by it."""
-    if party in (OPERATOR, task.assignee, task.assigner):
-        return True
-    name, other = call.hive.name(party), call.hive.name(task.assignee)
-    return bool(name and other) and relationship(call.hive, str(name), other) in (ITSELF, *ABOVE)
+def _check_dependencies(call: Call, assigner: str, after: tuple[str, ...]) -> tuple[str, ...]:
+    """The tasks to wait for, each once: the assigner may know them, and none ended badly."""
+    ids = tuple(dict.fromkeys(after))
+    for id_ in ids:
+        task = call.ledger.tasks.get(id_)
+        if task is None or not may_know_task(call, assigner, task):
+            raise NotFound(f"no task {id_[:64]}")
+        if task.result is not None and task.result.status not in WELL:
+            status = task.result.status.value
+            raise Conflict(f"cannot wait for task {id_}: it came out as {status}")
+    return ids
 
 
 def check_part_of(call: Call, part_of: str) -> None:
-    """A sub-task is part of what the caller itself has to do."""
+    """Refuse a sub-task of a task that the caller does not work on."""
     if part_of == NOTHING:
         return
-    found = call.ledger.tasks.get(part_of)
-    if found is None or found.assignee != call.uuid:
+    task = call.ledger.tasks.get(part_of)
+    if task is None or task.assignee != call.uuid:
         raise NotFound(f"no task {part_of[:64]} of yours")
-    if not found.held:
-        reason = f"task {part_of} is {found.state.value}"
-        raise InvalidArgument(reason, field="part_of")
+    if not task.held:
+        raise InvalidArgument(
+            f"cannot add a part to task {part_of}: it is {task.state.value}", field="part_of"
+        )

@@ -1,19 +1,19 @@
-"""Bounds of single tasks (row Q24): at one of them only the report is left."""
+"""Caps of single tasks (row Q24): at the first of them the agent can only report."""
 
 from __future__ import annotations
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import TaskEnded, when
+from hive_core.broker.hooks import TaskEnded, on
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.ledger.budgets.usage import TaskCapRow
 from hive_core.model.work.task import ResultStatus
 from hive_core.operations.budgets.payer_budget import BUDGET
-from hive_core.operations.notices import tell
-from hive_core.operations.tasks.transitions import stop
+from hive_core.operations.notices import send_notice
+from hive_core.operations.tasks.transitions import stop_task
 
 AT_ONCE = 16
-# What of the accounts counts towards which bound.
+# Which kinds of usage count towards which cap.
 _COUNTS = {
     "tokens": ("tokens", "tokens_in", "tokens_out"),
     "cost": ("money",),
@@ -22,54 +22,54 @@ _COUNTS = {
 }
 
 
-def capped(call: Call, task: str) -> str:
-    """Which bound a task has reached, in words; empty: none."""
-    found = call.ledger.budgets.usage.task_caps(task)
-    return "" if found is None else found.reached or _reached(call, found)
+def cap_reached(call: Call, task: str) -> str:
+    """The cap that a task has reached, in words; empty: none."""
+    capped = call.ledger.budgets.usage.task_caps(task)
+    return "" if capped is None else capped.reached or _compute_cap_reached(call, capped)
 
 
-def _reached(call: Call, found: TaskCapRow) -> str:
-    used = call.ledger.budgets.usage.of_task(found.task)
-    for name, most in found.caps.items():
+def _compute_cap_reached(call: Call, capped: TaskCapRow) -> str:
+    used = call.ledger.budgets.usage.of_task(capped.task)
+    for name, most in capped.caps.items():
         amount = sum(used.get(kind, 0) for kind in _COUNTS[name])
         if amount >= most:
             return f"{amount} of {most} {name.replace('_', ' ')}"
     return ""
 
 
-def note_caps(call: Call, task: str) -> frozenset[str]:
-    """After something was used for it: at its first bound its agent is told to report."""
-    found = call.ledger.budgets.usage.task_caps(task)
-    if found is None or found.reached or not (bound := _reached(call, found)):
-        return frozenset()
-    return at_bound(call, found, bound)
+def check_caps(call: Call, task: str) -> bool:
+    """Ask for a report when the task has reached its first cap now; whether it has."""
+    capped = call.ledger.budgets.usage.task_caps(task)
+    if capped is None or capped.reached or not (cap := _compute_cap_reached(call, capped)):
+        return False
+    request_report_at_cap(call, capped, cap)
+    return True
 
 
-def at_bound(call: Call, found: TaskCapRow, bound: str) -> frozenset[str]:
-    """Its agent is told to report, and has some seconds to do it."""
-    stop_ = call.settings.budgets.stop
-    call.ledger.budgets.usage.mark_reached(found.task, bound, call.now + stop_ if stop_ else None)
-    name = call.hive.name(found.agent)
+def request_report_at_cap(call: Call, capped: TaskCapRow, cap: str) -> None:
+    """Tell the agent to report; the task is stopped when it does not within some seconds."""
+    grace = call.settings.budgets.stop
+    call.ledger.budgets.usage.mark_reached(capped.task, cap, call.now + grace if grace else None)
+    name = call.hive.name(capped.agent)
     if name is None:
-        return frozenset()
-    text = f"task {found.task} has used {bound}: report now what you have"
-    return tell(call, call.hive, name, BUDGET, text) | {f"{BUDGET}:{found.agent}"}
+        return
+    text = f"task {capped.task} has used {cap}: report now what you have"
+    send_notice(call, call.hive, name, BUDGET, text)
+    call.notify(f"{BUDGET}:{capped.agent}")
 
 
-@when(TaskEnded)
-def _forget_caps(call: Call, what: TaskEnded) -> frozenset[str]:
-    call.ledger.budgets.usage.remove_caps(what.id)
-    return frozenset()
+@on(TaskEnded)
+def _forget_caps(call: Call, event: TaskEnded) -> None:
+    call.ledger.budgets.usage.remove_caps(event.id)
 
 
 @due(at=lambda ledger: ledger.budgets.usage.next_cap_stop(), topics=frozenset({BUDGET}))
 def stop_at_task_caps(call: Call) -> Record[Result]:
-    """Stop the tasks that had time to report after their bound and did not."""
-    topics = frozenset[str]()
-    for each in call.ledger.budgets.usage.caps_to_stop(call.now, AT_ONCE):
-        call.ledger.budgets.usage.mark_reached(each.task, each.reached, None)
-        task = call.ledger.tasks.get(each.task)
+    """Stop the tasks that had time to report after their cap and did not."""
+    for capped in call.ledger.budgets.usage.caps_to_stop(call.now, AT_ONCE):
+        call.ledger.budgets.usage.mark_reached(capped.task, capped.reached, None)
+        task = call.ledger.tasks.get(capped.task)
         if task is not None and task.open:
-            why = f"budget: it has used {each.reached}"
-            topics |= stop(call, task, ResultStatus.STOPPED, why)[1]
-    return Record(Result(), wakes=topics)
+            why = f"budget: it has used {capped.reached}"
+            stop_task(call, task, ResultStatus.STOPPED, why)
+    return Record(Result())

@@ -1,6 +1,6 @@
-"""What one task is given of its own (row K34): moved out of the purse of who gives the task.
+"""The budget of a single task (row K34): moved out of the budget of its assigner.
 
-It pays for what is reported for the task and its parts. What is left goes back (task_refunds.py).
+It pays for what is reported for the task and its parts. What is left is returned (refunds.py).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from hive_core.operations.budgets.payer_budget import (
     task_fund,
     usage_text,
 )
-from hive_core.operations.notices import tell
-from hive_core.operations.tasks.caps import at_bound, note_caps
-from hive_core.operations.tasks.offers import start_next
+from hive_core.operations.notices import send_notice
+from hive_core.operations.tasks.caps import check_caps, request_report_at_cap
+from hive_core.operations.tasks.offers import offer_next_tasks
 from hive_core.operations.tasks.transitions import AT_ONCE
 
-PARTS: Final = "parts"  # topics: of whose parts more can begin
-WORDS: Final = {"tokens": BudgetKind.TOKENS, "cost": BudgetKind.MONEY}
+PARTS: Final = "parts"  # topics of funds that have parts left to be offered
+KINDS: Final = {"tokens": BudgetKind.TOKENS, "cost": BudgetKind.MONEY}
 
 
 class TaskBudget(Params):
-    """What one task has of its own; at least one of them."""
+    """The budget of one task: tokens, cost, or both."""
 
     tokens: int | None = Field(None, ge=1, le=AMOUNT_MOST, description="Tokens, in and out.")
     cost: int | None = Field(
@@ -55,50 +55,48 @@ class FundRow(Result):
     owed: int = Field(description="What was used beyond it.")
 
 
-def words_of(budget: TaskBudget | None) -> dict[str, int]:
-    """As it stands in the wish."""
-    found = {} if budget is None else budget.model_dump(exclude_none=True)
-    if budget is not None and not found:
+def budget_amounts(budget: TaskBudget | None) -> dict[str, int]:
+    """The amounts of a task's budget, as the task request holds them."""
+    amounts_ = {} if budget is None else budget.model_dump(exclude_none=True)
+    if budget is not None and not amounts_:
         raise InvalidArgument("say tokens, or cost, or both", field="budget")
-    return found
+    return amounts_
 
 
-def rows_of(call: Call, task: str) -> list[FundRow]:
-    """What a task has of its own, as readers see it."""
-    purses = (each.budget for each in call.ledger.budgets.funds.of_task(task))
+def fund_rows(call: Call, task: str) -> list[FundRow]:
+    """The budget of a task, as readers see it."""
+    budgets = (fund.budget for fund in call.ledger.budgets.funds.of_task(task))
     return [
-        FundRow(kind=each.kind.value, left=each.free, spent=each.spent, owed=each.over)
-        for each in purses
+        FundRow(kind=budget.kind.value, left=budget.free, spent=budget.spent, owed=budget.over)
+        for budget in budgets
     ]
 
 
-def own_kinds(call: Call, wish: TaskRequest, uuid: str) -> frozenset[BudgetKind]:
-    """Of what a task to be has something of its own, or of that of the whole that it is part of."""
-    own = frozenset(WORDS[word] for word in wish.budget)
-    whole = funded_kinds(call, wish.part_of, uuid)
+def kinds_paid_by_task(call: Call, request: TaskRequest, uuid: str) -> frozenset[BudgetKind]:
+    """The kinds for which a new task has a budget: its own, or that of its whole."""
+    own = frozenset(KINDS[word] for word in request.budget)
+    whole = funded_kinds(call, request.part_of, uuid)
     return own | {kind for kind in whole if call.ledger.budgets.get(uuid, kind) is None}
 
 
-def fund(call: Call, task: Task) -> frozenset[str]:
-    """Give a new task what its wish says, out of what its assigner has."""
-    topics = frozenset[str]()
+def create_funds(call: Call, task: Task) -> None:
+    """Give a new task the budget that its request names, out of what its assigner has."""
     if not task.request.budget:
-        return topics
-    _check_may(call, task)
+        return
+    _check_may_fund(call, task)
     for word, amount in sorted(task.request.budget.items()):
-        kind = WORDS[word]
-        what = f"cannot give a task {amount} {UNITS[kind]} of its own"
-        source = taken(call, task, (kind, amount), what)
-        topics |= {budget_topic(source or task.assignee)}
-        purse = Budget(task.assignee, kind, free=amount)
-        call.ledger.budgets.funds.save(TaskFund(task.id, source, purse))
+        kind = KINDS[word]
+        cannot = f"cannot give a task {amount} {UNITS[kind]} of its own"
+        source = draw_from_payer(call, task, (kind, amount), cannot)
+        call.notify(budget_topic(source or task.assignee))
+        budget = Budget(task.assignee, kind, free=amount)
+        call.ledger.budgets.funds.save(TaskFund(task.id, source, budget))
         log_budget_event(
-            call, purse, "reserved", f"task {task.id} has {amount} {UNITS[kind]} of its own"
+            call, budget, "reserved", f"task {task.id} has {amount} {UNITS[kind]} of its own"
         )
-    return topics
 
 
-def _check_may(call: Call, task: Task) -> None:
+def _check_may_fund(call: Call, task: Task) -> None:
     name = call.hive.name(task.assigner)
     if task.assigner == OPERATOR or (name and covers(call.hive.spec(name).capabilities, BUDGET)):
         return
@@ -108,120 +106,127 @@ def _check_may(call: Call, task: Task) -> None:
     )
 
 
-def taken(call: Call, task: Task, wanted: tuple[BudgetKind, int], what: str) -> str:
-    """Out of what its assigner works with; where nobody has a purse, from outside.
+def draw_from_payer(call: Call, task: Task, wanted: tuple[BudgetKind, int], cannot: str) -> str:
+    """Take an amount from what pays for the assigner; the source, empty when there is no budget.
 
-    `what` is what a refusal begins with.
+    `cannot`: how a refusal begins.
     """
     kind, amount = wanted
-    source = _source(call, task, kind)
+    source = _payer(call, task, kind)
     if source is None:
         return ""
-    held = source.budget if isinstance(source, TaskFund) else source
-    if held.free < amount:
-        whose = (
-            f"task {source.task}" if isinstance(source, TaskFund) else call.hive.name(held.agent)
-        )
+    budget = source.budget if isinstance(source, TaskFund) else source
+    if budget.free < amount:
+        name = call.hive.name(budget.agent)
+        whose = f"task {source.task}" if isinstance(source, TaskFund) else name
         raise LimitReached(
-            f"{what}: of the {budget_title(held)} of {whose} are {held.free} left",
+            f"{cannot}: the {budget_title(budget)} of {whose} has {budget.free} left",
             rule=BUDGET, budget=whose, of=kind.value,
         )  # fmt: skip
-    left = held.with_removed(amount)[0]
+    left = budget.with_removed(amount)[0]
     if isinstance(source, TaskFund):
         call.ledger.budgets.funds.save(replace(source, budget=left))
         return source.task
     call.ledger.budgets.save(left)
-    return held.agent
+    return budget.agent
 
 
-def _source(call: Call, task: Task, kind: BudgetKind) -> TaskFund | Budget | None:
-    budgets, found = call.ledger.budgets, None
+def _payer(call: Call, task: Task, kind: BudgetKind) -> TaskFund | Budget | None:
+    budgets = call.ledger.budgets
+    nearest: Budget | None = None
     if task.assigner != OPERATOR:
         whole = task_fund(call, task.request.part_of, task.assigner, kind)
         if whole is not None:
             return whole
-        found = budgets.nearest(self_and_ancestors(call.hive, task.assigner), kind)
-    return found or budgets.nearest(ancestors(call.hive, task.assignee), kind)
+        nearest = budgets.nearest(self_and_ancestors(call.hive, task.assigner), kind)
+    return nearest or budgets.nearest(ancestors(call.hive, task.assignee), kind)
 
 
-def spend(call: Call, held: TaskFund, amount: int, *, last: bool = False) -> frozenset[str]:
-    """So much was used for it. When nothing is left the task has to come to its end."""
-    held = replace(held, budget=held.budget.with_charge(amount))
-    call.ledger.budgets.funds.save(held)
-    return frozenset() if last else _low(call, held)
+def charge_fund(call: Call, fund: TaskFund, amount: int, *, last: bool = False) -> None:
+    """Charge a task's budget. When nothing is left the task has to come to its end."""
+    fund = replace(fund, budget=fund.budget.with_charge(amount))
+    call.ledger.budgets.funds.save(fund)
+    if not last:
+        _warn_if_low(call, fund)
 
 
-def _low(call: Call, held: TaskFund) -> frozenset[str]:
-    """Its agent and its assigner are told once when it runs low, and when it is empty."""
-    purse, usage = held.budget, call.ledger.budgets.usage
-    what = f"the {budget_title(purse)} of task {held.task} of {call.hive.name(purse.agent)}"
-    if purse.empty:
-        known = usage.task_caps(held.task)
-        if known is not None and known.reached:
-            return frozenset()
-        if known is None:
-            usage.set_caps(held.task, purse.agent, {})
-        found = known or TaskCapRow(held.task, purse.agent, {}, "", None)
-        log_budget_event(call, purse, "used_up", f"{what} is used up: {usage_text(call, purse)}")
-        topics = at_bound(call, found, f"its {budget_title(purse)}, {usage_text(call, purse)}")
-        return topics | _tell_assigner(call, held, f"{what} is used up: {usage_text(call, purse)}")
-    if purse.warned or not purse.is_near_end(call.settings.budgets.warn):
-        return frozenset()
-    call.ledger.budgets.funds.save(replace(held, budget=replace(purse, warned=True)))
-    text = f"{what} runs low: {usage_text(call, purse)}"
-    log_budget_event(call, purse, "low", text)
-    name = call.hive.name(purse.agent)
-    told = tell(call, call.hive, name, BUDGET, text) if name else frozenset[str]()
-    return told | _tell_assigner(call, held, text)
+def _warn_if_low(call: Call, fund: TaskFund) -> None:
+    """Tell the agent and the assigner once when the budget runs low, and when it is empty."""
+    budget, usage = fund.budget, call.ledger.budgets.usage
+    subject = f"the {budget_title(budget)} of task {fund.task} of {call.hive.name(budget.agent)}"
+    if budget.empty:
+        capped = usage.task_caps(fund.task)
+        if capped is not None and capped.reached:
+            return
+        if capped is None:
+            usage.set_caps(fund.task, budget.agent, {})
+            capped = TaskCapRow(fund.task, budget.agent, {}, "", None)
+        text = f"{subject} is used up: {usage_text(call, budget)}"
+        log_budget_event(call, budget, "used_up", text)
+        request_report_at_cap(
+            call, capped, f"its {budget_title(budget)}, {usage_text(call, budget)}"
+        )
+        _tell_assigner(call, fund, text)
+        return
+    if budget.warned or not budget.is_near_end(call.settings.budgets.warn):
+        return
+    call.ledger.budgets.funds.save(replace(fund, budget=replace(budget, warned=True)))
+    text = f"{subject} runs low: {usage_text(call, budget)}"
+    log_budget_event(call, budget, "low", text)
+    if name := call.hive.name(budget.agent):
+        send_notice(call, call.hive, name, BUDGET, text)
+    _tell_assigner(call, fund, text)
 
 
-def _tell_assigner(call: Call, held: TaskFund, text: str) -> frozenset[str]:
-    task = call.ledger.tasks.get(held.task)
-    giver = task.assigner if task is not None else OPERATOR
-    name = OPERATOR if giver == OPERATOR else call.hive.name(giver)
-    if name is None or giver == held.budget.agent:
-        return frozenset()
-    return tell(call, call.hive, name, BUDGET, text)
+def _tell_assigner(call: Call, fund: TaskFund, text: str) -> None:
+    task = call.ledger.tasks.get(fund.task)
+    assigner = task.assigner if task is not None else OPERATOR
+    name = OPERATOR if assigner == OPERATOR else call.hive.name(assigner)
+    if name is not None and assigner != fund.budget.agent:
+        send_notice(call, call.hive, name, BUDGET, text)
 
 
-def more(call: Call, before: TaskFund, amount: int) -> frozenset[str]:
-    """There is more in it, given or given back by a part: what had nothing left goes on."""
-    purse, budgets = before.budget.with_added(amount), call.ledger.budgets
-    warned = purse.warned and purse.is_near_end(call.settings.budgets.warn)
-    held = replace(before, budget=replace(purse, warned=warned))
-    budgets.funds.save(held)
-    if purse.empty:
-        return frozenset()
-    topics = _parts_begun(call, held) if before.budget.empty else frozenset[str]()
-    known = budgets.usage.task_caps(held.task)
-    if known is None or not known.reached or any(each.budget.empty for each in _own(call, held)):
-        return topics
-    budgets.usage.mark_reached(held.task, "", None)
-    if met := note_caps(call, held.task):  # one of its caps it has met as well
-        return topics | met
-    name = call.hive.name(purse.agent)
-    text = f"the {budget_title(purse)} of task {held.task} has {purse.free} again: go on"
-    topics |= tell(call, call.hive, name, BUDGET, text) if name else frozenset()
-    return topics | {budget_topic(purse.agent)}
+def refill_fund(call: Call, fund: TaskFund, amount: int) -> None:
+    """Add to a task's budget, as a top-up or a return from a part; what was empty goes on."""
+    budgets, was_empty = call.ledger.budgets, fund.budget.empty
+    budget = fund.budget.with_added(amount)
+    warned = budget.warned and budget.is_near_end(call.settings.budgets.warn)
+    fund = replace(fund, budget=replace(budget, warned=warned))
+    budgets.funds.save(fund)
+    if budget.empty:
+        return
+    if was_empty:
+        _offer_parts(call, fund)
+    capped = budgets.usage.task_caps(fund.task)
+    if capped is None or not capped.reached:
+        return
+    if any(other.budget.empty for other in budgets.funds.of_task(fund.task)):
+        return
+    budgets.usage.mark_reached(fund.task, "", None)
+    if check_caps(call, fund.task):  # it has reached one of its caps as well
+        return
+    if name := call.hive.name(budget.agent):
+        text = f"the {budget_title(budget)} of task {fund.task} has {budget.free} again: go on"
+        send_notice(call, call.hive, name, BUDGET, text)
+    call.notify(budget_topic(budget.agent))
 
 
-def _own(call: Call, held: TaskFund) -> list[TaskFund]:
-    return call.ledger.budgets.funds.of_task(held.task)
-
-
-def _parts_begun(call: Call, held: TaskFund) -> frozenset[str]:
-    """Queued parts that it pays for again: some of their agents now, the others in later turns."""
+def _offer_parts(call: Call, fund: TaskFund) -> None:
+    """Offer the queued parts that the fund pays for again: `AT_ONCE` agents now, others later."""
     funds = call.ledger.budgets.funds
-    queued = funds.open_parts(held.task, (TaskState.QUEUED,))
-    who = list(dict.fromkeys(uuid for _, uuid in queued))
-    funds.add_waking(who[AT_ONCE:])
-    topics = frozenset({f"{PARTS}:{held.task}"} if who[AT_ONCE:] else ())
-    return topics.union(*(start_next(call, uuid) for uuid in who[:AT_ONCE]))
+    queued = funds.open_parts(fund.task, (TaskState.QUEUED,))
+    agents = list(dict.fromkeys(uuid for _, uuid in queued))
+    if later := agents[AT_ONCE:]:
+        funds.add_waking(later)
+        call.notify(f"{PARTS}:{fund.task}")
+    for uuid in agents[:AT_ONCE]:
+        offer_next_tasks(call, uuid)
 
 
 @due(at=lambda ledger: 0.0 if ledger.budgets.funds.has_waking else None, topics=frozenset({PARTS}))
-def parts_of_funded_tasks_begin(call: Call) -> Record[Result]:
-    """More agents of whose queued parts somebody pays again."""
-    found = call.ledger.budgets.funds.take_waking(AT_ONCE)
-    topics = frozenset({f"{PARTS}:"}).union(*(start_next(call, uuid) for uuid in found))
-    return Record(Result(), topics, audited=True)
+def offer_funded_parts(call: Call) -> Record[Result]:
+    """Offer tasks to more agents whose queued parts are paid for again."""
+    for uuid in call.ledger.budgets.funds.take_waking(AT_ONCE):
+        offer_next_tasks(call, uuid)
+    call.notify(f"{PARTS}:")
+    return Record(Result(), audited=True)

@@ -1,8 +1,9 @@
-"""What becomes of tasks when a machine starts or ends, and when an agent is destroyed (row T13).
+"""What happens to tasks when a machine starts or ends, or an agent is destroyed (row T13).
 
-What an agent had begun is lost with its machine: it ends, or is done again where its assigner asked
-for that. What it had not begun waits, as its mail does, as long as somebody may start the agent
-again; it ends with one that crashed and stays down, and when its letter is a dead one.
+A task that the agent had begun is lost with its machine: it fails, or is retried when its assigner
+asked for that. A task that it had not begun waits, as its mail does, as long as the agent may be
+started again. It fails when the agent crashes and stays down, or when its letter becomes a dead
+letter.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.delegation import call_as
-from hive_core.broker.hooks import AgentDestroyed, AgentEnded, AgentStarted, MessageGivenUp, when
+from hive_core.broker.hooks import AgentDestroyed, AgentEnded, AgentStarted, MessageGivenUp, on
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.errors import HiveError
@@ -20,193 +21,195 @@ from hive_core.ledger.tasks.end_in_batches import Handover, Sweep
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.model.work.task import ResultStatus, Task, TaskResult, TaskState
-from hive_core.operations.plans.requests import take_back
-from hive_core.operations.tasks.end_in_batches import swept
-from hive_core.operations.tasks.notices import correct_news, news
-from hive_core.operations.tasks.offers import TASK, start_next, takes, withdraw
-from hive_core.operations.tasks.steps import held_by, log, topic
-from hive_core.operations.tasks.transitions import AT_ONCE, end, move
+from hive_core.operations.plans.prompts import withdraw_prompt_of_task
+from hive_core.operations.tasks.notices import correct_news, notify_assigner
+from hive_core.operations.tasks.offers import (
+    TASK,
+    can_take_tasks,
+    offer_next_tasks,
+    withdraw_offer,
+)
+from hive_core.operations.tasks.steps import current_assigner, log_event, task_topic
+from hive_core.operations.tasks.transitions import (
+    AT_ONCE,
+    confirm_stop,
+    end_in_batches,
+    end_task,
+    move_task,
+)
 
 HEIRS: Final = "heirs"
 
 
-@when(AgentStarted)
-def given_at_start(call: Call, what: AgentStarted) -> frozenset[str]:
-    """A machine that is up is given what its agent has room for."""
-    return start_next(call, what.uuid)
+@on(AgentStarted)
+def offer_tasks_at_start(call: Call, event: AgentStarted) -> None:
+    """Offer a machine that is up the tasks that its agent has room for."""
+    offer_next_tasks(call, event.uuid)
 
 
-@when(AgentEnded)
-def ended_with_machine(call: Call, what: AgentEnded) -> frozenset[str]:
-    """Each task of an agent whose machine ended goes its way."""
-    why = f"{what.name} {'was ended' if what.asked else 'ended'}: {what.reason}"
-    tasks, down = call.ledger.tasks, not (what.asked or what.returns)
-    held, waiting = tasks.offered_tasks(what.uuid), list[Task]()
-    if down:
-        waiting = [each for each in tasks.open_tasks(what.uuid) if not each.begun]
-    # A restart that takes away access is nobody's try.
-    revoked = call.ledger.revocations.is_restart_requested(
-        what.uuid, int(str(what.fields.get("nonce", 0)))
-    )
-    lost = [*waiting, *(each for each in held if each.begun and not revoked)]
-    refused, started = _started(call, what.name, lost) if down else ("", frozenset[str]())
-    # What was not given yet comes first, or it would be given when another one ends.
-    topics, gone = {*started, *_never(call, waiting, why, refused)}, {each.id for each in lost}
-    for task in _still_open(call, held):
+@on(AgentEnded)
+def settle_tasks_at_machine_end(call: Call, event: AgentEnded) -> None:
+    """End, retry or keep each task of an agent whose machine has ended."""
+    why = f"{event.name} {'was ended' if event.asked else 'ended'}: {event.reason}"
+    tasks, stays_down = call.ledger.tasks, not (event.asked or event.returns)
+    offered, waiting = tasks.offered_tasks(event.uuid), list[Task]()
+    if stays_down:
+        waiting = [task for task in tasks.open_tasks(event.uuid) if not task.begun]
+    # A restart that revokes access does not count as an attempt.
+    nonce = int(str(event.fields.get("nonce", 0)))
+    revoked = call.ledger.revocations.is_restart_requested(event.uuid, nonce)
+    lost = [*waiting, *(task for task in offered if task.begun and not revoked)]
+    refusal = _restart_for_retry(call, event.name, lost) if stays_down else ""
+    # Queued tasks end first: otherwise they would be offered when another one ends.
+    _fail_waiting(call, waiting, why, refusal)
+    lost_ids = {task.id for task in lost}
+    for task in _still_open(call, offered):
         if task.state is TaskState.STOPPING:
-            topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
-        elif task.id in gone:
-            topics |= _lost(call, task, why, refused)
+            confirm_stop(call, task, TaskResult(ResultStatus.STOPPED))
+        elif task.id in lost_ids:
+            _retry_or_fail(call, task, why, refusal)
         elif task.begun:
             call.ledger.messages.ack(task.assignee, [task.message])
-            untried = task.attempt - 1
-            topics |= move(call, task, "hand_back", why=why, message="", attempt=untried)[1]
-        elif task.offered and not _lies_ready(call, task, what):
-            topics |= withdraw(call, task, why)[1]
-    return frozenset(topics) | start_next(call, what.uuid)
+            move_task(call, task, "hand_back", why=why, message="", attempt=task.attempt - 1)
+        elif task.offered and not _is_letter_kept(call, task, event):
+            withdraw_offer(call, task, why)
+    offer_next_tasks(call, event.uuid)
 
 
-@when(MessageGivenUp)
-def letter_given_up(call: Call, what: MessageGivenUp) -> frozenset[str]:
-    """A task is lost whose letter does not come again, unless its agent has begun it."""
-    letter = what.message
+@on(MessageGivenUp)
+def fail_task_of_dead_letter(call: Call, event: MessageGivenUp) -> None:
+    """Fail, or retry, a task whose letter is a dead letter, unless its agent has begun it."""
+    letter = event.message
     if letter.sender != DAEMON or letter.kind != TASK:
-        return frozenset()
-    held = call.ledger.tasks.offered_tasks(letter.recipient)
-    task = next((each for each in held if each.offered and each.message == letter.id), None)
-    if task is None:
-        return frozenset()
-    why = f"{letter.recipient_name} gave it up: {letter.dead_why}"
-    return _lost(call, task, why, "") | start_next(call, task.assignee)
+        return
+    for task in call.ledger.tasks.offered_tasks(letter.recipient):
+        if task.offered and task.message == letter.id:
+            _retry_or_fail(call, task, f"{letter.recipient_name} gave it up: {letter.dead_why}", "")
+            offer_next_tasks(call, task.assignee)
+            return
 
 
-@when(AgentDestroyed)
-def ended_with_agent(call: Call, what: AgentDestroyed) -> frozenset[str]:
-    """What a destroyed agent had to do ends; what it gave to others belongs to who is above it."""
-    topics = set[str]()
-    why = f"{what.name} was destroyed"
-    tasks = call.ledger.tasks
+@on(AgentDestroyed)
+def end_tasks_of_destroyed_agent(call: Call, event: AgentDestroyed) -> None:
+    """End the tasks of a destroyed agent; the tasks that it gave belong to its parent now."""
+    why = f"{event.name} was destroyed"
     sweep = Sweep(call.uuid, call.caller, ResultStatus.FAILED, why)
-    # Most of them go on waiting for their end a little: nothing is begun of one who is gone.
-    topics |= swept(call, sweep, call.ledger.plans.sweeps.open_tasks([what.uuid]).waiting)
-    for task in _still_open(call, tasks.begun_tasks(what.uuid)):
+    # Most of them can wait for their end: a destroyed agent begins none of them.
+    waiting = call.ledger.plans.sweeps.open_tasks([event.uuid]).waiting
+    end_in_batches(call, sweep, waiting)
+    for task in _still_open(call, call.ledger.tasks.begun_tasks(event.uuid)):
         if task.state is TaskState.STOPPING:
-            topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
+            confirm_stop(call, task, TaskResult(ResultStatus.STOPPED))
         else:
-            topics |= end(call, task, "fail", TaskResult(ResultStatus.FAILED, error=why))[1]
-    return frozenset(topics) | _inherited(call, what)
+            end_task(call, task, "fail", TaskResult(ResultStatus.FAILED, error=why))
+    _reassign_to_heir(call, event)
 
 
-def given_on(call: Call, hive: Hive, agent: str) -> frozenset[str]:
-    """An agent was moved: what it has from one who is not above it any more has another giver."""
+def reassign_tasks(call: Call, hive: Hive, agent: str) -> None:
+    """Find a new assigner for the tasks below a moved agent whose assigner is not above it now."""
     after = call._replace(hive=hive)
-    topics = set[str]()
+    why = f"{agent} was moved: its task is yours now"
     for name in hive.topology.subtree(agent):
         for task in call.ledger.tasks.open_tasks(hive.spec(name).id):
-            holder = held_by(after, task)
-            if holder != task.assigner:
-                topics |= _handed_on(
-                    after, task, holder, f"{agent} was moved: its task is yours now"
-                )
-    return frozenset(topics)
+            assigner = current_assigner(after, task)
+            if assigner != task.assigner:
+                _reassign_task(after, task, assigner, why)
 
 
-def _handed_on(call: Call, task: Task, holder: str, why: str) -> frozenset[str]:
-    found = call.ledger.tasks.update(task.id, assigner=holder, why=why)
-    log(call, found, "inherit", why)
-    topics = news(call, found) | {topic(task.id), "events"}
-    topics |= correct_news(call, task.assigner, task.id, known=True)
-    return topics | take_back(call, task.id)
-
-
-def confirmed(call: Call, task: Task, partial: TaskResult) -> tuple[Task, frozenset[str]]:
-    """The work on a task that was stopping is over; what there was of it is kept."""
-    status = ResultStatus(task.stop)
-    result = TaskResult(
-        status, partial.summary, partial.data, task.why, partial.artifacts, partial.tokens,
-        partial.cost,
-    )  # fmt: skip
-    return end(call, task, "stopped" if status is ResultStatus.STOPPED else "expired", result)
+def _reassign_task(call: Call, task: Task, assigner: str, why: str) -> None:
+    reassigned = call.ledger.tasks.update(task.id, assigner=assigner, why=why)
+    log_event(call, reassigned, "inherit", why)
+    notify_assigner(call, reassigned)
+    correct_news(call, task.assigner, task.id, forget=True)
+    withdraw_prompt_of_task(call, task.id)
+    call.notify(task_topic(task.id), "events")
 
 
 def _still_open(call: Call, tasks: list[Task]) -> Iterator[Task]:
-    """Each as it is when its turn has come: the end of one may be that of another."""
-    for each in tasks:
-        now = call.ledger.tasks.require(each.id)
-        if now.open:
-            yield now
+    """Each task as it is when its turn has come: the end of one may end another."""
+    for task in tasks:
+        current = call.ledger.tasks.require(task.id)
+        if current.open:
+            yield current
 
 
-def _lies_ready(call: Call, task: Task, what: AgentEnded) -> bool:
-    """Whether its letter is there for the next start of the agent, as nobody has read it."""
-    if not (what.returns or takes(call, what.name)):
+def _is_letter_kept(call: Call, task: Task, event: AgentEnded) -> bool:
+    """Whether the next start of the agent finds the letter of the task, unread."""
+    if not (event.returns or can_take_tasks(call, event.name)):
         return False
     return call.ledger.messages.untaken(task.assignee, task.message)
 
 
-def _again(task: Task) -> bool:
-    """Whether its assigner asked for another try, and it has one left."""
+def _has_retry(task: Task) -> bool:
+    """Whether its assigner asked for another attempt, and one is left."""
     return task.request.requeue >= max(task.attempt, 1)
 
 
-def _lost(call: Call, task: Task, why: str, refused: str) -> frozenset[str]:
-    """Done again, or ended."""
-    if refused or not _again(task):
-        error = f"{why}; {refused}" if refused and _again(task) else why
-        return end(call, task, "fail", TaskResult(ResultStatus.FAILED, error=error))[1]
-    again = f"{why}; try {task.attempt + 1} of {task.request.requeue + 1}"
+def _retry_or_fail(call: Call, task: Task, why: str, refusal: str) -> None:
+    if refusal or not _has_retry(task):
+        error = f"{why}; {refusal}" if refusal and _has_retry(task) else why
+        end_task(call, task, "fail", TaskResult(ResultStatus.FAILED, error=error))
+        return
+    reason = f"{why}; try {task.attempt + 1} of {task.request.requeue + 1}"
     if task.offered:
-        return withdraw(call, task, again, tried=True)[1]
-    return move(call, task, "hand_back", why=again, message="")[1]
+        withdraw_offer(call, task, reason, tried=True)
+    else:
+        move_task(call, task, "hand_back", why=reason, message="")
 
 
-def _never(call: Call, waiting: list[Task], why: str, refused: str) -> frozenset[str]:
-    """What was not begun ends, but for what its assigner wants another try of, if there is one."""
-    once = [each.id for each in waiting if not _again(each)]
-    again = [each.id for each in waiting if refused and _again(each)]
-    topics = frozenset[str]()
-    for error, found in ((why, once), (f"{why}; {refused}", again)):
-        topics |= swept(call, Sweep(call.uuid, call.caller, ResultStatus.FAILED, error), found)
-    return topics
+def _fail_waiting(call: Call, waiting: list[Task], why: str, refusal: str) -> None:
+    """Fail the tasks that were not begun, except those that are retried."""
+    without_retry = [task.id for task in waiting if not _has_retry(task)]
+    not_restarted = [task.id for task in waiting if refusal and _has_retry(task)]
+    for error, ids in ((why, without_retry), (f"{why}; {refusal}", not_restarted)):
+        sweep = Sweep(call.uuid, call.caller, ResultStatus.FAILED, error)
+        end_in_batches(call, sweep, ids)
 
 
-def _started(call: Call, name: str, lost: list[Task]) -> tuple[str, frozenset[str]]:
-    """Who asked for another try starts the agent that stays down, if it still may: or why not."""
-    again = next((task for task in lost if _again(task) and task.open), None)
-    if again is None:
-        return "", frozenset()
+def _restart_for_retry(call: Call, name: str, lost: list[Task]) -> str:
+    """Start the agent again on behalf of an assigner that asked for a retry; why not, or empty."""
+    task = next((task for task in lost if _has_retry(task) and task.open), None)
+    if task is None:
+        return ""
     try:
-        found = call_as(call, held_by(call, again), "restart", {"agent": name})
+        restarted = call_as(call, current_assigner(call, task), "restart", {"agent": name})
     except HiveError as error:
-        return f"it cannot be started again: {error.reason}", frozenset()
-    return "", found.wakes if isinstance(found, Record) else frozenset()
+        return f"it cannot be started again: {error.reason}"
+    if isinstance(restarted, Record):
+        call.notify(*restarted.wakes)
+    return ""
 
 
-def _inherited(call: Call, what: AgentDestroyed) -> frozenset[str]:
-    parent = call.hive.topology.parent(what.name)
+def _reassign_to_heir(call: Call, event: AgentDestroyed) -> None:
+    """Make the parent of a destroyed agent the assigner of the tasks that the agent gave."""
+    parent = call.hive.topology.parent(event.name)
     heir = OPERATOR if parent is None else call.hive.spec(parent).id
-    why = f"{what.name} was destroyed: its task is yours now"
-    found = call.ledger.tasks.reassign_all(what.uuid, heir, why)
-    handing, later = Handover(call.uuid, call.caller, why), found[AT_ONCE:]
-    call.ledger.plans.sweeps.add_handovers(handing, later)
-    told = (_told(call, each, handing) for each in found[:AT_ONCE])
-    return frozenset({HEIRS} if later else ()).union(*told)
+    why = f"{event.name} was destroyed: its task is yours now"
+    ids = call.ledger.tasks.reassign_all(event.uuid, heir, why)
+    handover, later = Handover(call.uuid, call.caller, why), ids[AT_ONCE:]
+    call.ledger.plans.sweeps.add_handovers(handover, later)
+    if later:
+        call.notify(HEIRS)
+    for id_ in ids[:AT_ONCE]:
+        _announce_handover(call, id_, handover)
 
 
 @due(
     at=lambda ledger: 0.0 if ledger.plans.sweeps.has_handovers else None, topics=frozenset({HEIRS})
 )
-def heirs_are_told(call: Call) -> Record[Result]:
-    """Of more tasks that are theirs, each with a line in its history."""
-    found = call.ledger.plans.sweeps.take_handovers(AT_ONCE)
-    topics = frozenset({HEIRS}).union(*(_told(call, *each) for each in found))
-    return Record(Result(), topics, audited=True)
+def announce_handovers(call: Call) -> Record[Result]:
+    """Tell heirs of more of the tasks that are theirs now; the log gets an event for each."""
+    for id_, handover in call.ledger.plans.sweeps.take_handovers(AT_ONCE):
+        _announce_handover(call, id_, handover)
+    call.notify(HEIRS)
+    return Record(Result(), audited=True)
 
 
-def _told(call: Call, id_: str, handing: Handover) -> frozenset[str]:
+def _announce_handover(call: Call, id_: str, handover: Handover) -> None:
     task = call.ledger.tasks.get(id_)
     if task is None or not task.open:
-        return frozenset()
-    theirs = call._replace(caller=handing.name, uuid=handing.party)
-    log(theirs, task, "inherit", handing.why)
-    return news(theirs, task) | {topic(task.id), "events"}
+        return
+    theirs = call._replace(caller=handover.name, uuid=handover.party)
+    log_event(theirs, task, "inherit", handover.why)
+    notify_assigner(theirs, task)
+    theirs.notify(task_topic(task.id), "events")

@@ -1,12 +1,15 @@
-"""What an assigner hears of its tasks: one message at a time, with the state of all of them.
+"""The texts of tasks, and the news that an assigner gets of its tasks.
 
-As long as it has not taken the message, the next one takes its place; and of what happens within
-the same moment it is told at once. So 64 tasks that end together are one message or two to read,
-and what is read is never old: a message that is not true any more is written anew, or taken back.
+The news is one message at a time with the state of all tasks of the assigner. Until the assigner
+takes the message, a newer one replaces it, and at most one is written in `MOMENT`. So 64 tasks that
+end together make one or two messages, and no message is out of date: one that is not true any more
+is written anew, or taken back.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final, Unpack
 
@@ -15,98 +18,172 @@ from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.errors import InboxFull
 from hive_core.ledger.mail.letters import NewMessage
+from hive_core.ledger.mail.posting import one_line
 from hive_core.ledger.tasks.notices import TASKS_PER_MESSAGE, NewsState
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
 from hive_core.model.work.task import Task
-from hive_core.operations.notices import PRIORITY, More, inbox, post
-from hive_core.operations.tasks.letters import SHOWN, board
+from hive_core.operations.approvals.outcome import display_name
+from hive_core.operations.notices import PRIORITY, More, deliver, inbox
 
 TASKS: Final = "tasks"
 MOMENT: Final = 0.1  # seconds between two messages to the same assigner
 _AT_ONCE: Final = 50
+# Bounds of the lines in a message; a whole notice stays far below the bound of a message.
+_SUMMARY: Final = 400
+SHOWN: Final = 64
 
 
-class Told(Result):
-    """How many were told."""
+def task_letter(call: Call, task: Task) -> str:
+    """The body that gives a task to its agent: a head of `key: value` lines, then text and data."""
+    request = task.request
+    parts = ["\n".join(_letter_head(call, task)), request.description]
+    if request.data is not None:
+        parts.append(f"data:\n{json.dumps(dict(request.data), indent=1, ensure_ascii=False)}")
+    parts.extend(_results_before(call, request.after))
+    return "\n\n".join(parts)
+
+
+def _letter_head(call: Call, task: Task) -> list[str]:
+    request, plan = task.request, ""
+    if request.plan_required:
+        plan = f"{task.plan} is approved" if task.plan else "required"
+    fields = {
+        "task": task.id, "attempt": str(task.attempt), "from": party_name(call, task.assigner),
+        "title": one_line(request.title),
+        "deadline": f"{request.deadline:g} s" if request.deadline else "",
+        "budget": ", ".join(f"{amount} {kind}" for kind, amount in request.budget.items()),
+        "part_of": request.part_of, "artifacts": one_line(" ".join(request.artifacts)),
+        "plan": plan, "context": request.context,
+    }  # fmt: skip
+    return [f"{key}: {value}" for key, value in fields.items() if value or key == "from"]
+
+
+def _results_before(call: Call, after: Sequence[str]) -> list[str]:
+    """One paragraph with the results of the tasks that this one waited for, or none."""
+    tasks = [task for id_ in after if (task := call.ledger.tasks.get(id_)) is not None]
+    if not tasks:
+        return []
+    return ["\n".join(("results before this:", *(task_line(call, task) for task in tasks)))]
+
+
+def task_line(call: Call, task: Task) -> str:
+    """One line about a task: `3f2a... worker [what it is about] done, success: "..."`."""
+    state = task.state.value.replace("_", " ")
+    result = task.result
+    if result is not None:
+        summary = _excerpt(result.summary or result.error)
+        state = f"{state}, {result.status}" + (f": {summary}" if summary else "")
+    elif task.why:
+        state = f"{state}: {_excerpt(task.why)}"
+    elif task.progress:
+        state = f"{state}, {'' if task.percent is None else f'{task.percent} % '}{task.progress}"
+    # One line whatever agents wrote: the next one is about another task.
+    return one_line(f"{task.id} {display_name(call, task.assignee)} [{task.label}] {state}")
+
+
+def board_text(call: Call, changed: Iterable[Task], some: Sequence[Task], count: int) -> str:
+    """The tasks that have changed, then the open ones: `some` of them, `count` in all."""
+    lines = [task_line(call, task) for task in changed]
+    ids = {line.partition(" ")[0] for line in lines}
+    rest = [task_line(call, task) for task in some if task.id not in ids]
+    left = count - sum(task.id in ids for task in some)
+    body = ["changed:", *lines[-SHOWN:]]
+    if len(lines) > SHOWN:
+        body.insert(1, f"({len(lines) - SHOWN} more before these)")
+    body.append(f"\nopen: {count}")
+    body += rest[:SHOWN]
+    if left > SHOWN:
+        body.append(f"({left - SHOWN} more)")
+    return "\n".join(body)
+
+
+def party_name(call: Call, party: str) -> str:
+    """The name of an agent, also of a destroyed one, or `operator`."""
+    return party if party == OPERATOR else display_name(call, party)
+
+
+def _excerpt(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _SUMMARY else f"{words[:_SUMMARY]}..."
+
+
+class NewsSent(Result):
+    """How many assigners got a message."""
 
     assigners: int
 
 
-def news(call: Call, task: Task) -> frozenset[str]:
-    """Tell who gave the task where it stands, now or within a moment; the topics to touch."""
-    party, told = task.assigner, call.ledger.tasks.news
-    if told.add(party, task.id, call.now, MOMENT):
-        return frozenset({f"task_news:{party}"})
-    kept = told.get(party)
-    fresh = (*(each for each in kept.pending if each != task.id), task.id)[-TASKS_PER_MESSAGE:]
-    return _tell(call, kept._replace(pending=fresh))
+def notify_assigner(call: Call, task: Task) -> None:
+    """Tell the assigner the state of the task, now or at the end of the current moment."""
+    party, store = task.assigner, call.ledger.tasks.news
+    if store.add(party, task.id, call.now, MOMENT):
+        call.notify(f"task_news:{party}")
+        return
+    news = store.get(party)
+    pending = (*(id_ for id_ in news.pending if id_ != task.id), task.id)[-TASKS_PER_MESSAGE:]
+    _send_news(call, news._replace(pending=pending))
 
 
-def correct_news(call: Call, party: str, task: str, *, known: bool) -> frozenset[str]:
-    """A task took a step that is no news: what its assigner has not read of it is put right.
+def correct_news(call: Call, party: str, task: str, *, forget: bool) -> None:
+    """Rewrite an unread message after a step that is no news in itself.
 
-    `known`: it is not to be told of the task any more, as it did this itself, or has it no more.
+    `forget`: leave the task out, because the party took the step itself or has the task no more.
     """
     before = call.ledger.tasks.news.get(party)
-    now = before
-    if known:
-        now = now._replace(
-            in_message=tuple(each for each in now.in_message if each != task),
-            pending=tuple(each for each in now.pending if each != task),
+    news = before
+    if forget:
+        news = news._replace(
+            in_message=tuple(id_ for id_ in news.in_message if id_ != task),
+            pending=tuple(id_ for id_ in news.pending if id_ != task),
         )
-    if now.message and call.ledger.messages.untaken(party, now.message):
-        now = now._replace(due=min(now.due or inf, max(call.now, now.at + MOMENT)))
-    if now == before:
-        return frozenset()
-    call.ledger.tasks.news.save(now)
-    return frozenset({f"task_news:{party}"})
+    if news.message and call.ledger.messages.untaken(party, news.message):
+        news = news._replace(due=min(news.due or inf, max(call.now, news.at + MOMENT)))
+    if news != before:
+        call.ledger.tasks.news.save(news)
+        call.notify(f"task_news:{party}")
 
 
 @due(at=lambda ledger: ledger.tasks.news.next_due(), topics=frozenset({"task_news"}))
-def task_news(call: Call) -> Record[Told]:
-    """Tell those whose moment is over."""
-    found = call.ledger.tasks.news.due_assigners(call.now, _AT_ONCE)
-    topics = frozenset[str]()
-    for party in found:
-        topics |= _tell(call, call.ledger.tasks.news.get(party))
-    return Record(Told(assigners=len(found)), topics)
+def task_news(call: Call) -> Record[NewsSent]:
+    """Send the messages that are due."""
+    assigners = call.ledger.tasks.news.due_assigners(call.now, _AT_ONCE)
+    for party in assigners:
+        _send_news(call, call.ledger.tasks.news.get(party))
+    return Record(NewsSent(assigners=len(assigners)))
 
 
-def _tell(call: Call, kept: NewsState) -> frozenset[str]:
-    """One message in place of the one that was not taken."""
-    party, tasks, mail = kept.assigner, call.ledger.tasks, call.ledger.messages
+def _send_news(call: Call, news: NewsState) -> None:
+    """Write one message, in place of the one that the assigner has not taken."""
+    party, tasks, mail = news.assigner, call.ledger.tasks, call.ledger.messages
     name = OPERATOR if party == OPERATOR else call.hive.name(party)
     if name is None:
         tasks.news.save(NewsState(party, at=call.now))
-        return frozenset()
-    unread = bool(kept.message) and mail.untaken(party, kept.message)
+        return
+    unread = bool(news.message) and mail.untaken(party, news.message)
     if unread:
-        mail.ack(party, [kept.message])
-    before = (each for each in kept.in_message if unread and each not in kept.pending)
-    new = (*before, *kept.pending)[-TASKS_PER_MESSAGE:]
-    changed = [task for each in new if (task := tasks.get(each)) and task.assigner == party]
+        mail.ack(party, [news.message])
+    before = (id_ for id_ in news.in_message if unread and id_ not in news.pending)
+    ids = (*before, *news.pending)[-TASKS_PER_MESSAGE:]
+    changed = [task for id_ in ids if (task := tasks.get(id_)) and task.assigner == party]
     if not changed:
-        tasks.news.save(NewsState(party, at=kept.at))
-        return frozenset({inbox(party)})
+        tasks.news.save(NewsState(party, at=news.at))
+        call.notify(inbox(party))
+        return
     count = tasks.count_open("assigner", party)
-    body = board(call, changed, tasks.tasks_from(party, 2 * SHOWN), count)
-    message, topics = daemon_mail(call, name, TASKS, body)
-    tasks.news.save(NewsState(party, message, new, at=call.now))
-    return topics
+    body = board_text(call, changed, tasks.tasks_from(party, 2 * SHOWN), count)
+    message = send_daemon_mail(call, name, TASKS, body)
+    tasks.news.save(NewsState(party, message, ids, at=call.now))
 
 
-def daemon_mail(
-    call: Call, name: str, kind: str, body: str, **more: Unpack[More]
-) -> tuple[str, frozenset[str]]:
-    """The same as `tell`, with the id of the message; empty when the inbox is full."""
+def send_daemon_mail(call: Call, name: str, kind: str, body: str, **more: Unpack[More]) -> str:
+    """Send a notice of the daemon; the id of the message, empty when the inbox is full."""
     try:
-        message, topics = post(call, from_daemon(call, name, kind, body, **more))
+        return deliver(call, daemon_letter(call, name, kind, body, **more)).id
     except InboxFull:
-        return "", frozenset()
-    return message.id, topics
+        return ""
 
 
-def from_daemon(call: Call, name: str, kind: str, body: str, **more: Unpack[More]) -> NewMessage:
+def daemon_letter(call: Call, name: str, kind: str, body: str, **more: Unpack[More]) -> NewMessage:
     """A letter of the daemon to an agent, or to the operator."""
     uuid = OPERATOR if name == OPERATOR else call.hive.spec(name).id
     return NewMessage(

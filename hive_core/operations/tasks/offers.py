@@ -11,84 +11,81 @@ from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.task import Task, TaskState
 from hive_core.operations.budgets.payer_budget import exhausted_budget, funded_kinds
-from hive_core.operations.notices import More, inbox, post
-from hive_core.operations.tasks.letters import letter
-from hive_core.operations.tasks.notices import from_daemon
-from hive_core.operations.tasks.steps import log, step, topic
+from hive_core.operations.notices import More, deliver, inbox
+from hive_core.operations.tasks.notices import daemon_letter, task_letter
+from hive_core.operations.tasks.steps import log_event, take_step, task_topic
 
 TASK: Final = "task"
-# Wanted and not running: nothing is given to one who has nobody to take it.
+# An agent that should run and does not gets no task: nothing would take it.
 _STUCK: Final = frozenset({State.FAILED, State.PARKED})
-_LATER: Final = 1.0  # seconds until a full inbox is tried again
+_RETRY_SECONDS: Final = 1.0  # until a full inbox is tried again
 
 
-def start_next(call: Call, assignee: str) -> frozenset[str]:
-    """Offer an agent what it has room for: the most urgent first, then the oldest."""
-    topics = set[str]()
+def offer_next_tasks(call: Call, assignee: str) -> None:
+    """Offer an agent the tasks that it has room for: the most urgent first, then the oldest."""
     name = call.hive.name(assignee)
-    if name is None or not takes(call, name):
-        return frozenset()
+    if name is None or not can_take_tasks(call, name):
+        return
     room = call.hive.spec(name).at_once - call.ledger.tasks.count_offered(assignee)
-    while room > 0 and (task := _next(call, assignee)) is not None:
+    while room > 0 and (task := _next_task(call, assignee)) is not None:
         try:
-            topics |= _offer(call, task, name)
+            _offer(call, task, name)
         except InboxFull:
-            call.ledger.tasks.update(task.id, soft_at=call.now + _LATER)
+            call.ledger.tasks.update(task.id, soft_at=call.now + _RETRY_SECONDS)
             break
         room -= 1
-    return frozenset(topics)
 
 
-def _next(call: Call, assignee: str) -> Task | None:
-    """The first that somebody pays for: where its agent has nothing left, one with its own."""
+def _next_task(call: Call, assignee: str) -> Task | None:
+    """The first task that a budget pays for: that of the agent, or one of the task itself."""
     first = call.ledger.tasks.next_queued(assignee)
     if first is None or exhausted_budget(call, assignee) is None:
         return first
     queued = call.ledger.tasks.open_tasks(assignee) if call.ledger.budgets.funds.any else []
     return next(
         (
-            each for each in queued
-            if each.state is TaskState.QUEUED and not each.message
-            and not call.ledger.plans.sweeps.contains(each.id)
-            and exhausted_budget(call, assignee, funded_kinds(call, each.id, assignee)) is None
+            task for task in queued
+            if task.state is TaskState.QUEUED and not task.message
+            and not call.ledger.plans.sweeps.contains(task.id)
+            and exhausted_budget(call, assignee, funded_kinds(call, task.id, assignee)) is None
         ),
         None,
     )  # fmt: skip
 
 
-def _offer(call: Call, task: Task, name: str) -> frozenset[str]:
-    """Hand a queued task to its agent, as a message; it begins when that says so."""
-    wish, attempt = task.request, task.attempt + 1
-    body = letter(call, replace(task, attempt=attempt))
-    more: More = {"priority": wish.priority, "thread": wish.thread}
-    sent, topics = post(call, from_daemon(call, name, TASK, body, **more))
-    if wish.manager and not task.attempt:
-        return topics | step(call, task, "delegate", attempt=attempt, message=sent.id)[1]
-    found = call.ledger.tasks.update(
-        task.id, attempt=attempt, message=sent.id, soft_at=None, why=""
+def _offer(call: Call, task: Task, name: str) -> None:
+    """Send a queued task to its agent as a message; the agent begins it by a call of its own."""
+    request, attempt = task.request, task.attempt + 1
+    body = task_letter(call, replace(task, attempt=attempt))
+    more: More = {"priority": request.priority, "thread": request.thread}
+    message = deliver(call, daemon_letter(call, name, TASK, body, **more))
+    if request.manager and not task.attempt:
+        take_step(call, task, "delegate", attempt=attempt, message=message.id)
+        return
+    offered = call.ledger.tasks.update(
+        task.id, attempt=attempt, message=message.id, soft_at=None, why=""
     )
-    log(call, found, "offer")
-    return topics | {topic(task.id), "events"}
+    log_event(call, offered, "offer")
+    call.notify(task_topic(task.id), "events")
 
 
-def withdraw(
-    call: Call, task: Task, why: str, *, tried: bool = False
-) -> tuple[Task, frozenset[str]]:
-    """Take back an offer that its agent has not begun: it is queued as before.
+def withdraw_offer(call: Call, task: Task, why: str, *, tried: bool = False) -> Task:
+    """Take back an offer that the agent has not begun: the task is queued as before.
 
-    It counts as a try where the agent may have ended by it (`tried`).
+    `tried`: count the offer as an attempt, because the task may be what ended the agent.
     """
     call.ledger.messages.ack(task.assignee, [task.message])
     before = TaskChanges(message="", attempt=task.attempt - (not tried), why=why)
     if task.state is TaskState.PENDING_DELEGATION:
-        return step(call, task, "hand_back", **before)
-    found = call.ledger.tasks.update(task.id, **before)
-    log(call, found, "withdraw", why)
-    return found, frozenset({topic(task.id), inbox(task.assignee), "events"})
+        return take_step(call, task, "hand_back", **before)
+    withdrawn = call.ledger.tasks.update(task.id, **before)
+    log_event(call, withdrawn, "withdraw", why)
+    call.notify(task_topic(task.id), inbox(task.assignee), "events")
+    return withdrawn
 
 
-def takes(call: Call, name: str) -> bool:
-    """Whether what is given to it now is taken: it runs, comes up, or is woken by mail."""
+def can_take_tasks(call: Call, name: str) -> bool:
+    """Whether the agent takes what it is given: it runs, comes up, or is woken by mail."""
     spec = call.hive.spec(name)
     run = call.ledger.runs.get(spec.id)
     if run is None or run.wanted is DesiredState.STOPPED:

@@ -1,4 +1,4 @@
-"""Tasks as they are given, looked at and taken back (rows T3, T5, T9, T11, T12)."""
+"""Assigning, reading and cancelling tasks (rows T3, T5, T9, T11, T12)."""
 
 from __future__ import annotations
 
@@ -7,76 +7,82 @@ from typing import Final, Literal
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
+from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Conflict, InvalidArgument
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.task import ResultStatus, Task
 from hive_core.operations.fields import Agent
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.pages import Page, Paged, fitting
-from hive_core.operations.tasks.assign import assign
-from hive_core.operations.tasks.funds import FundRow, rows_of
-from hive_core.operations.tasks.hints import hint_for
-from hive_core.operations.tasks.letters import who
-from hive_core.operations.tasks.params import TaskId, Text, WishParams, wish_of
-from hive_core.operations.tasks.transitions import AT_ONCE, again, stop_all
-from hive_core.operations.tasks.views import TaskRow, shown, size
-from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, fact_rule
+from hive_core.operations.tasks.assign import create_task
+from hive_core.operations.tasks.funds import FundRow, fund_rows
+from hive_core.operations.tasks.notices import party_name
+from hive_core.operations.tasks.params import TaskId, TaskRequestParams, Text, task_request
+from hive_core.operations.tasks.rules import ASSIGNER, TASK, assigner_facts
+from hive_core.operations.tasks.transitions import AT_ONCE, revisit, stop_tasks
+from hive_core.operations.tasks.views import TaskRow, row_size, start_hint, task_row
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 _HISTORY: Final = 200
 
 
-class AssignTaskParams(WishParams):
-    agent: Agent = Field(description="Who is to do it: below the caller.")
-    description: Text = Field(description="What is to be done; at most 32 KiB.")
+class AssignTaskParams(TaskRequestParams):
+    agent: Agent = Field(description="Assignee: an agent below the caller.")
+    description: Text = Field(description="Text of the task; at most 32 KiB.")
     title: str = Field("", max_length=200, description="A few words for lists.")
 
 
 class Assigned(Result):
-    task: str = Field(description="The task.")
-    agent: str = Field(description="Who has it.")
-    state: str = Field(description="queued until its agent begins it, or waiting.")
+    task: str = Field(description="Id of the task.")
+    agent: str = Field(description="Name of the assignee.")
+    state: str = Field(description="queued until the assignee begins the task, or waiting.")
     hint: str = Field(
-        description="What keeps the agent from beginning it, such as that it is stopped; empty:"
-        " nothing that is known."
+        description="What keeps the assignee from beginning it, such as that it is stopped; empty:"
+        " nothing is known."
     )
 
 
 class GetTaskParams(Params):
-    task: TaskId = Field(description="The task.")
+    task: TaskId = Field(description="Id of the task.")
 
 
-class StepRow(Result):
+class TaskEventRow(Result):
     seq: int = Field(description="Number of the event.")
     time: float = Field(description="Seconds since 1970.")
-    event: str = Field(description="What happened.")
-    state: str = Field(description="How far it was then.")
-    by: str = Field(description="Name of who did it then, `operator` or `daemon`.")
-    why: str = Field(description="Why.")
+    event: str = Field(description="Name of the event.")
+    state: str = Field(description="State of the task after it.")
+    by: str = Field(description="Name of the caller at that time, `operator` or `daemon`.")
+    why: str = Field(description="Reason.")
 
 
 class WholeTask(Result):
-    task: TaskRow = Field(description="The row.")
-    description: str = Field(description="What is to be done.")
-    data: dict[str, object] | None = Field(description="What came with the text.")
-    artifacts: list[str] = Field(description="What it needs from the store.")
+    task: TaskRow = Field(description="The task.")
+    description: str = Field(description="Text of the task.")
+    data: dict[str, object] | None = Field(description="Input for programs.")
+    artifacts: list[str] = Field(description="Artifacts that it needs from the store.")
     budget: list[FundRow] = Field(
-        description="What it has of its own; empty where it has nothing, and after its end."
+        description="Budget of the task itself; empty when it has none, and after its end."
     )
-    hint: str = Field(description="What keeps its agent from beginning it; empty: nothing known.")
-    history: list[StepRow] = Field(description="Its events, the oldest first.")
+    hint: str = Field(
+        description="What keeps the assignee from beginning it; empty: nothing is known."
+    )
+    history: list[TaskEventRow] = Field(description="Events of the task, the oldest first.")
 
 
 class ListTasksParams(Paged):
     agent: Agent | None = Field(
-        None, description="Tasks of this agent and all below it; absent: the caller's own board."
+        None,
+        description="Tasks of this agent and all below it; default: the tasks that the caller and"
+        " all below it have or gave.",
     )
-    only: bool = Field(default=False, description="Of the agent itself, without those below it.")
+    only: bool = Field(
+        default=False, description="Only tasks of the agent itself, without those below it."
+    )
     state: Literal[
         "queued", "waiting", "pending_delegation", "in_progress", "awaiting_plan_approval",
         "awaiting_more_information", "stopping", "done", "cancelled",
-    ] | None = Field(None, description="Only in this state.")  # fmt: skip
-    open: bool = Field(default=False, description="Only those that have not ended.")
+    ] | None = Field(None, description="Only tasks in this state.")  # fmt: skip
+    open: bool = Field(default=False, description="Only tasks that have not ended.")
 
 
 class TaskRows(Page):
@@ -84,76 +90,59 @@ class TaskRows(Page):
 
 
 class CancelTaskParams(Mutation):
-    task: TaskId = Field(description="The task.")
-    reason: str = Field("", max_length=1000, description="Why; its agent is told.")
+    task: TaskId = Field(description="Id of the task.")
+    reason: str = Field("", max_length=1000, description="Reason shown to the assignee.")
 
 
-class Hit(Result):
-    task: str = Field(description="The task.")
-    agent: str = Field(description="Who had it.")
+class CancelledTask(Result):
+    task: str = Field(description="Id of the task.")
+    agent: str = Field(description="Name of its assignee.")
     state: str = Field(description="cancelled, or stopping while its work is being ended.")
 
 
 class Cancelled(Result):
-    task: str = Field(description="The task.")
+    task: str = Field(description="Id of the task.")
     state: str = Field(description="cancelled, or stopping while its work is being ended.")
-    hit: list[Hit] = Field(description="What is stopped by it: itself, and its sub-tasks.")
-    more: bool = Field(description="Whether more sub-tasks follow, in turns of their own.")
-
-
-def of_task(call: Call, params: Params) -> str | None:
-    """Whose the task is: of its agent, or of the nearest that lives above one that is gone."""
-    task = call.ledger.tasks.get(str(getattr(params, "task", "")))
-    if task is None:
-        return None
-    return standing_in(call, task.assignee) or THE_OPERATOR
-
-
-def given_by_caller(call: Call, params: Params) -> frozenset[str]:
-    """Whether it is the caller's: also of one that an agent gave to itself."""
-    task = call.ledger.tasks.get(str(getattr(params, "task", "")))
-    mine = task is not None and task.assigner == call.uuid
-    return frozenset({"assigner"}) if mine else frozenset()
-
-
-TASK: Final = Whose("task", "task", of_task)
-ASSIGNER: Final = fact_rule("assigner", "who gave the task", "you did not give it")
+    hit: list[CancelledTask] = Field(description="The task and the sub-tasks that stop with it.")
+    more: bool = Field(description="Whether more sub-tasks follow after the reply.")
 
 
 @operation(action="assign", allow=ANCESTOR | OPERATOR, target="agent", preposition="to")
 def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
-    """Give an agent below the caller something to do. It gets it as a message of kind `task`.
+    """Assign a task to an agent below the caller. The agent gets it as a message of kind `task`.
 
-    It is offered to the agent at once when that runs, has room for it (`parallel`), and nothing has
-    to come first; else it waits for that, in the order of priority and age. It is `queued`, and its
-    clock stands, until the agent begins it. It has one end, whatever becomes of the agent.
+    The task is offered to the agent at once when the agent runs and has room for it (`parallel`),
+    and the task waits for no other task; otherwise it is offered as soon as that is so, in the
+    order of priority and age. The task is `queued`, and its clock stands, until the agent begins
+    it. A task ends exactly once, whatever becomes of the agent.
     """
     call.hive.spec(params.agent)
-    wish = wish_of(call, params, params.description)
-    task, topics = assign(call, call.uuid, params.agent, wish, params.caps)
-    found = Assigned(
-        task=task.id, agent=params.agent, state=task.state.value, hint=hint_for(call, task)
+    request = task_request(call, params, params.description)
+    task = create_task(call, call.uuid, params.agent, request, params.caps)
+    result = Assigned(
+        task=task.id, agent=params.agent, state=task.state.value, hint=start_hint(call, task)
     )
-    return Record(found, topics, {"task": task.id})
+    return Record(result, fields={"task": task.id})
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=TASK)
 def get_task(call: Call, params: GetTaskParams) -> WholeTask:
-    """Show one task: what is to be done, how far it is, what came out, and all its steps."""
+    """Show one task with its text, its state, its result and its history."""
     task = call.ledger.tasks.require(params.task)
-    wish = task.request
+    request = task.request
     return WholeTask(
-        task=shown(call, task), description=wish.description,
-        data=None if wish.data is None else dict(wish.data), artifacts=list(wish.artifacts),
-        budget=rows_of(call, task.id), hint=hint_for(call, task), history=_history(call, task),
+        task=task_row(call, task), description=request.description,
+        data=None if request.data is None else dict(request.data),
+        artifacts=list(request.artifacts), budget=fund_rows(call, task.id),
+        hint=start_hint(call, task), history=_history(call, task),
     )  # fmt: skip
 
 
-def _history(call: Call, task: Task) -> list[StepRow]:
-    """The last of its events, as far as the log reaches back."""
+def _history(call: Call, task: Task) -> list[TaskEventRow]:
+    """The last events of the task, as far as the log reaches back."""
     numbers = call.ledger.tasks.last_events(task.id, _HISTORY)
     return [
-        StepRow(
+        TaskEventRow(
             seq=event.seq, time=event.time, event=event.operation,
             state=str(event.fields.get("state", "")), why=event.reason,
             by=str(event.fields.get("caller_name", "")),
@@ -166,80 +155,85 @@ def _history(call: Call, task: Task) -> list[StepRow]:
 def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
     """List the tasks of an agent and of all below it, the newest first.
 
-    Also what they gave to agents that are gone. Without `agent`: of the caller; the operator's all.
+    The list includes tasks that these agents gave to agents that are destroyed now. Without `agent`
+    it is for the caller; for the operator it has all tasks.
     """
     after = None
     if params.after is not None:
         before = call.ledger.tasks.get(params.after)
-        if before is None or not _below(call, before):
+        if before is None or not _is_listed(call, before):
             raise InvalidArgument(f"no task {params.after[:64]}", field="after")
         after = before.number
-    found = call.ledger.tasks.page(
-        _scope(call, params), after, params.most + 1,
+    tasks = call.ledger.tasks.page(
+        _assignees(call, params), after, params.most + 1,
         state=params.state, open_=params.open, given=not params.only,
     )  # fmt: skip
-    rows = list(fitting((shown(call, each) for each in found[: params.most]), size))
-    return TaskRows(tasks=rows, next=rows[-1].id if len(rows) < len(found) else None)
+    rows = list(fitting((task_row(call, task) for task in tasks[: params.most]), row_size))
+    return TaskRows(tasks=rows, next=rows[-1].id if len(rows) < len(tasks) else None)
 
 
-def _below(call: Call, task: Task) -> bool:
-    """Whether it is one of the caller's board, also when its agent went since the page before."""
-    near = {standing_in(call, each) for each in (task.assignee, task.assigner)}
+def _is_listed(call: Call, task: Task) -> bool:
+    """Whether the task may be in a list of the caller, also when its agent is destroyed since."""
+    near = {standing_in(call, party) for party in (task.assignee, task.assigner)}
     return call.by_operator or not near.isdisjoint(call.hive.topology.subtree(call.caller))
 
 
-def _scope(call: Call, params: ListTasksParams) -> list[str] | None:
-    """UUIDs of the assignees; None: all, of whom some may be gone."""
+def _assignees(call: Call, params: ListTasksParams) -> list[str] | None:
+    """UUIDs of the assignees; None: all, including destroyed ones."""
     name = params.agent or call.caller
     if name == THE_OPERATOR:
         return None
     call.hive.spec(name)
     names = (name,) if params.only else call.hive.topology.subtree(name)
-    return [call.hive.spec(each).id for each in names]
+    return [call.hive.spec(below).id for below in names]
 
 
 @operation(
     action="assign",
     allow=ANCESTOR | ASSIGNER | OPERATOR,
     whose=TASK,
-    facts=given_by_caller,
+    facts=assigner_facts,
     urgent=True,
 )
 def cancel_task(call: Call, params: CancelTaskParams) -> Record[Cancelled]:
-    """Take a task back, with all its sub-tasks: their work is really ended.
+    """Cancel a task with all its sub-tasks, and end their work.
 
-    What was not begun is cancelled at once. Else the agent is told and has some seconds to end its
-    work; when it does not say that it has, its container is ended. The reply says all it hit; of
-    more than 32 the others follow within moments.
+    A task that is not begun is cancelled at once. Otherwise the agent is told and has some seconds
+    to end its work; when it does not confirm, its container is ended. The reply names the tasks
+    that are hit; of more than 32 the others follow within moments.
     """
     task = call.ledger.tasks.require(params.task)
     if not task.open:
-        how = task.result.status.value if task.result else task.state.value
-        raise Conflict(f"cannot cancel task {task.id} of {who(call, task.assignee)}: it has ended"
-                       f" as {how}")  # fmt: skip
-    hit, rest = _scope_of(call, task)
+        status = task.result.status.value if task.result else task.state.value
+        raise Conflict(
+            f"cannot cancel task {task.id} of {party_name(call, task.assignee)}: it has ended as"
+            f" {status}"
+        )
+    tasks, unfinished = _tasks_to_cancel(call, task)
     why = params.reason or f"cancelled by {call.caller}"
-    topics = stop_all(call, {each.id: why for each in hit}, ResultStatus.STOPPED)
-    for each in rest:
-        topics |= again(call, each)
-    rows = [_hit(call, call.ledger.tasks.require(each.id)) for each in hit]
+    stop_tasks(call, {hit.id: why for hit in tasks}, ResultStatus.STOPPED)
+    for whole in unfinished:
+        revisit(call, whole)
+    rows = [_cancelled_row(call, call.ledger.tasks.require(hit.id)) for hit in tasks]
     return Record(
-        Cancelled(task=task.id, state=rows[0].state, hit=rows, more=bool(rest)),
-        topics, {"task": task.id, "reason": why, "hit": [each.task for each in rows]},
-    )  # fmt: skip
+        Cancelled(task=task.id, state=rows[0].state, hit=rows, more=bool(unfinished)),
+        fields={"task": task.id, "reason": why, "hit": [row.task for row in rows]},
+    )
 
 
-def _scope_of(call: Call, task: Task) -> tuple[list[Task], list[Task]]:
-    """The task and its open sub-tasks, parts behind the whole; and those that have still more."""
-    found, rest = [task], list[Task]()
-    for each in found:
-        room = AT_ONCE + 1 - len(found)
-        parts = call.ledger.tasks.open_parts(each.id, room + 1)
-        found.extend(parts[:room])
+def _tasks_to_cancel(call: Call, task: Task) -> tuple[list[Task], list[Task]]:
+    """The task and its open sub-tasks, each whole before its parts; and those with more parts."""
+    tasks, unfinished = [task], list[Task]()
+    for whole in tasks:
+        room = AT_ONCE + 1 - len(tasks)
+        parts = call.ledger.tasks.open_parts(whole.id, room + 1)
+        tasks.extend(parts[:room])
         if len(parts) > room:
-            rest.append(each)
-    return found, rest
+            unfinished.append(whole)
+    return tasks, unfinished
 
 
-def _hit(call: Call, task: Task) -> Hit:
-    return Hit(task=task.id, agent=who(call, task.assignee), state=task.state.value)
+def _cancelled_row(call: Call, task: Task) -> CancelledTask:
+    return CancelledTask(
+        task=task.id, agent=party_name(call, task.assignee), state=task.state.value
+    )

@@ -1,4 +1,4 @@
-"""What is asked for with a task, as every way of giving one takes it."""
+"""Parameters that every way of assigning a task has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hive_core.model.work.task import TaskRequest
 from hive_core.operations.budgets.spending import TaskCaps
 from hive_core.operations.fields import bounded_text
 from hive_core.operations.tasks.assign import check_part_of
-from hive_core.operations.tasks.funds import TaskBudget, words_of
+from hive_core.operations.tasks.funds import TaskBudget, budget_amounts
 
 # Together with the head they fit into one message.
 TEXT_MOST: Final = 32 * 1024
@@ -33,68 +33,69 @@ def _bounded_data(data: dict[str, object]) -> dict[str, object]:
 Data = Annotated[dict[str, object], AfterValidator(_bounded_data)]
 
 
-class WishParams(Mutation):
-    """What both ways of giving a task have in common."""
+class TaskRequestParams(Mutation):
+    """Parameters that both operations that assign a task have."""
 
     data: Data | None = Field(
-        None, description="For programs; the agent always gets it together with the text."
+        None, description="Input for programs; the agent gets it together with the text."
     )
     requeue: int = Field(
-        0, ge=0, le=100, description="How often it is done again when its agent ends on the way."
-    )
+        0, ge=0, le=100,
+        description="Number of retries when the agent exits before the task ends.",
+    )  # fmt: skip
     plan_required: bool = Field(
-        default=False, description="Nothing is executed before its plan is approved."
+        default=False, description="Let the agent execute nothing before its plan is approved."
     )
     soft: float | None = Field(
         None, gt=0, description="Seconds of work after which the agent is asked for a report."
     )
     deadline: float | None = Field(
         None, ge=0,
-        description="Seconds of work after which it is stopped; 0: never; a setting when absent.",
+        description="Seconds of work after which the task is stopped; 0: never; default: a setting."
+        " The clock starts when the agent begins the task.",
     )  # fmt: skip
     needs: list[TaskId] = Field(
-        [], max_length=64, description="Tasks that have to end well before it is begun."
+        [], max_length=64, description="Tasks that must succeed before this one can begin."
     )
     artifacts: list[Annotated[str, Field(max_length=200)]] = Field(
-        [], max_length=64, description="What it needs from the store, by id."
+        [], max_length=64, description="Artifacts that the task needs from the store, by id."
     )
     thread: str = Field(
-        "", max_length=128, pattern=r"^[!-~]*$", description="The conversation it belongs to."
+        "", max_length=128, pattern=r"^[!-~]*$", description="Conversation that it belongs to."
     )
-    priority: int = Field(2, ge=0, le=3, description="0 (first) to 3; then the oldest.")
+    priority: int = Field(2, ge=0, le=3, description="0 (first) to 3; then the oldest is first.")
     part_of: TaskId = Field(
         "",
-        description="The task of the caller's that it is a part of; absent: its only one; -: none.",
+        description="Task of the caller that this is a part of; default: its only one; -: none.",
     )
     context: Literal["keep", "clear"] | None = Field(
         None,
-        description="Whether its agent keeps what it remembers of earlier tasks for this one, or"
-        " begins it with nothing; absent: as the agent does by itself.",
+        description="Whether the agent keeps or clears what it remembers of earlier tasks before"
+        " this one; default: as the agent does by itself.",
     )
     budget: TaskBudget | None = Field(
         None,
-        description="What it has of its own, out of the caller's budget; what is left goes back at"
-        " its end. Absent: it is paid for as all that its agent does.",
+        description="Budget of the task itself, taken from the caller's; what is left is returned"
+        " when the task ends. Default: the budget of the agent pays.",
     )
     caps: TaskCaps | None = Field(
-        None, description="What it may use at most; its time is bounded by its deadlines."
+        None, description="What the task may use at most; deadlines bound its time."
     )
 
 
-def wish_of(call: Call, params: WishParams, description: str) -> TaskRequest:
-    """What is asked for, checked as far as one need not know the assignee."""
+def task_request(call: Call, params: TaskRequestParams, description: str) -> TaskRequest:
+    """The task that is asked for, after the checks that do not depend on the assignee."""
     if params.part_of:
         check_part_of(call, params.part_of)
-    if params.requeue > call.settings.tasks.attempts:
-        most = call.settings.tasks.attempts
-        raise LimitReached(f"cannot assign a task: it is done again {most} times at most")
+    if params.requeue > (most := call.settings.tasks.attempts):
+        raise LimitReached(f"cannot assign a task: `requeue` may be {most} at most")
     if params.soft and params.deadline and params.soft >= params.deadline:
         raise InvalidArgument("soft has to come before the deadline", field="soft")
-    given = params.model_dump(include=_SHARED)
-    given.update(after=tuple(params.needs), artifacts=tuple(params.artifacts))
-    given["context"] = params.context or ""
-    given["budget"] = words_of(params.budget)
-    return TaskRequest(description=description, title=getattr(params, "title", ""), **given)
+    fields = params.model_dump(include=_SHARED)
+    fields.update(after=tuple(params.needs), artifacts=tuple(params.artifacts))
+    fields["context"] = params.context or ""
+    fields["budget"] = budget_amounts(params.budget)
+    return TaskRequest(description=description, title=getattr(params, "title", ""), **fields)
 
 
 _SHARED: Final = {

@@ -1,6 +1,6 @@
-"""What is left of what a task had of its own goes back to where it came from (row K34).
+"""What is left of a task's budget is returned to where it came from (row K34).
 
-In the transaction of the task's one end, so whatever dies: once.
+It happens in the transaction that ends the task, so it happens exactly once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import TaskEnded, when
+from hive_core.broker.hooks import TaskEnded, on
 from hive_core.model.agents.hive import Hive
 from hive_core.model.work.budget import UNITS, Budget, BudgetKind, TaskFund
 from hive_core.model.work.task import ACTIVE
@@ -21,114 +21,116 @@ from hive_core.operations.budgets.payer_budget import (
     self_and_ancestors,
 )
 from hive_core.operations.budgets.shortages import refill
-from hive_core.operations.tasks.funds import more
+from hive_core.operations.tasks.funds import refill_fund
 
 
-@when(TaskEnded)
-def _over(call: Call, what: TaskEnded) -> frozenset[str]:
-    topics = frozenset[str]()
-    for each in call.ledger.budgets.funds.of_task(what.id) if call.ledger.budgets.funds.any else ():
-        topics |= closed(call, each)
-    return topics
+@on(TaskEnded)
+def _close_funds(call: Call, event: TaskEnded) -> None:
+    funds = call.ledger.budgets.funds
+    for fund in funds.of_task(event.id) if funds.any else ():
+        close_fund(call, fund)
 
 
-def closed(call: Call, held: TaskFund) -> frozenset[str]:
-    """It pays no more; what is left goes back to where it came from, what came last first."""
-    budgets, purse = call.ledger.budgets, held.budget
-    shares, left = _shares(call, held), purse.free
-    budgets.funds.drop(held)
-    if purse.over:
+def close_fund(call: Call, fund: TaskFund) -> None:
+    """End a task's budget and return what is left, to the last source first."""
+    budget = fund.budget
+    shares, left = _refund_shares(call, fund), budget.free
+    call.ledger.budgets.funds.drop(fund)
+    if budget.over:
         log_budget_event(
-            call, purse, "owed", f"{purse.over} were used beyond it, and nobody pays for them"
+            call, budget, "owed", f"{budget.over} were used beyond it, and no budget pays for them"
         )
-    touched = frozenset({budget_topic(purse.agent)}) | _spared_no_more(call, held)
-    if not purse.free:
-        return touched
-    log_budget_event(
-        call, purse, "returned", f"task {held.task} did not use {purse.free} {UNITS[purse.kind]}"
-    )
+    call.notify(budget_topic(budget.agent))
+    _restart_stop_times(call, fund)
+    if not budget.free:
+        return
+    text = f"task {fund.task} did not use {budget.free} {UNITS[budget.kind]}"
+    log_budget_event(call, budget, "returned", text)
     for source, amount in shares:
-        touched |= _returned(call, source, purse.kind, amount)
+        _refund(call, source, budget.kind, amount)
         left -= amount
-    return touched | _returned(call, held.source, purse.kind, left)
+    _refund(call, fund.source, budget.kind, left)
 
 
-def _shares(call: Call, held: TaskFund) -> list[tuple[str, int]]:
-    """What of the rest came from others than the first source.
+def _refund_shares(call: Call, fund: TaskFund) -> list[tuple[str, int]]:
+    """How much of the rest came from other sources than the first one.
 
-    Of what its parts still have so much is theirs too, and goes back to them when those end.
+    When their share is larger than the rest, parts of the task hold the difference. It is written
+    down as theirs, and returned to them when those parts end.
     """
-    funds, left, found = call.ledger.budgets.funds, held.budget.free, list[tuple[str, int]]()
-    top_ups = funds.top_ups(held)
-    parts = funds.from_source(held.task, held.budget.kind) if top_ups else []
-    given = deque((each, _still(call, each)) for each in parts)
+    funds, left, shares = call.ledger.budgets.funds, fund.budget.free, list[tuple[str, int]]()
+    top_ups = funds.top_ups(fund)
+    parts = funds.from_source(fund.task, fund.budget.kind) if top_ups else []
+    remaining = deque((part, _remaining_amount(call, part)) for part in parts)
     for source, amount in top_ups:
-        found.append((source, min(left, amount)))
-        left, rest = left - found[-1][1], amount - found[-1][1]
-        while rest and given:
-            part, there = given.popleft()
-            if share := min(rest, there):
-                funds.top_up(part, source, share)
-            rest -= share
-            if there > share:
-                given.appendleft((part, there - share))
-    return found
+        share = min(left, amount)
+        shares.append((source, share))
+        left, rest = left - share, amount - share
+        while rest and remaining:
+            part, available = remaining.popleft()
+            if part_share := min(rest, available):
+                funds.top_up(part, source, part_share)
+            rest -= part_share
+            if available > part_share:
+                remaining.appendleft((part, available - part_share))
+    return shares
 
 
-def _still(call: Call, held: TaskFund) -> int:
-    """What it has, and what parts have that came out of it."""
-    funds, waiting, found = call.ledger.budgets.funds, [held], 0
-    while waiting:
-        each = waiting.pop()
-        found += each.budget.free
-        waiting += funds.from_source(each.task, each.budget.kind)
-    return found
+def _remaining_amount(call: Call, fund: TaskFund) -> int:
+    """What is left in the fund and in the funds of parts that came out of it."""
+    funds, pending, total = call.ledger.budgets.funds, [fund], 0
+    while pending:
+        next_fund = pending.pop()
+        total += next_fund.budget.free
+        pending += funds.from_source(next_fund.task, next_fund.budget.kind)
+    return total
 
 
-def _returned(call: Call, source: str, kind: BudgetKind, amount: int) -> frozenset[str]:
+def _refund(call: Call, source: str, kind: BudgetKind, amount: int) -> None:
+    if not amount:
+        return
     budgets = call.ledger.budgets
-    whole = budgets.funds.get(source, kind) if amount else None
+    whole = budgets.funds.get(source, kind)
     if whole is not None:
-        return more(call, whole, amount)
-    home = budgets.get(source, kind) if amount else None
-    if home:
+        refill_fund(call, whole, amount)
+    elif home := budgets.get(source, kind):
         refill(call, home, amount)
-    return frozenset()
 
 
-def _spared_no_more(call: Call, held: TaskFund) -> frozenset[str]:
-    """Parts that it paid for may be left to empty purses, whose time was over: it runs again."""
-    budgets, kind, topics = call.ledger.budgets, held.budget.kind, frozenset[str]()
+def _restart_stop_times(call: Call, fund: TaskFund) -> None:
+    """Set new stop times for empty budgets that now pay for parts which this fund had paid for."""
+    budgets, kind = call.ledger.budgets, fund.budget.kind
     stop = call.settings.budgets.stop
-    over = {
-        each.agent: each for each in budgets.shortages()
-        if each.kind is kind and not each.tier and each.stop_at is None
+    suspended = {
+        shortage.agent: shortage for shortage in budgets.shortages()
+        if shortage.kind is kind and not shortage.tier and shortage.stop_at is None
     }  # fmt: skip
-    spared = budgets.funds.open_parts(held.task, ACTIVE) if stop and over else []
-    for part, uuid in spared:
-        if over and kind not in funded_kinds(call, part, uuid):
-            pays = budgets.nearest(self_and_ancestors(call.hive, uuid), kind)
-            missed = over.pop(pays.agent, None) if pays else None
-            if missed is not None:
-                budgets.save_shortage(replace(missed, stop_at=call.now + stop))
-                topics |= {budget_topic(missed.agent)}
-    return topics
+    parts = budgets.funds.open_parts(fund.task, ACTIVE) if stop and suspended else []
+    for part, uuid in parts:
+        if suspended and kind not in funded_kinds(call, part, uuid):
+            payer = budgets.nearest(self_and_ancestors(call.hive, uuid), kind)
+            shortage = suspended.pop(payer.agent, None) if payer else None
+            if shortage is not None:
+                budgets.save_shortage(replace(shortage, stop_at=call.now + stop))
+                call.notify(budget_topic(shortage.agent))
 
 
-def inherited(call: Call, purse: Budget, heir: str) -> None:
-    """A purse is closed: what tasks got out of it goes to another one."""
-    if not purse.tier:
-        call.ledger.budgets.funds.replace_source(purse.agent, purse.kind, heir)
+def reassign_funds(call: Call, budget: Budget, heir: str) -> None:
+    """A budget is closed: make another one the source of the funds that came out of it."""
+    if not budget.tier:
+        call.ledger.budgets.funds.replace_source(budget.agent, budget.kind, heir)
 
 
-def from_nobody(call: Call, hive: Hive, names: Iterable[str], kind: BudgetKind) -> list[TaskFund]:
-    """Funds that came from outside, of tasks of these agents."""
+def unsourced_funds(
+    call: Call, hive: Hive, names: Iterable[str], kind: BudgetKind
+) -> list[TaskFund]:
+    """Funds of tasks of these agents that came out of no budget."""
     inside = {hive.spec(name).id for name in names}
-    found = call.ledger.budgets.funds.from_source("", kind)
-    return [each for each in found if each.budget.agent in inside]
+    funds = call.ledger.budgets.funds.from_source("", kind)
+    return [fund for fund in funds if fund.budget.agent in inside]
 
 
-def outside(call: Call, held: TaskFund) -> int:
-    """What is left of it and came from no purse, of one whose first source is nobody."""
-    others = sum(amount for _, amount in call.ledger.budgets.funds.top_ups(held))
-    return max(0, held.budget.free - others)
+def unsourced_amount(call: Call, fund: TaskFund) -> int:
+    """What is left of a fund without a first source and came out of no budget."""
+    top_ups = sum(amount for _, amount in call.ledger.budgets.funds.top_ups(fund))
+    return max(0, fund.budget.free - top_ups)

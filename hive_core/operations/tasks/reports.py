@@ -1,4 +1,7 @@
-"""What the assignee says of its task, and how it hears that it has to stop (rows Q22, T9, K16)."""
+"""What the assignee reports of its task, and how it learns that it has to stop.
+
+Rows Q22, T9 and K16.
+"""
 
 from __future__ import annotations
 
@@ -12,204 +15,211 @@ from hive_core.errors import Conflict, InvalidArgument, LimitReached
 from hive_core.model.work.task import WELL, ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.budgets.spending import record_final_report
 from hive_core.operations.fields import WAIT_MOST, also, bounded_text
-from hive_core.operations.tasks.begin import at_hand, begin, delegated
-from hive_core.operations.tasks.lifecycle_hooks import confirmed
-from hive_core.operations.tasks.operations import TASK, of_task
 from hive_core.operations.tasks.params import Data, TaskId
-from hive_core.operations.tasks.steps import log, topic
-from hive_core.operations.tasks.transitions import end
-from hive_core.operations.tasks.views import ResultRow, result
+from hive_core.operations.tasks.rules import TASK, task_target
+from hive_core.operations.tasks.steps import (
+    begin_work,
+    current_tasks,
+    end_pending_delegation,
+    log_event,
+    task_topic,
+)
+from hive_core.operations.tasks.transitions import confirm_stop, end_task
+from hive_core.operations.tasks.views import ResultRow, result_row
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 SUMMARY_MOST = 16 * 1024
-_TOKENS = 10**12
+_AMOUNT_MOST = 10**12
 
 
-class ReportParams(Mutation):
+class TaskReportParams(Mutation):
     task: TaskId | None = Field(
         None, validation_alias=also("task", "task_id"),
-        description="The task of the caller's; absent: the only one that it works on."
-        " Also `task_id`.",
+        description="Task of the caller; default: the only one that it works on. Also `task_id`.",
     )  # fmt: skip
 
 
-class ReportProgressParams(ReportParams):
-    text: str = Field(max_length=1000, description="What it is at.")
-    percent: int | None = Field(None, ge=0, le=100, description="How far it is.")
+class ReportProgressParams(TaskReportParams):
+    text: str = Field(max_length=1000, description="What the agent is doing.")
+    percent: int | None = Field(None, ge=0, le=100, description="Progress in percent.")
 
 
-class Reported(Result):
-    task: str = Field(description="The task.")
-    state: str = Field(description="How far it is; stopping: end the work now.")
+class ProgressReported(Result):
+    task: str = Field(description="Id of the task.")
+    state: str = Field(description="State of the task; stopping: end the work now.")
 
 
 class BeginTaskParams(Mutation):
     task: TaskId = Field(
         validation_alias=also("task", "task_id"),
-        description="A task that the caller was offered. Also `task_id`.",
+        description="Task that the caller was offered. Also `task_id`.",
     )
 
 
-class Begun(Result):
-    task: str = Field(description="The task.")
-    state: str = Field(description="How far it is; stopping: do not begin.")
-    attempt: int = Field(description="How often it was offered to its agent.")
+class TaskBegun(Result):
+    task: str = Field(description="Id of the task.")
+    state: str = Field(description="State of the task; stopping: do not begin.")
+    attempt: int = Field(description="How often the task was offered to its agent.")
     deadline: float | None = Field(
-        description="When its work is stopped, in seconds since 1970; null while that is open."
+        description="When its work is stopped, in seconds since 1970; null: no deadline runs."
     )
 
 
-class FinishTaskParams(ReportParams):
+class FinishTaskParams(TaskReportParams):
     status: Literal["success", "partial", "failed", "timeout", "stopped"] = Field(
-        description="How it came out."
+        description="How the task came out."
     )
     summary: Annotated[str, bounded_text(SUMMARY_MOST)] = Field(
-        description="What came out, for people and models; at most 16 KiB."
+        description="Result for people and models; at most 16 KiB."
     )
-    data: Data | None = Field(None, description="The same for programs.")
+    data: Data | None = Field(None, description="Result for programs.")
     artifacts: list[Annotated[str, Field(max_length=200)]] = Field(
-        [], max_length=64, description="What it left in the store, by id."
+        [], max_length=64, description="Artifacts that it stored, by id."
     )
     tokens: int | None = Field(
-        None, ge=0, le=_TOKENS, description="Spent, and not told by report_usage before."
-    )
+        None, ge=0, le=_AMOUNT_MOST,
+        description="Tokens spent that report_usage did not report before.",
+    )  # fmt: skip
     cost: int | None = Field(
-        None, ge=0, le=_TOKENS,
-        description="Millionths of the currency, spent and not told by report_usage before.",
+        None, ge=0, le=_AMOUNT_MOST,
+        description="Cost in millionths of the currency that report_usage did not report before.",
     )  # fmt: skip
 
 
 class Finished(Result):
-    task: str = Field(description="The task.")
-    state: str = Field(description="done; cancelled when it was being stopped.")
-    result: ResultRow = Field(description="The record, as the assigner finds it.")
-    open: int = Field(description="Tasks of the same assigner that have not ended.")
+    task: str = Field(description="Id of the task.")
+    state: str = Field(description="done; cancelled when the task was being stopped.")
+    result: ResultRow = Field(description="Result, as the assigner reads it.")
+    open: int = Field(description="Number of open tasks of the same assigner.")
 
 
 class WatchTaskParams(Params):
-    task: TaskId = Field(description="The task.")
+    task: TaskId = Field(description="Id of the task.")
     after: str | None = Field(
-        None, max_length=64, description="`next` of the answer before: only news is wanted."
+        None, max_length=64, description="`next` of the previous reply: reply when it has changed."
     )
-    wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for news at most.")
+    wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for a change.")
 
 
-class Watched(Result):
-    task: str = Field(description="The task.")
-    state: str = Field(description="How far it is.")
-    attempt: int = Field(description="How often it was given to its agent.")
-    why: str = Field(description="Why it is so.")
-    percent: int | None = Field(description="What the agent says of its progress.")
-    progress: str = Field(description="What the agent says of its progress.")
-    stop_by: float | None = Field(description="When its container is ended; null: not to stop.")
-    next: str | None = Field(description="`after` for news; null when it has ended.")
+class WatchedTask(Result):
+    task: str = Field(description="Id of the task.")
+    state: str = Field(description="State of the task.")
+    attempt: int = Field(description="How often the task was given to its agent.")
+    why: str = Field(description="Reason for the state.")
+    percent: int | None = Field(description="Progress in percent, reported by the agent.")
+    progress: str = Field(description="Progress in words, reported by the agent.")
+    stop_by: float | None = Field(
+        description="When its container is ended; null: the task is not stopping."
+    )
+    next: str | None = Field(description="`after` for the next call; null: the task has ended.")
 
 
-def _of_reported(call: Call, params: ReportParams) -> str | None:
-    """Whose the task is; without one it can only be the caller's own."""
-    return call.caller if params.task is None else of_task(call, params)
+def _report_target(call: Call, params: TaskReportParams) -> str | None:
+    """The agent on which the call is judged; without a task it can only be the caller."""
+    return call.caller if params.task is None else task_target(call, params)
 
 
-_REPORTED: Final = Whose("task", "task", _of_reported)
+_REPORTED_TASK: Final = Whose("task", "task", _report_target)
 
 
 @operation(action="work", allow=SELF, whose=TASK, urgent=True)
-def begin_task(call: Call, params: BeginTaskParams) -> Record[Begun]:
-    """Say that the caller works on a task now: its clock starts with this, and not before.
+def begin_task(call: Call, params: BeginTaskParams) -> Record[TaskBegun]:
+    """Begin a task that the caller was offered: the clock of the task starts now, and not before.
 
-    Said again, it changes nothing. A report, a plan, a question about the task and a sub-task of it
-    begin it as well. What was taken back meanwhile is a `Conflict`: it is not to be done.
+    A second call changes nothing. A report, a plan, a question about the task and a sub-task of it
+    begin it as well. A task that was withdrawn meanwhile is a `Conflict`: do not work on it.
     """
-    task, topics = begin(call, _mine(call, params.task, "begin"))
-    found = Begun(task=task.id, state=task.state.value, attempt=task.attempt, deadline=task.hard_at)
-    return Record(found, topics, {"task": task.id})
+    task = begin_work(call, _own_task(call, params.task, "begin"))
+    result = TaskBegun(
+        task=task.id, state=task.state.value, attempt=task.attempt, deadline=task.hard_at
+    )
+    return Record(result, fields={"task": task.id})
 
 
-@operation(action="work", allow=SELF, whose=_REPORTED)
-def report_progress(call: Call, params: ReportProgressParams) -> Record[Reported]:
-    """Say how far a task is. Its assigner finds it in the task; nobody gets a message of it."""
-    task = _mine(call, params.task, "report of")
+@operation(action="work", allow=SELF, whose=_REPORTED_TASK)
+def report_progress(call: Call, params: ReportProgressParams) -> Record[ProgressReported]:
+    """Report the progress of a task. The assigner reads it in the task; no message is sent."""
+    task = _own_task(call, params.task, "report of")
     after = call.ledger.reports.take(task.id, call.now)
     if after > 0:
         reason = f"cannot report of task {task.id}: too often, try again in {after:.2f} s"
         raise LimitReached(reason, retry_after=after)
-    _, topics = delegated(call, task, "its first report")
-    found = call.ledger.tasks.update(task.id, percent=params.percent, progress=params.text)
-    log(call, found, "progress", params.text, percent=params.percent)
-    return Record(
-        Reported(task=task.id, state=found.state.value),
-        topics | {topic(task.id), "events"}, {"task": task.id},
-    )  # fmt: skip
+    end_pending_delegation(call, task, "its first report")
+    task = call.ledger.tasks.update(task.id, percent=params.percent, progress=params.text)
+    log_event(call, task, "progress", params.text, percent=params.percent)
+    call.notify(task_topic(task.id), "events")
+    return Record(ProgressReported(task=task.id, state=task.state.value), fields={"task": task.id})
 
 
-@operation(action="work", allow=SELF, whose=_REPORTED, aliases=("report_to_parent",), urgent=True)
+@operation(
+    action="work", allow=SELF, whose=_REPORTED_TASK, aliases=("report_to_parent",), urgent=True
+)
 def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
-    """Give the one report of a task, which ends it. Its assigner is told.
+    """Give the one report of a task, which ends it. The assigner is told.
 
-    A second report is refused with the first one. Of a task that is being stopped the report says
-    that its work is over; what came out until then is kept.
+    A second report is refused, and the refusal holds the first one. For a task that is being
+    stopped, the report says that the work is over; its contents are kept as the result.
     """
-    task = _mine(call, params.task, "finish")
+    task = _own_task(call, params.task, "finish")
     if task.locked and params.status in WELL:
         raise Conflict(f"cannot finish task {task.id} as {params.status}: {task.locked}")
-    task, begun = begin(call, task, "its report")
-    said = TaskResult(
+    task = begin_work(call, task, "its report")
+    report = TaskResult(
         ResultStatus(params.status), params.summary, params.data, artifacts=tuple(params.artifacts),
         tokens=params.tokens, cost=params.cost,
     )  # fmt: skip
     record_final_report(call, task.assignee, task.id, params.tokens or 0, params.cost or 0)
     if task.state is TaskState.STOPPING:
-        found, topics = confirmed(call, task, said)
+        task = confirm_stop(call, task, report)
     else:
-        found, topics = end(call, task, "finish", said)
-    row = result(call, found)
+        task = end_task(call, task, "finish", report)
+    row = result_row(call, task)
     if row is None:
         raise Conflict(f"task {task.id} has no result")
-    count = call.ledger.tasks.count_open("assigner", found.assigner)
+    count = call.ledger.tasks.count_open("assigner", task.assigner)
     return Record(
-        Finished(task=found.id, state=found.state.value, result=row, open=count),
-        begun | topics,
-        {"task": found.id, "status": row.status, **_spent(params)},
-    )  # fmt: skip
+        Finished(task=task.id, state=task.state.value, result=row, open=count),
+        fields={"task": task.id, "status": row.status, **_spend_fields(params)},
+    )
 
 
-def _spent(params: FinishTaskParams) -> dict[str, int]:
-    """The spend stands in the event (row Q43)."""
-    found = {"tokens": params.tokens, "cost": params.cost}
-    return {name: amount for name, amount in found.items() if amount}
+def _spend_fields(params: FinishTaskParams) -> dict[str, int]:
+    """The spend, which the event records (row Q43)."""
+    amounts = {"tokens": params.tokens, "cost": params.cost}
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=TASK, streams=True)
-def watch_task(call: Call, params: WatchTaskParams) -> Watched | Wait[Watched]:
-    """Tell how far a task is; with `wait` or `more`, whenever that changes, to its end."""
+def watch_task(call: Call, params: WatchTaskParams) -> WatchedTask | Wait[WatchedTask]:
+    """Show the state of a task; with `wait` or `more`, reply whenever it changes, until its end."""
     task = call.ledger.tasks.require(params.task)
-    mark = str(task.version)
-    found = Watched(
+    version = str(task.version)
+    result = WatchedTask(
         task=task.id, state=task.state.value, attempt=task.attempt, why=task.why,
         percent=task.percent, progress=task.progress, stop_by=task.stop_at,
-        next=mark if task.open else None,
+        next=version if task.open else None,
     )  # fmt: skip
-    if not task.open or params.after != mark or (params.wait <= 0 and not call.more):
-        return found
+    if not task.open or params.after != version or (params.wait <= 0 and not call.more):
+        return result
     deadline = None if call.more else call.now + params.wait
-    return Wait(frozenset({topic(task.id)}), deadline, found)
+    return Wait(frozenset({task_topic(task.id)}), deadline, result)
 
 
-def _only(call: Call, verb: str) -> Task:
-    """The one task that the caller works on, when it does not say which."""
-    found = at_hand(call.ledger, call.uuid)
-    if not found:
+def _only_task(call: Call, verb: str) -> Task:
+    """The one task that the caller works on, when the call names none."""
+    tasks = current_tasks(call.ledger, call.uuid)
+    if not tasks:
         raise Conflict(f"cannot {verb} a task: you work on none")
-    if len(found) > 1:
-        raise InvalidArgument(f"say which task: you work on {len(found)}", field="task")
-    return found[0]
+    if len(tasks) > 1:
+        raise InvalidArgument(f"say which task: you work on {len(tasks)}", field="task")
+    return tasks[0]
 
 
-def _mine(call: Call, id_: str | None, verb: str) -> Task:
+def _own_task(call: Call, id_: str | None, verb: str) -> Task:
     """A task that the caller works on: Conflict with the first result when it has ended."""
-    task = _only(call, verb) if id_ is None else call.ledger.tasks.require(id_)
+    task = _only_task(call, verb) if id_ is None else call.ledger.tasks.require(id_)
     if not task.open:
-        first = result(call, task)
+        first = result_row(call, task)
         status = first.status if first else task.state.value
         reason = f"cannot {verb} task {task.id}: it has ended as {status}"
         raise Conflict(reason, result=first.model_dump() if first else None)

@@ -1,7 +1,7 @@
-"""Work that was ended goes on, with a word on how (row Q23): by the same agent, in its own files.
+"""Continuing work that was ended, with guidance (row Q23): by the same agent, in its own files.
 
-A task has one end, so this is another task. It has the text of the first one, what there was of a
-result, and the guidance.
+A task has one end, so the work continues as another task. It has the text of the first one, what
+there was of a result, and the guidance.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hive_core.model.work.task import ResultStatus, Task, TaskRequest
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import bounded_text
 from hive_core.operations.lifecycle.sleep import wake_sleeper
-from hive_core.operations.tasks.assign import NOTHING, assign
-from hive_core.operations.tasks.operations import ASSIGNER, TASK, given_by_caller
+from hive_core.operations.tasks.assign import NOTHING, create_task
 from hive_core.operations.tasks.params import TaskId
+from hive_core.operations.tasks.rules import ASSIGNER, TASK, assigner_facts
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
 _TEXT: Final = 8 * 1024
@@ -30,28 +30,28 @@ _STUCK: Final = frozenset({State.FAILED, State.PARKED})
 
 
 class ResumeTaskParams(Mutation):
-    task: TaskId = Field(description="The task that has ended, and not as a success.")
+    task: TaskId = Field(description="Task that has ended, and not as a success.")
     guidance: Annotated[str, bounded_text(_TEXT)] = Field(
-        min_length=1, description="What is to be done otherwise."
+        min_length=1, description="What the agent should do differently."
     )
     deadline: float | None = Field(
-        None, ge=0, description="Seconds of work; as it was when absent; 0: without an end."
+        None, ge=0, description="Seconds of work; default: as before; 0: no deadline."
     )
 
 
 class TaskResumed(Result):
-    task: str = Field(description="The new task.")
-    agent: str = Field(description="Whose it is, as before.")
-    state: str = Field(description="How far it is.")
-    resumes: str = Field(description="The task that it goes on with.")
+    task: str = Field(description="Id of the new task.")
+    agent: str = Field(description="Name of the assignee, as before.")
+    state: str = Field(description="State of the new task.")
+    resumes: str = Field(description="Id of the task that it continues.")
 
 
-@operation(action="assign", allow=ANCESTOR | OPERATOR | ASSIGNER, whose=TASK, facts=given_by_caller)
+@operation(action="assign", allow=ANCESTOR | OPERATOR | ASSIGNER, whose=TASK, facts=assigner_facts)
 def resume_task(call: Call, params: ResumeTaskParams) -> Record[TaskResumed]:
-    """Have the same agent go on with a task that was stopped, timed out or failed.
+    """Have the same agent continue a task that was stopped, timed out or failed.
 
-    Its machine is started, or woken, when it is down; its files are as it left them. It gets the
-    text, what there was of a result, and the guidance as a new task.
+    The machine of the agent is started, or woken, when it is down; its files are as it left them.
+    The agent gets a new task with the old text, what there was of a result, and the guidance.
     """
     task = call.ledger.tasks.require(params.task)
     if task.open or task.result is None:
@@ -60,41 +60,44 @@ def resume_task(call: Call, params: ResumeTaskParams) -> Record[TaskResumed]:
         raise Conflict(f"cannot resume task {task.id}: it ended as success")
     name = call.hive.name(task.assignee)
     if name is None:
-        raise Conflict(f"cannot resume task {task.id}: {display_name(call, task.assignee)} is gone")
-    topics = _up(call, name, task.assignee)
-    made, more = assign(call, call.uuid, name, _wish(call, task, params))
-    found = TaskResumed(task=made.id, agent=name, state=made.state.value, resumes=task.id)
-    return Record(found, topics | more, {"task": made.id, "resumes": task.id, "agent_name": name})
+        raise Conflict(
+            f"cannot resume task {task.id}: {display_name(call, task.assignee)} is destroyed"
+        )
+    _ensure_running(call, name, task.assignee)
+    new = create_task(call, call.uuid, name, _continued_request(call, task, params))
+    result = TaskResumed(task=new.id, agent=name, state=new.state.value, resumes=task.id)
+    return Record(result, fields={"task": new.id, "resumes": task.id, "agent_name": name})
 
 
-def _wish(call: Call, task: Task, params: ResumeTaskParams) -> TaskRequest:
-    before = task.result
-    said = "" if before is None else (before.summary or before.error)[:_TEXT]
-    ended = "" if before is None else before.status.value
+def _continued_request(call: Call, task: Task, params: ResumeTaskParams) -> TaskRequest:
+    request, before = task.request, task.result
+    summary = "" if before is None else (before.summary or before.error)[:_TEXT]
+    status = "" if before is None else before.status.value
     text = (
-        f"Go on with task {task.id}, which ended as {ended}.\n\nGuidance: {params.guidance}\n\n"
-        f"What there was of it: {said or 'nothing'}\n\nThe task was:\n{task.request.description}"
+        f"Go on with task {task.id}, which ended as {status}.\n\nGuidance: {params.guidance}\n\n"
+        f"What there was of it: {summary or 'nothing'}\n\nThe task was:\n{request.description}"
     )
-    deadline = task.request.deadline if params.deadline is None else params.deadline
-    whole = call.ledger.tasks.get(task.request.part_of) if task.request.part_of else None
-    mine = whole is not None and whole.held and whole.assignee == call.uuid
+    deadline = request.deadline if params.deadline is None else params.deadline
+    whole = call.ledger.tasks.get(request.part_of) if request.part_of else None
+    is_own_part = whole is not None and whole.held and whole.assignee == call.uuid
     return replace(
-        task.request, description=text, deadline=deadline, after=(), batch="",
-        soft=None if deadline != task.request.deadline else task.request.soft,
-        part_of=task.request.part_of if mine else NOTHING, budget={},
-        context="keep" if task.request.context else "",  # it goes on with what it remembers
+        request, description=text, deadline=deadline, after=(), batch="",
+        soft=None if deadline != request.deadline else request.soft,
+        part_of=request.part_of if is_own_part else NOTHING, budget={},
+        context="keep" if request.context else "",  # the agent continues what it remembers
         artifacts=() if before is None else before.artifacts,
     )  # fmt: skip
 
 
-def _up(call: Call, name: str, uuid: str) -> frozenset[str]:
-    """It has to run for this: started by who asks, or woken."""
+def _ensure_running(call: Call, name: str, uuid: str) -> None:
+    """Start the agent on behalf of the caller, or wake it."""
     run = call.ledger.runs.get(uuid)
     if run is not None and run.wanted is DesiredState.SLEEPING:
         wake_sleeper(call, uuid, "its work goes on")
-        return frozenset()
+        return
     up = run is not None and run.wanted is DesiredState.RUNNING
     if up and call.states.state(uuid) not in _STUCK:
-        return frozenset()
+        return
     started = call_as(call, call.uuid, "start", {"agent": name})
-    return started.wakes if isinstance(started, Record) else frozenset()
+    if isinstance(started, Record):
+        call.notify(*started.wakes)

@@ -1,4 +1,9 @@
-"""One step of a task, written down: the row, the event, its clock, and what the assigner hears."""
+"""One step of one task: its row, its event, its clock, and the news for its assigner.
+
+The clock of a task runs from the moment its agent begins it. It stands while the agent waits for
+an answer or for a decision on a plan, and while another agent works on a part of the task: each
+part has a clock of its own. A part that its agent has not begun stops no clock.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ from typing import Final, Unpack
 
 from hive_core.broker.call import Call
 from hive_core.ledger.audit.events import AuditEntry
+from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.ledger.tasks.trace_ids import trace_id
 from hive_core.model.wire.record import OPERATOR
@@ -13,52 +19,56 @@ from hive_core.model.work.task import AWAITING, COURSE, Task, TaskState
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.lifecycle.activity import update_activity
 from hive_core.operations.mail.inbox_quota import standing_in
-from hive_core.operations.tasks.clock import clock_after_step
-from hive_core.operations.tasks.notices import correct_news, news
+from hive_core.operations.tasks.notices import correct_news, notify_assigner
 
-# What the assigner is told: what ends, what waits for somebody and no more, what begins anew.
-_TOLD: Final = frozenset({
+# The assigner hears of these states: an end, a wait for a decision or an answer.
+_NEWS_STATES: Final = frozenset({
     TaskState.DONE, TaskState.CANCELLED, TaskState.AWAITING_PLAN_APPROVAL,
     TaskState.AWAITING_MORE_INFORMATION,
 })  # fmt: skip
-_AGAIN: Final = "hand_back"
+_RETRY: Final = "hand_back"
 
 
-def topic(task: str) -> str:
-    """Touched whenever a task took a step or its agent said something about it."""
+def task_topic(task: str) -> str:
+    """Touched whenever a task took a step or its agent reported something about it."""
     return f"task:{task}"
 
 
-def step(
-    call: Call, task: Task, event: str, **kept: Unpack[TaskChanges]
-) -> tuple[Task, frozenset[str]]:
-    """One legal move of one task, without what follows from it for others."""
+def take_step(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]) -> Task:
+    """Take one legal step of one task, without the consequences for other tasks.
+
+    The only effect on another task is on the clock of the whole: it stands while a part is begun.
+    """
     state = TaskState(COURSE.next(task.state, event))
     clock = clock_after_step(call, task, state)
-    whole: TaskChanges = {"why": "", "assigner": held_by(call, task), **clock, **kept}
-    found = call.ledger.tasks.move(task.id, event, call.now, **whole)
-    log(call, found, event, found.why)
-    topics = {topic(task.id), f"tasks:{found.assigner}", "events"}
-    if task.begun or found.begun:  # else its agent is at the same as before
-        topics |= update_activity(call, found.assignee)
-    if call.uuid != found.assigner and _is_news(task, found, event):
-        topics |= news(call, found)
+    whole: TaskChanges = {
+        "why": "", "assigner": current_assigner(call, task), **clock, **changes
+    }  # fmt: skip
+    after = call.ledger.tasks.move(task.id, event, call.now, **whole)
+    log_event(call, after, event, after.why)
+    call.notify(task_topic(task.id), f"tasks:{after.assigner}", "events")
+    if task.begun or after.begun:  # otherwise the activity of its agent is as before
+        call.notify(*update_activity(call, after.assignee))
+    if task.begun != after.begun:
+        update_clock_of_whole(call, after)
+    if call.uuid != after.assigner and _is_news(task, after, event):
+        notify_assigner(call, after)
     else:
-        topics |= correct_news(call, found.assigner, found.id, known=call.uuid == found.assigner)
-    if found.assigner != task.assigner:
-        topics |= correct_news(call, task.assigner, found.id, known=True)
-    return found, frozenset(topics)
+        correct_news(call, after.assigner, after.id, forget=call.uuid == after.assigner)
+    if after.assigner != task.assigner:
+        correct_news(call, task.assigner, after.id, forget=True)
+    return after
 
 
-def _is_news(before: Task, now: Task, event: str) -> bool:
-    """Whether the assigner has to hear of it: nothing that it was told stays when it is not so."""
-    again = event == _AGAIN or (event == "begin" and now.attempt > 1)
-    return now.state in _TOLD or before.state in AWAITING or again
+def _is_news(before: Task, after: Task, event: str) -> bool:
+    """Whether the assigner has to hear of it, also because what it heard before is not true now."""
+    retried = event == _RETRY or (event == "begin" and after.attempt > 1)
+    return after.state in _NEWS_STATES or before.state in AWAITING or retried
 
 
-def log(call: Call, task: Task, event: str, why: str = "", **more: object) -> None:
-    """The line in the log that is the history of the task."""
-    if not task.request.part_of:  # else the ledger looks for the outermost one
+def log_event(call: Call, task: Task, event: str, why: str = "", **more: object) -> None:
+    """Append the event to the log; these events are the history of the task."""
+    if not task.request.part_of:  # otherwise the ledger looks for the outermost task
         more["trace"] = trace_id(task.id)
     seq = call.ledger.events.append(AuditEntry(
         kind="task", caller=call.uuid, operation=event, target=task.assignee, allowed=None,
@@ -70,11 +80,11 @@ def log(call: Call, task: Task, event: str, why: str = "", **more: object) -> No
     call.ledger.tasks.add_event(task.id, seq)
 
 
-def held_by(call: Call, task: Task) -> str:
-    """Who has the task now: its assigner, as long as it stands above the assignee.
+def current_assigner(call: Call, task: Task) -> str:
+    """The UUID of the agent that the task belongs to: its assigner while that is above its agent.
 
-    Else the nearest that stands above both, or the operator: what an agent cannot see any more is
-    not its to decide.
+    Otherwise it is the nearest agent above both, or the operator: an agent does not decide about
+    what it cannot see any more.
     """
     if task.assigner in (OPERATOR, task.assignee):
         return task.assigner
@@ -82,8 +92,114 @@ def held_by(call: Call, task: Task) -> str:
     below = standing_in(call, task.assignee)
     if above is None or below is None:
         return OPERATOR if above is None else call.hive.spec(above).id
-    chain = (above, *tree.lineage(above))
-    gone = call.hive.name(task.assignee) is None
-    heirs = (each for each in chain if tree.is_ancestor(each, below) or (gone and each == below))
+    path = (above, *tree.lineage(above))
+    destroyed = call.hive.name(task.assignee) is None
+    heirs = (name for name in path
+             if tree.is_ancestor(name, below) or (destroyed and name == below))  # fmt: skip
     heir = next(heirs, None)
     return OPERATOR if heir is None else call.hive.spec(heir).id
+
+
+# An agent begins a task that it was offered: it says so, or it does something that only a begun
+# task allows. Until then the task is `queued`, its clock has not started, and an end of the agent
+# loses nothing.
+
+
+def begin_work(call: Call, task: Task, why: str = "") -> Task:
+    """Record that the agent works on the task; one that is begun, or not offered, stays as it is.
+
+    A new manager stays at `pending_delegation` until its first sub-task or report.
+    """
+    if not task.offered:
+        return task
+    clock: TaskChanges = {**clock_from_now(call, task), "why": why}
+    if task.state is not TaskState.PENDING_DELEGATION:
+        return take_step(call, task, "begin", **clock)
+    after = call.ledger.tasks.update(task.id, **clock)
+    log_event(call, after, "begin", why)
+    call.notify(task_topic(task.id), "events", *update_activity(call, task.assignee))
+    update_clock_of_whole(call, after)
+    return after
+
+
+def end_pending_delegation(call: Call, whole: Task, why: str) -> Task:
+    """Begin the task of a manager that gave its first sub-task, or reported."""
+    task = begin_work(call, whole, why)
+    if task.state is not TaskState.PENDING_DELEGATION:
+        return task
+    return take_step(call, task, "begin", why=why)
+
+
+def current_tasks(ledger: Ledger, agent: str) -> list[Task]:
+    """The tasks that the agent has begun; if it has begun none, those that it was offered."""
+    offered = ledger.tasks.offered_tasks(agent)
+    return [task for task in offered if task.begun] or offered
+
+
+def execution_lock(ledger: Ledger, agent: str) -> str:
+    """Why the agent may not execute anything; empty when it may.
+
+    An offered task that needs a plan locks the agent too, unless the agent has begun another task.
+    """
+    return next((why for task in current_tasks(ledger, agent) if (why := task.locked)), "")
+
+
+def clock_from_now(call: Call, task: Task) -> TaskChanges:
+    """The clock of a task whose agent begins it: it has the seconds that were asked for."""
+    request = task.request
+    hard_at = call.now + request.deadline if request.deadline else None
+    soft_at = call.now + request.soft if request.soft else None
+    return TaskChanges(
+        started=task.started or call.now, left=None, hard_at=hard_at,
+        soft_at=soft_at if hard_at is None else _soft_time(task, hard_at),
+    )  # fmt: skip
+
+
+def clock_after_step(call: Call, task: Task, state: TaskState) -> TaskChanges:
+    """The clock of a task that comes to this state."""
+    if state in (TaskState.QUEUED, TaskState.STOPPING):
+        return TaskChanges(left=None, hard_at=None, soft_at=None)
+    if state in AWAITING:
+        return _paused_clock(call, task)
+    if state is TaskState.IN_PROGRESS:
+        return _clock_beside_parts(call, task)
+    return TaskChanges()
+
+
+def update_clock_of_whole(call: Call, part: Task) -> None:
+    """Stop or continue the clock of the task that this one is a part of."""
+    whole = call.ledger.tasks.get(part.request.part_of) if part.request.part_of else None
+    if whole is None or whole.state is not TaskState.IN_PROGRESS:
+        return
+    if clock := _clock_beside_parts(call, whole):
+        call.ledger.tasks.update(whole.id, **clock)
+        call.notify(task_topic(whole.id))
+
+
+def _clock_beside_parts(call: Call, task: Task) -> TaskChanges:
+    """The clock stands as long as another agent works on a part, and continues afterwards."""
+    waits = call.ledger.tasks.is_part_begun_by_other(task.id, task.assignee)
+    return _paused_clock(call, task) if waits else _resumed_clock(call, task)
+
+
+def _paused_clock(call: Call, task: Task) -> TaskChanges:
+    if task.hard_at is None:  # it stands already, or there is no deadline
+        return TaskChanges()
+    return TaskChanges(left=max(0.0, task.hard_at - call.now), hard_at=None, soft_at=None)
+
+
+def _resumed_clock(call: Call, task: Task) -> TaskChanges:
+    if task.left is None:
+        return TaskChanges()
+    hard_at = call.now + task.left
+    soft_at = _soft_time(task, hard_at)
+    is_ahead = soft_at is not None and soft_at > call.now
+    return TaskChanges(left=None, hard_at=hard_at, soft_at=soft_at if is_ahead else None)
+
+
+def _soft_time(task: Task, hard_at: float) -> float | None:
+    """When the agent is asked for a report, of a task whose deadline is at `hard_at`."""
+    request = task.request
+    if not request.soft or not request.deadline:
+        return None
+    return hard_at - max(0.0, request.deadline - request.soft)

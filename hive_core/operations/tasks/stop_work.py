@@ -1,7 +1,7 @@
 """One call that ends all work of a subtree: running and queued tasks, batches, triggers (row Q40).
 
-Agents stay, and so do plans and files. The answer says what has really stopped: asked to wait, it
-comes when the last task is over; what had not ended by then is told as it is.
+Agents, plans and files stay. The reply says what has really stopped: a call that waits gets it when
+the last task has ended. Tasks that have not ended by the deadline are shown as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import TaskEnded, when
+from hive_core.broker.hooks import TaskEnded, on
 from hive_core.broker.operation import Result, operation
 from hive_core.broker.timers import due
 from hive_core.ledger.tasks.end_in_batches import Sweep
@@ -20,13 +20,13 @@ from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.batches.dispatch import wind_up
 from hive_core.operations.fields import Agent, Reason, WaitParams
 from hive_core.operations.host.jobs import create_job
-from hive_core.operations.tasks.end_in_batches import swept
+from hive_core.operations.tasks.transitions import end_in_batches
 from hive_core.operations.triggers.lifecycle_hooks import pause_triggers
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
-GOAL: Final = "work:"  # judged here, not by the change road
+GOAL: Final = "work:"  # this module judges the goal, not the change path
 GRACE: Final = 3.0
-# The last of so many are told in an answer and in the event: what ran is among them.
+# Bounds of the reply and of the event: the last of the tasks, which include those that ran.
 _TASKS_SHOWN: Final = 500
 _IN_EVENT: Final = 64
 
@@ -34,10 +34,10 @@ _IN_EVENT: Final = 64
 class StopWorkParams(WaitParams):
     agent: Agent | None = Field(
         None,
-        description="Whose work, with that of all below it. Absent: of all below the caller, and"
-        " its own batches and triggers.",
+        description="Agent whose work ends, with that of all below it. Default: all below the"
+        " caller, and the caller's own batches and triggers.",
     )
-    reason: Reason = Field(description="Why; it stands in each result.")
+    reason: Reason = Field(description="Reason; each result holds it.")
     grace: float = Field(
         GRACE, ge=0, le=30,
         description="Seconds in which a worker can confirm; then its container is ended.",
@@ -45,113 +45,112 @@ class StopWorkParams(WaitParams):
 
 
 class StoppedTask(Result):
-    task: str = Field(description="The task.")
-    agent: str = Field(description="Whose it was.")
-    state: str = Field(description="Its state: cancelled or done, or `stopping` while it ends.")
-    status: str = Field(description="How it ended; empty while it has not.")
+    task: str = Field(description="Id of the task.")
+    agent: str = Field(description="Name of its assignee.")
+    state: str = Field(description="cancelled or done, or stopping until it has ended.")
+    status: str = Field(description="Status of its result; empty until it has ended.")
 
 
 class WorkStopped(Result):
     tasks: list[StoppedTask] = Field(
-        description="Tasks that this call ended, up to 500, and how far."
+        description="Tasks that this call ends, at most 500, with their state."
     )
     stopping: int = Field(description="How many of them have not really stopped.")
     batches: list[str] = Field(description="Batches that were ended.")
     triggers: list[str] = Field(description="Triggers that were switched off.")
-    job: str = Field(description="Ends when all of it has stopped, or at its deadline.")
+    job: str = Field(description="Job that ends when all tasks have ended, or at its deadline.")
 
 
 @operation(
     action="work", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of", urgent=True
 )
 def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
-    """End all work of an agent and everybody below it in one call: tasks, batches, triggers.
+    """End all work of an agent and of all below it in one call: tasks, batches, triggers.
 
-    The first 32 tasks are ended with the call, what runs before what waits, the others right after
-    it, one turn after the other; none of them is begun any more.
+    The first 32 tasks end with the call, running ones before waiting ones; the others follow right
+    after it. None of them is begun any more.
 
-    An ancestor may, the operator, and an agent for all below it. With `wait` it answers when the
-    last of it has stopped, or the time for it is over.
+    Allowed to an ancestor and the operator, and to an agent for all below it. With `wait` it
+    replies when the last task has ended, or when the time for it is over.
     """
     why, agents = params.reason or "stopped", _agents(call, params.agent)
     owners = agents | ({call.uuid} if params.agent in (None, call.caller) else frozenset())
     waiting, running = call.ledger.plans.sweeps.open_tasks(agents)
-    tasks = [*waiting, *running]  # as they will have ended
+    tasks = [*waiting, *running]  # in the order in which they end
     sweep = Sweep(call.uuid, call.caller, ResultStatus.STOPPED, why, params.grace)
-    # What runs is told first. Nothing that waits is begun for it: it is in the sweep, or ends now.
-    more = swept(call, sweep, [*running, *waiting])
-    batches, topics = _batches(call, owners, why, params.grace)
+    # Running ones come first. A waiting one cannot take their place: it ends now, or is in the
+    # sweep.
+    end_in_batches(call, sweep, [*running, *waiting])
+    batches = _stop_batches(call, owners, why, params.grace)
     triggers = pause_triggers(call, owners)
-    left = call.ledger.plans.sweeps.open_counts(tasks)
-    job = create_job(call, "stop_work", dict.fromkeys(left, f"{GOAL}stop"))
-    if left:
+    open_counts = call.ledger.plans.sweeps.open_counts(tasks)
+    job = create_job(call, "stop_work", dict.fromkeys(open_counts, f"{GOAL}stop"))
+    if open_counts:
         deadline = call.now + params.grace + call.settings.waits.stop
         call.ledger.plans.stops.create(job, tasks, deadline)
-    found = WorkStopped(
-        tasks=_shown(call, tasks), stopping=sum(left.values()), batches=batches,
+    result = WorkStopped(
+        tasks=_task_rows(call, tasks), stopping=sum(open_counts.values()), batches=batches,
         triggers=triggers, job=job,
     )  # fmt: skip
-    said = {
+    fields = {
         "count": len(tasks), "tasks": tasks[-_IN_EVENT:], "batches": batches[:_IN_EVENT],
         "triggers": triggers[:_IN_EVENT], "reason": params.reason,
     }  # fmt: skip
-    return Record(found, topics | more, said)
+    return Record(result, fields=fields)
 
 
-@when(TaskEnded)
-def one_less(call: Call, what: TaskEnded) -> frozenset[str]:
-    """One of what had to stop has; the last one ends the job."""
-    topics = frozenset[str]()
-    for job in call.ledger.plans.stops.jobs_of(what.id):
+@on(TaskEnded)
+def finish_stop_jobs(call: Call, event: TaskEnded) -> None:
+    """Finish each job whose last task has ended."""
+    for job in call.ledger.plans.stops.jobs_of(event.id):
         if not call.ledger.plans.stops.has_open_tasks(job):
-            topics |= _told(call, job)
-    return topics
+            _finish_job(call, job)
 
 
 @due(at=lambda ledger: ledger.plans.stops.next_deadline(), topics=frozenset({"task"}))
-def stops_over(call: Call) -> Record[Result]:
-    """What has not stopped in time is told as it is."""
-    job = call.ledger.plans.stops.overdue(call.now)
-    return Record(Result(), _told(call, job) if job else frozenset())
+def finish_overdue_stop_job(call: Call) -> Record[Result]:
+    """Finish a job whose deadline has come, with its tasks as they are."""
+    if job := call.ledger.plans.stops.overdue(call.now):
+        _finish_job(call, job)
+    return Record(Result())
 
 
 def _agents(call: Call, agent: str | None) -> frozenset[str]:
-    """Of whom tasks are ended: an agent does not end its own, it finishes them."""
+    """UUIDs of the agents whose tasks end, without the caller: it finishes its own tasks."""
     tree = call.hive.topology
     if agent is None and call.by_operator:
         return frozenset(call.hive.names)
     names = tree.subtree(call.caller if agent is None else agent)
-    return frozenset(call.hive.spec(each).id for each in names if each != call.caller)
+    return frozenset(call.hive.spec(name).id for name in names if name != call.caller)
 
 
-def _batches(
-    call: Call, owners: frozenset[str], why: str, grace: float
-) -> tuple[list[str], frozenset[str]]:
-    found, topics = list[str](), frozenset[str]()
+def _stop_batches(call: Call, owners: frozenset[str], why: str, grace: float) -> list[str]:
+    """End the batches of these owners; their ids."""
+    ids = list[str]()
     for owner in sorted(owners):
         for batch in call.ledger.plans.batches.running(owner):
-            found.append(batch.id)
-            topics |= wind_up(call, batch, ResultStatus.STOPPED, why, grace)
-    return found, topics
+            ids.append(batch.id)
+            wind_up(call, batch, ResultStatus.STOPPED, why, grace)
+    return ids
 
 
-def _told(call: Call, job: str) -> frozenset[str]:
-    """The job ends with the tasks as they are; who waits for it gets them."""
+def _finish_job(call: Call, job: str) -> None:
+    """Finish a job with its tasks as they are; a call that waits for it gets them."""
     tasks = call.ledger.plans.stops.tasks(job)
-    shown = [each.model_dump() for each in _shown(call, tasks)]
-    left = sum(call.ledger.plans.sweeps.open_counts(tasks).values())
+    rows = [row.model_dump() for row in _task_rows(call, tasks)]
+    stopping = sum(call.ledger.plans.sweeps.open_counts(tasks).values())
     call.ledger.plans.stops.delete(job)
-    call.ledger.jobs.progress(job, {"tasks": shown, "stopping": left})
+    call.ledger.jobs.progress(job, {"tasks": rows, "stopping": stopping})
     call.ledger.jobs.finish(job, "", call.now)
-    return frozenset({f"job:{job}"})
+    call.notify(f"job:{job}")
 
 
-def _shown(call: Call, tasks: list[str]) -> list[StoppedTask]:
+def _task_rows(call: Call, tasks: list[str]) -> list[StoppedTask]:
     return [
         StoppedTask(
-            task=each.id, agent=display_name(call, each.assignee),
-            state=TaskState.STOPPING if each.open else each.state,
-            status=each.result.status if each.result else "",
+            task=task.id, agent=display_name(call, task.assignee),
+            state=TaskState.STOPPING if task.open else task.state,
+            status=task.result.status if task.result else "",
         )
-        for each in call.ledger.tasks.get_many(tasks[-_TASKS_SHOWN:])
+        for task in call.ledger.tasks.get_many(tasks[-_TASKS_SHOWN:])
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""More for a task that has something of its own (row K34), out of the purse of who gave it."""
+"""Adding to the budget of a task (row K34), out of the budget of its assigner."""
 
 from __future__ import annotations
 
@@ -14,59 +14,68 @@ from hive_core.model.work.budget import AMOUNT_MOST, UNITS, TaskFund
 from hive_core.model.work.task import Task, TaskState
 from hive_core.operations.budgets.payer_budget import BUDGET, budget_topic
 from hive_core.operations.mail.inbox_quota import standing_in
-from hive_core.operations.tasks.funds import WORDS, FundRow, more, rows_of, taken
-from hive_core.operations.tasks.offers import start_next
+from hive_core.operations.tasks.funds import (
+    KINDS,
+    FundRow,
+    draw_from_payer,
+    fund_rows,
+    refill_fund,
+)
+from hive_core.operations.tasks.offers import offer_next_tasks
 from hive_core.operations.tasks.params import TaskId
-from hive_core.operations.waits.wait_tasks import sees_task
+from hive_core.operations.tasks.rules import can_see_task
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, holds
+
+_WORDS: Final = {kind: word for word, kind in KINDS.items()}
 
 
 class FundTaskParams(Mutation):
-    task: TaskId = Field(description="The task; it has something of its own.")
-    tokens: int | None = Field(None, ge=1, le=AMOUNT_MOST, description="So many tokens more.")
+    task: TaskId = Field(description="Task that has a budget of its own.")
+    tokens: int | None = Field(None, ge=1, le=AMOUNT_MOST, description="Number of tokens to add.")
     cost: int | None = Field(
         None, ge=1, le=AMOUNT_MOST,
-        description="So much money more, in millionths of the host's currency.",
+        description="Money to add, in millionths of the host's currency.",
     )  # fmt: skip
 
 
 class TaskFunded(Result):
-    task: str = Field(description="The task.")
-    giver: str = Field(description="Who gave the task, and pays for this.")
-    budget: list[FundRow] = Field(description="What it has of its own now.")
+    task: str = Field(description="Id of the task.")
+    giver: str = Field(description="Name of the assigner, whose budget pays.")
+    budget: list[FundRow] = Field(description="Budget of the task now.")
 
 
-def _giver(call: Call, params: Params) -> str | None:
-    """It is for who gave the task, and who is above that one, to give more: it is their purse."""
+def _assigner(call: Call, params: Params) -> str | None:
+    """The assigner, whose budget pays: it and the agents above it may add to the task's budget."""
     task = call.ledger.tasks.get(str(getattr(params, "task", "")))
-    if task is None or not sees_task(call, task):
+    if task is None or not can_see_task(call, task):
         return None
     return standing_in(call, task.assigner) or THE_OPERATOR
 
 
 @operation(
     action="assign", allow=OPERATOR | (SELF | ANCESTOR) & holds(BUDGET),
-    whose=Whose("task", "task", _giver)
+    whose=Whose("task", "task", _assigner)
 )  # fmt: skip
 def fund_task(call: Call, params: FundTaskParams) -> Record[TaskFunded]:
-    """Give a task more of what it has of its own; a task that had used it up goes on.
+    """Add to the budget of a task; a task that had used it up goes on.
 
-    It comes out of what who gave the task has, or draws on, whoever of those above it asks. What
-    is left at the end goes back to where it came from, what came last first.
+    The budget that pays for the assigner pays, also when an agent above the assigner calls. What
+    is left when the task ends is returned to its sources, the last one first.
     """
-    task, topics = _open(call, params.task), frozenset[str]()
-    asked = {word: getattr(params, word) for word in WORDS}
-    amounts = {word: amount for word, amount in asked.items() if amount is not None}
+    task = _open_task(call, params.task)
+    requested = {word: getattr(params, word) for word in KINDS}
+    amounts = {word: amount for word, amount in requested.items() if amount is not None}
     if not amounts:
         raise InvalidArgument("say tokens, or cost, or both", field="tokens")
     for word, amount in amounts.items():
-        topics |= _funded(call, task, _held(call, task, word), amount)
-    giver = _giver(call, params) or THE_OPERATOR
-    found = TaskFunded(task=task.id, giver=giver, budget=rows_of(call, task.id))
-    return Record(found, topics | start_next(call, task.assignee), {"task": task.id, **amounts})
+        _top_up(call, task, _fund_of_kind(call, task, word), amount)
+    giver = _assigner(call, params) or THE_OPERATOR
+    result = TaskFunded(task=task.id, giver=giver, budget=fund_rows(call, task.id))
+    offer_next_tasks(call, task.assignee)
+    return Record(result, fields={"task": task.id, **amounts})
 
 
-def _open(call: Call, id_: str) -> Task:
+def _open_task(call: Call, id_: str) -> Task:
     task = call.ledger.tasks.require(id_)
     if task.open and task.state is not TaskState.STOPPING:
         return task
@@ -74,26 +83,26 @@ def _open(call: Call, id_: str) -> Task:
     raise Conflict(f"cannot fund task {task.id}: it {how}")
 
 
-def _held(call: Call, task: Task, word: str) -> TaskFund:
-    found = call.ledger.budgets.funds.get(task.id, WORDS[word])
-    if found is None:
+def _fund_of_kind(call: Call, task: Task, word: str) -> TaskFund:
+    fund = call.ledger.budgets.funds.get(task.id, KINDS[word])
+    if fund is None:
         raise Conflict(
-            f"cannot fund task {task.id}: it was given no {UNITS[WORDS[word]]} of its own, and is"
-            " paid as all that its agent does"
+            f"cannot fund task {task.id}: it has no {UNITS[KINDS[word]]} of its own; the budget of"
+            " its agent pays"
         )
-    return found
+    return fund
 
 
-def _funded(call: Call, task: Task, held: TaskFund, amount: int) -> frozenset[str]:
-    kind = held.budget.kind
-    if held.budget.total + amount > AMOUNT_MOST:
-        raise InvalidArgument(f"no budget is above {AMOUNT_MOST}", field=_WORD[kind])
-    what = f"cannot fund task {task.id} with {amount} {UNITS[kind]} more"
-    source = taken(call, task, (kind, amount), what)
-    if held.source and not source:  # else more would be left than anybody was given
-        raise Conflict(f"{what}: what it has came out of a budget, and this would come out of none")
-    call.ledger.budgets.funds.top_up(held, source, amount)
-    return more(call, held, amount) | {budget_topic(source or task.assignee)}
-
-
-_WORD: Final = {kind: word for word, kind in WORDS.items()}
+def _top_up(call: Call, task: Task, fund: TaskFund, amount: int) -> None:
+    kind = fund.budget.kind
+    if fund.budget.total + amount > AMOUNT_MOST:
+        raise InvalidArgument(f"no budget is above {AMOUNT_MOST}", field=_WORDS[kind])
+    cannot = f"cannot fund task {task.id} with {amount} {UNITS[kind]} more"
+    source = draw_from_payer(call, task, (kind, amount), cannot)
+    if fund.source and not source:  # otherwise more would be returned than was ever given
+        raise Conflict(
+            f"{cannot}: its budget came out of a budget, and no budget would pay for this"
+        )
+    call.ledger.budgets.funds.top_up(fund, source, amount)
+    refill_fund(call, fund, amount)
+    call.notify(budget_topic(source or task.assignee))

@@ -1,228 +1,248 @@
-"""The one way a task changes, with all that follows: who is next, who waited for it, whose part.
+"""The one way a task changes, with all consequences for other tasks.
 
-What follows is a list that is worked off, however long a chain of tasks is: so much of it at once.
-When more hangs on a task, it is looked at again, in a turn of its own, until nothing is left.
+Consequences are a list that is worked off: the next task of the agent, the tasks that waited for
+this one, its parts. `AT_ONCE` of them follow in one transaction. When there are more, the task is
+due again at once and the rest follows in turns of its own.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Unpack
 
-from hive_core.broker.call import Call
-from hive_core.broker.hooks import TaskEnded, happened
+from hive_core.broker.call import Call, Record
+from hive_core.broker.hooks import TaskEnded, emit
+from hive_core.broker.operation import Result
+from hive_core.broker.timers import due
+from hive_core.ledger.tasks.end_in_batches import Sweep
 from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.model.work.task import WELL, ResultStatus, Task, TaskResult, TaskState
-from hive_core.operations.tasks.begin import waits_for_parts
-from hive_core.operations.tasks.notices import daemon_mail
-from hive_core.operations.tasks.offers import start_next
-from hive_core.operations.tasks.steps import step, topic
+from hive_core.operations.notices import inbox
+from hive_core.operations.tasks.notices import send_daemon_mail
+from hive_core.operations.tasks.offers import offer_next_tasks
+from hive_core.operations.tasks.steps import take_step, task_topic
 
 STOP: Final = "task_stop"
-# Tasks that are taken along at once: with one step, or with several that `stop_all` takes together.
+# Tasks that one step takes along at once, or several steps that `stop_tasks` takes together.
 # Tasks that end together in another way take a step each, in one transaction.
 AT_ONCE: Final = 32
 
-__all__ = ["AT_ONCE", "STOP", "again", "end", "move", "passed_on", "stop", "stop_all", "topic"]
 
+def move_task(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]) -> Task:
+    """Take a task a step further, with all consequences; the task as it is now.
 
-def move(
-    call: Call, task: Task, event: str, **kept: Unpack[TaskChanges]
-) -> tuple[Task, frozenset[str]]:
-    """Take a task a step further; the task as it is now, and the topics to touch.
-
-    `why` and whatever else the step leaves behind stand in `kept`.
+    `changes` holds `why` and whatever else the step writes down.
     """
-    found, topics = step(call, task, event, **kept)
-    return _now(call, found, topics)
+    return _apply_consequences(call, take_step(call, task, event, **changes))
 
 
-def end(call: Call, task: Task, event: str, result: TaskResult) -> tuple[Task, frozenset[str]]:
-    """Its one end, with its one result."""
-    return move(call, task, event, why=result.error or result.summary, result=result)
+def end_task(call: Call, task: Task, event: str, result: TaskResult) -> Task:
+    """End a task with its one result."""
+    return move_task(call, task, event, why=result.error or result.summary, result=result)
 
 
-def stop(
+def confirm_stop(call: Call, task: Task, partial: TaskResult) -> Task:
+    """End a task that was stopping: the work on it is over. What the agent reported is kept."""
+    status = ResultStatus(task.stop)
+    result = TaskResult(
+        status, partial.summary, partial.data, task.why, partial.artifacts, partial.tokens,
+        partial.cost,
+    )  # fmt: skip
+    return end_task(call, task, "stopped" if status is ResultStatus.STOPPED else "expired", result)
+
+
+def stop_task(
     call: Call, task: Task, status: ResultStatus, why: str, grace: float | None = None
-) -> tuple[Task, frozenset[str]]:
-    """End the work on a task: at once where nothing of it runs, else its agent is told.
+) -> Task:
+    """End the work on a task: at once where nothing of it runs; otherwise its agent is told.
 
-    Who does not confirm within `grace` seconds (the settings' when absent) has its container
-    ended. `status` is what the result says: stopped (cancelled) or timeout.
+    The container of an agent that does not confirm within `grace` seconds (default: the setting)
+    is ended. `status` is what the result says: stopped (cancelled) or timeout.
     """
-    found, topics = _stopped(call, task, status, why, grace)
-    return _now(call, found, topics)
+    return _apply_consequences(call, _begin_stop(call, task, status, why, grace))
 
 
-def stop_all(
-    call: Call, whys: Mapping[str, str], status: ResultStatus, grace: float | None = None
-) -> frozenset[str]:
-    """The same for several, by id, each with its reason; no more follows than from one."""
-    work = Work(deque())
-    for id_, why in whys.items():
+def stop_tasks(
+    call: Call, reasons: Mapping[str, str], status: ResultStatus, grace: float | None = None
+) -> None:
+    """Stop several tasks, by id, each for its reason; `AT_ONCE` consequences in all."""
+    pending = PendingSteps(deque())
+    for id_, why in reasons.items():
         task = call.ledger.tasks.require(id_)
         if task.open:
-            found, topics = _stopped(call, task, status, why, grace)
-            work.tasks.append(found)
-            work.topics |= topics
-    return _worked_off(call, work)
+            pending.tasks.append(_begin_stop(call, task, status, why, grace))
+    _work_off(call, pending)
 
 
-def _now(call: Call, task: Task, topics: frozenset[str]) -> tuple[Task, frozenset[str]]:
-    """With all that follows; an end is the last that there is to know of a task."""
-    topics |= _followed(call, task)
-    return call.ledger.tasks.require(task.id) if task.open else task, topics
+def end_in_batches(call: Call, sweep: Sweep, tasks: Sequence[str]) -> None:
+    """End the work on these tasks, by id: the first ones now, the others in turns of their own.
+
+    Between two turns other calls are served. The rest is in the ledger: none of it is begun
+    meanwhile, and a daemon that starts again continues with it.
+    """
+    if later := tasks[AT_ONCE:]:
+        call.notify(f"sweep:{call.ledger.plans.sweeps.add(sweep, later)}")
+    _stop_batch(call, sweep, tasks[:AT_ONCE])
 
 
-def _stopped(
+@due(at=lambda ledger: 0.0 if ledger.plans.sweeps.any else None, topics=frozenset({"sweep"}))
+def continue_sweep(call: Call) -> Record[Result]:
+    """End the next tasks of a sweep."""
+    sweeps = call.ledger.plans.sweeps
+    if (first := sweeps.first()) is None:
+        return Record(Result(), audited=True)
+    id_, sweep = first
+    _stop_batch(call, sweep, sweeps.take(id_, AT_ONCE))
+    call.notify(f"sweep:{id_}")
+    return Record(Result(), audited=True)
+
+
+def _stop_batch(call: Call, sweep: Sweep, tasks: Sequence[str]) -> None:
+    theirs = call._replace(caller=sweep.name, uuid=sweep.party)
+    # A task that ended long ago, while no daemon ran, may be forgotten.
+    reasons = {task.id: sweep.why for task in call.ledger.tasks.get_many(tasks) if task.open}
+    stop_tasks(theirs, reasons, ResultStatus(sweep.status), sweep.grace)
+
+
+def _begin_stop(
     call: Call, task: Task, status: ResultStatus, why: str, grace: float | None
-) -> tuple[Task, frozenset[str]]:
+) -> Task:
     if task.state is TaskState.STOPPING:
-        return task, frozenset()
+        return task
     name = call.hive.name(task.assignee)
     if name is None or not task.begun:
         result = TaskResult(status, error=why)
         event = "drop" if status is ResultStatus.STOPPED else "fail"
-        found, topics = step(call, task, event, why=why, result=result)
-        return found, topics | (_taken_back(call, task, name, status, why) if name else frozenset())
+        after = take_step(call, task, event, why=why, result=result)
+        if name and task.message and not call.ledger.messages.untaken(task.assignee, task.message):
+            _send_stop(call, task, name, status, why, 0.0)  # it has read the letter
+        return after
     seconds = call.settings.tasks.grace if grace is None else grace
-    found, topics = step(
+    after = take_step(
         call, task, "stop", why=why, stop=status.value, stop_at=call.now + seconds
     )  # fmt: skip
+    _send_stop(call, task, name, status, why, seconds)
+    return after
+
+
+def _send_stop(  # noqa: PLR0913, PLR0917 - the lines of one letter
+    call: Call, task: Task, name: str, status: ResultStatus, why: str, seconds: float
+) -> None:
     body = f"task: {task.id}\nstatus: {status.value}\ngrace: {seconds:g} s\n\n{why}"
-    return found, topics | daemon_mail(call, name, STOP, body, priority=0)[1]
-
-
-def _taken_back(
-    call: Call, task: Task, name: str, status: ResultStatus, why: str
-) -> frozenset[str]:
-    """An agent that has read of a task and not begun it is told that it is not to."""
-    if not task.message or call.ledger.messages.untaken(task.assignee, task.message):
-        return frozenset()
-    body = f"task: {task.id}\nstatus: {status.value}\ngrace: 0 s\n\n{why}"
-    return daemon_mail(call, name, STOP, body, priority=0)[1]
+    send_daemon_mail(call, name, STOP, body, priority=0)
 
 
 @dataclass(slots=True)
-class Work:
-    """Tasks that took a step, whose consequences are to come; so many more may follow now."""
+class PendingSteps:
+    """Tasks that took a step, whose consequences are to come; `room` more may follow now."""
 
     tasks: deque[Task]
     room: int = AT_ONCE
-    topics: set[str] = field(default_factory=set)
 
-    def add(self, found: tuple[Task, frozenset[str]]) -> None:
-        self.tasks.append(found[0])
-        self.topics |= found[1]
+    def add(self, task: Task) -> None:
+        self.tasks.append(task)
         self.room -= 1
 
 
-def again(call: Call, task: Task) -> frozenset[str]:
-    """Look at it once more, at once but in another turn: more hangs on it."""
+def revisit(call: Call, task: Task) -> None:
+    """Make the task due again at once, in another turn: it has more consequences."""
     call.ledger.tasks.update(task.id, soft_at=call.now)
-    return frozenset({topic(task.id)})
+    call.notify(task_topic(task.id))
 
 
-def passed_on(call: Call, task: Task) -> frozenset[str]:
-    """More of what hangs on one that has ended, or is being stopped, follows it."""
-    found = call.ledger.tasks.update(task.id, soft_at=None)
-    work = Work(deque())
-    _pass_on(call, found, work)
-    return _worked_off(call, work)
+def continue_consequences(call: Call, task: Task) -> None:
+    """Apply more of the consequences of a task that has ended, or is stopping."""
+    task = call.ledger.tasks.update(task.id, soft_at=None)
+    pending = PendingSteps(deque())
+    _propagate(call, task, pending)
+    _work_off(call, pending)
 
 
-def _followed(call: Call, first: Task) -> frozenset[str]:
-    """All that follows from a step; what ends by it has its own consequences."""
-    return _worked_off(call, Work(deque([first])))
+def _apply_consequences(call: Call, task: Task) -> Task:
+    """Apply all consequences of a step; the task as it is afterwards."""
+    _work_off(call, PendingSteps(deque([task])))
+    return call.ledger.tasks.require(task.id) if task.open else task
 
 
-def _worked_off(call: Call, work: Work) -> frozenset[str]:
-    while work.tasks:
-        task = work.tasks.popleft()
+def _work_off(call: Call, pending: PendingSteps) -> None:
+    while pending.tasks:
+        task = pending.tasks.popleft()
         if not task.open:
-            work.topics |= _ended(call, task, work)
+            _apply_end(call, task, pending)
         elif task.state is TaskState.QUEUED:
-            work.topics |= start_next(call, task.assignee)
-    return frozenset(work.topics)
+            offer_next_tasks(call, task.assignee)
 
 
-def _ended(call: Call, task: Task, work: Work) -> frozenset[str]:
-    """What follows from one end; more of them go to the end of `work`."""
-    tasks = call.ledger.tasks
+def _apply_end(call: Call, task: Task, pending: PendingSteps) -> None:
+    """Apply the consequences of one end; the tasks that end by it are added to `pending`."""
     status = task.result.status if task.result else ResultStatus.FAILED
-    topics = {*_withdrawn(call, task), *waits_for_parts(call, task.request.part_of)}
+    # The agent must not do what is in a letter that it has not taken.
+    if task.message and call.ledger.messages.ack(task.assignee, [task.message]):
+        call.notify(inbox(task.assignee))
     if task.request.after:
-        tasks.needs.clear(task.id)
-    _pass_on(call, task, work)
-    if task.message:  # it was given: there is room again
-        topics |= start_next(call, task.assignee)
-    return frozenset(topics) | happened(
-        call, TaskEnded(task.id, task.assignee, task.assigner, status.value)
-    )
+        call.ledger.tasks.needs.clear(task.id)
+    _propagate(call, task, pending)
+    if task.message:  # it was offered: there is room again
+        offer_next_tasks(call, task.assignee)
+    emit(call, TaskEnded(task.id, task.assignee, task.assigner, status.value))
 
 
-def _pass_on(call: Call, task: Task, work: Work) -> None:
-    """To those that waited for it, and to its parts, as far as there is room for them now."""
+def _propagate(call: Call, task: Task, pending: PendingSteps) -> None:
+    """Reach the dependents and the parts of a task, as far as there is room for them now."""
     status = task.result.status if task.result else ResultStatus.FAILED
-    left = work.room
+    room = pending.room
     if task.open:
-        left -= _stop_parts(call, task, "is stopped", work)
+        room -= _stop_parts(call, task, "is stopped", pending)
     elif status in WELL:
-        left -= _unblock(call, task, work)
+        room -= _unblock_dependents(call, task, pending)
     else:
-        left -= _fail(call, task, status, work)
-        left -= _stop_parts(call, task, f"came out as {status.value}", work)
-    if left <= 0 and _hanging(call, task, status):
-        work.topics |= again(call, task)
+        room -= _fail_dependents(call, task, status, pending)
+        room -= _stop_parts(call, task, f"came out as {status.value}", pending)
+    if room <= 0 and _has_more(call, task, status):
+        revisit(call, task)
 
 
-def _hanging(call: Call, task: Task, status: ResultStatus) -> bool:
-    """Whether there is more to take along."""
-    waiting = not task.open and bool(call.ledger.tasks.dependents(task.id, 1))
-    ends = task.open or status not in WELL
-    return waiting or (ends and bool(_to_stop(call, task, 1)))
+def _has_more(call: Call, task: Task, status: ResultStatus) -> bool:
+    """Whether a dependent or a part is left to be reached."""
+    if not task.open and call.ledger.tasks.dependents(task.id, 1):
+        return True
+    ends_parts = task.open or status not in WELL
+    return ends_parts and bool(_parts_to_stop(call, task, 1))
 
 
-def _to_stop(call: Call, whole: Task, most: int) -> list[Task]:
-    """Open parts of it whose work is not being ended yet."""
+def _parts_to_stop(call: Call, whole: Task, most: int) -> list[Task]:
+    """Open parts of a task that are not stopping yet."""
     return call.ledger.tasks.open_parts(whole.id, most, TaskState.STOPPING)
 
 
-def _unblock(call: Call, task: Task, work: Work) -> int:
-    """Whoever waited for it and for nothing else is begun."""
-    found = call.ledger.tasks.dependents(task.id, work.room)
-    for each in found:
-        if call.ledger.tasks.needs.remove(each.id, task.id):
-            work.add(step(call, each, "unblock"))
-    return len(found)
+def _unblock_dependents(call: Call, task: Task, pending: PendingSteps) -> int:
+    """Queue the tasks that waited for this one and for nothing else; how many were looked at."""
+    dependents = call.ledger.tasks.dependents(task.id, pending.room)
+    for dependent in dependents:
+        if call.ledger.tasks.needs.remove(dependent.id, task.id):
+            pending.add(take_step(call, dependent, "unblock"))
+    return len(dependents)
 
 
-def _fail(call: Call, task: Task, status: ResultStatus, work: Work) -> int:
-    """Whoever waited for it cannot be done."""
+def _fail_dependents(call: Call, task: Task, status: ResultStatus, pending: PendingSteps) -> int:
+    """Fail the tasks that waited for this one; how many."""
     why = f"task {task.id}, which it waited for, came out as {status.value}"
-    found = call.ledger.tasks.dependents(task.id, work.room)
-    for each in found:
+    dependents = call.ledger.tasks.dependents(task.id, pending.room)
+    for dependent in dependents:
         result = TaskResult(ResultStatus.FAILED, error=why)
-        work.add(step(call, each, "fail", why=why, result=result))
-    return len(found)
+        pending.add(take_step(call, dependent, "fail", why=why, result=result))
+    return len(dependents)
 
 
-def _stop_parts(call: Call, task: Task, what: str, work: Work) -> int:
-    """Its open parts are for nothing; with one that is called off go the parts of its parts."""
-    found = _to_stop(call, task, work.room)
-    why = f"task {task.id}, of which it is a part, {what}"
-    for each in found:
-        part, topics = _stopped(call, each, ResultStatus.STOPPED, why, None)
-        work.add((part, topics))
-        if task.open and part.open and _to_stop(call, part, 1):
-            work.topics |= again(call, part)
-    return len(found)
-
-
-def _withdrawn(call: Call, task: Task) -> frozenset[str]:
-    """What stands in a letter that was not taken is not to be done any more."""
-    if task.message and call.ledger.messages.ack(task.assignee, [task.message]):
-        return frozenset({f"inbox:{task.assignee}"})
-    return frozenset()
+def _stop_parts(call: Call, task: Task, what_happened: str, pending: PendingSteps) -> int:
+    """Stop the open parts of a task; how many. A part that is stopping stops its own parts too."""
+    parts = _parts_to_stop(call, task, pending.room)
+    why = f"task {task.id}, of which it is a part, {what_happened}"
+    for part in parts:
+        stopped = _begin_stop(call, part, ResultStatus.STOPPED, why, None)
+        pending.add(stopped)
+        if task.open and stopped.open and _parts_to_stop(call, stopped, 1):
+            revisit(call, stopped)
+    return len(parts)

@@ -2,94 +2,138 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Result
-from hive_core.model.work.task import Task
+from hive_core.ledger.mail.posting import one_line
+from hive_core.model.agents.machine import State
+from hive_core.model.work.task import UNSTARTED, Task
 from hive_core.operations.pages import written
-from hive_core.operations.tasks.letters import who
+from hive_core.operations.tasks.notices import party_name
+
+_UP: Final = frozenset({State.RUNNING, State.DEGRADED})
+_DOWN: Final = frozenset({State.STOPPED, State.FAILED, State.PARKED})
 
 
 class ResultRow(Result):
     worker: str = Field(description="Name of the agent that had the task.")
-    worker_id: str = Field(description="Its identity.")
+    worker_id: str = Field(description="UUID of that agent.")
     status: str = Field(description="success, partial, failed, timeout or stopped.")
-    summary: str = Field(description="What the agent says.")
-    data: dict[str, object] | None = Field(description="What programs read of it.")
-    error: str = Field(description="Why it is not whole; empty when it is.")
-    artifacts: list[str] = Field(description="What it left in the store.")
-    duration: float = Field(description="Seconds from its first start to its end; measured.")
-    tokens: int | None = Field(description="Reported by the agent, not measured.")
-    cost: int | None = Field(description="Millionths of the currency; reported, not measured.")
-    attempts: int = Field(description="How often it was given to its agent.")
+    summary: str = Field(description="Summary that the agent reported.")
+    data: dict[str, object] | None = Field(description="The result for programs.")
+    error: str = Field(description="Why the task is not complete; empty when it is.")
+    artifacts: list[str] = Field(description="Ids of artifacts that the agent stored for it.")
+    duration: float = Field(description="Seconds from the first start to the end; measured.")
+    tokens: int | None = Field(description="Tokens spent; reported by the agent, not measured.")
+    cost: int | None = Field(
+        description="Cost in millionths of the currency; reported by the agent, not measured."
+    )
+    attempts: int = Field(description="How often the task was given to its agent.")
 
 
 class TaskRow(Result):
-    id: str = Field(description="The task.")
-    agent: str = Field(description="Name of who has to do it.")
-    agent_uuid: str = Field(description="Its identity.")
-    assigner: str = Field(description="Name of who gave it, or `operator`.")
-    assigner_uuid: str = Field(description="Its identity.")
-    title: str = Field(description="A few words.")
-    state: str = Field(description="How far it is.")
+    id: str = Field(description="Id of the task.")
+    agent: str = Field(description="Name of the assignee.")
+    agent_uuid: str = Field(description="UUID of the assignee.")
+    assigner: str = Field(description="Name of the assigner, or `operator`.")
+    assigner_uuid: str = Field(description="UUID of the assigner.")
+    title: str = Field(description="A few words for lists.")
+    state: str = Field(description="State of the task.")
     offered: bool = Field(
-        description="Whether its agent has its letter, or had, and did not begin it yet."
+        description="Whether the assignee was offered the task and has not begun it."
     )
-    why: str = Field(description="Why it is so; empty when nothing needs saying.")
+    why: str = Field(description="Reason for the state; empty when there is nothing to say.")
     priority: int = Field(description="0 (first) to 3.")
-    attempt: int = Field(description="How often it was offered to its agent.")
-    part_of: str = Field(description="The task that it is a part of; empty: of none.")
-    waits_for: list[str] = Field(description="Tasks that have to end well before.")
-    percent: int | None = Field(description="What the agent says of its progress.")
-    progress: str = Field(description="What the agent says of its progress.")
-    created: float = Field(description="Seconds since 1970.")
-    started: float | None = Field(description="When its agent first began it.")
+    attempt: int = Field(description="How often the task was offered to its agent.")
+    part_of: str = Field(description="The task that this one is a part of; empty: none.")
+    waits_for: list[str] = Field(description="Tasks that must succeed before this one can begin.")
+    percent: int | None = Field(description="Progress in percent, reported by the agent.")
+    progress: str = Field(description="Progress in words, reported by the agent.")
+    created: float = Field(description="Creation time, in seconds since 1970.")
+    started: float | None = Field(description="When the agent first began the task.")
     deadline: float | None = Field(
         description="When it is stopped, in seconds since 1970; null while its clock stands."
     )
-    ended: float | None = Field(description="When it came to its end; null before.")
+    ended: float | None = Field(description="When the task ended; null before.")
     plan: str = Field(description="The approved plan; empty: none.")
-    plan_required: bool = Field(description="Whether nothing is executed before one is approved.")
-    context: str = Field(
-        description="keep or clear what the agent remembers of earlier tasks; empty: as it does."
+    plan_required: bool = Field(
+        description="Whether the agent may execute nothing before a plan is approved."
     )
-    result: ResultRow | None = Field(description="How it came out; null before its end.")
-    open: int = Field(description="Its sub-tasks that have not ended.")
+    context: str = Field(
+        description="keep or clear what the agent remembers of earlier tasks; empty: default of"
+        " the agent."
+    )
+    result: ResultRow | None = Field(description="Result of the task; null before its end.")
+    open: int = Field(description="Number of its sub-tasks that have not ended.")
 
 
-def shown(call: Call, task: Task) -> TaskRow:
-    """The row, with its result."""
-    tasks = call.ledger.tasks
+def task_row(call: Call, task: Task) -> TaskRow:
+    """The row of a task, with its result."""
+    tasks, request = call.ledger.tasks, task.request
     return TaskRow(
-        id=task.id, agent=who(call, task.assignee), agent_uuid=task.assignee,
-        assigner=who(call, task.assigner), assigner_uuid=task.assigner, title=task.label,
+        id=task.id, agent=party_name(call, task.assignee), agent_uuid=task.assignee,
+        assigner=party_name(call, task.assigner), assigner_uuid=task.assigner, title=task.label,
         state=task.state.value, offered=task.offered, why=task.why,
-        priority=task.request.priority, attempt=task.attempt,
-        part_of=task.request.part_of, waits_for=tasks.needs.of(task.id) if task.open else [],
+        priority=request.priority, attempt=task.attempt, part_of=request.part_of,
+        waits_for=tasks.needs.of(task.id) if task.open else [],
         percent=task.percent, progress=task.progress, created=task.created, started=task.started,
         deadline=task.hard_at, ended=task.ended, plan=task.plan,
-        plan_required=task.request.plan_required, context=task.request.context,
-        result=result(call, task),
-        open=tasks.count_open("part_of", task.id),
+        plan_required=request.plan_required, context=request.context,
+        result=result_row(call, task), open=tasks.count_open("part_of", task.id),
     )  # fmt: skip
 
 
-def result(call: Call, task: Task) -> ResultRow | None:
-    """The record of how it came out (row Q22)."""
-    found = task.result
-    if found is None or task.ended is None:
+def result_row(call: Call, task: Task) -> ResultRow | None:
+    """The record of how the task came out (row Q22); None while it is open."""
+    result = task.result
+    if result is None or task.ended is None:
         return None
-    begun = task.ended if task.started is None else task.started
+    started = task.ended if task.started is None else task.started
     return ResultRow(
-        worker=who(call, task.assignee), worker_id=task.assignee, status=found.status.value,
-        summary=found.summary, data=None if found.data is None else dict(found.data),
-        error=found.error, artifacts=list(found.artifacts),
-        duration=round(max(0.0, task.ended - begun), 3), tokens=found.tokens, cost=found.cost,
-        attempts=task.attempt,
+        worker=party_name(call, task.assignee), worker_id=task.assignee,
+        status=result.status.value, summary=result.summary,
+        data=None if result.data is None else dict(result.data),
+        error=result.error, artifacts=list(result.artifacts),
+        duration=round(max(0.0, task.ended - started), 3), tokens=result.tokens,
+        cost=result.cost, attempts=task.attempt,
     )  # fmt: skip
 
 
-def size(row: TaskRow) -> int:
+def row_size(row: TaskRow) -> int:
     """Bytes of a row in a reply."""
     return written("") + len(row.model_dump_json().encode())
+
+
+def start_hint(call: Call, task: Task) -> str:
+    """What keeps the agent from beginning the task, as far as the daemon sees it.
+
+    Empty when nothing is known, when the task is begun, and while it waits for other tasks.
+    """
+    name = call.hive.name(task.assignee)
+    if name is None or task.state not in UNSTARTED or call.ledger.tasks.needs.of(task.id):
+        return ""
+    state = call.states.state(task.assignee)
+    if state in _UP:
+        return _hint_while_up(call, task, name)
+    if state is State.SLEEPING and not call.hive.spec(name).wakes:
+        return f"{name} sleeps: it gets the task when it is resumed"
+    return _hint_while_down(call, task, name, state) if state in _DOWN else ""
+
+
+def _hint_while_up(call: Call, task: Task, name: str) -> str:
+    messages = call.ledger.messages
+    if not messages.is_reader(task.assignee):
+        return f"{name} runs and has not asked for its mail since it started"
+    if task.offered and not messages.untaken(task.assignee, task.message):
+        return f"{name} has received the task and not begun it: no deadline runs before it does"
+    return ""
+
+
+def _hint_while_down(call: Call, task: Task, name: str, state: State) -> str:
+    starts = call.ledger.starts.get(task.assignee)
+    failed = state is not State.STOPPED and starts is not None
+    why = f" ({one_line(starts.why)})" if failed and starts is not None and starts.why else ""
+    return f"{name} is {state.value}{why}: it gets the task when it is started"

@@ -1,6 +1,6 @@
-"""Tools of execution: asked for one use at a time. What runs is the container's affair.
+"""Grants to use a tool of execution, for one use at a time. The container runs the program.
 
-The grant is what the daemon knows and decides: who, which tool, with what argument, for which task.
+The daemon knows and decides the grant: which agent, which tool, with what argument, for which task.
 A program that runs something without asking is bounded by its container alone.
 """
 
@@ -15,7 +15,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.broker.timers import due
 from hive_core.errors import LimitReached, NotAllowed, NotFound
-from hive_core.ledger.audit.events import AuditEntry as Line
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.tools.storage import ToolGrant
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.roles import ROLE_DEFAULTS, RoleBehaviour
@@ -31,139 +31,146 @@ from hive_core.model.work.tools import (
 )
 from hive_core.operations.budgets.spending import check_tool_budget, count_tool_call
 from hive_core.operations.fields import Agent, bounded_text
-from hive_core.operations.tasks.begin import begin, lock_of
+from hive_core.operations.tasks.steps import begin_work, execution_lock
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 OPEN_MOST: Final = 16
-SPARE: Final = 30.0  # seconds that a grant outlives what it was asked for
+SPARE: Final = 30.0  # seconds that a grant is valid beyond the requested time
 SHOWN: Final = 200
-_A_TURN: Final = 100
+_AT_ONCE: Final = 100
 
 Word = Annotated[str, bounded_text(16 << 10)]
 
 
 class UseToolParams(Mutation):
-    tool: str = Field(max_length=64, description="Its name or one of its aliases.")
+    tool: str = Field(max_length=64, description="Name of the tool, or one of its aliases.")
     argument: list[Word] = Field(
         max_length=WORDS_MOST * 4,
-        description="The words of the command, or one path below the workspace.",
+        description="Words of the command, or one path below the workspace.",
     )
-    task: str = Field("", max_length=64, description="For which task; empty: for none.")
-    seconds: float = Field(30.0, gt=0, le=3600, description="How long it may take.")
+    task: str = Field(
+        "", max_length=64, description="Task that the tool is used for; default: none."
+    )
+    seconds: float = Field(30.0, gt=0, le=3600, description="Seconds that the use may take.")
 
 
 class GrantResult(Result):
-    grant: str = Field(description="Good for this one use; give it back with `end_tool`.")
-    tool: str = Field(description="The tool by its one name.")
+    grant: str = Field(description="Id of the grant for this one use; return it with `end_tool`.")
+    tool: str = Field(description="Name of the tool.")
     expires: float = Field(description="Seconds since 1970.")
 
 
 class EndToolParams(Mutation):
-    grant: str = Field(max_length=64, description="The grant.")
-    status: Literal["ok", "failed", "timeout", "killed"] = Field("ok", description="How it ended.")
-    detail: Annotated[str, bounded_text(1000)] = Field("", description="In words.")
+    grant: str = Field(max_length=64, description="Id of the grant.")
+    status: Literal["ok", "failed", "timeout", "killed"] = Field(
+        "ok", description="How the use ended."
+    )
+    detail: Annotated[str, bounded_text(1000)] = Field("", description="Details in words.")
 
 
-class Ended(Result):
-    grant: str = Field(description="The grant; it cannot be used again.")
+class ToolEnded(Result):
+    grant: str = Field(description="Id of the grant; it cannot be used again.")
 
 
 class ListToolsParams(Params):
-    agent: Agent | None = Field(None, description="Whose; the caller's own when absent.")
+    agent: Agent | None = Field(None, description="Agent that has the tools; default: the caller.")
 
 
 class ToolRow(Result):
-    tool: str = Field(description="Its name.")
+    tool: str = Field(description="Name of the tool.")
     kind: str = Field(description="execution, planning or conversation.")
-    aliases: list[str] = Field(description="Other names for it.")
-    summary: str = Field(description="What it does.")
-    allowed: bool = Field(description="Whether it may be used now.")
-    entries: list[str] = Field(description="With which arguments; empty: with none.")
-    why: str = Field(description="Why not; empty when it may.")
+    aliases: list[str] = Field(description="Other names of the tool.")
+    summary: str = Field(description="What the tool does.")
+    allowed: bool = Field(description="Whether the agent may use it now.")
+    entries: list[str] = Field(
+        description="Allowed arguments, as entries of the agent's list; empty: not allowed."
+    )
+    why: str = Field(description="Why it is not allowed; empty when it is.")
 
 
-class Tools(Result):
-    behaviour: str = Field(description="manager or worker, by the role.")
+class ToolRows(Result):
+    behaviour: str = Field(description="manager or worker, by the role; or operator.")
     tools: list[ToolRow] = Field(description="All tools of execution.")
 
 
 @operation(action="work", allow=SELF)
 def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
-    """Ask for one use of a tool of execution, with exactly this argument.
+    """Request one use of a tool of execution, with exactly this argument.
 
     The role must have the tool, the agent's own list must have an entry that matches, and no plan
-    of the agent may be waiting for approval. `hive-agent tool` asks, runs and gives back.
+    of the agent may wait for approval. `hive-agent tool` requests a grant, runs the tool and
+    returns the grant.
     """
-    wanted = find_tool(params.tool)
-    words = check_argument(wanted, params.argument)
+    tool = find_tool(params.tool)
+    words = check_argument(tool, params.argument)
     _check_task(call, params)
-    _check(call, wanted, words, params.task)
+    _check_allowed(call, tool, words, params.task)
     check_tool_budget(call, call.uuid, params.task)
-    held = call.ledger.tools.open_grants(call.uuid)
-    if len(held) >= OPEN_MOST:
-        raise LimitReached(f"cannot use {wanted.name}: {OPEN_MOST} grants are open")
+    if len(call.ledger.tools.open_grants(call.uuid)) >= OPEN_MOST:
+        raise LimitReached(f"cannot use {tool.name}: {OPEN_MOST} grants are open")
     expires = call.now + params.seconds + SPARE
-    shown = _hidden(call, words)
-    grant = ToolGrant(uuid4().hex, call.uuid, wanted.name, (shown,), params.task, call.now, expires)
+    text = _masked_text(call, words)
+    grant = ToolGrant(uuid4().hex, call.uuid, tool.name, (text,), params.task, call.now, expires)
     call.ledger.tools.add(grant)
-    topics = frozenset[str]()
     count_tool_call(call, call.uuid, params.task)
+    call.notify("grant")
     if params.task:
-        topics = begin(call, call.ledger.tasks.require(params.task), "a tool was used for it")[1]
+        begin_work(call, call.ledger.tasks.require(params.task), "a tool was used for it")
     return Record(
-        GrantResult(grant=grant.id, tool=wanted.name, expires=expires),
-        topics | {"grant"}, _fields(grant),
-    )  # fmt: skip
+        GrantResult(grant=grant.id, tool=tool.name, expires=expires), fields=_event_fields(grant)
+    )
 
 
 @operation(action="work", allow=SELF)
-def end_tool(call: Call, params: EndToolParams) -> Record[Ended]:
-    """Give a grant back and say how the use of it ended. It cannot be used again."""
+def end_tool(call: Call, params: EndToolParams) -> Record[ToolEnded]:
+    """Return a grant and report how the use ended. The grant cannot be used again."""
     grant = call.ledger.tools.get(params.grant)
     if grant is None or grant.agent != call.uuid or grant.expires <= call.now:
         raise NotFound(f"no grant {params.grant}")
     call.ledger.tools.delete(grant.id)
-    fields = {**_fields(grant), "status": params.status, "detail": params.detail}
-    return Record(Ended(grant=grant.id), frozenset({"grant"}), fields)
+    call.notify("grant")
+    fields = {**_event_fields(grant), "status": params.status, "detail": params.detail}
+    return Record(ToolEnded(grant=grant.id), fields=fields)
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
-def list_tools(call: Call, params: ListToolsParams) -> Tools:
-    """List the tools of execution: which an agent may use now, with what, and why not others."""
+def list_tools(call: Call, params: ListToolsParams) -> ToolRows:
+    """List the tools of execution: what an agent may use now, with what arguments, or why not."""
     if params.agent is None and call.by_operator:
-        rows = [_row(each, tuple(map(parse_entry, (each.name,))), "") for each in TOOLS.values()]
-        return Tools(behaviour="operator", tools=rows)
+        rows = [_tool_row(tool, (parse_entry(tool.name),), "") for tool in TOOLS.values()]
+        return ToolRows(behaviour="operator", tools=rows)
     spec = call.hive.spec(params.agent or call.caller)
     rows = []
-    for each in TOOLS.values():
-        found, why = allowed(spec, each)
-        rows.append(_row(each, found, why or lock_of(call.ledger, spec.id)))
-    return Tools(behaviour=ROLE_DEFAULTS[spec.role].behaviour.value, tools=rows)
+    for tool in TOOLS.values():
+        entries, why = allowed_entries(spec, tool)
+        rows.append(_tool_row(tool, entries, why or execution_lock(call.ledger, spec.id)))
+    return ToolRows(behaviour=ROLE_DEFAULTS[spec.role].behaviour.value, tools=rows)
 
 
 @due(at=lambda ledger: ledger.tools.next_expiry(), topics=frozenset({"grant"}))
-def grants_expire(call: Call) -> Record[Result]:
-    """Grants that nobody gave back: what used them ended without a word."""
-    for grant in call.ledger.tools.expired_grants(call.now, _A_TURN):
+def expire_grants(call: Call) -> Record[Result]:
+    """Delete grants that were not returned: the program ended without a report."""
+    for grant in call.ledger.tools.expired_grants(call.now, _AT_ONCE):
         call.ledger.tools.delete(grant.id)
-        call.ledger.events.append(_expired(call, grant))
-    return Record(Result(), frozenset({"events"}), audited=True)
+        call.ledger.events.append(_expiry_event(call, grant))
+    call.notify("events")
+    return Record(Result(), audited=True)
 
 
-def allowed(spec: AgentSpec, wanted: Tool) -> tuple[tuple[ToolEntry, ...], str]:
-    """With which arguments an agent may use a tool; without any, why not."""
-    habit = ROLE_DEFAULTS[spec.role]
-    if wanted.name not in habit.tools:
-        manages = habit.behaviour is RoleBehaviour.MANAGER
+def allowed_entries(spec: AgentSpec, tool: Tool) -> tuple[tuple[ToolEntry, ...], str]:
+    """The entries with which an agent may use a tool; without any, why not."""
+    defaults = ROLE_DEFAULTS[spec.role]
+    if tool.name not in defaults.tools:
+        manages = defaults.behaviour is RoleBehaviour.MANAGER
         return (), "you plan and delegate" if manages else f"the role {spec.role} has no such tool"
     if spec.tools is None:
-        return (ToolEntry(wanted.name),), ""
-    found = tuple(each for each in map(parse_entry, spec.tools) if each.tool == wanted.name)
-    return found, "" if found else "it is not on your list"
+        return (ToolEntry(tool.name),), ""
+    entries = tuple(entry for entry in map(parse_entry, spec.tools) if entry.tool == tool.name)
+    return entries, "" if entries else "it is not on your list"
 
 
 def _check_task(call: Call, params: UseToolParams) -> None:
-    """A task that is named is one of the caller's own, and open."""
+    """Refuse a task that is not an open task of the caller."""
     if not params.task:
         return
     task = call.ledger.tasks.get(params.task)
@@ -171,46 +178,45 @@ def _check_task(call: Call, params: UseToolParams) -> None:
         raise NotFound(f"no open task {params.task} of yours")
 
 
-def _check(call: Call, wanted: Tool, words: tuple[str, ...], task: str) -> None:
-    """NotAllowed, which is recorded, when the agent may not use it so, or not now."""
+def _check_allowed(call: Call, tool: Tool, words: tuple[str, ...], task: str) -> None:
+    """NotAllowed, which is recorded, when the agent may not use the tool so, or not now."""
     if call.by_operator:
-        raise NotAllowed(f"cannot use {wanted.name}: tools are for agents", rule="tools")
-    found, why = allowed(call.hive.spec(call.caller), wanted)
-    if not why and not any(each.matches(words) for each in found):
-        why = f"{_hidden(call, words)!r} is not on your list"
+        raise NotAllowed(f"cannot use {tool.name}: tools are for agents", rule="tools")
+    entries, why = allowed_entries(call.hive.spec(call.caller), tool)
+    if not why and not any(entry.matches(words) for entry in entries):
+        why = f"{_masked_text(call, words)!r} is not on your list"
     if not why:
-        named = call.ledger.tasks.require(task).locked if task else ""
-        why = named or lock_of(call.ledger, call.uuid)
+        lock = call.ledger.tasks.require(task).locked if task else ""
+        why = lock or execution_lock(call.ledger, call.uuid)
     if why:
-        raise NotAllowed(f"cannot use {wanted.name}: {why}", rule="tools")
+        raise NotAllowed(f"cannot use {tool.name}: {why}", rule="tools")
 
 
-def _row(each: Tool, found: tuple[ToolEntry, ...], why: str) -> ToolRow:
+def _tool_row(tool: Tool, entries: tuple[ToolEntry, ...], why: str) -> ToolRow:
     return ToolRow(
-        tool=each.name, kind=each.kind.value, aliases=list(each.aliases), summary=each.summary,
-        allowed=not why, entries=[] if why else [str(one) for one in found], why=why,
+        tool=tool.name, kind=tool.kind.value, aliases=list(tool.aliases), summary=tool.summary,
+        allowed=not why, entries=[] if why else [str(entry) for entry in entries], why=why,
     )  # fmt: skip
 
 
-def _fields(grant: ToolGrant) -> dict[str, object]:
+def _event_fields(grant: ToolGrant) -> dict[str, object]:
     return {
-        "tool": grant.tool, "argument": _shown(grant.argument), "grant": grant.id,
+        "tool": grant.tool, "argument": " ".join(grant.argument)[:SHOWN], "grant": grant.id,
         "task": grant.task,
     }  # fmt: skip
 
 
-def _hidden(call: Call, words: tuple[str, ...]) -> str:
-    """The beginning, without secrets: one that was cut in two would not be found any more."""
+def _masked_text(call: Call, words: tuple[str, ...]) -> str:
+    """The beginning of the argument, without secrets.
+
+    Secrets are hidden before the text is cut: half a secret would not be recognized.
+    """
     return call.ledger.events.masks.hide(" ".join(words), SHOWN)
 
 
-def _shown(words: tuple[str, ...]) -> str:
-    return " ".join(words)[:SHOWN]
-
-
-def _expired(call: Call, grant: ToolGrant) -> Line:
+def _expiry_event(call: Call, grant: ToolGrant) -> AuditEntry:
     name = call.hive.name(grant.agent) or ""
-    return Line(
+    return AuditEntry(
         "tool", DAEMON, "grants_expire", grant.agent, None, "", "its time is over",
-        call.hive.commit, call.request, call.now, {**_fields(grant), "target_name": name},
+        call.hive.commit, call.request, call.now, {**_event_fields(grant), "target_name": name},
     )  # fmt: skip

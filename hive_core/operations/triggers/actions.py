@@ -27,7 +27,7 @@ from hive_core.model.work.task import TaskRequest
 from hive_core.model.work.trigger import Trigger, TriggerAction, TriggerRun
 from hive_core.operations.lifecycle.sleep import wake_sleeper
 from hive_core.operations.notices import deliver
-from hive_core.operations.tasks.assign import NOTHING, assign
+from hive_core.operations.tasks.assign import NOTHING, create_task
 from hive_core.policy.decide import decide
 
 MAIL: Final = "trigger"
@@ -153,8 +153,7 @@ def assign_run_task(
     try:
         with call.ledger.savepoint():
             request = _task_request(trigger, run, data)
-            task, topics = assign(call, trigger.owner, assignee, request)
-            call.notify(*topics)
+            task = create_task(call, trigger.owner, assignee, request)
     except REFUSALS as error:
         return "", str(error)
     return task.id, ""
@@ -192,8 +191,7 @@ def _spawn(call: Call, trigger: Trigger, run: TriggerRun, data: Data) -> SpawnOu
     if not isinstance(outcome, Change):
         raise TypeError("spawn makes a change")
     after = call._replace(hive=outcome.hive)
-    task, topics = assign(after, trigger.owner, name, _task_request(trigger, run, data))
-    call.notify(*topics)
+    task = create_task(after, trigger.owner, name, _task_request(trigger, run, data))
     change: Change[Result] = Change(
         outcome.result, outcome.hive, outcome.message, outcome.wakes, outcome.fields
     )
