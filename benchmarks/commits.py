@@ -65,7 +65,7 @@ def _change(repo: MetaRepo, hive: Hive) -> tuple[float, float, float]:
     """Medians of the three parts, each round a new agent or a move."""
     spent: list[tuple[float, float, float]] = []
     waiting: list[Callable[[], None]] = []
-    repo.later = waiting.append
+    repo.schedule = waiting.append
     for number in range(ROUNDS):
         if number % 2:
             after = hive.with_parent(f"a{number}", f"a{number + 1}")

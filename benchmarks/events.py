@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.report.rows import Row, with_aim
-from hive_core.host.storage.event_files import Lines
+from hive_core.host.storage.event_files import EventFiles
 from hive_core.ledger.audit.event_json import form
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
@@ -129,7 +129,7 @@ def _tails(ledger: Ledger, wanted: EventFilter) -> None:
 
 
 def _copies(ledger: Ledger, folder: Path) -> list[Row]:
-    lines = Lines(folder / "events", LogSettings(rotate=64 << 20, total=1 << 40))
+    lines = EventFiles(folder / "events", LogSettings(rotate=64 << 20, total=1 << 40))
     lines.open()
     copied = _cpu_microseconds(lambda: _copy(ledger, lines), ledger.events.last)
     lines.close()
@@ -140,6 +140,6 @@ def _copies(ledger: Ledger, folder: Path) -> list[Row]:
     ]
 
 
-def _copy(ledger: Ledger, lines: Lines) -> None:
+def _copy(ledger: Ledger, lines: EventFiles) -> None:
     while rows := ledger.events.raw(lines.at, PAGE):
         lines.append(rows)

@@ -132,7 +132,7 @@ def _commit_times(memory: Path, disk: Path, count: int) -> Iterator[float]:
     shutil.copytree(memory, disk, symlinks=True)
     repo = MetaRepo.open(disk)
     waiting: list[Callable[[], None]] = []
-    repo.later = waiting.append
+    repo.schedule = waiting.append
     for number in range(CHANGES):
         added = hive.with_agent(f"b{number}", "a0", _spec(count + number))
         after = hive.with_parent(f"a{count - 1 - number}", "a0") if number % 2 else added

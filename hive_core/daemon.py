@@ -19,35 +19,35 @@ from hive_core.broker.core import Broker
 from hive_core.duties import Duties, stop_daemon_on_failure
 from hive_core.errors import HiveError
 from hive_core.host.config import settings as config
-from hive_core.host.config.diffs import Diffs
-from hive_core.host.config.nix_profiles import Profiles
-from hive_core.host.git.applied_repositories import Applied
-from hive_core.host.git.lending import Lending
-from hive_core.host.git.manual_commits import HandCommits
+from hive_core.host.config.diffs import ReviewDiffs
+from hive_core.host.config.nix_profiles import NixProfiles
+from hive_core.host.git.applied_repositories import AppliedRepositories
+from hive_core.host.git.lending import PackExports
+from hive_core.host.git.manual_commits import ManualCommits
 from hive_core.host.git.pushes import Pushes
-from hive_core.host.git.seed import lay_out
-from hive_core.host.git.server import GitHost
-from hive_core.host.git.signed_approvals import SignedApprovals, signed
+from hive_core.host.git.seed import write_seeds
+from hive_core.host.git.server import MetaGitServer
+from hive_core.host.git.signed_approvals import SignedApprovals, create_signed_approvals
 from hive_core.host.git.watch import watch_branch
-from hive_core.host.sockets.server import Sockets
-from hive_core.host.storage.backups import Copies
+from hive_core.host.sockets.server import SocketServer
+from hive_core.host.storage.backups import BackupRunner
 from hive_core.host.storage.credentials import Credentials
-from hive_core.host.storage.deferred_reads import Reads
-from hive_core.host.storage.disk_usage import used
-from hive_core.host.storage.socket_directory import Shown
+from hive_core.host.storage.deferred_reads import DeferredReads
+from hive_core.host.storage.disk_usage import disk_used
+from hive_core.host.storage.socket_directory import SocketDirectories
 from hive_core.host.storage.stores import Stores
-from hive_core.host.storage.uploads import Uploads
+from hive_core.host.storage.uploads import PushUploads
 from hive_core.host.systemd import notify
 from hive_core.host.systemd.bus import Bus
 from hive_core.host.systemd.clock import SystemClock
-from hive_core.host.systemd.host_shutdown import see_off
+from hive_core.host.systemd.host_shutdown import wait_for_agents
 from hive_core.host.systemd.job_exchange import sweep
 from hive_core.host.systemd.jobs import JOBS, NspawnJobs
 from hive_core.host.systemd.journal import HostJournal
 from hive_core.host.systemd.machines import AGENTS, NspawnMachines
 from hive_core.host.systemd.root_helper import Privd
-from hive_core.host.systemd.signals import Ending, fatal
-from hive_core.host.systemd.watchdog import live, settled
+from hive_core.host.systemd.signals import ShutdownSignals, fatal
+from hive_core.host.systemd.watchdog import freeze_heap, send_life_signs
 from hive_core.ledger.core.ballast import Ballast
 from hive_core.model.config.settings import Settings
 from hive_core.reconcile import built_in_agents, root_agent
@@ -76,8 +76,10 @@ class Daemon:
         self.stores = Stores.open(settings)
         notify.starting()
         self.clock, self.journal = SystemClock(), HostJournal()
-        self.keeper = notify.Keeper()
-        self.signals = Ending(refusals=lambda: [fault.text for fault in config.check(file)])
+        self.keeper = notify.SystemdDescriptorStore()
+        self.signals = ShutdownSignals(
+            refusals=lambda: [fault.text for fault in config.check(file)]
+        )
 
     @cached_property
     def observed(self) -> ObservedState:
@@ -90,7 +92,7 @@ class Daemon:
     def broker(self) -> Broker:
         stores, ballast = self.stores, self.ballast
         parts = stores.ledger, stores.repo, self.settings, self.observed, self.clock
-        registry = stores.answerable(operations.load())
+        registry = stores.served_operations(operations.load())
         world = Services(*parts, stores.vault, stores.contents, self.git)
         broker = Broker(
             world, stores.hive, registry, service.introspection_methods(registry, VERSION)
@@ -103,13 +105,13 @@ class Daemon:
         return Ballast(self.settings.paths.ballast, self.settings.ballast)
 
     @cached_property
-    def sockets(self) -> Sockets:
+    def sockets(self) -> SocketServer:
         plan = lambda: self.reconciler.fresh_plan()  # noqa: E731, PLW0108 - the road needs sockets
-        diffs = Diffs(self.settings.paths.applied)
-        reads = Reads(
+        diffs = ReviewDiffs(self.settings.paths.applied)
+        reads = DeferredReads(
             self.journal, plan, diffs.read, self.observed.machines, self._wait_for_observation
         )
-        return Sockets(self.broker, reads, fatal, self.keeper)
+        return SocketServer(self.broker, reads, fatal, self.keeper)
 
     @cached_property
     def bus(self) -> Bus:
@@ -123,12 +125,12 @@ class Daemon:
     def machines(self) -> NspawnMachines:
         paths = self.settings.paths
         credentials = Credentials(self.stores.vault, self.observed.base)
-        shown = Shown(self.sockets, paths, self.applied.nar, credentials)
+        shown = SocketDirectories(self.sockets, paths, self.applied.nar, credentials)
         return NspawnMachines(self.bus, self.privd, shown, paths, self.observed)
 
     @cached_property
-    def applied(self) -> Applied:
-        return Applied(self.settings.paths.applied)
+    def applied(self) -> AppliedRepositories:
+        return AppliedRepositories(self.settings.paths.applied)
 
     @cached_property
     def jobs(self) -> NspawnJobs:
@@ -155,33 +157,35 @@ class Daemon:
 
     @cached_property
     def deployer(self) -> Deployer:
-        works = DeployWiring(self.ports, self.applied, Profiles())
+        works = DeployWiring(self.ports, self.applied, NixProfiles())
         hive, spare = lambda: self.broker.hive, self.ballast.release
         return Deployer.build(works.context(self.observed, hive, self.broker.perform, spare), fatal)
 
     @cached_property
-    def manual_commits(self) -> HandCommits:
-        return HandCommits(self.stores.repo, self.broker, self.observed)
+    def manual_commits(self) -> ManualCommits:
+        return ManualCommits(self.stores.repo, self.broker, self.observed)
 
     @cached_property
     def signed_approvals(self) -> SignedApprovals:
-        return signed(self.broker, self.applied.repo)
+        return create_signed_approvals(self.broker, self.applied.repo)
 
     @cached_property
-    def git(self) -> GitHost:
+    def git(self) -> MetaGitServer:
         served = self.settings.paths.served
         sweep(served)
-        return GitHost(self.stores.repo, self.applied.repo, Lending(served), lambda: self.pushes)
+        return MetaGitServer(
+            self.stores.repo, self.applied.repo, PackExports(served), lambda: self.pushes
+        )
 
     @cached_property
     def pushes(self) -> Pushes:
-        uploads = Uploads(self.settings.paths.served, self.settings.intake.pack)
+        uploads = PushUploads(self.settings.paths.served, self.settings.intake.pack)
         judges = (lambda: self.manual_commits), (lambda: self.signed_approvals)
         return Pushes(self.settings, self.jobs, *judges, self.applied.repo, uploads)
 
     @cached_property
     def upkeep(self) -> Upkeep:
-        copies = Copies(self.stores, self.settings.paths.backup, stop_daemon_on_failure)
+        copies = BackupRunner(self.stores, self.settings.paths.backup, stop_daemon_on_failure)
         alarm = partial(self.observed.troubles.__setitem__, "audit")
         moved = self.duties.on_clock_set
         return Upkeep(
@@ -199,9 +203,9 @@ class Daemon:
     def _on_unit_signal(self, unit: str) -> None:
         """Forward a unit's signal from systemd; an empty name means any unit."""
         if unit.startswith(JOBS) or not unit:
-            self.jobs.heard(unit)
+            self.jobs.on_unit_signal(unit)
         if unit.startswith(AGENTS) or not unit:
-            self.machines.heard(unit)
+            self.machines.on_unit_signal(unit)
 
     async def serve(self) -> None:
         """Serve until a signal asks the daemon to end."""
@@ -215,9 +219,9 @@ class Daemon:
             await self.duties.open(self.stores)
             notify.starting()
             await self._wait_for_observation()
-        settled()
+        freeze_heap()
         notify.ready(self._status())
-        self.duties.run_until_close(live(self.broker))
+        self.duties.run_until_close(send_life_signs(self.broker))
         self.duties.run_until_close(self._restore_ballast())
         await self.signals.asked.wait()
         await self._close()
@@ -226,7 +230,7 @@ class Daemon:
         """Listen on the sockets of the daemon before this one; clients have queued meanwhile."""
         if not self.stores.damage:  # first of all, so that no topic is missed
             self.applied.open()
-            lay_out(self.settings.paths.seeds)
+            write_seeds(self.settings.paths.seeds)
             to: tuple[TopicListener, ...] = (
                 self.reconciler,
                 self.deployer,
@@ -235,13 +239,13 @@ class Daemon:
                 self.duties,
             )
             heard = [listener.on_topics for listener in to]
-            self.broker.listeners += [self.machines.rotated, *heard, self._update_status]
-        for name, fd in notify.handed_over():
+            self.broker.listeners += [self.machines.on_topics, *heard, self._update_status]
+        for name, fd in notify.stored_descriptors():
             self.sockets.adopt(name, fd)
-        self.broker.branch_moved = self.manual_commits.look_again
-        self.stores.repo.later = asyncio.get_running_loop().call_soon
+        self.broker.branch_moved = self.manual_commits.check_branch
+        self.stores.repo.schedule = asyncio.get_running_loop().call_soon
         if self.stores.recovery is not None:
-            self.manual_commits.settle(self.stores.recovery)
+            self.manual_commits.apply_recovery(self.stores.recovery)
         paths = self.settings.paths
         for uuid, base in self.observed.cache.bases.items():
             if uuid in self.observed.places.by_uuid and paths.socket(uuid).parent.is_dir():
@@ -249,7 +253,7 @@ class Daemon:
                     await self.sockets.listen(uuid, paths.socket(uuid), base)
                 notify.starting()
         await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
-        self.sockets.adopted_all()
+        self.sockets.close_unadopted()
 
     def _start_background(self) -> None:
         """Start the reconciler, the watch over the meta repository, and the timers."""
@@ -260,13 +264,13 @@ class Daemon:
         self.duties.run_until_close(self.signed_approvals.run())
         folder, hand = self.stores.repo.folder, self.manual_commits
         self.duties.run_until_close(
-            watch_branch(folder, hand.look_again, hand.glance, self.signals.asked)
+            watch_branch(folder, hand.check_branch, hand.check_quickly, self.signals.asked)
         )
         self.upkeep.start()
         self.duties.start()
         if not self.machines.has_quota:
             ways = (
-                partial(used, self.settings.paths.state),
+                partial(disk_used, self.settings.paths.state),
                 self.reconciler.requeue,
                 self.ballast.release,
             )
@@ -326,7 +330,7 @@ class Daemon:
 
 async def _serve(settings: Settings, file: Path) -> None:
     await Daemon(settings, file).serve()
-    await see_off(settings)
+    await wait_for_agents(settings)
 
 
 def main() -> None:
@@ -340,7 +344,7 @@ def main() -> None:
         log.critical("Cannot use the settings: %s", fault.text)
     try:
         said = config.load(file)
-        settings = config.fitted(said, config.Size.here(said.paths.state))
+        settings = config.with_machine_size(said, config.MachineSize.here(said.paths.state))
         log.info("Starting hived %s", VERSION)
         asyncio.run(_serve(settings, file))
     except HiveError as error:

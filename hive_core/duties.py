@@ -13,11 +13,11 @@ from typing import Any
 
 from hive_core.broker.timers import DUES
 from hive_core.errors import HiveError
-from hive_core.host.storage.artifacts import Contents
-from hive_core.host.storage.event_files import Lines
+from hive_core.host.storage.artifacts import ArtifactContents
+from hive_core.host.storage.event_files import EventFiles
 from hive_core.host.storage.event_log import EventLog
 from hive_core.host.storage.stores import Stores
-from hive_core.host.systemd.cpu_time import of
+from hive_core.host.systemd.cpu_time import machine_cpu
 from hive_core.host.systemd.signals import fatal
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.reconcile.deps import BrokerHandle, Ports
@@ -41,7 +41,7 @@ class Duties:
     def __post_init__(self) -> None:
         settings, ledger = self.ports.settings, self.ports.ledger
         self.agenda = Agenda(self.ports.clock, ledger, self.broker.perform, DUES)
-        lines = Lines(settings.paths.events, settings.log, settings.operator_group)
+        lines = EventFiles(settings.paths.events, settings.log, settings.operator_group)
         alarms = self.observed.troubles, settings.log.journal
         self.eventlog = EventLog(ledger.events, lines, self.broker.hive, *alarms)
 
@@ -50,7 +50,7 @@ class Duties:
         self.agenda.start()
         self.closers.append(self.eventlog.close)
         self.run_until_close(self.eventlog.run())
-        self.run_until_close(CpuMeter(self.ports, self.broker, self.observed, of).run())
+        self.run_until_close(CpuMeter(self.ports, self.broker, self.observed, machine_cpu).run())
 
     def on_clock_set(self) -> None:
         """Recompute all timers: the clock was set."""
@@ -58,7 +58,7 @@ class Duties:
 
     def on_topics(self, topics: frozenset[str]) -> None:
         self.agenda.on_topics(topics)
-        self.eventlog.heard(topics)
+        self.eventlog.on_topics(topics)
 
     async def open(self, stores: Stores) -> None:
         """Remove orphaned files, and accept webhooks if the settings say so."""
@@ -68,10 +68,10 @@ class Duties:
         if not self.ports.settings.triggers.webhooks:
             return
         # Other hosts do not even import the server.
-        from hive_core.host.sockets.webhooks import Hooks  # noqa: PLC0415
+        from hive_core.host.sockets.webhooks import WebhookServer  # noqa: PLC0415
 
         settings = self.ports.settings
-        hooks = Hooks(
+        hooks = WebhookServer(
             stores.ledger, self.broker.perform, stores.vault, self.broker.hive, self.ports.clock.now
         )
         try:
@@ -110,10 +110,10 @@ def stop_daemon_on_failure(task: asyncio.Task[None]) -> None:
         fatal(error)
 
 
-async def _clear(contents: Contents, ledger: Ledger) -> None:
+async def _clear(contents: ArtifactContents, ledger: Ledger) -> None:
     """Remove artifact files that an earlier daemon made and did not record in the ledger."""
     try:
-        for digest in contents.left():
+        for digest in contents.remaining_digests():
             if not ledger.artifacts.has_content(digest):
                 contents.remove(digest)
             await asyncio.sleep(0)  # calls come first

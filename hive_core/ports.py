@@ -134,7 +134,7 @@ class Contents(Protocol):
         """The size of an upload so far."""
         ...
 
-    def held(self, party: str | None = None) -> int:
+    def pending_bytes(self, party: str | None = None) -> int:
         """Bytes of uploads that have no name yet."""
         ...
 
@@ -146,7 +146,7 @@ class Contents(Protocol):
         """The bytes from `at` to the end of their block; a text says why the content is damaged."""
         ...
 
-    def damaged(self, digest: str, why: str) -> Internal:
+    def report_damage(self, digest: str, why: str) -> Internal:
         """Raise the operator's alarm; returns the error for the reader."""
         ...
 

@@ -14,7 +14,7 @@ from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
 from hive_core.broker.timers import DUES
 from hive_core.host.git import MetaRepo
-from hive_core.host.sockets.server import Sockets
+from hive_core.host.sockets.server import SocketServer
 from hive_core.host.systemd.clock import SystemClock
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
@@ -42,7 +42,7 @@ async def serve(folder: Path, agents: int) -> None:
         agenda = Agenda(clock, ledger, broker.perform, DUES)
         broker.listeners.append(agenda.on_topics)
         agenda.start()
-        sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1))
+        sockets = SocketServer(broker, SlowReads(), lambda _: os._exit(1))
         for name, spec in hive.specs.items():
             await sockets.listen(spec.id, folder / f"{name}.sock", 0)
         sys.stdout.write("ready\n")

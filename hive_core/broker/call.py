@@ -126,7 +126,7 @@ class _NoContents:
         del party, id_
         return 0
 
-    def held(self, party: str | None = None) -> int:
+    def pending_bytes(self, party: str | None = None) -> int:
         del party
         return 0
 
@@ -137,7 +137,7 @@ class _NoContents:
         del content, at
         raise Internal(_NO_STORE)
 
-    def damaged(self, digest: str, why: str) -> Internal:
+    def report_damage(self, digest: str, why: str) -> Internal:
         return Internal(f"{_NO_STORE}: {digest}, {why}")
 
     def remove(self, digest: str) -> None:

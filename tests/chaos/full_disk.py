@@ -121,7 +121,7 @@ class Trial:
         disk.empty()
         began = time.monotonic()
         stage.ballast.restore()  # as the daemon does, every other second
-        stage.hand.look_again()  # and this every second: a branch that lags follows
+        stage.hand.check_branch()  # and this every second: a branch that lags follows
         again = "" if first == "" or worse[0] == "" else outcome(do)
         took = time.monotonic() - began
         return {

@@ -61,7 +61,7 @@ def _step(stage: Stage, verb: str, some: str, number: int) -> None:
             parents = dict(stage.broker.hive.topology.parents)
             parents[some] = None if parents[some] else "root"
             by_hand(json.dumps(parents))(stage)
-            stage.hand.look_again()
+            stage.hand.check_branch()
         case "pack":
             stage.stores.repo.pack(1)
         case _:

@@ -20,9 +20,9 @@ from hive_core.broker.connection import ClientConnection, SlowRead
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result, camel
 from hive_core.errors import HIVE, HiveError, from_wire
-from hive_core.host.config.diffs import Diffs
-from hive_core.host.git.manual_commits import HandCommits
-from hive_core.host.storage.deferred_reads import Reads
+from hive_core.host.config.diffs import ReviewDiffs
+from hive_core.host.git.manual_commits import ManualCommits
+from hive_core.host.storage.deferred_reads import DeferredReads
 from hive_core.host.storage.stores import Stores
 from hive_core.ledger.core.ballast import Ballast
 from hive_core.ledger.mail.letters import text_id
@@ -58,7 +58,7 @@ class Stage:
         self.look.damage = self.stores.damage
         kept = self.stores.vault, self.stores.contents
         world = Services(ledger, repo, self.settings, self.look, self.clock, *kept)
-        registry = self.stores.answerable(load())
+        registry = self.stores.served_operations(load())
         self.broker = Broker(world, self.stores.hive, registry, {})
         self.ballast = Ballast(paths.ballast, ballast)
         self.look.disk_is_full = lambda: self.ballast.short
@@ -66,10 +66,10 @@ class Stage:
             self.ballast.release,
             lambda: self.ballast.spent,
         )
-        self.hand = HandCommits(repo, self.broker, self.look)
-        self.broker.branch_moved = self.hand.look_again
+        self.hand = ManualCommits(repo, self.broker, self.look)
+        self.broker.branch_moved = self.hand.check_branch
         if self.stores.recovery is not None:
-            self.hand.settle(self.stores.recovery)
+            self.hand.apply_recovery(self.stores.recovery)
         self._woken = False
         self.broker.attach(self)
 
@@ -88,8 +88,8 @@ class Stage:
     def read(self, line: ClientConnection, read: SlowRead) -> None:
         """What is slow is done at once, and in one thread: each life is the same, step by step."""
         self.stores.contents.beside = self.stores.vault.beside = at_once
-        diff = Diffs(self.settings.paths.applied).read
-        reads = Reads(MemoryJournal(), self._nothing, diff, {}, self._no_look)
+        diff = ReviewDiffs(self.settings.paths.applied).read
+        reads = DeferredReads(MemoryJournal(), self._nothing, diff, {}, self._no_look)
         self.broker.read_completed(line, asyncio.run(_read(read, reads)))
 
     async def _nothing(self) -> ReconcilePlan:
@@ -151,7 +151,7 @@ def durable_state(stage: Stage) -> Reply:
     found["events"] = [_event(json.loads(body)) for (body,) in found["events"]]
     found["tree"] = dict(sorted(hive.topology.parents.items()))
     found["specs"] = {name: spec.model_dump(mode="json") for name, spec in hive.specs.items()}
-    found["refused"] = len(repo.refused())
+    found["refused"] = len(repo.refusals())
     names = {**hive.names, **{archive[0]: archive[1] for archive in found["archives"]}}
     text = json.dumps(found, sort_keys=True)
     text = _UUID.sub(lambda uuid: names.get(uuid[0], "somebody"), text)
@@ -176,7 +176,7 @@ def faults(stage: Stage, *, deep: bool) -> list[str]:
         found.append(f"the audit log is broken at {broken}")
     if (sound := ledger.connection.value("PRAGMA integrity_check")) != "ok":
         found.append(f"the ledger: {sound}")
-    found += [f"changed by nobody: {each}" for each in repo.dirty()]
+    found += [f"changed by nobody: {each}" for each in repo.changed_files()]
     locks = [meta / ".git" / name for name in ("refs/heads/main.lock", "index.lock")]
     found += [f"left behind: {lock}" for lock in locks if lock.exists()]
     return found + (_deep(meta) if deep else [])
@@ -208,7 +208,7 @@ class Verb:
     closes: bool = False
 
 
-async def _read(read: SlowRead, reads: Reads) -> Result | HiveError:
+async def _read(read: SlowRead, reads: DeferredReads) -> Result | HiveError:
     try:
         return await read(reads)
     except HiveError as error:
@@ -262,7 +262,7 @@ def nothing(_: Stage) -> None:
 
 def look(stage: Stage) -> None:
     """The branch may have moved."""
-    stage.hand.look_again()
+    stage.hand.check_branch()
 
 
 MOVED = '{"lead": "root", "root": null, "tester": "root", "writer": "lead"}\n'

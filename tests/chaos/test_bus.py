@@ -143,7 +143,7 @@ def test_a_bus_that_accepts_and_never_answers_costs_a_call_its_deadline(
         for _ in range(3):  # it comes back each time
             async with asyncio.timeout(10):
                 taken.append((await asyncio.get_running_loop().sock_accept(deaf))[0])
-        for call in (bus.ready(), bus.state(), bus.loaded(["x"]), bus.named(["x"])):
+        for call in (bus.ready(), bus.state(), bus.list_units(["x"]), bus.list_named_units(["x"])):
             began = time.monotonic()
             with pytest.raises(HiveError):
                 await call

@@ -157,7 +157,7 @@ def check(stage: Stage, approval: str) -> None:
     assert found.state in FINALS, found
     wanted = NEW.binding.commit if found.state is _S.DEPLOYED else OLD
     assert spec.config == wanted, found
-    assert stage.repo.stands(stage.broker.hive.commit)
+    assert stage.repo.is_at(stage.broker.hive.commit)
     assert stage.ledger.head == stage.broker.hive.commit
     assert stage.repo.read(stage.ledger.head).spec("bob") == spec
     assert stage.ledger.deploys.all() == []
@@ -185,7 +185,7 @@ def _check_repo(stage: Stage, approval: str) -> None:
     repo = stage.git("bob")
     assert stage.applied.nar(spec.id, OLD, seed_for("host").nar)
     assert stage.applied.nar(spec.id, spec.config or "", spec.nar or "")
-    if repo.proposed(approval):
+    if repo.has_proposal(approval):
         ends = {"deployed", "failed", "denied"} & stage.tags("bob")
         right = {_S.DEPLOYED: "deployed", _S.FAILED: "failed"}.get(found.state, "denied")
         assert ends == {right}

@@ -33,7 +33,7 @@ def test_the_template_passes_lint_as_it_lies_in_an_agents_folder(
     hive: Hive, tmp_path: Path, kind: str
 ) -> None:
     """H8: what a spawn seeds has no fault; git's own folder and what is kept are not looked at."""
-    seed.write(kind, tmp_path / "config")
+    seed.write_clone(kind, tmp_path / "config")
     (tmp_path / "config/.before").mkdir()
     (tmp_path / "config/.before/link").symlink_to("/")
     assert faults(hive, tmp_path / "config") == {}

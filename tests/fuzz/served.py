@@ -22,7 +22,7 @@ from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
 from hive_core.host.git import MetaRepo
 from hive_core.host.sockets.connection import PATIENCE
-from hive_core.host.sockets.server import Sockets
+from hive_core.host.sockets.server import SocketServer
 from hive_core.host.systemd.clock import SystemClock
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
@@ -105,7 +105,7 @@ async def serve(folder: Path, agents: int, patience: float) -> None:
             PATIENCE, first=PATIENCE.first / patience, begun=PATIENCE.begun / patience,
             deaf=PATIENCE.deaf / patience, look=PATIENCE.look / patience,
         )  # fmt: skip
-        sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1), patience=told)
+        sockets = SocketServer(broker, SlowReads(), lambda _: os._exit(1), patience=told)
         for number in range(agents):
             path = folder / f"a{number}.sock"
             await sockets.listen(hive.specs[f"a{number}"].id, path, 0)

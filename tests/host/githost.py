@@ -23,17 +23,17 @@ from host.proposals import Author, Proposal
 from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
 from hive_core.host.git import MetaRepo
-from hive_core.host.git.applied_repositories import Applied
+from hive_core.host.git.applied_repositories import AppliedRepositories
 from hive_core.host.git.applied_repository import AppliedRepo
-from hive_core.host.git.initial_pack import named, packed
-from hive_core.host.git.lending import Lending
-from hive_core.host.git.manual_commits import HandCommits
+from hive_core.host.git.initial_pack import build_pack, object_name
+from hive_core.host.git.lending import PackExports
+from hive_core.host.git.manual_commits import ManualCommits
 from hive_core.host.git.pushes import Pushes
-from hive_core.host.git.server import GitHost
+from hive_core.host.git.server import MetaGitServer
 from hive_core.host.git.signatures import Signatures
 from hive_core.host.git.signed_approvals import SignedApprovals
-from hive_core.host.sockets.server import Sockets
-from hive_core.host.storage.uploads import Uploads
+from hive_core.host.sockets.server import SocketServer
+from hive_core.host.storage.uploads import PushUploads
 from hive_core.host.systemd.clock import SystemClock
 from hive_core.ledger.approvals.storage import ApprovalRequest
 from hive_core.ledger.core.ledger import Ledger
@@ -73,7 +73,7 @@ class PlainJobs:
 
 
 @dataclass
-class Served:
+class GitHostProcess:
     """What a test may reach: the socket, and (as nobody else should) the folder behind it."""
 
     folder: Path
@@ -112,7 +112,7 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Served]:
+def serve_people(folder: Path) -> Iterator[GitHostProcess]:
     (folder / "bin").mkdir()
     launcher = folder / "bin/git-remote-hive"
     launcher.write_text(
@@ -129,14 +129,14 @@ def served(folder: Path) -> Iterator[Served]:
     try:
         if process.stdout is None or process.stdout.readline() != b"ready\n":
             raise RuntimeError("the service does not start")
-        yield Served(folder)
+        yield GitHostProcess(folder)
         assert process.poll() is None, "the service has ended"
     finally:
         process.kill()
         process.communicate()
 
 
-def _proposed(ledger: Ledger, hive: Hive, repo: AppliedRepo, author: Path) -> Proposal:
+def _create_proposal(ledger: Ledger, hive: Hive, repo: AppliedRepo, author: Path) -> Proposal:
     uuid = hive.spec("ann").id
     proposal = Author(author, {"agent.toml": "# new\n"}).propose(base=hive.spec("ann").config or "")
     with ledger.transaction():
@@ -157,14 +157,16 @@ def _family(ledger: Ledger, repo: MetaRepo) -> Hive:
     return hive.at_commit(oid)
 
 
-def _pushes(folder: Path, settings: Settings, broker: Broker, applied: Applied) -> Pushes:
+def _pushes(
+    folder: Path, settings: Settings, broker: Broker, applied: AppliedRepositories
+) -> Pushes:
     world, paths = broker.services, settings.paths
     assert isinstance(world.repo, MetaRepo)
     look = ObservedState.build(world.ledger, settings, broker.hive, world.clock)
-    hand = HandCommits(world.repo, broker, look)
+    hand = ManualCommits(world.repo, broker, look)
     signatures = Signatures(folder / "signers", os.geteuid())
     signed = SignedApprovals(broker, applied.repo, signatures)
-    uploads = Uploads(paths.served, settings.intake.pack)
+    uploads = PushUploads(paths.served, settings.intake.pack)
     jobs = PlainJobs(paths.work)
     return Pushes(settings, jobs, lambda: hand, lambda: signed, applied.repo, uploads)
 
@@ -176,16 +178,18 @@ async def serve(folder: Path) -> None:
     registry, clock = load(), SystemClock()
     with closing(Ledger.open(settings.paths.database, primed=0)) as ledger:
         repo = MetaRepo.open(settings.paths.meta)
-        hive, applied = _family(ledger, repo), Applied(settings.paths.applied)
+        hive, applied = _family(ledger, repo), AppliedRepositories(settings.paths.applied)
         applied.open()
         await applied.follow(hive, (), lambda _: False)
-        _proposed(ledger, hive, applied.repo(hive.spec("ann").id), folder / "author")
+        _create_proposal(ledger, hive, applied.repo(hive.spec("ann").id), folder / "author")
         pushes: list[Pushes] = []
-        git = GitHost(repo, applied.repo, Lending(settings.paths.served), lambda: pushes[0])
+        git = MetaGitServer(
+            repo, applied.repo, PackExports(settings.paths.served), lambda: pushes[0]
+        )
         world = Services(ledger, repo, settings, Asleep(), clock, git=git)
         broker = Broker(world, hive, registry, introspection_methods(registry, "1"))
         pushes.append(_pushes(folder, settings, broker, applied))
-        sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1))
+        sockets = SocketServer(broker, SlowReads(), lambda _: os._exit(1))
         await sockets.listen_operator(folder / "operator.sock")
         sys.stdout.write("ready\n")
         sys.stdout.flush()
@@ -206,7 +210,7 @@ def tree(*entries: tuple[bytes, bytes, str]) -> bytes:
 
 def objects(*parts: tuple[str, bytes]) -> tuple[str, bytes]:
     """Name of the last one, and a pack with all of them."""
-    return named(*parts[-1]), packed(parts)[0]
+    return object_name(*parts[-1]), build_pack(parts)[0]
 
 
 if __name__ == "__main__":

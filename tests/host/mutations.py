@@ -70,12 +70,12 @@ def _effective(change: Callable[[int], int]) -> Iterator[None]:
         call(libc.capset)
 
 
-def unprivileged() -> AbstractContextManager[None]:
+def without_privileges() -> AbstractContextManager[None]:
     """As somebody who reads only what modes let its owner read."""
     return _effective(lambda before: before & ~ANY_FILE)
 
 
-def opened(state: Path) -> Stores:
+def open_stores(state: Path) -> Stores:
     """What hived does first."""
     return Stores.open(Settings(paths=Paths(state=state)))
 
@@ -97,11 +97,11 @@ def some_changes(stores: Stores, hive: Hive, first: int, count: int) -> Hive:
     return hive
 
 
-def a_world(state: Path, shape: str) -> None:
+def create_history(state: Path, shape: str) -> None:
     """Some history, one refused commit; `shape` says what is packed. Its bytes are always same."""
     state.mkdir()
     repo = MetaRepo.open(state / "meta", clock=lambda: 1.7e9)
-    stores = opened(state)
+    stores = open_stores(state)
     stores.repo = repo
     hive = some_changes(stores, change(stores, family("anna", "bob"), Hive()), 10, 4)
     forged = Hive(hive.commit, hive.topology, {**hive.specs, "bob": spec(77)})
@@ -167,13 +167,13 @@ def _file(chance: Random, path: Path) -> Damaged:
     at = chance.randrange(max(1, len(data)))
     bit = 1 << chance.randrange(8)
     ways: dict[str, Callable[[], object]] = {
-        "emptied": lambda: rewritten(path, b""),
-        f"cut to {at} bytes": lambda: rewritten(path, data[:at]),
-        f"zeros from byte {at}": lambda: rewritten(path, data[:at] + b"\0" * (len(data) - at)),
-        f"bit {bit} of byte {at} flipped": lambda: rewritten(path, flipped(data, at, bit)),
-        "one more byte": lambda: rewritten(path, data + b"x"),
+        "emptied": lambda: rewrite(path, b""),
+        f"cut to {at} bytes": lambda: rewrite(path, data[:at]),
+        f"zeros from byte {at}": lambda: rewrite(path, data[:at] + b"\0" * (len(data) - at)),
+        f"bit {bit} of byte {at} flipped": lambda: rewrite(path, flip_bit(data, at, bit)),
+        "one more byte": lambda: rewrite(path, data + b"x"),
         "deleted": path.unlink,
-        "a folder in its place": lambda: a_folder(path),
+        "a folder in its place": lambda: replace_by_folder(path),
         "unreadable": lambda: path.chmod(0),
         "of another owner": lambda: give_away(path),
     }
@@ -197,18 +197,18 @@ def _folder(chance: Random, path: Path) -> Damaged:
     return Damaged(f"{path}: {how}", path, lambda: _take_back(path, mode))
 
 
-def rewritten(path: Path, data: bytes) -> None:
+def rewrite(path: Path, data: bytes) -> None:
     """A file of its own: libgit2 does not survive that an index changes that it has mapped."""
     path.unlink()
     path.write_bytes(data)
 
 
-def a_folder(path: Path) -> None:
+def replace_by_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
 
 
-def flipped(data: bytes, at: int, bit: int) -> bytes:
+def flip_bit(data: bytes, at: int, bit: int) -> bytes:
     return data[:at] + bytes(each ^ bit for each in data[at : at + 1]) + data[at + 1 :]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from host.meta import git
 
-from hive_core.host.git.applied_repository import Parts, tree_of
+from hive_core.host.git.applied_repository import ReviewFiles, tree_of
 from hive_core.model.config.approval import Binding
 from hive_core.plan import nar
 
@@ -19,7 +19,7 @@ Files = Mapping[str, str]
 @dataclass(frozen=True)
 class Proposal:
     binding: Binding
-    parts: Parts
+    parts: ReviewFiles
     files: dict[str, tuple[bool, bytes]]
 
 
@@ -46,18 +46,18 @@ class Author:
     def propose(self, commit: str = "HEAD", base: str = "") -> Proposal:
         """What the jobs hand over for this commit."""
         oid = git(self.folder, "rev-parse", commit).strip()
-        pack, table = self._packed(oid)
+        pack, table = self._pack_history(oid)
         names = git(self.folder, "ls-tree", "-r", "--name-only", oid).split()
         files = {name: (False, self._file(oid, name)) for name in names}
         archive = nar.pack(files)
         binding = Binding(oid, tree_of(files), nar.digest(archive), base)
-        return Proposal(binding, Parts(pack, table, archive, b"{}", b""), files)
+        return Proposal(binding, ReviewFiles(pack, table, archive, b"{}", b""), files)
 
     def _file(self, oid: str, name: str) -> bytes:
         command = ["git", "-C", str(self.folder), "cat-file", "blob", f"{oid}:{name}"]
         return subprocess.run(command, check=True, capture_output=True).stdout
 
-    def _packed(self, oid: str) -> tuple[bytes, bytes]:
+    def _pack_history(self, oid: str) -> tuple[bytes, bytes]:
         command = ["git", "-C", str(self.folder), "pack-objects", "--revs", "--quiet", "made"]
         subprocess.run(command, check=True, input=oid.encode(), capture_output=True)
         (pack,) = self.folder.glob("made-*.pack")

@@ -14,7 +14,7 @@ import pytest
 from operations.test_triggers import SAY, put
 from operations.world import World, world
 
-from hive_core.host.sockets.webhooks import Hooks
+from hive_core.host.sockets.webhooks import WebhookServer
 
 GROUP = grp.getgrgid(os.getgid()).gr_name
 SECRET = "a secret of the sender's"  # noqa: S105 - of this test
@@ -28,7 +28,7 @@ class Answer:
 
 
 @dataclass
-class Street:
+class WebhookHost:
     """A hive that takes webhooks, and somebody outside."""
 
     hive: World
@@ -63,7 +63,7 @@ class Street:
         answered = dict(each.lower().split(": ", 1) for each in others)
         return Answer(int(first.split()[1]), answered, rest)
 
-    def sent(
+    def send_signed(
         self, path: str, body: bytes = b"{}", *, secret: str = SECRET, method: str = "POST",
         **more: str,
     ) -> Answer:  # fmt: skip
@@ -75,28 +75,28 @@ def sign(body: bytes, secret: str = SECRET) -> str:
     return "sha256=" + hmac.new(secret.encode(), body, "sha256").hexdigest()
 
 
-def hooks_of(hive: World, life: float = 30.0) -> Hooks:
+def hooks_of(hive: World, life: float = 30.0) -> WebhookServer:
     parts = hive.ledger, hive.broker.perform, hive.vault
-    return Hooks(*parts, lambda: hive.hive, hive.clock.now, life)
+    return WebhookServer(*parts, lambda: hive.hive, hive.clock.now, life)
 
 
 @pytest.fixture(name="street")
-def _street(tmp_path: Path) -> Iterator[Street]:
+def _street(tmp_path: Path) -> Iterator[WebhookHost]:
     with world(None, "root/a", "a/a1:worker") as hive:
         hooks = hooks_of(hive)
         path = tmp_path / "hooks.sock"
         hive.loop.run_until_complete(hooks.listen(path, GROUP))
-        yield Street(hive, path)
+        yield WebhookHost(hive, path)
         hooks.close()
 
 
-def hook(street: Street, /, **more: object) -> str:
+def hook(street: WebhookHost, /, **more: object) -> str:
     """The path of a new one."""
     when = {"webhook": {"secret": SECRET}}
     return str(put(street.hive, **{"when": when, "action": SAY, **more})["path"])
 
 
-def whole(
+def signed_headers(
     path: str, time: float, body: bytes = b"{}", method: str = "POST", key: str = ""
 ) -> dict[str, str]:
     """Headers of a request that is signed with all that decides what it does."""

@@ -14,9 +14,9 @@ from host.meta import git
 from host.proposals import Author
 
 from hive_core.errors import Conflict, HiveError, Internal
-from hive_core.host.git.applied_repository import AppliedRepo, Tag
+from hive_core.host.git.applied_repository import AppliedRepo, ProposalTag
 from hive_core.host.git.file_writer import put
-from hive_core.host.git.gitfolder import refs
+from hive_core.host.git.gitfolder import read_refs
 from hive_core.host.git.seed import seed
 from hive_core.plan import nar
 
@@ -26,7 +26,7 @@ ID, OTHER = "0123456789ab", "ba9876543210"
 @pytest.fixture
 def repo(tmp_path: Path) -> AppliedRepo:
     made = AppliedRepo(tmp_path / "bob.git")
-    made.make("host")
+    made.create("host")
     return made
 
 
@@ -51,8 +51,8 @@ def test_attack_59_nobody_else_may_enter_it_whatever_the_umask_says(tmp_path: Pa
     before = os.umask(0)
     try:
         repo = AppliedRepo(tmp_path / "bob.git")
-        repo.make("host")
-        repo.tag(Tag("denied", ID, seed("host").commit, "no", 1.0))
+        repo.create("host")
+        repo.tag(ProposalTag("denied", ID, seed("host").commit, "no", 1.0))
     finally:
         os.umask(before)
     for path in (repo.path, *repo.path.rglob("*")):
@@ -86,8 +86,8 @@ def test_a_proposal_that_does_not_belong_together_is_not_taken(
 def test_tags_say_who_and_why_in_plain_lines(repo: AppliedRepo) -> None:
     """What an agent wrote stands in messages as text: no header, no escape, no odd letter."""
     evil = "no\n\ntagger eve <e@x> 1 +0000\x1b[31m \u202egnp"
-    repo.tag(Tag("denied", ID, seed("host").commit, evil + "x" * 10_000, 1_700_000_000.0))
-    repo.tag(Tag("denied", ID, seed("host").commit, "another", 1.0))
+    repo.tag(ProposalTag("denied", ID, seed("host").commit, evil + "x" * 10_000, 1_700_000_000.0))
+    repo.tag(ProposalTag("denied", ID, seed("host").commit, "another", 1.0))
     shown = git(repo.path, "cat-file", "tag", f"denied/{ID}")
     head, _, text = shown.partition("\n\n")
     assert head.splitlines()[1:] == [
@@ -102,9 +102,9 @@ def test_tags_say_who_and_why_in_plain_lines(repo: AppliedRepo) -> None:
 def test_names_that_lead_elsewhere_are_refused(repo: AppliedRepo) -> None:
     for approval in ("../../../../x", "0" * 11, "A" * 12, f"{ID}\n"):
         with pytest.raises(ValueError, match="no name of ours"):
-            repo.tag(Tag("denied", approval, seed("host").commit, "", 1.0))
+            repo.tag(ProposalTag("denied", approval, seed("host").commit, "", 1.0))
     with pytest.raises(ValueError, match="no tag"):
-        repo.tag(Tag("approve", ID, seed("host").commit, "", 1.0))
+        repo.tag(ProposalTag("approve", ID, seed("host").commit, "", 1.0))
 
 
 def test_git_and_the_tree_agree_about_names_and_order(author: Author) -> None:
@@ -178,12 +178,12 @@ def test_what_is_not_kept_goes_with_its_objects(repo: AppliedRepo, author: Autho
     second = author.propose()
     repo.promote(ID, first.binding, first.parts)
     repo.promote(OTHER, second.binding, second.parts)
-    repo.tag(Tag("denied", OTHER, second.binding.commit, "no", 1.0))
+    repo.tag(ProposalTag("denied", OTHER, second.binding.commit, "no", 1.0))
     git(repo.path, "pack-refs", "--all")
     before = size(repo.path)
     repo.prune({ID}, {first.binding.commit, seed("host").commit})
     assert size(repo.path) < before - 40_000
-    assert [name for name in refs(repo.path) if OTHER in name] == []
+    assert [name for name in read_refs(repo.path) if OTHER in name] == []
     assert repo.fault(first.binding) == ""
     whole(AppliedRepo(repo.path))
     with pytest.raises(HiveError):
@@ -223,7 +223,10 @@ def test_what_is_no_file_among_the_refs_is_not_waited_for_and_not_followed(
 
 def test_a_full_disk_leaves_nothing_behind_that_is_in_the_way_later(repo: AppliedRepo) -> None:
     """R20. A file may not be larger than nothing: that is how the disk is full here."""
-    tag, before = Tag("denied", ID, seed("host").commit, "no", 1.0), sorted(repo.path.rglob("*"))
+    tag, before = (
+        ProposalTag("denied", ID, seed("host").commit, "no", 1.0),
+        sorted(repo.path.rglob("*")),
+    )
     script = (
         "import resource, signal, sys; from pathlib import Path\n"
         "from hive_core.host.git.file_writer import put, put_ref\n"

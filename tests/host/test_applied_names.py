@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from hive_core.errors import HiveError
-from hive_core.host.git.applied_repositories import Applied
+from hive_core.host.git.applied_repositories import AppliedRepositories
 from hive_core.host.git.seed import seed
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
@@ -31,7 +31,7 @@ def uuid(number: int) -> str:
 
 class Store:
     def __init__(self, folder: Path) -> None:
-        self.applied = Applied(folder / "applied")
+        self.applied = AppliedRepositories(folder / "applied")
         self.applied.open()
 
     def follow(

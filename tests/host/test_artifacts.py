@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import Internal, LimitReached, NotFound, StorageFull
-from hive_core.host.storage.artifacts import LANES, Contents
-from hive_core.host.storage.blob_store import Shelf, Sum
+from hive_core.host.storage.artifacts import LANES, ArtifactContents
+from hive_core.host.storage.blob_store import BlobStore, BlockDigests
 from hive_core.model.work.artifact import BLOCK, Content, UploadLimits
 
 DATA = b"x" * (BLOCK + 5)
@@ -26,7 +26,7 @@ ROOM = UploadLimits(1 << 30, 1 << 30)
 STEPS = ("written", "synced", "renamed", "kept")
 
 
-def killed(at: str) -> Callable[[str], None]:
+def kill_at(at: str) -> Callable[[str], None]:
     """The process ends at this step."""
 
     def step(name: str) -> None:
@@ -36,7 +36,7 @@ def killed(at: str) -> Callable[[str], None]:
     return step
 
 
-def store(contents: Contents, how: str = "keep", data: bytes = DATA) -> Content:
+def store(contents: ArtifactContents, how: str = "keep", data: bytes = DATA) -> Content:
     """As a call does it: the bytes beside the loop, then the name."""
 
     async def work() -> Content | None:
@@ -52,9 +52,9 @@ def store(contents: Contents, how: str = "keep", data: bytes = DATA) -> Content:
     return found
 
 
-def whole(contents: Contents) -> dict[str, bytes]:
+def whole(contents: ArtifactContents) -> dict[str, bytes]:
     """Every file that has a name, with what is in it."""
-    return {each: contents.shelf.path(each).read_bytes() for each in contents.left()}
+    return {each: contents.blobs.path(each).read_bytes() for each in contents.remaining_digests()}
 
 
 @pytest.mark.parametrize("at", STEPS)
@@ -64,10 +64,10 @@ def test_a_kill_at_any_step_leaves_the_whole_content_or_none(
 ) -> None:
     child = os.fork()
     if not child:
-        store(Contents(tmp_path / "a", step=killed(at)), how)
+        store(ArtifactContents(tmp_path / "a", step=kill_at(at)), how)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    again = Contents(tmp_path / "a")
+    again = ArtifactContents(tmp_path / "a")
     found = whole(again)
     assert found == ({} if at in ("written", "synced") else {DIGEST: DATA})
     assert list((tmp_path / "a/.new").iterdir()) == []
@@ -92,7 +92,7 @@ def test_the_name_of_a_content_is_on_the_disk_when_it_is_answered(
 
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(Path, "rename", moved)
-    store(Contents(tmp_path / "a"))
+    store(ArtifactContents(tmp_path / "a"))
     first, second = DIGEST[:2], DIGEST[2:4]
     at = synced.index("rename")
     assert any(each.startswith("/a/.new/") for each in synced[:at])
@@ -101,7 +101,7 @@ def test_the_name_of_a_content_is_on_the_disk_when_it_is_answered(
 
 
 def test_files_are_nobody_else_s(tmp_path: Path) -> None:
-    contents = Contents(tmp_path / "a")
+    contents = ArtifactContents(tmp_path / "a")
     store(contents)
     modes = {each.stat().st_mode & 0o777 for each in (tmp_path / "a").rglob("*") if each.is_file()}
     folders = {each.stat().st_mode & 0o777 for each in (tmp_path / "a").rglob("*") if each.is_dir()}
@@ -111,18 +111,18 @@ def test_files_are_nobody_else_s(tmp_path: Path) -> None:
 @pytest.mark.parametrize("digest", ["", "..", "../../../etc/passwd", "A" * 64, "a" * 63, "g" * 64])
 def test_nothing_but_a_digest_names_a_file(tmp_path: Path, digest: str) -> None:
     with pytest.raises(Internal):
-        Shelf(tmp_path).path(digest)
+        BlobStore(tmp_path).path(digest)
 
 
 def test_a_part_is_judged_by_itself(tmp_path: Path) -> None:
-    contents = Contents(tmp_path / "a")
+    contents = ArtifactContents(tmp_path / "a")
     data = os.urandom(3 * BLOCK + 7)
     content = store(contents, data=data)
-    place = contents.shelf.path(content.digest)
+    place = contents.blobs.path(content.digest)
     changed = bytearray(data)
     changed[BLOCK + 1] ^= 1
     place.write_bytes(changed)
-    read = contents.shelf.read
+    read = contents.blobs.read
     assert read(content, 0) == data[:BLOCK]
     assert read(content, 2 * BLOCK + 5) == data[2 * BLOCK + 5 : 3 * BLOCK]
     assert read(content, BLOCK) == "its bytes are others"
@@ -133,7 +133,7 @@ def test_sums_do_not_depend_on_how_the_bytes_come() -> None:
     data = os.urandom(2 * BLOCK + 3)
     sums = []
     for step in (1000, BLOCK, BLOCK + 1, len(data)):
-        found = Sum()
+        found = BlockDigests()
         for at in range(0, len(data), step):
             found.add(data[at : at + step])
         sums.append(found.content)
@@ -154,7 +154,7 @@ def _tiny(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_said_and_leaves_nothing_half(tiny: Path) -> None:
-    contents = Contents(tiny / "a")
+    contents = ArtifactContents(tiny / "a")
     store(contents, data=b"small")
 
     async def work() -> Content | None:
@@ -170,7 +170,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half(tiny: Path) -> None:
     found = asyncio.run(work())
     assert found is not None
     assert found.size == 600_000
-    assert contents.shelf.path(found.digest).stat().st_size == 600_000
+    assert contents.blobs.path(found.digest).stat().st_size == 600_000
 
 
 def test_a_part_that_is_given_up_on_is_written_to_its_end_before_the_next(tmp_path: Path) -> None:
@@ -196,10 +196,10 @@ def test_a_part_that_is_given_up_on_is_written_to_its_end_before_the_next(tmp_pa
         assert await second == 3
         return contents.place("p", await contents.settle("p", id_))
 
-    contents = Contents(tmp_path / "a", step=step)
+    contents = ArtifactContents(tmp_path / "a", step=step)
     found = asyncio.run(work())
     assert found is not None
-    assert contents.shelf.path(found.digest).read_bytes() == b"bbb"
+    assert contents.blobs.path(found.digest).read_bytes() == b"bbb"
     assert found.digest == sha256(b"bbb").hexdigest()
 
 
@@ -230,7 +230,7 @@ def test_bytes_are_worked_on_beside_the_loop_and_only_the_name_is_given_on_it(
         await turning
         return found
 
-    contents = Contents(tmp_path / "a", step=step)
+    contents = ArtifactContents(tmp_path / "a", step=step)
     assert asyncio.run(work()) is not None
     assert rounds == {"written": 1000, "synced": 1000}
 
@@ -253,14 +253,14 @@ def test_who_is_gone_while_it_waits_for_its_turn_leaves_nothing(tmp_path: Path) 
         for each in gone:
             each.cancel()
         await asyncio.gather(*gone, return_exceptions=True)
-        assert contents.held("q") == 0
+        assert contents.pending_bytes("q") == 0
         go.set()
         for each in busy:
             assert contents.place("p", await each) is not None
 
-    contents = Contents(tmp_path / "a", step=step)
+    contents = ArtifactContents(tmp_path / "a", step=step)
     asyncio.run(work())
-    assert contents.shelf.begun() == []
+    assert contents.blobs.partial_files() == []
 
 
 def test_what_fails_when_nobody_waits_any_more_is_not_logged(
@@ -286,7 +286,7 @@ def test_what_fails_when_nobody_waits_any_more_is_not_logged(
         with pytest.raises(NotFound):
             await late
 
-    contents = Contents(tmp_path / "a", step=step)
+    contents = ArtifactContents(tmp_path / "a", step=step)
     asyncio.run(work())
     gc.collect()
     assert caplog.text == ""
@@ -301,5 +301,5 @@ def test_what_is_on_its_way_at_once_is_bounded(tmp_path: Path) -> None:
         assert [isinstance(each, LimitReached) for each in found] == [False, False, True, False,
                                                                       True, True]  # fmt: skip
 
-    contents = Contents(tmp_path / "a")
+    contents = ArtifactContents(tmp_path / "a")
     asyncio.run(work())

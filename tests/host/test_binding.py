@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import Internal
-from hive_core.host.sockets.server import Access, bind
+from hive_core.host.sockets.server import Access, bind_socket
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from hive_core.host.sockets.server import Access, bind
 )
 def test_what_cannot_be_listened_on_is_named(tmp_path: Path, place: str, access: Access) -> None:
     with pytest.raises(Internal, match=r"cannot listen on .*: "):
-        bind(tmp_path / place, access)
+        bind_socket(tmp_path / place, access)

@@ -96,7 +96,7 @@ def test_a_bus_that_never_answers_holds_nobody_up(deaf: str) -> None:
         with pytest.raises(Unreachable, match="no connection"):
             await bus.ready()
         with pytest.raises(Unreachable):
-            await bus.loaded(["*"])
+            await bus.list_units(["*"])
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         hung.set()

@@ -9,20 +9,20 @@ from hive_core.host.config.settings import check, load
 from hive_core.model.config.settings import Settings
 
 
-def written(folder: Path, text: str) -> Path:
+def write_settings(folder: Path, text: str) -> Path:
     path = folder / "hive.toml"
     path.write_text(text)
     return path
 
 
 def test_no_file_and_an_empty_file_are_all_defaults(tmp_path: Path) -> None:
-    assert load(tmp_path / "none.toml") == Settings() == load(written(tmp_path, ""))
+    assert load(tmp_path / "none.toml") == Settings() == load(write_settings(tmp_path, ""))
 
 
 def test_what_is_set_stands_beside_the_defaults(tmp_path: Path) -> None:
     text = 'default_image = "debian"\n[root]\nname = "chief"\ncommand = ["a", "b"]\n'
     text += '[images]\ndebian = "/srv/debian"\nhost = ""\n[limits]\nstarts_at_once = 2\n'
-    found = load(written(tmp_path, text))
+    found = load(write_settings(tmp_path, text))
     assert (found.root.name, found.root.command) == ("chief", ("a", "b"))
     assert found.images == {"host": None, "debian": Path("/srv/debian")}
     assert (found.limits.starts_at_once, found.limits.depth) == (2, 32)
@@ -46,14 +46,14 @@ def test_what_is_set_stands_beside_the_defaults(tmp_path: Path) -> None:
 )
 def test_a_wrong_key_is_named(tmp_path: Path, text: str, key: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        load(written(tmp_path, text))
+        load(write_settings(tmp_path, text))
     assert caught.value.field.startswith(key)
     assert str(tmp_path) in caught.value.reason
 
 
 def test_what_is_no_toml_is_refused_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"hive\.toml:1: no TOML"):
-        load(written(tmp_path, "= 3"))
+        load(write_settings(tmp_path, "= 3"))
     with pytest.raises(InvalidArgument, match="cannot be read"):
         load(tmp_path)
 
@@ -90,7 +90,7 @@ evry = 3
 
 def test_every_fault_has_its_line_its_key_and_what_is_allowed(tmp_path: Path) -> None:
     """`hive doctor` said `config ok`, and the log of a hived that did not start named no line."""
-    path = written(tmp_path, WRONG)
+    path = write_settings(tmp_path, WRONG)
     found = {each.key: (each.line, each.reason) for each in check(path)}
     expected = {
         "colour": (2, "unknown key"),
@@ -130,7 +130,7 @@ def test_every_fault_has_its_line_its_key_and_what_is_allowed(tmp_path: Path) ->
 def test_what_does_not_fit_together_has_a_place_too(
     tmp_path: Path, text: str, place: tuple[int | None, str], reason: str
 ) -> None:
-    (found,) = check(written(tmp_path, text))
+    (found,) = check(write_settings(tmp_path, text))
     assert (found.line, found.key) == place
     assert found.reason.startswith(reason)
 
@@ -140,7 +140,7 @@ def test_sizes_and_commands_may_be_texts(tmp_path: Path) -> None:
         'ballast = "1M"\n[root]\ncommand = "sh -c \'echo hi\'"\n[limits]\ninbox_bytes = "2 GiB"\n'
     )
     text += '[agent_limits]\nmemory_max = "512M"\n[all_limits]\nmemory_max = 16777216\n'
-    found = load(written(tmp_path, text))
+    found = load(write_settings(tmp_path, text))
     assert (found.ballast, found.limits.inbox_bytes) == (1 << 20, 2 << 30)
     assert found.root.command == ("sh", "-c", "echo hi")
     assert (found.agent_limits.memory_max, found.all_limits.memory_max) == (512 << 20, 16 << 20)
@@ -148,6 +148,6 @@ def test_sizes_and_commands_may_be_texts(tmp_path: Path) -> None:
 
 def test_a_number_too_long_to_be_written_has_a_place_too(tmp_path: Path) -> None:
     """Python refuses to write it in digits, which ended the daemon without a word of the file."""
-    (finding,) = check(written(tmp_path, f"[limits]\nchildren = 0x{'f' * 5000}\n"))
+    (finding,) = check(write_settings(tmp_path, f"[limits]\nchildren = 0x{'f' * 5000}\n"))
     assert (finding.line, finding.key) == (2, "limits.children")
     assert finding.reason.startswith("a number of that size does not fit; allowed is")

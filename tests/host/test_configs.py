@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from hive_core.errors import Internal, NotFound
-from hive_core.host.config.deployed_configs import ROOM, show_config, shown
+from hive_core.host.config.deployed_configs import ROOM, show_config, shown_commit
 from hive_core.plan import nar
 
 ONE, TWO, THREE = "1" * 40, "2" * 40, "3" * 40
@@ -36,7 +36,7 @@ def test_files_are_shown_to_everybody_whatever_the_umask_says(tmp_path: Path) ->
     }
     assert modes == {"AGENTS.md": 0o644, "bin": 0o755, "bin/run": 0o755}
     assert (tmp_path / ROOM).stat().st_mode & 0o777 == 0o755
-    assert shown(tmp_path) == ONE
+    assert shown_commit(tmp_path) == ONE
 
 
 def test_another_one_takes_its_place_and_the_one_before_stays_for_who_reads_it(
@@ -63,13 +63,13 @@ def test_none_is_shown_when_there_is_none(tmp_path: Path) -> None:
     show_config(tmp_path, ONE, lambda: archive("one"))
     show_config(tmp_path, "", never)
     assert not (tmp_path / "config").is_symlink()
-    assert shown(tmp_path) == ""
+    assert shown_commit(tmp_path) == ""
 
 
 def test_what_cannot_be_read_or_has_no_door_changes_nothing(tmp_path: Path) -> None:
     show_config(tmp_path, ONE, lambda: archive("one"))
     with pytest.raises(Internal):
         show_config(tmp_path, TWO, lambda: b"no archive")
-    assert shown(tmp_path) == ONE
+    assert shown_commit(tmp_path) == ONE
     with pytest.raises(NotFound):
         show_config(tmp_path / "none", ONE, lambda: archive("one"))

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from hive_core.host.systemd.signals import Ending
+from hive_core.host.systemd.signals import ShutdownSignals
 from hive_core.ledger.core.connection import LedgerBroken
 
 
@@ -16,7 +16,7 @@ from hive_core.ledger.core.connection import LedgerBroken
 def test_k40_the_first_signal_asks_and_the_second_does_not_wait(number: signal.Signals) -> None:
     async def ask_twice() -> None:
         hurried = asyncio.Event()
-        ending = Ending(hurried.set)
+        ending = ShutdownSignals(hurried.set)
         ending.listen()
         os.kill(os.getpid(), number)
         await asyncio.wait_for(ending.asked.wait(), 5)
@@ -32,7 +32,7 @@ def test_a_reload_asks_once_however_often_it_comes() -> None:
 
     async def reload_twice() -> None:
         hurried = asyncio.Event()
-        ending = Ending(hurried.set)
+        ending = ShutdownSignals(hurried.set)
         ending.listen()
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGHUP)
@@ -50,7 +50,7 @@ def test_a_disk_that_fails_in_a_callback_is_the_end(caplog: pytest.LogCaptureFix
 
     async def listen() -> list[BaseException]:
         ends: list[BaseException] = []
-        ending = Ending(broken=ends.append)
+        ending = ShutdownSignals(broken=ends.append)
         ending.listen()
         asyncio.get_running_loop().call_soon(fail)
         asyncio.get_running_loop().call_soon(lambda: 1 / 0)
@@ -76,7 +76,7 @@ def test_a_reload_with_settings_that_would_be_refused_changes_nothing(
             looked.set()
             return list(wrong)
 
-        ending = Ending(refusals=refusals)
+        ending = ShutdownSignals(refusals=refusals)
         ending.listen()
         os.kill(os.getpid(), signal.SIGHUP)
         await looked.wait()

@@ -18,9 +18,9 @@ from hive_core.model.agents.hive import Hive
 def test_a_fresh_install_has_no_agents_and_no_commit(meta: Meta) -> None:
     assert meta.repo.head() == ""
     assert meta.hive == Hive()
-    assert meta.repo.dirty() == []
+    assert meta.repo.changed_files() == []
     assert meta.repo.verify() == []
-    assert meta.repo.refused() == []
+    assert meta.repo.refusals() == []
 
 
 def test_what_is_written_is_read_back(meta: Meta) -> None:
@@ -145,9 +145,9 @@ def test_a_lock_on_the_index_keeps_the_work_tree_back_but_no_change(meta: Meta) 
     hive = meta.change(hive.with_agent("bob", "root", spec(3)))
     assert meta.repo.head() == hive.commit
     assert not (meta.path / "agents" / "bob.json").exists()
-    assert not meta.repo.refresh()
+    assert not meta.repo.refresh_worktree()
     lock.unlink()
-    assert meta.repo.refresh()
+    assert meta.repo.refresh_worktree()
     assert meta.git("status", "--porcelain") == ""
 
 
@@ -162,7 +162,7 @@ def test_the_work_tree_keeps_what_somebody_is_working_on(meta: Meta) -> None:
     assert (meta.path / "agents/anna.json").read_text() == "being written\n"
     assert (meta.path / "agents/carl.json").read_text() == "staged\n"
     assert json.loads((meta.path / "agents/bob.json").read_text())["title"] == "New"
-    assert meta.repo.dirty() == ["agents/anna.json", "agents/carl.json"]
+    assert meta.repo.changed_files() == ["agents/anna.json", "agents/carl.json"]
 
 
 def test_a_work_tree_on_another_branch_is_left_alone(meta: Meta) -> None:
@@ -170,15 +170,15 @@ def test_a_work_tree_on_another_branch_is_left_alone(meta: Meta) -> None:
     meta.git("switch", "-q", "-c", "trial")
     meta.change(hive.with_agent("bob", "root", spec(3)))
     assert not (meta.path / "agents/bob.json").exists()
-    assert meta.repo.dirty() == ["HEAD is not the branch main"]
+    assert meta.repo.changed_files() == ["HEAD is not the branch main"]
     meta.git("switch", "-q", "main")
-    assert meta.repo.refresh()
+    assert meta.repo.refresh_worktree()
     assert meta.git("status", "--porcelain") == ""
 
 
 def test_the_work_tree_waits_for_its_turn_and_the_index_stays_locked(meta: Meta) -> None:
     waiting: list[Callable[[], None]] = []
-    meta.repo.later = waiting.append
+    meta.repo.schedule = waiting.append
     meta.change(family("anna"))
     assert not (meta.path / "topology.json").exists()
     with pytest.raises(subprocess.CalledProcessError):
@@ -220,22 +220,22 @@ def test_dirt_is_what_git_calls_it(meta: Meta) -> None:
     meta.git("rm", "-q", "agents/bob.json")
     meta.edit("agents/carl.json", (meta.path / "agents/carl.json").read_text() + " ")
     told = meta.git("status", "--porcelain", "--no-renames").splitlines()
-    assert meta.repo.dirty() == sorted(line.split()[-1] for line in told)
-    assert len(meta.repo.dirty()) == 5
+    assert meta.repo.changed_files() == sorted(line.split()[-1] for line in told)
+    assert len(meta.repo.changed_files()) == 5
 
 
 def test_an_edit_of_the_same_length_is_seen(meta: Meta) -> None:
     meta.change(family("anna"))
-    assert meta.repo.dirty() == []
+    assert meta.repo.changed_files() == []
     text = (meta.path / "agents/anna.json").read_text()
     meta.edit("agents/anna.json", text.replace("agent", "AGENT"))
-    assert meta.repo.dirty() == ["agents/anna.json"]
+    assert meta.repo.changed_files() == ["agents/anna.json"]
     meta.edit("agents/anna.json", text)
-    assert meta.repo.dirty() == []
+    assert meta.repo.changed_files() == []
 
 
 def test_the_branch_stands_only_where_it_can_be_read(meta: Meta) -> None:
     hive = meta.change(family("anna"))
-    assert meta.repo.stands(hive.commit)
+    assert meta.repo.is_at(hive.commit)
     (meta.repo.folder / "refs/heads/main").write_bytes(b"")
-    assert not meta.repo.stands(hive.commit)
+    assert not meta.repo.is_at(hive.commit)

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from host.meta import Meta, family
 
-from hive_core.host.git import Kind, MetaRepo
+from hive_core.host.git import MetaRepo, RecoveryKind
 
 EDIT = '{"root": null, "anna": null}'
 
 
-def started(meta: Meta) -> MetaRepo:
+def restart(meta: Meta) -> MetaRepo:
     """The daemon, after the cut."""
     repo = MetaRepo.open(meta.path)
     repo.recover(meta.ledger.head)
-    repo.repair()
+    repo.repair_worktree()
     return repo
 
 
-def watched(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def record_syncs(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """What is made durable from now on."""
     synced, real = list[Path](), os.fsync
 
@@ -37,7 +37,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_a_file_of_ours_that_the_cut_tore_is_put_right(meta: Meta, left: str) -> None:
     meta.change(family("anna"))
     meta.edit("topology.json", left)
-    assert started(meta).dirty() == []
+    assert restart(meta).changed_files() == []
 
 
 def test_an_edit_that_was_not_committed_is_undone_at_a_start_as_at_each_look(
@@ -46,7 +46,7 @@ def test_an_edit_that_was_not_committed_is_undone_at_a_start_as_at_each_look(
     meta.change(family("anna"))
     before = (meta.path / "topology.json").read_text()
     meta.edit("topology.json", EDIT)
-    assert started(meta).dirty() == []
+    assert restart(meta).changed_files() == []
     assert (meta.path / "topology.json").read_text() == before
     assert "Restored 1 files in meta after a start: topology.json" in caplog.text
 
@@ -58,8 +58,8 @@ def test_a_commit_by_hand_that_the_cut_took_leaves_the_work_tree_at_the_commit_i
     hive = meta.change(family("anna"))
     meta.by_hand("topology.json", EDIT)
     meta.object(meta.git("rev-parse", part)).unlink()
-    repo = started(meta)
-    assert (repo.head(), repo.dirty()) == (hive.commit, [])
+    repo = restart(meta)
+    assert (repo.head(), repo.changed_files()) == (hive.commit, [])
     assert (meta.path / "topology.json").read_text() != EDIT
 
 
@@ -69,11 +69,11 @@ def test_a_text_by_hand_over_the_end_of_the_old_one_is_put_right(meta: Meta) -> 
     before = (meta.path / "agents/anna.json").read_text()
     meta.by_hand("agents/anna.json", before.replace("{", "{ "))
     found = meta.repo.recover(meta.ledger.head)
-    assert found.kind is Kind.ADOPT
+    assert found.kind is RecoveryKind.ADOPT
     with meta.ledger.transaction():
         meta.ledger.head = found.head
     meta.edit("agents/anna.json", "{ " + before[:20] + before[30:])
-    assert started(meta).dirty() == []
+    assert restart(meta).changed_files() == []
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -83,7 +83,7 @@ def test_a_damaged_index_is_made_anew_at_a_start(meta: Meta, *, shown: bool) -> 
     (meta.repo.folder / "index").write_bytes(b"")
     if not shown:
         (meta.repo.folder / "hive-shown").write_bytes(b"")
-    assert started(meta).dirty() == []
+    assert restart(meta).changed_files() == []
     assert meta.git("status", "--porcelain") == ""
 
 
@@ -91,8 +91,8 @@ def test_a_damaged_index_is_made_anew_at_a_look(meta: Meta) -> None:
     meta.change(family("anna"))
     meta.edit("topology.json", EDIT)
     (meta.repo.folder / "index").write_bytes(b"nonsense")
-    assert meta.repo.restore() == ["topology.json"]
-    assert meta.repo.dirty() == []
+    assert meta.repo.restore_files() == ["topology.json"]
+    assert meta.repo.changed_files() == []
     assert meta.git("status", "--porcelain") == ""
 
 
@@ -106,7 +106,7 @@ def test_a_deleted_file_that_a_cut_brought_back_is_deleted_again(
     text = file.read_text()
     meta.change(family("anna"))
     file.write_text(text[:length] + "\0" * zeros)
-    assert started(meta).dirty() == []
+    assert restart(meta).changed_files() == []
     assert not file.exists()
 
 
@@ -115,15 +115,15 @@ def test_a_file_with_a_text_of_no_commit_is_an_operators_and_stays(meta: Meta, n
     meta.change(family("anna", "bob"))
     meta.change(family("anna"))
     meta.edit(name, '{"title": "mine"}')
-    assert started(meta).dirty() == [name]
+    assert restart(meta).changed_files() == [name]
 
 
 def test_a_file_of_a_refused_commit_that_a_cut_brought_back_is_deleted_again(meta: Meta) -> None:
     hive = meta.change(family("anna"))
     meta.by_hand("agents/kid.json", "nonsense")
-    assert meta.repo.recover(hive.commit).kind is Kind.REFUSED
+    assert meta.repo.recover(hive.commit).kind is RecoveryKind.REFUSED
     meta.edit("agents/kid.json", "nons")
-    assert started(meta).dirty() == []
+    assert restart(meta).changed_files() == []
 
 
 def test_deletions_are_durable_when_the_work_tree_is_settled(
@@ -137,7 +137,7 @@ def test_deletions_are_durable_when_the_work_tree_is_settled(
     meta.repo.pack(1)
     meta.change(family("anna", "bob"))
     meta.change(hive)
-    synced = watched(monkeypatch)
+    synced = record_syncs(monkeypatch)
     meta.repo.pack(1)
     assert {meta.path, meta.path / "agents"} <= set(synced)
 
@@ -148,9 +148,9 @@ def test_an_object_that_a_cut_left_empty_does_not_stop_the_same_commit_by_hand(m
     text = (meta.path / "agents/anna.json").read_text().replace("{", "{ ")
     meta.edit("agents/anna.json", text)
     meta.object(meta.git("hash-object", "-w", "agents/anna.json")).write_bytes(b"")
-    repo = started(meta)
+    repo = restart(meta)
     meta.by_hand("agents/anna.json", text)
-    assert repo.recover(meta.ledger.head).kind is Kind.ADOPT
+    assert repo.recover(meta.ledger.head).kind is RecoveryKind.ADOPT
 
 
 def test_a_damaged_object_that_no_commit_needs_does_not_stop_packing(meta: Meta) -> None:

@@ -10,8 +10,8 @@ import pytest
 from host.meta import Meta, family, git, spec
 
 from hive_core.errors import InvalidArgument
-from hive_core.host.git import DamagedRepo, Kind, MetaRepo
-from hive_core.host.git.locks import left_behind
+from hive_core.host.git import DamagedRepo, MetaRepo, RecoveryKind
+from hive_core.host.git.locks import is_stale
 from hive_core.host.storage.stores import Stores
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Paths, Settings
@@ -71,7 +71,7 @@ def test_a_damaged_ref_is_named_and_the_ledger_brings_it_back(meta: Meta, data: 
     (meta.repo.folder / "refs/heads/main").write_bytes(data)
     assert any("refs/heads/main" in each.text or "000" in each.text for each in meta.repo.verify())
     found = meta.repo.recover(hive.commit)
-    assert found.kind is Kind.RESTORED
+    assert found.kind is RecoveryKind.RESTORED
     assert meta.repo.head() == hive.commit
     assert meta.repo.verify() == []
 
@@ -87,7 +87,7 @@ def test_a_commit_by_hand_that_lacks_an_object_is_refused(meta: Meta) -> None:
     meta.by_hand("agents/anna.json", "{}")
     spoil(meta.object(meta.git("rev-parse", "HEAD:agents/anna.json")), "missing")
     found = MetaRepo.open(meta.path).recover(hive.commit)
-    assert found.kind is Kind.REFUSED
+    assert found.kind is RecoveryKind.REFUSED
     assert "damaged" in found.reason
     assert meta.repo.head() == hive.commit
 
@@ -132,19 +132,19 @@ def test_a_lock_of_a_dead_daemon_is_taken_over(meta: Meta) -> None:
 def test_a_lock_from_before_a_reboot_is_dead_even_if_the_number_came_back(meta: Meta) -> None:
     lock = meta.repo.folder / "index.lock"
     lock.write_text(f"hived {os.getpid()} 1 {'0' * 32}\n")
-    assert left_behind(lock, meta.repo.folder)
+    assert is_stale(lock, meta.repo.folder)
 
 
 def test_a_lock_that_is_held_here_is_alive(meta: Meta) -> None:
     with meta.repo.hold(""):
-        assert not left_behind(meta.repo.folder / "refs/heads/main.lock", meta.repo.folder)
+        assert not is_stale(meta.repo.folder / "refs/heads/main.lock", meta.repo.folder)
 
 
 @pytest.mark.parametrize("text", ["", "0" * 40 + "\n", "hived\n", "hived x y z\n", "git 1 1 1\n"])
 def test_a_lock_of_somebody_else_is_never_removed(meta: Meta, text: str) -> None:
     lock = meta.repo.folder / "refs/heads/main.lock"
     lock.write_text(text)
-    assert not left_behind(lock, meta.repo.folder)
+    assert not is_stale(lock, meta.repo.folder)
 
 
 def test_a_lock_that_nobody_seems_to_hold_is_reported(meta: Meta) -> None:
@@ -160,7 +160,7 @@ def test_a_lock_that_nobody_seems_to_hold_is_reported(meta: Meta) -> None:
 def test_a_damaged_index_is_dirt_and_no_obstacle(meta: Meta) -> None:
     hive = meta.change(family("anna"))
     (meta.repo.folder / "index").write_bytes(b"DIRC nonsense")
-    assert meta.repo.dirty() != []
+    assert meta.repo.changed_files() != []
     hive = meta.change(hive.with_agent("bob", "root", spec(3)))
     assert meta.repo.head() == hive.commit
     assert meta.git("status", "--porcelain") == ""

@@ -19,12 +19,12 @@ MADE = {"image": "nix", "config": "c" * 40, "nar": "sha256-" + "A" * 43 + "="}
 @pytest.fixture
 def hive(meta: Meta) -> Hive:
     """anna is made by Nix, bob is not; both are under root."""
-    meta.repo.renders(INPUTS)
+    meta.repo.set_nix_inputs(INPUTS)
     anna = family("anna", "bob")
     return meta.change(anna.with_spec("anna", anna.spec("anna").model_copy(update=MADE)))
 
 
-def adopted(meta: Meta, hive: Hive) -> Hive:
+def adopt(meta: Meta, hive: Hive) -> Hive:
     found = meta.repo.recover(hive.commit)
     assert found.hive is not None
     with meta.ledger.transaction():
@@ -63,14 +63,14 @@ def test_a_change_of_an_agent_that_nix_does_not_make_leaves_the_flake(
 def test_a_flake_that_was_changed_by_hand_is_written_again(meta: Meta, hive: Hive) -> None:
     before = flake(meta)
     meta.by_hand("flake.nix", "{ outputs = _: { }; }\n")
-    found = adopted(meta, hive)
+    found = adopt(meta, hive)
     meta.change(found.with_parent("bob", None))
     assert flake(meta) == before
 
 
 def test_other_inputs_are_in_the_next_commit(meta: Meta, hive: Hive) -> None:
     repo = MetaRepo.open(meta.path)
-    repo.renders(NixSettings(inputs={**INPUTS.inputs, "more": "path:/usr/share/more"}))
+    repo.set_nix_inputs(NixSettings(inputs={**INPUTS.inputs, "more": "path:/usr/share/more"}))
     oid = repo.write(hive.with_parent("bob", None), hive, "move", {})
     assert '"more".url = "path:/usr/share/more";' in meta.git("show", f"{oid}:flake.nix")
 
@@ -108,6 +108,6 @@ def test_a_repository_of_an_older_version_gets_its_flake(meta: Meta) -> None:
     hive = meta.change(family("anna"))
     meta.git("rm", "-q", "flake.nix")
     meta.git("commit", "-qm", "as it was before")
-    found = adopted(meta, hive)
+    found = adopt(meta, hive)
     meta.change(found.with_parent("anna", None))
     assert "nixosConfigurations" in flake(meta)

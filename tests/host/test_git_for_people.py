@@ -15,23 +15,23 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from host.githost import CAPS, ROOT, Served, served
+from host.githost import CAPS, ROOT, GitHostProcess, serve_people
 
 ZERO = "0" * 40
 
 
 @pytest.fixture
-def people(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path) as found:
+def people(tmp_path: Path) -> Iterator[GitHostProcess]:
+    with serve_people(tmp_path) as found:
         yield found
 
 
-def clone(people: Served, repo: str = "meta") -> Path:
+def clone(people: GitHostProcess, repo: str = "meta") -> Path:
     people.git("clone", "--quiet", f"hive::{repo}", repo)
     return people.folder / repo
 
 
-def by_hand(people: Served, place: Path, change: Callable[[dict[str, Any]], None]) -> str:
+def by_hand(people: GitHostProcess, place: Path, change: Callable[[dict[str, Any]], None]) -> str:
     file = place / "topology.json"
     tree = json.loads(file.read_text())
     change(tree)
@@ -44,12 +44,12 @@ def move_bob(tree: dict[str, Any]) -> None:
     tree["bob"] = "ann"
 
 
-def parents(people: Served) -> dict[str, str | None]:
+def parents(people: GitHostProcess) -> dict[str, str | None]:
     return {row["name"]: row["parent"] for row in people.call("ListAgents")["agents"]}
 
 
 def test_attack_59_a_clone_of_the_meta_repository_is_whole_and_has_no_settings_of_hived(
-    people: Served,
+    people: GitHostProcess,
 ) -> None:
     place = clone(people)
     assert json.loads((place / "topology.json").read_text()) == {
@@ -60,7 +60,9 @@ def test_attack_59_a_clone_of_the_meta_repository_is_whole_and_has_no_settings_o
     assert not (place / ".git/objects/info/alternates").exists()
 
 
-def test_attack_59_a_commit_by_hand_is_pushed_adopted_and_pulled_by_others(people: Served) -> None:
+def test_attack_59_a_commit_by_hand_is_pushed_adopted_and_pulled_by_others(
+    people: GitHostProcess,
+) -> None:
     mine, other = clone(people), people.folder / "other"
     people.git("clone", "--quiet", "hive::meta", str(other))
     oid = by_hand(people, mine, move_bob)
@@ -78,7 +80,7 @@ def test_attack_59_a_commit_by_hand_is_pushed_adopted_and_pulled_by_others(peopl
 
 
 def test_attack_59_a_commit_that_is_not_valid_is_refused_kept_and_can_be_fetched(
-    people: Served,
+    people: GitHostProcess,
 ) -> None:
     mine = clone(people)
     head = people.git("rev-parse", "HEAD", cwd=mine)
@@ -98,7 +100,7 @@ def test_attack_59_a_commit_that_is_not_valid_is_refused_kept_and_can_be_fetched
 
 
 def test_attack_59_a_push_that_rewrites_or_deletes_or_comes_too_late_loses_nothing(
-    people: Served,
+    people: GitHostProcess,
 ) -> None:
     mine, late = clone(people), people.folder / "late"
     people.git("clone", "--quiet", "hive::meta", str(late))
@@ -117,7 +119,7 @@ def test_attack_59_a_push_that_rewrites_or_deletes_or_comes_too_late_loses_nothi
     assert parents(people)["bob"] == "ann"
 
 
-def sign(people: Served, place: Path, *words: str, name: str = "", at: str = "") -> str:
+def sign(people: GitHostProcess, place: Path, *words: str, name: str = "", at: str = "") -> str:
     """Push a tag that approves, or not; what git says."""
     settings = ("-c", "gpg.format=ssh", "-c", f"user.signingkey={people.folder / 'key'}")
     at = at or f"origin/proposals/{people.approval}"
@@ -126,11 +128,13 @@ def sign(people: Served, place: Path, *words: str, name: str = "", at: str = "")
     return people.git("push", "origin", f"refs/tags/{ref}", cwd=place, check="-s" in words)
 
 
-def state(people: Served) -> str:
+def state(people: GitHostProcess) -> str:
     return str(people.call("GetApproval", id=people.approval)["approval"]["state"])
 
 
-def test_attack_59_what_was_proposed_is_cloned_and_a_signed_tag_approves_it(people: Served) -> None:
+def test_attack_59_what_was_proposed_is_cloned_and_a_signed_tag_approves_it(
+    people: GitHostProcess,
+) -> None:
     place = clone(people, "ann")
     assert "# new" in people.git("show", f"origin/proposals/{people.approval}", cwd=place)
     sign(people, place, "-s", "-m", "yes")
@@ -140,7 +144,9 @@ def test_attack_59_what_was_proposed_is_cloned_and_a_signed_tag_approves_it(peop
     assert people.git("tag", cwd=fresh) == f"approve/{people.approval}"
 
 
-def test_attack_59_a_tag_that_is_not_signed_is_refused_with_the_reason(people: Served) -> None:
+def test_attack_59_a_tag_that_is_not_signed_is_refused_with_the_reason(
+    people: GitHostProcess,
+) -> None:
     place = clone(people, "ann")
     assert "not a signed tag" in sign(people, place)
     people.git("tag", "-d", f"approve/{people.approval}", cwd=place)
@@ -154,7 +160,7 @@ def test_attack_59_a_tag_that_is_not_signed_is_refused_with_the_reason(people: S
     assert state(people) == "approved"
 
 
-def test_attack_59_a_signed_tag_on_another_commit_approves_nothing(people: Served) -> None:
+def test_attack_59_a_signed_tag_on_another_commit_approves_nothing(people: GitHostProcess) -> None:
     place = clone(people, "ann")
     people.git("commit", "-q", "--allow-empty", "-m", "mine", cwd=place)
     settings = ("-c", "gpg.format=ssh", "-c", f"user.signingkey={people.folder / 'key'}")
@@ -165,7 +171,7 @@ def test_attack_59_a_signed_tag_on_another_commit_approves_nothing(people: Serve
     assert state(people) == "pending"
 
 
-def test_attack_59_a_replaced_object_is_pushed_as_what_it_is(people: Served) -> None:
+def test_attack_59_a_replaced_object_is_pushed_as_what_it_is(people: GitHostProcess) -> None:
     """refs/replace shows a person something else than the object: what is judged is the object."""
     place = clone(people)
     good = by_hand(people, place, move_bob)
@@ -177,7 +183,7 @@ def test_attack_59_a_replaced_object_is_pushed_as_what_it_is(people: Served) -> 
     assert parents(people) == {"root": None, "ann": "root", "bob": "ann"}
 
 
-def hive(people: Served, *words: str) -> str:
+def hive(people: GitHostProcess, *words: str) -> str:
     """What the operator's command prints."""
     program = "import sys; from hive_core.cli.main import main; main()"
     done = subprocess.run(
@@ -187,7 +193,7 @@ def hive(people: Served, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_attack_59_hive_meta_prints_what_the_daemon_reads_escaped(people: Served) -> None:
+def test_attack_59_hive_meta_prints_what_the_daemon_reads_escaped(people: GitHostProcess) -> None:
     """Nobody becomes another user on the operator's terminal, and no pager of hived's runs."""
     mine = clone(people)
     first = people.git("rev-parse", "HEAD", cwd=mine)
@@ -221,7 +227,9 @@ def test_attack_59_hive_meta_prints_what_the_daemon_reads_escaped(people: Served
         assert "hive: " in hive(people, "meta", "show", odd)
 
 
-def test_a_clone_of_a_damaged_repository_says_so_and_the_daemon_goes_on(people: Served) -> None:
+def test_a_clone_of_a_damaged_repository_says_so_and_the_daemon_goes_on(
+    people: GitHostProcess,
+) -> None:
     """libgit2 may crash over it, or never return: it does so in a process of its own."""
     head = people.call("ListRefs", repo="meta")["refs"][0]["oid"]
     tree = people.call("MetaLog", limit=1)["commits"][0]["commit"]
@@ -238,7 +246,7 @@ def test_a_clone_of_a_damaged_repository_says_so_and_the_daemon_goes_on(people: 
     assert list((people.folder / "state/served").iterdir()) == []
 
 
-def test_a_clone_comes_in_parts_that_fit_into_a_frame(people: Served) -> None:
+def test_a_clone_comes_in_parts_that_fit_into_a_frame(people: GitHostProcess) -> None:
     mine = clone(people)
     (mine / "large.bin").write_bytes(os.urandom(CAPS.blob - 100))
     people.git("add", "large.bin", cwd=mine)
@@ -253,7 +261,7 @@ def test_a_clone_comes_in_parts_that_fit_into_a_frame(people: Served) -> None:
     people.git("fsck", "--strict", "--full", cwd=fresh)
 
 
-def test_a_commit_on_which_the_daemon_builds_at_once_is_taken(people: Served) -> None:
+def test_a_commit_on_which_the_daemon_builds_at_once_is_taken(people: GitHostProcess) -> None:
     """A new agent without a place is put below the root agent by a commit of the daemon's own."""
     mine = clone(people)
     spec = json.loads((mine / "agents/ann.json").read_text())

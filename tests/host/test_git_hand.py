@@ -8,7 +8,7 @@ import pytest
 from host.meta import Meta, family, spec
 
 from hive_core.errors import InvalidArgument, StorageFull
-from hive_core.host.git import HeadMoved, Kind, MetaRepo, Recovery, files
+from hive_core.host.git import HeadMoved, MetaRepo, Recovery, RecoveryKind, files
 from hive_core.model.agents.hive import Hive
 
 
@@ -30,13 +30,13 @@ def test_a_valid_commit_by_hand_is_adopted(meta: Meta) -> None:
     meta.by_hand("agents/anna.json", text(2, title="By hand"))
     last = meta.by_hand("agents/root.json", text(1, title="Boss"))
     found = look(meta)
-    assert (found.kind, found.head) == (Kind.ADOPT, last)
+    assert (found.kind, found.head) == (RecoveryKind.ADOPT, last)
     assert [each.subject for each in found.commits] == [
         "edit agents/anna.json", "edit agents/root.json",
     ]  # fmt: skip
     assert found.commits[0].author == "op@host"
     assert meta.hive.spec("anna").title == "By hand"
-    assert look(meta).kind is Kind.SAME
+    assert look(meta).kind is RecoveryKind.SAME
     meta.change(meta.hive.with_agent("bob", "root", spec(3)))
     assert meta.git("status", "--porcelain") == ""
 
@@ -45,7 +45,7 @@ def test_a_commit_that_reached_only_the_ref_is_shown_in_the_work_tree(meta: Meta
     hive = meta.change(family("anna"))
     oid = meta.repo.write(hive.with_spec("anna", spec(2, title="Pushed")), hive, "pushed", {})
     meta.git("update-ref", "refs/heads/main", oid)
-    assert look(meta).kind is Kind.ADOPT
+    assert look(meta).kind is RecoveryKind.ADOPT
     assert meta.git("status", "--porcelain") == ""
 
 
@@ -53,10 +53,10 @@ def test_an_invalid_commit_is_kept_aside_and_the_branch_returns(meta: Meta) -> N
     hive = meta.change(family("anna"))
     bad = meta.by_hand("topology.json", '{"root": "anna", "anna": "root"}')
     found = look(meta)
-    assert (found.kind, found.head, found.hive) == (Kind.REFUSED, hive.commit, None)
+    assert (found.kind, found.head, found.hive) == (RecoveryKind.REFUSED, hive.commit, None)
     assert found.refused == bad
     assert "cycle" in found.reason
-    assert meta.repo.refused() == [(bad, found.reason)]
+    assert meta.repo.refusals() == [(bad, found.reason)]
     assert meta.git("rev-parse", f"refs/hive/refused/{bad}") == bad
     assert meta.git("rev-parse", "main") == hive.commit
     assert meta.git("status", "--porcelain") == ""
@@ -85,7 +85,7 @@ def test_later_changes_and_commits_are_not_blocked_by_a_refused_one(meta: Meta) 
     meta.change(hive.with_agent("bob", "root", spec(3)))
     good = meta.by_hand("agents/bob.json", text(3, title="Fine"))
     assert look(meta).head == good
-    assert len(meta.repo.refused()) == 1
+    assert len(meta.repo.refusals()) == 1
 
 
 def test_edits_beyond_a_refused_commit_stay_and_are_shown(meta: Meta) -> None:
@@ -95,7 +95,7 @@ def test_edits_beyond_a_refused_commit_stay_and_are_shown(meta: Meta) -> None:
     meta.edit("todo.txt", "think")
     look(meta)
     assert (meta.path / "topology.json").read_text() == "more nonsense"
-    assert meta.repo.dirty() == ["todo.txt", "topology.json"]
+    assert meta.repo.changed_files() == ["todo.txt", "topology.json"]
 
 
 def test_rewritten_history_is_kept_aside(meta: Meta) -> None:
@@ -104,9 +104,9 @@ def test_rewritten_history_is_kept_aside(meta: Meta) -> None:
     meta.git("commit", "-q", "--amend", "-m", "never happened")
     amended = meta.git("rev-parse", "HEAD")
     found = look(meta)
-    assert (found.kind, meta.repo.head()) == (Kind.REFUSED, hive.commit)
+    assert (found.kind, meta.repo.head()) == (RecoveryKind.REFUSED, hive.commit)
     assert "rewrites history" in found.reason
-    assert [oid for oid, _ in meta.repo.refused()] == [amended]
+    assert [oid for oid, _ in meta.repo.refusals()] == [amended]
 
 
 def test_a_branch_set_back_by_hand_follows_the_ledger_again(meta: Meta) -> None:
@@ -114,14 +114,14 @@ def test_a_branch_set_back_by_hand_follows_the_ledger_again(meta: Meta) -> None:
     meta.change(family("anna"))
     hive = meta.change(meta.hive.with_agent("bob", "root", spec(3)))
     meta.git("reset", "-q", "--hard", "HEAD~")
-    assert look(meta).kind is Kind.FORWARDED
+    assert look(meta).kind is RecoveryKind.FORWARDED
     assert meta.repo.head() == hive.commit
 
 
 def test_a_branch_deleted_by_hand_comes_back(meta: Meta) -> None:
     hive = meta.change(family("anna"))
     meta.git("update-ref", "-d", "refs/heads/main")
-    assert look(meta).kind is Kind.RESTORED
+    assert look(meta).kind is RecoveryKind.RESTORED
     assert meta.repo.head() == hive.commit
 
 
@@ -129,7 +129,7 @@ def test_a_branch_that_lies_in_packed_refs_is_read_and_moved(meta: Meta) -> None
     hive = meta.change(family("anna"))
     meta.git("pack-refs", "--all")
     assert meta.repo.head() == hive.commit
-    assert look(meta).kind is Kind.SAME
+    assert look(meta).kind is RecoveryKind.SAME
     meta.change(hive.with_agent("bob", "root", spec(3)))
     assert meta.git("log", "--format=%h").count("\n") == 1
 
@@ -170,19 +170,19 @@ def test_the_daemon_may_refuse_what_git_cannot_know(meta: Meta) -> None:
         raise InvalidArgument(f"{found.spec('anna').title} was destroyed")
 
     found = meta.repo.recover(hive.commit, judge)
-    assert (found.kind, found.reason) == (Kind.REFUSED, "Ghost was destroyed")
+    assert (found.kind, found.reason) == (RecoveryKind.REFUSED, "Ghost was destroyed")
 
 
 def test_a_repository_from_elsewhere_is_judged_as_a_whole(meta: Meta) -> None:
     hive = family("anna")
     meta.git("update-ref", "refs/heads/main", meta.repo.write(hive, Hive(), "imported", {}))
-    assert look(meta).kind is Kind.ADOPT
+    assert look(meta).kind is RecoveryKind.ADOPT
     assert meta.hive.specs == hive.specs
 
 
 def test_a_first_commit_that_is_invalid_leaves_the_branch_empty(meta: Meta) -> None:
     meta.by_hand("topology.json", "nonsense")
-    assert look(meta).kind is Kind.REFUSED
+    assert look(meta).kind is RecoveryKind.REFUSED
     assert meta.repo.head() == ""
     meta.change(family("anna"))
 
@@ -192,15 +192,15 @@ def test_what_was_committed_by_hand_is_on_disk_before_it_is_adopted(meta: Meta) 
     meta.change(family("anna"))
     meta.by_hand("agents/anna.json", text(2, title="By hand"))
     meta.git("gc", "-q")
-    assert look(meta).kind is Kind.ADOPT
+    assert look(meta).kind is RecoveryKind.ADOPT
 
 
 def test_a_refused_commit_that_is_not_whole_is_in_no_clone(meta: Meta) -> None:
     meta.change(family("anna"))
     bad = meta.by_hand("topology.json", "nonsense")
     tree = meta.git("rev-parse", "HEAD^{tree}")
-    assert look(meta).kind is Kind.REFUSED
-    assert meta.repo.kept_aside() == [bad]
+    assert look(meta).kind is RecoveryKind.REFUSED
+    assert meta.repo.readable_refused_commits() == [bad]
     meta.object(tree).unlink()
-    assert MetaRepo.open(meta.path).kept_aside() == []
-    assert [oid for oid, _ in meta.repo.refused()] == [bad]
+    assert MetaRepo.open(meta.path).readable_refused_commits() == []
+    assert [oid for oid, _ in meta.repo.refusals()] == [bad]

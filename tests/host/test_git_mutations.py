@@ -12,12 +12,12 @@ from random import Random
 
 import pytest
 from host.meta import spec
-from host.mutations import SHAPES, a_world, change, damage, opened, unprivileged
+from host.mutations import SHAPES, change, create_history, damage, open_stores, without_privileges
 from long import figure, seed, times
 
 from hive_core import operations
 from hive_core.errors import HiveError
-from hive_core.host.git import Kind
+from hive_core.host.git import RecoveryKind
 from hive_core.host.git.recovery import NOTES, REFUSED
 from hive_core.host.storage.stores import Stores
 from hive_core.ledger.core import opening
@@ -25,7 +25,7 @@ from hive_core.model.agents.hive import Hive
 
 
 @dataclass(frozen=True)
-class Told:
+class HiveView:
     """What hived says of the tree."""
 
     hive: Hive
@@ -36,10 +36,10 @@ class Told:
 @pytest.fixture
 def worlds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
     monkeypatch.setattr(opening, "prime", lambda *_: None)  # the ledger is for speed elsewhere
-    with unprivileged():
+    with without_privileges():
         found = {shape: folder / shape for shape in SHAPES}
         for shape, state in found.items():
-            a_world(state, shape)
+            create_history(state, shape)
         yield found
 
 
@@ -47,13 +47,13 @@ def worlds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, 
 def test_damage_to_the_meta_repo_is_told_or_changes_nothing(worlds: dict[str, Path]) -> None:
     """At the start of hived and under a running one; then somebody changes the tree."""
     first, outcomes = seed(), Counter[str]()
-    sound = {shape: told_by(state) for shape, state in worlds.items()}
+    sound = {shape: view_of_state(state) for shape, state in worlds.items()}
     for number in range(times(40, 200)):
         chance = Random(f"{first} {number}")  # noqa: S311 - no secret
         shape, running = chance.choice(SHAPES), chance.random() < 0.4
         state = worlds[shape].parent / str(number) / "copy"
         shutil.copytree(worlds[shape], state, symlinks=True)
-        stores = opened(state) if running else None
+        stores = open_stores(state) if running else None
         broken = damage(chance, state / "meta/.git")
         where = f"--seed {first}, number {number}, {shape}, running: {running}: {broken.text}"
         try:
@@ -66,63 +66,63 @@ def test_damage_to_the_meta_repo_is_told_or_changes_nothing(worlds: dict[str, Pa
     figure("git damage", seed=first, **outcomes)
 
 
-def told_by(state: Path) -> Told:
-    with closing(opened(state)) as stores:
+def view_of_state(state: Path) -> HiveView:
+    with close_after(open_stores(state)) as stores:
         assert stores.recovery is not None
         assert stores.repo.verify() == []
-        return told(stores, stores.hive)
+        return view(stores, stores.hive)
 
 
-def told(stores: Stores, hive: Hive) -> Told:
-    return Told(hive, stores.repo.dirty(), stores.repo.refused())
+def view(stores: Stores, hive: Hive) -> HiveView:
+    return HiveView(hive, stores.repo.changed_files(), stores.repo.refusals())
 
 
 @contextmanager
-def closing(stores: Stores) -> Iterator[Stores]:
+def close_after(stores: Stores) -> Iterator[Stores]:
     try:
         yield stores
     finally:
         stores.ledger.close()
 
 
-def outcome(state: Path, running: Stores | None, sound: Told) -> str:
+def outcome(state: Path, running: Stores | None, sound: HiveView) -> str:
     """How it ended; an AssertionError when it did not end well."""
     if running is not None:
-        with closing(running):
+        with close_after(running):
             found = in_force(running, sound, running_faults(running, sound.hive))
         # What was changed over it is what a fresh start finds, or it finds the damage.
         again = state.rename(state.with_name("again"))
         try:
-            fresh = started(again, Told(running.hive, sound.dirty, sound.refused))
+            fresh = start_outcome(again, HiveView(running.hive, sound.dirty, sound.refused))
         finally:
             again.rename(state)
         return found if found != "harmless" else fresh
-    return started(state, sound)
+    return start_outcome(state, sound)
 
 
-def started(state: Path, sound: Told) -> str:
+def start_outcome(state: Path, sound: HiveView) -> str:
     try:
-        stores = opened(state)
+        stores = open_stores(state)
     except HiveError as error:
-        return said("no start", error)
-    with closing(stores):
+        return record_error("no start", error)
+    with close_after(stores):
         if stores.damage:
-            return sealed(stores, sound)
+            return check_sealed(stores, sound)
         found = [each.text for each in stores.repo.verify()]
-        assert stores.recovery is None or stores.recovery.kind is not Kind.ADOPT
+        assert stores.recovery is None or stores.recovery.kind is not RecoveryKind.ADOPT
         if stores.recovery is not None and stores.recovery.reason:
             found.append(stores.recovery.reason)
         return in_force(stores, sound, found)
 
 
-def sealed(stores: Stores, sound: Told) -> str:
+def check_sealed(stores: Stores, sound: HiveView) -> str:
     """Nobody has any authority, and nothing can be changed."""
     assert stores.hive == Hive(commit=sound.hive.commit)
     assert "damaged" in stores.damage
     with pytest.raises(HiveError, match="cannot be changed"):
         stores.repo.write(sound.hive, stores.hive, "change", {})
     registry = operations.load()
-    served = stores.answerable(registry)
+    served = stores.served_operations(registry)
     assert all(served[name] is not each for name, each in registry.items() if each.mutates)
     return "sealed"
 
@@ -131,23 +131,25 @@ def running_faults(stores: Stores, hive: Hive) -> list[str]:
     """What the watch over the branch and the hourly look find (host/git/manual_commits.py)."""
     found = []
     try:
-        if not stores.repo.stands(hive.commit):
+        if not stores.repo.is_at(hive.commit):
             recovery = stores.repo.recover(hive.commit)
-            assert recovery.kind is not Kind.ADOPT
+            assert recovery.kind is not RecoveryKind.ADOPT
             found.append(recovery.reason)
-        stores.repo.refresh()
+        stores.repo.refresh_worktree()
     except HiveError as error:
         found.append(error.reason)
     return [*found, *(each.text for each in stores.repo.verify())]
 
 
-def in_force(stores: Stores, sound: Told, faults: list[str]) -> str:
+def in_force(stores: Stores, sound: HiveView, faults: list[str]) -> str:
     """The tree is what it was: so is all that is told, or else something speaks of damage."""
     hive = stores.hive
     assert hive == sound.hive
     assert stores.ledger.head == hive.commit
-    same = told(stores, hive) == sound
-    assert same or faults or stores.repo.dirty(), "it is told otherwise, and nobody says why"
+    same = view(stores, hive) == sound
+    assert same or faults or stores.repo.changed_files(), (
+        "it is told otherwise, and nobody says why"
+    )
     assert all(faults)
     try:
         stores.hive = change(
@@ -157,19 +159,19 @@ def in_force(stores: Stores, sound: Told, faults: list[str]) -> str:
         )
     except HiveError as error:
         assert stores.ledger.head == hive.commit
-        return said("refused", error)
+        return record_error("refused", error)
     with suppress(HiveError):  # a running one reads what it has in memory
         assert stores.repo.read(stores.ledger.head) == stores.hive
     return "told" if faults or not same else "harmless"
 
 
-def said(what: str, error: HiveError) -> str:
+def record_error(what: str, error: HiveError) -> str:
     assert error.reason
     return what
 
 
 def test_a_folder_that_nobody_may_read_is_told_and_ends_nothing(worlds: dict[str, Path]) -> None:
-    with closing(opened(worlds["loose"])) as stores:
+    with close_after(open_stores(worlds["loose"])) as stores:
         stores.repo.folder.chmod(0)
         assert stores.repo.verify()
         stores.repo.folder.chmod(0o775)
@@ -181,20 +183,20 @@ def test_reasons_that_cannot_be_read_do_not_keep_hived_from_starting(
     notes = worlds["loose"] / "meta/.git" / NOTES
     (file,) = [each for each in notes.iterdir() if not each.suffix]
     file.chmod(0)
-    with closing(opened(worlds["loose"])) as stores:
-        ((oid, reason),) = stores.repo.refused()
+    with close_after(open_stores(worlds["loose"])) as stores:
+        ((oid, reason),) = stores.repo.refusals()
         assert (oid, "Permission denied" in reason) == (file.name, True)
         assert [each.what for each in stores.repo.verify()] == [NOTES]
     notes.chmod(0)
-    with closing(opened(worlds["loose"])) as stores:
+    with close_after(open_stores(worlds["loose"])) as stores:
         assert stores.hive.specs
-        assert stores.repo.refused() == []
+        assert stores.repo.refusals() == []
         assert [each.what for each in stores.repo.verify()] == [NOTES]
     notes.chmod(0o775)
 
 
 def test_a_kept_commit_whose_ref_names_another_one_is_damage(worlds: dict[str, Path]) -> None:
-    with closing(opened(worlds["loose"])) as stores:
+    with close_after(open_stores(worlds["loose"])) as stores:
         (ref,) = (stores.repo.folder / REFUSED).iterdir()
         ref.write_text(f"{stores.hive.commit}\n")
         (found,) = stores.repo.verify()
@@ -205,37 +207,37 @@ def test_a_kept_commit_whose_ref_names_another_one_is_damage(worlds: dict[str, P
 def test_hived_starts_over_what_git_cannot_open(worlds: dict[str, Path], gone: str) -> None:
     """Nobody has any authority until somebody has looked after it; then all is as it was."""
     for state in worlds.values():
-        sound, lost = told_by(state), state / "meta/.git" / gone
+        sound, lost = view_of_state(state), state / "meta/.git" / gone
         lost.rename(state / "aside")
         for _ in range(2):
-            with closing(opened(state)) as stores:
-                assert sealed(stores, sound) == "sealed"
+            with close_after(open_stores(state)) as stores:
+                assert check_sealed(stores, sound) == "sealed"
                 assert stores.repo.verify()
         (state / "aside").rename(lost)
-        assert told_by(state) == sound
+        assert view_of_state(state) == sound
 
 
 @pytest.mark.parametrize("gone", ["refs", "config"])
 def test_what_the_ledger_knows_as_well_is_made_anew(worlds: dict[str, Path], gone: str) -> None:
     for state in worlds.values():
-        hive = told_by(state).hive
+        hive = view_of_state(state).hive
         (state / "meta/.git" / gone).rename(state / "aside")
-        assert told_by(state).hive == hive
+        assert view_of_state(state).hive == hive
 
 
 def test_hived_starts_over_a_repo_that_it_cannot_write(worlds: dict[str, Path]) -> None:
     folder = worlds["loose"] / "meta/.git"
-    sound = told_by(worlds["loose"])
+    sound = view_of_state(worlds["loose"])
     folder.chmod(0o555)
-    with closing(opened(worlds["loose"])) as stores:
+    with close_after(open_stores(worlds["loose"])) as stores:
         assert "cannot be written" in stores.damage
-        assert sealed(stores, sound) == "sealed"
+        assert check_sealed(stores, sound) == "sealed"
     folder.chmod(0o775)
-    assert told_by(worlds["loose"]) == sound
+    assert view_of_state(worlds["loose"]) == sound
 
 
 def test_a_configuration_that_calls_the_repo_bare_hides_no_tree(worlds: dict[str, Path]) -> None:
     file = worlds["loose"] / "meta/.git/config"
     file.write_text(file.read_text().replace("bare = false", "bare = true"))
-    with closing(opened(worlds["loose"])) as stores:
-        assert (stores.damage, stores.repo.dirty(), len(stores.hive.specs)) == ("", [], 7)
+    with close_after(open_stores(worlds["loose"])) as stores:
+        assert (stores.damage, stores.repo.changed_files(), len(stores.hive.specs)) == ("", [], 7)

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
-from hive_core.host.git import DamagedRepo, Kind, MetaRepo
-from hive_core.host.git.entries import LIMIT, TooLarge, head, inflated, patched
+from hive_core.host.git import DamagedRepo, MetaRepo, RecoveryKind
+from hive_core.host.git.entries import LIMIT, TooLarge, apply_delta, inflate, read_header
 from hive_core.host.git.packs import Packs
-from hive_core.host.git.store import Store
+from hive_core.host.git.store import ObjectStore
 
 LINES = [f"line {number} of a text that is long enough for deltas\n" for number in range(80)]
 Spoil = Callable[[bytes], bytes]
@@ -70,7 +70,7 @@ def rewrite(path: Path, spoil: Spoil) -> None:
     path.write_bytes(spoil(data))
 
 
-def sealed(table: bytes) -> bytes:
+def with_checksum(table: bytes) -> bytes:
     """A table of names with the right sum at its end."""
     return table[:-20] + sha1(table[:-20], usedforsecurity=False).digest()
 
@@ -79,7 +79,7 @@ def sealed(table: bytes) -> bytes:
 def test_whatever_git_packs_is_read_as_git_reads_it(many: Meta, option: str) -> None:
     """Bases by place and by name."""
     repack(many, "-c", f"repack.useDeltaBaseOffset={option}")
-    store, known = Store(many.repo.folder), contents(many)
+    store, known = ObjectStore(many.repo.folder), contents(many)
     assert {kind for kind, _ in known.values()} == {"commit", "tree", "blob", "tag"}
     for name, content in (*known.items(), *known.items()):  # again: from the bases that are kept
         assert store.read(name, "a test") == content
@@ -90,10 +90,10 @@ def test_places_beyond_four_gigabytes_are_read(many: Meta) -> None:
     known = contents(many)
     pack.with_suffix(".idx").unlink()
     many.git("index-pack", "--index-version=2,0x40", str(pack))  # as if 64 bytes were so much
-    store = Store(many.repo.folder)
+    store = ObjectStore(many.repo.folder)
     assert {name: store.read(name, "a test") for name in known} == known
-    rewrite(pack.with_suffix(".idx"), lambda data: sealed(data[:-48] + data[-40:]))
-    damaged = Store(many.repo.folder)
+    rewrite(pack.with_suffix(".idx"), lambda data: with_checksum(data[:-48] + data[-40:]))
+    damaged = ObjectStore(many.repo.folder)
     with pytest.raises(DamagedRepo, match="makes no sense"):
         deque(damaged.read(name, "a test") for name in known)
 
@@ -124,16 +124,16 @@ def test_a_damaged_pack_gives_what_was_packed_or_an_error(
 ) -> None:
     folder, pack, table = packed
     which = more.draw(st.sampled_from(["pack", "table", "table with a sum that is right"]))
-    damaged = table if which == "pack" else spoiled(more, table)
-    (folder / "pack-1.idx").write_bytes(sealed(damaged) if "right" in which else damaged)
-    (folder / "pack-1.pack").write_bytes(spoiled(more, pack) if which == "pack" else pack)
+    damaged = table if which == "pack" else is_spoiled(more, table)
+    (folder / "pack-1.idx").write_bytes(with_checksum(damaged) if "right" in which else damaged)
+    (folder / "pack-1.pack").write_bytes(is_spoiled(more, pack) if which == "pack" else pack)
     packs = Packs(folder)
     for name in in_table(table):
         with suppress(KeyError, ValueError, OSError, TooLarge):
-            assert named(*packs.read(name.hex())) == name
+            assert object_id(*packs.read(name.hex())) == name
 
 
-def spoiled(more: st.DataObject, data: bytes) -> bytes:
+def is_spoiled(more: st.DataObject, data: bytes) -> bytes:
     at = more.draw(st.integers(0, len(data) - 1))
     put = more.draw(st.binary(min_size=1, max_size=8))
     return more.draw(st.sampled_from([data[:at], data[:at] + put + data[at + len(put) :]]))
@@ -145,7 +145,7 @@ def in_table(table: bytes) -> Iterator[bytes]:
         yield table[at : at + 20]
 
 
-def named(kind: str, data: bytes) -> bytes:
+def object_id(kind: str, data: bytes) -> bytes:
     raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
     return sha1(raw, usedforsecurity=False).digest()
 
@@ -157,8 +157,8 @@ SAYS = [
     (".idx", lambda _: b"", "empty"),
     (".idx", lambda data: data[:-9], "is damaged"),
     (".idx", lambda data: b"tOc" + data[3:], "is no table of names"),
-    (".idx", lambda data: sealed(data[:1000] + b"\xff" + data[1001:]), "makes no sense"),
-    (".idx", lambda data: sealed(data[:-60] + data[-40:]), "makes no sense"),
+    (".idx", lambda data: with_checksum(data[:1000] + b"\xff" + data[1001:]), "makes no sense"),
+    (".idx", lambda data: with_checksum(data[:-60] + data[-40:]), "makes no sense"),
 ]
 
 
@@ -211,13 +211,13 @@ def test_what_one_pack_has_lost_is_read_from_another(many: Meta) -> None:
     for first in (pack, other):
         before = first.read_bytes()
         rewrite(first, lambda data: data[:12] + bytes(len(data) - 32) + data[-20:])
-        assert Store(many.repo.folder).tree(head, "a test")
+        assert ObjectStore(many.repo.folder).tree(head, "a test")
         rewrite(first, lambda _, before=before: before)  # type: ignore[misc]
 
 
 def test_people_may_pack_anew_under_a_running_hived(many: Meta) -> None:
     repack(many)
-    store, head = Store(many.repo.folder), many.ledger.head
+    store, head = ObjectStore(many.repo.folder), many.ledger.head
     before = store.commit(head)
     many.edit("more.txt", "more")
     many.git("add", "more.txt")
@@ -235,7 +235,7 @@ def test_what_git_keeps_to_be_quicker_is_not_looked_at(many: Meta) -> None:
     (pack.parents[1] / "info/commit-graph").write_bytes(b"CGPH nonsense")
     fresh = MetaRepo.open(many.path)
     assert fresh.verify() == []
-    assert fresh.recover(many.ledger.head).kind is Kind.ADOPT
+    assert fresh.recover(many.ledger.head).kind is RecoveryKind.ADOPT
     assert fresh.head() == head
 
 
@@ -264,7 +264,7 @@ def test_a_promise_about_size_is_a_bound_and_not_believed(
 ) -> None:
     handle = entry(folder, 3, promised, bytes(really))
     with pytest.raises(error):
-        inflated(handle, head(handle, 1))
+        inflate(handle, read_header(handle, 1))
     os.close(handle)
 
 
@@ -278,7 +278,7 @@ def test_an_entry_that_makes_no_sense_is_damage(
 ) -> None:
     handle = entry(folder, kind, 9, bytes(9), between)
     with pytest.raises(ValueError, match=says):
-        head(handle, 1)
+        read_header(handle, 1)
     os.close(handle)
 
 
@@ -289,7 +289,7 @@ def test_deltas_that_build_on_each_other_end(folder: Path) -> None:
     fan = struct.pack(">256I", 0, *[1] * 255)
     table = b"\377tOc\0\0\0\2" + fan + name + bytes(4) + struct.pack(">I", 1) + bytes(40)
     (folder / "entry").rename(folder / "pack-1.pack")
-    (folder / "pack-1.idx").write_bytes(sealed(table))
+    (folder / "pack-1.idx").write_bytes(with_checksum(table))
     with pytest.raises(ValueError, match="without an end"):
         Packs(folder).read(name.hex())
 
@@ -304,7 +304,7 @@ def test_deltas_that_build_on_each_other_end(folder: Path) -> None:
 )  # fmt: skip
 def test_a_delta_that_makes_no_sense_is_damage(delta: bytes) -> None:
     with pytest.raises(ValueError, match="delta"):
-        patched(b"base", delta)
+        apply_delta(b"base", delta)
 
 
 def test_a_small_delta_that_makes_a_huge_file_is_refused() -> None:
@@ -312,7 +312,7 @@ def test_a_small_delta_that_makes_a_huge_file_is_refused() -> None:
     base, times = bytes(0x10000), LIMIT // 0x10000 + 1
     size = b"\x80\x80\x84\x20"
     with pytest.raises(TooLarge):
-        patched(base, b"\x80\x80\x04" + size + b"\x80" * times)
+        apply_delta(base, b"\x80\x80\x04" + size + b"\x80" * times)
 
 
 def test_a_huge_file_in_a_pack_is_too_large_and_no_damage(meta: Meta) -> None:
@@ -323,4 +323,4 @@ def test_a_huge_file_in_a_pack_is_too_large_and_no_damage(meta: Meta) -> None:
     meta.git("add", "huge")
     repack(meta)
     with pytest.raises(InvalidArgument, match="larger than"):
-        Store(meta.repo.folder).blob(huge, "a test")
+        ObjectStore(meta.repo.folder).blob(huge, "a test")

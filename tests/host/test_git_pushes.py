@@ -13,22 +13,22 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from host.githost import CAPS, WHO, Served, commit, objects, served, tree
+from host.githost import CAPS, WHO, GitHostProcess, commit, objects, serve_people, tree
 from operations.world import world
 
 from hive_core.errors import Conflict, HiveError, InvalidArgument, LimitReached
-from hive_core.host.git.initial_pack import named, packed
+from hive_core.host.git.initial_pack import build_pack, object_name
 
 ZERO = "0" * 40
 
 
 @pytest.fixture
-def people(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path) as found:
+def people(tmp_path: Path) -> Iterator[GitHostProcess]:
+    with serve_people(tmp_path) as found:
         yield found
 
 
-def push(people: Served, new: str, data: bytes, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+def push(people: GitHostProcess, new: str, data: bytes, **more: Any) -> dict[str, Any]:  # noqa: ANN401
     (old,) = [row["oid"] for row in people.call("ListRefs", repo="meta")["refs"]
               if row["name"] == "refs/heads/main"]  # fmt: skip
     params = {"repo": "meta", "ref": "refs/heads/main", "old": old, "new": new,
@@ -36,27 +36,27 @@ def push(people: Served, new: str, data: bytes, **more: Any) -> dict[str, Any]: 
     return people.call("PushPack", **params)
 
 
-def fault(people: Served, new: str, data: bytes, **more: Any) -> HiveError:  # noqa: ANN401
+def fault(people: GitHostProcess, new: str, data: bytes, **more: Any) -> HiveError:  # noqa: ANN401
     """The error of a push that must leave everything as it was, the repository's files too."""
-    before = people.call("ListRefs", repo="meta")["refs"], kept(people)
+    before = people.call("ListRefs", repo="meta")["refs"], repository_files(people)
     with pytest.raises(HiveError) as found:
         push(people, new, data, **more)
-    assert (people.call("ListRefs", repo="meta")["refs"], kept(people)) == before
+    assert (people.call("ListRefs", repo="meta")["refs"], repository_files(people)) == before
     assert list((people.folder / "state").glob("work/*")) == []
     return found.value
 
 
-def kept(people: Served) -> list[str]:
+def repository_files(people: GitHostProcess) -> list[str]:
     folder = people.folder / "state/meta/.git/objects"
     return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
 
 
 def test_attack_59_packs_that_are_too_large_in_any_way_are_refused_with_the_rule(
-    people: Served,
+    people: GitHostProcess,
 ) -> None:
     big = ("blob", os.urandom(CAPS.blob + 1))
-    holder = ("tree", tree((b"100644", b"big", named(*big))))
-    new, pack = objects(big, holder, ("commit", commit(named(*holder))))
+    holder = ("tree", tree((b"100644", b"big", object_name(*big))))
+    new, pack = objects(big, holder, ("commit", commit(object_name(*holder))))
     first = 512 * 1024
     begun = push(people, new, pack[:first], part=True)
     error = fault(people, new, pack[first : 2 * first], upload=begun["upload"], offset=first,
@@ -68,9 +68,9 @@ def test_attack_59_packs_that_are_too_large_in_any_way_are_refused_with_the_rule
     assert error.fields["rule"] == "blob"
 
     many = [("blob", b"%d" % number) for number in range(CAPS.objects)]
-    top = ("tree", tree(*sorted((b"100644", b"f%d" % at, named(*each))
+    top = ("tree", tree(*sorted((b"100644", b"f%d" % at, object_name(*each))
                                 for at, each in enumerate(many))))  # fmt: skip
-    error = fault(people, *objects(*many, top, ("commit", commit(named(*top)))))
+    error = fault(people, *objects(*many, top, ("commit", commit(object_name(*top)))))
     assert error.fields["rule"] == "objects"
 
     upload = push(people, new, b"x" * first, part=True)["upload"]
@@ -83,11 +83,14 @@ def test_attack_59_packs_that_are_too_large_in_any_way_are_refused_with_the_rule
     assert isinstance(fault(people, new, b"", upload=upload, offset=at), Conflict)
 
 
-def test_attack_59_few_bytes_that_stand_for_very_many_are_refused(people: Served) -> None:
+def test_attack_59_few_bytes_that_stand_for_very_many_are_refused(people: GitHostProcess) -> None:
     """Zeros pack to a thousandth: all of it together is bounded too."""
     bombs = [("blob", bytes([number]) * (CAPS.blob - 1)) for number in range(6)]
-    top = ("tree", tree(*((b"100644", b"%d" % at, named(*each)) for at, each in enumerate(bombs))))
-    new, pack = objects(*bombs, top, ("commit", commit(named(*top))))
+    top = (
+        "tree",
+        tree(*((b"100644", b"%d" % at, object_name(*each)) for at, each in enumerate(bombs))),
+    )
+    new, pack = objects(*bombs, top, ("commit", commit(object_name(*top))))
     assert len(pack) < CAPS.pack // 50
     assert fault(people, new, pack).fields["rule"] == "tree"
 
@@ -96,7 +99,7 @@ def delta_bomb() -> tuple[str, bytes]:
     """A blob of one MiB, and a chain of deltas that each promise a larger one."""
     base = b"a" * 1000
     delta = _size(len(base)) + _size(1 << 30) + b"\xb0\xff\xff" * 20000
-    body = _entry(3, base) + _entry(7, delta, bytes.fromhex(named("blob", base)))
+    body = _entry(3, base) + _entry(7, delta, bytes.fromhex(object_name("blob", base)))
     return _pack(2, body)
 
 
@@ -125,7 +128,7 @@ def _pack(count: int, body: bytes) -> tuple[str, bytes]:
 
 
 def test_attack_59_deltas_that_lie_or_build_on_what_is_elsewhere_are_refused(
-    people: Served,
+    people: GitHostProcess,
 ) -> None:
     for new, pack in (
         delta_bomb(), _pack(1, _entry(7, b"\x01\x01\x01a", b"\x22" * 20)),
@@ -136,30 +139,30 @@ def test_attack_59_deltas_that_lie_or_build_on_what_is_elsewhere_are_refused(
         assert (error.field, error.fields["rule"]) == ("pack", "git")
 
 
-def test_attack_59_objects_that_do_not_belong_there_are_refused(people: Served) -> None:
+def test_attack_59_objects_that_do_not_belong_there_are_refused(people: GitHostProcess) -> None:
     head = people.call("ListRefs", repo="meta")["refs"][0]["oid"]
     blob = ("blob", b"x")
-    dotgit = ("tree", tree((b"100644", b".git", named(*blob))))
+    dotgit = ("tree", tree((b"100644", b".git", object_name(*blob))))
     tag = ("tag", f"object {head}\ntype commit\ntag t\ntagger ".encode() + WHO + b"\n\nt\n")
-    other = ("commit", commit(named("tree", b""), head))
+    other = ("commit", commit(object_name("tree", b""), head))
     for parts, rule in (
-        ((blob, dotgit, ("commit", commit(named(*dotgit), head))), "git"),
+        ((blob, dotgit, ("commit", commit(object_name(*dotgit), head))), "git"),
         ((blob, ("tree", b""), other, tag), "kind"),
         ((blob,), "commit"),
     ):
         assert fault(people, *objects(*parts)).fields["rule"] == rule
     lacks = ("commit", commit("2" * 40, head))
     assert "not all of it came" in fault(people, *objects(lacks)).reason
-    orphan = ("tree", b""), ("commit", commit(named("tree", b""), "3" * 40))
+    orphan = ("tree", b""), ("commit", commit(object_name("tree", b""), "3" * 40))
     assert "not all of it came" in fault(people, *objects(*orphan)).reason
 
 
 def test_attack_59_other_refs_wrong_old_values_and_made_up_words_are_refused(
-    people: Served,
+    people: GitHostProcess,
 ) -> None:
     head = people.call("ListRefs", repo="meta")["refs"][0]["oid"]
     empty = ("tree", b"")
-    new, pack = objects(empty, ("commit", commit(named(*empty), head)))
+    new, pack = objects(empty, ("commit", commit(object_name(*empty), head)))
     for ref in ("refs/heads/other", "refs/replace/" + head, "HEAD", "../../config",
                 "refs/heads/main/../../../config", "refs/hive/refused/" + head):  # fmt: skip
         error = fault(people, new, pack, ref=ref)
@@ -182,7 +185,7 @@ def test_attack_59_other_refs_wrong_old_values_and_made_up_words_are_refused(
 
 
 def test_attack_59_a_pack_that_is_pushed_again_for_something_else_takes_nothing_away(
-    people: Served,
+    people: GitHostProcess,
 ) -> None:
     """Seen: what was adopted lay in that pack alone, and went with it when it was refused."""
     head = people.call("ListRefs", repo="meta")["refs"][0]["oid"]
@@ -190,10 +193,10 @@ def test_attack_59_a_pack_that_is_pushed_again_for_something_else_takes_nothing_
     people.git("clone", "-q", "hive::meta", str(place))
     top = people.git("rev-parse", "HEAD^{tree}", cwd=place)
     good, broken = ("commit", commit(top, head)), ("commit", commit("2" * 40, head))
-    pack = packed((good, broken))[0]
-    assert push(people, named(*good), pack)["outcome"] == "adopted"
-    assert "not all of it came" in fault(people, named(*broken), pack).reason
-    assert people.call("MetaLog", limit=1)["commits"][0]["commit"] == named(*good)
+    pack = build_pack((good, broken))[0]
+    assert push(people, object_name(*good), pack)["outcome"] == "adopted"
+    assert "not all of it came" in fault(people, object_name(*broken), pack).reason
+    assert people.call("MetaLog", limit=1)["commits"][0]["commit"] == object_name(*good)
     people.git("clone", "-q", "hive::meta", str(people.folder / "fresh"))
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from host.githost import Served, commit, objects, served, tree
+from host.githost import GitHostProcess, commit, objects, serve_people, tree
 
-from hive_core.host.git.initial_pack import named
+from hive_core.host.git.initial_pack import object_name
 from hive_core.varlink import encode
 
 
 @pytest.fixture
-def people(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path) as found:
+def people(tmp_path: Path) -> Iterator[GitHostProcess]:
+    with serve_people(tmp_path) as found:
         yield found
 
 
@@ -63,7 +63,7 @@ def evil_daemon(
 
 
 def evil_clone(
-    people: Served, answers: dict[str, dict[str, object]], error: str = ""
+    people: GitHostProcess, answers: dict[str, dict[str, object]], error: str = ""
 ) -> tuple[str, Path]:
     place = people.folder / "evil"
     with evil_daemon(people.folder, answers, error) as path:
@@ -83,21 +83,25 @@ def evil_clone(
         "refs/heads/\x1b[2J",
     ],
 )  # fmt: skip
-def test_attack_59_a_daemon_that_was_taken_over_names_no_odd_ref(people: Served, name: str) -> None:
+def test_attack_59_a_daemon_that_was_taken_over_names_no_odd_ref(
+    people: GitHostProcess, name: str
+) -> None:
     said, place = evil_clone(people, {"ListRefs": {"refs": [{"name": name, "oid": "1" * 40}]}})
     assert "odd ref" in said
     assert "\x1b" not in said
     assert not place.exists()
 
 
-def test_attack_59_a_daemon_that_was_taken_over_puts_nothing_into_dot_git(people: Served) -> None:
+def test_attack_59_a_daemon_that_was_taken_over_puts_nothing_into_dot_git(
+    people: GitHostProcess,
+) -> None:
     """git in the caller's clone checks every object: no file of a checkout is a hook."""
     hook = ("blob", b"#!/bin/sh\ntouch /tmp/attack-59\n")
-    hooks = ("tree", tree((b"100755", b"post-checkout", named(*hook))))
-    inner = ("tree", tree((b"40000", b"hooks", named(*hooks))))
+    hooks = ("tree", tree((b"100755", b"post-checkout", object_name(*hook))))
+    inner = ("tree", tree((b"40000", b"hooks", object_name(*hooks))))
     for dotgit in (b".git", b".GIT", b"git~1"):
-        top = ("tree", tree((b"40000", dotgit, named(*inner))))
-        new, pack = objects(hook, hooks, inner, top, ("commit", commit(named(*top))))
+        top = ("tree", tree((b"40000", dotgit, object_name(*inner))))
+        new, pack = objects(hook, hooks, inner, top, ("commit", commit(object_name(*top))))
         answers: dict[str, dict[str, object]] = {
             "ListRefs": {"refs": [{"name": "refs/heads/main", "oid": new}]},
             "ExportPack": {"data": base64.b64encode(pack).decode(), "next": None},
@@ -107,7 +111,7 @@ def test_attack_59_a_daemon_that_was_taken_over_puts_nothing_into_dot_git(people
         assert not place.exists()
 
 
-def test_attack_59_words_of_the_daemon_do_not_act_on_the_terminal(people: Served) -> None:
+def test_attack_59_words_of_the_daemon_do_not_act_on_the_terminal(people: GitHostProcess) -> None:
     """A reason with escapes, and with a line that git would take for its own."""
     reason = "no\x1b[2J\nok refs/heads/main"
     answers: dict[str, dict[str, object]] = {"ListRefs": {"refs": [], "reason": reason}}

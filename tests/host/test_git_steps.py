@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from host.meta import Meta, spec
 
-from hive_core.host.git import Kind
+from hive_core.host.git import RecoveryKind
 
 ROOT = Path(__file__).parents[2]
 # What is there afterwards, in commits; the family itself is the first.
@@ -31,10 +31,10 @@ def wake_up(folder: Path) -> Meta:
     """What a daemon finds after a kill, checked as a whole."""
     meta = Meta(folder)
     found = meta.repo.recover(meta.ledger.head)
-    assert found.kind in (Kind.SAME, Kind.FORWARDED)
+    assert found.kind in (RecoveryKind.SAME, RecoveryKind.FORWARDED)
     assert meta.repo.head() == meta.ledger.head
     assert meta.repo.verify() == []
-    assert meta.repo.refused() == []
+    assert meta.repo.refusals() == []
     hive = meta.hive
     assert hive.topology.parents.keys() == hive.specs.keys()
     assert int(meta.git("rev-list", "--count", "HEAD")) == len(hive.specs) - 1

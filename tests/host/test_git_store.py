@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import DamagedRepo
 from hive_core.host.git.entries import LIMIT
-from hive_core.host.git.store import Store
+from hive_core.host.git.store import ObjectStore
 
 
 def put(meta: Meta, raw: bytes, packed: bytes | None = None) -> str:
@@ -28,7 +28,7 @@ def put(meta: Meta, raw: bytes, packed: bytes | None = None) -> str:
     return oid
 
 
-def store(meta: Meta) -> Store:
+def store(meta: Meta) -> ObjectStore:
     return meta.repo._objects.store
 
 

@@ -15,7 +15,7 @@ from operations.world import World, world
 
 from hive_core.errors import Internal
 from hive_core.host.git import files
-from hive_core.host.git.manual_commits import HandCommits
+from hive_core.host.git.manual_commits import ManualCommits
 from hive_core.host.storage.stores import Stores
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
@@ -30,11 +30,11 @@ def found() -> Iterator[World]:
         yield made
 
 
-def hand(world_: World) -> HandCommits:
+def hand(world_: World) -> ManualCommits:
     parts = world_.broker.services
     look = ObservedState.build(parts.ledger, parts.settings, world_.broker.hive, parts.clock)
-    made = HandCommits(world_.repo, world_.broker, look)
-    world_.broker.branch_moved = made.look_again
+    made = ManualCommits(world_.repo, world_.broker, look)
+    world_.broker.branch_moved = made.check_branch
     return made
 
 
@@ -60,7 +60,7 @@ def test_agents_that_come_go_and_move_by_hand_have_everything_that_belongs_to_it
     ann, bob, carl = map(found.uuid, ("ann", "bob", "carl"))
     found.call("root", "send", to="ann", body="are you there?")
     oid = commit(found, {"root": None, "bob": "carl", "carl": "root"})
-    hand(found).look_again()
+    hand(found).check_branch()
     assert found.hive.commit == found.ledger.head == oid
     assert found.hive.topology.parents == {"root": None, "bob": "carl", "carl": "root"}
     assert found.ledger.archives.is_tombstone(ann)
@@ -79,7 +79,7 @@ def test_an_agent_made_by_hand_should_run(found: World) -> None:
     (folder / "dora.json").write_bytes(files.spec_bytes(other))
     parents = {**found.hive.topology.parents, "dora": "carl"}
     commit(found, parents)
-    hand(found).look_again()
+    hand(found).check_branch()
     run = found.ledger.runs.get(other.id)
     assert run is not None
     assert (run.wanted.value, run.reason) == ("running", "committed by hand")
@@ -111,11 +111,11 @@ def test_a_spec_without_a_place_hangs_under_the_root_agent(found: World) -> None
     (path(found) / "topology.json").write_text(json.dumps(parents))
     oid = commit_all(found)
     made = hand(found)
-    made.look_again()
+    made.check_branch()
     assert found.hive.topology.parents == {**parents, "dora": "root"}
     assert found.ledger.runs.get(spec.id) is not None
     head = found.hive.commit
-    assert found.repo.stands(head)
+    assert found.repo.is_at(head)
     assert git(path(found), "rev-parse", f"{head}~1") == oid
     assert git(path(found), "log", "-1", "--format=%s", head) == "place dora under root"
     assert json.loads((path(found) / "topology.json").read_text())["dora"] == "root"
@@ -141,21 +141,21 @@ def test_a_daemon_that_ends_before_it_took_the_place_over_places_it_again(found:
     oid = commit_all(found)
     recovery = found.repo.recover(found.hive.commit)
     assert recovery.placed == ("dora",)
-    assert found.repo.stands(oid)
+    assert found.repo.is_at(oid)
     again = hand(found)
-    again.look_again()
+    again.check_branch()
     assert found.hive.topology.parent("dora") == "root"
-    assert found.repo.stands(found.hive.commit)
+    assert found.repo.is_at(found.hive.commit)
 
 
 def test_a_ledger_that_has_the_place_and_a_branch_that_lags_agree_again(found: World) -> None:
     put_spec(found, "dora", 77)
     oid = commit_all(found)
     made = hand(found)
-    made.settle(found.repo.recover(found.hive.commit))
-    assert found.repo.stands(oid)
-    made.look_again()
-    assert found.repo.stands(found.hive.commit)
+    made.apply_recovery(found.repo.recover(found.hive.commit))
+    assert found.repo.is_at(oid)
+    made.check_branch()
+    assert found.repo.is_at(found.hive.commit)
     assert found.hive.topology.parent("dora") == "root"
 
 
@@ -168,18 +168,18 @@ def test_an_agent_that_lost_its_place_is_put_nowhere(
     (path(found) / "topology.json").write_text(json.dumps(left))
     commit_all(found)
     made = hand(found)
-    made.look_again()
+    made.check_branch()
     assert found.hive is before
     ((_, reason),) = made.look.parked
     assert "is not in both topology.json and agents/" in reason
 
 
 def test_without_a_root_agent_nobody_is_placed(found: World) -> None:
-    found.repo.places_under("boss")
+    found.repo.set_root_agent("boss")
     put_spec(found, "dora", 77)
     commit_all(found)
     made = hand(found)
-    made.look_again()
+    made.check_branch()
     ((_, reason),) = made.look.parked
     assert reason == "dora has no place in topology.json, and there is no agent boss"
 
@@ -192,7 +192,7 @@ def test_a_right_that_has_no_effect_is_not_given_by_hand(found: World, right: st
     file.write_text(json.dumps({**spec, "capabilities": ["spawn", right]}))
     commit(found, dict(found.hive.topology.parents))
     made = hand(found)
-    made.look_again()
+    made.check_branch()
     assert found.hive is before
     ((_, reason),) = made.look.parked
     assert re.search(f"ann: '{right}' (has no effect|is not a capability)", reason)
@@ -205,7 +205,7 @@ def test_what_was_held_of_old_stays_in_force_by_hand(found: World) -> None:
     spec = json.loads(file.read_text())
     file.write_text(json.dumps({**spec, "title": "new"}))
     oid = commit(found, dict(found.hive.topology.parents))
-    hand(found).look_again()
+    hand(found).check_branch()
     assert found.hive.commit == oid
     assert {"network:host", "subagents"} <= set(found.hive.spec("ann").capabilities)
 
@@ -220,7 +220,7 @@ def test_a_refused_commit_is_shown_recorded_and_in_nobodys_way(found: World) -> 
     (event,) = [each for each in found.events() if each["operation"] == "hand"]
     assert (event["kind"], event["allowed"], event["commit"]) == ("refusal", False, bad)
     assert "cycle" in str(event["reason"])
-    hands.look_again()
+    hands.check_branch()
     assert hands.look.changed_paths == []
 
 
@@ -234,13 +234,13 @@ def test_attack_59_what_is_changed_in_the_work_tree_is_restored_at_the_next_look
     git(path(found), "rm", "-q", "--cached", "agents/ann.json")
     (path(found) / "mine.txt").write_text("of no commit")
     hands = hand(found)
-    hands.look_again()
+    hands.check_branch()
     for file, data in before.items():
         assert (path(found) / file).read_bytes() == data
     assert hands.look.changed_paths == ["mine.txt"]
     assert "in the folder of meta, and in no commit: mine.txt" in hands.look.alarms()
     (path(found) / "mine.txt").unlink()
-    hands.look_again()
+    hands.check_branch()
     assert git(path(found), "status", "--porcelain") == ""
 
 
@@ -248,7 +248,7 @@ def test_the_uuid_of_a_destroyed_agent_does_not_come_back_by_hand(found: World) 
     """attack 40, also for what was committed while the daemon was down."""
     old = found.hive
     commit(found, {"root": None, "carl": "root"})
-    hand(found).look_again()
+    hand(found).check_branch()
     (path(found) / "agents" / "ann.json").write_bytes(files.spec_bytes(old.spec("ann")))
     commit(found, {"root": None, "carl": "root", "ann": "root"})
     found.ledger.close()
@@ -271,7 +271,7 @@ def test_a_capability_taken_by_hand_does_not_come_back_from_an_archive(found: Wo
     for spec in (less, before):
         (path(found) / "agents/ann.json").write_bytes(files.spec_bytes(spec))
         commit(found, {"root": None, "ann": "root", "carl": "root"})
-        hand(found).look_again()
+        hand(found).check_branch()
         assert found.hive.spec("ann") == spec
     lost = found.call("operator", "restore", id=bob)["lost"]
     assert isinstance(lost, list)
@@ -283,7 +283,7 @@ def test_who_is_destroyed_by_hand_is_known_to_have_been_below_those_above(found:
     """So that whoever it comes back under, they lose it."""
     bob = found.uuid("bob")
     commit(found, {"root": None, "ann": "root", "carl": "root"})
-    hand(found).look_again()
+    hand(found).check_branch()
     archive = found.ledger.archives.get(bob)
     assert archive is not None
     assert archive.above == (found.uuid("root"), found.uuid("ann"))
@@ -293,8 +293,8 @@ def test_a_damaged_branch_is_mended_from_the_ledger_and_recorded(found: World) -
     ref = found.repo.folder / "refs/heads/main"
     ref.write_bytes(b"")
     hands = hand(found)
-    hands.look_again()
-    assert found.repo.stands(found.hive.commit)
+    hands.check_branch()
+    assert found.repo.is_at(found.hive.commit)
     assert hands.look.faults == []
     assert [each["operation"] for each in found.events()][-1] == "hand"
 
@@ -306,7 +306,7 @@ def test_a_damaged_object_is_an_alarm_and_what_is_in_force_stays(found: World) -
     file.chmod(0o644)
     file.write_bytes(file.read_bytes()[:20])
     hands = hand(found)
-    hands.look_again()
+    hands.check_branch()
     assert [each for each in hands.look.alarms() if blob in each]
     assert found.hive == before
     found.call("root", "send", to="ann", body="still here")
@@ -336,7 +336,7 @@ def test_nothing_is_written_on_top_of_a_head_that_cannot_be_read(found: World) -
     assert blob in stores.damage
     with pytest.raises(Internal, match=r"^the tree cannot be changed: the meta repo is damaged"):
         stores.repo.write(stores.hive, stores.hive, "a new agent", {})
-    served = stores.answerable(load())
+    served = stores.served_operations(load())
     refused = {name for name, each in served.items() if each.handler != load()[name].handler}
     assert refused == {name for name, each in served.items() if each.mutates} >= {"gc", "restore"}
     stores.ledger.close()
@@ -345,9 +345,9 @@ def test_nothing_is_written_on_top_of_a_head_that_cannot_be_read(found: World) -
 
 def test_a_glance_finds_a_moved_branch_that_nobody_told_of(found: World) -> None:
     hands = hand(found)
-    hands.look_again()
-    hands.glance()
+    hands.check_branch()
+    hands.check_quickly()
     assert found.broker.hive.commit == found.repo.head()
     oid = commit(found, {"root": None})
-    hands.glance()
+    hands.check_quickly()
     assert found.broker.hive.commit == oid

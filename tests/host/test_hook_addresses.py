@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from host.street import Street, _street, hook, whole  # noqa: F401
+from host.street import WebhookHost, _street, hook, signed_headers  # noqa: F401
 from operations.test_triggers import SAY, bodies, put, started
 from operations.world import rows
 
@@ -17,46 +17,46 @@ from hive_core.model.work.webhook import WINDOW
 SECRET = "a secret of the sender's"  # noqa: S105 - of this test
 
 
-def chosen(street: Street, **more: object) -> str:
+def create_trigger(street: WebhookHost, **more: object) -> str:
     return hook(street, when={"webhook": {"secret": SECRET, "path": "ci/push", **more}})
 
 
-def test_an_address_is_chosen_below_the_name_of_the_agent(street: Street) -> None:
-    path = chosen(street)
+def test_an_address_is_chosen_below_the_name_of_the_agent(street: WebhookHost) -> None:
+    path = create_trigger(street)
     assert path == "/hook/a/ci/push"
-    assert street.sent(path).status == 202
+    assert street.send_signed(path).status == 202
     (row,) = rows(street.hive.call("a", "list_triggers")["triggers"])
     assert (row["path"], row["explained"]) == (path, f"When POST comes to {path}")
 
 
-def test_the_address_with_the_id_is_as_good(street: Street) -> None:
-    chosen(street)
+def test_the_address_with_the_id_is_as_good(street: WebhookHost) -> None:
+    create_trigger(street)
     (trigger,) = street.hive.ledger.triggers.page(None, 0, 10)
-    assert street.sent(f"/hook/{trigger.hook}").status == 202
+    assert street.send_signed(f"/hook/{trigger.hook}").status == 202
 
 
-def test_an_address_is_one_trigger_s_and_the_same_one_keeps_it(street: Street) -> None:
-    path = chosen(street)
-    assert chosen(street, methods=["PUT"]) == path
+def test_an_address_is_one_trigger_s_and_the_same_one_keeps_it(street: WebhookHost) -> None:
+    path = create_trigger(street)
+    assert create_trigger(street, methods=["PUT"]) == path
     with pytest.raises(AlreadyExists, match="/hook/a/ci/push is that of"):
         put(street.hive, "root", agent="a", name="mine", action=SAY,
             when={"webhook": {"path": "ci/push"}})  # fmt: skip
     when = {"webhook": {"secret": SECRET, "path": "ci/push"}}
     put(street.hive, "root", agent="a1", name="mine", action=SAY, when=when)
-    assert street.sent("/hook/a1/ci/push").status == 202
+    assert street.send_signed("/hook/a1/ci/push").status == 202
     assert (len(bodies(street.hive, "a1")), bodies(street.hive, "a")) == (1, [])
 
 
-def test_an_address_goes_with_its_agent_and_is_no_heirloom(street: Street) -> None:
-    path, uuid = chosen(street), street.hive.uuid("a")
+def test_an_address_goes_with_its_agent_and_is_no_heirloom(street: WebhookHost) -> None:
+    path, uuid = create_trigger(street), street.hive.uuid("a")
     street.hive.call("operator", "destroy", agent="a")
-    assert street.sent(path).status == 404
+    assert street.send_signed(path).status == 404
     street.hive.call("operator", "spawn", name="a", parent="root")
-    assert street.sent(path).status == 404
+    assert street.send_signed(path).status == 404
     street.hive.call("operator", "destroy", agent="a")
     street.hive.call("operator", "restore", id=uuid)
     started(street.hive, "a")
-    assert street.sent(path).status == 202
+    assert street.send_signed(path).status == 202
 
 
 UNFIT = (
@@ -65,7 +65,7 @@ UNFIT = (
 )  # fmt: skip
 
 
-def test_a_path_that_could_be_read_two_ways_is_refused(street: Street) -> None:
+def test_a_path_that_could_be_read_two_ways_is_refused(street: WebhookHost) -> None:
     for path in UNFIT:
         with pytest.raises(InvalidArgument):
             put(street.hive, when={"webhook": {"path": path}})
@@ -79,48 +79,51 @@ TRICKS = (
 )  # fmt: skip
 
 
-def test_an_address_has_no_second_spelling(street: Street) -> None:
-    chosen(street)
-    assert {path: street.sent(path).status for path in TRICKS} == dict.fromkeys(TRICKS, 404)
+def test_an_address_has_no_second_spelling(street: WebhookHost) -> None:
+    create_trigger(street)
+    assert {path: street.send_signed(path).status for path in TRICKS} == dict.fromkeys(TRICKS, 404)
     assert bodies(street.hive, "a") == []
 
 
-def test_the_wrong_method_is_told_to_who_knows_the_secret(street: Street) -> None:
-    path = chosen(street, methods=["PUT", "GET"])
+def test_the_wrong_method_is_told_to_who_knows_the_secret(street: WebhookHost) -> None:
+    path = create_trigger(street, methods=["PUT", "GET"])
     now = street.hive.clock.now()
-    for answer in (street.sent(path), street.ask(path, headers=whole(path, now))):
+    for answer in (street.send_signed(path), street.ask(path, headers=signed_headers(path, now))):
         assert (answer.status, answer.headers["allow"]) == (405, "put, get")
     assert street.ask(path).status == 404
-    head = street.ask(path, b"", method="HEAD", headers=whole(path, now, b"", "HEAD"))
+    head = street.ask(path, b"", method="HEAD", headers=signed_headers(path, now, b"", "HEAD"))
     assert head.status == 405
 
 
-def test_all_but_post_have_to_be_signed_with_all_that_they_say(street: Street) -> None:
-    path = chosen(street, methods=["PUT", "GET"])
+def test_all_but_post_have_to_be_signed_with_all_that_they_say(street: WebhookHost) -> None:
+    path = create_trigger(street, methods=["PUT", "GET"])
     now = street.hive.clock.now()
-    assert street.sent(path, method="PUT").status == 404
-    assert street.sent(path, b"", method="GET").status == 404
-    assert street.ask(path, method="PUT", headers=whole(path, now, method="PUT")).status == 202
+    assert street.send_signed(path, method="PUT").status == 404
+    assert street.send_signed(path, b"", method="GET").status == 404
+    assert (
+        street.ask(path, method="PUT", headers=signed_headers(path, now, method="PUT")).status
+        == 202
+    )
     asked = f"{path}?ref=main"
-    headers = whole(asked, now, b"", "GET")
+    headers = signed_headers(asked, now, b"", "GET")
     assert street.ask(asked, b"", method="GET", headers=headers).status == 202
     assert street.ask(path, b"", method="GET", headers=headers).status == 404
     (fire,) = json.loads(bodies(street.hive, "a")[-1].partition("\n\n")[0])["fires"]
     assert fire["delivery"]["query"] == "ref=main"
 
 
-def test_a_query_that_is_not_signed_reaches_nobody(street: Street) -> None:
-    path = chosen(street)
-    assert street.sent(f"{path}?ref=evil").status == 202
+def test_a_query_that_is_not_signed_reaches_nobody(street: WebhookHost) -> None:
+    path = create_trigger(street)
+    assert street.send_signed(f"{path}?ref=evil").status == 202
     assert "evil" not in bodies(street.hive, "a")[0]
 
 
-def test_a_strict_one_takes_no_signature_of_the_body_alone(street: Street) -> None:
-    path = chosen(street, strict=True)
+def test_a_strict_one_takes_no_signature_of_the_body_alone(street: WebhookHost) -> None:
+    path = create_trigger(street, strict=True)
     (row,) = rows(street.hive.call("a", "list_triggers")["triggers"])
     assert row["explained"] == f"When POST comes to {path}, all of it signed"
-    assert street.sent(path).status == 404
-    assert street.ask(path, headers=whole(path, street.hive.clock.now())).status == 202
+    assert street.send_signed(path).status == 404
+    assert street.ask(path, headers=signed_headers(path, street.hive.clock.now())).status == 202
 
 
 CHANGES: tuple[dict[str, Any], ...] = (
@@ -129,12 +132,12 @@ CHANGES: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-def test_whatever_is_changed_the_signature_is_none(street: Street) -> None:
+def test_whatever_is_changed_the_signature_is_none(street: WebhookHost) -> None:
     hook_ = {"secret": SECRET, "path": "ci/push", "methods": ["POST", "PUT"]}
     put(street.hive, when={"webhook": hook_}, action=SAY)
     put(street.hive, "root", agent="a1", when={"webhook": hook_}, action=SAY)
     path, now = "/hook/a/ci/push", street.hive.clock.now()
-    headers = whole(path, now, key="k1")
+    headers = signed_headers(path, now, key="k1")
     asked: dict[str, Any] = {"path": path, "body": b"{}", "method": "POST", **headers}
     later = {"hive_timestamp": str(int(now) + 1)}
     for change in (*CHANGES, later):
@@ -142,18 +145,18 @@ def test_whatever_is_changed_the_signature_is_none(street: Street) -> None:
     assert street.ask(path, headers=headers).status == 202
 
 
-def test_a_signature_is_good_for_five_minutes(street: Street) -> None:
-    path, now = chosen(street), street.hive.clock.now()
+def test_a_signature_is_good_for_five_minutes(street: WebhookHost) -> None:
+    path, now = create_trigger(street), street.hive.clock.now()
     for off, status in ((-WINDOW - 2, 404), (WINDOW + 2, 404), (WINDOW - 2, 202)):
-        assert street.ask(path, headers=whole(path, now + off)).status == status
+        assert street.ask(path, headers=signed_headers(path, now + off)).status == status
     for said in ("", "now", "-1", "1" * 13, "\u0661"):
-        headers = {**whole(path, now), "hive_timestamp": said}
+        headers = {**signed_headers(path, now), "hive_timestamp": said}
         assert street.ask(path, headers=headers).status == 404
 
 
-def test_who_overheard_a_request_sends_it_again_to_no_effect(street: Street) -> None:
-    path = chosen(street)
-    headers = whole(path, street.hive.clock.now())
+def test_who_overheard_a_request_sends_it_again_to_no_effect(street: WebhookHost) -> None:
+    path = create_trigger(street)
+    headers = signed_headers(path, street.hive.clock.now())
     first, again = (street.ask(path, headers=headers) for _ in range(2))
     other = {**headers, "hive_signature": headers["hive_signature"].upper().replace("V1", "v1")}
     assert (first.status, again.status, street.ask(path, headers=other).status) == (202, 200, 200)
@@ -163,19 +166,19 @@ def test_who_overheard_a_request_sends_it_again_to_no_effect(street: Street) -> 
     assert len(bodies(street.hive, "a")) == 1
 
 
-def test_what_was_signed_with_all_is_no_body_of_another_request(street: Street) -> None:
+def test_what_was_signed_with_all_is_no_body_of_another_request(street: WebhookHost) -> None:
     """Else its text, sent as a body with the same signature, would be good for ever."""
-    path = chosen(street)
+    path = create_trigger(street)
     now = int(street.hive.clock.now())
-    mark = whole(path, now)["hive_signature"].removeprefix("v1=")
+    mark = signed_headers(path, now)["hive_signature"].removeprefix("v1=")
     text = f"hive-v1\nPOST\n{path}\n{now}\n\n{{}}".encode()
     for name in ("hive_signature", "x_hub_signature_256"):
         assert street.ask(path, text, headers={name: f"sha256={mark}"}).status == 404
 
 
-def test_what_decides_stands_in_a_request_once(street: Street) -> None:
+def test_what_decides_stands_in_a_request_once(street: WebhookHost) -> None:
     """A proxy may have looked at the other one."""
-    path = chosen(street)
+    path = create_trigger(street)
     for name in ("hive-signature", "x-hub-signature-256", "hive-timestamp", "idempotency-key"):
         for where in (path, "/hook/nobody/x"):
             data = f"POST {where} HTTP/1.1\r\nhost: x\r\n" + f"{name}: 1\r\n" * 2
@@ -183,19 +186,19 @@ def test_what_decides_stands_in_a_request_once(street: Street) -> None:
             assert found.startswith(b"HTTP/1.1 400")
 
 
-def test_who_asks_for_what_is_there_or_not_waits_as_long(street: Street) -> None:
+def test_who_asks_for_what_is_there_or_not_waits_as_long(street: WebhookHost) -> None:
     """Else the time that it takes to find and read a secret would say which addresses there are."""
-    path, clock = chosen(street), street.hive.loop.time
+    path, clock = create_trigger(street), street.hive.loop.time
     for asked in (path, "/hook/a/nothing", "/hook/nobody/x"):
         before = clock()
         assert street.ask(asked).status == 404
         assert clock() - before >= EVEN
 
 
-def test_the_secret_of_another_trigger_opens_nothing(street: Street) -> None:
-    path = chosen(street)
+def test_the_secret_of_another_trigger_opens_nothing(street: WebhookHost) -> None:
+    path = create_trigger(street)
     other = "the secret of another trigger"
     put(street.hive, name="other", action=SAY,
         when={"webhook": {"secret": other, "path": "other"}})  # fmt: skip
-    assert street.sent(path, secret=other).status == 404
-    assert street.sent("/hook/a/other", secret=other).status == 202
+    assert street.send_signed(path, secret=other).status == 404
+    assert street.send_signed("/hook/a/other", secret=other).status == 202

@@ -28,7 +28,7 @@ REVIEW = a.RunJob(JOB, a.JobKind.REVIEW, a.JOB_BASES[0])
 
 
 @dataclass
-class Host:
+class FakeHost:
     """systemd and the root helper: what runs, what is mounted, and what was asked for."""
 
     exits: Path
@@ -46,11 +46,11 @@ class Host:
     serial: int = 0
     journal: MemoryJournal = field(default_factory=MemoryJournal)
 
-    async def loaded(self, patterns: Iterable[str]) -> list[Unit]:
+    async def list_units(self, patterns: Iterable[str]) -> list[Unit]:
         del patterns
         return self._units(map(job_unit, self.running))
 
-    async def named(self, names: Iterable[str]) -> list[Unit]:
+    async def list_named_units(self, names: Iterable[str]) -> list[Unit]:
         return self._units(set(names) & set(map(job_unit, self.running)))
 
     def _units(self, names: Iterable[str]) -> list[Unit]:
@@ -92,11 +92,11 @@ class Host:
 
 
 def on(
-    tmp_path: Path, test: Callable[[Host, NspawnJobs], Awaitable[None]], **facts: object
-) -> Host:
+    tmp_path: Path, test: Callable[[FakeHost, NspawnJobs], Awaitable[None]], **facts: object
+) -> FakeHost:
     for name in ("exits", "work"):
         (tmp_path / name).mkdir(exist_ok=True)
-    host = replace(Host(tmp_path / "exits", tmp_path / "work"), **facts)  # type: ignore[arg-type]
+    host = replace(FakeHost(tmp_path / "exits", tmp_path / "work"), **facts)  # type: ignore[arg-type]
 
     async def run() -> None:
         async with asyncio.timeout(10):
@@ -113,7 +113,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_job_runs_ends_and_leaves_nothing(tmp_path: Path) -> None:
-    async def test(_: Host, jobs: NspawnJobs) -> None:
+    async def test(_: FakeHost, jobs: NspawnJobs) -> None:
         assert await jobs.run(REVIEW) == Done(changed=True)
 
     host = on(tmp_path, test)
@@ -128,7 +128,7 @@ def test_a_root_helper_that_is_killed_while_a_job_ends_leaves_nothing_of_it(
 ) -> None:
     """The mounts of a job stayed until the daemon started again."""
 
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         await jobs.run(REVIEW)
         host.killed_at = action
         await jobs.run(REVIEW)
@@ -137,7 +137,7 @@ def test_a_root_helper_that_is_killed_while_a_job_ends_leaves_nothing_of_it(
         await until(lambda: JOB in host.running)
         host.killed_at = action
         host.end(JOB)
-        jobs.heard("")
+        jobs.on_unit_signal("")
         await running
 
     host = on(tmp_path, test)
@@ -146,7 +146,7 @@ def test_a_root_helper_that_is_killed_while_a_job_ends_leaves_nothing_of_it(
 
 
 def test_a_job_fails_with_the_line_of_its_program(tmp_path: Path) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         with exchange(host.work, JOB) as box:
             said = {"fault": "no such\x1b commit\n" + "x" * 1000}
             (box.folder / "out/said.json").write_text(json.dumps(said))
@@ -159,7 +159,7 @@ def test_a_job_fails_with_the_line_of_its_program(tmp_path: Path) -> None:
 def test_a_job_that_fails_says_what_it_wrote_last(tmp_path: Path) -> None:
     """`job lock: ended with 1` told a newcomer nothing; the journal had the reason."""
 
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         write = host.journal.write
         write(JOB, "Spawning container hive-job on /x.", job_unit(JOB))
         for number in range(30):
@@ -182,7 +182,7 @@ def test_a_job_that_fails_says_what_it_wrote_last(tmp_path: Path) -> None:
 def test_a_job_without_a_line_and_a_journal_that_cannot_be_read_are_no_other_fault(
     tmp_path: Path,
 ) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         with pytest.raises(Internal, match=r"^job review: ended with 1$"):
             await jobs.run(REVIEW)
         host.journal.fault = Busy("the journal took too long; try again")
@@ -198,7 +198,7 @@ def test_a_job_without_a_line_and_a_journal_that_cannot_be_read_are_no_other_fau
 def test_a_job_that_says_nothing_of_use_fails_with_its_end(
     tmp_path: Path, said: str | None
 ) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         with exchange(host.work, JOB) as box:
             if said is not None:
                 (box.folder / "out/said.json").write_text(said)
@@ -209,7 +209,7 @@ def test_a_job_that_says_nothing_of_use_fails_with_its_end(
 
 
 def test_what_a_killed_job_said_before_is_not_the_reason(tmp_path: Path) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         with exchange(host.work, JOB) as box:
             (box.folder / "out/said.json").write_text('{"fault": "all is well"}')
             with pytest.raises(Internal, match=r"^job review: .*oom-kill"):
@@ -219,7 +219,7 @@ def test_what_a_killed_job_said_before_is_not_the_reason(tmp_path: Path) -> None
 
 
 def test_a_job_of_an_earlier_daemon_is_ended_before_its_work_is_begun_anew(tmp_path: Path) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         host.running.add(JOB)
         host.mounted.add(JOB)
         await jobs.run(REVIEW)
@@ -229,7 +229,7 @@ def test_a_job_of_an_earlier_daemon_is_ended_before_its_work_is_begun_anew(tmp_p
 
 
 def test_the_daemon_begins_without_jobs_and_without_their_folders(tmp_path: Path) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         host.running |= {JOB, OTHER}
         (host.work / JOB / "out").mkdir(parents=True)
         await jobs.sweep()
@@ -244,7 +244,7 @@ def test_the_daemon_begins_without_records_of_jobs_that_ended_while_it_was_away(
 ) -> None:
     agent, done = str(uuid4()), job_id_for_key("an approval", a.JobKind.REVIEW)
 
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         for each in (agent, done):
             (host.exits / each).write_text("{}")
         host.mounted.add(done)
@@ -256,20 +256,20 @@ def test_the_daemon_begins_without_records_of_jobs_that_ended_while_it_was_away(
 
 
 def test_a_job_is_not_begun_twice_at_once(tmp_path: Path) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         first = asyncio.create_task(_run(jobs))
         await until(lambda: bool(host.running))
         with pytest.raises(Busy):
             await jobs.run(REVIEW)
         host.end(JOB)
-        jobs.heard("")
+        jobs.on_unit_signal("")
         await first
 
     on(tmp_path, test, stays=True)
 
 
 def test_who_gives_up_waiting_has_the_job_ended(tmp_path: Path) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         task = asyncio.create_task(_run(jobs))
         await until(lambda: bool(host.running))
         task.cancel()
@@ -287,8 +287,8 @@ def test_who_gives_up_waiting_has_the_job_ended(tmp_path: Path) -> None:
 def test_a_daemon_that_stops_is_not_kept_by_a_job(tmp_path: Path) -> None:
     """Its bus is gone by then: nothing can be cleaned up, and a cancellation stays one."""
 
-    async def test(host: Host, jobs: NspawnJobs) -> None:
-        task = asyncio.create_task(_caught(jobs))
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+        task = asyncio.create_task(_run_ignoring_errors(jobs))
         await until(lambda: bool(host.running))
         host.gone = True
         task.cancel()
@@ -299,7 +299,7 @@ def test_a_daemon_that_stops_is_not_kept_by_a_job(tmp_path: Path) -> None:
 
 
 def test_the_same_work_can_be_done_again(tmp_path: Path) -> None:
-    async def test(_: Host, jobs: NspawnJobs) -> None:
+    async def test(_: FakeHost, jobs: NspawnJobs) -> None:
         for _again in range(3):
             assert await jobs.run(REVIEW) == Done(changed=True)
 
@@ -307,7 +307,7 @@ def test_the_same_work_can_be_done_again(tmp_path: Path) -> None:
 
 
 def test_a_job_that_leaves_no_word_of_its_end_has_failed(tmp_path: Path) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         host.exits = tmp_path / "elsewhere"
         host.exits.mkdir()
         with pytest.raises(Internal, match="exited without writing a result"):
@@ -317,7 +317,7 @@ def test_a_job_that_leaves_no_word_of_its_end_has_failed(tmp_path: Path) -> None
 
 
 def test_a_job_that_did_its_work_has_done_it_though_it_cannot_be_cleaned_up(tmp_path: Path) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         host.breaks = 3  # the look before, that at its end, and the one after
         assert await jobs.run(REVIEW) == Done(changed=True)
 
@@ -325,7 +325,7 @@ def test_a_job_that_did_its_work_has_done_it_though_it_cannot_be_cleaned_up(tmp_
 
 
 def test_few_run_at_once_each_in_a_range_of_its_own(tmp_path: Path) -> None:
-    async def test(host: Host, jobs: NspawnJobs) -> None:
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         many = [
             replace(REVIEW, job=f"{number:08x}-0000-4000-9000-000000000001")
             for number in range(100)
@@ -339,7 +339,7 @@ def test_few_run_at_once_each_in_a_range_of_its_own(tmp_path: Path) -> None:
                 16, sum(not task.done() for task in tasks)
             ):
                 host.end(host.running.copy().pop())
-                jobs.heard("")
+                jobs.on_unit_signal("")
         assert len(host.bases) == 100
 
     on(tmp_path, test, stays=True)
@@ -349,7 +349,7 @@ async def _run(jobs: NspawnJobs, job: a.RunJob = REVIEW) -> None:
     await jobs.run(job)
 
 
-async def _caught(jobs: NspawnJobs) -> None:
+async def _run_ignoring_errors(jobs: NspawnJobs) -> None:
     """As whoever asks for jobs does: a refusal is told, and life goes on."""
     with suppress(HiveError):
         await jobs.run(REVIEW)

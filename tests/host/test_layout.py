@@ -44,12 +44,12 @@ def test_a_storage_of_before_there_were_numbers_is_brought_up_to_date(paths: Pat
     paths.state.mkdir()
     paths.work.mkdir(mode=0o755)
     (paths.work / "kept").touch()
-    layout.settle(paths)
+    layout.migrate(paths)
     assert layout.read(paths.layout) == {layout.STORAGE: len(layout.STEPS)}
     assert {(each, 0o700) for each in ("work", "secrets")} <= tree(paths)
     assert (paths.work / "kept").exists()
     before = paths.layout.stat().st_mtime_ns
-    layout.settle(paths)
+    layout.migrate(paths)
     assert paths.layout.stat().st_mtime_ns == before
 
 
@@ -57,8 +57,8 @@ def test_a_storage_of_before_there_were_numbers_is_brought_up_to_date(paths: Pat
 def test_a_kill_between_any_two_parts_is_made_good_by_the_next_start(paths: Paths, at: int) -> None:
     paths.state.mkdir()
     with pytest.raises(Killed):
-        layout.settle(paths, end_at(at))
-    layout.settle(paths)
+        layout.migrate(paths, end_at(at))
+    layout.migrate(paths)
     assert layout.read(paths.layout) == {layout.STORAGE: len(layout.STEPS)}
     assert tree(paths) == {("layout", 0o644), ("work", 0o700), ("secrets", 0o700)}
 
@@ -87,7 +87,7 @@ def test_a_marker_that_cannot_be_read_is_no_reason_to_begin_anew(paths: Paths) -
     paths.state.mkdir()
     paths.layout.write_text("storage two\n")
     with pytest.raises(Internal, match="cannot read"):
-        layout.settle(paths)
+        layout.migrate(paths)
 
 
 def lay_out_older(paths: Paths) -> Path:
@@ -119,7 +119,7 @@ def test_attack_59_repositories_of_an_older_version_become_the_daemons_alone(pat
         for each in theirs:
             os.chown(each, 65534, 65534)
     held = (applied / "refs/tags/one").open("r+")
-    layout.settle(paths)
+    layout.migrate(paths)
     held.write("2" * 40)
     held.close()
     for top in (paths.meta, paths.applied):

@@ -10,9 +10,9 @@ import pytest
 from host.meta import Meta, family
 
 from hive_core.errors import Busy, Conflict, Expired, Internal, InvalidArgument, LimitReached
-from hive_core.host.git.lending import Lending
+from hive_core.host.git.lending import PackExports
 from hive_core.host.storage import uploads
-from hive_core.host.storage.uploads import Uploads
+from hive_core.host.storage.uploads import PushUploads
 from hive_core.model.config.push import PackChunk, Push
 
 PUSH = Push("meta", "refs/heads/main", "1" * 40, "2" * 40, 0)
@@ -31,7 +31,7 @@ def files(folder: Path) -> list[str]:
 
 
 def test_parts_of_a_pack_become_one_and_the_last_one_may_come_again(tmp_path: Path) -> None:
-    found = Uploads(tmp_path, 100, Clock())
+    found = PushUploads(tmp_path, 100, Clock())
     id_ = found.add(PUSH, PackChunk(b"one", more=True))
     found.add(PUSH, PackChunk(b"two", id_, 3, more=True))
     found.add(PUSH, PackChunk(b"2wo", id_, 3, more=True))  # its answer was lost
@@ -45,7 +45,7 @@ def test_parts_of_a_pack_become_one_and_the_last_one_may_come_again(tmp_path: Pa
 
 
 def test_a_pack_beyond_its_bound_is_dropped_as_soon_as_that_shows(tmp_path: Path) -> None:
-    found = Uploads(tmp_path, 5, Clock())
+    found = PushUploads(tmp_path, 5, Clock())
     id_ = found.add(PUSH, PackChunk(b"12345", more=True))
     with pytest.raises(LimitReached):
         found.add(PUSH, PackChunk(b"6", id_, 5, more=True))
@@ -54,7 +54,7 @@ def test_a_pack_beyond_its_bound_is_dropped_as_soon_as_that_shows(tmp_path: Path
 
 def test_uploads_that_nobody_goes_on_with_make_room_for_others(tmp_path: Path) -> None:
     clock = Clock()
-    found = Uploads(tmp_path, 100, clock)
+    found = PushUploads(tmp_path, 100, clock)
     first = [found.add(PUSH, PackChunk(b"x", more=True)) for _ in range(uploads.MOST)]
     with pytest.raises(Busy):
         found.add(PUSH, PackChunk(b"x", more=True))
@@ -73,7 +73,7 @@ def test_packs_that_nobody_fetches_make_room_and_say_so(tmp_path: Path, meta: Me
     folder, work = meta.repo.folder, tmp_path / "work"
 
     async def main() -> None:
-        found = Lending(work, piece=100, most=2)
+        found = PackExports(work, piece=100, most=2)
         _, first = await found.pack(folder, [hive.commit], [], None)
         assert first
         await found.pack(folder, [hive.commit], [], None)
@@ -102,7 +102,7 @@ def test_who_waits_for_a_pack_that_makes_room_is_told_and_nothing_of_it_stays(
     folder, work = meta.repo.folder, tmp_path / "work"
 
     async def main() -> None:
-        found = Lending(work, most=1)
+        found = PackExports(work, most=1)
         first = asyncio.create_task(found.pack(folder, [hive.commit], [], None))
         await asyncio.sleep(0)  # it is under way
         _, following = await found.pack(folder, [hive.commit], [], None)
@@ -121,7 +121,7 @@ def test_what_a_clone_has_is_not_sent_again(tmp_path: Path, meta: Meta) -> None:
     second = meta.change(first.without("anna"))
 
     async def count(wants: str, haves: list[str]) -> int:
-        data, following = await Lending(tmp_path / "work").pack(
+        data, following = await PackExports(tmp_path / "work").pack(
             meta.repo.folder, [wants], haves, None
         )
         assert following is None

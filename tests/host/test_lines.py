@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_core.host.storage.event_files import NAME, Lines
+from hive_core.host.storage.event_files import NAME, EventFiles
 from hive_core.host.storage.event_log import TROUBLE, EventLog
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
@@ -38,7 +38,7 @@ def numbers(folder: Path) -> list[int]:
 
 
 def test_lines_are_for_the_daemon_and_its_group(tmp_path: Path) -> None:
-    lines = Lines(tmp_path / "events", BIG)
+    lines = EventFiles(tmp_path / "events", BIG)
     assert lines.open() == 0
     lines.append([text(1)])
     lines.close()
@@ -54,7 +54,7 @@ def test_after_a_crash_the_torn_end_is_cut_off_and_the_rest_stays(
     folder = Path(os.path.realpath("/dev/shm")) / f"hive-lines-{os.getpid()}"
     try:
         written = 0
-        lines = Lines(folder, BIG)
+        lines = EventFiles(folder, BIG)
         lines.open()
         for size in sizes:
             lines.append([text(each) for each in range(written + 1, written + size + 1)])
@@ -63,7 +63,7 @@ def test_after_a_crash_the_torn_end_is_cut_off_and_the_rest_stays(
         place = folder / NAME
         kept = place.read_bytes()[: max(0, place.stat().st_size - cut)]
         place.write_bytes(kept + (b"\xff" + rubbish if rubbish else b""))
-        again = Lines(folder, BIG)
+        again = EventFiles(folder, BIG)
         at = again.open()
         assert at == len(kept.splitlines(keepends=True)) - (
             0 if kept.endswith(b"\n") or not kept else 1
@@ -79,7 +79,7 @@ def test_after_a_crash_the_torn_end_is_cut_off_and_the_rest_stays(
 
 def test_files_are_rotated_by_size_and_the_oldest_go(tmp_path: Path) -> None:
     folder = tmp_path / "events"
-    lines = Lines(folder, LogSettings(rotate=4096, age=1e9, total=20_000))
+    lines = EventFiles(folder, LogSettings(rotate=4096, age=1e9, total=20_000))
     lines.open()
     for number in range(1, 1001):
         lines.append([text(number)])
@@ -88,12 +88,12 @@ def test_files_are_rotated_by_size_and_the_oldest_go(tmp_path: Path) -> None:
     assert found == list(range(found[0], 1001))
     assert found[0] > 1
     lines.close()
-    again = Lines(folder, LogSettings(rotate=4096, age=1e9, total=20_000))
+    again = EventFiles(folder, LogSettings(rotate=4096, age=1e9, total=20_000))
     assert again.open() == 1000
 
 
 def test_a_file_covers_a_time_at_most(tmp_path: Path) -> None:
-    lines = Lines(tmp_path, LogSettings(rotate=1 << 30, age=60, total=1 << 40))
+    lines = EventFiles(tmp_path, LogSettings(rotate=1 << 30, age=60, total=1 << 40))
     lines.open()
     for number in (1, 30, 60, 61, 100, 121):
         lines.append([text(number)])
@@ -103,19 +103,19 @@ def test_a_file_covers_a_time_at_most(tmp_path: Path) -> None:
 
 
 def test_a_full_rotated_set_is_gone_on_from_when_the_current_file_is_empty(tmp_path: Path) -> None:
-    lines = Lines(tmp_path, BIG)
+    lines = EventFiles(tmp_path, BIG)
     lines.open()
     lines.append([text(1), text(2)])
     lines.rotate()
     lines.close()
-    again = Lines(tmp_path, BIG)
+    again = EventFiles(tmp_path, BIG)
     assert again.open() == 2
 
 
 def test_a_disk_that_is_full_leaves_whole_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = Lines(tmp_path, BIG)
+    lines = EventFiles(tmp_path, BIG)
     lines.open()
     lines.append([text(1)])
     write = os.write
@@ -152,13 +152,13 @@ def follow(
     """Copy until something holds."""
 
     async def work() -> None:
-        lines = Lines(folder, BIG)
+        lines = EventFiles(folder, BIG)
         told = {} if troubles is None else troubles
         copy = EventLog(ledger.events, lines, Hive, told, "none", again=0.01)
         task = asyncio.create_task(copy.run())
         async with asyncio.timeout(20):
             while not until():
-                copy.heard(frozenset({"events"}))
+                copy.on_topics(frozenset({"events"}))
                 await asyncio.sleep(0.005)
         copy.close()
         task.cancel()
@@ -167,7 +167,7 @@ def follow(
     asyncio.run(work())
 
 
-def copied(folder: Path, last: int) -> Callable[[], bool]:
+def is_copied(folder: Path, last: int) -> Callable[[], bool]:
     def holds() -> bool:
         place = folder / NAME
         return place.exists() and place.read_text().count("\n") >= last
@@ -179,7 +179,7 @@ def test_every_event_is_copied_once_over_restarts(ledger: Ledger, tmp_path: Path
     folder = tmp_path / "events"
     for total in (700, 701, 2000):
         note(ledger, total - ledger.events.last)
-        follow(ledger, folder, copied(folder, total))
+        follow(ledger, folder, is_copied(folder, total))
     assert numbers(folder) == list(range(1, 2001))
     before = bytes(32)
     for line in (folder / NAME).read_text().splitlines():
@@ -194,15 +194,15 @@ def test_what_was_pruned_before_it_was_copied_is_told_as_a_gap(
 ) -> None:
     folder = tmp_path / "events"
     note(ledger, 5)
-    follow(ledger, folder, copied(folder, 5))
+    follow(ledger, folder, is_copied(folder, 5))
     note(ledger, 20)
     with ledger.transaction():
         ledger.events.prune(21)
-    follow(ledger, folder, copied(folder, 11))
+    follow(ledger, folder, is_copied(folder, 11))
     rows = [json.loads(line) for line in (folder / NAME).read_text().splitlines()]
     assert rows[5] == {"gap": {"from": 6, "to": 20}}
     assert [row["seq"] for row in rows[6:]] == [21, 22, 23, 24, 25]
-    assert Lines(folder, BIG).open() == 25
+    assert EventFiles(folder, BIG).open() == 25
 
 
 def test_a_folder_that_cannot_be_is_an_alarm_and_is_tried_again(
@@ -213,5 +213,5 @@ def test_a_folder_that_cannot_be_is_an_alarm_and_is_tried_again(
     note(ledger, 3)
     follow(ledger, folder, lambda: TROUBLE in troubles, troubles)
     folder.unlink()
-    follow(ledger, folder, copied(folder, 3), troubles)
+    follow(ledger, folder, is_copied(folder, 3), troubles)
     assert troubles == {}

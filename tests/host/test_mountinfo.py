@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hive_core.host.storage.mountinfo import Mounts, mounted, shown
+from hive_core.host.storage.mountinfo import Mounts, mounted_agents, visible_stores
 
 FOLDER, DOORS = Path("/var/lib/hive/mounts"), Path("/run/hive/agents")
 ONE, TWO = "0a0b0c0d-0000-4000-8000-000000000001", "0a0b0c0d-0000-4000-8000-000000000002"
@@ -16,23 +16,23 @@ def line(uuid: str, leaf: str) -> str:
 
 def test_an_agent_is_mounted_when_root_and_node_are() -> None:
     text = ROOT + line(ONE, "root") + line(ONE, "tree") + line(TWO, "tree")
-    assert mounted(FOLDER, text) == frozenset({ONE})
+    assert mounted_agents(FOLDER, text) == frozenset({ONE})
 
 
 def test_one_mount_over_another_counts_once() -> None:
-    assert mounted(FOLDER, ROOT + line(TWO, "tree") * 2) == frozenset()
+    assert mounted_agents(FOLDER, ROOT + line(TWO, "tree") * 2) == frozenset()
 
 
 def test_where_mounts_of_the_host_do_not_show_nothing_is_said() -> None:
     """hived started while the host's root was private: its list will never change."""
     text = ROOT + HOME.format("shared:3") + line(ONE, "root") + line(ONE, "tree")
-    assert mounted(FOLDER, text) is None
-    assert mounted(FOLDER, text.replace("shared:3", "shared:3 master:4")) == frozenset({ONE})
+    assert mounted_agents(FOLDER, text) is None
+    assert mounted_agents(FOLDER, text.replace("shared:3", "shared:3 master:4")) == frozenset({ONE})
 
 
 def test_other_mounts_are_nobodys() -> None:
     text = ROOT + line("stranger", "tree") + line(ONE, "root").replace("/root ", "/root/deep ")
-    assert mounted(FOLDER, text) == frozenset()
+    assert mounted_agents(FOLDER, text) == frozenset()
 
 
 RUN = "3 1 0:25 / /run rw shared:5 master:2 - tmpfs tmpfs rw\n"
@@ -44,17 +44,19 @@ def hung(uuid: str, store: str, root: str = "/meta") -> str:
 
 def test_what_hangs_in_the_doors_is_told_by_agent() -> None:
     text = RUN + hung(ONE, "meta") + hung(ONE, "applied", "/var/lib/hive/applied")
-    assert shown(DOORS, text + hung(TWO, "run")) == frozenset({(ONE, "meta"), (ONE, "applied")})
-    told = Mounts(None, shown(DOORS, text))
-    assert told.shown(ONE, frozenset()) == {"meta", "applied"}
-    assert told.shown(TWO, frozenset({"meta"})) == frozenset()
+    assert visible_stores(DOORS, text + hung(TWO, "run")) == frozenset(
+        {(ONE, "meta"), (ONE, "applied")}
+    )
+    told = Mounts(None, visible_stores(DOORS, text))
+    assert told.visible_stores(ONE, frozenset()) == {"meta", "applied"}
+    assert told.visible_stores(TWO, frozenset({"meta"})) == frozenset()
 
 
 def test_a_repository_that_was_replaced_is_not_the_one_that_hangs_there() -> None:
-    assert shown(DOORS, RUN + hung(ONE, "meta", "/meta//deleted")) == frozenset()
+    assert visible_stores(DOORS, RUN + hung(ONE, "meta", "/meta//deleted")) == frozenset()
 
 
 def test_where_the_doors_do_not_show_what_was_done_is_believed() -> None:
     text = RUN.replace(" master:2", "") + hung(ONE, "meta")
-    assert shown(DOORS, text) is None
-    assert Mounts(None, None).shown(ONE, frozenset({"meta"})) == {"meta"}
+    assert visible_stores(DOORS, text) is None
+    assert Mounts(None, None).visible_stores(ONE, frozenset({"meta"})) == {"meta"}

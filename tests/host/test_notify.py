@@ -28,7 +28,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
 def test_states_are_told(manager: socket.socket) -> None:
     notify.ready("3 agents")
     notify.status("4 agents")
-    notify.alive()
+    notify.send_life_sign()
     notify.stopping()
     said = [manager.recv(4096).decode() for _ in range(4)]
     assert said == [
@@ -38,7 +38,7 @@ def test_states_are_told(manager: socket.socket) -> None:
 
 def test_a_socket_is_handed_over_with_its_name_and_not_watched(manager: socket.socket) -> None:
     """systemd drops a descriptor that hangs up, as a socket does which does not listen yet."""
-    keeper = notify.Keeper()
+    keeper = notify.SystemdDescriptorStore()
     with socket.socket(socket.AF_UNIX) as kept:
         keeper.store("operator", kept.fileno())
     data, ancillary, _, _ = manager.recvmsg(4096, 1024)
@@ -54,7 +54,7 @@ def test_a_socket_is_handed_over_with_its_name_and_not_watched(manager: socket.s
 def test_nothing_is_handed_over_without_a_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"):
         monkeypatch.delenv(name, raising=False)
-    assert list(notify.handed_over()) == []
+    assert list(notify.stored_descriptors()) == []
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30000000", 30.0), ("", None), ("soon", None)])
@@ -84,7 +84,7 @@ def test_each_kind_of_line_has_an_id_of_its_own() -> None:
     def told(text: str, name: str, **fields: str) -> str:
         record = logging.LogRecord("hived", logging.INFO, "", 1, text, (name,), None)
         vars(record).update(fields)
-        assert notify.Kinds().filter(record)
+        assert notify.MessageIdFilter().filter(record)
         return str(vars(record)["MESSAGE_ID"])
 
     assert told("%s is up", "ann") == told("%s is up", "bob") != told("%s is down", "ann")
@@ -103,7 +103,7 @@ def test_no_registered_secret_is_logged() -> None:
             kept.append(record)
 
     handler, log = Kept(), logging.getLogger("hive.hidden")
-    handler.addFilter(notify.Hidden(masks))
+    handler.addFilter(notify.SecretFilter(masks))
     log.addHandler(handler)
     log.warning("it is %s", "hunter22")
     try:

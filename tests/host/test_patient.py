@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from host.street import Street, _street, hook, sign  # noqa: F401
+from host.street import WebhookHost, _street, hook, sign  # noqa: F401
 from operations.test_triggers import bodies
 
 from hive_core.host.sockets.slow_clients import CONNECTIONS, WIRE_MOST
@@ -16,7 +16,7 @@ def good(path: str, body: bytes = b"{}") -> bytes:
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
-def said(street: Street, data: bytes) -> bytes:
+def reply_to(street: WebhookHost, data: bytes) -> bytes:
     """What comes back to a peer that has closed its half."""
 
     async def talk() -> bytes:
@@ -31,25 +31,25 @@ def said(street: Street, data: bytes) -> bytes:
     return street.hive.loop.run_until_complete(talk())
 
 
-def test_who_has_said_all_is_still_answered(street: Street) -> None:
+def test_who_has_said_all_is_still_answered(street: WebhookHost) -> None:
     """As `nc -N` and proxies of systemd's do it."""
-    assert said(street, good(hook(street), b"x" * 9000)).startswith(b"HTTP/1.1 202")
+    assert reply_to(street, good(hook(street), b"x" * 9000)).startswith(b"HTTP/1.1 202")
 
 
-def test_who_has_said_all_and_not_enough_is_not_waited_for(street: Street) -> None:
+def test_who_has_said_all_and_not_enough_is_not_waited_for(street: WebhookHost) -> None:
     path = hook(street)
     for data in (b"", b"POST /ho", good(path)[:-1], good(path, b"x" * 9000)[:-1]):
-        assert said(street, data) == b""
+        assert reply_to(street, data) == b""
     assert bodies(street.hive, "a") == []
 
 
-def test_a_second_request_on_a_connection_is_none(street: Street) -> None:
+def test_a_second_request_on_a_connection_is_none(street: WebhookHost) -> None:
     path = hook(street)
     assert street.raw(good(path) * 3).count(b"HTTP/1.1 ") == 1
     assert len(bodies(street.hive, "a")) == 1
 
 
-def test_when_there_are_too_many_the_oldest_makes_room(street: Street) -> None:
+def test_when_there_are_too_many_the_oldest_makes_room(street: WebhookHost) -> None:
     path, loop = hook(street), street.hive.loop
 
     async def crowd() -> list[bytes]:
@@ -70,7 +70,7 @@ def test_when_there_are_too_many_the_oldest_makes_room(street: Street) -> None:
     assert (first, second, third[:12]) == (b"", b"", b"HTTP/1.1 202")
 
 
-def test_others_have_their_turn_while_one_sends_a_body_in_crumbs(street: Street) -> None:
+def test_others_have_their_turn_while_one_sends_a_body_in_crumbs(street: WebhookHost) -> None:
     """The loop goes round for each two KiB, and what is more than enough is not looked at."""
     path, loop, rounds = hook(street), street.hive.loop, [0]
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode()
@@ -88,7 +88,7 @@ def test_others_have_their_turn_while_one_sends_a_body_in_crumbs(street: Street)
 
 
 def test_who_breaks_the_rules_of_http_writes_nothing_into_the_log(
-    street: Street, caplog: pytest.LogCaptureFixture
+    street: WebhookHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else a stranger could fill the journal with what looks like faults of the daemon."""
     path = hook(street).encode()

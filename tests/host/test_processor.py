@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.host.systemd.cpu_time import group_of, name_of, of, read
+from hive_core.host.systemd.cpu_time import group_of, machine_cpu, name_of, read
 from hive_core.model.agents.machine import Cpu, Machine
 
 GROUP = "/hive.slice/hive-a.slice/hive-agent@bob.service"
@@ -55,4 +55,4 @@ def test_the_group_of_all_is_never_taken_for_one(tmp_path: Path, group: str) -> 
 
 
 def test_what_does_not_run_uses_nothing() -> None:
-    assert of(Machine("u")) is None
+    assert machine_cpu(Machine("u")) is None

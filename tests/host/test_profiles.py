@@ -8,7 +8,7 @@ import pytest
 from host.meta import Meta, family
 
 from hive_core.errors import Internal
-from hive_core.host.config.nix_profiles import Profiles
+from hive_core.host.config.nix_profiles import NixProfiles
 from hive_core.ledger.approvals.storage import ApprovalRequest
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.approval import ApprovalKind, Binding, Generation
@@ -21,8 +21,8 @@ def system(number: int) -> str:
 
 
 @pytest.fixture
-def profiles(tmp_path: Path) -> Profiles:
-    return Profiles(tmp_path)
+def profiles(tmp_path: Path) -> NixProfiles:
+    return NixProfiles(tmp_path)
 
 
 @pytest.fixture
@@ -37,72 +37,72 @@ def anna(hive: Hive) -> str:
 
 
 def test_attack_32_all_generations_and_what_is_in_use_are_kept(
-    profiles: Profiles, meta: Meta, hive: Hive
+    profiles: NixProfiles, meta: Meta, hive: Hive
 ) -> None:
     uuid = anna(hive)
     with meta.ledger.transaction():
         for number in (1, 2):
             meta.ledger.generations.put(Generation(uuid, number, COMMIT, "", 0, system(number)))
-    profiles.booted(uuid, system(1))
-    profiles.follow(hive, meta.ledger)
-    assert profiles.of(uuid) == {
+    profiles.link_booted(uuid, system(1))
+    profiles.reconcile(hive, meta.ledger)
+    assert profiles.links(uuid) == {
         "system-1-link": system(1), "system-2-link": system(2),
         "current": system(2), "booted": system(1),
     }  # fmt: skip
-    assert profiles.of(hive.spec("bob").id) == {}
+    assert profiles.links(hive.spec("bob").id) == {}
 
 
 def test_attack_32_what_was_built_is_kept_until_its_approval_has_ended(
-    profiles: Profiles, meta: Meta, hive: Hive
+    profiles: NixProfiles, meta: Meta, hive: Hive
 ) -> None:
     uuid, approvals = anna(hive), meta.ledger.approvals
     with meta.ledger.transaction():
         request = ApprovalRequest(ApprovalKind.CONFIG, uuid, "operator", "", "", Binding(COMMIT))
         found = approvals.create(request, 0.0, 100.0)
-    profiles.built(uuid, found.id, system(3))
-    profiles.follow(hive, meta.ledger)
-    assert profiles.of(uuid)[f"build-{found.id}"] == system(3)
+    profiles.link_built(uuid, found.id, system(3))
+    profiles.reconcile(hive, meta.ledger)
+    assert profiles.links(uuid)[f"build-{found.id}"] == system(3)
     with meta.ledger.transaction():
         approvals.move(found.id, "deny", 1.0)
-    profiles.follow(hive, meta.ledger)
-    assert profiles.of(uuid) == {"current": system(2)}
+    profiles.reconcile(hive, meta.ledger)
+    assert profiles.links(uuid) == {"current": system(2)}
 
 
 def test_generations_that_are_dropped_and_agents_that_are_gone_keep_nothing(
-    profiles: Profiles, meta: Meta, hive: Hive
+    profiles: NixProfiles, meta: Meta, hive: Hive
 ) -> None:
     uuid = anna(hive)
     with meta.ledger.transaction():
         meta.ledger.generations.put(Generation(uuid, 1, COMMIT, "", 0, system(1)))
-    profiles.follow(hive, meta.ledger)
+    profiles.reconcile(hive, meta.ledger)
     with meta.ledger.transaction():
         meta.ledger.generations.drop(uuid)
-    profiles.follow(hive, meta.ledger)
-    assert profiles.of(uuid) == {"current": system(2)}
-    profiles.follow(hive.without("anna"), meta.ledger)
+    profiles.reconcile(hive, meta.ledger)
+    assert profiles.links(uuid) == {"current": system(2)}
+    profiles.reconcile(hive.without("anna"), meta.ledger)
     assert not (profiles.folder / uuid).exists()
 
 
-def test_a_link_leads_somewhere_at_any_time(profiles: Profiles, hive: Hive) -> None:
+def test_a_link_leads_somewhere_at_any_time(profiles: NixProfiles, hive: Hive) -> None:
     uuid = anna(hive)
     for number in (1, 2, 2):
-        profiles.booted(uuid, system(number))
-        assert profiles.of(uuid) == {"booted": system(number)}
+        profiles.link_booted(uuid, system(number))
+        assert profiles.links(uuid) == {"booted": system(number)}
 
 
-def test_inputs_are_kept_and_let_go(profiles: Profiles) -> None:
+def test_inputs_are_kept_and_let_go(profiles: NixProfiles) -> None:
     profiles.keep_inputs([system(1), system(2), system(1)])
-    assert sorted(profiles.of("inputs").values()) == [system(1), system(2)]
+    assert sorted(profiles.links("inputs").values()) == [system(1), system(2)]
     profiles.keep_inputs([system(2)])
-    assert list(profiles.of("inputs").values()) == [system(2)]
+    assert list(profiles.links("inputs").values()) == [system(2)]
 
 
 def test_a_host_without_nix_has_no_links(tmp_path: Path, meta: Meta, hive: Hive) -> None:
-    profiles = Profiles(tmp_path / "none")
-    profiles.follow(hive, meta.ledger)
+    profiles = NixProfiles(tmp_path / "none")
+    profiles.reconcile(hive, meta.ledger)
     assert not (tmp_path / "none").exists()
     with pytest.raises(Internal, match="hive setup"):
-        profiles.booted(anna(hive), system(1))
+        profiles.link_booted(anna(hive), system(1))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_host_without_nix_has_no_links(tmp_path: Path, meta: Meta, hive: Hive)
     ],
 )  # fmt: skip
 def test_attack_32_no_link_leads_out_of_the_store_or_lies_elsewhere(
-    profiles: Profiles, owner: str, name: str, target: str
+    profiles: NixProfiles, owner: str, name: str, target: str
 ) -> None:
     with pytest.raises(Internal):
         profiles.link(owner, name, target)

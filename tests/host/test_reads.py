@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hive_core.host.storage.deferred_reads import Reads
+from hive_core.host.storage.deferred_reads import DeferredReads
 from hive_core.model.agents.machine import Cpu, Machine
 from hive_core.plan.desired import ReconcilePlan
 from hive_core.testing import MemoryJournal
@@ -28,5 +28,5 @@ def test_processor_time_is_read_when_the_host_was_looked_at() -> None:
     def used(machine: Machine) -> Cpu | None:
         return Cpu("1", 5) if machine.main_pid else None
 
-    reads = Reads(MemoryJournal(), _plan, _diff, machines, looked, used)
+    reads = DeferredReads(MemoryJournal(), _plan, _diff, machines, looked, used)
     assert asyncio.run(reads.cpu(["u", "down", "stranger"])) == {"u": Cpu("1", 5)}

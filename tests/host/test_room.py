@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hive_core.host.storage.disk_usage import bounded, has_quota, used
+from hive_core.host.storage.disk_usage import disk_used, has_quota, with_limits
 from hive_core.plan.actions import Mount
 
 TREE = Path("/var/lib/hive/tree")
@@ -30,13 +30,13 @@ def test_of_several_mounts_on_one_place_the_last_counts() -> None:
 
 
 def test_limits_go_to_the_root_helper_only_where_quotas_are() -> None:
-    there, none = bounded(ACTION, quota=True), bounded(ACTION, quota=False)
+    there, none = with_limits(ACTION, quota=True), with_limits(ACTION, quota=False)
     assert (there.disk, there.inodes) == (1 << 20, 0)
     assert (none.disk, none.inodes) == (None, None)
 
 
 def test_how_full_it_is_grows_with_what_is_written(tmp_path: Path) -> None:
-    before = used(tmp_path)
+    before = disk_used(tmp_path)
     for number in range(20):
         (tmp_path / str(number)).write_bytes(os.urandom(1 << 16))
-    assert used(tmp_path).disk > before.disk
+    assert disk_used(tmp_path).disk > before.disk

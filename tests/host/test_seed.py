@@ -23,7 +23,7 @@ def git(folder: Path, *words: str) -> str:
 @pytest.mark.parametrize("kind", seed.LAYERS)
 def test_git_finds_in_the_clone_what_the_daemon_says_of_it(kind: str, tmp_path: Path) -> None:
     """H8: what spawn says that the configuration starts with is what the agent finds."""
-    seed.write(kind, tmp_path / "seed")
+    seed.write_clone(kind, tmp_path / "seed")
     found = seed.seed(kind)
     assert (found.commit, found.nar) == SEEDS[kind]
     assert git(tmp_path / "seed", "rev-parse", "main", "main^{tree}").split() == [
@@ -38,18 +38,18 @@ def test_git_finds_in_the_clone_what_the_daemon_says_of_it(kind: str, tmp_path: 
 
 def test_a_clone_that_is_right_stays_and_a_broken_one_is_made_anew(tmp_path: Path) -> None:
     place = tmp_path / "seed"
-    seed.write("host", place)
+    seed.write_clone("host", place)
     before = place.stat().st_ino
-    seed.write("host", place)
+    seed.write_clone("host", place)
     assert place.stat().st_ino == before
     (place / ".git/refs/heads/main").write_text("torn")
-    seed.write("host", place)
+    seed.write_clone("host", place)
     assert git(place, "status", "--porcelain") == ""
     assert git(place, "rev-parse", "HEAD") == SEEDS["host"].commit
 
 
 def test_everybody_may_read_the_clone_and_it_runs_nothing(tmp_path: Path) -> None:
-    seed.write("nix", tmp_path / "seed")
+    seed.write_clone("nix", tmp_path / "seed")
     assert not (tmp_path / "seed/.git/hooks").exists()
     for each in (tmp_path / "seed").rglob("*"):
         assert each.stat().st_mode & 0o777 == (0o755 if each.is_dir() else 0o644)

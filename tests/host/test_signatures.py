@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.host.git.signatures import Signatures, keys
-from hive_core.host.git.tags import LIMIT, Flavour, SignedTag, read
+from hive_core.host.git.tags import LIMIT, SignatureFormat, SignedTag, read_tag
 
 _ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
 
@@ -67,23 +67,23 @@ def desk() -> Iterator[Desk]:
 
 def test_a_tag_says_what_it_names_and_who_signed_it(desk: Desk) -> None:
     desk.allow()
-    tag = read(desk.tag())
+    tag = read_tag(desk.tag())
     assert (tag.object, tag.kind, tag.name) == (desk.commit, "commit", "approve/0123456789ab")
-    assert tag.flavour is Flavour.SSH
+    assert tag.flavour is SignatureFormat.SSH
     assert desk.who(tag) == "ann@example.org"
 
 
 def test_somebody_who_is_not_listed_may_not_sign(desk: Desk) -> None:
     desk.allow()
     with pytest.raises(NotAllowed, match="signer is not in allowed_signers"):
-        desk.who(read(desk.tag("eve")))
+        desk.who(read_tag(desk.tag("eve")))
 
 
 @pytest.mark.parametrize("options", ['namespaces="file"', 'valid-before="20200101"'])
 def test_a_key_for_something_else_or_of_another_time_may_not_sign(desk: Desk, options: str) -> None:
     desk.allow(options=options)
     with pytest.raises(NotAllowed):
-        desk.who(read(desk.tag()))
+        desk.who(read_tag(desk.tag()))
 
 
 def test_another_text_under_a_good_signature_is_nobodys(desk: Desk) -> None:
@@ -91,36 +91,36 @@ def test_another_text_under_a_good_signature_is_nobodys(desk: Desk) -> None:
     data = desk.tag()
     other = data.replace(desk.commit.encode(), b"0" * 40)
     with pytest.raises(NotAllowed):
-        desk.who(read(other))
+        desk.who(read_tag(other))
 
 
 def test_a_signature_in_the_message_does_not_count(desk: Desk) -> None:
     """The last one is the tag's, as for git: the rest is text that was signed."""
     desk.allow()
-    good = read(desk.tag())
-    forged = good.payload + good.signature + read(desk.tag("eve")).signature
+    good = read_tag(desk.tag())
+    forged = good.payload + good.signature + read_tag(desk.tag("eve")).signature
     with pytest.raises(NotAllowed):
-        desk.who(read(forged))
+        desk.who(read_tag(forged))
 
 
 def test_a_tag_without_signature_or_shape_is_refused(desk: Desk) -> None:
     desk.git("tag", "-a", "-m", "yes", "plain")
     with pytest.raises(InvalidArgument, match="not signed"):
-        read(desk.git("cat-file", "tag", "plain").encode())
+        read_tag(desk.git("cat-file", "tag", "plain").encode())
     for data in (b"", b"tree 00\n", desk.tag()[1:], b"x" * (LIMIT + 1)):
         with pytest.raises(InvalidArgument):
-            read(data)
+            read_tag(data)
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_break_the_reader_of_tags(data: bytes) -> None:
     with suppress(InvalidArgument):
-        read(b"object " + b"0" * 40 + b"\ntype commit\ntag x\ntagger y\n\n" + data)
+        read_tag(b"object " + b"0" * 40 + b"\ntype commit\ntag x\ntagger y\n\n" + data)
 
 
 def test_a_file_of_signers_that_others_may_write_names_nobody(desk: Desk) -> None:
     desk.allow()
-    tag = read(desk.tag())
+    tag = read_tag(desk.tag())
     desk.signers.chmod(0o664)
     with pytest.raises(NotAllowed, match="root's alone"):
         desk.who(tag)
@@ -142,17 +142,17 @@ def test_a_pgp_key_in_the_file_of_signers_may_sign(desk: Desk) -> None:
     for who in ("ann", "eve"):
         key = f"{who}@example.org"
         desk.git("tag", "-f", "-u", key, "-m", "yes", "approve/1")
-        tags[who] = read(desk.git("cat-file", "tag", "approve/1").encode())
+        tags[who] = read_tag(desk.git("cat-file", "tag", "approve/1").encode())
     desk.allow("eve")
     armoured = desk.run("gpg", "--armor", "--export", "ann@example.org")
     desk.signers.write_text(f"{desk.signers.read_text()}\n{armoured}")
-    assert tags["ann"].flavour is Flavour.PGP
+    assert tags["ann"].flavour is SignatureFormat.PGP
     assert desk.who(tags["ann"]) == "Ann <ann@example.org>"
     with pytest.raises(NotAllowed):
         desk.who(tags["eve"])
     with pytest.raises(NotAllowed):
         desk.who(tags["ann"]._replace(payload=tags["ann"].payload + b"x"))
-    assert desk.who(read(desk.tag("eve"))) == "eve@example.org"
+    assert desk.who(read_tag(desk.tag("eve"))) == "eve@example.org"
     desk.run("gpgconf", "--kill", "all")
 
 
@@ -183,7 +183,7 @@ def test_a_pgp_key_that_is_not_good_any_more_may_not_sign(desk: Desk, case: str)
     desk.signers.write_text(desk.run("gpg", "--armor", "--export"))
     desk.signers.chmod(0o644)
     payload = b"as it was signed"
-    tag = SignedTag("", "commit", "", payload, signature.encode(), Flavour.PGP)
+    tag = SignedTag("", "commit", "", payload, signature.encode(), SignatureFormat.PGP)
     with pytest.raises(NotAllowed, match="signer is not in allowed_signers"):
         desk.who(tag)
     desk.run("gpgconf", "--kill", "all")

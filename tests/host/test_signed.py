@@ -23,7 +23,7 @@ from hive_core.model.wire.record import OPERATOR
 
 
 @dataclass
-class Desk:
+class OperatorDesk:
     """An operator with a clone and a key, and what waits for a decision."""
 
     world: World
@@ -40,22 +40,22 @@ class Desk:
         git(self.author.folder, "push", "--quiet", str(self.repo.path), ref)
 
     def glance(self) -> Approval:
-        asyncio.run(self.signed.glance())
+        asyncio.run(self.signed.check_tags())
         found = self.world.ledger.approvals.get(self.approval)
         assert found is not None
         return found
 
-    def told(self) -> list[str]:
+    def reasons(self) -> list[str]:
         events = self.world.ledger.events.page(0, 1000)
         return [each.reason for each in events if each.rule == "signed tag"]
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path) -> Iterator[OperatorDesk]:
     with world(None, "root/ann") as found:
         uuid, author = found.uuid("ann"), Author(tmp_path / "clone", {"agent.toml": "# new\n"})
         repo = AppliedRepo(tmp_path / f"{uuid}.git")
-        repo.make("host")
+        repo.create("host")
         base = found.hive.spec("ann").config or ""
         proposal = author.propose(base=base)
         with found.ledger.transaction():
@@ -75,16 +75,16 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         git(author.folder, "config", "user.signingkey", str(tmp_path / "key"))
         signatures = Signatures(signers, os.geteuid())
         signed = SignedApprovals(found.broker, lambda _: repo, signatures)
-        yield Desk(found, repo, author, signed, approval.id)
+        yield OperatorDesk(found, repo, author, signed, approval.id)
 
 
-def test_a_signed_tag_that_is_pushed_approves_exactly_that_commit(desk: Desk) -> None:
+def test_a_signed_tag_that_is_pushed_approves_exactly_that_commit(desk: OperatorDesk) -> None:
     assert desk.glance().state is ApprovalState.PENDING
     desk.tag("-s", "-m", "yes")
     desk.push()
     found = desk.glance()
     assert (found.state, found.decided_by) == (ApprovalState.APPROVED, "signed:ann@example.org")
-    assert desk.told() == []
+    assert desk.reasons() == []
     assert desk.glance().state is ApprovalState.APPROVED
 
 
@@ -94,12 +94,12 @@ def test_a_signed_tag_that_is_pushed_approves_exactly_that_commit(desk: Desk) ->
     ids=["a plain ref", "an unsigned tag"],
 )
 def test_a_tag_without_signature_is_refused_and_recorded_once(
-    desk: Desk, words: tuple[str, ...], reason: str
+    desk: OperatorDesk, words: tuple[str, ...], reason: str
 ) -> None:
     desk.tag(*words)
     desk.push()
     assert desk.glance().state is desk.glance().state is ApprovalState.PENDING
-    (told,) = desk.told()
+    (told,) = desk.reasons()
     assert reason in told
     assert any(name.startswith("refs/hive/refused/") for name in desk.repo.refs())
     desk.tag("-s", "-m", "yes")
@@ -107,17 +107,19 @@ def test_a_tag_without_signature_is_refused_and_recorded_once(
     assert desk.glance().state is ApprovalState.APPROVED
 
 
-def test_a_signature_of_somebody_else_is_refused_and_recorded(desk: Desk, tmp_path: Path) -> None:
+def test_a_signature_of_somebody_else_is_refused_and_recorded(
+    desk: OperatorDesk, tmp_path: Path
+) -> None:
     key = tmp_path / "eve"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     git(desk.author.folder, "config", "user.signingkey", str(key))
     desk.tag("-s", "-m", "yes")
     desk.push()
     assert desk.glance().state is ApprovalState.PENDING
-    assert "signer is not in allowed_signers" in desk.told()[0]
+    assert "signer is not in allowed_signers" in desk.reasons()[0]
 
 
-def test_a_tag_for_another_commit_or_approval_approves_nothing(desk: Desk) -> None:
+def test_a_tag_for_another_commit_or_approval_approves_nothing(desk: OperatorDesk) -> None:
     """Attack 21: a good signature is used for what it says, and for nothing else."""
     desk.author.commit({"agent.toml": "# newer\n"})
     desk.tag("-s", "-m", "yes")
@@ -126,12 +128,12 @@ def test_a_tag_for_another_commit_or_approval_approves_nothing(desk: Desk) -> No
     desk.tag("-s", "-m", "yes", name="approve/000000000000", at="HEAD~1")
     desk.push("approve/000000000000")
     assert desk.glance().state is ApprovalState.PENDING
-    assert [each.partition(": ")[2] for each in desk.told()] == [
+    assert [each.partition(": ")[2] for each in desk.reasons()] == [
         "it names another commit than was proposed", "the tag was made for something else",
     ]  # fmt: skip
 
 
-def test_a_signed_tag_for_what_was_denied_meanwhile_changes_nothing(desk: Desk) -> None:
+def test_a_signed_tag_for_what_was_denied_meanwhile_changes_nothing(desk: OperatorDesk) -> None:
     desk.tag("-s", "-m", "yes")
     desk.push()
     desk.world.call(OPERATOR, "deny", id=desk.approval, why="not now")
@@ -139,7 +141,7 @@ def test_a_signed_tag_for_what_was_denied_meanwhile_changes_nothing(desk: Desk) 
 
 
 def test_what_cannot_be_verified_now_is_told_once_and_tried_again(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: OperatorDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A machine without ssh-keygen: nothing is refused, and nobody is told every second."""
     desk.tag("-s", "-m", "yes")
@@ -147,7 +149,7 @@ def test_what_cannot_be_verified_now_is_told_once_and_tried_again(
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nowhere")
         assert desk.glance().state is desk.glance().state is ApprovalState.PENDING
-    assert desk.told() == []
+    assert desk.reasons() == []
     assert [each.message for each in caplog.records if "ssh-keygen" in each.message] == [
         f"Approval {desk.approval}: cannot look for a tag that approves it: "
         "cannot run ssh-keygen: No such file or directory"

@@ -24,8 +24,8 @@ from hive_core import varlink
 from hive_core.broker.batch import Batch
 from hive_core.broker.connection import CallOutcome, ClientConnection, PendingCall
 from hive_core.errors import HIVE, BadFrame, Busy
-from hive_core.host.sockets.connection import Patience
-from hive_core.host.sockets.server import Sockets
+from hive_core.host.sockets.connection import PeerTimeouts
+from hive_core.host.sockets.server import SocketServer
 from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.model.wire.record import LogLine, LogQuery
@@ -33,10 +33,10 @@ from hive_core.testing import MemoryJournal
 
 ANN, BOB = spec("ann").id, spec("bob").id
 LOOK: varlink.Message = {"method": "org.hive.Broker.Look", "parameters": {}}
-Main = Callable[["Office"], Awaitable[None]]
+Main = Callable[["SocketHost"], Awaitable[None]]
 
 
-class Keeper:
+class FakeDescriptorStore:
     """systemd's store of descriptors: they outlive the daemon."""
 
     def __init__(self) -> None:
@@ -50,15 +50,17 @@ class Keeper:
             os.close(self.kept.pop(name))
 
 
-class Office:
+class SocketHost:
     """A house with sockets in `folder`, and what ended it."""
 
-    def __init__(self, house: House, folder: Path, keeper: Keeper | None = None) -> None:
+    def __init__(
+        self, house: House, folder: Path, keeper: FakeDescriptorStore | None = None
+    ) -> None:
         self.house, self.folder = house, folder
         self.faults: list[BaseException] = []
         self.reads = SlowReads()
-        patience = Patience(first=0.2, begun=0.4, look=0.1)
-        self.sockets = Sockets(house.broker, self.reads, self.faults.append, keeper, patience)
+        patience = PeerTimeouts(first=0.2, begun=0.4, look=0.1)
+        self.sockets = SocketServer(house.broker, self.reads, self.faults.append, keeper, patience)
 
     def path(self, name: str) -> Path:
         return self.folder / f"{name}.sock"
@@ -67,16 +69,16 @@ class Office:
         await self.sockets.listen(spec(name).id, self.path(name), base)
 
     @asynccontextmanager
-    async def dial(self, name: str) -> AsyncIterator[Wire]:
+    async def dial(self, name: str) -> AsyncIterator[SocketClient]:
         reader, writer = await asyncio.open_unix_connection(self.path(name), limit=1 << 22)
         try:
-            yield Wire(reader, writer)
+            yield SocketClient(reader, writer)
         finally:
             writer.transport.abort()
             await asyncio.sleep(0)
 
 
-class Wire:
+class SocketClient:
     """One client connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -93,7 +95,7 @@ class Wire:
         frame = await asyncio.wait_for(self.reader.readuntil(b"\0"), 10)
         return varlink.decode(frame[:-1])
 
-    async def ended(self) -> bool:
+    async def is_closed(self) -> bool:
         """Whether the other side closes without another word."""
         try:
             return await asyncio.wait_for(self.reader.read(), 15) == b""
@@ -111,9 +113,11 @@ def house(tmp_path: Path) -> Iterator[House]:
         yield found
 
 
-def run(house: House, folder: Path, main: Main, keeper: Keeper | None = None) -> Office:
-    async def opened() -> Office:
-        office = Office(house, folder, keeper)
+def run(
+    house: House, folder: Path, main: Main, keeper: FakeDescriptorStore | None = None
+) -> SocketHost:
+    async def opened() -> SocketHost:
+        office = SocketHost(house, folder, keeper)
         try:
             await asyncio.wait_for(main(office), 30)
         finally:
@@ -125,7 +129,7 @@ def run(house: House, folder: Path, main: Main, keeper: Keeper | None = None) ->
 
 
 def test_calls_are_answered_in_order_on_one_connection(house: House, tmp_path: Path) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         async with office.dial("ann") as wire:
             for number in range(200):
@@ -141,10 +145,10 @@ def test_calls_are_answered_in_order_on_one_connection(house: House, tmp_path: P
 def test_attack_33_a_peer_outside_of_the_agents_range_is_not_served(
     house: House, tmp_path: Path
 ) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann", 0x30000000)
         async with office.dial("ann") as wire:
-            assert await wire.ended()
+            assert await wire.is_closed()
 
     office = run(house, tmp_path, main)
     house.run()
@@ -165,7 +169,7 @@ def test_attack_34_another_agents_socket_is_that_agents_identity_only_for_its_ow
         's.sendall(b\'{"method":"org.hive.Broker.Look"}\\0\'); print(s.recv(99))\n'
     )
 
-    async def ask(office: Office, uid: int) -> bytes:
+    async def ask(office: SocketHost, uid: int) -> bytes:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", script, str(office.path("ann")), str(uid),
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -173,7 +177,7 @@ def test_attack_34_another_agents_socket_is_that_agents_identity_only_for_its_ow
         out, _ = await process.communicate()
         return out
 
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann", ours)
         assert b'"name":"ann"' in await ask(office, ours + 1000)
         assert b"name" not in await ask(office, theirs)
@@ -187,7 +191,7 @@ def test_attack_34_another_agents_socket_is_that_agents_identity_only_for_its_ow
 def test_attack_34_descriptors_that_a_peer_attaches_are_never_received(
     house: House, tmp_path: Path
 ) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         count = open_descriptors()
         with socket.socket(socket.AF_UNIX) as peer:
@@ -209,7 +213,7 @@ def test_attack_34_descriptors_that_a_peer_attaches_are_never_received(
 
 
 def test_attack_36_only_so_many_connections_of_one_agent_are_served(tmp_path: Path) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         await office.listen("bob")
         async with contextlib.AsyncExitStack() as stack:
@@ -217,7 +221,7 @@ def test_attack_36_only_so_many_connections_of_one_agent_are_served(tmp_path: Pa
                 wire = await stack.enter_async_context(office.dial("ann"))
                 assert "parameters" in await wire.call(**LOOK)
             extra = await stack.enter_async_context(office.dial("ann"))
-            assert await extra.ended()
+            assert await extra.is_closed()
             other = await stack.enter_async_context(office.dial("bob"))
             assert "parameters" in await other.call(**LOOK)
         await asyncio.sleep(0)
@@ -232,7 +236,7 @@ def test_attack_36_only_so_many_connections_of_one_agent_are_served(tmp_path: Pa
 def test_attack_36_who_says_nothing_or_half_a_frame_is_cut_off_in_time(
     house: House, tmp_path: Path
 ) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         async with (
             office.dial("ann") as silent,
@@ -242,8 +246,8 @@ def test_attack_36_who_says_nothing_or_half_a_frame_is_cut_off_in_time(
             half.say(varlink.encode(LOOK) + b'{"method":')
             assert "parameters" in await half.reply()
             assert "parameters" in await good.call(**LOOK)
-            assert await silent.ended()
-            assert await half.ended()
+            assert await silent.is_closed()
+            assert await half.is_closed()
             assert "parameters" in await good.call(**LOOK)
 
     run(house, tmp_path, main)
@@ -252,13 +256,13 @@ def test_attack_36_who_says_nothing_or_half_a_frame_is_cut_off_in_time(
 def test_attack_36_a_frame_that_never_ends_is_answered_and_closed(
     house: House, tmp_path: Path
 ) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         async with office.dial("ann") as wire:
             wire.say(varlink.encode(LOOK) + b"x" * (varlink.FRAME_LIMIT + 2))
             assert "error" not in await wire.reply()
             assert (await wire.reply())["error"] == HIVE + "BadFrame"
-            assert await wire.ended()
+            assert await wire.is_closed()
 
     run(house, tmp_path, main)
 
@@ -266,7 +270,7 @@ def test_attack_36_a_frame_that_never_ends_is_answered_and_closed(
 def test_attack_36_a_flood_of_tiny_frames_does_not_hold_up_the_others(
     house: House, tmp_path: Path
 ) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         await office.listen("bob")
         async with office.dial("ann") as flood, office.dial("bob") as other:
@@ -288,7 +292,7 @@ def test_attack_66_one_read_of_very_many_frames_is_cut_a_few_at_a_time_and_all_a
         feed(connection, frames)
         queued.append(len(connection.frames))
 
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         house.broker.receive = counting  # type: ignore[method-assign]
         async with office.dial("ann") as ann:
@@ -297,7 +301,7 @@ def test_attack_66_one_read_of_very_many_frames_is_cut_a_few_at_a_time_and_all_a
             for _ in range(20_000):
                 assert "method" in str(await ann.reply())
             assert "name" in str(await ann.reply())
-            assert await ann.ended()
+            assert await ann.is_closed()
         assert max(queued) <= 1024
 
     run(house, tmp_path, main)
@@ -310,7 +314,7 @@ def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
     turns = list[set[str]]()
     run_call, turn = house.broker._dispatch.run, house.broker.serve_batch
 
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         await office.listen("bob")
         async with office.dial("ann") as ann, office.dial("bob") as bob:
@@ -343,7 +347,7 @@ def test_attack_37_a_peer_that_does_not_read_is_not_asked_for_more(
 ) -> None:
     """What waits for it stays bounded, and others are served."""
 
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         await office.listen("bob")
         with socket.socket(socket.AF_UNIX) as deaf:
@@ -368,7 +372,7 @@ def test_attack_37_a_peer_that_does_not_read_is_not_asked_for_more(
 def test_what_was_asked_before_the_peer_hung_up_its_side_is_answered(
     house: House, tmp_path: Path
 ) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         async with office.dial("ann") as wire:
             wire.say(varlink.encode(LOOK) * 100)
@@ -380,7 +384,7 @@ def test_what_was_asked_before_the_peer_hung_up_its_side_is_answered(
 
 
 def test_a_peer_that_hung_up_its_side_still_gets_slow_answers(house: House, tmp_path: Path) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         begun = asyncio.Event()
         house.broker.listeners.append(lambda _: begun.set())
         await office.listen("ann")
@@ -398,18 +402,18 @@ def test_a_peer_that_hung_up_its_side_still_gets_slow_answers(house: House, tmp_
             await begun.wait()
             house.clock.advance(10)
             assert "job" in str(await wire.reply())
-            assert await wire.ended()
+            assert await wire.is_closed()
 
     run(house, tmp_path, main)
 
 
 def test_a_socket_whose_file_is_gone_is_not_taken_over(house: House, tmp_path: Path) -> None:
-    keeper = Keeper()
+    keeper = FakeDescriptorStore()
 
-    async def first(office: Office) -> None:
+    async def first(office: SocketHost) -> None:
         await office.listen("ann")
 
-    async def second(office: Office) -> None:
+    async def second(office: SocketHost) -> None:
         office.sockets.adopt(ANN, os.dup(keeper.kept[ANN]))
         await office.listen("ann")
         async with office.dial("ann") as wire:
@@ -417,17 +421,17 @@ def test_a_socket_whose_file_is_gone_is_not_taken_over(house: House, tmp_path: P
 
     run(house, tmp_path, first, keeper)
     (tmp_path / "ann.sock").unlink()
-    run(house, tmp_path, second, Keeper())
+    run(house, tmp_path, second, FakeDescriptorStore())
     keeper.drop(ANN)
 
 
 def test_nobody_waits_for_mail_that_nobody_will_read(house: House, tmp_path: Path) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         async with office.dial("ann") as wire:
             wire.say(varlink.encode({"method": HIVE + "Hear", "parameters": {"wait": 50.0}}))
             wire.writer.write_eof()
-            assert await wire.ended()
+            assert await wire.is_closed()
         async with office.dial("ann") as wire:
             wire.say(varlink.encode({"method": HIVE + "Hear", "parameters": {"wait": 50.0}}))
             await wire.writer.drain()
@@ -440,7 +444,7 @@ def test_nobody_waits_for_mail_that_nobody_will_read(house: House, tmp_path: Pat
 
 
 def test_a_slow_read_is_answered_and_its_failure_too(house: House, tmp_path: Path) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         office.reads.journal.write(ANN, "a line")
         async with office.dial("ann") as wire:
@@ -455,7 +459,7 @@ def test_a_slow_read_is_answered_and_its_failure_too(house: House, tmp_path: Pat
 def test_a_slow_read_ends_with_its_party_however_many_went_before(
     house: House, tmp_path: Path
 ) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         office.reads.journal = journal = Stuck()
         async with office.dial("ann") as wire:
@@ -499,12 +503,12 @@ class Failing(MemoryJournal):
 def test_a_closed_party_is_served_no_longer_and_its_file_is_gone(
     house: House, tmp_path: Path
 ) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         async with office.dial("ann") as wire:
             await wire.call(**LOOK)
             office.sockets.close(ANN)
-            assert await wire.ended()
+            assert await wire.is_closed()
         assert not office.path("ann").exists()
         assert office.sockets.parties == frozenset()
 
@@ -514,7 +518,7 @@ def test_a_closed_party_is_served_no_longer_and_its_file_is_gone(
 def test_listening_again_with_the_same_range_keeps_the_connections(
     house: House, tmp_path: Path
 ) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         async with office.dial("ann") as wire:
             await wire.call(**LOOK)
@@ -527,7 +531,7 @@ def test_listening_again_with_the_same_range_keeps_the_connections(
 def test_the_operators_socket_has_its_mode_before_anybody_can_connect(
     house: House, tmp_path: Path
 ) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.sockets.listen_operator(office.path("operator"))
         assert office.path("operator").stat().st_mode & 0o777 == 0o660
         async with office.dial("operator") as wire:
@@ -539,21 +543,21 @@ def test_the_operators_socket_has_its_mode_before_anybody_can_connect(
 
 
 def test_clients_queue_while_the_daemon_restarts(house: House, tmp_path: Path) -> None:
-    keeper = Keeper()
+    keeper = FakeDescriptorStore()
     queued = socket.socket(socket.AF_UNIX)
 
-    async def first(office: Office) -> None:
+    async def first(office: SocketHost) -> None:
         await office.listen("ann")
         await office.listen("bob")
 
-    async def second(office: Office) -> None:
+    async def second(office: SocketHost) -> None:
         for name, fd in list(keeper.kept.items()):
             office.sockets.adopt(name, os.dup(fd))
         await office.listen("ann")
         queued.settimeout(0)
         loop = asyncio.get_running_loop()
         assert b'"name":"ann"' in await loop.sock_recv(queued, 1000)
-        office.sockets.adopted_all()
+        office.sockets.close_unadopted()
         assert set(keeper.kept) == {ANN}
 
     run(house, tmp_path, first, keeper)
@@ -572,13 +576,13 @@ def test_a_fault_of_the_ledger_ends_the_service_and_acknowledges_nothing(tmp_pat
         if broken and name == "commit":
             raise LedgerBroken("fsync failed")
 
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         async with office.dial("ann") as wire:
             await wire.call(**LOOK)
             broken.append("now")
             wire.say(varlink.encode({"method": HIVE + "Note", "parameters": {"agent": "bob"}}))
-            assert await wire.ended()
+            assert await wire.is_closed()
 
     with open_house(tmp_path, step=step) as house:
         office = run(house, tmp_path, main)
@@ -596,7 +600,7 @@ def old_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.binary(max_size=300), max_size=12))
 def test_attack_36_any_bytes_leave_the_others_served(old_house: House, parts: list[bytes]) -> None:
-    async def main(office: Office) -> None:
+    async def main(office: SocketHost) -> None:
         await office.listen("ann")
         await office.listen("bob")
         async with office.dial("bob") as other:

@@ -13,7 +13,7 @@ import pytest
 
 from hive_core.errors import Internal
 from hive_core.host.storage.credentials import FOLDER, Credentials
-from hive_core.host.storage.secrets import Vault
+from hive_core.host.storage.secrets import SecretStore
 
 BASE = 805306368
 ANN, BOB, CID, DAN = (f"{number:08}-0000-4000-8000-000000000000" for number in range(1, 5))
@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 
 @pytest.fixture
-def vault(folder: Path) -> Vault:
-    return Vault(folder / "secrets")
+def vault(folder: Path) -> SecretStore:
+    return SecretStore(folder / "secrets")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def run(folder: Path) -> Path:
 
 
 @pytest.fixture
-def credentials(vault: Vault) -> Credentials:
+def credentials(vault: SecretStore) -> Credentials:
     return Credentials(vault, {ANN: BASE}.get)
 
 
@@ -47,7 +47,7 @@ def as_uid(uid: int, *command: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_a_secret_is_the_daemon_s_alone_and_replaced_as_a_whole(vault: Vault) -> None:
+def test_a_secret_is_the_daemon_s_alone_and_replaced_as_a_whole(vault: SecretStore) -> None:
     vault.put(ANN, "token", b"one")
     before = (vault.folder / ANN / "token").stat().st_ino
     vault.put(ANN, "token", b"two")
@@ -59,7 +59,7 @@ def test_a_secret_is_the_daemon_s_alone_and_replaced_as_a_whole(vault: Vault) ->
     assert (vault.holders(), vault.keys(BOB)) == ([ANN], ())
 
 
-def test_what_a_kill_left_half_written_is_no_secret(vault: Vault) -> None:
+def test_what_a_kill_left_half_written_is_no_secret(vault: SecretStore) -> None:
     vault.put(ANN, "token", b"one")
     (vault.folder / ANN / ".new").write_bytes(b"half")
     assert vault.keys(ANN) == ("token",)
@@ -67,7 +67,7 @@ def test_what_a_kill_left_half_written_is_no_secret(vault: Vault) -> None:
     assert vault.keys(ANN) == ("other", "token")
 
 
-def test_what_a_kill_left_behind_is_swept_and_removed_with_its_secret(vault: Vault) -> None:
+def test_what_a_kill_left_behind_is_swept_and_removed_with_its_secret(vault: SecretStore) -> None:
     for key in ("token", "other"):
         vault.put(ANN, key, b"one")
         (vault.folder / ANN / f".new.{key}").write_bytes(b"topsecret")
@@ -77,7 +77,7 @@ def test_what_a_kill_left_behind_is_swept_and_removed_with_its_secret(vault: Vau
     assert {each.name for each in (vault.folder / ANN).iterdir()} == {"other"}
 
 
-def test_of_webhooks_only_what_a_trigger_names_is_kept(vault: Vault) -> None:
+def test_of_webhooks_only_what_a_trigger_names_is_kept(vault: SecretStore) -> None:
     held, lost = "0123456789abcdef", "f" * 16
     for uuid, key in ((ANN, lost), (BOB, held), (BOB, lost), (CID, lost), (DAN, "token")):
         vault.put(uuid, key, b"one")
@@ -98,7 +98,7 @@ def test_nothing_stays_of_a_secret_that_nobody_waits_for_any_more(
         await asyncio.Event().wait()
         return work()
 
-    async def given_up(vault: Vault) -> None:
+    async def given_up(vault: SecretStore) -> None:
         keeping = asyncio.create_task(vault.keep(ANN, "token", b"one"))
         await asyncio.sleep(0)
         if done_before:
@@ -109,12 +109,12 @@ def test_nothing_stays_of_a_secret_that_nobody_waits_for_any_more(
         if not done_before:
             late[0]()
 
-    vault = Vault(folder / "secrets", beside)
+    vault = SecretStore(folder / "secrets", beside)
     asyncio.run(given_up(vault))
     assert vault.keys(ANN) == ()
 
 
-def test_removing_is_told_and_dropping_leaves_nothing(vault: Vault) -> None:
+def test_removing_is_told_and_dropping_leaves_nothing(vault: SecretStore) -> None:
     vault.put(ANN, "token", b"one")
     assert vault.remove(ANN, "token") is True
     assert vault.remove(ANN, "token") is False
@@ -124,12 +124,12 @@ def test_removing_is_told_and_dropping_leaves_nothing(vault: Vault) -> None:
 
 
 @pytest.mark.parametrize(("uuid", "key"), [("..", "x"), (ANN, "../x"), (ANN, ".x"), (ANN, "")])
-def test_no_key_leads_anywhere_else(vault: Vault, uuid: str, key: str) -> None:
+def test_no_key_leads_anywhere_else(vault: SecretStore, uuid: str, key: str) -> None:
     with pytest.raises(Internal):
         vault.put(uuid, key, b"x")
 
 
-def test_a_disk_that_fails_says_nothing_of_the_secret(vault: Vault) -> None:
+def test_a_disk_that_fails_says_nothing_of_the_secret(vault: SecretStore) -> None:
     vault.folder.write_text("in the way")
     with pytest.raises(Internal, match="cannot keep the secret token") as caught:
         vault.put(ANN, "token", b"hush-hush")
@@ -137,7 +137,7 @@ def test_a_disk_that_fails_says_nothing_of_the_secret(vault: Vault) -> None:
 
 
 def test_an_agent_sees_what_it_holds_the_capability_for_and_nothing_else(
-    vault: Vault, credentials: Credentials, run: Path
+    vault: SecretStore, credentials: Credentials, run: Path
 ) -> None:
     vault.put(ANN, "token", b"one")
     vault.put(ANN, "other", b"two")
@@ -150,7 +150,7 @@ def test_an_agent_sees_what_it_holds_the_capability_for_and_nothing_else(
 
 
 def test_attack_48_only_the_root_of_the_container_may_read_it(
-    vault: Vault, credentials: Credentials, run: Path
+    vault: SecretStore, credentials: Credentials, run: Path
 ) -> None:
     """Neither another agent's root nor another uid of the same container."""
     vault.put(ANN, "token", b"one")
@@ -166,7 +166,7 @@ def test_attack_48_only_the_root_of_the_container_may_read_it(
 
 
 def test_a_rotated_secret_is_another_file_and_one_that_is_the_same_stays(
-    vault: Vault, credentials: Credentials, run: Path
+    vault: SecretStore, credentials: Credentials, run: Path
 ) -> None:
     vault.put(ANN, "token", b"one")
     credentials.show(ANN, run, ["secret:token"])
@@ -182,7 +182,7 @@ def test_a_rotated_secret_is_another_file_and_one_that_is_the_same_stays(
 
 
 def test_without_a_uid_range_nobody_is_shown_anything(
-    vault: Vault, credentials: Credentials, run: Path
+    vault: SecretStore, credentials: Credentials, run: Path
 ) -> None:
     vault.put(BOB, "token", b"one")
     credentials.show(BOB, run, ["secret:token"])
@@ -190,18 +190,18 @@ def test_without_a_uid_range_nobody_is_shown_anything(
 
 
 def test_what_a_daemon_that_was_killed_was_about_to_keep_is_gone_at_the_next_start(
-    vault: Vault,
+    vault: SecretStore,
 ) -> None:
     vault.put(ANN, "token", b"one")
     spare = vault.folder / ANN / ".new.other"
     spare.write_bytes(b"never kept")
-    again = Vault(vault.folder)
+    again = SecretStore(vault.folder)
     again.sweep()
     assert not spare.exists()
     assert (again.keys(ANN), again.read(ANN, "token")) == (("token",), b"one")
 
 
-def test_of_a_secret_that_cannot_be_kept_nothing_stays(vault: Vault) -> None:
+def test_of_a_secret_that_cannot_be_kept_nothing_stays(vault: SecretStore) -> None:
     (vault.folder / ANN / "token").mkdir(parents=True)
     with pytest.raises(Internal, match="cannot keep the secret token"):
         vault.put(ANN, "token", b"hush-hush")

@@ -19,7 +19,7 @@ def place(bench: Bench) -> Path:
     bench.repo.write({"mine": b"work\n", "prompts/a.md": b"p\n"})
     (bench.repo.folder / "notes").write_text("not committed\n")
     (bench.repo.folder / "link").symlink_to("/etc/shadow")
-    seed.write("host", bench.root / "in/seed")
+    seed.write_clone("host", bench.root / "in/seed")
     return bench.repo.folder
 
 

@@ -18,8 +18,8 @@ from host.meta import family
 from nix.conftest import OFFLINE, PLAIN, Workshop
 
 from hive_core.errors import Conflict, InvalidArgument
-from hive_core.host.config.nix_profiles import Profiles
-from hive_core.host.git.pending_locks import KeptLocks
+from hive_core.host.config.nix_profiles import NixProfiles
+from hive_core.host.git.pending_locks import PendingLocks
 from hive_core.jobs import nix_build, nix_evaluate, nix_lock
 from hive_core.jobs.nix import JobFolders
 from hive_core.model.agents.hive import Hive
@@ -90,14 +90,16 @@ class Bench:
             {"paths": paths, "images": images, "nix": {"inputs": dict(shop.inputs)}}
         )
         self.jobs = Here(self.settings.paths.work, shop.store)
-        self.profiles = Profiles(folder / "profiles")
+        self.profiles = NixProfiles(folder / "profiles")
         self.profiles.folder.mkdir()
         self.files = Files()
         self.nix = NixJobs(self.settings, self.jobs)
         self.builder = NixBuilder(
             self.nix, cast("AppliedRepoSource", self.files), self.profiles, lambda: self.fault
         )
-        self.inputs = LockUpdates(self.nix, self.profiles, KeptLocks(self.settings.paths.applied))
+        self.inputs = LockUpdates(
+            self.nix, self.profiles, PendingLocks(self.settings.paths.applied)
+        )
         self.fault = ""
         self.hive = family("bob", "carl").with_lock(shop.lock)
         self.agent(PLAIN)
@@ -144,7 +146,7 @@ def test_a_system_is_built_and_kept_before_anything_uses_it(bench: Bench) -> Non
     assert (bench.shop.real(system) / "init").is_symlink()
     assert said["drv"].endswith("-nixos-system-bob.drv")
     assert said["closure"]["bytes"] > 0
-    assert bench.profiles.of(bench.hive.spec("bob").id) == {"build-0123456789ab": system}
+    assert bench.profiles.links(bench.hive.spec("bob").id) == {"build-0123456789ab": system}
     assert bench.jobs.kinds == [JobKind.EVALUATE, JobKind.BUILD]
     assert not list(bench.settings.paths.work.glob("*-*-*-*-*"))
 
@@ -261,7 +263,7 @@ def test_h13_newer_inputs_are_locked_shown_and_taken_over(bench: Bench) -> None:
     assert taken.binding.lock == bench.hive.lock_hash
     kept = bench.settings.paths.applied / ".inputs" / f"{approval.id}.diff"
     assert any(json.loads(line)["sign"] == "+" for line in kept.read_text().splitlines())
-    assert len(bench.profiles.of("inputs")) == 2
+    assert len(bench.profiles.links("inputs")) == 2
 
 
 def test_h13_the_first_lock_is_asked_for_in_the_same_way(bench: Bench) -> None:

@@ -108,10 +108,10 @@ def test_who_hangs_up_stores_nothing_and_what_it_sent_goes_after_a_while(hive: W
     begun(hive).close()
     held.let_go(hive)
     assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
-    assert hive.contents.held(hive.uuid("a")) == 5
+    assert hive.contents.pending_bytes(hive.uuid("a")) == 5
     hive.advance(61)
     store(hive, "b", "other")
-    assert hive.contents.held() == 0
+    assert hive.contents.pending_bytes() == 0
     assert len(files(hive)) == 1
 
 
@@ -133,7 +133,7 @@ def test_a_daemon_that_is_killed_meanwhile_leaves_nothing(hive: World) -> None:
     begun(hive)
     hive.kill()
     assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
-    assert list(hive.contents.left()) == []
+    assert list(hive.contents.remaining_digests()) == []
     assert files(hive) == []
     assert store(hive)["version"] == 1
 
@@ -146,13 +146,13 @@ def test_nothing_is_left_of_what_somebody_stores_who_goes_meanwhile(hive: World,
         if name == at:
             hive.contents.cancel(a)
 
-    hive.contents.shelf.step = step
+    hive.contents.blobs.step = step
     storing = begun(hive)
     if at != "written":
         hive.call("operator", "destroy", agent="a")
     held.let_go(hive)
     assert isinstance(fault(storing), NotFound if at != "written" else Internal)
-    assert (hive.contents.held(), files(hive)) == (0, [])
+    assert (hive.contents.pending_bytes(), files(hive)) == (0, [])
 
 
 def test_an_upload_whose_name_did_not_come_to_the_disk_can_be_stored_again(hive: World) -> None:
@@ -166,7 +166,7 @@ def test_an_upload_whose_name_did_not_come_to_the_disk_can_be_stored_again(hive:
         if steps == ["synced", "renamed"]:
             raise OSError(errno.EIO, "Input/output error")
 
-    hive.contents.shelf.step = step
+    hive.contents.blobs.step = step
     assert hive.fault("a", "store_artifact", name="notes", upload=upload) == "Internal"
     assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
     assert hive.call("a", "store_artifact", name="notes", upload=upload)["version"] == 1
@@ -182,11 +182,11 @@ def test_more_of_an_upload_that_has_its_name_already_is_another_upload(hive: Wor
         if name == "renamed":
             raise OSError(errno.EIO, "Input/output error")
 
-    hive.contents.shelf.step = step
+    hive.contents.blobs.step = step
     assert hive.fault("a", "store_artifact", name="notes", upload=upload) == "Internal"
     with pytest.raises(NotFound, match="begin another one"):
         hive.call("a", "append_artifact", upload=upload, offset=5, data=coded(b" you"))
-    assert hive.contents.held(hive.uuid("a")) == 0
+    assert hive.contents.pending_bytes(hive.uuid("a")) == 0
 
 
 def test_one_that_is_deleted_while_it_is_read_is_not_there_and_is_no_damage(hive: World) -> None:

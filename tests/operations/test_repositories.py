@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from operations.world import World, rows
 
-from hive_core.host.git.server import GitHost
+from hive_core.host.git.server import MetaGitServer
 from hive_core.model.config.push import MetaCommit
 
 
@@ -16,19 +16,19 @@ def test_a_hive_without_commits_has_no_differences(
 ) -> None:
     """`meta_diff` ended with an IndexError."""
 
-    async def no_commits(_: GitHost, __: str, ___: int) -> Sequence[MetaCommit]:
+    async def no_commits(_: MetaGitServer, __: str, ___: int) -> Sequence[MetaCommit]:
         return []
 
-    monkeypatch.setattr(GitHost, "log", no_commits)
+    monkeypatch.setattr(MetaGitServer, "log", no_commits)
     assert world.call("operator", "meta_diff") == {"old": "", "new": "", "lines": [], "next": None}
     assert world.call("operator", "meta_log") == {"commits": [], "next": None}
 
 
 def test_a_page_of_refs_has_at_most_100(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def many_refs(_: GitHost, __: str) -> Mapping[str, str]:
+    def many_refs(_: MetaGitServer, __: str) -> Mapping[str, str]:
         return {f"refs/tags/t{number:03}": "1" * 40 for number in range(250)}
 
-    monkeypatch.setattr(GitHost, "refs", many_refs)
+    monkeypatch.setattr(MetaGitServer, "refs", many_refs)
     names, after = list[object](), None
     for size in (100, 100, 50):
         page = world.call("operator", "list_refs", repo="meta", limit=1000, after=after)
@@ -40,12 +40,12 @@ def test_a_page_of_refs_has_at_most_100(world: World, monkeypatch: pytest.Monkey
 
 
 def test_a_page_of_commits_has_at_most_100(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def many_commits(_: GitHost, start: str, limit: int) -> Sequence[MetaCommit]:
+    async def many_commits(_: MetaGitServer, start: str, limit: int) -> Sequence[MetaCommit]:
         first = int(start, 16) if len(start) < 40 else 0
         numbers = range(first, min(first + limit, 250))
         return [MetaCommit(f"{number:04x}", (), "a", 0, "m") for number in numbers]
 
-    monkeypatch.setattr(GitHost, "log", many_commits)
+    monkeypatch.setattr(MetaGitServer, "log", many_commits)
     sizes, after = [], None
     for _ in range(3):
         page = world.call("operator", "meta_log", limit=200, after=after)

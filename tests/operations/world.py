@@ -19,14 +19,14 @@ from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result, camel
 from hive_core.broker.timers import DUES
 from hive_core.errors import HIVE, HiveError, NotFound, from_wire
-from hive_core.host.config.diffs import Diffs
+from hive_core.host.config.diffs import ReviewDiffs
 from hive_core.host.git import MetaRepo
-from hive_core.host.git.applied_repositories import Applied
-from hive_core.host.git.lending import Lending
+from hive_core.host.git.applied_repositories import AppliedRepositories
+from hive_core.host.git.lending import PackExports
 from hive_core.host.git.pushes import Pushes
-from hive_core.host.git.server import GitHost
-from hive_core.host.storage.artifacts import Contents
-from hive_core.host.storage.secrets import Vault
+from hive_core.host.git.server import MetaGitServer
+from hive_core.host.storage.artifacts import ArtifactContents
+from hive_core.host.storage.secrets import SecretStore
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import Cpu, Machine, State
@@ -83,7 +83,7 @@ class Seen:
 @dataclass
 class Reads:
     seen: Seen
-    diffs: Diffs
+    diffs: ReviewDiffs
     journal: MemoryJournal = field(default_factory=MemoryJournal)
     used: dict[str, Cpu] = field(default_factory=dict)
 
@@ -137,16 +137,18 @@ class World:
         self.ledger = Ledger.open(folder / "hive.db", limits=settings.limits, primed=0)
         self.repo = MetaRepo.open(folder / "meta", settings.limits.depth, clock=self.clock.now)
         self.seen = Seen(self.ledger)
-        self.reads = Reads(self.seen, Diffs(folder / "applied"))
+        self.reads = Reads(self.seen, ReviewDiffs(folder / "applied"))
         self.loop = asyncio.new_event_loop()
         self._woken = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self.vault = Vault(folder / "secrets", at_once)
+        self.vault = SecretStore(folder / "secrets", at_once)
         self.ledger.events.masks = self.vault.masks
-        self.contents = Contents(folder / "artifacts", clock=self.clock.monotonic, beside=at_once)
+        self.contents = ArtifactContents(
+            folder / "artifacts", clock=self.clock.monotonic, beside=at_once
+        )
         stores = self.vault, self.contents
-        applied, lending = Applied(folder / "applied"), Lending(folder / "served")
-        git = GitHost(self.repo, applied.repo, lending, _no_jobs)
+        applied, lending = AppliedRepositories(folder / "applied"), PackExports(folder / "served")
+        git = MetaGitServer(self.repo, applied.repo, lending, _no_jobs)
         parts = Parts(self.ledger, self.repo, settings, self.seen, self.clock, *stores, git=git)
         head, empty = self.ledger.head, Hive(depth_limit=settings.limits.depth)
         hive = self.repo.read(head) if head else empty

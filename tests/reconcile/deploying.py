@@ -19,11 +19,11 @@ from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.host.git import MetaRepo
-from hive_core.host.git.applied_repositories import Applied
-from hive_core.host.git.applied_repository import AppliedRepo, Parts, tree_of
-from hive_core.host.git.initial_pack import named, packed
+from hive_core.host.git.applied_repositories import AppliedRepositories
+from hive_core.host.git.applied_repository import AppliedRepo, ReviewFiles, tree_of
+from hive_core.host.git.initial_pack import build_pack, object_name
 from hive_core.host.git.object_writer import commit_bytes, tree_bytes
-from hive_core.host.git.store import FILES, FOLDER, Entry
+from hive_core.host.git.store import FILES, FOLDER, TreeEntry
 from hive_core.ledger.agents.archives import Archive
 from hive_core.ledger.approvals.storage import ApprovalRequest
 from hive_core.ledger.core.ledger import Ledger
@@ -73,7 +73,7 @@ class Proposed:
     """A commit with its files, as jobs would hand it over."""
 
     binding: Binding
-    parts: Parts
+    parts: ReviewFiles
     files: Mapping[str, tuple[bool, bytes]]
     wishes: Mapping[str, object] = field(default_factory=dict)
 
@@ -81,7 +81,7 @@ class Proposed:
 def objects_of(files: Mapping[str, tuple[bool, bytes]]) -> list[tuple[str, bytes]]:
     """Blobs and trees, the top tree last."""
     found: list[tuple[str, bytes]] = []
-    entries: dict[str, Entry] = {}
+    entries: dict[str, TreeEntry] = {}
     below: dict[str, dict[str, tuple[bool, bytes]]] = {}
     for path, (executable, data) in files.items():
         top, slash, rest = path.partition("/")
@@ -89,10 +89,10 @@ def objects_of(files: Mapping[str, tuple[bool, bytes]]) -> list[tuple[str, bytes
             below.setdefault(top, {})[rest] = (executable, data)
         else:
             found.append(("blob", data))
-            entries[top] = Entry(FILES[executable], named("blob", data))
+            entries[top] = TreeEntry(FILES[executable], object_name("blob", data))
     for name, inside in below.items():
         found += objects_of(inside)
-        entries[name] = Entry(FOLDER, named(*found[-1]))
+        entries[name] = TreeEntry(FOLDER, object_name(*found[-1]))
     return [*found, ("tree", tree_bytes(entries))]
 
 
@@ -100,18 +100,18 @@ def proposal(texts: Texts, message: str = "change", **wishes: object) -> Propose
     files = {path: (False, text.encode()) for path, text in texts.items()}
     objects = objects_of(files)
     signed = "ann <ann@localhost> 1700000000 +0000"
-    commit = ("commit", commit_bytes(named(*objects[-1]), (), signed, f"{message}\n"))
-    pack, table = packed([*objects, commit])
+    commit = ("commit", commit_bytes(object_name(*objects[-1]), (), signed, f"{message}\n"))
+    pack, table = build_pack([*objects, commit])
     archive = nar.pack(files)
-    binding = Binding(named(*commit), tree_of(files), nar.digest(archive))
-    return Proposed(binding, Parts(pack, table, archive, b"{}", b""), files, wishes)
+    binding = Binding(object_name(*commit), tree_of(files), nar.digest(archive))
+    return Proposed(binding, ReviewFiles(pack, table, archive, b"{}", b""), files, wishes)
 
 
 @dataclass
 class MemoryIntake:
     """`fault`: what the next check ends with."""
 
-    applied: Applied
+    applied: AppliedRepositories
     known: dict[str, Proposed] = field(default_factory=dict)
     fault: HiveError | None = None
     checks: int = 0
@@ -214,7 +214,7 @@ class Stage:
         )
         given = Given(lambda: self.broker.hive, self._touched, self.broker.perform)
         self.road = Reconciler.build(self.ports, given, self.look, self.faults.append)
-        self.applied = Applied(self.folder / "applied")
+        self.applied = AppliedRepositories(self.folder / "applied")
         self.applied.open()
         self.host.source = self.applied.nar
         self.intake = MemoryIntake(self.applied, self.known)

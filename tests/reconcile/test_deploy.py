@@ -341,7 +341,7 @@ def test_what_nobody_decides_expires_and_what_is_refused_leaves_no_ref() -> None
         await stage.settle()
         assert stage.state_of(refused) is S.REFUSED
         assert stage.job(refused)[0] == "failed"
-        assert not stage.git("bob").proposed(refused)
+        assert not stage.git("bob").has_proposal(refused)
 
     play(story)
 

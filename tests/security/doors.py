@@ -12,9 +12,9 @@ from operations.world import World
 
 from hive_core import varlink
 from hive_core.errors import HIVE
-from hive_core.host.sockets.connection import PATIENCE, Patience
+from hive_core.host.sockets.connection import PATIENCE, PeerTimeouts
 from hive_core.host.sockets.listener import Listener
-from hive_core.host.sockets.server import Sockets
+from hive_core.host.sockets.server import SocketServer
 
 
 class Wire:
@@ -52,10 +52,12 @@ class Wire:
 class Doors:
     """Every agent of a world is listened to; peers may have any uid."""
 
-    def __init__(self, world: World, folder: Path, patience: Patience) -> None:
+    def __init__(self, world: World, folder: Path, patience: PeerTimeouts) -> None:
         self.world, self.folder = world, folder
         self.faults: list[BaseException] = []
-        self.sockets = Sockets(world.broker, world.reads, self.faults.append, patience=patience)
+        self.sockets = SocketServer(
+            world.broker, world.reads, self.faults.append, patience=patience
+        )
 
     async def open(self) -> None:
         for name, spec in self.world.hive.specs.items():
@@ -90,7 +92,7 @@ class Doors:
 
 
 def at_the_doors(
-    world: World, main: Callable[[Doors], Awaitable[None]], patience: Patience = PATIENCE
+    world: World, main: Callable[[Doors], Awaitable[None]], patience: PeerTimeouts = PATIENCE
 ) -> None:
     """Run an attack in the world's own loop."""
 

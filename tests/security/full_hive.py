@@ -27,11 +27,11 @@ from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result, camel
 from hive_core.errors import HIVE, HiveError
 from hive_core.host.git import MetaRepo
-from hive_core.host.sockets.server import Sockets
-from hive_core.host.storage.artifacts import Contents
-from hive_core.host.storage.secrets import Vault
+from hive_core.host.sockets.server import SocketServer
+from hive_core.host.storage.artifacts import ArtifactContents
+from hive_core.host.storage.secrets import SecretStore
 from hive_core.host.systemd.clock import SystemClock
-from hive_core.host.systemd.watchdog import settled
+from hive_core.host.systemd.watchdog import freeze_heap
 from hive_core.ledger.agents.archives import Archive
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
@@ -89,7 +89,10 @@ def broker_of(folder: Path, ledger: Ledger, clock: Clock) -> Broker:
     repo, registry = MetaRepo.open(folder / "meta"), load()
     if not ledger.head:
         _settle(repo, ledger)
-    stores = Vault(folder / "secrets"), Contents(folder / "artifacts", clock=clock.monotonic)
+    stores = (
+        SecretStore(folder / "secrets"),
+        ArtifactContents(folder / "artifacts", clock=clock.monotonic),
+    )
     world = Services(ledger, repo, SETTINGS, Awake(), clock, *stores)
     return Broker(world, repo.read(ledger.head), registry, introspection_methods(registry, "1"))
 
@@ -317,11 +320,11 @@ def serve_full(folder: Path) -> Iterator[Served]:
 async def serve(folder: Path) -> None:
     with closing(Ledger.open(folder / "hive.db", limits=BOUNDS)) as ledger:
         broker = broker_of(folder, ledger, SystemClock())
-        sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1))
+        sockets = SocketServer(broker, SlowReads(), lambda _: os._exit(1))
         for name in (*HOSTILE, NEIGHBOUR):
             await sockets.listen(broker.hive.specs[name].id, folder / f"{name}.sock", 0)
         await sockets.listen_operator(folder / "operator.sock")
-        settled()  # as the daemon does when it has started
+        freeze_heap()  # as the daemon does when it has started
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

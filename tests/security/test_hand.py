@@ -10,7 +10,7 @@ from annotated_types import Le
 from host.meta import Meta, family, spec
 from seeds import empty_ledger, empty_repo, folder_in_ram
 
-from hive_core.host.git import Kind, files
+from hive_core.host.git import RecoveryKind, files
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import HostLimits
 from hive_core.model.names import NAME_MAX
@@ -62,10 +62,10 @@ def _refusal_of(meta: Meta) -> str:
     """The reason why the commit is kept aside; the hive is as it was, and goes on."""
     before = meta.hive
     found = meta.repo.recover(meta.ledger.head)
-    assert found.kind is Kind.REFUSED
+    assert found.kind is RecoveryKind.REFUSED
     assert meta.hive == before
     after = meta.change(meta.hive.with_agent("next", "root", spec(99)))
-    assert meta.repo.stands(after.commit)
+    assert meta.repo.is_at(after.commit)
     return found.reason
 
 
@@ -129,7 +129,7 @@ def test_attack_19_other_links_and_modules_are_carried_and_never_followed(meta: 
     link = _object(meta, "blob", b"/etc/passwd")
     _push(meta, (LINK, b"link", link), (MODULE, b"module", meta.git("rev-parse", "main")))
     found = meta.repo.recover(meta.ledger.head)
-    assert found.kind is Kind.ADOPT
+    assert found.kind is RecoveryKind.ADOPT
     assert not (meta.path / "link").exists()
     assert not (meta.path / "module").exists()
 
@@ -169,7 +169,7 @@ def test_attack_39_trailers_of_hive_in_a_commit_by_hand_are_words(meta: Meta) ->
     meta.git("add", "agents/anna.json")
     meta.git("commit", "-q", "-m", "x\n\nHive-Caller: daemon\nHive-Operation: spawn")
     found = meta.repo.recover(meta.ledger.head)
-    assert found.kind is Kind.ADOPT
+    assert found.kind is RecoveryKind.ADOPT
     assert [commit.author for commit in found.commits] == ["op@host"]
 
 
@@ -180,10 +180,10 @@ def test_attack_57_history_that_was_rewritten_does_not_bring_back_an_older_tree(
     meta.change(meta.hive.without("bob"))
     meta.git("reset", "-q", "--hard", old)
     found = meta.repo.recover(meta.ledger.head)
-    assert found.kind in (Kind.FORWARDED, Kind.REFUSED)
+    assert found.kind in (RecoveryKind.FORWARDED, RecoveryKind.REFUSED)
     assert "bob" not in meta.hive.specs
     meta.git("update-ref", "refs/heads/main", meta.git("commit-tree", f"{old}^{{tree}}", "-m", "x"))
-    assert meta.repo.recover(meta.ledger.head).kind is Kind.REFUSED
+    assert meta.repo.recover(meta.ledger.head).kind is RecoveryKind.REFUSED
     assert isinstance(meta.hive, Hive)
     assert "bob" not in meta.hive.specs
 

@@ -10,7 +10,7 @@ from security.doors import Doors, Wire, at_the_doors, until
 
 from hive_core import varlink
 from hive_core.errors import HIVE
-from hive_core.host.sockets.connection import Patience
+from hive_core.host.sockets.connection import PeerTimeouts
 from hive_core.host.sockets.listener import UNREAD_MOST, UNSENT_MOST
 
 CONNECTIONS = 64
@@ -56,7 +56,7 @@ def test_attack_36_frames_that_are_never_finished_are_not_read_into_memory(world
             again = await stack.enter_async_context(doors.dial("a"))
             assert "parameters" in await again.call("Whoami")
 
-    at_the_doors(world, main, Patience(begun=2.0, look=0.1))
+    at_the_doors(world, main, PeerTimeouts(begun=2.0, look=0.1))
 
 
 async def _pour_once(wire: Wire, data: bytes) -> None:
@@ -134,7 +134,7 @@ def test_attack_37_a_peer_that_never_reads_is_cut_off_but_for_the_operator(world
             for _ in range(5):
                 assert "parameters" in await pager.reply()
 
-    at_the_doors(world, main, Patience(deaf=0.5, look=0.1))
+    at_the_doors(world, main, PeerTimeouts(deaf=0.5, look=0.1))
 
 
 def test_attack_36_many_calls_that_want_no_answer_do_not_stop_the_connection(world: World) -> None:

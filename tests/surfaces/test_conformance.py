@@ -18,7 +18,7 @@ from broker.house import House, SlowReads, open_house, spec
 from e2e.labhost import in_tree, trixie_tree
 from surfaces.theirs import TheirBroker
 
-from hive_core.host.sockets.server import Sockets
+from hive_core.host.sockets.server import SocketServer
 from hive_core.operations import load
 from hive_core.surfaces import idl
 
@@ -36,7 +36,7 @@ def folder() -> Iterator[Path]:
 @asynccontextmanager
 async def serving(house: House, folder: Path) -> AsyncIterator[Path]:
     faults: list[BaseException] = []
-    sockets = Sockets(house.broker, SlowReads(), faults.append)
+    sockets = SocketServer(house.broker, SlowReads(), faults.append)
     await sockets.listen(spec("ann").id, folder / "ann.sock", 0)
     try:
         yield folder / "ann.sock"

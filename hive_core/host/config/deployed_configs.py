@@ -29,11 +29,11 @@ def show_config(run: Path, commit: str, source: Callable[[], bytes]) -> None:
     `source` gives their NAR, and is asked only when they are not there yet.
     """
     try:
-        before = shown(run)
+        before = shown_commit(run)
         if commit and not (run / ROOM / commit).is_dir():
             _write(run / ROOM, commit, source())
         if before != commit:
-            _lead(run, commit)
+            _set_link(run, commit)
         _sweep(run / ROOM, {before, commit})
     except OSError as error:
         raise refusal(error) from error
@@ -41,7 +41,7 @@ def show_config(run: Path, commit: str, source: Callable[[], bytes]) -> None:
         raise Internal(f"the configuration {commit} cannot be read: {error}") from error
 
 
-def shown(run: Path) -> str:
+def shown_commit(run: Path) -> str:
     """The commit that `config` leads to; empty: none."""
     try:
         return (run / LINK).readlink().name
@@ -49,7 +49,7 @@ def shown(run: Path) -> str:
         return ""
 
 
-def _lead(run: Path, commit: str) -> None:
+def _set_link(run: Path, commit: str) -> None:
     if not commit:
         with suppress(FileNotFoundError):
             (run / LINK).unlink()

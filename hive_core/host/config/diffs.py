@@ -20,7 +20,7 @@ _UUID: Final = re.compile(r"[0-9a-f-]{36}")
 _ID: Final = re.compile(r"[0-9a-f]{12}")
 
 
-class Diffs:
+class ReviewDiffs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 

@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"current|booted|system-[0-9]{1,9}-link|build-[0-9a-f]
 Links = Mapping[str, str]
 
 
-class Profiles:
+class NixProfiles:
     """One folder of links; where there is no Nix it is not there, and nothing is ever linked."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
@@ -49,7 +49,7 @@ class Profiles:
         if not STORE_PATH.fullmatch(target):
             raise Internal(f"{target!r} is no path of the store")
         place = self.folder / owner
-        with _told("link what is in the store"):
+        with _guard_profiles("link what is in the store"):
             place.mkdir(exist_ok=True)
             if (place / name).is_symlink() and str((place / name).readlink()) == target:
                 return
@@ -58,15 +58,15 @@ class Profiles:
             spare.symlink_to(target)
             spare.rename(place / name)
 
-    def built(self, uuid: str, approval: str, system: str) -> None:
+    def link_built(self, uuid: str, approval: str, system: str) -> None:
         """Keep what was built for an approval until a generation keeps it."""
         self.link(uuid, f"{_BUILD}{approval}", system)
 
-    def booted(self, uuid: str, system: str) -> None:
+    def link_booted(self, uuid: str, system: str) -> None:
         """Keep what an agent is about to be started with."""
         self.link(uuid, BOOTED, system)
 
-    def of(self, owner: str) -> dict[str, str]:
+    def links(self, owner: str) -> dict[str, str]:
         """The links of an agent, by name."""
         with suppress(OSError):
             found = (each for each in (self.folder / owner).iterdir() if each.is_symlink())
@@ -76,32 +76,32 @@ class Profiles:
     def keep_inputs(self, sources: Iterable[str]) -> None:
         """Keep the sources of the inputs that are locked: an evaluation has no network."""
         wanted = {str(number): source for number, source in enumerate(sorted(set(sources)))}
-        self._bring(INPUTS, wanted)
+        self._update_links(INPUTS, wanted)
 
-    def follow(self, hive: Hive, ledger: Ledger) -> None:
+    def reconcile(self, hive: Hive, ledger: Ledger) -> None:
         """Links as hive and ledger have them; those of agents that are no more go."""
         if not self.there:
             return
         wanted = {
-            spec.id: self._wanted(spec.id, spec.system or "", ledger)
+            spec.id: self._needed_links(spec.id, spec.system or "", ledger)
             for spec in hive.specs.values()
             if spec.image == NIX_IMAGE
         }
         for uuid, links in wanted.items():
-            self._bring(uuid, links)
+            self._update_links(uuid, links)
         for each in self.folder.iterdir():
             archived = ledger.archives.get(each.name) is not None
             if is_uuid(each.name) and each.name not in wanted and not archived:
-                self._bring(each.name, {})
+                self._update_links(each.name, {})
 
-    def _wanted(self, uuid: str, system: str, ledger: Ledger) -> dict[str, str]:
+    def _needed_links(self, uuid: str, system: str, ledger: Ledger) -> dict[str, str]:
         """First of all what is in use or on its way: those are never taken away here."""
         open_ = {
             f"{_BUILD}{each.id}"
             for each in ledger.approvals.of_agent(uuid)
             if each.state not in FINALS
         }
-        kept = {n: to for n, to in self.of(uuid).items() if n == BOOTED or n in open_}
+        kept = {n: to for n, to in self.links(uuid).items() if n == BOOTED or n in open_}
         made = {
             f"system-{each.number}-link": each.system
             for each in ledger.generations.all(uuid)
@@ -109,14 +109,14 @@ class Profiles:
         }
         return {**kept, **made, **({"current": system} if system else {})}
 
-    def _bring(self, owner: str, wanted: Links) -> None:
+    def _update_links(self, owner: str, wanted: Links) -> None:
         """What is missing comes before anything goes."""
         for name, target in wanted.items():
             self.link(owner, name, target)
         place = self.folder / owner
         if not place.is_dir():
             return
-        with _told("unlink what is in the store"):
+        with _guard_profiles("unlink what is in the store"):
             for each in place.iterdir():
                 if each.name not in wanted:
                     each.unlink()
@@ -125,11 +125,11 @@ class Profiles:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _guard_profiles(action: str) -> Iterator[None]:
     """Turn an error of the disk into a refusal that says what could not be done."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFull(f"cannot {what}: the disk is full") from error
-        raise Internal(f"cannot {what}: {error}; `hive setup` makes the folder") from error
+            raise StorageFull(f"cannot {action}: the disk is full") from error
+        raise Internal(f"cannot {action}: {error}; `hive setup` makes the folder") from error

@@ -25,7 +25,7 @@ _PLACE: Final = re.compile(r" \(at line (\d+), column \d+\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SettingsFault:
     """What is wrong in the file, and where; `line` counts from 1."""
 
     file: Path
@@ -40,7 +40,7 @@ class Finding:
         return ": ".join(each for each in (place, self.key, self.reason) if each)
 
 
-def check(path: Path = FILE) -> list[Finding]:
+def check(path: Path = FILE) -> list[SettingsFault]:
     """Everything that is wrong in the file; nothing is when there is none."""
     return _judge(path)[1]
 
@@ -55,18 +55,20 @@ def load(path: Path = FILE) -> Settings:
     return Settings.model_validate(tables)
 
 
-def _judge(path: Path) -> tuple[dict[str, object], list[Finding]]:
+def _judge(path: Path) -> tuple[dict[str, object], list[SettingsFault]]:
     """What the file says, and all that is wrong with it."""
     try:
         data = _read(path)
         tables = tomllib.loads(data.decode())
     except OSError as error:
-        return {}, [Finding(path, None, "", f"cannot be read: {error.strerror}")]
+        return {}, [SettingsFault(path, None, "", f"cannot be read: {error.strerror}")]
     except (ValueError, RecursionError) as error:  # tomllib: endless numbers, endless brackets
         return {}, [_unreadable(path, error)]
     faults = find_faults(Settings, tables)
     lines = find_lines(data, [each.place for each in faults])
-    return tables, [Finding(path, lines[each.place], each.key, each.reason) for each in faults]
+    return tables, [
+        SettingsFault(path, lines[each.place], each.key, each.reason) for each in faults
+    ]
 
 
 def _read(path: Path) -> bytes:
@@ -77,18 +79,18 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def _unreadable(path: Path, error: Exception) -> Finding:
+def _unreadable(path: Path, error: Exception) -> SettingsFault:
     """What is no TOML at all; tomllib says where."""
     if isinstance(error, UnicodeDecodeError):
-        return Finding(path, None, "", f"not UTF-8 at byte {error.start}")
+        return SettingsFault(path, None, "", f"not UTF-8 at byte {error.start}")
     text = "nested too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())
     place = _PLACE.search(text)
     line = int(place[1]) if place else None
-    return Finding(path, line, "", f"no TOML: {_PLACE.sub('', text)[:200]}")
+    return SettingsFault(path, line, "", f"no TOML: {_PLACE.sub('', text)[:200]}")
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class MachineSize:
     """What a machine has: bytes of memory, processes, and bytes and files on the disk of agents."""
 
     memory: int
@@ -104,7 +106,7 @@ class Size:
         return cls(memory, tasks, disk.f_blocks * disk.f_frsize, disk.f_files)
 
 
-def fitted(settings: Settings, size: Size) -> Settings:
+def with_machine_size(settings: Settings, size: MachineSize) -> Settings:
     """With the bounds that nobody set worked out from what the machine has.
 
     Together agents get four fifths of its memory and its processes (attack 8), each of them a fifth
@@ -115,8 +117,8 @@ def fitted(settings: Settings, size: Size) -> Settings:
     each = {"disk": _mib(size.disk // 5), "inodes": size.inodes // 5 or None}
     return settings.model_copy(
         update={
-            "all_limits": _over(settings.all_limits, everybody),
-            "agent_limits": _over(settings.agent_limits, each),
+            "all_limits": _with_defaults(settings.all_limits, everybody),
+            "agent_limits": _with_defaults(settings.agent_limits, each),
         }
     )
 
@@ -125,7 +127,7 @@ def _mib(count: int) -> int:
     return max(1, count // _MIB) * _MIB
 
 
-def _over(limits: V, defaults: Mapping[str, int | None]) -> V:
+def _with_defaults(limits: V, defaults: Mapping[str, int | None]) -> V:
     """The limits that are set, and for the others these."""
     missing = {key: value for key, value in defaults.items() if getattr(limits, key) is None}
     return limits.model_copy(update=missing)

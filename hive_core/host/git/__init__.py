@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved
-from hive_core.host.git.recovery import HandCommit, Kind, Recovery
+from hive_core.host.git.recovery import ManualCommit, Recovery, RecoveryKind
 from hive_core.host.git.repo import MetaRepo
 
-__all__ = ["Damage", "DamagedRepo", "HandCommit", "HeadMoved", "Kind", "MetaRepo", "Recovery"]
+__all__ = [
+    "Damage",
+    "DamagedRepo",
+    "HeadMoved",
+    "ManualCommit",
+    "MetaRepo",
+    "Recovery",
+    "RecoveryKind",
+]

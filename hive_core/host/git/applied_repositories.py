@@ -14,7 +14,7 @@ from typing import Final
 
 from hive_core.errors import NotFound
 from hive_core.host.git.applied_repository import AppliedRepo
-from hive_core.host.git.file_writer import FOLDER, shared
+from hive_core.host.git.file_writer import FOLDER, guard_repository
 from hive_core.host.git.seed import seed
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.seed import SEEDS, template_name
@@ -25,7 +25,7 @@ ARCHIVE: Final = ".archive"
 _SUFFIX: Final = ".git"
 
 
-class Applied:
+class AppliedRepositories:
     """Where they are, and which are there."""
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +37,7 @@ class Applied:
 
     def open(self) -> None:
         """Look at what there is; the folder itself is made when it is missing."""
-        with shared(self.folder):
+        with guard_repository(self.folder):
             for each in (self.folder, self.folder / ARCHIVE):
                 each.mkdir(exist_ok=True)
                 each.chmod(FOLDER)
@@ -67,36 +67,38 @@ class Applied:
         living = hive.names
         if living is self._seen and self._shelved <= set(archived):
             return  # a commit that is about nobody's coming or going
-        with shared(self.folder):
+        with guard_repository(self.folder):
             for uuid in living.keys() - self._there:
                 # Beside the loop: each is a dozen files, on a disk that may be busy.
-                await asyncio.to_thread(self._bring, uuid, hive.specs[living[uuid]].image)
+                await asyncio.to_thread(
+                    self._restore_or_create, uuid, hive.specs[living[uuid]].image
+                )
                 self._there.add(uuid)
             for uuid in self._there - living.keys():
-                self._shelve(uuid)
+                self._archive(uuid)
             for uuid in self._shelved - set(archived) - living.keys():
                 if dead(uuid):
-                    shutil.rmtree(self._shelf(uuid))
+                    shutil.rmtree(self._archive_path(uuid))
                     self._shelved.discard(uuid)
-            self._name({name: f"{uuid}{_SUFFIX}" for uuid, name in living.items()})
+            self._update_links({name: f"{uuid}{_SUFFIX}" for uuid, name in living.items()})
         self._seen = living
 
-    def _bring(self, uuid: str, image: str) -> None:
+    def _restore_or_create(self, uuid: str, image: str) -> None:
         if uuid in self._shelved:
-            self._shelf(uuid).rename(self.folder / f"{uuid}{_SUFFIX}")
+            self._archive_path(uuid).rename(self.folder / f"{uuid}{_SUFFIX}")
             self._shelved.discard(uuid)
         else:
-            AppliedRepo(self.folder / f"{uuid}{_SUFFIX}").make(template_name(image))
+            AppliedRepo(self.folder / f"{uuid}{_SUFFIX}").create(template_name(image))
 
-    def _shelve(self, uuid: str) -> None:
-        (self.folder / f"{uuid}{_SUFFIX}").rename(self._shelf(uuid))
+    def _archive(self, uuid: str) -> None:
+        (self.folder / f"{uuid}{_SUFFIX}").rename(self._archive_path(uuid))
         self._there.discard(uuid)
         self._shelved.add(uuid)
 
-    def _shelf(self, uuid: str) -> Path:
+    def _archive_path(self, uuid: str) -> Path:
         return self.folder / ARCHIVE / f"{uuid}{_SUFFIX}"
 
-    def _name(self, wanted: Mapping[str, str]) -> None:
+    def _update_links(self, wanted: Mapping[str, str]) -> None:
         """The symlinks, those that differ; each leads somewhere at any time."""
         for name in self._links.keys() - wanted.keys():
             (self.folder / name).unlink(missing_ok=True)

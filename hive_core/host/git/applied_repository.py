@@ -23,11 +23,11 @@ from typing import Final
 
 from hive_core.errors import Conflict, HiveError, Internal
 from hive_core.host.git import gitfolder
-from hive_core.host.git.file_writer import put, put_ref, shared
-from hive_core.host.git.initial_pack import named, pack_fault, packed
+from hive_core.host.git.file_writer import guard_repository, put, put_ref
+from hive_core.host.git.initial_pack import build_pack, object_name, pack_fault
 from hive_core.host.git.object_writer import tree_bytes
 from hive_core.host.git.seed import seed
-from hive_core.host.git.store import FILES, FOLDER, Entry, Store
+from hive_core.host.git.store import FILES, FOLDER, ObjectStore, TreeEntry
 from hive_core.model.config.approval import Binding
 from hive_core.plan import nar
 
@@ -42,7 +42,7 @@ _MESSAGE_MOST: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ReviewFiles:
     """What a review leaves behind."""
 
     pack: bytes
@@ -53,7 +53,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
+class ProposalTag:
     """What became of a proposal. `text` may be anybody's words: it is escaped and bounded."""
 
     kind: str
@@ -66,42 +66,45 @@ class Tag:
 class AppliedRepo:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.store = Store(path)
+        self.store = ObjectStore(path)
         self._hive = path / "hive"
 
     @property
     def exists(self) -> bool:
         return (self.path / "HEAD").is_file()
 
-    def make(self, kind: str) -> None:
+    def create(self, kind: str) -> None:
         """A repository that holds the seed. Nothing in it is lost that could not be made again."""
         if self.exists:
             return
-        with shared(self.path):
-            spare = gitfolder.fresh(self.path.with_name(f".{self.path.name}.new"))
-            pack, table, archive = _seeded(kind)
+        with guard_repository(self.path):
+            spare = gitfolder.create_bare_repository(self.path.with_name(f".{self.path.name}.new"))
+            pack, table, archive = _seed_pack(kind)
             self._put_pack(spare, pack, table, durable=False)
             put(spare / "hive" / f"{seed(kind).commit}.nar", archive, durable=False)
             put_ref(spare / MAIN, seed(kind).commit, durable=False)
             spare.rename(self.path)
 
-    def promote(self, approval: str, binding: Binding, parts: Parts) -> None:
+    def promote(self, approval: str, binding: Binding, parts: ReviewFiles) -> None:
         """Take over what a review found, after everything in it was found to belong together."""
         fault = pack_fault(parts.pack, parts.table)
         if not fault and nar.digest(parts.archive) != binding.nar:
             fault = "the archive is another one"
         if fault:
             raise Conflict(f"cannot take over {binding.commit[:12]}: {fault}")
-        with shared(self.path):
+        with guard_repository(self.path):
             name = self._put_pack(self.path, parts.pack, parts.table)
             put(self._hive / f"{binding.commit}.nar", parts.archive)
-            put(self._of(approval, "json"), parts.review)
-            put(self._of(approval, "diff"), parts.diff)
-            put(self._of(approval, "pack"), name.encode())
+            put(self._review_file(approval, "json"), parts.review)
+            put(self._review_file(approval, "diff"), parts.diff)
+            put(self._review_file(approval, "pack"), name.encode())
         if fault := self.fault(binding):
             raise Conflict(f"cannot take over {binding.commit[:12]}: {fault}")
-        with shared(self.path):
-            put_ref(self.path / PROPOSALS / _known(_ID, approval), _known(_OID, binding.commit))
+        with guard_repository(self.path):
+            put_ref(
+                self.path / PROPOSALS / _check_name(_ID, approval),
+                _check_name(_OID, binding.commit),
+            )
 
     def fault(self, binding: Binding) -> str:
         """Why what lies here is not what is bound, everything worked out anew; empty: it is.
@@ -120,7 +123,7 @@ class AppliedRepo:
 
     def nar(self, commit: str, expected: str) -> bytes:
         """The files of a commit, checked by their hash; made again from the objects if damaged."""
-        path = self._hive / f"{_known(_OID, commit)}.nar"
+        path = self._hive / f"{_check_name(_OID, commit)}.nar"
         data = path.read_bytes() if path.is_file() else b""
         if nar.digest(data) == expected:
             return data
@@ -130,7 +133,7 @@ class AppliedRepo:
             raise Internal(f"the files of {commit[:12]} cannot be read: {error}") from error
         if nar.digest(data) != expected:
             raise Internal(f"the files of {commit[:12]} are not those that were approved")
-        with shared(self.path):
+        with guard_repository(self.path):
             put(path, data)
         return data
 
@@ -139,46 +142,46 @@ class AppliedRepo:
             if entry.mode in FILES:
                 yield path, (entry.mode == FILES[1], self.store.blob(entry.oid, path))
 
-    def _of(self, approval: str, suffix: str) -> Path:
-        return self._hive / f"{_known(_ID, approval)}.{suffix}"
+    def _review_file(self, approval: str, suffix: str) -> Path:
+        return self._hive / f"{_check_name(_ID, approval)}.{suffix}"
 
-    def tag(self, tag: Tag) -> None:
+    def tag(self, tag: ProposalTag) -> None:
         """Write down what became of a proposal; what was written once stays as it is."""
         if tag.kind not in KINDS:
             raise ValueError(f"no tag is called {tag.kind}")
-        name = f"{tag.kind}/{_known(_ID, tag.approval)}"
+        name = f"{tag.kind}/{_check_name(_ID, tag.approval)}"
         path = self.path / TAGS / name
         if path.exists():
             return
-        head = f"object {_known(_OID, tag.commit)}\ntype commit\ntag {name}\n"
+        head = f"object {_check_name(_OID, tag.commit)}\ntype commit\ntag {name}\n"
         tagger = f"tagger {_TAGGER} {int(tag.at)} +0000\n\n"
-        data = f"{head}{tagger}{escaped(tag.text)}\n".encode()
-        with shared(self.path):
-            gitfolder.loose(self.path, "tag", data)
-            put_ref(path, named("tag", data))
+        data = f"{head}{tagger}{escape_message(tag.text)}\n".encode()
+        with guard_repository(self.path):
+            gitfolder.write_loose_object(self.path, "tag", data)
+            put_ref(path, object_name("tag", data))
 
-    def lead(self, commit: str) -> None:
+    def set_deployed(self, commit: str) -> None:
         """Have `main` stand at what is deployed."""
         if self.ref(MAIN) != commit:
-            with shared(self.path):
-                put_ref(self.path / MAIN, _known(_OID, commit))
+            with guard_repository(self.path):
+                put_ref(self.path / MAIN, _check_name(_OID, commit))
 
     def propose(self, approval: str, commit: str) -> None:
         """A proposal of what lies here already: a generation that there was before."""
-        with shared(self.path):
-            put(self._of(approval, "pack"), b"")  # it brought none
-            put_ref(self.path / PROPOSALS / _known(_ID, approval), _known(_OID, commit))
+        with guard_repository(self.path):
+            put(self._review_file(approval, "pack"), b"")  # it brought none
+            put_ref(self.path / PROPOSALS / _check_name(_ID, approval), _check_name(_OID, commit))
 
-    def proposed(self, approval: str) -> bool:
+    def has_proposal(self, approval: str) -> bool:
         """Whether the commit of this proposal lies here."""
-        return (self.path / PROPOSALS / _known(_ID, approval)).exists()
+        return (self.path / PROPOSALS / _check_name(_ID, approval)).exists()
 
     def ref(self, name: str) -> str:
         """Where a ref leads; empty when there is none."""
         return self.refs().get(name, "")
 
     def refs(self) -> dict[str, str]:
-        return gitfolder.refs(self.path)
+        return gitfolder.read_refs(self.path)
 
     def prune(self, approvals: Iterable[str], commits: Iterable[str]) -> None:
         """Drop every proposal but these, with its refs and objects, and archives of no use.
@@ -186,46 +189,46 @@ class AppliedRepo:
         What the kept commits need stays, whichever proposal brought it.
         """
         try:
-            with shared(self.path):
-                gitfolder.prune(self.path, set(approvals), set(commits))
+            with guard_repository(self.path):
+                gitfolder.prune_proposals(self.path, set(approvals), set(commits))
         except ValueError as error:
             raise Internal(f"{self.path.name} is damaged: {error}") from error
 
-    def mend(self, kind: str) -> None:
+    def rewrite_seed_pack(self, kind: str) -> None:
         """Write the pack of the seed again; other packs cannot be made again, and stay as they are.
 
         The files of what is deployed do not depend on any of them.
         """
-        with shared(self.path):
-            self._put_pack(self.path, *_seeded(kind)[:2])
+        with guard_repository(self.path):
+            self._put_pack(self.path, *_seed_pack(kind)[:2])
 
     @staticmethod
     def _put_pack(path: Path, pack: bytes, table: bytes, *, durable: bool = True) -> str:
-        return gitfolder.keep_pack(path / "objects/pack", pack, table, durable=durable)
+        return gitfolder.write_pack(path / "objects/pack", pack, table, durable=durable)
 
 
 @cache
-def _seeded(kind: str) -> tuple[bytes, bytes, bytes]:
+def _seed_pack(kind: str) -> tuple[bytes, bytes, bytes]:
     """Pack, table and archive of a seed: the same for every agent of the kind."""
-    return (*packed(seed(kind).objects), nar.pack(seed(kind).files))
+    return (*build_pack(seed(kind).objects), nar.pack(seed(kind).files))
 
 
 def tree_of(files: nar.Files) -> str:
     """The name of the git tree that holds these files."""
     folders: dict[str, dict[str, tuple[bool, bytes]]] = {}
-    entries: dict[str, Entry] = {}
+    entries: dict[str, TreeEntry] = {}
     for path, found in files.items():
         top, slash, rest = path.partition("/")
         if slash:
             folders.setdefault(top, {})[rest] = found
         else:
-            entries[top] = Entry(FILES[found[0]], named("blob", found[1]))
+            entries[top] = TreeEntry(FILES[found[0]], object_name("blob", found[1]))
     for name, below in folders.items():
-        entries[name] = Entry(FOLDER, tree_of(below))
-    return named("tree", tree_bytes(entries))
+        entries[name] = TreeEntry(FOLDER, tree_of(below))
+    return object_name("tree", tree_bytes(entries))
 
 
-def escaped(text: str) -> str:
+def escape_message(text: str) -> str:
     """Words for a message: plain, printable ASCII lines, cut when they are too long."""
     lines = (_plain(line) for line in text.splitlines())
     return "\n".join(lines)[:_MESSAGE_MOST] or "(no message)"
@@ -235,7 +238,7 @@ def _plain(line: str) -> str:
     return "".join(each if " " <= each <= "~" else f"<U+{ord(each):04X}>" for each in line)
 
 
-def _known(rule: re.Pattern[str], text: str) -> str:
+def _check_name(rule: re.Pattern[str], text: str) -> str:
     if not rule.fullmatch(text):
         raise ValueError(f"{text!r} is no name of ours")
     return text

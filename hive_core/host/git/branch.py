@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved, reading, writing
-from hive_core.host.git.handle import Handle
-from hive_core.host.git.locks import Lock, flushed, replace
-from hive_core.host.storage.disk import kept
+from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved, guard_reads, guard_writes
+from hive_core.host.git.handle import RepositoryHandle
+from hive_core.host.git.locks import RepositoryLock, make_durable_folder, replace_file
+from hive_core.host.storage.disk import sync_folder
 
 BRANCH: Final = "refs/heads/main"
 _OID: Final = re.compile(r"[0-9a-f]{40}")
@@ -23,17 +23,17 @@ _OID: Final = re.compile(r"[0-9a-f]{40}")
 class Branch:
     """`move` it inside `locked`; nobody else can move it meanwhile."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: RepositoryHandle) -> None:
         folder, self._handle = handle.folder, handle
         self._file = folder / BRANCH
         self._spare = folder / "hive-branch"
-        self.lock = Lock(self._file, folder)
+        self.lock = RepositoryLock(self._file, folder)
 
     def head(self) -> str:
         """The commit of the branch, or empty. DamagedRepo when the ref cannot be read."""
         git = self._handle.git
         try:
-            with reading(BRANCH, str(self._file)):
+            with guard_reads(BRANCH, str(self._file)):
                 return str(git.lookup_reference(BRANCH).resolve().target)
         except DamagedRepo as error:
             if isinstance(error.__cause__, KeyError):
@@ -41,10 +41,10 @@ class Branch:
             raise
 
     @contextmanager
-    def locked(self, expected: str | None) -> Iterator[None]:
+    def lock_at(self, expected: str | None) -> Iterator[None]:
         """Lock it; HeadMoved unless it stands at `expected` (empty: no commit, None: anywhere)."""
-        with writing():
-            flushed(self._file.parent)
+        with guard_writes():
+            make_durable_folder(self._file.parent)
         self.lock.acquire()
         try:
             if expected is not None and (head := self.head()) != expected:
@@ -57,20 +57,20 @@ class Branch:
         """Under the lock: let the branch stand at `oid`, durably."""
         if not _OID.fullmatch(oid):
             raise DamagedRepo(Damage(BRANCH, str(self._file), f"{oid!r} is no commit"))
-        with writing():
-            replace(self._file, f"{oid}\n".encode(), self._spare, durable=True)
+        with guard_writes():
+            replace_file(self._file, f"{oid}\n".encode(), self._spare, durable=True)
 
-    def drop(self) -> None:
+    def delete(self) -> None:
         """Let the branch have no commit."""
-        with writing():
+        with guard_writes():
             self._file.unlink(missing_ok=True)
-            kept(self._file.parent)
+            sync_folder(self._file.parent)
         if self.head():  # packed by somebody's `git gc`; seldom enough for libgit2's own locks
-            with writing():
+            with guard_writes():
                 self._handle.git.references.delete(BRANCH)
 
-    def checked_out(self) -> bool:
+    def is_checked_out(self) -> bool:
         """Whether HEAD is this branch: only then is the work tree ours to keep."""
         git = self._handle.git
-        with reading("HEAD", str(self._file.parents[2] / "HEAD")):
+        with guard_reads("HEAD", str(self._file.parents[2] / "HEAD")):
             return bool(git.lookup_reference("HEAD").target == BRANCH)

@@ -11,12 +11,12 @@ from typing import Final
 
 from hive_core.errors import HiveError
 from hive_core.host.git.branch import BRANCH, Branch
-from hive_core.host.git.faults import Damage, DamagedRepo, reading
-from hive_core.host.git.handle import Handle
-from hive_core.host.git.locks import left_behind
+from hive_core.host.git.faults import Damage, DamagedRepo, guard_reads
+from hive_core.host.git.handle import RepositoryHandle
+from hive_core.host.git.locks import is_stale
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.recovery import NOTES, REFUSED, ancestors
-from hive_core.host.git.store import Store
+from hive_core.host.git.store import ObjectStore
 
 _STALE: Final = 60.0
 _HISTORY: Final = 10_000
@@ -27,10 +27,10 @@ def verify(folder: Path) -> list[Damage]:
     """Everything that is wrong with refs, locks and what the branch's commit holds."""
     found: list[Damage] = []
     try:
-        with reading("repository", str(folder)):
+        with guard_reads("repository", str(folder)):
             for look in (_refs, _locks, _notes, _packs):
                 found += look(folder)
-        head, objects = Branch(Handle(folder)).head(), Objects(folder)
+        head, objects = Branch(RepositoryHandle(folder)).head(), Objects(folder)
         if head:
             objects.check(head)
             for _ in islice(ancestors(objects.store, head), _HISTORY):
@@ -72,7 +72,7 @@ def _notes(folder: Path) -> Iterator[Damage]:
 
 def _packs(folder: Path) -> Iterator[Damage]:
     """Also of what nobody has asked for yet, as far as that shows without reading all of it."""
-    for file, why in Store(folder).packs.faults():
+    for file, why in ObjectStore(folder).packs.faults():
         yield Damage(file.name, str(file), why)
 
 
@@ -83,6 +83,6 @@ def _locks(folder: Path) -> Iterator[Damage]:
             age = time.time() - file.stat().st_mtime
         except OSError:
             continue
-        if age > _STALE and not left_behind(file, folder):
+        if age > _STALE and not is_stale(file, folder):
             why = f"made {age:.0f} seconds ago by another git; remove it if that is no more"
             yield Damage(file.name, str(file), why)

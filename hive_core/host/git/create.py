@@ -11,7 +11,7 @@ import pygit2
 
 from hive_core.host.git.branch import BRANCH
 from hive_core.host.git.file_writer import FOLDER
-from hive_core.host.storage.disk import kept
+from hive_core.host.storage.disk import sync_folder
 
 CONFIG: Final = b"""[core]
 \trepositoryformatversion = 0
@@ -20,7 +20,7 @@ CONFIG: Final = b"""[core]
 """
 
 
-def make(path: Path) -> None:
+def create_repository(path: Path) -> None:
     """An empty repository that nobody but the daemon can enter (attack 59)."""
     spare = path / ".new"  # on the same file system, whatever `path` is
     shutil.rmtree(spare, ignore_errors=True)
@@ -30,20 +30,20 @@ def make(path: Path) -> None:
     (folder / "config").write_bytes(CONFIG)
     for number in range(256):
         (folder / "objects" / f"{number:02x}").mkdir(exist_ok=True)
-    _settle(folder)
+    _sync_all(folder)
     path.chmod(FOLDER)
     folder.rename(path / ".git")
     spare.rmdir()
-    kept(path)
-    kept(path.parent)
+    sync_folder(path)
+    sync_folder(path.parent)
 
 
-def _settle(folder: Path) -> None:
+def _sync_all(folder: Path) -> None:
     """Modes, and everything on disk."""
     for each in (folder, *folder.rglob("*")):
         if each.is_dir():
             each.chmod(FOLDER)
-            kept(each)
+            sync_folder(each)
         elif each.is_file():
             with each.open("rb") as file:
                 os.fsync(file.fileno())

@@ -24,7 +24,7 @@ class TooLarge(Exception):
     """It is larger than anything that is read here."""
 
 
-class Head(NamedTuple):
+class EntryHeader(NamedTuple):
     """`kind` is empty in a delta, whose base is named, or lies `back` bytes before it."""
 
     kind: str
@@ -34,24 +34,24 @@ class Head(NamedTuple):
     base: bytes = b""
 
 
-def head(handle: int, at: int) -> Head:
+def read_header(handle: int, at: int) -> EntryHeader:
     """What stands before the packed bytes; ValueError when that makes no sense."""
     data = os.pread(handle, _HEAD, at)
     try:
-        return _head(data, at)
+        return _parse_header(data, at)
     except IndexError as error:
         raise ValueError("cut short") from error
 
 
-def _head(data: bytes, at: int) -> Head:
+def _parse_header(data: bytes, at: int) -> EntryHeader:
     kind, size, here, bits = data[0] >> 4 & 7, data[0] & 0xF, 1, 4
     while data[here - 1] & _SIGN:
         size |= (data[here] & _REST) << bits
         here, bits = here + 1, bits + 7
     if kind in _KINDS:
-        return Head(_KINDS[kind], size, at + here)
+        return EntryHeader(_KINDS[kind], size, at + here)
     if kind == _BY_NAME:
-        return Head("", size, at + here + _NAME, base=data[here : here + _NAME])
+        return EntryHeader("", size, at + here + _NAME, base=data[here : here + _NAME])
     if kind != _BY_OFFSET:
         raise ValueError(f"an entry of the kind {kind}")
     back, here = data[here] & _REST, here + 1
@@ -59,15 +59,15 @@ def _head(data: bytes, at: int) -> Head:
         back, here = back + 1 << 7 | data[here] & _REST, here + 1
     if not 0 < back < at:
         raise ValueError("a delta without a base")
-    return Head("", size, at + here, back)
+    return EntryHeader("", size, at + here, back)
 
 
-def inflated(handle: int, found: Head) -> bytes:
+def inflate(handle: int, header: EntryHeader) -> bytes:
     """Exactly as many bytes as were promised. Too large is only what really is: a flipped bit may
     promise anything.
     """
-    most = min(found.size, LIMIT)
-    inflate, at, parts, left = zlib.decompressobj(), found.start, [b""], most
+    most = min(header.size, LIMIT)
+    inflate, at, parts, left = zlib.decompressobj(), header.start, [b""], most
     while not inflate.eof:
         packed = os.pread(handle, most + _SPARE, at)
         at += len(packed)
@@ -78,24 +78,24 @@ def inflated(handle: int, found: Head) -> bytes:
         except zlib.error as error:
             raise ValueError(str(error)) from error
         left -= len(parts[-1])
-        if left < 0 and found.size > LIMIT:
+        if left < 0 and header.size > LIMIT:
             raise TooLarge
         if left < 0:
             break
-    if left or found.size > LIMIT:
+    if left or header.size > LIMIT:
         raise ValueError("it has another size than it says")
     return b"".join(parts)
 
 
-def patched(base: bytes, delta: bytes) -> bytes:
+def apply_delta(base: bytes, delta: bytes) -> bytes:
     """What a delta makes of its base."""
     try:
-        return _patched(base, delta)
+        return _apply_delta(base, delta)
     except IndexError as error:
         raise ValueError("a delta that is cut short") from error
 
 
-def _patched(base: bytes, delta: bytes) -> bytes:
+def _apply_delta(base: bytes, delta: bytes) -> bytes:
     size, at = _number(delta, 0)
     if size != len(base):
         raise ValueError("a delta of another base")

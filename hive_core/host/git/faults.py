@@ -44,18 +44,18 @@ class HeadMoved(Conflict):
 
 
 @contextmanager
-def reading(what: str, where: str) -> Iterator[None]:
+def guard_reads(subject: str, where: str) -> Iterator[None]:
     """Any failure inside is damage of `what`."""
     try:
         yield
     except KeyError as error:
-        raise DamagedRepo(Damage(what, where, "missing")) from error
+        raise DamagedRepo(Damage(subject, where, "missing")) from error
     except (pygit2.GitError, IndexError, ValueError, OSError) as error:
-        raise DamagedRepo(Damage(what, where, str(error) or "unreadable")) from error
+        raise DamagedRepo(Damage(subject, where, str(error) or "unreadable")) from error
 
 
 @contextmanager
-def writing() -> Iterator[None]:
+def guard_writes() -> Iterator[None]:
     """Any failure inside means that nothing was written, or that the disk fails: then Broken.
 
     After an fsync that failed nobody knows what is on the disk; what was asked for is not tried

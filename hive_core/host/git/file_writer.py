@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import Busy, Internal, StorageFull
-from hive_core.host.storage.disk import kept
+from hive_core.host.storage.disk import sync_folder
 
 FOLDER: Final = 0o700
 FILE: Final = 0o600
@@ -19,7 +19,7 @@ _DEAD: Final = 60.0  # seconds after which a lock is nobody's: ours are held for
 
 
 @contextmanager
-def shared(folder: Path) -> Iterator[None]:
+def guard_repository(folder: Path) -> Iterator[None]:
     """Errors of the disk as errors of ours. Inside nothing has its name unless it is whole."""
     try:
         yield
@@ -29,7 +29,7 @@ def shared(folder: Path) -> Iterator[None]:
         raise Internal(f"{folder.name} cannot be written: {error}") from error
 
 
-def folder(path: Path) -> Path:
+def make_folder(path: Path) -> Path:
     """A directory that nobody else may enter, whatever the umask says."""
     if not path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
@@ -43,19 +43,19 @@ def put(path: Path, data: bytes, mode: int = FILE, *, durable: bool = True) -> N
     spare.unlink(missing_ok=True)  # of a daemon that was killed; it may be read-only
     handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     os.fchmod(handle, mode)
-    _become(path, spare, handle, data, durable=durable)
+    _replace(path, spare, handle, data, durable=durable)
 
 
 def put_ref(path: Path, oid: str, *, durable: bool = True) -> None:
     """Have a ref lead there, in git's own way: the lock becomes the ref."""
-    folder(path.parent)
+    make_folder(path.parent)
     lock = path.with_name(f"{path.name}.lock")
-    handle = _locked(lock)
+    handle = _create_lock(lock)
     os.fchmod(handle, FILE)
-    _become(path, lock, handle, f"{oid}\n".encode(), durable=durable)
+    _replace(path, lock, handle, f"{oid}\n".encode(), durable=durable)
 
 
-def _become(path: Path, spare: Path, handle: int, data: bytes, *, durable: bool) -> None:
+def _replace(path: Path, spare: Path, handle: int, data: bytes, *, durable: bool) -> None:
     """What is written into the spare file takes its name; on a full disk nothing is left of it."""
     try:
         with open(handle, "wb") as file:
@@ -68,10 +68,10 @@ def _become(path: Path, spare: Path, handle: int, data: bytes, *, durable: bool)
         spare.unlink(missing_ok=True)
         raise
     if durable:
-        kept(path.parent)
+        sync_folder(path.parent)
 
 
-def _locked(lock: Path) -> int:
+def _create_lock(lock: Path) -> int:
     for _ in range(2):
         with suppress(FileExistsError):
             return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
@@ -84,10 +84,10 @@ def _locked(lock: Path) -> int:
 def drop_ref(path: Path, oid: str) -> None:
     """Have a ref lead nowhere, if it still leads there."""
     lock = path.with_name(f"{path.name}.lock")
-    os.close(_locked(lock))
+    os.close(_create_lock(lock))
     try:
         if path.read_text(encoding="ascii").strip() == oid:
             path.unlink()
-            kept(path.parent)
+            sync_folder(path.parent)
     finally:
         lock.unlink()

@@ -10,7 +10,7 @@ from typing import Final
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git.object_writer import put
-from hive_core.host.git.store import FILES, Entry, Store
+from hive_core.host.git.store import FILES, ObjectStore, TreeEntry
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import NIX_IMAGE, NixSettings
 from hive_core.plan import flake
@@ -18,13 +18,13 @@ from hive_core.plan import flake
 FLAKE: Final = "flake.nix"
 LOCK: Final = "flake.lock"
 LOCK_LIMIT: Final = 1 << 20
-Top = dict[str, Entry]
+Top = dict[str, TreeEntry]
 
 
 class Flakes:
     """Writes both files of a commit where they differ from those of the commit before."""
 
-    def __init__(self, store: Store, nix: NixSettings) -> None:
+    def __init__(self, store: ObjectStore, nix: NixSettings) -> None:
         self._store = store
         self.nix = nix
         self._known = ""  # the file as it was rendered last
@@ -33,29 +33,29 @@ class Flakes:
     def write(self, top: Top, hive: Hive, before: Hive, changed: Collection[str]) -> None:
         """`changed`: names whose spec is new, another or gone."""
         if hive.lock != before.lock:
-            self._lock(top, hive.lock)
+            self._write_lock(top, hive.lock)
         here = top.get(FLAKE)
-        if here != Entry(FILES[0], self._known) or self._touched(hive, before, changed):
+        if here != TreeEntry(FILES[0], self._known) or self._affects_flake(hive, before, changed):
             pins = flake.pins(hive)
             self._known = put(self._store, "blob", flake.render(self.nix, pins))
             self._holds = bool(pins)
-            top[FLAKE] = Entry(FILES[0], self._known)
+            top[FLAKE] = TreeEntry(FILES[0], self._known)
 
-    def lock(self, top: Top, blob: Callable[[Top, str, str], bytes]) -> bytes:
+    def read_lock(self, top: Top, blob: Callable[[Top, str, str], bytes]) -> bytes:
         """Read it back: nothing where there is none."""
         data = blob(top, LOCK, LOCK) if LOCK in top else b""
         if len(data) > LOCK_LIMIT:
             raise InvalidArgument(f"{LOCK}: larger than {LOCK_LIMIT} bytes", field=LOCK)
         return data
 
-    def _touched(self, hive: Hive, before: Hive, changed: Collection[str]) -> bool:
+    def _affects_flake(self, hive: Hive, before: Hive, changed: Collection[str]) -> bool:
         if self._holds and hive.topology.parents != before.topology.parents:
             return True
         both = (snapshot.specs.get(name) for name in changed for snapshot in (hive, before))
         return any(spec is not None and spec.image == NIX_IMAGE for spec in both)
 
-    def _lock(self, top: Top, data: bytes) -> None:
+    def _write_lock(self, top: Top, data: bytes) -> None:
         if data:
-            top[LOCK] = Entry(FILES[0], put(self._store, "blob", data))
+            top[LOCK] = TreeEntry(FILES[0], put(self._store, "blob", data))
         else:
             top.pop(LOCK, None)

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.host.git.file_writer import folder, put
-from hive_core.host.git.initial_pack import named
+from hive_core.host.git.file_writer import make_folder, put
+from hive_core.host.git.initial_pack import object_name
 from hive_core.host.git.packs import Pack
 
 _REF_MOST: Final = 4096  # bytes
@@ -31,38 +31,38 @@ CONFIG: Final = b"""[core]
 """
 
 
-def fresh(path: Path) -> Path:
+def create_bare_repository(path: Path) -> Path:
     """An empty one; whatever was left of a try before is gone."""
     with suppress(FileNotFoundError):
         shutil.rmtree(path)
-    folder(path)
+    make_folder(path)
     for each in _FOLDERS:
         at = path
         for part in each.split("/"):
-            at = folder(at / part)
+            at = make_folder(at / part)
     put(path / "HEAD", b"ref: refs/heads/main\n", durable=False)
     put(path / "config", CONFIG, durable=False)
     return path
 
 
-def loose(path: Path, kind: str, data: bytes) -> None:
+def write_loose_object(path: Path, kind: str, data: bytes) -> None:
     """An object of ours in a file of its own."""
-    name = named(kind, data)
+    name = object_name(kind, data)
     raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
-    put(folder(path / "objects" / name[:2]) / name[2:], zlib.compress(raw))
+    put(make_folder(path / "objects" / name[:2]) / name[2:], zlib.compress(raw))
 
 
-def keep_pack(place: Path, pack: bytes, table: bytes, *, durable: bool = True) -> str:
+def write_pack(place: Path, pack: bytes, table: bytes, *, durable: bool = True) -> str:
     """Put a pack and its table into `objects/pack`; its name there."""
     name = f"pack-{pack[-20:].hex()}"
     for suffix, data in ((".pack", pack), (".idx", table)):
-        put((folder(place) / name).with_suffix(suffix), data, durable=durable)
+        put((make_folder(place) / name).with_suffix(suffix), data, durable=durable)
     return name
 
 
-def refs(path: Path) -> dict[str, str]:
+def read_refs(path: Path) -> dict[str, str]:
     """All of them by their full names; what somebody packed counts where no file says otherwise."""
-    found = dict(_packed(path / "packed-refs"))
+    found = dict(_packed_refs(path / "packed-refs"))
     for place, _, names in os.walk(path / "refs"):
         for name in names:
             if not name.endswith(".lock") and not name.startswith("."):
@@ -82,7 +82,7 @@ def _text(path: Path, most: int) -> str:
         return file.read(most)
 
 
-def _packed(path: Path) -> Iterator[tuple[str, str]]:
+def _packed_refs(path: Path) -> Iterator[tuple[str, str]]:
     with suppress(OSError):
         for line in _text(path, _PACKED_MOST).splitlines():
             oid, _, name = line.partition(" ")
@@ -90,12 +90,14 @@ def _packed(path: Path) -> Iterator[tuple[str, str]]:
                 yield name, oid
 
 
-def prune(path: Path, approvals: set[str], commits: set[str]) -> None:
+def prune_proposals(path: Path, approvals: set[str], commits: set[str]) -> None:
     """Refs first, then what only they needed: a ref never leads nowhere."""
     notes = {each.stem: each for each in (path / "hive").glob("*.pack")}
     gone = notes.keys() - approvals
     brought = {each: note.read_text() for each, note in notes.items()}
-    needed = _needed(path, {brought[each] for each in notes.keys() & approvals}, brought, commits)
+    needed = _needed_packs(
+        path, {brought[each] for each in notes.keys() & approvals}, brought, commits
+    )
     _drop_refs(path, gone)
     for each in gone:
         if brought[each] and brought[each] not in needed:
@@ -109,7 +111,9 @@ def prune(path: Path, approvals: set[str], commits: set[str]) -> None:
             archive.unlink()
 
 
-def _needed(path: Path, kept: set[str], brought: Mapping[str, str], commits: set[str]) -> set[str]:
+def _needed_packs(
+    path: Path, kept: set[str], brought: Mapping[str, str], commits: set[str]
+) -> set[str]:
     """Names of packs: of what is kept, and one for each commit that is in none of those."""
     tables = sorted((path / "objects/pack").glob("*.idx"), key=lambda each: each.stat().st_size)
     packs = {each.stem: Pack(each) for each in tables}
@@ -123,9 +127,9 @@ def _needed(path: Path, kept: set[str], brought: Mapping[str, str], commits: set
 
 
 def _drop_refs(path: Path, approvals: set[str]) -> None:
-    found = refs(path)
+    found = read_refs(path)
     gone = {name: oid for name, oid in found.items() if name.rpartition("/")[2] in approvals}
-    elsewhere = dict(_packed(path / "packed-refs"))
+    elsewhere = dict(_packed_refs(path / "packed-refs"))
     if gone.keys() & elsewhere.keys():
         lines = (f"{oid} {name}\n" for name, oid in elsewhere.items() if name not in gone)
         put(path / "packed-refs", "".join(lines).encode())

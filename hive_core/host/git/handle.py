@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pygit2
 
-from hive_core.host.git.faults import reading
+from hive_core.host.git.faults import guard_reads
 
 
-def opened(folder: Path) -> pygit2.Repository:
+def open_without_objects(folder: Path) -> pygit2.Repository:
     """A repository without objects, by its git directory or work tree; DamagedRepo if it is none.
 
     A pack that is damaged, or changed while it is mapped, would end the process.
     """
-    with reading("repository", str(folder)):
+    with guard_reads("repository", str(folder)):
         git = pygit2.Repository(str(folder))
     git.set_odb(pygit2.Odb())
     return git
 
 
-class Handle:
+class RepositoryHandle:
     """Opened when it is first needed: one that git cannot open is no reason not to start."""
 
     def __init__(self, folder: Path) -> None:
@@ -30,12 +30,12 @@ class Handle:
     @cached_property
     def git(self) -> pygit2.Repository:
         """DamagedRepo as long as git cannot open it."""
-        return opened(self.folder)
+        return open_without_objects(self.folder)
 
 
-def with_loose(folder: Path) -> pygit2.Repository:
+def open_with_loose_objects(folder: Path) -> pygit2.Repository:
     """One that knows loose objects, of which `Store.sure` has read every one that it is given."""
-    git, loose = opened(folder), pygit2.Odb()
+    git, loose = open_without_objects(folder), pygit2.Odb()
     fsync = True
     loose.add_backend(pygit2.OdbBackendLoose(str(folder / "objects"), -1, fsync, 0, 0), 1)
     git.set_odb(loose)

@@ -16,14 +16,14 @@ _KINDS: Final = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
 _TABLE: Final = b"\377tOc\0\0\0\2"
 
 
-def named(kind: str, data: bytes) -> str:
+def object_name(kind: str, data: bytes) -> str:
     """The name of an object."""
     return sha1(b"%s %d\0%s" % (kind.encode(), len(data), data), usedforsecurity=False).hexdigest()
 
 
-def packed(objects: Iterable[tuple[str, bytes]]) -> tuple[bytes, bytes]:
+def build_pack(objects: Iterable[tuple[str, bytes]]) -> tuple[bytes, bytes]:
     """Pack and table of these objects, each kind and content."""
-    unique = {named(kind, data): (kind, data) for kind, data in objects}
+    unique = {object_name(kind, data): (kind, data) for kind, data in objects}
     parts, rows, at = [struct.pack(">4sII", b"PACK", 2, len(unique))], [], 12
     for name, (kind, data) in unique.items():
         part = _head(_KINDS[kind], len(data)) + zlib.compress(data)

@@ -24,7 +24,7 @@ from pygit2.packbuilder import PackBuilder
 
 from hive_core.errors import HiveError
 from hive_core.host.git.packing import loose_objects
-from hive_core.host.git.store import FILES, Store
+from hive_core.host.git.store import FILES, ObjectStore
 from hive_core.jobs.diff import FileDiff
 from hive_core.jobs.outcome import JobRefused
 
@@ -36,13 +36,15 @@ _MODULE: Final = b"160000"
 DIFF_MOST: Final = 4 << 20  # bytes to be read
 
 
-def reached(git: pygit2.Repository, wants: Iterable[str], haves: Iterable[str]) -> Iterator[str]:
+def reachable_objects(
+    git: pygit2.Repository, wants: Iterable[str], haves: Iterable[str]
+) -> Iterator[str]:
     """The objects that belong to `wants`, each once, without those that belong to `haves`."""
     walk, seen = git.walk(None), set[str]()
     for have in haves:
         if (commit := _commit(git, have)) is not None:
             walk.hide(commit.id)
-            seen.update(_below(git, str(commit.tree_id), seen))
+            seen.update(_tree_objects(git, str(commit.tree_id), seen))
     for want in wants:
         found: pygit2.Object = git[want]
         while isinstance(found, pygit2.Tag):
@@ -51,7 +53,7 @@ def reached(git: pygit2.Repository, wants: Iterable[str], haves: Iterable[str]) 
         walk.push(found.id)
     for commit in walk:
         yield str(commit.id)
-        yield from _below(git, str(commit.tree_id), seen)
+        yield from _tree_objects(git, str(commit.tree_id), seen)
 
 
 def _commit(git: pygit2.Repository, oid: str) -> pygit2.Commit | None:
@@ -62,7 +64,7 @@ def _commit(git: pygit2.Repository, oid: str) -> pygit2.Commit | None:
         return None
 
 
-def _below(git: pygit2.Repository, tree: str, seen: set[str]) -> Iterator[str]:
+def _tree_objects(git: pygit2.Repository, tree: str, seen: set[str]) -> Iterator[str]:
     """A tree and everything in it that was not seen before."""
     row = [tree]
     while row:
@@ -81,15 +83,15 @@ def _below(git: pygit2.Repository, tree: str, seen: set[str]) -> Iterator[str]:
                 yield each
 
 
-def pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
+def write_pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
     """Write the pack to `out`."""
-    store = Store(folder)
+    store = ObjectStore(folder)
     for oid in loose_objects(folder / "objects"):
-        store.sure(oid, "what is lent")  # libgit2 never returns from one that is cut short
+        store.check_object(oid, "what is lent")  # libgit2 never returns from one that is cut short
     git = pygit2.Repository(str(folder))
     builder = PackBuilder(git)
     builder.set_threads(1)
-    for oid in reached(git, asked["wants"], asked["haves"]):
+    for oid in reachable_objects(git, asked["wants"], asked["haves"]):
         builder.add(pygit2.Oid(hex=oid))
     room = out.with_name(f"{out.name}.d")
     room.mkdir()
@@ -101,9 +103,9 @@ def pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
     room.rmdir()
 
 
-def diff(folder: Path, out: Path, asked: dict[str, str]) -> None:
+def write_diff(folder: Path, out: Path, asked: dict[str, str]) -> None:
     """Write the rows of the difference to `out`, a line each."""
-    store = Store(folder)
+    store = ObjectStore(folder)
     old, new = (store.commit(asked[key]).tree if asked[key] else "" for key in ("old", "new"))
     before, after = dict[str, tuple[bool, bytes]](), dict[str, tuple[bool, bytes]]()
     for path, was, now in store.differences(old, new):
@@ -121,7 +123,7 @@ def main() -> int:
     Path("/proc/self/oom_score_adj").write_text(_KILL_FIRST)
     try:
         asked = json.load(sys.stdin)
-        (pack if kind == "pack" else diff)(folder, out, asked)
+        (write_pack if kind == "pack" else write_diff)(folder, out, asked)
     except HiveError as error:
         print(error.reason, file=sys.stderr)  # noqa: T201 - what its daemon reads
         return 1

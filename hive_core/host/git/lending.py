@@ -35,7 +35,7 @@ _PROGRAM: Final = Path(__file__).with_name("lend.py")
 
 
 @dataclass
-class Lent:
+class PackExport:
     """A pack on its way to somebody."""
 
     path: Path
@@ -44,14 +44,14 @@ class Lent:
 
 
 @dataclass
-class Lending:
+class PackExports:
     """`work` is a folder of hived's own, for packs on their way: so many, in parts so large."""
 
     work: Path
     clock: Callable[[], float] = time.monotonic
     piece: int = PIECE
     most: int = LENT_MOST
-    _lent: dict[str, Lent] = field(default_factory=dict)
+    _lent: dict[str, PackExport] = field(default_factory=dict)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def pack(
@@ -64,7 +64,7 @@ class Lending:
         if after is None:
             id_, offset = self._begin(folder, wants, haves), 0
         else:
-            id_, offset = _place(after)
+            id_, offset = _parse_position(after)
         lent = self._lent.get(id_)
         if lent is None:
             raise Expired(_GONE)
@@ -87,7 +87,7 @@ class Lending:
 
     async def changes(self, folder: Path, old: str, new: str, at: int) -> tuple[bytes, bool]:
         """Lines of the difference from the byte `at` on; it is worked out anew for each part."""
-        out = self._place(uuid4().hex)
+        out = self._path(uuid4().hex)
         try:
             await self._run("diff", folder, out, {"old": old, "new": new})
             return await asyncio.to_thread(_lines, out, at)
@@ -95,26 +95,26 @@ class Lending:
             out.unlink(missing_ok=True)
 
     def _begin(self, folder: Path, wants: Sequence[str], haves: Sequence[str]) -> str:
-        self._drop_some()
+        self._make_room()
         id_ = uuid4().hex
-        out, asked = self._place(id_), {"wants": [*wants], "haves": [*haves]}
+        out, asked = self._path(id_), {"wants": [*wants], "haves": [*haves]}
         making = asyncio.create_task(self._run("pack", folder, out, asked))
-        self._lent[id_] = Lent(out, self.clock(), making)
-        making.add_done_callback(lambda done: self._made(id_, out, done))
+        self._lent[id_] = PackExport(out, self.clock(), making)
+        making.add_done_callback(lambda done: self._consume_result(id_, out, done))
         return id_
 
-    def _made(self, id_: str, out: Path, task: asyncio.Task[None]) -> None:
+    def _consume_result(self, id_: str, out: Path, task: asyncio.Task[None]) -> None:
         """What went wrong is told to who fetches, who may be gone."""
         if not task.cancelled():
             task.exception()
         if id_ not in self._lent:
             out.unlink(missing_ok=True)
 
-    def _place(self, id_: str) -> Path:
+    def _path(self, id_: str) -> Path:
         self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self.work / f"lent-{id_}"
 
-    def _drop_some(self) -> None:
+    def _make_room(self) -> None:
         now = self.clock()
         for id_, each in list(self._lent.items()):
             if each.at < now - IDLE:
@@ -160,7 +160,7 @@ async def _child(kind: str, folder: Path, out: Path, asked: bytes) -> tuple[int,
     return process.returncode or 0, lines[-1][:_SAID] if lines else ""
 
 
-def _place(after: str) -> tuple[str, int]:
+def _parse_position(after: str) -> tuple[str, int]:
     id_, _, offset = after.partition(".")
     if not (offset.isdecimal() and len(offset) <= _OFFSET_MOST):
         raise InvalidArgument("is no `next` of a part before", field="after")

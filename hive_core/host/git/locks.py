@@ -17,8 +17,8 @@ from typing import Final
 from uuid import uuid4
 
 from hive_core.errors import Busy
-from hive_core.host.git.faults import writing
-from hive_core.host.storage.disk import kept
+from hive_core.host.git.faults import guard_writes
+from hive_core.host.storage.disk import sync_folder
 
 _MARK: Final = "hived"
 _NAME: Final = "hive-lock"
@@ -27,22 +27,22 @@ _SLACK: Final = 60.0
 _STARTED: Final = 19  # field of /proc/PID/stat behind the name: proc(5), starttime
 
 
-def sign(folder: Path) -> Path:
+def write_owner_file(folder: Path) -> Path:
     """Write down in the git directory who we are; what locks are made of from now on."""
     # The token tells this process from one before a reboot that had the same number and start. The
     # boot id would do as well, but the unit hides it (ProcSubset=pid).
-    name = f"{_MARK} {os.getpid()} {_started(os.getpid())} {uuid4().hex}\n"
-    with writing():
-        replace(folder / _NAME, name.encode(), folder / f"{_NAME}.new", durable=True)
+    name = f"{_MARK} {os.getpid()} {_process_start(os.getpid())} {uuid4().hex}\n"
+    with guard_writes():
+        replace_file(folder / _NAME, name.encode(), folder / f"{_NAME}.new", durable=True)
     return folder / _NAME
 
 
-def left_behind(lock: Path, folder: Path) -> bool:
+def is_stale(lock: Path, folder: Path) -> bool:
     """Whether a hived that is no more made this lock in the git directory `folder`.
 
     Or anybody, before the host last started: a power cut leaves locks of people's git behind.
     """
-    if _before_the_start(lock):
+    if _is_older_than_boot(lock):
         return True
     try:
         said = lock.read_text(encoding="utf-8")
@@ -52,10 +52,10 @@ def left_behind(lock: Path, folder: Path) -> bool:
     if mark != _MARK or not pid.isdecimal():
         return False
     ours = int(pid) == os.getpid() and said != _read(folder / _NAME)
-    return ours or _started(int(pid)) != started
+    return ours or _process_start(int(pid)) != started
 
 
-def _before_the_start(lock: Path) -> bool:
+def _is_older_than_boot(lock: Path) -> bool:
     try:
         made = lock.stat().st_mtime
     except OSError:
@@ -63,7 +63,7 @@ def _before_the_start(lock: Path) -> bool:
     return made < time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) - _SLACK
 
 
-def _started(pid: int) -> str:
+def _process_start(pid: int) -> str:
     """When a process began, in ticks; empty when there is none."""
     # The name may hold spaces and brackets; the rest begins behind the last bracket.
     rest = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
@@ -77,7 +77,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-class Lock:
+class RepositoryLock:
     """The lock of one file of the repository in `folder`. Busy when somebody has it."""
 
     def __init__(self, target: Path, folder: Path) -> None:
@@ -86,30 +86,30 @@ class Lock:
         self.held = False
 
     def acquire(self) -> None:
-        with writing():
-            made = self._make() or (self.free() and self._make())
+        with guard_writes():
+            made = self._make() or (self.remove_stale() and self._make())
         if not made:
             raise Busy(f"{self.path} is held by another git")
         self.held = True
 
     def release(self) -> None:
         if self.held:
-            with writing():
+            with guard_writes():
                 self.path.unlink(missing_ok=True)
             self.held = False
 
-    def free(self) -> bool:
+    def remove_stale(self) -> bool:
         """Take it away from a hived that is no more; whether one had it."""
-        dead = left_behind(self.path, self._folder)
+        dead = is_stale(self.path, self._folder)
         if dead:
-            with writing():
+            with guard_writes():
                 self.path.unlink(missing_ok=True)
         return dead
 
     def _make(self) -> bool:
         name = self._folder / _NAME
         if not name.exists():
-            sign(self._folder)
+            write_owner_file(self._folder)
         try:
             self.path.hardlink_to(name)
         except FileExistsError:
@@ -117,7 +117,7 @@ class Lock:
         return True
 
 
-def replace(target: Path, data: bytes, spare: Path, *, durable: bool = False) -> None:
+def replace_file(target: Path, data: bytes, spare: Path, *, durable: bool = False) -> None:
     """Put `data` in place of `target` in one step; `spare` is where it is made ready."""
     handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
     with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
@@ -127,13 +127,13 @@ def replace(target: Path, data: bytes, spare: Path, *, durable: bool = False) ->
             os.fsync(file.fileno())
     spare.rename(target)
     if durable:
-        kept(target.parent)
+        sync_folder(target.parent)
 
 
-def flushed(folder: Path) -> Path:
+def make_durable_folder(folder: Path) -> Path:
     """A directory that is there, its name durable; those above it too, as far as they are new."""
     if not folder.is_dir():
-        flushed(folder.parent)
+        make_durable_folder(folder.parent)
         folder.mkdir(exist_ok=True)
-        kept(folder.parent)
+        sync_folder(folder.parent)
     return folder

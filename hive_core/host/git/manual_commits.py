@@ -11,7 +11,7 @@ from hive_core.broker.audit import REFUSED
 from hive_core.broker.core import Broker
 from hive_core.broker.outcome import EVENTS
 from hive_core.errors import Busy, Conflict, HiveError, InboxFull, InvalidArgument
-from hive_core.host.git.recovery import Judge, Kind, Recovery
+from hive_core.host.git.recovery import Judge, Recovery, RecoveryKind
 from hive_core.host.git.repo import MetaRepo
 from hive_core.ledger.agents.archives import Archive
 from hive_core.ledger.audit.events import AuditEntry
@@ -63,7 +63,7 @@ def _check_rights(before: Hive, hive: Hive) -> None:
 
 
 @dataclass
-class HandCommits:
+class ManualCommits:
     """Compares the branch with what is in force, whenever somebody says that it moved."""
 
     repo: MetaRepo
@@ -80,70 +80,73 @@ class HandCommits:
     def _settings(self) -> Settings:
         return self.broker.services.settings
 
-    def glance(self) -> None:
+    def check_quickly(self) -> None:
         """Once a second: the branch alone, which costs little; the rest every few seconds."""
         self._glances += 1
-        if self._glances % LOOK_EVERY == 0 or not self.repo.stands(self.broker.hive.commit):
-            self.look_again()
+        if self._glances % LOOK_EVERY == 0 or not self.repo.is_at(self.broker.hive.commit):
+            self.check_branch()
 
-    def check_old(self, old: str) -> None:
+    def check_expected_head(self, old: str) -> None:
         """Conflict unless the branch, as git names it where there is none, is at `old`."""
         head = self.broker.hive.commit or NO_OBJECT
-        if old != head or not self.repo.stands(self.broker.hive.commit):
+        if old != head or not self.repo.is_at(self.broker.hive.commit):
             raise Conflict("cannot push main: it has moved; pull first")
 
     def push(self, old: str, new: str) -> None:
         """Judge a commit that was pushed. Conflict says why it is refused; it is kept aside."""
-        self.repo.push("" if old == NO_OBJECT else old, new)
-        self.look_again()
-        if self.repo.adopted(self.broker.hive.commit, new):
+        self.repo.move_branch("" if old == NO_OBJECT else old, new)
+        self.check_branch()
+        if self.repo.is_adopted(self.broker.hive.commit, new):
             return
-        reason = dict(self.repo.refused()).get(new, "")
+        reason = dict(self.repo.refusals()).get(new, "")
         if not reason:
             raise Busy("cannot judge the commit now: it is tried again; look with `hive status`")
         raise Conflict(f"{new[:12]} is refused: {reason}", commit=new)
 
-    def look_again(self) -> None:
+    def check_branch(self) -> None:
         """The branch may have moved, or the work tree been changed."""
         head = self.broker.hive.commit
         try:
-            if not self.repo.stands(head):
+            if not self.repo.is_at(head):
                 look = judge(self._ledger, self._settings.limits)
-                self.settle(self.repo.recover(head, look))
-                if not self.repo.stands(self.broker.hive.commit):  # a commit of ours was added
+                self.apply_recovery(self.repo.recover(head, look))
+                if not self.repo.is_at(self.broker.hive.commit):  # a commit of ours was added
                     self.repo.recover(self.broker.hive.commit, look)
-            if self.repo.refresh():  # else somebody's git is at work in it right now
-                if restored := self.repo.restore():
+            if self.repo.refresh_worktree():  # else somebody's git is at work in it right now
+                if restored := self.repo.restore_files():
                     log.warning("Restored what was changed in meta: %s", ", ".join(restored))
-                self.look.changed_paths = self.repo.dirty()
-            self._check()
+                self.look.changed_paths = self.repo.changed_files()
+            self._look_for_damage()
         except HiveError as error:
             log.warning("Cannot look at the meta repo: %s", error)
             self.look.faults = [error.reason]
 
-    def _check(self) -> None:
+    def _look_for_damage(self) -> None:
         """Look for damage now and then: it is told before somebody needs what is damaged."""
         if self._looks % CHECKED_EVERY == 0:
             self.look.faults = [each.text for each in self.repo.verify()]
         self._looks += 1
 
-    def settle(self, found: Recovery) -> None:
+    def apply_recovery(self, found: Recovery) -> None:
         """Take over what was found, or tell that it was parked."""
-        if found.kind is Kind.ADOPT and found.hive is not None:
+        if found.kind is RecoveryKind.ADOPT and found.hive is not None:
             before, after = self.broker.hive, found.hive
             told = "; ".join(f"{each.oid[:12]} by {each.author}" for each in found.commits)
             if found.placed:
-                told += f"; placed under {self.repo.home}: {', '.join(found.placed)}"
+                told += f"; placed under {self.repo.root_agent}: {', '.join(found.placed)}"
             log.info("Adopting commits made by hand: %s", told)
-            self.broker.adopt(after, found.head, told, lambda: self._follow(before, found))
-        elif found.kind is Kind.RESTORED:
-            self._set_back(found.head, found.reason)
-        for oid, reason in self.repo.untold():  # also by a daemon that was killed before it told
-            self._set_back(oid, reason)
-            self.repo.told(oid)
-        self.look.parked = self.repo.refused()
+            self.broker.adopt(after, found.head, told, lambda: self._record_changes(before, found))
+        elif found.kind is RecoveryKind.RESTORED:
+            self._record_refusal(found.head, found.reason)
+        for (
+            oid,
+            reason,
+        ) in self.repo.unreported_refusals():  # also by a daemon that was killed before it told
+            self._record_refusal(oid, reason)
+            self.repo.mark_reported(oid)
+        self.look.parked = self.repo.refusals()
 
-    def _set_back(self, oid: str, reason: str) -> None:
+    def _record_refusal(self, oid: str, reason: str) -> None:
         """Row H27: a commit that was refused, or a branch that was damaged, stands in the log."""
         log.warning("The branch of the meta repo is set back: %s", reason)
         entry = AuditEntry(
@@ -155,7 +158,7 @@ class HandCommits:
             self.broker.audit.write(entry)
         self.broker.touch({EVENTS})
 
-    def _follow(self, before: Hive, found: Recovery) -> set[str]:
+    def _record_changes(self, before: Hive, found: Recovery) -> set[str]:
         """The rows that an operation would have written along with such a change."""
         after = found.hive or before
         now, wakes = self.broker.services.clock.now(), set[str]()

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.host.git.faults import DamagedRepo
-from hive_core.host.git.locks import flushed
-from hive_core.host.git.store import FOLDER, Entry, Store
-from hive_core.host.storage.disk import kept
+from hive_core.host.git.locks import make_durable_folder
+from hive_core.host.git.store import FOLDER, ObjectStore, TreeEntry
+from hive_core.host.storage.disk import sync_folder
 
 _SPARE: Final = "tmp_obj_hive"  # git's own sweeping knows such names as well
 _QUICK: Final = 1  # of zlib: these are small, and packed later
 
 
-def put(store: Store, kind: str, data: bytes) -> str:
+def put(store: ObjectStore, kind: str, data: bytes) -> str:
     """Write an object, durably; its name."""
     raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
     oid = sha1(raw, usedforsecurity=False).hexdigest()
@@ -30,16 +30,16 @@ def put(store: Store, kind: str, data: bytes) -> str:
     if _is_there(store, path, oid):
         _sync(path)  # whoever wrote it may have left that to luck
     else:
-        flushed(path.parent)
+        make_durable_folder(path.parent)
         _write(path, zlib.compress(raw, _QUICK))
-    kept(path.parent)
+    sync_folder(path.parent)
     return oid
 
 
-def tree_bytes(entries: Mapping[str, Entry]) -> bytes:
+def tree_bytes(entries: Mapping[str, TreeEntry]) -> bytes:
     """As git sorts them: a folder as if its name ended with a slash."""
 
-    def place(item: tuple[str, Entry]) -> bytes:
+    def place(item: tuple[str, TreeEntry]) -> bytes:
         return item[0].encode() + b"/" * (item[1].mode == FOLDER)
 
     return b"".join(
@@ -55,12 +55,12 @@ def commit_bytes(tree: str, parents: Sequence[str], author: str, message: str) -
     return "\n".join(lines).encode()
 
 
-def _is_there(store: Store, path: Path, oid: str) -> bool:
+def _is_there(store: ObjectStore, path: Path, oid: str) -> bool:
     """Whether it is there and whole; a torn copy is written anew."""
     if not path.exists():
         return False
     try:
-        store.sure(oid, "what is written")
+        store.check_object(oid, "what is written")
     except DamagedRepo:
         return False
     return True

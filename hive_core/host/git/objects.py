@@ -9,10 +9,10 @@ from typing import Final
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import files
-from hive_core.host.git.faults import writing
+from hive_core.host.git.faults import guard_writes
 from hive_core.host.git.flakes import Flakes
 from hive_core.host.git.object_writer import commit_bytes, put, tree_bytes
-from hive_core.host.git.store import FILES, FOLDER, Entry, Store
+from hive_core.host.git.store import FILES, FOLDER, ObjectStore, TreeEntry
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.topology import DEPTH_LIMIT, Topology
@@ -20,7 +20,7 @@ from hive_core.model.config.settings import NixSettings
 
 _CACHED_AT_MOST: Final = 65536
 _AUTHOR: Final = "hive <hive@localhost>"
-_NOTHING: Final[Mapping[str, Entry]] = {}
+_NOTHING: Final[Mapping[str, TreeEntry]] = {}
 
 
 class Objects:
@@ -32,7 +32,7 @@ class Objects:
         depth_limit: int = DEPTH_LIMIT,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.store = Store(folder)
+        self.store = ObjectStore(folder)
         self.flakes = Flakes(self.store, NixSettings())
         self._depth_limit = depth_limit
         self._clock = clock
@@ -46,7 +46,7 @@ class Objects:
         """The same, of which only the files themselves were checked."""
         top = self.store.tree(self.store.commit(oid).tree, "the top")
         parents = files.read_topology(self._file(top, files.TOPOLOGY, files.TOPOLOGY))
-        lock = self.flakes.lock(top, self._file)
+        lock = self.flakes.read_lock(top, self._file)
         return Hive(oid, Topology(parents), self._agents(top), self._depth_limit, lock)
 
     def write(self, hive: Hive, before: Hive, message: str, trailers: Mapping[str, str]) -> str:
@@ -55,10 +55,10 @@ class Objects:
             raise InvalidArgument("every agent has a place and a spec", field="topology")
         base = self.store.commit(before.commit).tree if before.commit else ""
         top = self.store.tree(base, "the top") if base else {}
-        with writing():
+        with guard_writes():
             if not base or hive.topology.parents != before.topology.parents:
                 data = files.topology_bytes(hive.topology.parents)
-                top[files.TOPOLOGY] = Entry(FILES[0], put(self.store, "blob", data))
+                top[files.TOPOLOGY] = TreeEntry(FILES[0], put(self.store, "blob", data))
             old = before if base else Hive()
             self.flakes.write(top, hive, old, self._write_agents(top, hive, old))
             tree = put(self.store, "tree", tree_bytes(top))
@@ -73,11 +73,11 @@ class Objects:
         seen = {oid, tree}
         for path, entry in self.store.walk(tree):
             if entry.mode in FILES:
-                self.store.sure(entry.oid, path)
+                self.store.check_object(entry.oid, path)
             seen.add(entry.oid)
         return seen
 
-    def _agents(self, top: Mapping[str, Entry]) -> dict[str, AgentSpec]:
+    def _agents(self, top: Mapping[str, TreeEntry]) -> dict[str, AgentSpec]:
         folder = _folder(top)
         found = self.store.tree(folder, files.AGENTS) if folder else _NOTHING
         specs, cache = {}, {}
@@ -90,7 +90,7 @@ class Objects:
         self._specs = cache
         return specs
 
-    def _file(self, tree: Mapping[str, Entry], name: str, path: str) -> bytes:
+    def _file(self, tree: Mapping[str, TreeEntry], name: str, path: str) -> bytes:
         entry = tree.get(name)
         if entry is None:
             raise InvalidArgument(f"{path} is missing", field=path)
@@ -98,7 +98,7 @@ class Objects:
             raise InvalidArgument(f"{path} is no plain file", field=path)
         return self.store.blob(entry.oid, path)
 
-    def _write_agents(self, top: dict[str, Entry], hive: Hive, before: Hive) -> set[str]:
+    def _write_agents(self, top: dict[str, TreeEntry], hive: Hive, before: Hive) -> set[str]:
         """The names whose spec is new, another or gone."""
         old, new, known = before.specs, hive.specs, _folder(top)
         changed = [name for name, spec in new.items() if old.get(name) is not spec]
@@ -111,9 +111,9 @@ class Objects:
         for name in changed:
             oid = put(self.store, "blob", files.spec_bytes(new[name]))
             self._remember(oid, new[name])
-            agents[name + files.SUFFIX] = Entry(FILES[0], oid)
+            agents[name + files.SUFFIX] = TreeEntry(FILES[0], oid)
         if agents:
-            top[files.AGENTS] = Entry(FOLDER, put(self.store, "tree", tree_bytes(agents)))
+            top[files.AGENTS] = TreeEntry(FOLDER, put(self.store, "tree", tree_bytes(agents)))
         else:
             top.pop(files.AGENTS, None)
         return {*changed, *gone}
@@ -136,7 +136,7 @@ def _line(text: str) -> str:
     return " ".join("".join(printable).split())
 
 
-def _folder(top: Mapping[str, Entry]) -> str:
+def _folder(top: Mapping[str, TreeEntry]) -> str:
     """The tree of agents/."""
     entry = top.get(files.AGENTS)
     if entry is not None and entry.mode != FOLDER:

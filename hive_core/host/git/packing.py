@@ -14,12 +14,12 @@ from pygit2.enums import Option
 from pygit2.packbuilder import PackBuilder
 
 from hive_core.errors import HiveError
-from hive_core.host.git.faults import reading, writing
-from hive_core.host.git.handle import with_loose
+from hive_core.host.git.faults import guard_reads, guard_writes
+from hive_core.host.git.handle import open_with_loose_objects
 from hive_core.host.git.packs import Packs
-from hive_core.host.git.recovery import HandCommit
-from hive_core.host.git.store import Store
-from hive_core.host.storage.disk import kept
+from hive_core.host.git.recovery import ManualCommit
+from hive_core.host.git.store import ObjectStore
+from hive_core.host.storage.disk import sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ MANY: Final = 2000
 _OID: Final = re.compile(r"[0-9a-f]{40}")
 
 
-def pack(folder: Path, at_least: int) -> int:
+def pack_loose_objects(folder: Path, at_least: int) -> int:
     """Pack the loose objects if there are many; how many were packed.
 
     A damaged object stays as it is: `verify` reports it if the commit in force needs it.
@@ -44,17 +44,17 @@ def pack(folder: Path, at_least: int) -> int:
     loose = list(loose_objects(objects))
     if len(loose) < at_least:
         return 0
-    git, store = with_loose(folder), Store(folder)
+    git, store = open_with_loose_objects(folder), ObjectStore(folder)
     loose = [oid for oid in loose if _is_readable(store, oid)]
 
     def choose(builder: PackBuilder) -> None:
         for oid in loose:
             builder.add(pygit2.Oid(hex=oid))
 
-    with writing():
+    with guard_writes():
         git.pack(pack_delegate=choose, n_threads=1)
         _flush_packs(objects / "pack")
-    with reading("loose objects", str(objects)):
+    with guard_reads("loose objects", str(objects)):
         packed = Packs(objects / "pack")
         for oid in loose:
             packed.read(oid)  # only what can be read from a pack may go
@@ -62,16 +62,16 @@ def pack(folder: Path, at_least: int) -> int:
     return len(loose)
 
 
-def _is_readable(store: Store, oid: str) -> bool:
+def _is_readable(store: ObjectStore, oid: str) -> bool:
     try:
-        store.sure(oid, "loose objects")
+        store.check_object(oid, "loose objects")
     except HiveError as error:
         log.warning("Cannot pack object %s: %s", oid, error.reason)
         return False
     return True
 
 
-def sweep(folder: Path) -> None:
+def remove_partial_files(folder: Path) -> None:
     """Remove files that a killed daemon left half written, and empty objects.
 
     A power cut leaves an object empty where an operator's git did not make it durable. That git
@@ -80,18 +80,18 @@ def sweep(folder: Path) -> None:
     half_written = [*folder.glob("objects/tmp_obj*"), *folder.glob("objects/pack/pack_git2_*")]
     objects = folder / "objects"
     loose = (objects / oid[:2] / oid[2:] for oid in loose_objects(objects))
-    with writing():
+    with guard_writes():
         for file in (*half_written, *(file for file in loose if not file.stat().st_size)):
             file.unlink(missing_ok=True)
 
 
-def settle(folder: Path, oids: Iterable[str], commits: Iterable[HandCommit]) -> None:
+def sync_objects(folder: Path, oids: Iterable[str], commits: Iterable[ManualCommit]) -> None:
     """Make durable what another git wrote, before the ledger relies on it."""
-    with writing():
-        _settle(folder, {*oids, *(each.oid for each in commits)})
+    with guard_writes():
+        _sync_objects(folder, {*oids, *(each.oid for each in commits)})
 
 
-def _settle(folder: Path, oids: set[str]) -> None:
+def _sync_objects(folder: Path, oids: set[str]) -> None:
     folders = set()
     for oid in oids:
         path = folder / "objects" / oid[:2] / oid[2:]
@@ -105,7 +105,7 @@ def _settle(folder: Path, oids: set[str]) -> None:
             os.close(handle)
         folders.add(path.parent)
     for each in folders:
-        kept(each)
+        sync_folder(each)
 
 
 def _flush_packs(folder: Path) -> None:
@@ -115,7 +115,7 @@ def _flush_packs(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-    kept(folder)
+    sync_folder(folder)
 
 
 def loose_objects(objects: Path) -> Iterator[str]:

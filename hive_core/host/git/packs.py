@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from hive_core.host.git.entries import Head, head, inflated, patched
+from hive_core.host.git.entries import EntryHeader, apply_delta, inflate, read_header
 
 _MAGIC: Final = b"\377tOc\0\0\0\2"
 _FAN: Final = struct.Struct(">256I")
@@ -37,7 +37,7 @@ Chain = list[tuple[int, bytes]]
 Sign = tuple[str, int, int, int]
 
 
-class Bases:
+class DeltaBases:
     """Contents that deltas may build on next: else a history would be unpacked again and again."""
 
     def __init__(self) -> None:
@@ -99,13 +99,13 @@ class Pack:
         except struct.error as error:
             raise ValueError(f"the table of {self.path.name} makes no sense") from error
 
-    def read(self, name: bytes, place: int, bases: Bases) -> Content:
+    def read(self, name: bytes, place: int, bases: DeltaBases) -> Content:
         """Kind and content of what begins there; ValueError unless it is what the name says."""
-        with _opened(self.path) as handle:
+        with _open_file(self.path) as handle:
             chain, at, found = self._chain(handle, place, bases)
         contents = {at: found} if chain else {}
         for at, delta in reversed(chain):
-            found = found[0], patched(found[1], delta)
+            found = found[0], apply_delta(found[1], delta)
             contents[at] = found
         kind, data = found
         raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
@@ -115,12 +115,12 @@ class Pack:
             bases.put(self, at, each)
         return found
 
-    def _chain(self, handle: int, at: int, bases: Bases) -> tuple[Chain, int, Content]:
+    def _chain(self, handle: int, at: int, bases: DeltaBases) -> tuple[Chain, int, Content]:
         """Deltas from the last to the first, and what the first one builds on, and where it is."""
         chain: Chain = []
         while (known := bases.get(self, at)) is None:
-            found = head(handle, at)
-            data = inflated(handle, found)
+            found = read_header(handle, at)
+            data = inflate(handle, found)
             if found.kind:
                 return chain, at, (found.kind, data)
             chain.append((at, data))
@@ -129,7 +129,7 @@ class Pack:
             at = self._base(found, at)
         return chain, at, known
 
-    def _base(self, found: Head, at: int) -> int:
+    def _base(self, found: EntryHeader, at: int) -> int:
         place = self.place(found.base) if found.base else at - found.back
         if place is None:
             raise ValueError("a delta without a base")
@@ -137,7 +137,7 @@ class Pack:
 
     def fault(self) -> str:
         """What ends and beginning of the pack tell; it is not read for that."""
-        with _opened(self.path) as handle:
+        with _open_file(self.path) as handle:
             start = os.pread(handle, _START.size, 0)
             end = os.pread(handle, _HASH, max(0, os.fstat(handle).st_size - _HASH))
         if start not in [_START.pack(b"PACK", version, self.count) for version in (2, 3)]:
@@ -153,7 +153,7 @@ class Packs:
         self._packs: dict[Sign, Pack] = {}
         self._faults: dict[Sign, ValueError | OSError] = {}
         self._last: Pack | None = None
-        self._bases = Bases()
+        self._bases = DeltaBases()
         self._lock = Lock()
 
     def read(self, oid: str) -> Content:
@@ -245,7 +245,7 @@ def _tables(folder: Path) -> Iterator[tuple[Sign, Path]]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _open_file(path: Path) -> Iterator[int]:
     handle = os.open(path, os.O_RDONLY)
     try:
         yield handle

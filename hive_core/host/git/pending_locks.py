@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import Conflict, Internal
-from hive_core.host.git.file_writer import put, shared
+from hive_core.host.git.file_writer import guard_repository, put
 
 FOLDER: Final = ".inputs"  # beside the applied repositories; no agent can be called so
 LOCK_MOST: Final = 1 << 20
@@ -16,7 +16,7 @@ _ID: Final = re.compile(r"[0-9a-f]{12}")
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class KeptLocks:
+class PendingLocks:
     """`ID.lock`, and `ID.diff` with the lines that it changes."""
 
     def __init__(self, applied: Path) -> None:
@@ -24,7 +24,7 @@ class KeptLocks:
 
     def put(self, approval: str, lock: bytes, difference: bytes) -> None:
         """Both files; the lock last, because it is what counts."""
-        with shared(self._folder):
+        with guard_repository(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             put(self._file(approval, "diff"), difference)
             put(self._file(approval, "lock"), lock)

@@ -16,11 +16,11 @@ from uuid import uuid4
 from hive_core.errors import Busy, Conflict, InvalidArgument, NotAllowed
 from hive_core.host.git import gitfolder
 from hive_core.host.git.applied_repository import AppliedRepo
-from hive_core.host.git.file_writer import put_ref, shared
-from hive_core.host.git.initial_pack import named, pack_fault
-from hive_core.host.git.manual_commits import HandCommits
+from hive_core.host.git.file_writer import guard_repository, put_ref
+from hive_core.host.git.initial_pack import object_name, pack_fault
+from hive_core.host.git.manual_commits import ManualCommits
 from hive_core.host.git.signed_approvals import ASIDE, SignedApprovals
-from hive_core.host.storage.uploads import Uploads
+from hive_core.host.storage.uploads import PushUploads
 from hive_core.host.systemd.job_exchange import exchange
 from hive_core.jobs.receive import COMMIT, TAG, TAG_MOST
 from hive_core.model.config.push import (
@@ -45,7 +45,7 @@ _SLACK: Final = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedPack:
     """What the job left of a pack; `tag` only when it was one."""
 
     pack: bytes
@@ -54,7 +54,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
+class PendingPush:
     """A push that is being judged, by how many bytes."""
 
     push: Push
@@ -68,12 +68,12 @@ class Pushes:
 
     settings: Settings
     jobs: Jobs
-    hand: Callable[[], HandCommits]
+    manual_commits: Callable[[], ManualCommits]
     signed: Callable[[], SignedApprovals]
     repo: Callable[[str], AppliedRepo]
-    uploads: Uploads
+    uploads: PushUploads
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _judging: dict[str, Judging] = field(default_factory=dict)
+    _judging: dict[str, PendingPush] = field(default_factory=dict)
 
     async def push(self, push: Push, part: PackChunk) -> PushProgress:
         """Keep a part; with the last one judge the push. What is wrong with it is raised."""
@@ -99,7 +99,7 @@ class Pushes:
             raise Busy(f"cannot push: {AT_ONCE} others are being judged just now")
         judge = self._commit if push.repo == META else self._tag
         id_, task = uuid4().hex, asyncio.create_task(judge(push, data))
-        self._judging[id_] = Judging(push, len(data), task)
+        self._judging[id_] = PendingPush(push, len(data), task)
         task.add_done_callback(lambda done: self._forget_later(id_, done))
         return id_
 
@@ -134,11 +134,11 @@ class Pushes:
     async def _commit(self, push: Push, data: bytes) -> str:
         if not data:
             raise InvalidArgument("cannot push: the pack is missing", field="pack")
-        self.hand().check_old(push.old)
-        received = await self._checked(push, COMMIT, data)
+        self.manual_commits().check_expected_head(push.old)
+        received = await self._receive(push, COMMIT, data)
         async with self._alone:
-            hand = self.hand()
-            hand.check_old(push.old)  # it may have moved while the job ran
+            hand = self.manual_commits()
+            hand.check_expected_head(push.old)  # it may have moved while the job ran
             pack = hand.repo.folder / "objects/pack"
             name = await asyncio.to_thread(_keep_pack, pack, received)
             try:
@@ -161,17 +161,17 @@ class Pushes:
             raise self.signed().refuse(approval, push.new, "it is not a signed tag")
         if repo.ref(f"{ASIDE}/{push.new}"):
             raise NotAllowed(f"cannot approve {approval.id}: this tag was refused before")
-        received = await self._checked(push, TAG, data)
-        if named("tag", received.tag) != push.new:
+        received = await self._receive(push, TAG, data)
+        if object_name("tag", received.tag) != push.new:
             raise InvalidArgument("the pack brings another tag", field="new")
         async with self._alone:
-            with shared(repo.path):
-                gitfolder.loose(repo.path, "tag", received.tag)
+            with guard_repository(repo.path):
+                gitfolder.write_loose_object(repo.path, "tag", received.tag)
                 put_ref(repo.path / push.ref, push.new)
             await self.signed().judge(approval.id)
         return "approved"
 
-    async def _checked(self, push: Push, kind: str, data: bytes) -> Received:
+    async def _receive(self, push: Push, kind: str, data: bytes) -> ReceivedPack:
         """What came out of the quarantine; InvalidArgument when it is refused there."""
         caps = IntakeLimits(**self.settings.intake.model_dump())
         job = str(uuid4())
@@ -188,17 +188,17 @@ class Pushes:
             most = caps.pack + _SLACK
             pack = await asyncio.to_thread(box.read, "pack", most)
             table = await asyncio.to_thread(box.read, "idx", most)
-            return Received(pack, table, box.read("tag", TAG_MOST) if kind == TAG else b"")
+            return ReceivedPack(pack, table, box.read("tag", TAG_MOST) if kind == TAG else b"")
 
 
-def _keep_pack(folder: Path, received: Received) -> str:
+def _keep_pack(folder: Path, received: ReceivedPack) -> str:
     """Put a pack beside those that are there; its name, empty for one that was there before."""
     if (folder / f"pack-{received.pack[-20:].hex()}.idx").exists():
         return ""  # pushed earlier, for something that may be in force
     if fault := pack_fault(received.pack, received.table):
         raise InvalidArgument(f"cannot push: {fault}", field="pack")
-    with shared(folder):
-        return gitfolder.keep_pack(folder, received.pack, received.table)
+    with guard_repository(folder):
+        return gitfolder.write_pack(folder, received.pack, received.table)
 
 
 def _drop_pack(folder: Path, name: str) -> None:

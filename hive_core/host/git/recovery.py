@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import HiveError, InvalidArgument
-from hive_core.host.git.faults import DamagedRepo, writing
-from hive_core.host.git.locks import flushed, replace
-from hive_core.host.git.store import Store
+from hive_core.host.git.faults import DamagedRepo, guard_writes
+from hive_core.host.git.locks import make_durable_folder, replace_file
+from hive_core.host.git.store import ObjectStore
 from hive_core.model.agents.hive import Hive
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ _OID: Final = re.compile(r"[0-9a-f]{40}")
 Judge = Callable[[Hive, Hive], None]
 
 
-class Kind(StrEnum):
+class RecoveryKind(StrEnum):
     """What was found."""
 
     SAME = "same"
@@ -47,7 +47,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HandCommit:
+class ManualCommit:
     """One commit that hived did not make."""
 
     oid: str
@@ -66,40 +66,40 @@ class Recovery:
     which the branch goes once it is the ledger's.
     """
 
-    kind: Kind
+    kind: RecoveryKind
     head: str
     hive: Hive | None = None
-    commits: tuple[HandCommit, ...] = ()
+    commits: tuple[ManualCommit, ...] = ()
     reason: str = ""
     refused: str = ""
     placed: tuple[str, ...] = ()
 
 
-def relation(store: Store, ledger: str, branch: str) -> Kind:
+def relation(store: ObjectStore, ledger: str, branch: str) -> RecoveryKind:
     """How the branch stands to the ledger's head."""
     if ledger == branch or not ledger:
-        return Kind.SAME if branch == ledger else Kind.ADOPT
+        return RecoveryKind.SAME if branch == ledger else RecoveryKind.ADOPT
     # Both histories in step, because one commit apart is the rule and history is long.
     below, above = ancestors(store, branch), ancestors(store, ledger)
     for older, other in zip_longest(below, above):
         if older == ledger:
-            return Kind.ADOPT
+            return RecoveryKind.ADOPT
         if other == branch:
-            return Kind.FORWARDED
-    return Kind.REFUSED
+            return RecoveryKind.FORWARDED
+    return RecoveryKind.REFUSED
 
 
-def commits(store: Store, ledger: str, branch: str) -> tuple[HandCommit, ...]:
+def commits(store: ObjectStore, ledger: str, branch: str) -> tuple[ManualCommit, ...]:
     """Those from the ledger's head to the branch, oldest first; the newest, if there are many."""
     found = []
     for oid in islice(ancestors(store, branch, ledger), _LISTED):
         commit = store.commit(oid)
         subject = next(iter(commit.message.splitlines()), "")[:_SUBJECT]
-        found.append(HandCommit(oid, commit.author, commit.time, subject))
+        found.append(ManualCommit(oid, commit.author, commit.time, subject))
     return tuple(reversed(found))
 
 
-def ancestors(store: Store, oid: str, until: str = "") -> Iterator[str]:
+def ancestors(store: ObjectStore, oid: str, until: str = "") -> Iterator[str]:
     """The commit and all before it, each once, nearest first; nothing behind `until`."""
     seen, row = {oid, until}, deque([oid])
     while row:
@@ -110,7 +110,7 @@ def ancestors(store: Store, oid: str, until: str = "") -> Iterator[str]:
         row.extend(fresh)
 
 
-def same_agents(before: Hive, after: Hive) -> None:
+def check_identities(before: Hive, after: Hive) -> None:
     """A name keeps its UUID and a UUID its name, or rights and mail would change hands."""
     for name, spec in after.specs.items():
         old = before.specs.get(name)
@@ -121,7 +121,7 @@ def same_agents(before: Hive, after: Hive) -> None:
             raise InvalidArgument(f"{known} cannot be renamed to {name}", field="name")
 
 
-def unplaced(before: Hive, written: Hive) -> tuple[str, ...]:
+def unplaced_agents(before: Hive, written: Hive) -> tuple[str, ...]:
     """New agents that have a spec and no entry in the topology.
 
     One that was there has lost its entry, by a mistake or with the whole file: no place is made up
@@ -131,7 +131,7 @@ def unplaced(before: Hive, written: Hive) -> tuple[str, ...]:
     return tuple(sorted(missing - before.specs.keys()))
 
 
-def last_good(store: Store, read: Callable[[str], Hive], oid: str) -> Hive | None:
+def last_good(store: ObjectStore, read: Callable[[str], Hive], oid: str) -> Hive | None:
     """The nearest ancestor that can be read."""
     with suppress(HiveError):
         for older in islice(ancestors(store, oid), 1, _SEARCHED):
@@ -140,44 +140,44 @@ def last_good(store: Store, read: Callable[[str], Hive], oid: str) -> Hive | Non
     return None
 
 
-class Shelf:
+class RefusedCommits:
     """Refused commits: a ref that keeps each, and a file beside the refs that says why."""
 
-    def __init__(self, folder: Path, store: Store) -> None:
+    def __init__(self, folder: Path, store: ObjectStore) -> None:
         self._folder = folder
         self._store = store
         self._reasons = folder / NOTES
 
-    def keep(self, oid: str, reason: str) -> None:
+    def add(self, oid: str, reason: str) -> None:
         """Keep a commit where no clean-up takes it; one that cannot be read leaves its reason.
 
         The ref is written by us for the same reason as the branch (`branch.py`).
         """
-        with writing():
+        with guard_writes():
             self._mark(oid).unlink(missing_ok=True)
             self._put(self._reasons / oid, f"{reason}\n")
             with suppress(DamagedRepo):
-                self._store.sure(oid, "a refused commit")
+                self._store.check_object(oid, "a refused commit")
                 self._put(self._folder / REFUSED / oid, f"{oid}\n")
 
     def _put(self, file: Path, text: str) -> None:
-        spare = flushed(self._reasons) / ".new"
-        flushed(file.parent)
-        replace(file, text.encode(), spare, durable=True)
+        spare = make_durable_folder(self._reasons) / ".new"
+        make_durable_folder(file.parent)
+        replace_file(file, text.encode(), spare, durable=True)
 
-    def told(self, oid: str) -> None:
+    def mark_reported(self, oid: str) -> None:
         """That it was refused stands in the audit log."""
-        with writing():
+        with guard_writes():
             self._put(self._mark(oid), "")
 
-    def untold(self) -> list[tuple[str, str]]:
+    def unreported(self) -> list[tuple[str, str]]:
         """Those whose refusal a crash kept from the audit log."""
-        return [(oid, why) for oid, why in self.list() if not self._mark(oid).exists()]
+        return [(oid, why) for oid, why in self.refusals() if not self._mark(oid).exists()]
 
     def _mark(self, oid: str) -> Path:
         return self._reasons / f"{oid}.told"
 
-    def kept(self) -> builtins.list[str]:
+    def readable_commits(self) -> builtins.list[str]:
         """Those that can be handed out: one that is not whole would spoil every clone."""
         folder = self._folder / REFUSED
         found = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
@@ -194,7 +194,7 @@ class Shelf:
             return False
         return True
 
-    def list(self) -> list[tuple[str, str]]:
+    def refusals(self) -> list[tuple[str, str]]:
         """Commit and reason, newest first. Notes that cannot be read keep nobody from anything."""
         try:
             if not self._reasons.is_dir():

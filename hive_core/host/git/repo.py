@@ -20,12 +20,12 @@ from typing import Final
 from hive_core.errors import Busy, HiveError, Internal, InvalidArgument, StorageFull
 from hive_core.host.git import checkup, packing, recovery
 from hive_core.host.git.branch import Branch
-from hive_core.host.git.create import make
-from hive_core.host.git.faults import Damage, DamagedRepo, writing
-from hive_core.host.git.handle import Handle
-from hive_core.host.git.locks import sign
+from hive_core.host.git.create import create_repository
+from hive_core.host.git.faults import Damage, DamagedRepo, guard_writes
+from hive_core.host.git.handle import RepositoryHandle
+from hive_core.host.git.locks import write_owner_file
 from hive_core.host.git.objects import Objects
-from hive_core.host.git.recovery import Judge, Kind, Recovery
+from hive_core.host.git.recovery import Judge, Recovery, RecoveryKind
 from hive_core.host.git.worktree import WorkTree
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.topology import DEPTH_LIMIT, Topology
@@ -38,25 +38,27 @@ _NAMED: Final = 10  # files, in one line of the log
 _NEAR: Final = 10  # commits of the daemon's own that follow one by hand at once, and more
 
 
-def nothing(step: str) -> None:
+def no_step(step: str) -> None:
     """Where a test may end the process; here it goes on."""
 
 
 class MetaRepo:
     """Open it with `MetaRepo.open`. One process and one thread at a time, beside people's git."""
 
-    def __init__(self, handle: Handle, objects: Objects, step: Callable[[str], None]) -> None:
+    def __init__(
+        self, handle: RepositoryHandle, objects: Objects, step: Callable[[str], None]
+    ) -> None:
         self.folder = handle.folder
         self._objects = objects
         self._step = step
         self._branch = Branch(handle)
         self._tree = WorkTree(handle, objects)
-        self._shelf = recovery.Shelf(self.folder, objects.store)
+        self._refused_commits = recovery.RefusedCommits(self.folder, objects.store)
         # When the work tree is brought up to date after a move. A loop's call_soon lets the replies
         # go first; meanwhile the index stays locked.
-        self.later: Callable[[Callable[[], None]], object] = lambda work: work()
+        self.schedule: Callable[[Callable[[], None]], object] = lambda work: work()
         # Where an agent hangs that is committed by hand without a place.
-        self.home = RootAgentSettings().name
+        self.root_agent = RootAgentSettings().name
         # Why nothing may be written: without the tree in force, the next commit would be a tree
         # that lacks everybody.
         self.sealed = ""
@@ -67,7 +69,7 @@ class MetaRepo:
         cls,
         path: Path,
         depth_limit: int = DEPTH_LIMIT,
-        step: Callable[[str], None] = nothing,
+        step: Callable[[str], None] = no_step,
         clock: Callable[[], float] = time.time,
     ) -> MetaRepo:
         """The repository in `path`, made if absent; one that is damaged is told by `recover`.
@@ -75,41 +77,41 @@ class MetaRepo:
         `step` is called by name between the parts of a change; tests end the process there.
         """
         if not (path / ".git").exists():
-            with writing():
-                make(path)
-        handle = Handle(path / ".git")
+            with guard_writes():
+                create_repository(path)
+        handle = RepositoryHandle(path / ".git")
         found = cls(handle, Objects(handle.folder, depth_limit, clock), step)
-        found._begin()
+        found._prepare()
         return found
 
-    def _begin(self) -> None:
+    def _prepare(self) -> None:
         try:
-            sign(self.folder)
-            packing.sweep(self.folder)
-            self.free()
+            write_owner_file(self.folder)
+            packing.remove_partial_files(self.folder)
+            self.remove_stale_locks()
         except StorageFull:
             raise  # nothing is wrong with it
         except HiveError as error:
             self._unusable = Damage("repository", str(self.folder), error.reason)
 
-    def renders(self, nix: NixSettings) -> None:
+    def set_nix_inputs(self, nix: NixSettings) -> None:
         """Every commit from now on has a flake.nix with these inputs."""
         self._objects.flakes.nix = nix
 
-    def places_under(self, root: str) -> None:
+    def set_root_agent(self, root: str) -> None:
         """The name of the root agent."""
-        self.home = root
+        self.root_agent = root
 
-    def free(self) -> None:
+    def remove_stale_locks(self) -> None:
         """Take away locks of a hived that is no more: people's git would stop at them."""
         for lock in (self._branch.lock, self._tree.lock):
-            lock.free()
+            lock.remove_stale()
 
     def head(self) -> str:
         """The commit of the branch, or empty. DamagedRepo when the ref cannot be read."""
         return self._branch.head()
 
-    def stands(self, oid: str) -> bool:
+    def is_at(self, oid: str) -> bool:
         """Whether the branch is there; not when it cannot be read. Else `recover` is due."""
         try:
             return self.head() == oid
@@ -140,7 +142,7 @@ class MetaRepo:
         any more (the ledger has taken it), so moving never fails: a branch that could not be moved
         lags behind, and the next `recover` lets it follow.
         """
-        with self._branch.locked(expected):
+        with self._branch.lock_at(expected):
             # Before the branch moves, so that nobody commits an index that lacks what we commit.
             if not self._tree.lock.held:
                 with suppress(Busy):
@@ -151,14 +153,14 @@ class MetaRepo:
             except BaseException:
                 self._tree.lock.release()
                 raise
-        self.later(self._show)
+        self.schedule(self._refresh_later)
 
-    def push(self, old: str, new: str) -> None:
+    def move_branch(self, old: str, new: str) -> None:
         """Move the branch to a commit that somebody pushed, for `recover` to judge."""
-        with self._branch.locked(old):
+        with self._branch.lock_at(old):
             self._branch.move(new)
 
-    def adopted(self, head: str, oid: str) -> bool:
+    def is_adopted(self, head: str, oid: str) -> bool:
         """Whether a commit is `head`, or the daemon has just committed on top of it."""
         return bool(head) and oid in islice(recovery.ancestors(self._objects.store, head), _NEAR)
 
@@ -176,10 +178,10 @@ class MetaRepo:
             reason = f"cannot push {new[:12]}: not all of it came: {error.damage.text}"
             raise InvalidArgument(reason, field="pack") from error
 
-    def refresh(self) -> bool:
+    def refresh_worktree(self) -> bool:
         """Let the work tree show the branch; False when somebody's git is at work in it."""
         try:
-            if self._branch.checked_out() and (head := self.head()):
+            if self._branch.is_checked_out() and (head := self.head()):
                 self._tree.show(head)
         except HiveError as error:
             log.info("The work tree is not brought up to date: %s", error.reason)
@@ -188,8 +190,8 @@ class MetaRepo:
             self._tree.lock.release()
         return True
 
-    def _show(self) -> None:
-        self.refresh()
+    def _refresh_later(self) -> None:
+        self.refresh_worktree()
 
     def recover(self, head: str, judge: Judge | None = None) -> Recovery:
         """Bring the branch and the ledger's `head` together; at start and when the branch moved.
@@ -202,56 +204,56 @@ class MetaRepo:
             raise DamagedRepo(self._unusable)
         before = self.read(head) if head else Hive()
         kind, branch, reason = self._compare(head)
-        if kind is Kind.ADOPT:
+        if kind is RecoveryKind.ADOPT:
             return self._judge(before, branch, judge)
-        if kind is Kind.REFUSED:
+        if kind is RecoveryKind.REFUSED:
             return self._refuse(head, branch, reason)
-        if kind is not Kind.SAME:
-            with self._branch.locked(None if kind is Kind.RESTORED else branch):
+        if kind is not RecoveryKind.SAME:
+            with self._branch.lock_at(None if kind is RecoveryKind.RESTORED else branch):
                 self._branch.move(head)
             self.head()  # else it would be restored again, every second
-        self.refresh()
+        self.refresh_worktree()
         return Recovery(kind, head, reason=reason)
 
-    def repair(self) -> None:
+    def repair_worktree(self) -> None:
         """At start, once branch and ledger agree: undo what a power cut did to the work tree."""
         try:
-            head = self.head() if self._branch.checked_out() else ""
-            refused = [oid for oid, _ in self.refused()]
+            head = self.head() if self._branch.is_checked_out() else ""
+            refused = [oid for oid, _ in self.refusals()]
             if head and (restored := self._tree.repair(head, refused)):
                 names = ", ".join(restored[:_NAMED])
                 log.warning("Restored %d files in meta after a start: %s", len(restored), names)
         except HiveError as error:
             log.info("The work tree is not restored: %s", error.reason)
 
-    def refused(self) -> list[tuple[str, str]]:
+    def refusals(self) -> list[tuple[str, str]]:
         """Commits that were not taken over, and why; newest first."""
-        return self._shelf.list()
+        return self._refused_commits.refusals()
 
-    def kept_aside(self) -> list[str]:
+    def readable_refused_commits(self) -> list[str]:
         """Refused commits that are still here."""
-        return self._shelf.kept()
+        return self._refused_commits.readable_commits()
 
-    def untold(self) -> list[tuple[str, str]]:
+    def unreported_refusals(self) -> list[tuple[str, str]]:
         """Refused commits that do not stand in the audit log yet; `told` when one does."""
-        return self._shelf.untold()
+        return self._refused_commits.unreported()
 
-    def told(self, oid: str) -> None:
-        self._shelf.told(oid)
+    def mark_reported(self, oid: str) -> None:
+        self._refused_commits.mark_reported(oid)
 
-    def dirty(self) -> list[str]:
+    def changed_files(self) -> list[str]:
         """What in the work tree differs from the branch."""
         try:
-            if not self._branch.checked_out():
+            if not self._branch.is_checked_out():
                 return ["HEAD is not the branch main"]
         except DamagedRepo as error:
             return [error.reason]
-        return self._tree.dirty()
+        return self._tree.changed_files()
 
-    def restore(self) -> list[str]:
+    def restore_files(self) -> list[str]:
         """Put back what somebody changed in the work tree; the names of those files."""
         try:
-            return self._tree.restore() if self._branch.checked_out() else []
+            return self._tree.restore() if self._branch.is_checked_out() else []
         except HiveError as error:
             log.info("The work tree is not restored: %s", error.reason)
             return []
@@ -262,9 +264,9 @@ class MetaRepo:
 
     def pack(self, at_least: int = packing.MANY) -> int:
         """Put loose objects into a pack, if there are many; how many. Safe in a thread."""
-        if self._branch.checked_out():
-            self._tree.settle()
-        return packing.pack(self.folder, at_least)
+        if self._branch.is_checked_out():
+            self._tree.sync_deletions()
+        return packing.pack_loose_objects(self.folder, at_least)
 
     def _move(self, oid: str) -> None:
         try:
@@ -274,57 +276,63 @@ class MetaRepo:
         self._step("moved")
 
     def _judge(self, before: Hive, branch: str, judge: Judge | None) -> Recovery:
-        found: tuple[recovery.HandCommit, ...] = ()
+        found: tuple[recovery.ManualCommit, ...] = ()
         try:
             found = recovery.commits(self._objects.store, before.commit, branch)
             written = self._objects.read_as_written(branch)
-            placed = recovery.unplaced(before, written)
-            hive = self._placed(written, placed)
-            recovery.same_agents(before, hive)
+            placed = recovery.unplaced_agents(before, written)
+            hive = self._place_agents(written, placed)
+            recovery.check_identities(before, hive)
             if judge is not None:
                 judge(before, hive)
-            packing.settle(self.folder, self._objects.check(branch), found)
+            packing.sync_objects(self.folder, self._objects.check(branch), found)
             head = self._write_places(hive, written, placed) if placed else branch
         except StorageFull:
             raise  # nothing is wrong with the commit
         except HiveError as error:
             return self._refuse(before.commit, branch, error.reason, found)
-        self.refresh()
-        return Recovery(Kind.ADOPT, head, hive, found, placed=placed)
+        self.refresh_worktree()
+        return Recovery(RecoveryKind.ADOPT, head, hive, found, placed=placed)
 
-    def _placed(self, written: Hive, names: Sequence[str]) -> Hive:
+    def _place_agents(self, written: Hive, names: Sequence[str]) -> Hive:
         """The hive with these agents where new ones land: under the root agent."""
-        if names and self.home not in written.topology.parents:
-            reason = f"{names[0]} has no place in topology.json, and there is no agent {self.home}"
+        if names and self.root_agent not in written.topology.parents:
+            reason = (
+                f"{names[0]} has no place in topology.json, and there is no agent {self.root_agent}"
+            )
             raise InvalidArgument(reason, field="topology")
-        parents = {**written.topology.parents, **dict.fromkeys(names, self.home)}
+        parents = {**written.topology.parents, **dict.fromkeys(names, self.root_agent)}
         return replace(written, topology=Topology(parents)).validate()
 
     def _write_places(self, hive: Hive, written: Hive, names: Sequence[str]) -> str:
         """A commit of ours on top of that by hand, on disk. No ref moves: the ledger decides."""
         trailers = {"Hive-Caller": "daemon", "Hive-Operation": "hand"}
-        return self.write(hive, written, f"place {', '.join(names)} under {self.home}", trailers)
+        return self.write(
+            hive, written, f"place {', '.join(names)} under {self.root_agent}", trailers
+        )
 
     def _refuse(
-        self, head: str, branch: str, reason: str, found: tuple[recovery.HandCommit, ...] = ()
+        self, head: str, branch: str, reason: str, found: tuple[recovery.ManualCommit, ...] = ()
     ) -> Recovery:
         """Keep it aside, first of all; then the branch and the work tree return."""
-        whole = self._kept(branch, found)
-        self._shelf.keep(branch, reason)
+        whole = self._sync_refused(branch, found)
+        self._refused_commits.add(branch, reason)
         if whole:
-            self._tree.note(branch)  # while it is the branch: it stays true if we end right here
+            self._tree.mark_shown(
+                branch
+            )  # while it is the branch: it stays true if we end right here
         if head:
-            with self._branch.locked(branch):
+            with self._branch.lock_at(branch):
                 self._branch.move(head)
         else:
-            self._branch.drop()
-        self.refresh()
-        return Recovery(Kind.REFUSED, head, None, found, reason, branch)
+            self._branch.delete()
+        self.refresh_worktree()
+        return Recovery(RecoveryKind.REFUSED, head, None, found, reason, branch)
 
-    def _kept(self, branch: str, found: tuple[recovery.HandCommit, ...]) -> bool:
+    def _sync_refused(self, branch: str, found: tuple[recovery.ManualCommit, ...]) -> bool:
         """Make durable what is refused; False when the work tree has all that is left of it."""
         try:
-            packing.settle(self.folder, self._objects.check(branch), found)
+            packing.sync_objects(self.folder, self._objects.check(branch), found)
         except DamagedRepo:
             return False
         except StorageFull:
@@ -333,16 +341,16 @@ class MetaRepo:
             log.info("A refused commit is left as it is: %s", error.reason)
         return True
 
-    def _compare(self, head: str) -> tuple[Kind, str, str]:
+    def _compare(self, head: str) -> tuple[RecoveryKind, str, str]:
         """How the branch stands to the ledger's head, where it is, and what is wrong with it."""
         try:
             branch = self.head()
             if head and not branch:
-                return Kind.RESTORED, "", "the branch was gone"
+                return RecoveryKind.RESTORED, "", "the branch was gone"
             kind = recovery.relation(self._objects.store, head, branch)
         except DamagedRepo as error:
             if not head:
                 raise
-            return Kind.RESTORED, "", error.reason
+            return RecoveryKind.RESTORED, "", error.reason
         rewritten = f"it rewrites history: {head} is not part of it"
-        return kind, branch, rewritten if kind is Kind.REFUSED else ""
+        return kind, branch, rewritten if kind is RecoveryKind.REFUSED else ""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import HiveError
-from hive_core.host.git.gitfolder import keep_pack
+from hive_core.host.git.gitfolder import write_pack
 from hive_core.host.git.initial_pack import pack_fault
 from hive_core.host.git.packs import Pack
-from hive_core.host.git.store import Store
+from hive_core.host.git.store import ObjectStore
 
 log = logging.getLogger(__name__)
 FOLDER: Final = Path("/etc/hive/restore")
@@ -27,7 +27,7 @@ def restore_objects(folder: Path, source: Path) -> int:
         if fault := pack_fault(pack, names):
             log.warning("Cannot restore from %s: %s", table, fault)
             continue
-        name = keep_pack(folder / "objects/pack", pack, names)
+        name = write_pack(folder / "objects/pack", pack, names)
         _drop_damaged(folder, folder / "objects/pack" / f"{name}.idx")
         log.info("Restored objects from %s", table)
         taken += 1
@@ -36,11 +36,11 @@ def restore_objects(folder: Path, source: Path) -> int:
 
 def _drop_damaged(folder: Path, table: Path) -> None:
     """A file of one object is read before any pack."""
-    store = Store(folder)
+    store = ObjectStore(folder)
     for name in Pack(table).names():
         oid = name.hex()
         if store.path(oid).exists():
             try:
-                store.sure(oid, "what is restored")
+                store.check_object(oid, "what is restored")
             except HiveError:
                 store.path(oid).unlink()

@@ -17,9 +17,9 @@ from typing import Final
 import pygit2
 from pygit2.enums import ObjectType
 
-from hive_core.host.git.file_writer import shared
+from hive_core.host.git.file_writer import guard_repository
 from hive_core.host.git.object_writer import commit_bytes, tree_bytes
-from hive_core.host.git.store import FILES, FOLDER, Entry
+from hive_core.host.git.store import FILES, FOLDER, TreeEntry
 from hive_core.plan import nar
 
 ROOM: Final = Path(__file__).parents[2] / "seed"
@@ -62,14 +62,14 @@ def seed(kind: str) -> Seed:
     return Seed(commit, tree, nar.digest(nar.pack(files)), files, tuple(objects))
 
 
-def lay_out(place: Path) -> None:
+def write_seeds(place: Path) -> None:
     """A clone for each kind of image, where containers see it."""
-    with shared(place):
+    with guard_repository(place):
         for kind in LAYERS:
-            write(kind, place / kind)
+            write_clone(kind, place / kind)
 
 
-def write(kind: str, folder: Path) -> None:
+def write_clone(kind: str, folder: Path) -> None:
     """Make a clone there that is ready to be copied; one that is right stays.
 
     In place, since containers see the folder itself: it counts as there once it has its `.git`,
@@ -116,16 +116,16 @@ def _files(kind: str) -> Iterator[tuple[str, tuple[bool, bytes]]]:
 
 
 def _tree(files: Mapping[str, tuple[bool, bytes]], objects: list[tuple[str, bytes]]) -> str:
-    entries: dict[str, Entry] = {}
+    entries: dict[str, TreeEntry] = {}
     below: dict[str, dict[str, tuple[bool, bytes]]] = {}
     for path, file in files.items():
         top, slash, rest = path.partition("/")
         if slash:
             below.setdefault(top, {})[rest] = file
         else:
-            entries[top] = Entry(FILES[0], _put(objects, "blob", file[1]))
+            entries[top] = TreeEntry(FILES[0], _put(objects, "blob", file[1]))
     for name, inside in below.items():
-        entries[name] = Entry(FOLDER, _tree(inside, objects))
+        entries[name] = TreeEntry(FOLDER, _tree(inside, objects))
     return _put(objects, "tree", tree_bytes(entries))
 
 

@@ -13,11 +13,11 @@ from typing import Final
 from hive_core.errors import InvalidArgument, NotFound
 from hive_core.host.git.applied_repository import KINDS, PROPOSALS, AppliedRepo
 from hive_core.host.git.faults import DamagedRepo
-from hive_core.host.git.lending import Lending
+from hive_core.host.git.lending import PackExports
 from hive_core.host.git.pushes import Pushes
 from hive_core.host.git.recovery import ancestors
 from hive_core.host.git.repo import MetaRepo
-from hive_core.host.git.store import Store
+from hive_core.host.git.store import ObjectStore
 from hive_core.model.config.push import MAIN, META, MetaCommit, PackChunk, Push, PushProgress
 
 SHOWN: Final = "refs/heads/proposals"
@@ -28,19 +28,19 @@ _SEARCHED: Final = 20_000  # commits
 
 
 @dataclass
-class GitHost:
+class MetaGitServer:
     """`repo` gives the repository of an agent; `pushes` is made when it is first needed."""
 
     meta: MetaRepo
     repo: Callable[[str], AppliedRepo]
-    lending: Lending
+    lending: PackExports
     pushes: Callable[[], Pushes]
 
     def refs(self, repo: str) -> Mapping[str, str]:
         """What was proposed and what was refused are branches, so that every clone has them."""
         if repo == META:
             head = self.meta.head()
-            refused = {f"{REFUSED}/{oid[:12]}": oid for oid in self.meta.kept_aside()}
+            refused = {f"{REFUSED}/{oid[:12]}": oid for oid in self.meta.readable_refused_commits()}
             return {**({MAIN: head} if head else {}), **refused}
         found = {}
         for name, oid in self.repo(repo).refs().items():
@@ -70,19 +70,22 @@ class GitHost:
 
     def _log(self, start: str, limit: int) -> list[MetaCommit]:
         """With eyes of its own: it runs beside the loop."""
-        store = Store(self.meta.folder)
+        store = ObjectStore(self.meta.folder)
         if not start:
             return []
-        oid = start if _OID.fullmatch(start) else self._named(store, start)
+        oid = start if _OID.fullmatch(start) else self._find_commit(store, start)
         try:
             store.commit(oid)
         except DamagedRepo as error:
             raise NotFound(f"no commit {oid} in the meta repository") from error
         return [_commit(store, each) for each in islice(ancestors(store, oid), limit)]
 
-    def _named(self, store: Store, digits: str) -> str:
+    def _find_commit(self, store: ObjectStore, digits: str) -> str:
         """The commit in force or before it, or a refused one, whose name begins so."""
-        known = [*islice(ancestors(store, self.meta.head()), _SEARCHED), *self.meta.kept_aside()]
+        known = [
+            *islice(ancestors(store, self.meta.head()), _SEARCHED),
+            *self.meta.readable_refused_commits(),
+        ]
         found = {each for each in known if each.startswith(digits)}
         if len(found) > 1:
             raise InvalidArgument(f"{len(found)} commits begin with {digits}", field="commit")
@@ -91,6 +94,6 @@ class GitHost:
         return found.pop()
 
 
-def _commit(store: Store, oid: str) -> MetaCommit:
+def _commit(store: ObjectStore, oid: str) -> MetaCommit:
     found = store.commit(oid)
     return MetaCommit(oid, found.parents, found.author, found.time, found.message)

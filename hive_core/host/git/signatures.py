@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from hive_core.errors import Internal, NotAllowed, TimedOut
-from hive_core.host.git.tags import Flavour, SignedTag
+from hive_core.host.git.tags import SignatureFormat, SignedTag
 
 LIMIT: Final = 1 << 20
 _DEADLINE: Final = 10.0
@@ -47,9 +47,9 @@ class Signatures:
             (folder / "signature").write_bytes(tag.signature)
             (folder / "payload").write_bytes(tag.payload)
             match tag.flavour:
-                case Flavour.SSH:
+                case SignatureFormat.SSH:
                     return await _ssh(folder, text)
-                case Flavour.PGP:
+                case SignatureFormat.PGP:
                     return await _pgp(folder, text)
 
     def _read(self) -> str:

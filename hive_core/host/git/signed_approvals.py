@@ -31,9 +31,9 @@ from hive_core.errors import (
     TimedOut,
 )
 from hive_core.host.git.applied_repository import AppliedRepo
-from hive_core.host.git.file_writer import drop_ref, put_ref, shared
+from hive_core.host.git.file_writer import drop_ref, guard_repository, put_ref
 from hive_core.host.git.signatures import Signatures
-from hive_core.host.git.tags import SignedTag, read
+from hive_core.host.git.tags import SignedTag, read_tag
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.config.approval import Approval, ApprovalState
 from hive_core.model.wire.record import OPERATOR
@@ -65,10 +65,10 @@ class SignedApprovals:
 
     async def run(self) -> None:
         while True:
-            await self.glance()
+            await self.check_tags()
             await asyncio.sleep(LOOK_EVERY)
 
-    async def glance(self) -> None:
+    async def check_tags(self) -> None:
         """One look; what goes wrong with one tag keeps no other waiting."""
         undecided = self.broker.services.ledger.approvals.open()
         for gone in self.troubles.keys() - {each.id for each in undecided}:
@@ -79,9 +79,9 @@ class SignedApprovals:
                     await self._look(approval)
                     self.troubles.pop(approval.id, None)
                 except (HiveError, OSError) as error:
-                    self._cannot(approval.id, f"cannot look for a tag that approves it: {error}")
+                    self._log_once(approval.id, f"cannot look for a tag that approves it: {error}")
 
-    def _cannot(self, approval: str, text: str) -> None:
+    def _log_once(self, approval: str, text: str) -> None:
         """Said once, though it is tried each second."""
         if self.troubles.get(approval) != text:
             log.warning("Approval %s: %s", approval, text)
@@ -123,7 +123,7 @@ class SignedApprovals:
         if not oid or repo.ref(f"{ASIDE}/{oid}"):
             return
         try:
-            who = await self.signatures.signer(_named(repo, oid, approval))
+            who = await self.signatures.signer(_read_tag(repo, oid, approval))
             self.broker.perform("approve", lambda call: _approve(call, approval.id, who))
         except _AGAIN:
             raise
@@ -150,7 +150,7 @@ class SignedApprovals:
     @staticmethod
     def _put_aside(repo: AppliedRepo, approval: Approval, oid: str) -> None:
         """After it was recorded, so that a kill between the two loses no line."""
-        with shared(repo.path):
+        with guard_repository(repo.path):
             put_ref(repo.path / ASIDE / oid, oid)
             with suppress(
                 FileNotFoundError
@@ -158,7 +158,7 @@ class SignedApprovals:
                 drop_ref(repo.path / TAGS / approval.id, oid)
 
 
-def signed(broker: Broker, repo: Callable[[str], AppliedRepo]) -> SignedApprovals:
+def create_signed_approvals(broker: Broker, repo: Callable[[str], AppliedRepo]) -> SignedApprovals:
     """As the settings of this host say whose tags count."""
     signers = broker.services.settings.approvals.signers
     return SignedApprovals(broker, repo, Signatures(signers))
@@ -171,14 +171,14 @@ def _approve(call: Call, approval: str, who: str) -> Record[Decided]:
     return use_approval(call, found, f"{SIGNED}{who}")
 
 
-def _named(repo: AppliedRepo, oid: str, approval: Approval) -> SignedTag:
+def _read_tag(repo: AppliedRepo, oid: str, approval: Approval) -> SignedTag:
     """The tag, when it is about exactly what was proposed."""
     if not _OID.fullmatch(oid):
         raise InvalidArgument("the ref is damaged", field="tag")
     kind, data = repo.store.read(oid, "a tag")
     if kind != "tag":
         raise InvalidArgument("it is not a signed tag", field="tag")
-    tag = read(data)
+    tag = read_tag(data)
     if tag.name != f"approve/{approval.id}":
         raise InvalidArgument("the tag was made for something else", field="tag")
     if (tag.kind, tag.object) != ("commit", approval.binding.commit):

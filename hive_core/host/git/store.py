@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git.entries import LIMIT, TooLarge
-from hive_core.host.git.faults import Damage, DamagedRepo, reading
+from hive_core.host.git.faults import Damage, DamagedRepo, guard_reads
 from hive_core.host.git.packs import Packs
 
 FILES: Final = (0o100644, 0o100755)
@@ -28,14 +28,14 @@ ENTRIES: Final = 50_000
 LEVELS: Final = 32
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """One line of a tree."""
 
     mode: int
     oid: str
 
 
-class Commit(NamedTuple):
+class GitCommit(NamedTuple):
     """What is in a commit. `author` is a name, `time` that of the committer."""
 
     tree: str
@@ -45,15 +45,15 @@ class Commit(NamedTuple):
     message: str
 
 
-class Difference(NamedTuple):
+class FileChange(NamedTuple):
     """A file before and after; None where there is none."""
 
     path: str
-    old: Entry | None
-    new: Entry | None
+    old: TreeEntry | None
+    new: TreeEntry | None
 
 
-class Store:
+class ObjectStore:
     """The objects of the repository with this git directory; another one sees fresh damage."""
 
     def __init__(self, folder: Path) -> None:
@@ -67,14 +67,14 @@ class Store:
     def read(self, oid: str, what: str) -> tuple[str, bytes]:
         """Kind and content; DamagedRepo that says what it was wanted for."""
         where = f"object {oid} of {what}"
-        with reading(where, str(self._folder)):
+        with guard_reads(where, str(self._folder)):
             try:
                 raw = self.path(oid).read_bytes()
             except FileNotFoundError:
-                return self._packed(oid)
+                return self._read_packed(oid)
             return _unpack(oid, raw)
 
-    def sure(self, oid: str, what: str) -> str:
+    def check_object(self, oid: str, what: str) -> str:
         """The same name, after its content was read."""
         self.read(oid, what)
         return oid
@@ -82,16 +82,16 @@ class Store:
     def blob(self, oid: str, what: str) -> bytes:
         return self._of("blob", oid, what)
 
-    def tree(self, oid: str, what: str) -> dict[str, Entry]:
+    def tree(self, oid: str, what: str) -> dict[str, TreeEntry]:
         """Entries by name."""
         return dict(map(_entry, self._tree(oid, what)))
 
-    def commit(self, oid: str) -> Commit:
+    def commit(self, oid: str) -> GitCommit:
         data = self._of("commit", oid, "the history")
-        with reading(f"commit {oid}", str(self._folder)):
+        with guard_reads(f"commit {oid}", str(self._folder)):
             return _commit(data.decode("utf-8", "replace"))
 
-    def walk(self, tree: str) -> Iterator[tuple[str, Entry]]:
+    def walk(self, tree: str) -> Iterator[tuple[str, TreeEntry]]:
         """Path and entry of everything below a tree, folders before what they hold."""
         stack, left = [("", tree)], ENTRIES
         while stack:
@@ -104,13 +104,13 @@ class Store:
                 if entry.mode == FOLDER:
                     stack.append((f"{at}{name}/", entry.oid))
 
-    def differences(self, old: str, new: str) -> Iterator[Difference]:
+    def differences(self, old: str, new: str) -> Iterator[FileChange]:
         """What differs between two trees ("": an empty one); what is the same is not read."""
         for number, found in enumerate(self._differences(old, new, "")):
             _check_size("", ENTRIES - number)
             yield found
 
-    def _differences(self, old: str, new: str, at: str) -> Iterator[Difference]:
+    def _differences(self, old: str, new: str, at: str) -> Iterator[FileChange]:
         _check_size(at, ENTRIES)
         before = set(self._tree(old, at or "the top")) if old else set()
         after = set(self._tree(new, at or "the top")) if new else set()
@@ -122,11 +122,11 @@ class Store:
                 yield from self._differences(trees[0], trees[1], f"{at}{name}/")
             files = [each if each and each.mode in FILES else None for each in (was, now)]
             if any(files):
-                yield Difference(f"{at}{name}", files[0], files[1])
+                yield FileChange(f"{at}{name}", files[0], files[1])
 
     def _tree(self, oid: str, what: str) -> list[tuple[bytes, bytes, bytes]]:
         data = self._of("tree", oid, what)
-        with reading(f"object {oid} of {what}", str(self._folder)):
+        with guard_reads(f"object {oid} of {what}", str(self._folder)):
             found = _lines(data)
         _check_names([name for _, name, _ in found], what)
         return found
@@ -137,7 +137,7 @@ class Store:
             raise DamagedRepo(Damage(f"object {oid} of {what}", str(self._folder), f"is a {found}"))
         return data
 
-    def _packed(self, oid: str) -> tuple[str, bytes]:
+    def _read_packed(self, oid: str) -> tuple[str, bytes]:
         try:
             return self.packs.read(oid)
         except TooLarge as error:
@@ -196,12 +196,12 @@ def _check_size(at: str, left: int) -> None:
         raise InvalidArgument(f"its folders are deeper than {LEVELS} levels", field="object")
 
 
-def _entry(line: tuple[bytes, bytes, bytes]) -> tuple[str, Entry]:
+def _entry(line: tuple[bytes, bytes, bytes]) -> tuple[str, TreeEntry]:
     mode, name, oid = line
-    return name.decode(), Entry(int(mode, 8), oid.hex())
+    return name.decode(), TreeEntry(int(mode, 8), oid.hex())
 
 
-def _commit(text: str) -> Commit:
+def _commit(text: str) -> GitCommit:
     head, _, message = text.partition("\n\n")
     fields: dict[str, list[str]] = {}
     for line in head.splitlines():
@@ -209,7 +209,7 @@ def _commit(text: str) -> Commit:
         fields.setdefault(key, []).append(value)
     author = fields["author"][0].rpartition(" <")[0]
     time = fields["committer"][0].rsplit(" ", 2)[1]
-    return Commit(fields["tree"][0], tuple(fields.get("parent", ())), author, int(time), message)
+    return GitCommit(fields["tree"][0], tuple(fields.get("parent", ())), author, int(time), message)
 
 
 def _too_large(oid: str) -> InvalidArgument:

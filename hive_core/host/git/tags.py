@@ -19,7 +19,7 @@ _HEAD: Final = re.compile(
 _FIELD: Final = "tag"
 
 
-class Flavour(StrEnum):
+class SignatureFormat(StrEnum):
     """Which program made the signature."""
 
     SSH = "ssh"
@@ -27,8 +27,8 @@ class Flavour(StrEnum):
 
 
 _ARMOUR: Final = {
-    Flavour.SSH: b"-----BEGIN SSH SIGNATURE-----",
-    Flavour.PGP: b"-----BEGIN PGP SIGNATURE-----",
+    SignatureFormat.SSH: b"-----BEGIN SSH SIGNATURE-----",
+    SignatureFormat.PGP: b"-----BEGIN PGP SIGNATURE-----",
 }
 
 
@@ -40,24 +40,24 @@ class SignedTag(NamedTuple):
     name: str
     payload: bytes
     signature: bytes
-    flavour: Flavour
+    flavour: SignatureFormat
 
 
-def read(data: bytes) -> SignedTag:
+def read_tag(data: bytes) -> SignedTag:
     """A tag and its signature; InvalidArgument when it is not whole, or has none."""
     if len(data) > LIMIT:
         raise InvalidArgument(f"the tag is larger than {LIMIT} bytes", field=_FIELD)
     head = _HEAD.match(data)
     if head is None:
         raise InvalidArgument("the tag is not well-formed", field=_FIELD)
-    flavour, at = _signed_at(data, head.end())
+    flavour, at = _signature_start(data, head.end())
     return SignedTag(
         head["object"].decode(), head["kind"].decode(), head["name"].decode(),
         data[:at], data[at:], flavour,
     )  # fmt: skip
 
 
-def _signed_at(data: bytes, start: int) -> tuple[Flavour, int]:
+def _signature_start(data: bytes, start: int) -> tuple[SignatureFormat, int]:
     """Where the signature begins: at the last such line, as git has it."""
     places = {
         flavour: max(data.rfind(b"\n" + line, start - 1), -1) for flavour, line in _ARMOUR.items()

@@ -18,14 +18,14 @@ import pygit2
 from pygit2.enums import FileMode
 
 from hive_core.errors import HiveError, InvalidArgument
-from hive_core.host.git.faults import DamagedRepo, reading, writing
+from hive_core.host.git.faults import DamagedRepo, guard_reads, guard_writes
 from hive_core.host.git.files import AGENTS
-from hive_core.host.git.handle import Handle
-from hive_core.host.git.locks import Lock, replace
+from hive_core.host.git.handle import RepositoryHandle
+from hive_core.host.git.locks import RepositoryLock, replace_file
 from hive_core.host.git.objects import Objects
-from hive_core.host.git.store import FILES, Difference, Entry, Store
-from hive_core.host.git.worktree_status import Dirt, blob_name, sound
-from hive_core.host.storage.disk import kept
+from hive_core.host.git.store import FILES, FileChange, ObjectStore, TreeEntry
+from hive_core.host.git.worktree_status import WorkTreeStatus, blob_name, is_whole_index
+from hive_core.host.storage.disk import sync_folder
 
 _LISTED: Final = 100
 _SEARCHED: Final = 500  # commits; the kernel wrote back what is older long ago
@@ -34,7 +34,7 @@ _SEARCHED: Final = 500  # commits; the kernel wrote back what is older long ago
 class WorkTree:
     """`show` is safe to repeat; what it showed last stands in a file, so a crash loses nothing."""
 
-    def __init__(self, handle: Handle, objects: Objects) -> None:
+    def __init__(self, handle: RepositoryHandle, objects: Objects) -> None:
         folder = handle.folder
         self._objects = objects
         self._root = folder.parent
@@ -43,10 +43,10 @@ class WorkTree:
         self._mark = folder / "hive-shown"
         self._settled = folder / "hive-settled"
         self._made = folder / "hive-file"
-        self._dirt = Dirt(handle, objects.store)
-        self.lock = Lock(self._index, folder)
+        self._dirt = WorkTreeStatus(handle, objects.store)
+        self.lock = RepositoryLock(self._index, folder)
 
-    def shown(self) -> str:
+    def shown_commit(self) -> str:
         """The commit that was shown last; empty when none was."""
         return self._read(self._mark)
 
@@ -58,27 +58,27 @@ class WorkTree:
             return ""
         return found if found.isalnum() else ""
 
-    def note(self, oid: str) -> None:
+    def mark_shown(self, oid: str) -> None:
         """The work tree shows `oid`: whoever committed it by hand has it there."""
-        with writing():
-            replace(self._mark, f"{oid}\n".encode(), self._mark.with_suffix(".new"))
+        with guard_writes():
+            replace_file(self._mark, f"{oid}\n".encode(), self._mark.with_suffix(".new"))
 
     def show(self, oid: str) -> None:
         """Show the commit. Busy while somebody's git holds the index."""
-        before, store = self.shown(), self._objects.store
+        before, store = self.shown_commit(), self._objects.store
         if before == oid:
             return
         if not self.lock.held:
             self.lock.acquire()
         try:
-            with writing():
+            with guard_writes():
                 old, new = self._tree(before), store.commit(oid).tree
                 try:
                     changes = list(store.differences(old, new))
                 except (InvalidArgument, DamagedRepo):  # beyond all bounds, or lost: it was nothing
                     old, changes = "", list(store.differences("", new))
                 self._replace(old or new, changes)
-                self.note(oid)
+                self.mark_shown(oid)
         finally:
             self.lock.release()
 
@@ -87,7 +87,7 @@ class WorkTree:
 
         `refused` are commits that the work tree may have shown for a moment.
         """
-        self.note(head)
+        self.mark_shown(head)
         return self.restore() + self._remove_leftovers(head, refused)
 
     def restore(self) -> list[str]:
@@ -95,8 +95,8 @@ class WorkTree:
 
         A file that belongs to no commit stays, and `dirty` lists it.
         """
-        shown, store = self.shown(), self._objects.store
-        if not shown or not (changed := self._changed(shown)):
+        shown, store = self.shown_commit(), self._objects.store
+        if not shown or not (changed := self._changed_files(shown)):
             return []
         wanted = dict(store.walk(store.commit(shown).tree))
         with self._locked_index(shown) as index:
@@ -107,22 +107,22 @@ class WorkTree:
                     self._put(index, path, wanted[path])
         return [path for path in changed if path in wanted]
 
-    def _changed(self, shown: str) -> list[str]:
+    def _changed_files(self, shown: str) -> list[str]:
         try:
-            with reading("work tree", str(self._index)):
-                return self._dirt.list(shown)
+            with guard_reads("work tree", str(self._index)):
+                return self._dirt.changed_files(shown)
         except DamagedRepo:
             with self._locked_index(shown):
                 """A damaged index is made anew."""
-        with reading("work tree", str(self._index)):
-            return self._dirt.list(shown)
+        with guard_reads("work tree", str(self._index)):
+            return self._dirt.changed_files(shown)
 
     @contextmanager
     def _locked_index(self, shown: str) -> Iterator[pygit2.Index]:
         """The index to change; it is written at the end. Busy while another git holds it."""
         self.lock.acquire()
         try:
-            with writing():
+            with guard_writes():
                 index = self._open(self._tree(shown))
                 yield index
                 index.write()
@@ -139,12 +139,12 @@ class WorkTree:
         store = self._objects.store
         tree = store.commit(head).tree
         tracked = {path for path, _ in store.walk(tree)}
-        paths = {path for path in self._changed(head) if path not in tracked}
+        paths = {path for path in self._changed_files(head) if path not in tracked}
         if not paths:
             return []
         known = _versions(store, head, self._read(self._settled), refused)
         leftovers = [path for path in sorted(paths) if self._is_torn(path, known.get(path, set()))]
-        with writing():
+        with guard_writes():
             for path in leftovers:
                 (self._root / path).unlink()
         return leftovers
@@ -157,31 +157,31 @@ class WorkTree:
         start = file.read_bytes().rstrip(b"\0")
         return any(_content(self._objects.store, oid).startswith(start) for oid in versions)
 
-    def settle(self) -> None:
+    def sync_deletions(self) -> None:
         """Make durable which files are there; safe in a thread beside the one that shows.
 
         Contents need no fsync: `repair` puts back every file of the commit in force.
         """
-        shown = self.shown()
+        shown = self.shown_commit()
         if not shown or shown == self._read(self._settled):
             return
-        with writing():
+        with guard_writes():
             for folder in (self._root, self._root / AGENTS):
                 with suppress(FileNotFoundError, NotADirectoryError):
-                    kept(folder)
+                    sync_folder(folder)
             spare = self._settled.with_suffix(".new")
-            replace(self._settled, f"{shown}\n".encode(), spare, durable=True)
+            replace_file(self._settled, f"{shown}\n".encode(), spare, durable=True)
 
-    def dirty(self) -> list[str]:
+    def changed_files(self) -> list[str]:
         """Files that differ from what was shown, in the index or in the work tree."""
-        shown = self.shown()
+        shown = self.shown_commit()
         try:
-            with reading("work tree", str(self._index)):
-                return self._dirt.list(shown)[:_LISTED] if shown else []
+            with guard_reads("work tree", str(self._index)):
+                return self._dirt.changed_files(shown)[:_LISTED] if shown else []
         except HiveError as error:
             return [error.reason]
 
-    def _replace(self, before: str, changes: Sequence[Difference]) -> None:
+    def _replace(self, before: str, changes: Sequence[FileChange]) -> None:
         index = self._open(before)
         for path, old, new in changes:
             known = _name(old)
@@ -199,7 +199,7 @@ class WorkTree:
             data = self._index.read_bytes()
         except FileNotFoundError:
             data = b""
-        whole = sound(data)
+        whole = is_whole_index(data)
         if whole:
             self._spare.write_bytes(data)
         else:
@@ -212,7 +212,7 @@ class WorkTree:
                     _add(index, path, entry)
         return index
 
-    def _put(self, index: pygit2.Index, path: str, new: Entry | None) -> None:
+    def _put(self, index: pygit2.Index, path: str, new: TreeEntry | None) -> None:
         self._stage(index, path, new)
         file = self._root / path
         if new is None:
@@ -220,10 +220,10 @@ class WorkTree:
             return
         data = self._objects.store.blob(new.oid, path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace(file, data, self._made)
+        replace_file(file, data, self._made)
 
     @staticmethod
-    def _stage(index: pygit2.Index, path: str, new: Entry | None) -> None:
+    def _stage(index: pygit2.Index, path: str, new: TreeEntry | None) -> None:
         if new is not None:
             _add(index, path, new)
         elif path in index:
@@ -246,12 +246,12 @@ class WorkTree:
         return ""
 
 
-def _add(index: pygit2.Index, path: str, entry: Entry) -> None:
+def _add(index: pygit2.Index, path: str, entry: TreeEntry) -> None:
     index.add(pygit2.IndexEntry(path, pygit2.Oid(hex=entry.oid), FileMode(entry.mode)))
 
 
 def _versions(
-    store: Store, head: str, settled: str, refused: Iterable[str]
+    store: ObjectStore, head: str, settled: str, refused: Iterable[str]
 ) -> Mapping[str, set[str]]:
     """Contents by path that commits since `settled`, or `refused` ones, put into the work tree."""
     versions: defaultdict[str, set[str]] = defaultdict(set)
@@ -270,13 +270,13 @@ def _versions(
     return versions
 
 
-def _content(store: Store, oid: str) -> bytes:
+def _content(store: ObjectStore, oid: str) -> bytes:
     with suppress(HiveError):  # damaged meanwhile
         return store.blob(oid, "a version") if oid else b""
     return b""
 
 
-def _name(entry: Entry | None) -> str:
+def _name(entry: TreeEntry | None) -> str:
     return entry.oid if entry else ""
 
 

@@ -14,11 +14,11 @@ from typing import Final
 
 import pygit2
 
-from hive_core.host.git.handle import Handle
-from hive_core.host.git.store import FILES, Store
+from hive_core.host.git.handle import RepositoryHandle
+from hive_core.host.git.store import FILES, ObjectStore
 
 _HASH: Final = 20  # bytes
-Sign = tuple[int, int, int, int]
+FileSignature = tuple[int, int, int, int]
 
 
 def blob_name(data: bytes) -> str:
@@ -26,12 +26,12 @@ def blob_name(data: bytes) -> str:
     return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
-def sound(index: bytes) -> bool:
+def is_whole_index(index: bytes) -> bool:
     """Whether an index ends with its own hash; libgit2 is not given another one."""
     return sha1(index[:-_HASH], usedforsecurity=False).digest() == index[-_HASH:]
 
 
-def sign(path: Path | os.DirEntry[str]) -> Sign | None:
+def file_signature(path: Path | os.DirEntry[str]) -> FileSignature | None:
     """What changes when the content does; None where there is no plain file."""
     try:
         found = path.stat(follow_symlinks=False)
@@ -40,19 +40,19 @@ def sign(path: Path | os.DirEntry[str]) -> Sign | None:
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
-class Dirt:
+class WorkTreeStatus:
     """Compares a commit with the index and the work tree, and remembers what it read."""
 
-    def __init__(self, handle: Handle, store: Store) -> None:
+    def __init__(self, handle: RepositoryHandle, store: ObjectStore) -> None:
         self._handle = handle
         self._store = store
         self._root = handle.folder.parent  # whatever somebody wrote into the configuration
         self._index = handle.folder / "index"
-        self._names: dict[str, tuple[Sign, str]] = {}
+        self._names: dict[str, tuple[FileSignature, str]] = {}
         self._wanted: tuple[str, dict[str, str]] = ("", {})
-        self._staged: tuple[Sign | None, dict[str, str]] = (None, {})
+        self._staged: tuple[FileSignature | None, dict[str, str]] = (None, {})
 
-    def list(self, commit: str) -> list[str]:
+    def changed_files(self, commit: str) -> list[str]:
         """Files that differ from the commit in the index or in the work tree."""
         wanted, staged = self._files(commit), self._in_index()
         found = {path for path in wanted.keys() | staged.keys() if _differ(path, wanted, staged)}
@@ -74,9 +74,9 @@ class Dirt:
         return self._wanted[1]
 
     def _in_index(self) -> dict[str, str]:
-        found = sign(self._index)
+        found = file_signature(self._index)
         if found != self._staged[0]:
-            if found is not None and not sound(self._index.read_bytes()):
+            if found is not None and not is_whole_index(self._index.read_bytes()):
                 raise ValueError("the index is damaged")
             index = pygit2.Index(str(self._index))
             index.read()
@@ -95,7 +95,7 @@ class Dirt:
                     yield path, self._name(path, entry)
 
     def _name(self, path: str, entry: os.DirEntry[str]) -> str:
-        found, known = sign(entry), self._names.get(path)
+        found, known = file_signature(entry), self._names.get(path)
         if found is None or not entry.is_file(follow_symlinks=False):
             return "no plain file"
         if known is None or known[0] != found:

@@ -43,7 +43,7 @@ def peer(connected: socket.socket) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class PeerTimeouts:
     """How long, in seconds, a peer may take for its first frame, for one begun, and to read."""
 
     first: float = 10.0
@@ -53,45 +53,45 @@ class Patience:
     look: float = 1.0
 
 
-PATIENCE: Final = Patience()
+PATIENCE: Final = PeerTimeouts()
 
 
-class Host(Protocol):
+class ConnectionHost(Protocol):
     """What a connection needs of the daemon's side."""
 
-    patience: Patience
+    patience: PeerTimeouts
 
     def feed(self, line: ClientConnection, frames: list[bytes | BadFrame]) -> None: ...
 
-    def drained(self, line: ClientConnection) -> None: ...
+    def on_drained(self, line: ClientConnection) -> None: ...
 
-    def left(self, connection: Connection, line: ClientConnection) -> None: ...
+    def on_closed(self, connection: PeerConnection, line: ClientConnection) -> None: ...
 
-    def grown(self, connection: Connection, line: ClientConnection) -> None:
+    def on_memory_change(self, connection: PeerConnection, line: ClientConnection) -> None:
         """What it holds of our memory has changed: the host may `hush` or `choke` it."""
         ...
 
-    def ending(self, connection: Connection) -> None:
+    def on_ending(self, connection: PeerConnection) -> None:
         """Call `finish` after each turn from now on."""
         ...
 
-    def hurry(self, connection: Connection, seconds: float | None) -> None:
+    def set_deadline(self, connection: PeerConnection, seconds: float | None) -> None:
         """Abort the connection after that time; None: it is in no hurry any more."""
         ...
 
 
 # The line of a peer (uid, pid), or None: closed without a word.
-Admit = Callable[["Connection", int, int], ClientConnection | None]
+Admit = Callable[["PeerConnection", int, int], ClientConnection | None]
 
 
-class Connection(asyncio.BufferedProtocol):
+class PeerConnection(asyncio.BufferedProtocol):
     """Plain recv: descriptors that a peer attaches (SCM_RIGHTS) are closed by the kernel, unseen.
 
     No per-call work happens here but cutting frames. One buffer serves all connections, because
     what was read is copied out at once; a fresh one for each read costs more than the read.
     """
 
-    def __init__(self, host: Host, admit: Admit) -> None:
+    def __init__(self, host: ConnectionHost, admit: Admit) -> None:
         self._host = host
         self._admit = admit
         self._reader = FrameReader()
@@ -126,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
     def _take(self, line: ClientConnection, data: bytes) -> None:
         frames: list[bytes | BadFrame] = []
         try:
-            frames.extend(self._reader.feed(self._some(data)))
+            frames.extend(self._reader.feed(self._whole_frames(data)))
         except BadFrame as fault:
             frames.append(fault)
         hurried = self._hurried
@@ -136,11 +136,11 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             self._host.feed(line, frames)
             if line.bytes_held > _HELD_MOST or len(line.frames) > _FRAMES_MOST or self._uncut:
-                self.hush()
+                self.pause_read()
         if self.unread > LITTLE:
-            self._host.grown(self, line)
+            self._host.on_memory_change(self, line)
 
-    def _some(self, data: bytes) -> bytes:
+    def _whole_frames(self, data: bytes) -> bytes:
         """As much as holds only so many frames; the rest waits until these are answered."""
         if data.count(b"\0") <= _FRAMES_MOST:
             return data
@@ -156,8 +156,8 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
             return
         if line.full:
-            self.hear()
-        self._host.grown(self, line)
+            self.resume_read()
+        self._host.on_memory_change(self, line)
 
     @property
     def unread(self) -> int:
@@ -179,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         look.register(self.transport.get_extra_info("socket").fileno(), 0)
         return any(seen & select.POLLHUP for _, seen in look.poll(0))
 
-    def hush(self, *, together: bool = False) -> None:
+    def pause_read(self, *, together: bool = False) -> None:
         """Read no more for now; `together`: because of what the whole party holds."""
         line = self._line
         self._together |= together
@@ -188,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.pause_reading()
             self._hurry_if_slow()
 
-    def hear(self, *, together: bool = False) -> None:
+    def resume_read(self, *, together: bool = False) -> None:
         """Read on, if neither its own frames nor those of the party are too many."""
         line = self._line
         self._together &= not together
@@ -204,15 +204,15 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
             self._hurry_if_slow()
 
-    def choke(self) -> None:
+    def pause_calls(self) -> None:
         """Ask nothing more for it until `breathe`."""
         if self._line is not None:
             self._line.write_blocked = True
 
-    def breathe(self) -> None:
+    def resume_calls(self) -> None:
         """Go on, unless its own peer is what it waits for."""
         if self._line is not None and self._line.write_blocked and not self._stuck:
-            self._host.drained(self._line)
+            self._host.on_drained(self._line)
 
     def abort(self) -> None:
         if self.transport is not None:
@@ -221,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
     @override
     def pause_writing(self) -> None:
         self._stuck = True
-        self.choke()
+        self.pause_calls()
         self._hurry_if_slow()
 
     @override
@@ -229,12 +229,12 @@ class Connection(asyncio.BufferedProtocol):
         self._stuck = False
         self._hurry_if_slow()
         if self._line is not None:
-            self._host.grown(self, self._line)
+            self._host.on_memory_change(self, self._line)
 
     @override
     def eof_received(self) -> bool:
         """The peer has said all (`printf ... | nc -U`): what was asked is still answered."""
-        self._host.ending(self)
+        self._host.on_ending(self)
         return True
 
     def finish(self) -> None:
@@ -247,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._hurry(None)
         if self._line is not None:
-            self._host.left(self, self._line)
+            self._host.on_closed(self, self._line)
             self._line = None
 
     def _hurry_if_slow(self) -> None:
@@ -268,4 +268,4 @@ class Connection(asyncio.BufferedProtocol):
     def _hurry(self, seconds: float | None) -> None:
         if seconds is not None or self._hurried:
             self._hurried = seconds is not None
-            self._host.hurry(self, seconds)
+            self._host.set_deadline(self, seconds)

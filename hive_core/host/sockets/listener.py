@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hive_core.host.sockets.connection import LITTLE, Connection
+from hive_core.host.sockets.connection import LITTLE, PeerConnection
 
 # Attack 36. hived has 1 GiB for all agents, and an agent may have 64 connections: what comes in and
 # waits for its answer, and what goes out and is not read, is bounded for each party.
@@ -24,44 +24,44 @@ class Listener:
     uids: range | None
     most: int
     server: asyncio.Server | None = None
-    connections: set[Connection] = field(default_factory=set)
-    hushed: set[Connection] = field(default_factory=set)
+    connections: set[PeerConnection] = field(default_factory=set)
+    paused: set[PeerConnection] = field(default_factory=set)
     choked: bool = False
 
-    def takes(self, uid: int) -> bool:
+    def admits(self, uid: int) -> bool:
         """The operator's peers are admitted by the mode and group of the file."""
         return self.uids is None or uid in self.uids
 
-    def end(self) -> None:
+    def close(self) -> None:
         for connection in list(self.connections):
             connection.abort()
         if self.server is not None:
             self.server.close()
 
-    def weigh(self, connection: Connection) -> None:
+    def apply_backpressure(self, connection: PeerConnection) -> None:
         """After a change of what a connection holds: hold up a party that holds too much."""
         if connection.unread > LITTLE and self._unread > UNREAD_MOST:
-            self.hushed.add(connection)
-            connection.hush(together=True)
+            self.paused.add(connection)
+            connection.pause_read(together=True)
         if connection.unsent and self._unsent > UNSENT_MOST:
             self.choked = True
             for each in self.connections:
-                each.choke()
-        if self.hushed or self.choked:
-            self.relieve()
+                each.pause_calls()
+        if self.paused or self.choked:
+            self.release_backpressure()
         if not self.choked:
-            connection.breathe()
+            connection.resume_calls()
 
-    def relieve(self) -> None:
+    def release_backpressure(self) -> None:
         """Something was answered, read or closed: whoever can may go on."""
-        if self.hushed and self._unread <= UNREAD_MOST:
-            hushed, self.hushed = self.hushed, set()
+        if self.paused and self._unread <= UNREAD_MOST:
+            hushed, self.paused = self.paused, set()
             for each in hushed & self.connections:
-                each.hear(together=True)
+                each.resume_read(together=True)
         if self.choked and self._unsent <= UNSENT_MOST:
             self.choked = False
             for each in self.connections:
-                each.breathe()
+                each.resume_calls()
 
     @property
     def _unread(self) -> int:

@@ -19,7 +19,7 @@ from hive_core.broker.connection import ClientConnection, SlowRead
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result
 from hive_core.errors import BadFrame, Busy, HiveError, Internal
-from hive_core.host.sockets.connection import PATIENCE, Connection, Patience
+from hive_core.host.sockets.connection import PATIENCE, PeerConnection, PeerTimeouts
 from hive_core.host.sockets.listener import Listener
 from hive_core.model.wire.record import OPERATOR
 
@@ -36,7 +36,7 @@ _READS_AT_ONCE: Final = 4
 _READ_SECONDS: Final = 45.0
 
 
-class Keeper(Protocol):
+class DescriptorStore(Protocol):
     """Where listening sockets stay while the daemon restarts: systemd's store of descriptors."""
 
     def store(self, name: str, fd: int) -> None: ...
@@ -44,7 +44,7 @@ class Keeper(Protocol):
     def drop(self, name: str) -> None: ...
 
 
-class Sockets:
+class SocketServer:
     """Listeners that come and go, connections within their limits, one turn for all that arrived.
 
     `keeper` has the listening sockets while the daemon restarts, so that clients queue; `adopt`
@@ -53,7 +53,7 @@ class Sockets:
 
     def __init__(
         self, broker: Broker, reads: SlowReadSources, fatal: Callable[[BaseException], None],
-        keeper: Keeper | None = None, patience: Patience = PATIENCE,
+        keeper: DescriptorStore | None = None, patience: PeerTimeouts = PATIENCE,
     ) -> None:  # fmt: skip
         self._broker = broker
         self._reads = reads
@@ -64,8 +64,8 @@ class Sockets:
         self._woken = self._turning = self._dead = False
         self._listeners: dict[str, Listener] = {}
         self._adopted: dict[str, socket.socket] = {}
-        self._deadlines: dict[Connection, float] = {}
-        self._endings: set[Connection] = set()
+        self._deadlines: dict[PeerConnection, float] = {}
+        self._endings: set[PeerConnection] = set()
         self._tasks: dict[ClientConnection, asyncio.Task[None]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._sweeping = False
@@ -82,7 +82,7 @@ class Sockets:
         """A listening socket of the daemon before this one; used when its party is listened to."""
         self._adopted[name] = socket.socket(fileno=fd)
 
-    def adopted_all(self) -> None:
+    def close_unadopted(self) -> None:
         """Every party is listened to by now; what is left belongs to nobody."""
         for name, left in self._adopted.items():
             left.close()
@@ -107,13 +107,13 @@ class Sockets:
         if known is not None and (known.path, known.uids) == (listener.path, listener.uids):
             return
         self.close(party)
-        bound = self._taken(party, listener.path) or bind(listener.path, access)
+        bound = self._take_adopted(party, listener.path) or bind_socket(listener.path, access)
         self._listeners[party] = listener
         if self._keeper is not None:
             self._keeper.store(party, bound.fileno())
         admit = partial(self._admit, listener)
         server = await self._loop.create_unix_server(
-            lambda: Connection(self, admit), sock=bound, backlog=_ACCEPTED, **_KEEP_FILE
+            lambda: PeerConnection(self, admit), sock=bound, backlog=_ACCEPTED, **_KEEP_FILE
         )
         bound.listen(BACKLOG)  # asyncio has one number for both
         if self._listeners.get(party) is listener:
@@ -121,7 +121,7 @@ class Sockets:
         else:
             server.close()
 
-    def _taken(self, party: str, path: Path) -> socket.socket | None:
+    def _take_adopted(self, party: str, path: Path) -> socket.socket | None:
         """What the daemon before this one listened on, if clients can still find it."""
         found = self._adopted.pop(party, None)
         if found is not None and not (found.getsockname() == str(path) and path.is_socket()):
@@ -134,7 +134,7 @@ class Sockets:
         listener = self._listeners.pop(party, None)
         if listener is None:
             return
-        listener.end()
+        listener.close()
         listener.path.unlink(missing_ok=True)
         if self._keeper is not None:
             self._keeper.drop(party)
@@ -145,16 +145,16 @@ class Sockets:
         """The daemon ends: connections close, the sockets stay for the next one."""
         self._dead = True
         for listener in self._listeners.values():
-            listener.end()
+            listener.close()
         for task in self._tasks.values():
             task.cancel()
 
     # What connections call.
 
     def _admit(
-        self, listener: Listener, connection: Connection, uid: int, pid: int
+        self, listener: Listener, connection: PeerConnection, uid: int, pid: int
     ) -> ClientConnection | None:
-        if not listener.takes(uid):
+        if not listener.admits(uid):
             if self._broker.reject_peer(listener.party, uid):
                 log.warning("peer %d with uid %d refused on %s", pid, uid, listener.path)
             return None
@@ -166,27 +166,27 @@ class Sockets:
     def feed(self, line: ClientConnection, frames: list[bytes | BadFrame]) -> None:
         self._broker.receive(line, frames)
 
-    def drained(self, line: ClientConnection) -> None:
+    def on_drained(self, line: ClientConnection) -> None:
         self._broker.write_resumed(line)
 
-    def grown(self, connection: Connection, line: ClientConnection) -> None:
+    def on_memory_change(self, connection: PeerConnection, line: ClientConnection) -> None:
         if (listener := self._listeners.get(line.party)) is not None:
-            listener.weigh(connection)
+            listener.apply_backpressure(connection)
 
-    def ending(self, connection: Connection) -> None:
+    def on_ending(self, connection: PeerConnection) -> None:
         self._endings.add(connection)
         self.wake()
 
-    def left(self, connection: Connection, line: ClientConnection) -> None:
+    def on_closed(self, connection: PeerConnection, line: ClientConnection) -> None:
         self._broker.drop(line)
         self._endings.discard(connection)
         if (listener := self._listeners.get(line.party)) is not None:
             listener.connections.discard(connection)
-            listener.relieve()
+            listener.release_backpressure()
         if (task := self._tasks.pop(line, None)) is not None:
             task.cancel()
 
-    def hurry(self, connection: Connection, seconds: float | None) -> None:
+    def set_deadline(self, connection: PeerConnection, seconds: float | None) -> None:
         if seconds is None:
             self._deadlines.pop(connection, None)
             return
@@ -234,16 +234,16 @@ class Sockets:
             connection.finish()
 
     def read(self, line: ClientConnection, read: SlowRead) -> None:
-        task = self._loop.create_task(self._bring(line, read))
+        task = self._loop.create_task(self._run_read(line, read))
         self._tasks[line] = task
-        task.add_done_callback(partial(self._brought, line))
+        task.add_done_callback(partial(self._read_done, line))
 
-    def _brought(self, line: ClientConnection, task: asyncio.Task[None]) -> None:
+    def _read_done(self, line: ClientConnection, task: asyncio.Task[None]) -> None:
         """The turn that what it brought led to may have begun the next read of the line."""
         if self._tasks.get(line) is task:
             del self._tasks[line]
 
-    async def _bring(self, line: ClientConnection, read: SlowRead) -> None:
+    async def _run_read(self, line: ClientConnection, read: SlowRead) -> None:
         """A few at once for each party, so that one cannot take the journal from the others."""
         slots = self._slots.setdefault(line.party, asyncio.Semaphore(_READS_AT_ONCE))
         found: Result | HiveError
@@ -268,7 +268,7 @@ class Access:
     group: str = ""
 
 
-def bind(path: Path, access: Access) -> socket.socket:
+def bind_socket(path: Path, access: Access) -> socket.socket:
     """A socket bound to `path`, in place of what a dead daemon left; not listening yet."""
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

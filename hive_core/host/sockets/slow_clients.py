@@ -17,7 +17,7 @@ WIRE_MOST: Final = 96 * 1024  # bytes of a request, with its head and what chunk
 _PIECE: Final = 2048
 
 
-class Patient(H11Protocol):
+class BoundedHttpConnection(H11Protocol):
     """A connection ends after a while, whatever its peer does or leaves undone.
 
     `crowd`: all of them, the oldest first. When there are too many, the oldest makes room: who is
@@ -25,7 +25,7 @@ class Patient(H11Protocol):
     """
 
     life: float = 30.0
-    crowd: dict[Patient, None]
+    crowd: dict[BoundedHttpConnection, None]
     _end: asyncio.TimerHandle | None = None
     _rest: bytes = b""
     _taken: int = 0

@@ -27,8 +27,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound
-from hive_core.host.sockets.slow_clients import Patient
-from hive_core.host.storage.secrets import Vault
+from hive_core.host.sockets.slow_clients import BoundedHttpConnection
+from hive_core.host.storage.secrets import SecretStore
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
 from hive_core.model.names import is_uuid
@@ -58,12 +58,12 @@ _ADDRESS: Final = re.compile(r"/hook/([a-z0-9-]{1,64})(?:/([a-z0-9._/-]{1,200}))
 
 
 @dataclass
-class Hooks:
+class WebhookServer:
     """`clock` has seconds since 1970."""
 
     ledger: Ledger
     perform: Perform
-    vault: Vault
+    vault: SecretStore
     hive: Callable[[], Hive]
     clock: Callable[[], float] = time.time
     life: float = LIFE
@@ -72,21 +72,21 @@ class Hooks:
     async def listen(self, path: Path, group: str) -> None:
         """Serve at this place, to members of the group."""
         config = Config(
-            self.app, interface="asgi3", http=Patient, ws="none", lifespan="off", log_config=None,
-            log_level="error", access_log=False, server_header=False, date_header=False,
-            proxy_headers=False, h11_max_incomplete_event_size=_HEAD_MOST,
+            self.app, interface="asgi3", http=BoundedHttpConnection, ws="none", lifespan="off",
+            log_config=None, log_level="error", access_log=False, server_header=False,
+            date_header=False, proxy_headers=False, h11_max_incomplete_event_size=_HEAD_MOST,
         )  # fmt: skip
         config.load()
         # One request a connection: what a proxy took for a part of one is no second one here.
-        state, crowd = ServerState(), dict[Patient, None]()
+        state, crowd = ServerState(), dict[BoundedHttpConnection, None]()
         state.default_headers = [(b"connection", b"close")]
 
-        def protocol() -> Patient:
-            made = Patient(config=config, server_state=state, app_state={})
+        def protocol() -> BoundedHttpConnection:
+            made = BoundedHttpConnection(config=config, server_state=state, app_state={})
             made.life, made.crowd = self.life, crowd
             return made
 
-        loop, bound = asyncio.get_running_loop(), _bound(path, group)
+        loop, bound = asyncio.get_running_loop(), _bind_socket(path, group)
         self._server = await loop.create_unix_server(protocol, sock=bound, backlog=_ACCEPTED)
         bound.listen(_BACKLOG)  # asyncio has one number for both
         log.info("Taking webhooks at %s", path)
@@ -105,7 +105,7 @@ class Hooks:
             response = Response(status_code=body)
         else:
             until = loop.time() + EVEN
-            response = self._answer(_asked(request, headers, body))
+            response = self._answer(_webhook_request(request, headers, body))
             if response is None:
                 await asyncio.sleep(until - loop.time())
         await (response or Response(status_code=404))(scope, receive, send)
@@ -126,7 +126,7 @@ class Hooks:
 
     def _answer(self, asked: WebhookRequest) -> Response | None:
         """None for who has no business there."""
-        trigger = self._known(asked.target)
+        trigger = self._find_trigger(asked.target)
         secret = self._secret(trigger)
         found = signature_scope(secret, asked, self.clock())
         if trigger is None or found is SignatureScope.NOT:
@@ -136,16 +136,16 @@ class Hooks:
             return Response(status_code=405, headers={"Allow": ", ".join(rule.methods)})
         if not is_sufficient(found, asked.method, strict=rule.strict):
             return None
-        return self._handed(trigger, asked, found, secret)
+        return self._deliver(trigger, asked, found, secret)
 
-    def _known(self, target: str) -> Trigger | None:
+    def _find_trigger(self, target: str) -> Trigger | None:
         address = _ADDRESS.fullmatch(target.partition("?")[0])
         if address is None:
             return None
-        found = self._named(*address.groups())
+        found = self._trigger_of_path(*address.groups())
         return found if found is not None and found.enabled and not found.parked else None
 
-    def _named(self, first: str, path: str | None) -> Trigger | None:
+    def _trigger_of_path(self, first: str, path: str | None) -> Trigger | None:
         """By the id alone, or by the agent and what was chosen for it."""
         if path is None:
             return self.ledger.triggers.by_hook(first) if is_uuid(first) else None
@@ -162,7 +162,7 @@ class Hooks:
             log.warning("Cannot read what webhook %s is signed with: %s", trigger.id, error)
             return os.urandom(32)
 
-    def _handed(
+    def _deliver(
         self, trigger: Trigger, asked: WebhookRequest, found: SignatureScope, secret: bytes
     ) -> Response | None:
         """Accepted means that it is on the disk."""
@@ -178,17 +178,17 @@ class Hooks:
         except (NotFound, NotAllowed):
             return None
         except HiveError as error:
-            return _refused(error)
+            return _refusal_response(error)
         return JSONResponse({"fire": fire.fire}, status_code=202 if fire.new else 200)
 
 
-def _asked(request: Request, headers: Mapping[str, str], body: bytes) -> WebhookRequest:
+def _webhook_request(request: Request, headers: Mapping[str, str], body: bytes) -> WebhookRequest:
     raw, query = request.scope["raw_path"], request.scope["query_string"]
     target = (raw + b"?" + query if query else raw).decode("latin-1")
     return WebhookRequest(request.method, target, headers, body)
 
 
-def _refused(error: HiveError) -> Response:
+def _refusal_response(error: HiveError) -> Response:
     if isinstance(error, LimitReached):
         after = error.fields.get("retry_after", 60)
         seconds = str(max(1, int(after))) if isinstance(after, int | float) else "60"
@@ -205,7 +205,7 @@ def _text(body: bytes) -> tuple[str, str]:
         return "base64", base64.b64encode(body).decode()
 
 
-def _bound(path: Path, group: str) -> socket.socket:
+def _bind_socket(path: Path, group: str) -> socket.socket:
     """A socket that nobody can reach before it is the group's."""
     path.unlink(missing_ok=True)
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 from uuid import uuid4
 
 from hive_core.errors import Conflict, Internal, LimitReached, NotFound
-from hive_core.host.storage.blob_store import Shelf, Sum, nothing
+from hive_core.host.storage.blob_store import BlobStore, BlockDigests, no_step
 from hive_core.model.work.artifact import Content, UploadLimits
 
 log = logging.getLogger(__name__)
@@ -31,18 +31,18 @@ class DamagedContent(Internal):
     """The bytes are not what was stored."""
 
 
-class Beside(Protocol):
+class RunBesideLoop(Protocol):
     """Runs work beside the loop that takes as long as there are bytes."""
 
     async def __call__(self, work: Callable[[], T], /) -> T: ...
 
 
-async def thread(work: Callable[[], T], /) -> T:
+async def run_in_thread(work: Callable[[], T], /) -> T:
     return await asyncio.to_thread(work)
 
 
 @dataclass(eq=False)
-class Upload:
+class ArtifactUpload:
     """What somebody has sent so far. `before`: without the last part, which may come again.
 
     `coming` bytes are being written. `ready` is what is on the disk but for its name, `stored` what
@@ -53,8 +53,8 @@ class Upload:
     path: Path
     at: float
     small: bool = False
-    sum: Sum = field(default_factory=Sum)
-    before: Sum = field(default_factory=Sum)
+    sum: BlockDigests = field(default_factory=BlockDigests)
+    before: BlockDigests = field(default_factory=BlockDigests)
     coming: int = 0
     ready: Content | None = None
     stored: Content | None = None
@@ -66,7 +66,7 @@ class Upload:
 
 
 @dataclass
-class Contents:
+class ArtifactContents:
     """`alarm` is told what is damaged; `clock` has seconds that never jump.
 
     What is known of an upload changes on the loop alone. Its bytes are hashed, written and synced
@@ -76,15 +76,15 @@ class Contents:
 
     folder: Path
     alarm: Callable[[str], None] = field(default=lambda _: None)
-    step: Callable[[str], None] = nothing
+    step: Callable[[str], None] = no_step
     clock: Callable[[], float] = time.monotonic
-    beside: Beside = thread
-    _uploads: dict[str, Upload] = field(default_factory=dict)
+    beside: RunBesideLoop = run_in_thread
+    _uploads: dict[str, ArtifactUpload] = field(default_factory=dict)
     _works: set[asyncio.Task[Any]] = field(default_factory=set)
     _lanes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LANES))
 
     def __post_init__(self) -> None:
-        self.shelf = Shelf(self.folder, self.step)
+        self.blobs = BlobStore(self.folder, self.step)
 
     # Coming in.
 
@@ -96,8 +96,8 @@ class Contents:
         if mine >= most or len(open_) >= UPLOADS_MOST:
             raise LimitReached(f"cannot begin an upload: {mine} of yours are open", retry_after=60)
         id_ = uuid4().hex
-        upload = Upload(party, self.shelf.new(id_), self.clock())
-        self.shelf.create(upload.path)
+        upload = ArtifactUpload(party, self.blobs.new(id_), self.clock())
+        self.blobs.create(upload.path)
         self._uploads[id_] = upload
         return id_
 
@@ -106,7 +106,7 @@ class Contents:
     ) -> int:
         """Take the next part, or the last one once more; how many bytes there are."""
 
-        async def work(upload: Upload) -> int:
+        async def work(upload: ArtifactUpload) -> int:
             self._upload(party, id_)  # it may have gone while this waited
             if upload.ready is not None and not upload.path.exists():
                 # It has its name, though its folder could not be synced: it can be stored again,
@@ -118,7 +118,7 @@ class Contents:
             upload.sum = upload.before = before
             upload.ready, upload.coming, upload.at = None, len(data), self.clock()
             try:
-                upload.sum = await self.beside(lambda: self.shelf.write(upload.path, before, data))
+                upload.sum = await self.beside(lambda: self.blobs.write(upload.path, before, data))
             finally:
                 upload.coming = 0
             return upload.sum.size
@@ -128,11 +128,11 @@ class Contents:
     async def settle(self, party: str, id_: str) -> str:
         """All of an upload is on the disk, but under no name yet; its id."""
 
-        async def work(upload: Upload) -> str:
+        async def work(upload: ArtifactUpload) -> str:
             self._upload(party, id_)
             if upload.stored is None and upload.ready is None:
                 whole = upload.sum
-                upload.ready = await self.beside(lambda: self.shelf.sync(upload.path, whole))
+                upload.ready = await self.beside(lambda: self.blobs.sync(upload.path, whole))
                 upload.at = self.clock()
             return id_
 
@@ -142,14 +142,14 @@ class Contents:
         """Something small, in one go: the id of an upload that is settled."""
         self._drop_idle()
         id_ = uuid4().hex
-        path = self.shelf.new(id_)
+        path = self.blobs.new(id_)
 
-        def written() -> tuple[Sum, Content]:
-            self.shelf.create(path)
-            whole = self.shelf.write(path, Sum(), data)
-            return whole, self.shelf.sync(path, whole)
+        def written() -> tuple[BlockDigests, Content]:
+            self.blobs.create(path)
+            whole = self.blobs.write(path, BlockDigests(), data)
+            return whole, self.blobs.sync(path, whole)
 
-        async def work(upload: Upload) -> str:
+        async def work(upload: ArtifactUpload) -> str:
             self._check(party, len(data), room)
             self._uploads[id_], upload.coming = upload, len(data)
             try:
@@ -157,28 +157,28 @@ class Contents:
                 self._upload(party, id_)  # it may have gone before there was a file
             except BaseException:
                 self._uploads.pop(id_, None)
-                self.shelf.drop(path)
+                self.blobs.drop(path)
                 raise
             upload.coming, upload.at = 0, self.clock()
             return id_
 
-        return await self._alone(Upload(party, path, self.clock(), small=True), work)
+        return await self._alone(ArtifactUpload(party, path, self.clock(), small=True), work)
 
     def place(self, party: str, id_: str) -> Content | None:
         """Give a settled upload its name: it has it when this returns. None: settle it first."""
         upload = self._upload(party, id_)
-        if upload.stored is not None and not self.shelf.path(upload.stored.digest).exists():
+        if upload.stored is not None and not self.blobs.path(upload.stored.digest).exists():
             self._forget(id_)
             upload = self._upload(party, id_)
         if upload.stored is None and upload.ready is not None and not upload.alone.locked():
-            self.shelf.name(upload.path, upload.ready)
+            self.blobs.publish(upload.path, upload.ready)
             upload.stored = upload.ready
         return upload.stored
 
     def size(self, party: str, id_: str) -> int:
         return self._upload(party, id_).sum.size
 
-    def held(self, party: str | None = None) -> int:
+    def pending_bytes(self, party: str | None = None) -> int:
         """Bytes of uploads that were not stored yet, of one party or of all."""
         return sum(each.size for each in self._uploads.values() if party in (None, each.party))
 
@@ -187,7 +187,7 @@ class Contents:
         for id_ in [each for each, upload in self._uploads.items() if upload.party == party]:
             self._forget(id_)
 
-    def _upload(self, party: str, id_: str) -> Upload:
+    def _upload(self, party: str, id_: str) -> ArtifactUpload:
         found = self._uploads.get(id_)
         if found is None or found.party != party:
             raise NotFound(f"no upload {id_[:64]}: begin another one")
@@ -195,10 +195,12 @@ class Contents:
 
     def _check(self, party: str, size: int, room: UploadLimits) -> None:
         """Asked when these bytes are counted from then on: many calls may have waited."""
-        if self.held(party) + size > room.party or self.held() + size > room.all:
+        if self.pending_bytes(party) + size > room.party or self.pending_bytes() + size > room.all:
             raise LimitReached("cannot take it: too much is being sent at once", retry_after=60)
 
-    async def _alone(self, upload: Upload, work: Callable[[Upload], Awaitable[T]]) -> T:
+    async def _alone(
+        self, upload: ArtifactUpload, work: Callable[[ArtifactUpload], Awaitable[T]]
+    ) -> T:
         """With nobody else at this upload, and to its end once it is begun.
 
         Who waits for its turn holds bytes in memory, and so goes when its connection does.
@@ -211,16 +213,18 @@ class Contents:
             raise
         task = asyncio.ensure_future(self._run(upload, work))
         self._works.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._consume_result)
         return await asyncio.shield(task)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _consume_result(self, task: asyncio.Task[Any]) -> None:
         """What went wrong is told to who waits; nobody may, and then it is no line of the log."""
         self._works.discard(task)
         if not task.cancelled():
             task.exception()
 
-    async def _run(self, upload: Upload, work: Callable[[Upload], Awaitable[T]]) -> T:
+    async def _run(
+        self, upload: ArtifactUpload, work: Callable[[ArtifactUpload], Awaitable[T]]
+    ) -> T:
         try:
             return await work(upload)
         finally:
@@ -235,16 +239,16 @@ class Contents:
                 self._forget(id_)
 
     def _forget(self, id_: str) -> None:
-        self.shelf.drop(self._uploads.pop(id_).path)
+        self.blobs.drop(self._uploads.pop(id_).path)
 
     # Going out and away.
 
     async def read(self, content: Content, at: int) -> bytes | str:
         """From this byte to the end of its block; a text says why it is not what was stored."""
         async with self._lanes:
-            return await self.beside(lambda: self.shelf.read(content, at))
+            return await self.beside(lambda: self.blobs.read(content, at))
 
-    def damaged(self, digest: str, why: str) -> DamagedContent:
+    def report_damage(self, digest: str, why: str) -> DamagedContent:
         """The operator knows; who wanted to read it is told this."""
         text = f"the content {digest} of an artifact is damaged: {why}"
         log.error("%s", text)
@@ -252,17 +256,17 @@ class Contents:
         return DamagedContent(text)
 
     def remove(self, digest: str) -> None:
-        self.shelf.remove(digest)
+        self.blobs.remove(digest)
 
-    def left(self) -> Iterator[str]:
+    def remaining_digests(self) -> Iterator[str]:
         """Clear what an earlier daemon was in the middle of; then every digest that is there."""
-        for each in self.shelf.begun():
+        for each in self.blobs.partial_files():
             if each.name not in self._uploads:
                 each.unlink(missing_ok=True)
-        yield from self.shelf.digests()
+        yield from self.blobs.digests()
 
 
-def _before(upload: Upload, offset: int) -> Sum:
+def _before(upload: ArtifactUpload, offset: int) -> BlockDigests:
     """What comes before the next part; the last one may never have been answered."""
     for each in (upload.sum, upload.before):
         if offset == each.size and upload.stored is None:

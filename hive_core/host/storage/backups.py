@@ -14,7 +14,7 @@ from hive_core.host.storage.stores import Stores
 log = logging.getLogger(__name__)
 
 
-class Copies:
+class BackupRunner:
     """Beside the loop: it takes long and needs neither the ledger nor the other handle."""
 
     def __init__(

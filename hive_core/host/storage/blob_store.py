@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import Internal
-from hive_core.host.storage.disk import kept, told
+from hive_core.host.storage.disk import guard_disk, sync_folder
 from hive_core.model.work.artifact import BLOCK, Content, is_digest
 
 NEW: Final = ".new"
@@ -25,15 +25,15 @@ EMPTY: Final = sha256().digest()
 _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Sum:
+class BlockDigests:
     """The digest of what comes, as a whole and in blocks."""
 
     def __init__(self) -> None:
         self.size = 0
         self._whole, self._block, self._blocks = sha256(), sha256(), b""
 
-    def copy(self) -> Sum:
-        found = Sum()
+    def copy(self) -> BlockDigests:
+        found = BlockDigests()
         found.size, found._blocks = self.size, self._blocks
         found._whole, found._block = self._whole.copy(), self._block.copy()
         return found
@@ -55,16 +55,16 @@ class Sum:
         return Content(self._whole.hexdigest(), self.size, self._blocks + rest)
 
 
-def nothing(step: str) -> None:
+def no_step(step: str) -> None:
     """Where a test may end the process; here it goes on."""
 
 
 @dataclass
-class Shelf:
+class BlobStore:
     """`step` is told how far a content is."""
 
     folder: Path
-    step: Callable[[str], None] = nothing
+    step: Callable[[str], None] = no_step
     # A folder that another thread has just made may not be on the disk yet.
     _making: threading.Lock = field(default_factory=threading.Lock)
 
@@ -81,22 +81,22 @@ class Shelf:
 
     def create(self, path: Path) -> None:
         """An empty file."""
-        with told("begin an upload"):
+        with guard_disk("begin an upload"):
             self._make(path.parent)
             os.close(os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
 
-    def write(self, path: Path, before: Sum, data: bytes) -> Sum:
+    def write(self, path: Path, before: BlockDigests, data: bytes) -> BlockDigests:
         """A part behind what comes before it; what is there behind that goes."""
-        with told("take a part of an upload"):
+        with guard_disk("take a part of an upload"):
             self._write(path, before.size, data)
         found = before.copy()
         found.add(data)
         return found
 
-    def sync(self, path: Path, whole: Sum) -> Content:
+    def sync(self, path: Path, whole: BlockDigests) -> Content:
         """All of it is on the disk, and nothing else: a part may have failed half way."""
         content = whole.content
-        with told("store an upload"):
+        with guard_disk("store an upload"):
             file = os.open(path, _WRITE)
             try:
                 os.ftruncate(file, whole.size)
@@ -107,17 +107,17 @@ class Shelf:
         self.step("synced")
         return content
 
-    def name(self, path: Path, content: Content) -> None:
+    def publish(self, path: Path, content: Content) -> None:
         """Under its digest, on the disk. What is there already is put right by this one.
 
         It may have its name from the last time, when the folder could not be synced.
         """
         place = self.path(content.digest)
-        with told("store an upload"):
+        with guard_disk("store an upload"):
             if path.exists() or not place.exists():
                 path.rename(place)
             self.step("renamed")
-            kept(place.parent)
+            sync_folder(place.parent)
         self.step("kept")
 
     def _write(self, path: Path, offset: int, data: bytes) -> None:
@@ -136,15 +136,15 @@ class Shelf:
 
     def _make(self, folder: Path) -> None:
         with self._making:
-            self._made(folder)
+            self._make_folders(folder)
 
-    def _made(self, folder: Path) -> None:
+    def _make_folders(self, folder: Path) -> None:
         """A folder with those above it, each on the disk."""
         if folder.is_dir():
             return
-        self._made(folder.parent) if folder != self.folder else None
+        self._make_folders(folder.parent) if folder != self.folder else None
         folder.mkdir(mode=0o700, exist_ok=True)
-        kept(folder.parent)
+        sync_folder(folder.parent)
 
     # Going out and away.
 
@@ -166,7 +166,7 @@ class Shelf:
         return data[at - number * BLOCK :]
 
     def remove(self, digest: str) -> None:
-        with told("remove a content"):
+        with guard_disk("remove a content"):
             self.path(digest).unlink(missing_ok=True)
 
     def drop(self, path: Path) -> None:
@@ -174,17 +174,17 @@ class Shelf:
         with suppress(OSError):
             path.unlink(missing_ok=True)
 
-    def begun(self) -> list[Path]:
+    def partial_files(self) -> list[Path]:
         """What is being written, or was when a daemon ended."""
         return list((self.folder / NEW).glob("*")) if self.folder.is_dir() else []
 
     def digests(self) -> Iterator[str]:
         """Everything that has a name."""
-        for first in self._listed(self.folder):
-            for second in self._listed(first) if first.name != NEW else ():
-                yield from (each.name for each in self._listed(second) if is_digest(each.name))
+        for first in self._list_folder(self.folder):
+            for second in self._list_folder(first) if first.name != NEW else ():
+                yield from (each.name for each in self._list_folder(second) if is_digest(each.name))
 
-    def _listed(self, folder: Path) -> list[Path]:
+    def _list_folder(self, folder: Path) -> list[Path]:
         with suppress(OSError):
             return sorted(folder.iterdir())
         return []

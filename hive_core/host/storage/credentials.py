@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.host.storage.secrets import Vault
+from hive_core.host.storage.secrets import SecretStore
 from hive_core.host.storage.views import refusal
 
 FOLDER: Final = "credentials"
@@ -40,7 +40,7 @@ def access(own: int, other: int, uid: int) -> bytes:
 class Credentials:
     """`base` gives the uid of an agent's root on the host."""
 
-    def __init__(self, vault: Vault, base: Callable[[str], int | None]) -> None:
+    def __init__(self, vault: SecretStore, base: Callable[[str], int | None]) -> None:
         self._vault, self._base = vault, base
 
     def show(self, uuid: str, run: Path, capabilities: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hive_core.host.systemd.cpu_time import of
+from hive_core.host.systemd.cpu_time import machine_cpu
 from hive_core.model.agents.machine import Cpu, Machine
 from hive_core.plan.desired import ReconcilePlan
 from hive_core.ports import Journal
@@ -16,7 +16,7 @@ _AT_ONCE: Final = 50
 
 
 @dataclass
-class Reads:
+class DeferredReads:
     """As `broker/call.py` names it; `machines` are of the last look, `looked` waits for one."""
 
     journal: Journal
@@ -24,7 +24,7 @@ class Reads:
     diff: Callable[[str, str, int], Coroutine[Any, Any, tuple[bytes, bool]]]
     machines: Mapping[str, Machine]
     looked: Callable[[], Coroutine[Any, Any, None]]
-    used: Callable[[Machine], Cpu | None] = of
+    used: Callable[[Machine], Cpu | None] = machine_cpu
 
     async def cpu(self, uuids: Iterable[str]) -> dict[str, Cpu]:
         """The kernel answers at once; of many, others get their turn in between.

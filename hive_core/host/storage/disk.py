@@ -13,7 +13,7 @@ from hive_core.errors import HiveError, Internal, StorageFull
 FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 
 
-def kept(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """What was renamed, made or removed in it is on the disk when this returns."""
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -23,10 +23,10 @@ def kept(folder: Path) -> None:
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def guard_disk(action: str) -> Iterator[None]:
     """A failure of the disk as one of ours; no path and nothing that was written is in it."""
     try:
         yield
     except OSError as error:
         kind: type[HiveError] = StorageFull if error.errno in FULL else Internal
-        raise kind(f"cannot {what}: {error.strerror}") from None
+        raise kind(f"cannot {action}: {error.strerror}") from None

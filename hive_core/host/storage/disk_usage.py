@@ -14,7 +14,7 @@ MOUNTS: Final = Path("/proc/self/mounts")
 QUOTA: Final = frozenset({"prjquota", "pquota"})  # as ext4 and XFS show a mount option
 
 
-def used(folder: Path) -> DiskUse:
+def disk_used(folder: Path) -> DiskUse:
     """Bytes and inodes in use, whoever has them."""
     found = os.statvfs(folder)
     return DiskUse((found.f_blocks - found.f_bfree) * found.f_frsize, found.f_files - found.f_ffree)
@@ -30,7 +30,7 @@ def has_quota(folder: Path, text: str | None = None) -> bool:
     return not QUOTA.isdisjoint(options.split(","))
 
 
-def bounded(action: Mount, *, quota: bool) -> Mount:
+def with_limits(action: Mount, *, quota: bool) -> Mount:
     """With bounds for the file system to hold an agent to, 0 for none, if it can."""
     disk, inodes = (action.disk or 0, action.inodes or 0) if quota else (None, None)
     return replace(action, disk=disk, inodes=inodes)

@@ -31,7 +31,7 @@ _BEGIN: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOL
 
 
 @dataclass
-class Lines:
+class EventFiles:
     """`folder` is made when it is first opened. All of it blocks, so it runs beside the loop."""
 
     folder: Path
@@ -79,9 +79,9 @@ class Lines:
             (self.folder / NAME).rename(self.folder / f"events-{self._number:012}.jsonl")
             os.close(self._file)
             self._begin()
-        self.bound()
+        self.remove_oldest()
 
-    def bound(self) -> None:
+    def remove_oldest(self) -> None:
         """Remove the oldest files while all together are more than they may be."""
         old = sorted(self.folder.glob(_OLD))
         sizes = [each.stat().st_size for each in old]
@@ -149,7 +149,7 @@ class Lines:
     def _last_of_old(self) -> int:
         """Of the newest file that has a whole line."""
         for each in sorted(self.folder.glob(_OLD), reverse=True):
-            if last := max((found[1] for found in _found(each)), default=0):
+            if last := max((found[1] for found in _old_events(each)), default=0):
                 return last
         return 0
 
@@ -168,7 +168,7 @@ def _time(data: bytes) -> float:
     return float(found[1]) if found else 0.0
 
 
-def _found(place: Path) -> Iterator[tuple[int, int, float]]:
+def _old_events(place: Path) -> Iterator[tuple[int, int, float]]:
     with place.open("rb") as file:
         for data in file:
             if (found := _numbers(data)) is not None:

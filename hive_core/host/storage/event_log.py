@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.errors import HiveError
-from hive_core.host.storage.event_files import Lines
+from hive_core.host.storage.event_files import EventFiles
 from hive_core.host.systemd import notify
 from hive_core.ledger.audit.event_json import number_before, parsed
 from hive_core.ledger.audit.events import AuditLog
@@ -30,7 +30,7 @@ class EventLog:
     """`heard` wakes it; one page after the other is read on the loop and written beside it."""
 
     events: AuditLog
-    lines: Lines
+    lines: EventFiles
     hive: Callable[[], Hive]
     troubles: dict[str, str]
     journal: str = "most"
@@ -39,7 +39,7 @@ class EventLog:
     _opened: bool = False
     _closed: bool = False
 
-    def heard(self, topics: frozenset[str]) -> None:
+    def on_topics(self, topics: frozenset[str]) -> None:
         if "events" in topics or "tree" in topics:
             self._woken.set()
 

@@ -27,18 +27,18 @@ STORAGE, LEDGER = "storage", "ledger"
 _MOST: Final = 1000  # bytes of the marker
 
 
-def _first(paths: Paths) -> None:
+def _create_first(paths: Paths) -> None:
     """Tree, meta repository, ledger: each is made by whoever owns it."""
 
 
-def _configurations(paths: Paths) -> None:
+def _make_work_private(paths: Paths) -> None:
     """What hived and its jobs hand each other, and the secrets, are nobody else's to look at."""
     for folder in (paths.work, paths.secrets):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
 
 
-def _private(paths: Paths) -> None:
+def _make_repositories_private(paths: Paths) -> None:
     """Nobody else's git enters the repositories any more, and their settings are ours."""
     for folder, repositories, config in (
         (paths.meta, [paths.meta / ".git"], create.CONFIG),
@@ -54,13 +54,13 @@ def _private(paths: Paths) -> None:
 
 # Forward only: a step that was released is never changed, and new ones go to the end.
 STEPS: Final[tuple[tuple[str, Callable[[Paths], None]], ...]] = (
-    ("tree, meta repository and ledger", _first),
-    ("folders for jobs and for secrets", _configurations),
-    ("repositories that nobody else enters", _private),
+    ("tree, meta repository and ledger", _create_first),
+    ("folders for jobs and for secrets", _make_work_private),
+    ("repositories that nobody else enters", _make_repositories_private),
 )
 
 
-def nothing(step: str) -> None:
+def no_step(step: str) -> None:
     """Where a test may end the process; here it goes on."""
 
 
@@ -76,7 +76,7 @@ def read(marker: Path) -> dict[str, int]:
         raise Internal(f"cannot read {marker}: {error}") from error
 
 
-def settle(paths: Paths, step: Callable[[str], None] = nothing) -> None:
+def migrate(paths: Paths, step: Callable[[str], None] = no_step) -> None:
     """Bring the storage up to date; TooNew when it is ahead of us."""
     said = read(paths.layout)
     at = said.get(STORAGE, 0)
@@ -99,7 +99,7 @@ def note(paths: Paths, ledger: int) -> None:
     said = read(paths.layout)
     if said.get(LEDGER) != ledger:
         try:
-            _write(paths.layout, {**said, LEDGER: ledger}, nothing)
+            _write(paths.layout, {**said, LEDGER: ledger}, no_step)
         except OSError as error:
             raise _refusal(error, paths.layout.name) from error
 

@@ -23,7 +23,7 @@ _BOTH: Final = 2  # a root and a node
 _SETTLE: Final = 0.1  # seconds; a start mounts several things one after another
 
 
-def mounted(folder: Path, text: str) -> frozenset[str] | None:
+def mounted_agents(folder: Path, text: str) -> frozenset[str] | None:
     """Agents of whom both mounts below `folder` are there; None when mounts do not show here."""
     if not _follows(folder, text):
         return None
@@ -32,7 +32,7 @@ def mounted(folder: Path, text: str) -> frozenset[str] | None:
     return frozenset(uuid for uuid, count in counts.items() if count == _BOTH)
 
 
-def shown(doors: Path, text: str) -> frozenset[tuple[str, str]] | None:
+def visible_stores(doors: Path, text: str) -> frozenset[tuple[str, str]] | None:
     """Agents and the stores that hang in their doors; not one that was replaced since."""
     if not _follows(doors, text):
         return None
@@ -60,7 +60,7 @@ class Mounts(NamedTuple):
     agents: frozenset[str] | None
     stores: frozenset[tuple[str, str]] | None
 
-    def shown(self, uuid: str, otherwise: frozenset[str]) -> frozenset[str]:
+    def visible_stores(self, uuid: str, otherwise: frozenset[str]) -> frozenset[str]:
         """What hangs in the door of an agent, or what is believed to when that does not show."""
         if self.stores is None:
             return otherwise
@@ -87,7 +87,7 @@ class MountWatch:
 
     def _read(self) -> Mounts:
         text = FILE.read_text(encoding="utf-8", errors="replace")
-        return Mounts(mounted(self._folder, text), shown(self._doors, text))
+        return Mounts(mounted_agents(self._folder, text), visible_stores(self._doors, text))
 
     async def run(self) -> None:
         """Watch, until cancelled."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import HiveError, Internal
-from hive_core.host.storage.artifacts import Beside, thread
-from hive_core.host.storage.disk import kept, told
+from hive_core.host.storage.artifacts import RunBesideLoop, run_in_thread
+from hive_core.host.storage.disk import guard_disk, sync_folder
 from hive_core.model.agents.capability import capability_fault
 from hive_core.model.names import is_uuid
 from hive_core.model.wire.masks import Masks
@@ -26,10 +26,10 @@ _NEW: Final = ".new"  # no key begins with a dot
 _OF_HOOK: Final = re.compile("[0-9a-f]{16}")  # as operations/triggers/operations.py names them
 
 
-class Vault:
+class SecretStore:
     """Made when the first secret is."""
 
-    def __init__(self, folder: Path, beside: Beside = thread) -> None:
+    def __init__(self, folder: Path, beside: RunBesideLoop = run_in_thread) -> None:
         self.folder = folder
         self.beside = beside
         # What must not be written down anywhere else.
@@ -39,7 +39,7 @@ class Vault:
 
     def sweep(self) -> None:
         """Remove what a daemon that was killed had begun to keep; while nobody keeps anything."""
-        with told("remove secrets that were never kept"):
+        with guard_disk("remove secrets that were never kept"):
             for uuid in self.holders():
                 for each in (self.folder / uuid).glob(f"{_NEW}*"):
                     each.unlink()
@@ -92,7 +92,7 @@ class Vault:
 
     def _write(self, place: Path, value: bytes) -> None:
         key = place.name
-        with told(f"keep the secret {key}"):
+        with guard_disk(f"keep the secret {key}"):
             for folder in (self.folder, place.parent):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             spare = place.with_name(f"{_NEW}.{key}")  # several may be on their way
@@ -103,18 +103,18 @@ class Vault:
             finally:
                 spare.unlink(missing_ok=True)  # of what is not kept nothing stays
             for folder in (place.parent, self.folder):
-                kept(folder)
+                sync_folder(folder)
 
     def remove(self, uuid: str, key: str) -> bool:
         """Forget a secret; False when there was none."""
         place = self._place(uuid, key)
-        with told(f"remove the secret {key}"):
+        with guard_disk(f"remove the secret {key}"):
             place.with_name(f"{_NEW}.{key}").unlink(missing_ok=True)
             try:
                 place.unlink()
             except FileNotFoundError:
                 return False
-            kept(place.parent)
+            sync_folder(place.parent)
         return True
 
     def retire(self, uuid: str, key: str) -> None:
@@ -130,7 +130,7 @@ class Vault:
         return ()
 
     def read(self, uuid: str, key: str) -> bytes:
-        with told(f"read the secret {key}"):
+        with guard_disk(f"read the secret {key}"):
             return self._place(uuid, key).read_bytes()
 
     def holders(self) -> list[str]:
@@ -142,7 +142,7 @@ class Vault:
     def drop(self, uuid: str) -> None:
         """Forget all of somebody who will never come back."""
         if is_uuid(uuid):
-            with told("remove secrets"), suppress(FileNotFoundError):
+            with guard_disk("remove secrets"), suppress(FileNotFoundError):
                 shutil.rmtree(self.folder / uuid)
 
     def _place(self, uuid: str, key: str) -> Path:

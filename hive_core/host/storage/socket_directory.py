@@ -22,24 +22,24 @@ from hive_core.plan.daemon_actions import (
 )
 
 
-def _held(action: ShowIdentity) -> list[str]:
+def _capabilities(action: ShowIdentity) -> list[str]:
     """The capabilities of the agent, as the identity that it is shown says."""
     found = action.document.get("capabilities")
     return [str(each) for each in found] if isinstance(found, list) else []
 
 
-class Sockets(Protocol):
+class AgentSockets(Protocol):
     """The part of the sockets that the change road uses."""
 
     async def listen(self, uuid: str, path: Path, uid_base: int) -> None: ...
     def close(self, party: str) -> None: ...
 
 
-class Shown:
+class SocketDirectories:
     """`nar` gives the files of a deployed commit, by agent, commit and the hash they must have."""
 
     def __init__(
-        self, sockets: Sockets, paths: Paths, nar: Callable[[str, str, str], bytes],
+        self, sockets: AgentSockets, paths: Paths, nar: Callable[[str, str, str], bytes],
         credentials: Credentials,
     ) -> None:  # fmt: skip
         self._sockets, self._paths, self._nar = sockets, paths, nar
@@ -54,7 +54,7 @@ class Shown:
                 self._sockets.close(uuid)
             case ShowIdentity(uuid):
                 place = self._paths.identity(uuid)
-                self._credentials.show(uuid, place.parent, _held(action))
+                self._credentials.show(uuid, place.parent, _capabilities(action))
                 show_identity(place, action)
             case ShowView(uuid):
                 await self._views.show(self._paths.view(uuid), action)

@@ -19,8 +19,8 @@ from hive_core.host.git.manual_commits import judge
 from hive_core.host.git.recovery import Recovery
 from hive_core.host.git.repo import MetaRepo
 from hive_core.host.storage import layout
-from hive_core.host.storage.artifacts import Contents
-from hive_core.host.storage.secrets import Vault
+from hive_core.host.storage.artifacts import ArtifactContents
+from hive_core.host.storage.secrets import SecretStore
 from hive_core.host.systemd import notify
 from hive_core.ledger.core.ballast import Ballast
 from hive_core.ledger.core.ledger import Ledger
@@ -45,16 +45,16 @@ class Stores:
     def open(cls, settings: Settings, restore: Path = restoring.FOLDER) -> Stores:
         """`restore`: where an operator put packs with what a damaged repository lacks."""
         try:
-            ledger, repo = cls._opened(settings)
+            ledger, repo = cls._open_stores(settings)
         except StorageFull:  # a daemon that cannot start can stop nobody
             if not Ballast(settings.paths.ballast, settings.ballast).release():
                 raise
             log.warning("The disk is full: starting on the room that was held back")
-            ledger, repo = cls._opened(settings)
+            ledger, repo = cls._open_stores(settings)
         try:
-            found = cls._recovered(ledger, repo, settings, restore)
+            found = cls._recover(ledger, repo, settings, restore)
             hive = repo.read(ledger.head) if ledger.head else Hive()
-            repo.repair()
+            repo.repair_worktree()
         except DamagedRepo as error:
             # Nobody has any authority until an operator has mended it; nothing is torn down.
             repo.sealed = error.reason
@@ -67,7 +67,7 @@ class Stores:
         return cls(ledger, repo, hive, settings.paths, found)
 
     @staticmethod
-    def _recovered(ledger: Ledger, repo: MetaRepo, settings: Settings, restore: Path) -> Recovery:
+    def _recover(ledger: Ledger, repo: MetaRepo, settings: Settings, restore: Path) -> Recovery:
         may = judge(ledger, settings.limits)
         try:
             return repo.recover(ledger.head, may)
@@ -82,9 +82,9 @@ class Stores:
             return repo.recover(ledger.head, may)
 
     @cached_property
-    def vault(self) -> Vault:
+    def vault(self) -> SecretStore:
         """With it, what it holds stands in no event and in no line of the log."""
-        vault = Vault(self.paths.secrets)
+        vault = SecretStore(self.paths.secrets)
         with suppress(HiveError):  # the disk tells whoever reads a secret
             vault.sweep()
         self.ledger.events.masks = vault.masks
@@ -92,12 +92,12 @@ class Stores:
         return vault
 
     @cached_property
-    def contents(self) -> Contents:
-        return Contents(self.paths.artifacts)
+    def contents(self) -> ArtifactContents:
+        return ArtifactContents(self.paths.artifacts)
 
     @staticmethod
-    def _opened(settings: Settings) -> tuple[Ledger, MetaRepo]:
-        layout.settle(settings.paths)
+    def _open_stores(settings: Settings) -> tuple[Ledger, MetaRepo]:
+        layout.migrate(settings.paths)
         ledger = Ledger.open(settings.paths.database, limits=settings.limits)
         try:
             layout.note(settings.paths, ledger.schema)
@@ -105,11 +105,11 @@ class Stores:
         except BaseException:
             ledger.close()
             raise
-        repo.renders(settings.nix)
-        repo.places_under(settings.root.name)
+        repo.set_nix_inputs(settings.nix)
+        repo.set_root_agent(settings.root.name)
         return ledger, repo
 
-    def answerable(self, registry: Mapping[str, Operation]) -> Mapping[str, Operation]:
+    def served_operations(self, registry: Mapping[str, Operation]) -> Mapping[str, Operation]:
         """The operations as they can be served: over damage whatever only reads.
 
         Else `gc` would find that nobody accounts for anything.

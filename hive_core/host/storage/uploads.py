@@ -10,7 +10,7 @@ from typing import Final
 from uuid import uuid4
 
 from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached
-from hive_core.host.git.file_writer import shared
+from hive_core.host.git.file_writer import guard_repository
 from hive_core.model.config.push import PackChunk, Push
 
 MOST: Final = 8
@@ -19,7 +19,7 @@ DEAD: Final = 600.0
 
 
 @dataclass
-class Upload:
+class PushUpload:
     """What has come of one push so far. The last part may come again: its answer may be lost."""
 
     push: Push
@@ -30,13 +30,13 @@ class Upload:
 
 
 @dataclass
-class Uploads:
+class PushUploads:
     """`most`: bytes of one pack. A part that does not belong to its upload takes nothing away."""
 
     work: Path
     most: int
     clock: Callable[[], float] = time.monotonic
-    _open: dict[str, Upload] = field(default_factory=dict)
+    _open: dict[str, PushUpload] = field(default_factory=dict)
 
     def add(self, push: Push, part: PackChunk) -> str:
         """Keep a part; the id of its upload."""
@@ -55,19 +55,19 @@ class Uploads:
             raise LimitReached(f"cannot push: the pack is larger than {self.most} bytes")
         if upload is None:
             id_, upload = self._begin(push)
-        with shared(upload.path), upload.path.open("r+b") as file:
+        with guard_repository(upload.path), upload.path.open("r+b") as file:
             file.seek(before)
             file.write(part.data)
             file.truncate()
         upload.before, upload.size, upload.at = before, before + len(part.data), self.clock()
         return id_
 
-    def _begin(self, push: Push) -> tuple[str, Upload]:
+    def _begin(self, push: Push) -> tuple[str, PushUpload]:
         self._make_room()
         id_ = uuid4().hex
-        with shared(self.work):
+        with guard_repository(self.work):
             self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
-            upload = Upload(push, self.work / f"pushed-{id_}", self.clock())
+            upload = PushUpload(push, self.work / f"pushed-{id_}", self.clock())
             upload.path.touch(0o600)
         self._open[id_] = upload
         return id_, upload

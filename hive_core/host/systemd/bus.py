@@ -119,7 +119,7 @@ class Bus:
     async def _connect(self) -> MessageBus:
         async with asyncio.timeout(self._seconds):
             bus = await MessageBus(bus_type=BusType.SYSTEM).connect()
-            bus.add_message_handler(self._heard)
+            bus.add_message_handler(self._on_signal)
             self._bus = bus
             for rule in _RULES:
                 await self.call(
@@ -171,12 +171,12 @@ class Bus:
         """How the host as a whole is: running, degraded, starting, stopping..."""
         return str(await self.get(MANAGER, "Manager", "SystemState"))
 
-    async def loaded(self, patterns: Iterable[str]) -> list[Unit]:
+    async def list_units(self, patterns: Iterable[str]) -> list[Unit]:
         """Loaded units by pattern."""
         found = await self._manager("ListUnitsByPatterns", "asas", [[], list(patterns)])
         return [_unit(row) for row in found[0]]
 
-    async def named(self, names: Iterable[str]) -> list[Unit]:
+    async def list_named_units(self, names: Iterable[str]) -> list[Unit]:
         """Those of these units that are loaded.
 
         ListUnitsByNames would load the others for a moment, and the signals about that would have
@@ -187,7 +187,7 @@ class Bus:
             return []
         few = len(wanted) <= _PATTERNS  # each costs systemd a walk over all its units
         patterns = sorted(wanted) if few else [f"{prefix}*" for prefix in self._prefixes]
-        return [unit for unit in await self.loaded(patterns) if unit.name in wanted]
+        return [unit for unit in await self.list_units(patterns) if unit.name in wanted]
 
     async def get(self, path: str, interface: str, name: str) -> Any:  # noqa: ANN401 - its type is systemd's
         """One property."""
@@ -195,11 +195,11 @@ class Bus:
         found = await self.call(where, "Get", "ss", [f"{SYSTEMD}.{interface}", name])
         return found[0].value
 
-    async def gets(self, path: str, names: Iterable[tuple[str, str]]) -> list[Any]:
+    async def get_many(self, path: str, names: Iterable[tuple[str, str]]) -> list[Any]:
         """Several properties (interface, name) at once."""
         return await asyncio.gather(*(self.get(path, *name) for name in names))
 
-    def _heard(self, message: Message) -> None:
+    def _on_signal(self, message: Message) -> None:
         """Signals; whatever cannot be placed is nothing of ours."""
         if message.message_type is not MessageType.SIGNAL:
             return
@@ -207,9 +207,9 @@ class Bus:
             case "PropertiesChanged" if message.path and message.path.startswith(self._paths):
                 self._wake(unescape(message.path.removeprefix(UNITS)))
             case "JobRemoved":
-                self._named(str(message.body[2]))
+                self._wake_unit(str(message.body[2]))
             case "UnitNew" | "UnitRemoved":
-                self._named(str(message.body[0]))
+                self._wake_unit(str(message.body[0]))
             case "Reloading" if not message.body[0]:
                 self._wake("")
             case "NameOwnerChanged" if message.body[2]:
@@ -225,7 +225,7 @@ class Bus:
             log.warning("Cannot listen to systemd: %s", error)
         self._wake("")
 
-    def _named(self, unit: str) -> None:
+    def _wake_unit(self, unit: str) -> None:
         if unit.startswith(self._prefixes):
             self._wake(unit)
 

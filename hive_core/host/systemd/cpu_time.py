@@ -35,7 +35,7 @@ def read(group: str, groups: Path = GROUPS) -> Cpu | None:
         except OSError:
             continue
         try:
-            return Cpu(name_of(str(os.fstat(folder).st_ino)), _used(folder))
+            return Cpu(name_of(str(os.fstat(folder).st_ino)), _usage_nsec(folder))
         except (OSError, ValueError):
             return None  # it is just going
         finally:
@@ -59,7 +59,7 @@ def _read_once(file: Path) -> str:
         return ""  # a drop-in hides it (ProcSubset=): to count with a risk is better than not to
 
 
-def _used(folder: int) -> int:
+def _usage_nsec(folder: int) -> int:
     """Read below the folder that is open: its inode and its figure are of the same group."""
     file = os.open("cpu.stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
     try:
@@ -72,6 +72,6 @@ def _used(folder: int) -> int:
     return int(figures[_USED])
 
 
-def of(machine: Machine) -> Cpu | None:
+def machine_cpu(machine: Machine) -> Cpu | None:
     """What a machine that runs has used."""
     return read(group_of(machine.slice, machine.unit)) if machine.slice else None

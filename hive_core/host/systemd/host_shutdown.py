@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 AGAIN: Final = 1.0
 
 
-async def see_off(settings: Settings) -> None:
+async def wait_for_agents(settings: Settings) -> None:
     """Return at once unless the host goes down, and then when no agent is up any more."""
     heard = asyncio.Event()
     bus = Bus(settings.grace.bus, lambda _: heard.set(), (AGENTS,))
@@ -57,6 +57,6 @@ async def _wait(bus: Bus, privd: Privd, heard: asyncio.Event, grace: float) -> N
 
 
 async def _up(bus: Bus) -> list[tuple[Unit, Label]]:
-    units = await bus.loaded([f"{AGENTS}*.service"])
+    units = await bus.list_units([f"{AGENTS}*.service"])
     known = ((unit, Label.of(unit)) for unit in units if unit.active not in ("inactive", "failed"))
     return [(unit, label) for unit, label in known if label is not None]

@@ -42,7 +42,7 @@ class Exchange:
 
     def names(self) -> list[str]:
         """What the job left in `/out`."""
-        with _opened(self.folder / "out") as out:
+        with _open_folder(self.folder / "out") as out:
             return sorted(os.listdir(out))  # noqa: PTH208 - a descriptor, not a path
 
     @contextmanager
@@ -50,7 +50,7 @@ class Exchange:
         """A file that the job left in `/out`; Internal when it is none, or larger than that."""
         if "/" in name:
             raise ValueError(name)
-        with _opened(self.folder / "out") as out:
+        with _open_folder(self.folder / "out") as out:
             try:
                 found = os.open(name, _READ, dir_fd=out)
             except OSError as error:
@@ -75,23 +75,23 @@ def exchange(work: Path, job: str) -> Iterator[Exchange]:
     """The folder of a job for as long as it takes; one of the same job before goes first."""
     folder = work / job
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _gone(folder)
+    _remove_folder(folder)
     try:
         for leaf in ("in", "out"):
             (folder / leaf).mkdir(mode=0o700, parents=True)
         yield Exchange(folder)
     finally:
-        _gone(folder)
+        _remove_folder(folder)
 
 
 def sweep(work: Path) -> None:
     """Remove what jobs of an earlier daemon left behind."""
     with suppress(FileNotFoundError):
         for folder in sorted(work.iterdir()):
-            _gone(folder)
+            _remove_folder(folder)
 
 
-def _gone(folder: Path) -> None:
+def _remove_folder(folder: Path) -> None:
     """Remove a folder, whatever a job did to it; what cannot go is told and left alone."""
     try:
         if folder.is_symlink() or folder.is_file():
@@ -109,10 +109,10 @@ def empty(folder: Path) -> None:
     Folders inside come up to the top before they go, so that none is too deep to be reached.
     """
     numbers = (f".{uuid4().hex}-{number}" for number in count())
-    with _opened(folder) as top:
+    with _open_folder(folder) as top:
         while names := os.listdir(top):  # noqa: PTH208
             for name in names:
-                if not _unlinked(name, top):
+                if not _unlink(name, top):
                     _lift(name, top, numbers)
                     os.rmdir(name, dir_fd=top)
 
@@ -123,14 +123,14 @@ def _lift(name: str, top: int, numbers: Iterator[str]) -> None:
     inside = os.open(name, _WALK, dir_fd=top)
     try:
         for inner in os.listdir(inside):  # noqa: PTH208
-            if not _unlinked(inner, inside):
+            if not _unlink(inner, inside):
                 os.chmod(inner, 0o700, dir_fd=inside)  # its ".." is written
                 os.rename(inner, next(numbers), src_dir_fd=inside, dst_dir_fd=top)
     finally:
         os.close(inside)
 
 
-def _unlinked(name: str, place: int) -> bool:
+def _unlink(name: str, place: int) -> bool:
     """Unlink what is no folder."""
     if stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
         return False
@@ -139,7 +139,7 @@ def _unlinked(name: str, place: int) -> bool:
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+def _open_folder(folder: Path) -> Iterator[int]:
     """A folder of ours, that the job may have closed to everybody."""
     with suppress(OSError):
         if stat.S_ISDIR(folder.lstat().st_mode):

@@ -44,19 +44,19 @@ _RETRIES: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
 _FRAME: Final = re.compile(r"(Spawning container |Press Ctrl-\] |Container |Trying to halt )")
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """A line of somebody else's, plainly visible and not long."""
     return "".join(char if char.isprintable() else " " for char in text[:_LINE]).strip()
 
 
-class Units(Protocol):
+class UnitLister(Protocol):
     """What is asked of systemd."""
 
-    async def loaded(self, patterns: Iterable[str]) -> list[Unit]: ...
-    async def named(self, names: Iterable[str]) -> list[Unit]: ...
+    async def list_units(self, patterns: Iterable[str]) -> list[Unit]: ...
+    async def list_named_units(self, names: Iterable[str]) -> list[Unit]: ...
 
 
-class Root(Protocol):
+class ActionRunner(Protocol):
     """What is asked of the root helper."""
 
     async def apply(self, action: Action) -> Result: ...
@@ -66,7 +66,12 @@ class NspawnJobs:
     """The port `Jobs` on a real host; `folder` holds the records of ends, `work` the exchange."""
 
     def __init__(
-        self, bus: Units, privd: Root, folder: Path, work: Path, journal: Journal | None = None
+        self,
+        bus: UnitLister,
+        privd: ActionRunner,
+        folder: Path,
+        work: Path,
+        journal: Journal | None = None,
     ) -> None:
         self._bus, self._privd, self._exits, self._work = bus, privd, folder, work
         self._journal = journal
@@ -75,7 +80,7 @@ class NspawnJobs:
         self._changed: dict[str, asyncio.Event] = {}
         self._tidying: set[asyncio.Task[None]] = set()
 
-    def heard(self, unit: str) -> None:
+    def on_unit_signal(self, unit: str) -> None:
         """A signal about a job's unit; empty: signals may have been lost."""
         for name, event in self._changed.items():
             if unit in ("", name):
@@ -83,7 +88,7 @@ class NspawnJobs:
 
     async def sweep(self) -> None:
         """End what an earlier daemon left running, and remove what its jobs left behind."""
-        for unit in await self._bus.loaded([f"{JOBS}*.service"]):
+        for unit in await self._bus.list_units([f"{JOBS}*.service"]):
             job = unit.name.removeprefix(JOBS).removesuffix(".service")
             if is_uuid(job):
                 log.info("Ending job %s of an earlier daemon", job)
@@ -112,7 +117,7 @@ class NspawnJobs:
             before = exits.read(self._exits, action.job)
             async with asyncio.timeout(action.work.job.seconds + _SLACK):
                 await self._privd.apply(action)
-                await self._ended(unit, event)
+                await self._on_end(unit, event)
             end = exits.read(self._exits, action.job)
         except TimeoutError as error:
             said = await self._last_lines(action.job, "", began)
@@ -149,7 +154,9 @@ class NspawnJobs:
             except HiveError as error:
                 log.warning("Cannot read what job %s wrote: %s", job, error)
                 return ""
-            if words := [_shown(each) for each in lines if each.strip() and not _FRAME.match(each)]:
+            if words := [
+                _printable(each) for each in lines if each.strip() and not _FRAME.match(each)
+            ]:
                 return "\n".join(["; it wrote last:", *words[-_LAST:]])
         return ""
 
@@ -162,7 +169,7 @@ class NspawnJobs:
             text = str(said["fault"])
         except (HiveError, OSError, ValueError, KeyError, TypeError, RecursionError):
             return ""
-        return _shown(text)
+        return _printable(text)
 
     async def _tidy(self, job: str) -> None:
         try:
@@ -180,13 +187,13 @@ class NspawnJobs:
             await self._clean(KillUnit(job, None))
             try:
                 async with asyncio.timeout(_KILLED):
-                    await self._ended(unit, event)
+                    await self._on_end(unit, event)
             except TimeoutError:
                 log.warning("Job %s does not end", job)
         await self._clean(Unmount(job))
         await self._clean(CloseDoor(job))
 
-    async def _ended(self, unit: str, event: asyncio.Event) -> None:
+    async def _on_end(self, unit: str, event: asyncio.Event) -> None:
         while True:
             event.clear()
             if await self._down(unit):
@@ -198,7 +205,7 @@ class NspawnJobs:
                 continue
 
     async def _down(self, unit: str) -> bool:
-        found = await self._bus.named([unit])
+        found = await self._bus.list_named_units([unit])
         return all(each.active in _DOWN and not each.job for each in found)
 
     async def _clean(self, action: Unmount | CloseDoor | KillUnit) -> None:

@@ -43,7 +43,7 @@ class HostJournal:
     async def follow(self, query: LogQuery) -> AsyncIterator[LogLine]:
         # Never closed by hand: who gives up may leave a thread behind that still reads. It closes
         # with the last reference.
-        reader = await asyncio.to_thread(_positioned, query)
+        reader = await asyncio.to_thread(_reader_of, query)
         while True:
             found = await asyncio.to_thread(_batch, reader, query)
             for line in found:
@@ -79,7 +79,7 @@ def _open(query: LogQuery) -> Any:  # noqa: ANN401
     return reader
 
 
-def _positioned(query: LogQuery) -> Any:  # noqa: ANN401
+def _reader_of(query: LogQuery) -> Any:  # noqa: ANN401
     """A reader behind the cursor of the query, or behind the newest line."""
     reader = _open(query)
     if query.after:
@@ -104,7 +104,7 @@ def _seek(reader: Any, cursor: str) -> None:  # noqa: ANN401
 def _read(query: LogQuery) -> list[LogLine]:
     """The newest lines, or with `after` the first behind it."""
     if query.after:
-        reader = _positioned(query)
+        reader = _reader_of(query)
         found = list(_forward(reader, query, query.lines))
     else:
         reader = _open(query)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from hive_core.errors import Busy, HiveError
-from hive_core.host.config.nix_profiles import Profiles
-from hive_core.host.storage.disk_usage import bounded, has_quota
+from hive_core.host.config.nix_profiles import NixProfiles
+from hive_core.host.storage.disk_usage import has_quota, with_limits
 from hive_core.host.storage.mountinfo import Mounts, MountWatch
-from hive_core.host.storage.socket_directory import Shown
+from hive_core.host.storage.socket_directory import SocketDirectories
 from hive_core.host.systemd import exits
 from hive_core.host.systemd.bus import Bus, Unit, Unloaded
 from hive_core.host.systemd.root_helper import Privd
@@ -72,7 +72,9 @@ class Label:
 class NspawnMachines:
     """The port `Machines` on a real host."""
 
-    def __init__(self, bus: Bus, privd: Privd, shown: Shown, paths: Paths, roster: Roster) -> None:
+    def __init__(
+        self, bus: Bus, privd: Privd, shown: SocketDirectories, paths: Paths, roster: Roster
+    ) -> None:
         self._bus, self._privd, self._shown = bus, privd, shown
         self._paths, self._roster = paths, roster
         self._loop = asyncio.get_running_loop()
@@ -83,19 +85,21 @@ class NspawnMachines:
         self._wakes: list[Callable[[str], None]] = []
         self._suspected: frozenset[str] = frozenset()
         self.has_quota = has_quota(paths.state / "tree")
-        self.profiles = Profiles()
-        self.mounts = MountWatch(paths.state / "mounts", paths.runtime / "agents", self._remounted)
+        self.profiles = NixProfiles()
+        self.mounts = MountWatch(
+            paths.state / "mounts", paths.runtime / "agents", self._on_mounts_changed
+        )
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
         self._wakes.append(wake)
 
-    def heard(self, unit: str) -> None:
+    def on_unit_signal(self, unit: str) -> None:
         """A signal about a unit; one that is nobody's wants a look at everything."""
         uuid = self._units.get(unit, "")
         for wake in self._wakes:
             wake(uuid)
 
-    def rotated(self, topics: frozenset[str]) -> None:
+    def on_topics(self, topics: frozenset[str]) -> None:
         """Secrets of agents are others now: they are shown along with who an agent is."""
         for topic in topics:
             kind, _, uuid = topic.partition(":")
@@ -103,7 +107,7 @@ class NspawnMachines:
                 for wake in self._wakes:
                     wake(uuid)
 
-    def _remounted(self, uuids: frozenset[str]) -> None:
+    def _on_mounts_changed(self, uuids: frozenset[str]) -> None:
         for uuid in uuids:
             for wake in self._wakes:
                 wake(uuid)
@@ -111,17 +115,17 @@ class NspawnMachines:
     async def observe(self, uuids: Iterable[str] | None = None) -> Observed:
         if uuids is not None:
             wanted = set(uuids)
-            units = await self._bus.named(sorted(self._unit_names(wanted)))
-            return await self._observed(wanted, units)
+            units = await self._bus.list_named_units(sorted(self._unit_names(wanted)))
+            return await self._observe(wanted, units)
         if await self._bus.state() == "stopping":
             raise Busy("the host is going down")
         self._storage.update(await self._privd.ask(a.ObserveStorage(), StorageFacts))
-        units = await self._bus.loaded([f"{AGENTS}*.service"])
+        units = await self._bus.list_units([f"{AGENTS}*.service"])
         self._suspected = self._next_suspected()
         self._slices = await self._loaded_slices()
         labels = {label.uuid for unit in units if (label := Label.of(unit))}
         everyone = {*self._roster.uuids(), *self._storage.uuids, *labels}
-        found = await self._observed(everyone, units)
+        found = await self._observe(everyone, units)
         return replace(found, orphans=tuple(self._strays(everyone, units)))
 
     def _next_suspected(self) -> frozenset[str]:
@@ -149,7 +153,7 @@ class NspawnMachines:
         for node in sorted(self._storage.nodes_without(shorts)):
             yield Orphan("node", "/".join(node))
 
-    async def _observed(self, uuids: set[str], units: Iterable[Unit]) -> Observed:
+    async def _observe(self, uuids: set[str], units: Iterable[Unit]) -> Observed:
         labelled = {label.uuid: (unit, label) for unit in units if (label := Label.of(unit))}
         up = [unit for uuid, unit in labelled.items() if uuid in uuids]
         found = {uuid: self._down(uuid) for uuid in uuids - labelled.keys()}
@@ -176,7 +180,7 @@ class NspawnMachines:
             archived=uuid in store.archives, socket_directory=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
-            stores=mounted.shown(uuid, store.stores.get(uuid, frozenset())),
+            stores=mounted.visible_stores(uuid, store.stores.get(uuid, frozenset())),
         )  # fmt: skip
 
     async def _unit(self, unit: Unit, label: Label) -> Machine:
@@ -184,7 +188,7 @@ class NspawnMachines:
         active = _active(unit)
         if active not in ("inactive", "failed"):
             with suppress(Unloaded):
-                invocation, since, pid = await self._bus.gets(unit.path, _MOVING)
+                invocation, since, pid = await self._bus.get_many(unit.path, _MOVING)
                 facts = Machine(
                     label.uuid, unit.name, active, unit.sub, nonce=label.nonce,
                     spec_hash=label.spec, invocation=bytes(invocation).hex(), main_pid=pid,
@@ -193,12 +197,12 @@ class NspawnMachines:
                 )  # fmt: skip
                 # systemd shows an empty one of a unit that it just forgot.
                 if facts.invocation or unit.job:
-                    facts = await self._verified(unit, facts)
+                    facts = await self._with_unit_facts(unit, facts)
                     self._units[unit.name], self._known[label.uuid] = label.uuid, facts
                     return facts
         return self._down(label.uuid)
 
-    async def _verified(self, unit: Unit, facts: Machine) -> Machine:
+    async def _with_unit_facts(self, unit: Unit, facts: Machine) -> Machine:
         """With what does not change by itself during an invocation: slice, limits, namespace."""
         known = self._known.get(facts.uuid)
         if known is not None and known.invocation == facts.invocation:
@@ -210,15 +214,15 @@ class NspawnMachines:
             facts = replace(facts, slice=await self._bus.get(unit.path, "Service", "Slice"))
         if facts.uuid in self._suspected:
             names = (("Service", each) for each, _ in _STATIC)
-            facts = replace(facts, properties=_limits(await self._bus.gets(unit.path, names)))
+            facts = replace(facts, properties=_limits(await self._bus.get_many(unit.path, names)))
         age, done = self._loop.time() - facts.since, facts.verified or facts.fault
         there = facts.active == "active" or (facts.active == "activating" and age >= _FORMING)
         if there and facts.main_pid > 1 and not done:
-            facts = await self._seen(facts)
+            facts = await self._with_root_facts(facts)
         # systemd calls it up when its command is executed (hive-gate), or its init says so.
         return replace(facts, executed=facts.verified and facts.active == "active")
 
-    async def _seen(self, facts: Machine) -> Machine:
+    async def _with_root_facts(self, facts: Machine) -> Machine:
         """What only root can see: whose processes these are and where they live."""
         uuid, base = facts.uuid, self._roster.base(facts.uuid)
         node = self._storage.node(uuid[:8])
@@ -237,29 +241,29 @@ class NspawnMachines:
 
     async def _loaded_slices(self) -> dict[str, dict[str, int]]:
         found = {}
-        for unit in await self._bus.loaded(["hive.slice", "hive-*.slice"]):
+        for unit in await self._bus.list_units(["hive.slice", "hive-*.slice"]):
             if unit.name != "hive-jobs.slice" and unit.active == "active":
                 names = (("Slice", each) for each, _ in _STATIC)
                 with suppress(Unloaded):
-                    found[unit.name] = _limits(await self._bus.gets(unit.path, names))
+                    found[unit.name] = _limits(await self._bus.get_many(unit.path, names))
         return found
 
     async def apply(self, action: a.Action | DaemonAction) -> Result:
         if not isinstance(action, DaemonAction):
-            return await self._asked(action)
+            return await self._apply(action)
         await self._shown.apply(action)
         self._storage.record(action)
         return Done(changed=True)
 
-    async def _asked(self, action: a.Action) -> Result:
+    async def _apply(self, action: a.Action) -> Result:
         if isinstance(action, a.StartUnit):
             self._units[agent_unit(action.name)] = action.uuid
             if action.system is not None:
-                self.profiles.booted(action.uuid, action.system)
+                self.profiles.link_booted(action.uuid, action.system)
         if isinstance(action, a.OpenDoor | a.CloseDoor):
             self._shown.forget(action.uuid)
         if isinstance(action, a.Mount):
-            action = bounded(action, quota=self.has_quota)
+            action = with_limits(action, quota=self.has_quota)
         result = await self._privd.apply(action)
         self._storage.record(action)
         if isinstance(action, a.SetSlice):

@@ -39,7 +39,7 @@ def stopping() -> None:
     daemon.notify("STOPPING=1\nSTATUS=stopping")
 
 
-def alive() -> None:
+def send_life_sign() -> None:
     daemon.notify("WATCHDOG=1")
 
 
@@ -49,7 +49,7 @@ def watchdog_seconds() -> float | None:
     return int(microseconds) / 1e6 if microseconds.isdigit() else None
 
 
-class Keeper:
+class SystemdDescriptorStore:
     """Listening sockets in systemd's care while the daemon restarts.
 
     https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#FileDescriptorStoreMax=
@@ -64,7 +64,7 @@ class Keeper:
         daemon.notify(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
 
-def handed_over() -> Iterator[tuple[str, int]]:
+def stored_descriptors() -> Iterator[tuple[str, int]]:
     """What the daemon before this one left in systemd's care, by name; whoever takes it owns it."""
     names = os.environ.get("LISTEN_FDNAMES", "").split(":")
     return zip(names, daemon.listen_fds(unset_environment=True), strict=False)
@@ -77,7 +77,7 @@ def event(fields: Mapping[str, str]) -> None:
     journal.send(fields["MESSAGE"], MESSAGE_ID=kind, SYSLOG_IDENTIFIER=EVENTS, **found)
 
 
-class Hidden(logging.Filter):
+class SecretFilter(logging.Filter):
     """Takes registered secrets out of what this process logs."""
 
     def __init__(self, masks: Masks) -> None:
@@ -96,10 +96,10 @@ class Hidden(logging.Filter):
 def hide(masks: Masks) -> None:
     """From now on no secret is logged; added last, so that kinds of lines stay what they are."""
     for handler in logging.getLogger().handlers:
-        handler.addFilter(Hidden(masks))
+        handler.addFilter(SecretFilter(masks))
 
 
-class Kinds(logging.Filter):
+class MessageIdFilter(logging.Filter):
     """Gives each kind of line a MESSAGE_ID of its own, the same in every version that says it.
 
     https://www.freedesktop.org/software/systemd/man/latest/systemd.journal-fields.html
@@ -121,7 +121,7 @@ def log_to_journal(level: int = logging.INFO) -> None:
     if os.environ.get("JOURNAL_STREAM"):
         handler = journal.JournalHandler(SYSLOG_IDENTIFIER=IDENTIFIER)
         handler.setFormatter(logging.Formatter("%(message)s"))
-        handler.addFilter(Kinds())
+        handler.addFilter(MessageIdFilter())
     else:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))

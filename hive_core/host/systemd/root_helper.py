@@ -31,11 +31,11 @@ class Privd:
     async def apply(self, action: Action) -> Result:
         """What the action reports, or the refusal as an error."""
         if isinstance(action, ObserveUnit | ObserveStorage):
-            return await self._said(action)
+            return await self._request(action)
         async with self._deeds:
-            return await self._said(action)
+            return await self._request(action)
 
-    async def _said(self, action: Action) -> Result:
+    async def _request(self, action: Action) -> Result:
         async with self._turn:
             try:
                 async with asyncio.timeout(self._seconds):

@@ -15,7 +15,7 @@ from hive_core.ledger.core.connection import LedgerBroken
 log = logging.getLogger(__name__)
 
 
-def at_once() -> None:
+def end_now() -> None:
     """Nothing that was acknowledged is lost by it: replies leave after the commit."""
     logging.shutdown()
     os._exit(1)
@@ -29,7 +29,7 @@ def fatal(error: BaseException) -> None:
 
 
 @dataclass
-class Ending:
+class ShutdownSignals:
     """Set by the first SIGTERM or SIGINT; the second does not wait for what is under way.
 
     SIGHUP asks too: systemd starts the daemon again, as its unit and its settings are by then. But
@@ -37,7 +37,7 @@ class Ending:
     with them, and the daemon goes on with those that it has.
     """
 
-    impatient: Callable[[], None] = at_once
+    impatient: Callable[[], None] = end_now
     broken: Callable[[BaseException], None] = fatal
     refusals: Callable[[], Sequence[str]] = list
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -48,9 +48,9 @@ class Ending:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.ask)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
-        loop.set_exception_handler(self.heard)
+        loop.set_exception_handler(self.on_loop_exception)
 
-    def heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What a callback raised asyncio logs, and goes on; not when the disk has failed."""
         if isinstance(error := context.get("exception"), LedgerBroken):
             self.broken(error)

@@ -18,13 +18,13 @@ from hive_core.model.wire.record import OPERATOR
 _QUESTION: Final = {"method": "org.hive.Broker.ListJobs", "parameters": {"limit": 1}}
 
 
-def settled() -> None:
+def freeze_heap() -> None:
     """All is there: it stays, so that from now on nobody waits while it is looked through."""
     gc.freeze()
     gc.enable()
 
 
-async def live(broker: Broker) -> None:
+async def send_life_signs(broker: Broker) -> None:
     """Through the broker, the ledger and the loop, as often as systemd wants it, for ever.
 
     Where memory is short an answer may take long. The daemon is alive as long as it gets on with
@@ -42,7 +42,7 @@ async def live(broker: Broker) -> None:
                 await asyncio.wait_for(answered.wait(), expected / 6)
             if answered.is_set() or broker.batches_served != turns:
                 turns = broker.batches_served
-                notify.alive()
+                notify.send_life_sign()
         await asyncio.sleep(expected / 3)
 
 

@@ -113,7 +113,7 @@ def _read_content(call: Call, content: Content, at: int) -> bytes | Later[Artifa
     result = call.read_result
     if isinstance(result, _ReadBytes) and (result.digest, result.at) == (content.digest, at):
         if isinstance(result.data, str):
-            raise call.contents.damaged(result.digest, result.data)
+            raise call.contents.report_damage(result.digest, result.data)
         return result.data
 
     async def read(_sources: SlowReadSources) -> Ready:

@@ -110,8 +110,10 @@ def append_artifact(call: Call, params: AppendArtifactParams) -> Later[AppendedP
     size = params.offset + len(data)
     if size > limits.size:
         raise LimitReached(f"cannot append: an artifact has at most {limits.size} bytes")
-    _check_agent_quota(call, call.uuid, call.contents.held(call.uuid) + len(data), "append")
-    if call.contents.held() + len(data) > limits.tree:
+    _check_agent_quota(
+        call, call.uuid, call.contents.pending_bytes(call.uuid) + len(data), "append"
+    )
+    if call.contents.pending_bytes() + len(data) > limits.tree:
         raise LimitReached("cannot append: too much is being sent at once", retry_after=60)
     room = UploadLimits(limits.agent - call.ledger.artifacts.usage(call.uuid)[0], limits.tree)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Busy, Conflict, HiveError, StorageFull, TimedOut, Unreachable
-from hive_core.host.git.applied_repository import Tag
+from hive_core.host.git.applied_repository import ProposalTag
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.approval import (
     Approval,
@@ -260,13 +260,13 @@ class ApprovalSteps:
         repo = self.context.applied.repo(approval.agent) if approval.agent else None
         if kind is None or repo is None or not repo.exists or not approval.binding.commit:
             return
-        if repo.proposed(approval.id):
+        if repo.has_proposal(approval.id):
             by = f" by {approval.decided_by}" if approval.state is _S.DENIED else ""
             self.tag(approval, kind, f"{approval.state}{by}\n{approval.reason}")
             self.context.step("tagged at its end")
         name = self.context.hive().name(approval.agent)
         if name is not None and (config := self.context.hive().spec(name).config):
-            repo.lead(config)
+            repo.set_deployed(config)
         self.context.step("settled")
 
     def tag(self, approval: Approval, kind: str, text: str) -> None:
@@ -274,14 +274,14 @@ class ApprovalSteps:
             return  # for inputs, the meta repository records the outcome
         repo = self.context.applied.repo(approval.agent)
         at = self.context.ports.clock.now()
-        repo.tag(Tag(kind, approval.id, approval.binding.commit, text, at))
+        repo.tag(ProposalTag(kind, approval.id, approval.binding.commit, text, at))
 
     def _propose(self, approval: Approval) -> None:
         """Record a rollback or an update as a proposal of an older commit."""
         if not approval.agent:
             return
         repo = self.context.applied.repo(approval.agent)
-        if approval.kind is not ApprovalKind.CONFIG and not repo.proposed(approval.id):
+        if approval.kind is not ApprovalKind.CONFIG and not repo.has_proposal(approval.id):
             repo.propose(approval.id, approval.binding.commit)
 
     def _move(self, approval: Approval, event: str, state: ApprovalState) -> None:

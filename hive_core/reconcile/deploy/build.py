@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from hive_core.errors import Conflict
 from hive_core.host.config import nix as nixconf
-from hive_core.host.config.nix_profiles import Profiles
+from hive_core.host.config.nix_profiles import NixProfiles
 from hive_core.host.systemd.job_exchange import exchange
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.approval import Approval, ApprovalKind
@@ -84,7 +84,7 @@ class NixBuilder:
 
     nix: NixJobs
     applied: AppliedRepoSource
-    profiles: Profiles
+    profiles: NixProfiles
     fault: Callable[[], str] = nixconf.fault
 
     async def build(self, approval: Approval, hive: Hive, name: str) -> BuiltSystem:
@@ -104,7 +104,7 @@ class NixBuilder:
         def keep(said: NixJobResult, _read: object) -> None:
             if said.out is None or said.out != evaluated.out:
                 raise BuildFailed("what was built is not what was evaluated")
-            self.profiles.built(spec.id, approval.id, said.out)
+            self.profiles.link_built(spec.id, approval.id, said.out)
 
         said = await self.nix.run(JobKind.BUILD, {}, words, keep)
         report = {"drv": evaluated.drv, "built": said.built, "closure": said.closure.model_dump()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
-from hive_core.host.git.applied_repository import AppliedRepo, Parts
+from hive_core.host.git.applied_repository import AppliedRepo, ReviewFiles
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.approval import Approval, Binding, Effect
 from hive_core.reconcile.deps import Perform, Ports
@@ -31,7 +31,7 @@ class CheckedRequest:
     effect: Effect = Effect.NOTHING
     request: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
     review: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
-    parts: Parts | None = None
+    parts: ReviewFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from hive_core.errors import Conflict, InvalidArgument
-from hive_core.host.config.nix_profiles import INPUTS, Profiles
-from hive_core.host.git.pending_locks import LOCK_MOST, KeptLocks
+from hive_core.host.config.nix_profiles import INPUTS, NixProfiles
+from hive_core.host.git.pending_locks import LOCK_MOST, PendingLocks
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.approval import Approval, Effect
 from hive_core.model.config.build_result import NixJobResult
@@ -29,8 +29,8 @@ class LockUpdates:
     """Handles approvals of the kind `inputs`."""
 
     nix: NixJobs
-    profiles: Profiles
-    pending_locks: KeptLocks
+    profiles: NixProfiles
+    pending_locks: PendingLocks
 
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest:
         """Lock the requested inputs; Conflict when none is newer."""
@@ -41,7 +41,7 @@ class LockUpdates:
         def collect(said: NixJobResult, read: Callable[[str, int], bytes]) -> None:
             locks_read.append(read("flake.lock", LOCK_MOST))
             # Keep the old ones too: until the approval, evaluations use them.
-            self.profiles.keep_inputs({*self.profiles.of(INPUTS).values(), *said.sources})
+            self.profiles.keep_inputs({*self.profiles.links(INPUTS).values(), *said.sources})
 
         files = {"flake.nix": flake.render(self.nix.settings.nix, [])}
         files |= {"flake.lock": hive.lock} if hive.lock else {}

@@ -13,7 +13,7 @@ from typing import Final
 from uuid import uuid4
 
 from hive_core.errors import Conflict
-from hive_core.host.git.applied_repository import Parts
+from hive_core.host.git.applied_repository import ReviewFiles
 from hive_core.host.systemd.job_exchange import Exchange, exchange
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
@@ -89,7 +89,9 @@ class JobIntake:
             _check(box)
             return await asyncio.to_thread(box.read, "pack", self._caps.pack + _SLACK)
 
-    async def _review(self, approval: Approval, spec: AgentSpec, pack: bytes, base: bytes) -> Parts:
+    async def _review(
+        self, approval: Approval, spec: AgentSpec, pack: bytes, base: bytes
+    ) -> ReviewFiles:
         job, caps = str(uuid4()), self._caps
         words = (approval.binding.commit, spec.config or NO_BASE, caps.word)
         with exchange(self._work, job) as box:
@@ -124,7 +126,7 @@ class ReviewedCommit:
 
     spec: AgentSpec
     base: bytes
-    parts: Parts
+    parts: ReviewFiles
     review: CommitReview
 
     def effect(self, config: AgentConfig) -> Effect:
@@ -137,9 +139,9 @@ class ReviewedCommit:
         )
 
 
-def _parts(box: Exchange, caps: IntakeLimits) -> Parts:
+def _parts(box: Exchange, caps: IntakeLimits) -> ReviewFiles:
     """The files that a review wrote, each within its limit."""
-    return Parts(
+    return ReviewFiles(
         box.read("pack", caps.pack + _SLACK), box.read("idx", caps.pack + _SLACK),
         box.read("tree.nar", 2 * caps.tree + _SLACK), box.read(REVIEW, REVIEW_MOST),
         box.read(DIFF, 4 * caps.diff + _SLACK),

@@ -51,5 +51,5 @@ class Retention:
             repo.prune(approvals, commits - {""})
         except Internal as error:  # reported, and left as it is, so nothing needed is lost
             log.warning("Cannot tidy the repository of %s: %s", name, error)
-            repo.mend(template_name(spec.image))
+            repo.rewrite_seed_pack(template_name(spec.image))
         self.context.step("tidied")

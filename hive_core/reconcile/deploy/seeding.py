@@ -79,7 +79,7 @@ class SeedJobs:
             job.id, JobKind.SEED, JOB_BASES[0], uuid, lineage=hive.path(name), words=(_time(job),)
         )
         with exchange(self.context.ports.settings.paths.work, job.id) as box:
-            await asyncio.to_thread(seed.write, kind, Path(box.folder, "in", SEED))
+            await asyncio.to_thread(seed.write_clone, kind, Path(box.folder, "in", SEED))
             await self.context.ports.jobs.run(action)
             said = Verdict.read(await asyncio.to_thread(box.read, VERDICT, VERDICT_MOST))
         if not said.ok:

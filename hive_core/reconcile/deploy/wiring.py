@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from hive_core.host.config.nix_profiles import Profiles
-from hive_core.host.git.pending_locks import KeptLocks
-from hive_core.host.storage.secrets import Vault
+from hive_core.host.config.nix_profiles import NixProfiles
+from hive_core.host.git.pending_locks import PendingLocks
+from hive_core.host.storage.secrets import SecretStore
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import NIX_IMAGE
 from hive_core.reconcile.deploy.build import NixBuilder, NixJobs
@@ -23,7 +23,7 @@ from hive_core.reconcile.observed import ObservedState
 class DeployWiring:
     ports: Ports
     applied: AppliedRepoSource
-    profiles: Profiles
+    profiles: NixProfiles
 
     def context(
         self,
@@ -35,7 +35,7 @@ class DeployWiring:
         """Build the context; `spare` frees the ballast of a full disk."""
         ports, settings = self.ports, self.ports.settings
         nix = NixJobs(settings, ports.jobs)
-        locks = KeptLocks(settings.paths.applied)
+        locks = PendingLocks(settings.paths.applied)
         return DeployContext(
             ports, look, hive, perform, self.applied,
             JobIntake(settings, ports.jobs, self.applied),
@@ -50,8 +50,8 @@ class DeployWiring:
         Secrets and generations of agents that cannot be restored any more are removed.
         """
         ledger, names = self.ports.ledger, hive().names
-        self.profiles.follow(hive(), ledger)
-        vault = Vault(self.ports.settings.paths.secrets)
+        self.profiles.reconcile(hive(), ledger)
+        vault = SecretStore(self.ports.settings.paths.secrets)
         retained = {*names, *(archive.uuid for archive in ledger.archives.all())}
         left = {*vault.holders(), *ledger.generations.agents()} - retained
         gone = [uuid for uuid in left if ledger.archives.is_tombstone(uuid)]
