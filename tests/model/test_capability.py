@@ -66,19 +66,21 @@ BY_PLACE = {"kill"}
 def test_what_can_be_granted_is_read_by_something(word: str) -> None:
     """A right that has no effect is given by nobody: another one has to say so here."""
     own = {"capability.py", "roles.py"}
-    files = (each for each in ELSEWHERE.rglob("*.py") if each.name not in own)
-    named = [each for each in files if re.search(rf'"{re.escape(word)}[":]', each.read_text())]
+    files = (path for path in ELSEWHERE.rglob("*.py") if path.name not in own)
+    named = [path for path in files if re.search(rf'"{re.escape(word)}[":]', path.read_text())]
     assert bool(named) or word in BY_PLACE or no_effect_reason(word), word
 
 
 def test_what_has_no_effect_is_loaded_and_not_given() -> None:
-    for each in ("subagents", "network:host", "network:lan"):
-        assert check_capabilities([each]) == (each,)
-        with pytest.raises(InvalidArgument, match=f"'{each}' has no effect: .+") as refusal:
-            check_grantable(["spawn", each], field="capability")
+    for entry in ("subagents", "network:host", "network:lan"):
+        assert check_capabilities([entry]) == (entry,)
+        with pytest.raises(InvalidArgument, match=f"'{entry}' has no effect: .+") as refusal:
+            check_grantable(["spawn", entry], field="capability")
         assert refusal.value.field == "capability"
         with pytest.raises(InvalidArgument) as refusal:
             check_grantable(["fly"], field="capability")
         assert refusal.value.field == "capability"
-        assert check_grantable(["spawn", each], held=[each]) == check_capabilities(["spawn", each])
+        assert check_grantable(["spawn", entry], held=[entry]) == check_capabilities(
+            ["spawn", entry]
+        )
     assert check_grantable(["secret:x", "spawn"]) == ("secret:x", "spawn")

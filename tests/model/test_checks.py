@@ -16,7 +16,7 @@ TRUE = '["true"]'
 MAID = "[daemons]\nmaid = true\n"
 
 
-def written(folder: Path, text: str) -> Path:
+def write_checks(folder: Path, text: str) -> Path:
     file = folder / "hive.toml"
     file.write_text(MAID + text)
     return file
@@ -28,8 +28,8 @@ def check(name: str, command: str = TRUE, more: str = "") -> str:
 
 def test_a_check_says_what_it_runs_how_often_and_how_long(tmp_path: Path) -> None:
     text = check("disk", '["df", "-h"]', "every = 60\nseconds = 5") + check("net")
-    found = load(written(tmp_path, text)).maid.checks
-    assert found == {
+    checks = load(write_checks(tmp_path, text)).maid.checks
+    assert checks == {
         "disk": MaidCheck(command=("df", "-h"), every=60, seconds=5),
         "net": MaidCheck(command=("true",), every=300, seconds=30),
     }
@@ -67,29 +67,32 @@ def test_what_does_not_fit_is_refused_with_its_name(
     tmp_path: Path, text: str, field: str, why: str
 ) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        load(written(tmp_path, text))
+        load(write_checks(tmp_path, text))
     assert refused.value.fields["field"] == field
     assert why in refused.value.reason
 
 
 def test_checks_so_often_that_they_leave_no_room_for_agents_are_refused(tmp_path: Path) -> None:
     """Who did one is kept for a day, with its range of uids."""
-    assert load(written(tmp_path, check("a", TRUE, "every = 18"))).maid.kept_agents(86_400) == 4800
+    assert (
+        load(write_checks(tmp_path, check("a", TRUE, "every = 18"))).maid.kept_agents(86_400)
+        == 4800
+    )
     often = check("a", TRUE, "every = 17")
     with pytest.raises(InvalidArgument, match=r"maid\.checks: .* 5083 agents .* 5000 may be") as no:
-        load(written(tmp_path, often))
+        load(write_checks(tmp_path, often))
     assert no.value.fields["field"] == "maid.checks"
-    load(written(tmp_path, often + "[retention]\narchive = 3600\n"))
+    load(write_checks(tmp_path, often + "[retention]\narchive = 3600\n"))
 
 
 def test_so_many_runs_a_day_are_refused_however_soon_they_are_forgotten(tmp_path: Path) -> None:
     """Each leaves two commits in the history, for ever."""
     soon = "[retention]\narchive = 0\n"
-    load(written(tmp_path, check("a", TRUE, "every = 8.64") + soon))
+    load(write_checks(tmp_path, check("a", TRUE, "every = 8.64") + soon))
     for often in (check("a", TRUE, "every = 8.6"),
                   "".join(check(f"c{n}", TRUE, "every = 1") for n in range(16))):  # fmt: skip
         with pytest.raises(InvalidArgument, match=r"runs a day .* 10000 may be") as refused:
-            load(written(tmp_path, often + soon))
+            load(write_checks(tmp_path, often + soon))
         assert refused.value.fields["field"] == "maid.checks"
 
 

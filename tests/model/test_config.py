@@ -35,10 +35,10 @@ def test_the_template_says_nothing_and_shows_every_key(kind: str) -> None:
     text = seed(kind).files[agent_config.FILE][1].decode()
     assert agent_config.parse_agent_config(toml.parse(text.encode())) == AgentConfig()
     uncommented = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
-    found = agent_config.parse_agent_config(tomllib.loads(uncommented))
-    for table in (found.harness, found.request, found.request.limits):
+    result = agent_config.parse_agent_config(tomllib.loads(uncommented))
+    for table in (result.harness, result.request, result.request.limits):
         assert table.model_fields_set == set(type(table).model_fields)
-    assert found.settings
+    assert result.settings
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_a_fault_names_its_key(data: dict[str, object], reason: str) -> None:
 
 def test_all_faults_are_found_at_once() -> None:
     data = {"harnes": {}, "request": {"boot": 7, "limits": {"disk": 1}}}
-    found = find_faults(AgentConfig, data)
-    assert {each.key for each in found} == {"harnes", "request.boot", "request.limits.disk"}
+    result = find_faults(AgentConfig, data)
+    assert {entry.key for entry in result} == {"harnes", "request.boot", "request.limits.disk"}
     assert find_faults(AgentConfig, {}) == []
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3))
 def test_whatever_stands_there_is_a_configuration_or_has_a_fault(data: dict[str, object]) -> None:
-    found = find_faults(AgentConfig, data)
-    if found:
+    result = find_faults(AgentConfig, data)
+    if result:
         with pytest.raises(InvalidArgument):
             agent_config.parse_agent_config(data)
     else:
@@ -88,10 +88,10 @@ def test_whatever_stands_there_is_a_configuration_or_has_a_fault(data: dict[str,
 @given(st.binary(max_size=60) | st.text(alphabet="a=.[]{}\"'\n#1-:+", max_size=60).map(str.encode))
 def test_whatever_the_bytes_are_there_are_tables_or_a_reason(data: bytes) -> None:
     try:
-        found: object = toml.parse(data)
+        result: object = toml.parse(data)
     except ValueError as error:
-        found = str(error)
-    assert isinstance(found, dict) or str(found).isprintable()
+        result = str(error)
+    assert isinstance(result, dict) or str(result).isprintable()
 
 
 @pytest.mark.parametrize(

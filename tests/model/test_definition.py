@@ -20,15 +20,15 @@ REVIEWER: dict[str, object] = {
 
 
 def test_a_definition_in_the_words_of_others_becomes_parameters_of_spawn() -> None:
-    found = parse_definition(REVIEWER)
-    assert (found.name, found.description) == (
+    result = parse_definition(REVIEWER)
+    assert (result.name, result.description) == (
         "reviewer", "Reviews a branch. Use after a coder finishes.",
     )  # fmt: skip
-    assert found.agent == {
+    assert result.agent == {
         "role": "worker", "tools": ["bash(git *)", "read"],
         "limits": {"memory_max": 2 << 30, "cpu_quota": 200},
     }  # fmt: skip
-    (warning,) = found.warnings
+    (warning,) = result.warnings
     assert "hive_send: is an operation" in warning
 
 
@@ -101,20 +101,20 @@ def test_our_words_are_those_of_spawn() -> None:
 
 
 def test_a_definition_as_the_guide_has_it_counts_in_every_word() -> None:
-    found = parse_definition({
+    result = parse_definition({
         "name": "reviewer", "tools": ["read", "bash"], "model": "inherit", "maxTurns": 40,
         "hive": {
             "role": "worker", "requirePlan": True, "network": "none",
             "limits": {"memory": "2G", "cpu": "200%", "budgetUsd": 5, "depth": 2},
         },
     })  # fmt: skip
-    assert found.warnings == ()
-    assert found.agent == {
+    assert result.warnings == ()
+    assert result.agent == {
         "role": "worker", "tools": ["bash", "read"], "max_turns": 40, "require_plan": True,
         "network": "none", "limits": {"memory_max": 2 << 30, "cpu_quota": 200}, "max_depth": 2,
         "funds": {"usd": 5},
     }  # fmt: skip
-    Traits.model_validate(found.agent)
+    Traits.model_validate(result.agent)
 
 
 LEAF = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
@@ -128,7 +128,7 @@ KEYS = st.sampled_from(["name", "description", "tools", "disallowedTools", "mode
 @given(st.dictionaries(KEYS, ANY))
 def test_any_front_matter_is_read_or_refused(front: dict[str, object]) -> None:
     try:
-        found = parse_definition(front, "a")
+        result = parse_definition(front, "a")
     except InvalidArgument:
         return
-    assert found.name
+    assert result.name

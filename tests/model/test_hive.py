@@ -50,7 +50,7 @@ def test_a_new_agent_gives_a_valid_hive_or_is_refused(parents: Parents, parent: 
         grown = hive.with_agent("new", parent, new).validate()
         assert grown.name(new.id) == "new"
         assert grown.topology.parents == {**parents, "new": parent}
-        assert grown.names == {each.id: name for name, each in grown.specs.items()}
+        assert grown.names == {value.id: name for name, value in grown.specs.items()}
     else:
         with pytest.raises(InvalidArgument):
             hive.with_agent("new", parent, new)

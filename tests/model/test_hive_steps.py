@@ -40,9 +40,9 @@ def test_steps_from_a_valid_hive_lead_to_valid_hives(
     steps: list[tuple[str, str, str | None]],
 ) -> None:
     hive = Hive().validate()
-    for each in steps:
+    for entry in steps:
         with suppress(HiveError):
-            hive = step(hive, *each)
+            hive = step(hive, *entry)
         assert hive.validate() is hive
         assert replace(hive).validate() == hive
         assert dict(hive.names) == {spec.id: name for name, spec in hive.specs.items()}

@@ -53,12 +53,12 @@ def test_base64_hides_it_whatever_stands_around(before: bytes, secret: str, afte
 @given(st.lists(st.text(min_size=LEAST, max_size=12), max_size=4), st.text(max_size=60))
 def test_nothing_of_a_secret_is_left_in_a_text(secrets: list[str], text: str) -> None:
     masks = Masks()
-    for each in secrets:
-        masks.add(each.encode())
+    for secret in secrets:
+        masks.add(secret.encode())
     shown = masks.hide("".join([text, *secrets, text]))
-    for each in secrets:
-        if len(each.strip()) >= LEAST and SHOWN not in each:
-            assert each.strip() not in shown.replace(SHOWN, "\0")
+    for secret in secrets:
+        if len(secret.strip()) >= LEAST and SHOWN not in secret:
+            assert secret.strip() not in shown.replace(SHOWN, "\0")
 
 
 def test_each_line_of_a_key_counts_and_short_words_do_not() -> None:
@@ -83,10 +83,10 @@ def test_fields_are_cleaned_all_the_way_down() -> None:
 def test_the_first_and_the_longest_one_is_taken_out(secrets: list[str], text: str) -> None:
     """As one pattern of all of them would do it."""
     masks = Masks()
-    for each in secrets:
-        masks.add(each.encode())
-    every = {form for each in secrets for form in forms(each)}
-    pattern = "|".join(sorted(every, key=lambda each: (-len(each), each)))
+    for secret in secrets:
+        masks.add(secret.encode())
+    every = {form for secret in secrets for form in forms(secret)}
+    pattern = "|".join(sorted(every, key=lambda secret: (-len(secret), secret)))
     assert masks.hide(text) == (re.sub(pattern, SHOWN, text) if every else text)
 
 
@@ -95,7 +95,7 @@ def every_place(masks: Masks, text: str) -> str:
     heads, parts, done = masks._forms, list[str](), 0
     for at in range(len(text) - LEAST + 1):
         known = heads.get(text[at : at + LEAST], {}) if at >= done else {}
-        size = next((each for each in known if text[at : at + each] in known[each]), 0)
+        size = next((entry for entry in known if text[at : at + entry] in known[entry]), 0)
         if size:
             parts += (text[done:at], SHOWN)
             done = at + size
@@ -115,8 +115,8 @@ def test_few_and_many_are_hidden_alike_and_a_beginning_is_that_of_all_of_it(
     masks, text = Masks(), "".join([*parts, *secrets, *parts])
     for number in range(FEW if many else 0):
         masks.add(b"%06d is one of many" % number)
-    for each in secrets:
-        masks.add(each.encode())
+    for secret in secrets:
+        masks.add(secret.encode())
         assert masks.hide(text) == every_place(masks, text)
     assert masks.hide(text, most) == masks.hide(text)[:most]
 
@@ -124,16 +124,16 @@ def test_few_and_many_are_hidden_alike_and_a_beginning_is_that_of_all_of_it(
 def test_thousands_are_hidden_as_one_is() -> None:
     """Agents make them too, for webhooks; one pattern of all, made anew each time, took minutes."""
     masks, values = Masks(), [f"thousands-{number:06}" for number in range(5000)]
-    for each in values:
-        masks.add(each.encode())
+    for value in values:
+        masks.add(value.encode())
     shown = masks.hide(" ".join([*values, "thousands-of-tens"]))
     assert shown == " ".join([SHOWN] * 5000 + ["thousands-of-tens"])
 
 
 def test_what_is_put_away_is_hidden_until_a_thousand_others_are() -> None:
     """An agent may make new ones for as long as it likes, and memory has an end."""
-    masks, kept = Masks(), b"kept by the operator"
-    masks.add(kept)
+    masks, result = Masks(), b"kept by the operator"
+    masks.add(result)
     for number in range(OLD + 1):
         masks.add(b"number-%06d-of-many" % number)
     size = len(masks._uses)
@@ -143,14 +143,14 @@ def test_what_is_put_away_is_hidden_until_a_thousand_others_are() -> None:
     assert masks.hide("number-000000-of-many") == "number-000000-of-many"
     assert masks.hide("number-000001-of-many") == SHOWN
     assert len(masks._uses) < size
-    assert masks.hide(kept.decode()) == SHOWN
+    assert masks.hide(result.decode()) == SHOWN
 
 
 def test_one_that_is_kept_elsewhere_or_again_stays_hidden() -> None:
     masks = Masks()
     masks.retire(b"never-here")
-    for each in (b"twice-here", b"twice-here", b"again-here"):
-        masks.add(each)
+    for entry in (b"twice-here", b"twice-here", b"again-here"):
+        masks.add(entry)
     masks.retire(b"twice-here")
     masks.retire(b"again-here")
     masks.add(b"again-here")
@@ -164,8 +164,8 @@ def test_one_that_is_kept_elsewhere_or_again_stays_hidden() -> None:
 def test_the_end_of_a_text_shows_no_end_of_a_secret(gaps: list[int], most: int) -> None:
     masks = Masks()
     assert masks.hide_end("....", 3) == "..."
-    for each in (b"ABCDEFGH", b"ABCDEFGHIJKLMNOPQRST"):
-        masks.add(each)
+    for entry in (b"ABCDEFGH", b"ABCDEFGHIJKLMNOPQRST"):
+        masks.add(entry)
     text = "".join("." * gap + "ABCDEFGHIJKLMNOPQRST"[: 8 + gap % 2 * 12] for gap in gaps)
     end = masks.hide_end(text, most)
     assert set(end) <= {".", "*"}

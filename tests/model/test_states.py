@@ -63,10 +63,10 @@ def test_the_triggers_allow_exactly_the_moves(given: StateMachine) -> None:
             assert allowed == ((source, to) in ways), (source, to)
 
 
-def _try(db: sqlite3.Connection, given: StateMachine, source: str, to: str) -> bool:
+def _try(db: sqlite3.Connection, params: StateMachine, source: str, to: str) -> bool:
     """Bring a new thing to `source`, then move it."""
-    thing = db.execute("INSERT INTO things (state) VALUES (?)", (given.start,)).lastrowid
-    for state in _way(given, source):
+    thing = db.execute("INSERT INTO things (state) VALUES (?)", (params.start,)).lastrowid
+    for state in _way(params, source):
         db.execute("UPDATE things SET state = ? WHERE id = ?", (state, thing))
     try:
         db.execute("UPDATE things SET state = ? WHERE id = ?", (to, thing))
@@ -75,10 +75,10 @@ def _try(db: sqlite3.Connection, given: StateMachine, source: str, to: str) -> b
     return True
 
 
-def _way(given: StateMachine, target: str) -> list[str]:
-    ways = {given.start: list[str]()}
+def _way(params: StateMachine, target: str) -> list[str]:
+    ways = {params.start: list[str]()}
     while target not in ways:
-        for move in given.transitions:
+        for move in params.transitions:
             if move.source in ways:
                 ways.setdefault(move.to, [*ways[move.source], move.to])
     return ways[target]

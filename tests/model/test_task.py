@@ -44,7 +44,7 @@ def test_the_page_names_every_move() -> None:
     shown = {(row[0], row[1], row[2]) for row in cells("from")}
     moves = set[tuple[str, str, str]]()
     for sources, event, to in shown:
-        moves |= {(each, event, to) for each in re.split(r"[`, ]+", sources)}
+        moves |= {(word, event, to) for word in re.split(r"[`, ]+", sources)}
     assert moves == {(move.source, move.event, move.to) for move in COURSE.transitions}
 
 

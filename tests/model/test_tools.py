@@ -144,17 +144,17 @@ def test_an_entry_reads_back_as_it_is_written(pattern: ToolEntry) -> None:
 
 @given(st.lists(patterns(), max_size=5))
 def test_a_list_in_its_one_spelling_allows_the_same(found: list[ToolEntry]) -> None:
-    texts = [str(each) for each in found]
-    kept = normalized_entries(texts)
-    assert missing_entries(kept, texts) == missing_entries(texts, kept) == ()
-    assert normalized_entries(kept) == kept
+    texts = [str(entry) for entry in found]
+    result = normalized_entries(texts)
+    assert missing_entries(result, texts) == missing_entries(texts, result) == ()
+    assert normalized_entries(result) == result
 
 
 @given(ANY)
 def test_any_text_is_an_entry_or_refused(text: str) -> None:
-    for each in (text, f"bash({text})", f"read({text})"):
+    for entry in (text, f"bash({text})", f"read({text})"):
         try:
-            found = parse_entry(each)
+            result = parse_entry(entry)
         except InvalidArgument:
             continue
-        assert parse_entry(str(found)) == found
+        assert parse_entry(str(result)) == result

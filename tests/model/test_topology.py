@@ -23,8 +23,13 @@ def agrees(parents: Parents) -> None:
         chain = guarded_ancestors(parents, name)
         assert (chain is not None) == naive.sound(name), (name, parents)
         assert set(chain or ()) == above == set(tree.lineage(name)), (name, parents)
-        assert {each for each in parents if tree.is_ancestor(each, name)} == above, (name, parents)
-        assert {each for each in parents if tree.are_siblings(each, name)} == naive.siblings(name)
+        assert {parent for parent in parents if tree.is_ancestor(parent, name)} == above, (
+            name,
+            parents,
+        )
+        assert {parent for parent in parents if tree.are_siblings(parent, name)} == naive.siblings(
+            name
+        )
         below = {name, *naive.below(name)} if naive.sound(name) else set()
         assert set(tree.subtree(name)) == below, (name, parents)
         assert tree.size(name) == len(below) == len(tree.subtree(name))

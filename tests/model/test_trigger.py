@@ -73,8 +73,8 @@ def _parts(low: int, high: int, names: tuple[str, ...] = ()) -> st.SearchStrateg
         lambda step: Part("*" if step == 1 else f"*/{step}", frozenset(every[::step]))
     )
     lists = st.lists(st.one_of(one, spans), min_size=2, max_size=3).map(
-        lambda found: Part(",".join(each.text for each in found),
-                           frozenset().union(*(each.values for each in found))))  # fmt: skip
+        lambda found: Part(",".join(entry.text for entry in found),
+                           frozenset().union(*(entry.values for entry in found))))  # fmt: skip
     return st.one_of(stars, one, spans, steps, lists)
 
 
@@ -88,8 +88,8 @@ class Expression:
 
     @property
     def text(self) -> str:
-        found = (self.minute, self.hour, self.day, self.month, self.weekday)
-        return " ".join(each.text for each in found)
+        result = (self.minute, self.hour, self.day, self.month, self.weekday)
+        return " ".join(entry.text for entry in result)
 
     @property
     def fixed(self) -> bool:
@@ -114,17 +114,20 @@ class Expression:
         if not self.fixed:
             first = int(since // 60) * 60
             minutes = range(first, int(until) + 60, 60)
-            return [float(each) for each in minutes
-                    if since < each <= until
-                    and self.fits(datetime.fromtimestamp(each, UTC).astimezone(zone))]  # fmt: skip
+            return [
+                float(minute)
+                for minute in minutes
+                if since < minute <= until
+                and self.fits(datetime.fromtimestamp(minute, UTC).astimezone(zone))
+            ]
         start = datetime.fromtimestamp(since - DAY, UTC).astimezone(zone).replace(tzinfo=None)
         moment = start.replace(second=0, microsecond=0)
-        found = set[float]()
+        result = set[float]()
         for _ in range(int((until - since + 4 * DAY) // 60)):
             if self.fits(moment):
-                found.add(_real(moment, zone))
+                result.add(_real(moment, zone))
             moment += timedelta(minutes=1)
-        return sorted(each for each in found if since < each <= until)
+        return sorted(minute for minute in result if since < minute <= until)
 
 
 def _real(moment: datetime, zone: ZoneInfo) -> float:
@@ -155,7 +158,7 @@ def moments(draw: st.DrawFn) -> tuple[str, float]:
     return zone, noon + draw(st.integers(-DAY.__int__() * 3 // 2, int(DAY)))
 
 
-def found(rule: TriggerRule, since: float, until: float) -> list[float]:
+def runs_between(rule: TriggerRule, since: float, until: float) -> list[float]:
     return list(takewhile(lambda each: each <= until, times(rule, since)))
 
 
@@ -174,7 +177,7 @@ def test_cron_fires_at_the_minutes_at_which_a_walk_does(
     except InvalidArgument:  # no such day in those months
         assert expression.walk(ZoneInfo(zone), since, until) == []
         return
-    assert found(rule, since, until) == expected
+    assert runs_between(rule, since, until) == expected
 
 
 def moment(text: str, zone: str) -> float:
@@ -184,27 +187,32 @@ def moment(text: str, zone: str) -> float:
 def test_what_falls_into_the_gap_of_spring_comes_right_after_it_and_once() -> None:
     rule = TriggerRule(TriggerKind.CRON, cron="0,30 2 * * *", zone="Europe/Berlin")
     start = moment("2026-03-29T00:00", "Europe/Berlin")
-    assert found(rule, start, start + DAY - 3601) == [moment("2026-03-29T03:00", "Europe/Berlin")]
+    assert runs_between(rule, start, start + DAY - 3601) == [
+        moment("2026-03-29T03:00", "Europe/Berlin")
+    ]
 
 
 def test_what_autumn_has_twice_comes_once() -> None:
     rule = TriggerRule(TriggerKind.CRON, cron="30 2 * * *", zone="Europe/Berlin")
     start = moment("2026-10-25T00:00", "Europe/Berlin")
     first = start + 2.5 * 3600
-    assert found(rule, start, start + 1.04 * DAY) == [first]
-    assert found(rule, first + 900, start + 1.04 * DAY) == []
+    assert runs_between(rule, start, start + 1.04 * DAY) == [first]
+    assert runs_between(rule, first + 900, start + 1.04 * DAY) == []
 
 
 def test_seconds_may_stand_in_front() -> None:
     rule = TriggerRule(TriggerKind.CRON, cron="*/20 0 12 * * *")
     noon = moment("2026-06-15T12:00", "UTC")
-    assert found(rule, noon - 1, noon + 3600) == [noon, noon + 20, noon + 40]
+    assert runs_between(rule, noon - 1, noon + 3600) == [noon, noon + 20, noon + 40]
 
 
 def test_day_of_month_or_day_of_week() -> None:
     rule = TriggerRule(TriggerKind.CRON, cron="0 0 13 * FRI")
     start = moment("2026-02-01T00:00", "UTC")
-    days = [datetime.fromtimestamp(each, UTC).day for each in found(rule, start, start + 27 * DAY)]
+    days = [
+        datetime.fromtimestamp(entry, UTC).day
+        for entry in runs_between(rule, start, start + 27 * DAY)
+    ]
     assert days == [6, 13, 20, 27]
 
 
@@ -271,7 +279,9 @@ def test_no_time_is_lost_none_counts_twice_and_there_is_no_storm(
     """All times up to now stand in fires, are skipped where that was asked for, or still wait."""
     rule, asked = found_
     verdict = due_runs(rule, asked)
-    passed = list(islice(takewhile(lambda each: each <= asked.now, times(rule, asked.since)), 101))
+    passed = list(
+        islice(takewhile(lambda entry: entry <= asked.now, times(rule, asked.since)), 101)
+    )
     many = len(passed) > MOST
     counted = sum(count for _, count in verdict.runs) + verdict.skipped
     assert len(verdict.runs) <= max(1, min(MOST, asked.room))
@@ -284,7 +294,7 @@ def test_no_time_is_lost_none_counts_twice_and_there_is_no_storm(
         assert counted == MOST
         assert next(times(rule, verdict.since)) > asked.now - 1e-3
     else:
-        rest = [each for each in passed if each > verdict.since + 1e-3]
+        rest = [entry for entry in passed if entry > verdict.since + 1e-3]
         assert counted + len(rest) == len(passed)
         assert not rest or (asked.missed is Missed.ALL and asked.single)
 
@@ -324,7 +334,7 @@ def every_kind() -> Iterator[TriggerRule]:
 
 
 def test_rules_are_put_in_words() -> None:
-    assert [rule_text(each) for each in every_kind()] == [
+    assert [rule_text(entry) for entry in every_kind()] == [
         "At 02:30 on Monday through Friday (Europe/Berlin)",
         "Every 90 seconds",
         "Once, at 2027-01-15 09:00:00 (Europe/Berlin)",

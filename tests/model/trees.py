@@ -28,26 +28,28 @@ class Closure:
 
     def _grow(self, name: str) -> bool:
         before = len(self.above[name])
-        for each in tuple(self.above[name]):
-            self.above[name] |= self.above.get(each, set())
+        for entry in tuple(self.above[name]):
+            self.above[name] |= self.above.get(entry, set())
         return len(self.above[name]) > before
 
     def sound(self, name: str) -> bool:
         """Known, and neither on a cycle, nor below one, nor below somebody unknown."""
         chain = {name, *self.above.get(name, ())}
-        return chain <= self.parents.keys() and all(each not in self.above[each] for each in chain)
+        return chain <= self.parents.keys() and all(
+            entry not in self.above[entry] for entry in chain
+        )
 
     def ancestors(self, name: str) -> set[str]:
         return self.above[name] if self.sound(name) else set()
 
     def below(self, name: str) -> set[str]:
-        return {each for each in self.parents if name in self.ancestors(each)}
+        return {parent for parent in self.parents if name in self.ancestors(parent)}
 
     def siblings(self, name: str) -> set[str]:
         parent = self.parents.get(name)
         if parent is None or not self.sound(name):
             return set()
-        return {each for each, up in self.parents.items() if up == parent} - {name}
+        return {value for value, up in self.parents.items() if up == parent} - {name}
 
 
 def random_parents(random: Random, names: tuple[str, ...] = NAMES) -> dict[str, str | None]:

@@ -23,14 +23,14 @@ class Nothing(Result):
 
 def ask(world: World, caller: str = "a", agent: str = "a1", **more: object) -> str:
     """A request; its id."""
-    given: dict[str, object] = {"commit": ONE, "message": "better words", **more}
-    return str(world.call(caller, "request_apply_commit", agent=agent, **given)["approval"])
+    collected: dict[str, object] = {"commit": ONE, "message": "better words", **more}
+    return str(world.call(caller, "request_apply_commit", agent=agent, **collected)["approval"])
 
 
 def row(world: World, id_: str) -> Approval:
-    found = world.ledger.approvals.get(id_)
-    assert found is not None
-    return found
+    result = world.ledger.approvals.get(id_)
+    assert result is not None
+    return result
 
 
 def line(text: str, sign: str = "+", path: str = "prompts/a.md") -> dict[str, object]:
@@ -45,13 +45,13 @@ def judge(
     effect: Effect = Effect.LIVE,
 ) -> str:
     """The commit was well-formed: it waits for the operator, with its difference on disk."""
-    found = row(world, id_)
-    place = f"{found.agent}.git/hive" if found.agent else ".inputs"
+    result = row(world, id_)
+    place = f"{result.agent}.git/hive" if result.agent else ".inputs"
     folder = world.folder / "applied" / place
     folder.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(each) + "\n" for each in (*lines, line("the end")))
+    text = "".join(json.dumps(entry) + "\n" for entry in (*lines, line("the end")))
     (folder / f"{id_}.diff").write_text(text)
-    bound = found.binding
+    bound = result.binding
     binding = Binding(bound.commit or THREE, "7e" * 20, "sha256-x", bound.base, "", bound.meta)
     with world.ledger.transaction():
         world.ledger.approvals.record_review(
@@ -71,8 +71,8 @@ def finish(world: World, id_: str, event: str, reason: str = "", lines: str = ""
     """What the road does at an end."""
 
     def done(call: Call) -> Record[Nothing]:
-        found = row(world, id_)
-        end_approval(call, found, event, reason=reason, lines=lines)
+        result = row(world, id_)
+        end_approval(call, result, event, reason=reason, lines=lines)
         return Record(Nothing())
 
     world.broker.perform("deploy", done)
@@ -81,17 +81,17 @@ def finish(world: World, id_: str, event: str, reason: str = "", lines: str = ""
 
 def deploy(world: World, id_: str) -> None:
     """Everything that follows an approval, when all goes well."""
-    found = row(world, id_)
-    name = world.hive.names[found.agent]
+    result = row(world, id_)
+    name = world.hive.names[result.agent]
 
     def change(call: Call) -> Change[Nothing]:
-        spec = grant(call.hive.spec(name), ConfigRequest.model_validate(dict(found.requested)))
-        spec = spec.model_copy(update={"config": found.binding.commit})
-        remember(world, found.agent, found.binding.commit, id_, fields(spec))
+        spec = grant(call.hive.spec(name), ConfigRequest.model_validate(dict(result.requested)))
+        spec = spec.model_copy(update={"config": result.binding.commit})
+        remember(world, result.agent, result.binding.commit, id_, fields(spec))
         for event in ("build", "deploy", "watch"):
             call.ledger.approvals.move(id_, event, call.now)
         end_approval(call, row(world, id_), "confirm")
-        void_overtaken(call, found)
+        void_overtaken(call, result)
         return Change(Nothing(), call.hive.with_spec(name, spec), f"deploy {name}")
 
     world.broker.perform("deploy", change)
@@ -99,13 +99,13 @@ def deploy(world: World, id_: str) -> None:
 
 
 def remember(
-    world: World, agent: str, commit: str, approval: str, kept: Mapping[str, object] | None = None
+    world: World, agent: str, commit: str, approval: str, stored: Mapping[str, object] | None = None
 ) -> None:
     """One more generation; inside a transaction."""
     generations = world.ledger.generations
     number = generations.next(agent)
     generations.put(
-        Generation(agent, number, commit, approval, world.clock.now(), fields=kept or {})
+        Generation(agent, number, commit, approval, world.clock.now(), fields=stored or {})
     )
 
 

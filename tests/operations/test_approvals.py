@@ -34,10 +34,10 @@ def approve(world: World, id_: str, commit: str = ONE[:SHOWN_DIGITS], **more: ob
     ).result()  # fmt: skip
 
 
-def inner(found: Reply) -> Reply:
-    each = found["approval"]
-    assert isinstance(each, dict)
-    return each
+def inner(result: Reply) -> Reply:
+    approval = result["approval"]
+    assert isinstance(approval, dict)
+    return approval
 
 
 def test_the_first_digits_of_the_commit_approve(world: World) -> None:
@@ -68,11 +68,11 @@ def test_attack_24_no_agent_reaches_a_decision(world: World, caller: str) -> Non
     """Not even with every capability that there is."""
     id_ = waits(world)
     world.call(OPERATOR, "grant_capability", agent=caller, capability="budget")
-    for operation, given in (
+    for operation, value in (
         ("approve", {"commit": ONE}), ("deny", {"why": "x"}),
     ):  # fmt: skip
         with pytest.raises(NotAllowed):
-            world.ask_as(world.uuid(caller), operation, {"id": id_, **given}).result()
+            world.ask_as(world.uuid(caller), operation, {"id": id_, **value}).result()
         event = world.events()[-1]
         assert (event["operation"], event["caller"], event["allowed"]) == (operation, caller, False)
     assert world.fault(caller, "rollback", agent="a1") == "NotAllowed"
@@ -117,12 +117,12 @@ def test_attack_21_after_a_day_it_is_too_late(world: World) -> None:
 
 def test_attack_21_what_was_compared_with_something_else_is_not_approved(world: World) -> None:
     """Another deploy in between ends it; one that slipped through is refused all the same."""
-    first, second, third = (waits(world, commit=each) for each in (ONE, TWO, THREE))
+    first, second, third = (waits(world, commit=entry) for entry in (ONE, TWO, THREE))
     approve(world, first)
     approve(world, second, TWO)
     deploy(world, first)
     assert state(world, third) == "void"
-    (letter,) = [each for each in world.mail("a") if third in str(each["body"])]
+    (letter,) = [entry for entry in world.mail("a") if third in str(entry["body"])]
     assert "another configuration" in str(letter["body"])
     late = judge(world, ask(world, commit="4d" * 20))
     with world.ledger.transaction():
@@ -137,8 +137,8 @@ def test_attack_21_what_was_compared_with_something_else_is_not_approved(world: 
 
 def test_a_refusal_says_why_to_who_asked_and_to_the_parent(world: World) -> None:
     id_ = waits(world, "root", "a1")
-    found = world.call(OPERATOR, "deny", id=id_, why="no sh in prompts")
-    assert found == {"id": id_, "state": "denied"}
+    reply = world.call(OPERATOR, "deny", id=id_, why="no sh in prompts")
+    assert reply == {"id": id_, "state": "denied"}
     for name in ("root", "a"):
         letter = world.mail(name)[-1]
         assert letter["kind"] == "config"
@@ -194,9 +194,9 @@ def test_the_log_of_an_agent_goes_to_nobody_who_lost_it_meanwhile(world: World) 
         for step in ("build", "deploy", "watch"):
             world.ledger.approvals.move(id_, step, 1.0)
     finish(world, id_, "fail", "no hello", "KeyError: 'x'")
-    told, parent = str(world.mail("a")[-1]["body"]), str(world.mail("a1")[-1]["body"])
-    assert "no hello" in told
-    assert "KeyError" not in told
+    result, parent = str(world.mail("a")[-1]["body"]), str(world.mail("a1")[-1]["body"])
+    assert "no hello" in result
+    assert "KeyError" not in result
     assert "KeyError" in parent
 
 
@@ -208,12 +208,12 @@ def test_every_decision_is_an_event_with_on_whose_behalf_and_what_of(world: Worl
     )
     approve(world, first)
     world.call(OPERATOR, "deny", id=second, why="no")
-    *_, one, two = [each for each in world.events() if each["operation"] in ("approve", "deny")]
+    *_, one, two = [event for event in world.events() if event["operation"] in ("approve", "deny")]
     assert (one["kind"], one["caller"], one["allowed"]) == ("record", OPERATOR, True)
-    told = fields(one)
-    assert (told["approval"], told["commit"], told["effect"]) == (first, ONE, "live")
-    assert (told["requester_name"], told["agent_name"]) == ("root", "a1")
-    assert (told["agent"], told["decided_by"], told["uid"]) == (world.uuid("a1"), "uid:0", 0)
+    result = fields(one)
+    assert (result["approval"], result["commit"], result["effect"]) == (first, ONE, "live")
+    assert (result["requester_name"], result["agent_name"]) == ("root", "a1")
+    assert (result["agent"], result["decided_by"], result["uid"]) == (world.uuid("a1"), "uid:0", 0)
     assert (fields(two)["reason"], fields(two)["commit"]) == ("no", TWO)
 
 
@@ -240,17 +240,17 @@ def test_a_listing_has_what_its_caller_may_see(world: World) -> None:
     ]  # fmt: skip
     world.call(OPERATOR, "deny", id=ids[2], why="no")
 
-    def listed(caller: str, **more: object) -> list[object]:
+    def approval_ids(caller: str, **more: object) -> list[object]:
         return names(world.ask_as(
             world.uuid(caller), "list_approvals", dict(more)
         ).result()["approvals"], "id")  # fmt: skip
 
-    assert listed(OPERATOR) == [ids[1], ids[0]]
-    assert listed(OPERATOR, all=True) == ids[::-1]
-    assert listed("root", all=True) == ids[::-1]
-    assert listed("a1", all=True) == [ids[2], ids[0]]
-    assert listed("b") == [ids[1]]
-    assert listed("a2", all=True) == []
+    assert approval_ids(OPERATOR) == [ids[1], ids[0]]
+    assert approval_ids(OPERATOR, all=True) == ids[::-1]
+    assert approval_ids("root", all=True) == ids[::-1]
+    assert approval_ids("a1", all=True) == [ids[2], ids[0]]
+    assert approval_ids("b") == [ids[1]]
+    assert approval_ids("a2", all=True) == []
 
 
 def test_the_status_counts_what_waits_for_the_operator(world: World) -> None:
@@ -274,16 +274,16 @@ def test_the_status_counts_what_todo_lists(world: World) -> None:
 
 def test_a_listing_has_pages(world: World) -> None:
     ids = [waits(world, OPERATOR, commit=f"{number:040x}") for number in range(5)]
-    found, after = [], None
+    result, after = [], None
     while True:
         page = world.call(OPERATOR, "list_approvals", limit=2, after=after)
-        found += names(page["approvals"], "id")
+        result += names(page["approvals"], "id")
         after = page["next"]
         if after is None:
             break
-    assert found == ids[::-1]
+    assert result == ids[::-1]
     streamed = world.ask(OPERATOR, "list_approvals", more=True, limit=2)
-    assert [each for page in streamed.pages for each in names(page["approvals"], "id")] == found
+    assert [name for page in streamed.pages for name in names(page["approvals"], "id")] == result
 
 
 def test_what_is_asked_for_is_shown_with_marks_effect_and_figures(world: World) -> None:
@@ -291,13 +291,13 @@ def test_what_is_asked_for_is_shown_with_marks_effect_and_figures(world: World) 
         world, ask(world), {"capabilities": ["spawn", "budget"], "boot": True},
         effect=Effect.RESTART,
     )  # fmt: skip
-    found = show(world, id_)
-    assert found["review"] == {"files": 3, "bytes": 120, "changed": 1}
-    assert inner(found)["effect"] == "restart"
+    result = show(world, id_)
+    assert result["review"] == {"files": 3, "bytes": 120, "changed": 1}
+    assert inner(result)["effect"] == "restart"
     held = set(world.hive.spec("a1").capabilities)
-    red = {each["name"] for each in rows(found["marks"]) if each["gives"]}
+    red = {mark["name"] for mark in rows(result["marks"]) if mark["gives"]}
     assert red == {"boot"} | ({"spawn", "budget"} - held)
-    lost = {each["name"] for each in rows(found["marks"]) if each["after"] == "taken"}
+    lost = {mark["name"] for mark in rows(result["marks"]) if mark["after"] == "taken"}
     assert lost == held - {"spawn", "budget"}
 
 
@@ -306,12 +306,12 @@ def pages(world: World, id_: str, **more: object) -> list[Reply]:
     return asked.pages
 
 
-def texts(found: list[Reply]) -> list[str]:
+def texts(result: list[Reply]) -> list[str]:
     """The lines as they were, parts put together."""
     whole, rest = list[str](), ""
-    for each in (entry for page in found for entry in rows(page["lines"])):
-        rest += str(each["text"])
-        if not each["part"]:
+    for item in (entry for page in result for entry in rows(page["lines"])):
+        rest += str(item["text"])
+        if not item["part"]:
             whole.append(rest)
             rest = ""
     return whole
@@ -320,11 +320,11 @@ def texts(found: list[Reply]) -> list[str]:
 def test_attack_22_a_difference_is_shown_to_its_last_line_whatever_its_size(world: World) -> None:
     """Never folded: pages follow each other, and a line larger than a frame goes in parts."""
     lines = ["short", '"' * 700_000, "é" * 500_000, *(f"line {n}" for n in range(5000)), ""]
-    id_ = judge(world, ask(world), lines=[line(each) for each in lines])
-    found = pages(world, id_)
-    assert texts(found) == [*lines, "the end"]
-    assert len(found) > 3
-    assert found[-1]["next"] is None
+    id_ = judge(world, ask(world), lines=[line(entry) for entry in lines])
+    result = pages(world, id_)
+    assert texts(result) == [*lines, "the end"]
+    assert len(result) > 3
+    assert result[-1]["next"] is None
     assert texts(pages(world, id_, limit=700)) == [*lines, "the end"]
 
 
@@ -375,10 +375,10 @@ def test_attack_41_who_lost_sight_of_the_agent_learns_nothing_of_what_it_holds_n
 
 def test_attack_41_an_ancestor_sees_numbers_and_no_words_of_the_commit(world: World) -> None:
     id_ = waits(world)
-    found = row(world, id_)
+    result = row(world, id_)
     with world.ledger.transaction():
         world.ledger.approvals.record_review(
-            id_, found.binding, Effect.LIVE, {}, {"files": 3, "warnings": ["secret plan"]}
+            id_, result.binding, Effect.LIVE, {}, {"files": 3, "warnings": ["secret plan"]}
         )
     assert show(world, id_, "root")["review"] == {"files": 3}
     assert "secret plan" in str(show(world, id_, "a")["review"])
@@ -390,8 +390,8 @@ def test_attack_41_a_listing_has_no_trace_of_what_its_caller_may_not_see(world: 
     mine.append(waits(world, "b", "b1", commit=TWO))
     first = world.call("b", "list_approvals", limit=1)
     second = world.call("b", "list_approvals", limit=1, after=first["next"])
-    found = [*names(first["approvals"], "id"), *names(second["approvals"], "id")]
-    assert (found, first["next"], second["next"]) == (mine[::-1], mine[1], None)
+    collected = [*names(first["approvals"], "id"), *names(second["approvals"], "id")]
+    assert (collected, first["next"], second["next"]) == (mine[::-1], mine[1], None)
     assert world.call("a2", "list_approvals", limit=1) == {"approvals": [], "next": None}
     for unseen in (others[0], "0" * 12):
         assert world.fault("b", "list_approvals", after=unseen) == "NotFound"
@@ -418,9 +418,9 @@ def test_newer_inputs_are_approved_by_the_digits_of_their_lock() -> None:
     with a_world(settings) as made:
         id_ = str(made.call("root", "request_update_meta_inputs", message="cves")["approval"])
         judge(made, id_)
-        found = show(made, id_)
-        assert (inner(found)["kind"], inner(found)["agent"]) == ("inputs", "")
-        assert [each["text"] for each in rows(found["lines"])] == ["the end"]
+        result = show(made, id_)
+        assert (inner(result)["kind"], inner(result)["agent"]) == ("inputs", "")
+        assert [entry["text"] for entry in rows(result["lines"])] == ["the end"]
         assert made.fault(OPERATOR, "approve", id=id_, commit=ONE[:8]) == "InvalidArgument"
         assert approve(made, id_, THREE[:8])["agent"] == ""
         with made.ledger.transaction():

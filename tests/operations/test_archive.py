@@ -27,8 +27,8 @@ def test_never_itself_never_an_ancestor(world: World, caller: str, target: str) 
 
 def test_children_go_to_the_nearest_living_ancestor(world: World) -> None:
     """Rows H22 and K9."""
-    found = world.call("root", "destroy", agent="a")
-    assert (found["agents"], found["adopted"], found["adopter"]) == (["a"], ["a1", "a2"], "root")
+    reply = world.call("root", "destroy", agent="a")
+    assert (reply["agents"], reply["adopted"], reply["adopter"]) == (["a"], ["a1", "a2"], "root")
     parents = world.hive.topology.parents
     assert (parents["a1"], parents["a2"], parents["a11"]) == ("root", "root", "a1")
     assert world.repo.read(world.repo.head()).topology == world.hive.topology
@@ -37,12 +37,12 @@ def test_children_go_to_the_nearest_living_ancestor(world: World) -> None:
 def test_adopter_and_adopted_are_told(world: World) -> None:
     """Row K9: with event and notice."""
     world.call("operator", "destroy", agent="a")
-    (told,) = world.mail("root")
-    assert (told["relation"], told["kind"]) == ("daemon", "adopted")
-    assert "a1, a2" in str(told["body"])
-    (told,) = world.mail("a1")
-    assert (told["from"], told["kind"]) == ("daemon", "adopted")
-    assert "root" in str(told["body"])
+    (result,) = world.mail("root")
+    assert (result["relation"], result["kind"]) == ("daemon", "adopted")
+    assert "a1, a2" in str(result["body"])
+    (result,) = world.mail("a1")
+    assert (result["from"], result["kind"]) == ("daemon", "adopted")
+    assert "root" in str(result["body"])
     assert world.mail("a11") == []
     assert fields(world.events()[-1])["adopted"] == ["a1", "a2"]
 
@@ -58,14 +58,14 @@ def test_adoption_may_exceed_the_number_of_children(world: World) -> None:
 
 def test_children_of_a_destroyed_root_become_roots(world: World) -> None:
     world.grow("other", "other/child")
-    found = world.call("operator", "destroy", agent="other")
-    assert (found["adopted"], found["adopter"]) == (["child"], None)
+    reply = world.call("operator", "destroy", agent="other")
+    assert (reply["adopted"], reply["adopter"]) == (["child"], None)
     assert "child" in world.hive.topology.roots
 
 
 def test_recursive_takes_the_whole_subtree_leaves_first(world: World) -> None:
-    found = world.call("root", "destroy", agent="a", recursive=True)
-    assert (found["agents"], found["adopted"]) == (["a11", "a1", "a2", "a"], [])
+    reply = world.call("root", "destroy", agent="a", recursive=True)
+    assert (reply["agents"], reply["adopted"]) == (["a11", "a1", "a2", "a"], [])
     assert set(world.hive.topology) == {"root", "b", "b1"}
 
 
@@ -82,9 +82,9 @@ def test_unread_mail_becomes_dead_letters_and_each_sender_is_told_once(world: Wo
     world.call("a2", "send", to="a1", body="three")
     world.call("operator", "destroy", agent="a1")
     for name in ("root", "a2"):
-        (told,) = world.mail(name)
-        assert (told["kind"], told["relation"]) == ("dead_letter", "daemon")
-        assert "a1 was destroyed" in str(told["body"])
+        (result,) = world.mail(name)
+        assert (result["kind"], result["relation"]) == ("dead_letter", "daemon")
+        assert "a1 was destroyed" in str(result["body"])
 
 
 def test_the_sockets_side_of_a_destroyed_agent_is_dead_at_once(world: World) -> None:
@@ -104,9 +104,9 @@ def test_it_stops_to_be_wanted_and_its_job_asks_for_its_absence(world: World) ->
     run = world.ledger.runs.get(uuid)
     assert run is not None
     assert run.wanted is DesiredState.STOPPED
-    kept = world.ledger.jobs.get(str(job))
-    assert kept is not None
-    assert kept.goals == {uuid: "absent"}
+    row = world.ledger.jobs.get(str(job))
+    assert row is not None
+    assert row.goals == {uuid: "absent"}
 
 
 def test_a_restored_agent_is_the_same_one(world: World) -> None:
@@ -119,8 +119,8 @@ def test_a_restored_agent_is_the_same_one(world: World) -> None:
     (row,) = rows(world.call("operator", "list_archives")["archives"])
     assert (row["name"], row["parent"], row["id"]) == ("a11", "a1", before.id)
     assert row["expires_at"] == world.clock.now() + 86_400
-    found = world.call("operator", "restore", id=before.id)
-    assert (found["name"], found["uuid"], found["parent"]) == ("a11", before.id, "a1")
+    reply = world.call("operator", "restore", id=before.id)
+    assert (reply["name"], reply["uuid"], reply["parent"]) == ("a11", before.id, "a1")
     assert world.hive.spec("a11") == before
     assert world.ledger.ranges.base(before.id) == base
     run = world.ledger.runs.get(before.id)
@@ -142,7 +142,7 @@ def test_archives_come_in_pages_also_when_one_that_was_listed_is_gone(world: Wor
     rest = world.call("operator", "list_archives", after=page["next"])
     assert (names(rest["archives"]), rest["next"]) == (gone[2:], None)
     pages = world.ask("operator", "list_archives", limit=1, more=True).pages
-    assert [names(each["archives"]) for each in pages] == [["a11"], ["a2"], ["b1"]]
+    assert [names(entry["archives"]) for entry in pages] == [["a11"], ["a2"], ["b1"]]
     assert world.fault("operator", "list_archives", after="yesterday") == "InvalidArgument"
 
 
@@ -153,15 +153,15 @@ def test_what_was_taken_from_its_family_meanwhile_does_not_come_back(world: Worl
     uuid = world.uuid("a11")
     world.call("a1", "destroy", agent="a11")
     world.call("operator", "revoke_capability", agent="a", capability="spawn", recursive=True)
-    found = world.call("operator", "restore", id=uuid)
-    assert (found["lost"], found["disallowed"]) == (["spawn"], ["b1"])
+    reply = world.call("operator", "restore", id=uuid)
+    assert (reply["lost"], reply["disallowed"]) == (["spawn"], ["b1"])
     spec = world.hive.spec("a11")
     assert "spawn" not in spec.capabilities
     assert "kill" in spec.capabilities
-    assert [str(each) for each in spec.allow] == [world.uuid("a2")]
-    (told,) = world.mail("a11")
-    assert told["kind"] == "restored"
-    assert told["body"] == "you were restored without spawn, writing to b1"
+    assert [str(entry) for entry in spec.allow] == [world.uuid("a2")]
+    (result,) = world.mail("a11")
+    assert result["kind"] == "restored"
+    assert result["body"] == "you were restored without spawn, writing to b1"
     assert fields(world.events()[-1])["lost"] == ["spawn"]
     assert world.fault("a11", "send", to="b1", body="x") == "NotFound"
 
@@ -196,12 +196,12 @@ def test_attack_58_who_was_above_it_and_is_not_any_more_is_restarted(world: Worl
     uuid = world.uuid("x")
     world.call("operator", "destroy", agent="x")
     world.call("operator", "destroy", agent="a11")
-    found = world.call("operator", "restore", id=uuid)
-    assert (found["parent"], found["restarts"]) == ("root", ["a", "a1", "a2"])
+    reply = world.call("operator", "restore", id=uuid)
+    assert (reply["parent"], reply["restarts"]) == ("root", ["a", "a1", "a2"])
     (revocation,) = world.ledger.revocations.open()
     assert (revocation.agent, revocation.came_back) == (uuid, True)
     assert revocation.lost == (world.uuid("a"), world.uuid("a1"))
-    assert revocation.job == found["job"]
+    assert revocation.job == reply["job"]
 
 
 def test_under_its_old_parent_nobody_is_restarted(world: World) -> None:
@@ -232,8 +232,8 @@ def test_a_root_comes_back_with_what_the_operator_gave_it(world: World) -> None:
     world.call("operator", "destroy", agent="other")
     gone = world.uuid("b1")
     world.call("operator", "destroy", agent="b1")
-    found = world.call("operator", "restore", id=before.id)
-    assert (found["lost"], found["disallowed"]) == ([], [gone])
+    reply = world.call("operator", "restore", id=before.id)
+    assert (reply["lost"], reply["disallowed"]) == ([], [gone])
     assert world.hive.spec("other").capabilities == before.capabilities
 
 
@@ -287,5 +287,5 @@ def test_nothing_is_restored_that_was_not_destroyed(world: World) -> None:
 def test_archives_are_the_operators(world: World, operation: str) -> None:
     uuid = world.uuid("a11")
     world.call("a1", "destroy", agent="a11")
-    given = {"id": uuid} if operation == "restore" else {}
-    assert world.fault("root", operation, **given) == "NotAllowed"
+    result = {"id": uuid} if operation == "restore" else {}
+    assert world.fault("root", operation, **result) == "NotAllowed"

@@ -19,7 +19,7 @@ class Nothing(Result):
     pass
 
 
-def given(world: World, name: str, **values: object) -> None:
+def deploy_fields(world: World, name: str, **values: object) -> None:
     """The change road deploys something."""
 
     def change(call: Call) -> Change[Nothing]:
@@ -41,10 +41,10 @@ def runs(world: World, name: str, nonce: int | None = None, active: str = "activ
     return run.nonce
 
 
-def heard(world: World, name: str) -> CheckIn:
-    found = world.ledger.hellos.get(world.uuid(name))
-    assert found is not None
-    return found
+def check_in(world: World, name: str) -> CheckIn:
+    row = world.ledger.hellos.get(world.uuid(name))
+    assert row is not None
+    return row
 
 
 def restart(world: World, name: str) -> int:
@@ -62,32 +62,32 @@ def restart(world: World, name: str) -> int:
 
 def test_a_hello_is_kept_with_the_start_that_speaks(world: World) -> None:
     nonce = runs(world, "a")
-    given(world, "a", config="c" * 40, system=SYSTEM)
-    found = world.call("a", "hello", commit="c" * 40, system=SYSTEM)
-    assert found == {"commit": "c" * 40, "system": SYSTEM}
+    deploy_fields(world, "a", config="c" * 40, system=SYSTEM)
+    reply = world.call("a", "hello", commit="c" * 40, system=SYSTEM)
+    assert reply == {"commit": "c" * 40, "system": SYSTEM}
     uuid, now = world.uuid("a"), world.clock.now()
-    assert heard(world, "a") == CheckIn(uuid, now, nonce, "c" * 40, SYSTEM, "")
+    assert check_in(world, "a") == CheckIn(uuid, now, nonce, "c" * 40, SYSTEM, "")
 
 
 def test_a_start_that_is_on_its_way_out_does_not_speak_for_the_next_one(world: World) -> None:
     old = runs(world, "a")
     new = restart(world, "a")
     world.call("a", "hello", commit="d" * 40)
-    assert heard(world, "a").nonce == old
+    assert check_in(world, "a").nonce == old
     runs(world, "a", old, "inactive")
     world.call("a", "hello", commit="d" * 40)
-    assert heard(world, "a").nonce == new
+    assert check_in(world, "a").nonce == new
 
 
 def test_nobody_speaks_for_another_and_the_operator_for_none(world: World) -> None:
     world.call("a", "hello", fault="it broke")
-    assert heard(world, "a").fault == "it broke"
+    assert check_in(world, "a").fault == "it broke"
     assert world.ledger.hellos.get(world.uuid("root")) is None
     for operation in ("hello", "watch_config"):
         with pytest.raises(Conflict):
             world.call("operator", operation)
     (event,) = [
-        each for each in world.events() if each["operation"] == "hello" and each["allowed"]
+        entry for entry in world.events() if entry["operation"] == "hello" and entry["allowed"]
     ][:1]
     assert fields(event).get("fault", "it broke") == "it broke"
 
@@ -106,11 +106,11 @@ def test_who_watches_is_told_when_something_is_deployed(world: World) -> None:
     first = world.call("a", "watch_config")
     asked = world.ask("a", "watch_config", after=first["next"], wait=50)
     assert asked.pending
-    given(world, "a", system=SYSTEM)
-    found = asked.result()
-    assert found["system"] == SYSTEM
-    assert found["next"] != first["next"]
-    assert world.call("a", "watch_config", after=found["next"]) == found
+    deploy_fields(world, "a", system=SYSTEM)
+    result = asked.result()
+    assert result["system"] == SYSTEM
+    assert result["next"] != first["next"]
+    assert world.call("a", "watch_config", after=result["next"]) == result
 
 
 def test_nothing_is_told_to_who_is_about_to_be_started_again(world: World) -> None:
@@ -119,7 +119,7 @@ def test_nothing_is_told_to_who_is_about_to_be_started_again(world: World) -> No
     first = world.call("a", "watch_config")
     asked = world.ask("a", "watch_config", after=first["next"], wait=20)
     new = restart(world, "a")
-    given(world, "a", system=OTHER)
+    deploy_fields(world, "a", system=OTHER)
     assert asked.pending
     world.advance(20.1)
     assert asked.result()["next"] == first["next"]
@@ -131,7 +131,7 @@ def test_a_stream_tells_each_change(world: World) -> None:
     runs(world, "a")
     asked = world.ask("a", "watch_config", more=True)
     for commit in ("c" * 40, "d" * 40):
-        given(world, "a", config=commit)
+        deploy_fields(world, "a", config=commit)
     assert [page["commit"] for page in asked.pages][-2:] == ["c" * 40, "d" * 40]
     assert asked.pending
     asked.close()

@@ -16,8 +16,12 @@ AGENT = {
 
 
 def define(world: World, name: str = "reviewer", **more: object) -> None:
-    given: dict[str, object] = {"description": "Reviews.", "agent": AGENT, "body": "You review."}
-    world.call("operator", "set_definition", name=name, **{**given, **more})
+    collected: dict[str, object] = {
+        "description": "Reviews.",
+        "agent": AGENT,
+        "body": "You review.",
+    }
+    world.call("operator", "set_definition", name=name, **{**collected, **more})
 
 
 def test_an_agent_is_made_from_a_definition_and_told_its_text_first(world: World) -> None:
@@ -71,8 +75,8 @@ def test_only_the_operator_writes_definitions_and_all_read_them(world: World) ->
         assert world.fault("root", operation, name="reviewer") == "NotAllowed"
     assert world.call("a1", "get_definition", name="reviewer")["body"] == "You review."
     define(world, "aaa")
-    found = world.call("a1", "list_definitions", limit=1)
-    assert (names(found["definitions"]), found["next"]) == (["aaa"], "aaa")
+    reply = world.call("a1", "list_definitions", limit=1)
+    assert (names(reply["definitions"]), reply["next"]) == (["aaa"], "aaa")
     (last,) = rows(world.call("a1", "list_definitions", after="aaa")["definitions"])
     assert (last["name"], last["role"], last["description"]) == ("reviewer", "worker", "Reviews.")
 

@@ -11,7 +11,7 @@ from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.model.config.settings import Settings
 
 
-def defined(world: World, **agent: object) -> str:
+def spawn_from_definition(world: World, **agent: object) -> str:
     """An agent `rita` below `a`, made from a definition that says this."""
     agent = {"role": "worker", **agent}
     world.call("operator", "set_definition", name="kind", agent=agent)
@@ -20,13 +20,13 @@ def defined(world: World, **agent: object) -> str:
 
 
 def task(world: World, id_: object) -> Reply:
-    (found,) = rows([world.call("operator", "get_task", task=id_)["task"]])
-    return found
+    (result,) = rows([world.call("operator", "get_task", task=id_)["task"]])
+    return result
 
 
 def test_what_always_needs_a_plan_executes_nothing_before_one_is_approved(world: World) -> None:
     """Also when who gives the task did not ask for one; the task says so."""
-    name = defined(world, require_plan=True)
+    name = spawn_from_definition(world, require_plan=True)
     id_ = world.call("a", "assign_task", agent=name, description="dig")["task"]
     assert task(world, id_)["plan_required"] is True
     with pytest.raises(NotAllowed, match="needs an approved plan first"):
@@ -37,15 +37,15 @@ def test_what_always_needs_a_plan_executes_nothing_before_one_is_approved(world:
 
 
 def test_a_plan_is_needed_of_each_task_however_it_is_given(world: World) -> None:
-    name = defined(world, require_plan=True)
+    name = spawn_from_definition(world, require_plan=True)
     world.call("a", "run_parallel_workers", tasks=["dig"], agents=[name])
     made = world.call(
         "a", "spawn_agent_and_assign_task", agent_role="Digger", task_description="dig",
         agent_type="worker", definition="kind",
     )  # fmt: skip
     assert task(world, made["task_id"])["plan_required"] is True
-    found = rows(world.call("operator", "list_tasks", agent=name)["tasks"])
-    assert [each["plan_required"] for each in found] == [True]
+    result = rows(world.call("operator", "list_tasks", agent=name)["tasks"])
+    assert [entry["plan_required"] for entry in result] == [True]
 
 
 @pytest.mark.parametrize(("asked", "bound"), [(None, 2), ({"iterations": 9}, 2),
@@ -53,13 +53,13 @@ def test_a_plan_is_needed_of_each_task_however_it_is_given(world: World) -> None
 def test_more_turns_than_the_kind_may_take_are_refused(
     world: World, asked: Reply | None, bound: int
 ) -> None:
-    name = defined(world, max_turns=2)
+    name = spawn_from_definition(world, max_turns=2)
     id_ = world.call("a", "assign_task", agent=name, description="dig", caps=asked)["task"]
     for turn in range(bound):
-        told = [each for each in world.mail(name) if each["kind"] == "budget"]
-        assert told == [], turn
+        entries = [entry for entry in world.mail(name) if entry["kind"] == "budget"]
+        assert entries == [], turn
         world.call(name, "report_usage", task=id_, iterations=1)
-    (letter,) = [each for each in world.mail(name) if each["kind"] == "budget"]
+    (letter,) = [entry for entry in world.mail(name) if entry["kind"] == "budget"]
     assert f"has used {bound} of {bound} iterations" in str(letter["body"])
     with pytest.raises(LimitReached, match="iterations"):
         world.call(name, "use_tool", tool="bash", argument=["true"], task=id_)
@@ -67,9 +67,9 @@ def test_more_turns_than_the_kind_may_take_are_refused(
 
 def test_an_agent_begins_with_a_budget_out_of_its_creator_s(world: World) -> None:
     world.call("operator", "allocate_budget", agent="a", kind="money", amount=9_000_000)
-    name = defined(world, funds={"usd": 5})
+    name = spawn_from_definition(world, funds={"usd": 5})
     budgets = rows(world.call("operator", "get_usage")["budgets"])
-    left = {each["agent"]: each["left"] for each in budgets}
+    left = {budget["agent"]: budget["left"] for budget in budgets}
     assert left == {"a": 4_000_000, name: 5_000_000}
     with pytest.raises(LimitReached, match="4000000 left"):
         world.call("a", "spawn", name="rob", definition="kind")
@@ -81,7 +81,7 @@ def test_who_may_give_no_budget_makes_nobody_with_one(world: World) -> None:
     world.call("operator", "allocate_budget", agent="a", kind="tokens", amount=100)
     world.call("operator", "revoke_capability", agent="a", capability="budget")
     with pytest.raises(NotAllowed, match="cannot give rita a budget: you do not hold"):
-        defined(world, funds={"tokens": 5})
+        spawn_from_definition(world, funds={"tokens": 5})
     assert "rita" not in world.hive.specs
 
 
@@ -94,8 +94,8 @@ def euros() -> Iterator[World]:
 
 def test_dollars_are_refused_where_something_else_is_counted(euros: World) -> None:
     with pytest.raises(InvalidArgument, match="counts money in EUR"):
-        defined(euros, funds={"usd": 5})
-    assert defined(euros, funds={"tokens": 5})
+        spawn_from_definition(euros, funds={"usd": 5})
+    assert spawn_from_definition(euros, funds={"tokens": 5})
 
 
 def test_nobody_hangs_deeper_below_an_agent_than_it_may_have_levels(world: World) -> None:

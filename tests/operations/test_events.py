@@ -80,8 +80,8 @@ def test_pages_follow_each_other_and_end(world: World) -> None:
 
 def test_only_the_newest_can_be_asked_for(world: World) -> None:
     total = len(world.events())
-    found = world.call("operator", "list_events", last=2)
-    assert names(found["events"], "seq") == [total - 1, total]
+    reply = world.call("operator", "list_events", last=2)
+    assert names(reply["events"], "seq") == [total - 1, total]
     assert world.call("operator", "list_events", last=0)["events"] == []
 
 
@@ -91,8 +91,8 @@ def test_a_stream_gives_events_as_they_happen(world: World) -> None:
     assert not asked.replies
     world.call("a1", "send", to="a2", body="x")
     world.fault("a1", "stop", agent="a2")
-    found = [name for page in asked.pages for name in names(page["events"], "operation")]
-    assert (found, asked.pending) == (["send", "stop"], True)
+    entries = [name for page in asked.pages for name in names(page["events"], "operation")]
+    assert (entries, asked.pending) == (["send", "stop"], True)
 
 
 @pytest.mark.parametrize("after", ["x", "-1", "1" * 21])
@@ -112,11 +112,11 @@ def test_what_was_read_is_counted_and_can_be_asked_for(world: World) -> None:
         world.ledger.events.reads.keep_counts()
     world.call("a1", "whoami")
     world.call("a1", "list_agents")
-    found = world.call("operator", "count_reads", caller="a1")
-    assert found["caller_uuid"] == world.uuid("a1")
-    counts = {row["operation"]: row["count"] for row in rows(found["reads"])}
+    reply = world.call("operator", "count_reads", caller="a1")
+    assert reply["caller_uuid"] == world.uuid("a1")
+    counts = {row["operation"]: row["count"] for row in rows(reply["reads"])}
     assert (counts["whoami"], counts["list_agents"]) == (4, 1)
-    assert world.call("operator", "count_reads", caller=world.uuid("a1")) == found
+    assert world.call("operator", "count_reads", caller=world.uuid("a1")) == reply
     assert world.call("operator", "count_reads", caller="nobody")["reads"] == []
 
 
@@ -134,14 +134,14 @@ def test_a_kind_that_no_event_has_is_refused(world: World) -> None:
 
 def constants(tree: ast.Module) -> dict[str, str]:
     """Words that have a name in a module."""
-    found = dict[str, str]()
+    result = dict[str, str]()
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            found |= {each.id: value.value for each in targets if isinstance(each, ast.Name)}
-    return found
+            result |= {target.id: value.value for target in targets if isinstance(target, ast.Name)}
+    return result
 
 
 def kinds_written(tree: ast.Module) -> Iterator[str]:
@@ -152,9 +152,9 @@ def kinds_written(tree: ast.Module) -> Iterator[str]:
             continue
         if call.func.id not in ("AuditEntry", "Line", "_append_event"):
             continue
-        given = [each.value for each in call.keywords if each.arg == "kind"] + call.args
-        kind = call.args[1:2] if call.func.id == "_append_event" else given[:1]
-        for node in (node for each in kind for node in ast.walk(each)):
+        result = [entry.value for entry in call.keywords if entry.arg == "kind"] + call.args
+        kind = call.args[1:2] if call.func.id == "_append_event" else result[:1]
+        for node in (node for entry in kind for node in ast.walk(entry)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
             elif isinstance(node, ast.Name) and node.id in named:

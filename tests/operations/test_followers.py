@@ -51,23 +51,23 @@ def ask(made: World, caller: str = "root") -> str:
     return judge(made, str(id_))
 
 
-def followers(found: Reply) -> dict[str, object]:
-    return {str(each["agent"]): each["effect"] for each in rows(found["follows"])}
+def followers(result: Reply) -> dict[str, object]:
+    return {str(follow["agent"]): follow["effect"] for follow in rows(result["follows"])}
 
 
-def effect(found: Reply) -> object:
-    approval = found["approval"]
+def effect(result: Reply) -> object:
+    approval = result["approval"]
     assert isinstance(approval, dict)
     return approval["effect"]
 
 
 def test_the_operator_sees_who_follows_and_what_happens_to_each(made: World) -> None:
-    found = show(made, ask(made))
-    assert followers(found) == {
+    result = show(made, ask(made))
+    assert followers(result) == {
         "up": "switch", "down": "restart", "off": "next start", "fresh": "build", "far": "switch",
     }  # fmt: skip
-    assert found["followers"] == 5
-    assert effect(found) == "restart"
+    assert result["followers"] == 5
+    assert effect(result) == "restart"
 
 
 def test_what_is_said_is_true_of_now(made: World) -> None:
@@ -75,9 +75,9 @@ def test_what_is_said_is_true_of_now(made: World) -> None:
     id_ = ask(made)
     for name in ("up", "down", "fresh", "far"):
         made.call(OPERATOR, "destroy", agent=name)
-    found = show(made, id_)
-    assert followers(found) == {"off": "next start"}
-    assert effect(found) == "nothing"
+    result = show(made, id_)
+    assert followers(result) == {"off": "next start"}
+    assert effect(result) == "nothing"
     made.call(OPERATOR, "start", agent="off")
     assert effect(show(made, id_)) == "switch"
     done = made.call(OPERATOR, "approve", id=id_, commit=THREE[:8])
@@ -90,8 +90,8 @@ def test_an_agent_that_asked_is_told_of_those_that_it_sees(made: World) -> None:
 
 
 def test_a_new_configuration_has_no_followers(made: World) -> None:
-    given = {"agent": "a", "commit": "2b" * 20, "message": "x"}
-    id_ = judge(made, str(made.call("root", "request_apply_commit", **given)["approval"]))
+    collected = {"agent": "a", "commit": "2b" * 20, "message": "x"}
+    id_ = judge(made, str(made.call("root", "request_apply_commit", **collected)["approval"]))
     assert (followers(show(made, id_)), show(made, id_)["followers"]) == ({}, 0)
 
 
@@ -100,5 +100,5 @@ def test_of_many_agents_a_page_has_the_first_and_their_number(made: World) -> No
     for name in names:
         made.call(OPERATOR, "spawn", name=name, parent="off", image="nix", boot=False)
     build(made, dict.fromkeys(names, SYSTEM))
-    found = show(made, ask(made))
-    assert (len(rows(found["follows"])), found["followers"]) == (500, 506)
+    result = show(made, ask(made))
+    assert (len(rows(result["follows"])), result["followers"]) == (500, 506)

@@ -57,16 +57,16 @@ def test_those_who_are_gone_for_good_take_no_room_in_the_list(world: World) -> N
         world.call("operator", "spawn", name=f"x{number}", parent="b", max_children=0)
         world.call("operator", "allow", agent="a1", other=f"x{number}")
     assert world.fault("operator", "allow", agent="a1", other="b1") == "LimitReached"
-    kept = world.uuid("x1")
+    result = world.uuid("x1")
     for name in ("x0", "x1"):
         world.call("operator", "destroy", agent=name)
     assert world.fault("operator", "allow", agent="a1", other="b1") == "LimitReached"
     with world.ledger.transaction():
         for archive in world.ledger.archives.all():
-            if archive.uuid != kept:
+            if archive.uuid != result:
                 world.ledger.archives.drop(archive.uuid)
     assert "b1" in texts(world.call("operator", "allow", agent="a1", other="b1")["allow"])
-    assert kept in map(str, world.hive.spec("a1").allow)
+    assert result in map(str, world.hive.spec("a1").allow)
     assert len(world.hive.spec("a1").allow) == MOST
 
 
@@ -81,8 +81,8 @@ def test_both_must_live(world: World, agent: str, other: str) -> None:
 
 
 def test_a_granted_capability_is_held_and_can_be_handed_on(world: World) -> None:
-    found = world.call("operator", "grant_capability", agent="a", capability="secret:web")
-    assert "secret:web" in texts(found["capabilities"])
+    reply = world.call("operator", "grant_capability", agent="a", capability="secret:web")
+    assert "secret:web" in texts(reply["capabilities"])
     assert "secret:web" in texts(world.call("a", "whoami")["capabilities"])
     assert world.fault("a", "spawn", name="new", capabilities=["secret:web"]) == ""
 
@@ -105,18 +105,18 @@ def test_a_capability_that_nothing_reads_is_given_by_nobody(world: World, capabi
         ("set_definition", {"name": "kind", "agent": agent}),
         ("set_trigger", {"agent": "a", "name": "t", "when": when, "action": then}),
     ]
-    for operation, given in tries:
+    for operation, value in tries:
         with pytest.raises(InvalidArgument, match="has no effect"):
-            world.call("operator", operation, **given)
-    assert not [each for each in world.hive.specs.values() if capability in each.capabilities]
+            world.call("operator", operation, **value)
+    assert not [entry for entry in world.hive.specs.values() if capability in entry.capabilities]
 
 
 def test_who_holds_one_of_old_keeps_it_and_hands_it_on_to_nobody(world: World) -> None:
     """The spec loads; a grant of something else is no reason to lose it."""
     hold(world, "a", *USELESS)
     assert world.repo.read(world.hive.commit).spec("a") == world.hive.spec("a")
-    found = world.call("operator", "grant_capability", agent="a", capability="broadcast")
-    assert {*USELESS, "broadcast"} <= set(texts(found["capabilities"]))
+    reply = world.call("operator", "grant_capability", agent="a", capability="broadcast")
+    assert {*USELESS, "broadcast"} <= set(texts(reply["capabilities"]))
     assert world.fault("a", "spawn", name="x", capabilities=["network:foo"]) == "InvalidArgument"
     assert world.fault("a", "spawn", name="x", capabilities=["network:host"]) == "NotAllowed"
     assert world.fault("a", "spawn", name="x") == ""
@@ -141,17 +141,17 @@ def test_a_revoked_capability_is_gone_at_once(world: World) -> None:
 def test_it_can_be_revoked_from_a_whole_subtree_in_one_commit(world: World) -> None:
     before = len(world.events())
     world.call("operator", "revoke_capability", agent="a", capability="spawn", recursive=True)
-    found = [name for name, spec in world.hive.specs.items() if "spawn" in spec.capabilities]
-    assert sorted(found) == ["b", "b1", "root"]
+    entries = [name for name, spec in world.hive.specs.items() if "spawn" in spec.capabilities]
+    assert sorted(entries) == ["b", "b1", "root"]
     assert len(world.events()) == before + 1
 
 
 def test_what_an_agent_holds_stays_readable(world: World) -> None:
     """A spec is bounded, so that the meta repo can be read back."""
-    given = 0
+    result = 0
     while not world.fault(
-        "operator", "grant_capability", agent="a", capability=f"secret:{given:064d}"
+        "operator", "grant_capability", agent="a", capability=f"secret:{result:064d}"
     ):
-        given += 1
-    assert 100 < given <= 128
+        result += 1
+    assert 100 < result <= 128
     assert world.repo.read(world.hive.commit).spec("a") == world.hive.spec("a")

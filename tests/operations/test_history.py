@@ -15,19 +15,19 @@ from hive_core.model.wire.record import OPERATOR
 def run_with(world: World, *commits: str) -> list[str]:
     """The agent a1 gets these one after the other; their approvals."""
     ids = []
-    for each in commits:
-        id_ = waits(world, commit=each)
-        world.call(OPERATOR, "approve", id=id_, commit=each)
+    for commit in commits:
+        id_ = waits(world, commit=commit)
+        world.call(OPERATOR, "approve", id=id_, commit=commit)
         deploy(world, id_)
         world.advance(60)
         ids.append(id_)
     return ids
 
 
-def listed(world: World, caller: str = "a", **more: object) -> list[tuple[object, ...]]:
-    found = world.call(caller, "history", **{"agent": "a1", **more})["generations"]
+def history_rows(world: World, caller: str = "a", **more: object) -> list[tuple[object, ...]]:
+    generations = world.call(caller, "history", **{"agent": "a1", **more})["generations"]
     keys = ("number", "commit", "current", "failed")
-    return [tuple(each[key] for key in keys) for each in rows(found)]
+    return [tuple(entry[key] for key in keys) for entry in rows(generations)]
 
 
 def test_the_history_tells_what_ran_and_what_runs(world: World) -> None:
@@ -35,7 +35,7 @@ def test_the_history_tells_what_ran_and_what_runs(world: World) -> None:
     with world.ledger.transaction():
         remember(world, world.uuid("a1"), THREE, ids[1])
         world.ledger.generations.fail(world.uuid("a1"), 3, "no hello")
-    assert listed(world) == [
+    assert history_rows(world) == [
         (3, THREE, False, "no hello"), (2, TWO, True, ""), (1, ONE, False, ""),
     ]  # fmt: skip
     (*_, first) = rows(world.call("a1", "history")["generations"])
@@ -48,14 +48,16 @@ def test_the_operator_s_history_is_of_all_and_has_pages(world: World) -> None:
     run_with(world, ONE, TWO, THREE)
     with world.ledger.transaction():
         remember(world, world.uuid("b1"), ONE, "")
-    found, after = [], None
+    result, after = [], None
     while True:
         page = world.call(OPERATOR, "history", limit=1, after=after)
-        found += [(each["agent"], each["number"]) for each in rows(page["generations"])]
+        result += [
+            (generation["agent"], generation["number"]) for generation in rows(page["generations"])
+        ]
         after = page["next"]
         if after is None:
             break
-    assert found == [("b1", 1), ("a1", 3), ("a1", 2), ("a1", 1)]
+    assert result == [("b1", 1), ("a1", 3), ("a1", 2), ("a1", 1)]
     odd = f"{world.uuid('a1')}:99"
     assert world.fault(OPERATOR, "history", after=odd) == "InvalidArgument"
 
@@ -63,19 +65,19 @@ def test_the_operator_s_history_is_of_all_and_has_pages(world: World) -> None:
 def test_a_rollback_is_an_approval_of_the_operator_for_the_one_before(world: World) -> None:
     run_with(world, ONE, TWO)
     back = world.call(OPERATOR, "rollback", agent="a1")
-    found = row(world, str(back["approval"]))
+    result = row(world, str(back["approval"]))
     assert (back["generation"], back["commit"]) == (1, ONE)
-    assert (found.kind, found.state, found.decided_by) == (
+    assert (result.kind, result.state, result.decided_by) == (
         ApprovalKind.ROLLBACK,
         "approved",
         "uid:0",
     )
-    assert (found.binding.commit, found.binding.base) == (ONE, TWO)
-    assert found.review == {"generation": 1}
+    assert (result.binding.commit, result.binding.base) == (ONE, TWO)
+    assert result.review == {"generation": 1}
     with pytest.raises(Conflict, match="is in progress"):
         world.call(OPERATOR, "rollback", agent="a1")
-    deploy(world, found.id)
-    assert listed(world)[0] == (3, ONE, True, "")
+    deploy(world, result.id)
+    assert history_rows(world)[0] == (3, ONE, True, "")
     assert world.call(OPERATOR, "rollback", agent="a1")["commit"] == TWO
 
 
@@ -127,14 +129,18 @@ def test_an_update_of_what_is_built_needs_no_other_approval() -> None:
     with world(NIX, "root/a") as made:
         made.call(OPERATOR, "spawn", name="n", parent="a", image="nix")
         hit = made.call("a", "update", agent="n")
-        (found,) = made.ledger.approvals.open()
-        assert (hit["agents"], found.kind, found.state) == (["n"], ApprovalKind.UPDATE, "approved")
-        assert (found.job, found.decided_by) == (hit["job"], made.uuid("a"))
+        (result,) = made.ledger.approvals.open()
+        assert (hit["agents"], result.kind, result.state) == (
+            ["n"],
+            ApprovalKind.UPDATE,
+            "approved",
+        )
+        assert (result.job, result.decided_by) == (hit["job"], made.uuid("a"))
         assert made.fault("a", "update", agent="n") == "Conflict"
         for event in ("build", "deploy", "watch"):
             with made.ledger.transaction():
-                made.ledger.approvals.move(found.id, event, 1.0)
-        finish(made, found.id, "confirm")
+                made.ledger.approvals.move(result.id, event, 1.0)
+        finish(made, result.id, "confirm")
         job = made.ledger.jobs.get(str(hit["job"]))
         assert job is not None
         assert job.state == "done"
@@ -146,8 +152,8 @@ def test_attack_51_several_are_updated_in_waves() -> None:
             made.call(OPERATOR, "spawn", name=f"n{number}", parent="a", image="nix")
         hit = made.call("root", "update", agent="a", recursive=True)
         rollout = made.ledger.waves.agents(str(hit["job"]))
-        assert [each.wave for each in rollout] == [0, 1, *[2] * 7]
-        assert {each.agent for each in rollout} == {made.uuid(f"n{n}") for n in range(9)}
+        assert [entry.wave for entry in rollout] == [0, 1, *[2] * 7]
+        assert {entry.agent for entry in rollout} == {made.uuid(f"n{n}") for n in range(9)}
         assert made.ledger.approvals.open() == []
         job = made.ledger.jobs.get(str(hit["job"]))
         assert job is not None

@@ -9,24 +9,24 @@ from hive_core.errors import Conflict, InvalidParameter, NotFound
 from hive_core.model.agents.machine import State
 
 
-def seen(world: World, caller: str, **params: object) -> list[object]:
+def visible_to(world: World, caller: str, **params: object) -> list[object]:
     return names(world.call(caller, "list_agents", **params)["agents"])
 
 
 def test_an_agent_learns_who_it_is_from_its_socket_alone(world: World) -> None:
-    found = world.call("a1", "whoami")
-    assert found["name"] == "a1"
-    assert found["uuid"] == world.uuid("a1")
-    assert found["parent"] == "a"
-    assert found["children"] == ["a11"]
-    assert (found["role"], found["tier"]) == ("agent", "operational")
-    assert "spawn" in texts(found["capabilities"])
+    reply = world.call("a1", "whoami")
+    assert reply["name"] == "a1"
+    assert reply["uuid"] == world.uuid("a1")
+    assert reply["parent"] == "a"
+    assert reply["children"] == ["a11"]
+    assert (reply["role"], reply["tier"]) == ("agent", "operational")
+    assert "spawn" in texts(reply["capabilities"])
 
 
 def test_the_operator_is_known_as_itself(world: World) -> None:
-    found = world.call("operator", "whoami")
-    assert (found["name"], found["uuid"], found["parent"]) == ("operator", "operator", None)
-    assert found["children"] == ["root"]
+    reply = world.call("operator", "whoami")
+    assert (reply["name"], reply["uuid"], reply["parent"]) == ("operator", "operator", None)
+    assert reply["children"] == ["root"]
 
 
 @pytest.mark.parametrize("param", ["caller", "from", "as_agent", "act_as", "on_behalf_of"])
@@ -51,20 +51,20 @@ def test_a_caller_sees_itself_ancestors_siblings_and_descendants(
     world: World, caller: str, expected: list[str]
 ) -> None:
     """Row H5, in the order of the tree."""
-    assert seen(world, caller) == expected
+    assert visible_to(world, caller) == expected
 
 
 def test_an_allowed_agent_is_seen_and_its_hidden_parent_is_not(world: World) -> None:
     """Attack 41."""
     world.call("operator", "allow", agent="a11", other="b1")
-    found = {row["name"]: row for row in rows(world.call("a11", "list_agents")["agents"])}
-    assert found["b1"]["parent"] is None
-    assert found["a1"]["parent"] == "a"
+    collected = {row["name"]: row for row in rows(world.call("a11", "list_agents")["agents"])}
+    assert collected["b1"]["parent"] is None
+    assert collected["a1"]["parent"] == "a"
 
 
 def test_below_a_root_only_what_the_caller_sees_is_listed(world: World) -> None:
-    assert seen(world, "a2", root="a") == ["a", "a1", "a2"]
-    assert seen(world, "operator", root="a1") == ["a1", "a11"]
+    assert visible_to(world, "a2", root="a") == ["a", "a1", "a2"]
+    assert visible_to(world, "operator", root="a1") == ["a1", "a11"]
 
 
 def test_an_unknown_root_and_a_hidden_one_get_the_same_answer(world: World) -> None:
@@ -72,28 +72,28 @@ def test_an_unknown_root_and_a_hidden_one_get_the_same_answer(world: World) -> N
     texts = []
     for name in ("b1", "nobody"):
         with pytest.raises(NotFound) as caught:
-            seen(world, "a1", root=name)
+            visible_to(world, "a1", root=name)
         texts.append(caught.value.reason.replace(name, "X"))
     assert texts[0] == texts[1]
 
 
 def test_rows_say_state_and_activity(world: World) -> None:
     world.seen.states[world.uuid("a1")] = State.PARKED
-    found = {row["name"]: row for row in rows(world.call("root", "list_agents")["agents"])}
-    assert (found["a1"]["state"], found["a"]["state"]) == ("parked", "running")
-    assert found["a"]["activity"] == "idle"
+    collected = {row["name"]: row for row in rows(world.call("root", "list_agents")["agents"])}
+    assert (collected["a1"]["state"], collected["a"]["state"]) == ("parked", "running")
+    assert collected["a"]["activity"] == "idle"
 
 
 def test_pages_follow_each_other(world: World) -> None:
     """Attack 37: a reply is bounded."""
-    found: list[object] = []
+    collected: list[object] = []
     after = None
     for _ in range(4):
         page = world.call("operator", "list_agents", limit=2, after=after)
-        found += names(page["agents"])
+        collected += names(page["agents"])
         after = page["next"]
     assert after is None
-    assert found == seen(world, "operator")
+    assert collected == visible_to(world, "operator")
 
 
 def test_a_stream_gives_all_pages_and_ends(world: World) -> None:

@@ -17,10 +17,10 @@ def test_only_its_caller_and_the_operator_see_a_job(world: World, job: str) -> N
     """Attack 41: a foreign job and an unknown one get the same answer."""
     assert world.call("operator", "get_job", id=job)["id"] == job
     texts = []
-    for name, each in (("root", job), ("root", "unknown")):
+    for name, value in (("root", job), ("root", "unknown")):
         with pytest.raises(NotFound) as caught:
-            world.call(name, "get_job", id=each)
-        texts.append(caught.value.reason.replace(each, "X"))
+            world.call(name, "get_job", id=value)
+        texts.append(caught.value.reason.replace(value, "X"))
     assert texts[0] == texts[1]
 
 
@@ -28,9 +28,9 @@ def test_waiting_for_a_job_ends_with_it(world: World, job: str) -> None:
     asked = world.ask("a", "wait_job", id=job, wait=50)
     assert not asked.replies
     world.finish(job)
-    found = asked.result()
-    assert (found["state"], found["next"]) == ("done", None)
-    assert found["ended"] == world.clock.now()
+    result = asked.result()
+    assert (result["state"], result["next"]) == ("done", None)
+    assert result["ended"] == world.clock.now()
 
 
 def test_waiting_ends_in_time_with_a_job_that_still_runs(world: World, job: str) -> None:
@@ -41,8 +41,8 @@ def test_waiting_ends_in_time_with_a_job_that_still_runs(world: World, job: str)
 
 def test_a_failed_job_says_why(world: World, job: str) -> None:
     world.finish(job, error="it does not stop")
-    found = world.call("a", "wait_job", id=job)
-    assert (found["state"], found["error"]) == ("failed", "it does not stop")
+    reply = world.call("a", "wait_job", id=job)
+    assert (reply["state"], reply["error"]) == ("failed", "it does not stop")
 
 
 @pytest.mark.parametrize("operation", ["get_job", "wait_job"])
@@ -82,14 +82,14 @@ def test_the_operator_lists_the_newest_jobs_of_all(world: World, job: str) -> No
 def test_jobs_come_in_pages(world: World, job: str) -> None:
     theirs = str(world.call("b", "stop", agent="b1")["job"])
     mine = [job, *(str(world.call("a", "stop", agent=name)["job"]) for name in ("a2", "a1", "a2"))]
-    found, after = [], None
+    result, after = [], None
     while True:
         page = world.call("a", "list_jobs", limit=3, **({"after": after} if after else {}))
-        found += names(page["jobs"], "id")
+        result += names(page["jobs"], "id")
         after = page["next"]
         if after is None:
             break
-    assert found == mine[::-1]
+    assert result == mine[::-1]
     for hidden in (theirs, "unknown"):
         assert world.fault("a", "list_jobs", after=hidden) == "InvalidArgument"
     older = names(world.call("operator", "list_jobs", after=theirs)["jobs"], "id")

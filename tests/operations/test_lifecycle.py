@@ -11,9 +11,9 @@ VERBS = ("start", "stop", "restart", "kill", "update")
 
 
 def run(world: World, name: str) -> DesiredRun:
-    found = world.ledger.runs.get(world.uuid(name))
-    assert found is not None
-    return found
+    row = world.ledger.runs.get(world.uuid(name))
+    assert row is not None
+    return row
 
 
 MAY = {
@@ -74,17 +74,17 @@ def test_none_of_them_changes_the_tree(world: World) -> None:
 @pytest.mark.parametrize("verb", ["stop", "kill", "restart", "update"])
 def test_recursive_lists_whom_it_hit_leaves_first(world: World, verb: str) -> None:
     """Row K11."""
-    found = world.call("root", verb, agent="a", recursive=True)
-    assert found["agents"] == ["a11", "a1", "a2", "a"]
-    job = world.call("root", "get_job", id=found["job"])
-    assert job["agents"] == found["agents"]
+    reply = world.call("root", verb, agent="a", recursive=True)
+    assert reply["agents"] == ["a11", "a1", "a2", "a"]
+    job = world.call("root", "get_job", id=reply["job"])
+    assert job["agents"] == reply["agents"]
     assert {run(world, name).wanted for name in ("b", "b1", "root")} == {DesiredState.RUNNING}
 
 
 def test_what_is_down_already_is_not_hit_again(world: World) -> None:
     world.call("a", "stop", agent="a1")
-    found = world.call("root", "stop", agent="a", recursive=True)
-    assert found["agents"] == ["a11", "a2", "a"]
+    reply = world.call("root", "stop", agent="a", recursive=True)
+    assert reply["agents"] == ["a11", "a2", "a"]
 
 
 def test_a_kill_overtakes_a_stop_in_its_grace(world: World) -> None:
@@ -96,10 +96,10 @@ def test_a_kill_overtakes_a_stop_in_its_grace(world: World) -> None:
 
 def test_a_start_of_what_runs_does_nothing_and_its_job_has_ended(world: World) -> None:
     nonce = run(world, "a1").nonce
-    found = world.call("a", "start", agent="a1", wait=10)
-    assert found["agents"] == []
+    reply = world.call("a", "start", agent="a1", wait=10)
+    assert reply["agents"] == []
     assert run(world, "a1").nonce == nonce
-    assert world.call("a", "get_job", id=found["job"])["state"] == "done"
+    assert world.call("a", "get_job", id=reply["job"])["state"] == "done"
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.PARKED])
@@ -123,8 +123,8 @@ def test_a_restart_is_a_fresh_start_also_of_what_is_stopped(world: World) -> Non
 def test_an_update_leaves_stopped_what_is_stopped(world: World) -> None:
     """Row H26."""
     world.call("a", "stop", agent="a1")
-    found = world.call("root", "update", agent="a", recursive=True)
-    assert found["agents"] == ["a11", "a2", "a"]
+    reply = world.call("root", "update", agent="a", recursive=True)
+    assert reply["agents"] == ["a11", "a2", "a"]
     assert run(world, "a1").wanted is DesiredState.STOPPED
 
 

@@ -36,8 +36,8 @@ def test_a_line_says_when_where_and_what(world: World) -> None:
 
 def test_the_newest_lines_are_given_oldest_first(world: World) -> None:
     write(world, "a1", "1", "2", "3")
-    found = world.call("a", "get_logs", agent="a1", lines=2)
-    assert names(found["lines"], "text") == ["2", "3"]
+    reply = world.call("a", "get_logs", agent="a1", lines=2)
+    assert names(reply["lines"], "text") == ["2", "3"]
 
 
 def test_lines_are_chosen_by_time_and_text(world: World) -> None:
@@ -45,8 +45,8 @@ def test_lines_are_chosen_by_time_and_text(world: World) -> None:
     journal.write(uuid, "old error", time=10.0)
     journal.write(uuid, "new error", time=20.0)
     journal.write(uuid, "new word", time=20.0)
-    found = world.call("a", "get_logs", agent="a1", since=15, grep="error")
-    assert names(found["lines"], "text") == ["new error"]
+    reply = world.call("a", "get_logs", agent="a1", since=15, grep="error")
+    assert names(reply["lines"], "text") == ["new error"]
 
 
 def test_lines_of_others_never_show(world: World) -> None:
@@ -69,8 +69,8 @@ def test_following_gives_what_there_is_and_then_what_comes(world: World) -> None
     assert asked.pending
     write(world, "a1", "3")
     write(world, "a1", "4")
-    found = [text for page in asked.pages for text in names(page["lines"], "text")]
-    assert found == ["1", "2", "3", "4"]
+    entries = [text for page in asked.pages for text in names(page["lines"], "text")]
+    assert entries == ["1", "2", "3", "4"]
     asked.close()
 
 
@@ -85,6 +85,6 @@ def test_following_begins_with_nothing_when_nothing_is_wanted_of_the_past(world:
 def test_a_huge_log_comes_in_answers_that_fit_a_frame(world: World) -> None:
     """Attack 37: a small question costs a bounded answer; what does not fit is the oldest."""
     write(world, "a1", *["\x01" * 20_000] * 30, "last")
-    found = world.call("a", "get_logs", agent="a1", lines=1000)
-    assert len(encode({"parameters": found})) <= FRAME_LIMIT
-    assert names(found["lines"], "text")[-1] == "last"
+    reply = world.call("a", "get_logs", agent="a1", lines=1000)
+    assert len(encode({"parameters": reply})) <= FRAME_LIMIT
+    assert names(reply["lines"], "text")[-1] == "last"

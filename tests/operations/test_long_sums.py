@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.test_metrics import scraped
+from operations.test_metrics import scrape
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
@@ -89,7 +89,7 @@ def test_what_moves_to_another_line_between_two_parts_is_counted_once(crowd: Wor
 
 def test_attack_61_figures_of_many_agents_come_in_parts_each_once(crowd: World) -> None:
     """A thousand agents with six models each did not fit into one frame: there were no figures."""
-    found = scraped(crowd)
+    found = scrape(crowd)
     tokens = [(dict(key[1])["agent"], value) for key, value in found.items()
               if key[0] == "hive_tokens_total"]  # fmt: skip
     assert sorted(tokens) == sorted((f"w{number}", number + 1) for number in range(MANY))

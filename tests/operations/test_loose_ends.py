@@ -24,9 +24,9 @@ def ends(world: World, caller: str, **more: object) -> list[Reply]:
 
 def some(world: World, caller: str, *kinds: str, **more: object) -> list[tuple[object, ...]]:
     return [
-        (each["agent"], each["kind"], each["id"], each["who"])
-        for each in ends(world, caller, **more)
-        if each["kind"] in kinds
+        (end["agent"], end["kind"], end["id"], end["who"])
+        for end in ends(world, caller, **more)
+        if end["kind"] in kinds
     ]
 
 
@@ -53,7 +53,7 @@ def test_tasks_are_loose_ends_of_who_gave_and_of_who_has_them(world: World) -> N
     assert some(world, "a", "task", "task_given") == [
         ("a", "task_given", task, "a1"), ("a1", "task", task, "a"),
     ]  # fmt: skip
-    (row,) = [each for each in ends(world, "a1") if each["kind"] == "task"]
+    (row,) = [end for end in ends(world, "a1") if end["kind"] == "task"]
     assert row["text"] == "sweep the floor"
 
 
@@ -72,11 +72,11 @@ def test_waits_reminders_mail_and_approvals_are_there_with_their_ages(world: Wor
     world.call("a", "send", to="a1", body="x")
     approval = asked.waits(world, "a1", "a1")
     world.advance(5)
-    found = {str(each["kind"]): each for each in ends(world, "a1", recursive=False)}
-    assert found["reminder"]["text"] == "later or never"
-    assert found["approval"]["id"] == approval
-    assert (found["mail"]["state"], found["mail"]["age"]) == ("1", 5.0)
-    assert found["reminder"]["due"] == world.clock.now() + 595
+    collected = {str(end["kind"]): end for end in ends(world, "a1", recursive=False)}
+    assert collected["reminder"]["text"] == "later or never"
+    assert collected["approval"]["id"] == approval
+    assert (collected["mail"]["state"], collected["mail"]["age"]) == ("1", 5.0)
+    assert collected["reminder"]["due"] == world.clock.now() + 595
 
 
 def test_dead_letters_are_counted(world: World) -> None:
@@ -84,7 +84,7 @@ def test_dead_letters_are_counted(world: World) -> None:
     world.advance(2)
     with world.ledger.transaction():
         world.ledger.messages.expire(world.clock.now())
-    (row,) = [each for each in ends(world, "a1") if each["kind"] == "dead_letters"]
+    (row,) = [end for end in ends(world, "a1") if end["kind"] == "dead_letters"]
     assert row["state"] == "1"
 
 
@@ -116,9 +116,9 @@ def test_a_long_list_comes_in_pages_that_end_behind_an_agent(world: World) -> No
 def test_of_too_many_tasks_the_others_are_counted(world: World) -> None:
     for _ in range(52):
         world.call("a", "assign_task", agent="a1", description="x")
-    found = [each for each in ends(world, "a1", recursive=False) if each["kind"] == "task"]
-    assert len(found) == 51
-    assert (found[-1]["id"], found[-1]["state"]) == ("", "2")
+    entries = [end for end in ends(world, "a1", recursive=False) if end["kind"] == "task"]
+    assert len(entries) == 51
+    assert (entries[-1]["id"], entries[-1]["state"]) == ("", "2")
 
 
 def test_the_list_is_the_same_after_a_restart(world: World) -> None:
@@ -131,7 +131,7 @@ def test_the_list_is_the_same_after_a_restart(world: World) -> None:
 
 
 def todo(world: World) -> list[tuple[object, object]]:
-    return [(each["kind"], each["id"]) for each in rows(world.call("operator", "todo")["todo"])]
+    return [(entry["kind"], entry["id"]) for entry in rows(world.call("operator", "todo")["todo"])]
 
 
 def test_everything_that_waits_for_the_operator_is_one_list(world: World) -> None:
@@ -164,7 +164,7 @@ def test_a_parked_or_failed_root_has_one_row(world: World) -> None:
         world.uuid("b"): "b failed 3 times in a row",
     })  # fmt: skip
     listed = rows(world.call("operator", "todo")["todo"])
-    assert [(each["kind"], each["agent"], each["text"]) for each in listed] == [
+    assert [(entry["kind"], entry["agent"], entry["text"]) for entry in listed] == [
         ("alarm", "", "b failed 3 times in a row"),
         ("parked", "a2", "a2 is parked: ended with 7"),
         ("failed", "root", "root failed and stays down"),
@@ -178,8 +178,8 @@ def test_mail_about_what_is_on_the_list_is_not_on_it_once_more(world: World) -> 
     escalate(world, "root")
     assert {kind for kind, _ in todo(world)} == {"question", "escalation"}
     world.call("root", "send", to="operator", body="done")
-    (row,) = [each for each in rows(world.call("operator", "todo")["todo"])
-              if each["kind"] == "mail"]  # fmt: skip
+    (row,) = [entry for entry in rows(world.call("operator", "todo")["todo"])
+              if entry["kind"] == "mail"]  # fmt: skip
     assert row["text"] == "1 in your inbox"
 
 
@@ -196,6 +196,6 @@ def test_the_list_is_the_operator_s(world: World) -> None:
 
 def test_a_list_that_does_not_fit_says_how_many_are_left_out(world: World) -> None:
     world.seen.warnings += ["x" * 290] * 600
-    found = world.call("operator", "todo")
-    assert len(rows(found["todo"])) + int(str(found["more"])) == 600
-    assert int(str(found["more"])) > 0
+    reply = world.call("operator", "todo")
+    assert len(rows(reply["todo"])) + int(str(reply["more"])) == 600
+    assert int(str(reply["more"])) > 0

@@ -24,28 +24,28 @@ def series(text: str) -> Series:
 
 def families(world: World) -> list[Mapping[str, object]]:
     pages = world.ask("operator", "get_metrics", more=True).pages
-    return joined(each for shown in pages for each in rows(shown["families"]))
+    return joined(family for shown in pages for family in rows(shown["families"]))
 
 
-def scraped(world: World) -> Series:
+def scrape(world: World) -> Series:
     return series(page(families(world)))
 
 
 def test_agents_mail_and_tasks_are_counted(world: World) -> None:
     """The names that dashboards for agents expect."""
-    before = scraped(world)
+    before = scrape(world)
     assert before["hive_agents", (("state", "running"),)] == len(world.hive.specs)
     world.call("a1", "send", to="a2", body="x")
     world.call("a1", "send", to="a2", body="x", kind="made-up-1")
     world.call("a1", "send", to="a2", body="x", kind="made-up-2")
     task = str(world.call("root", "assign_task", agent="a", description="x")["task"])
     world.call("a", "begin_task", task=task)
-    found = scraped(world)
-    assert found["hive_messages_total", (("kind", "message"),)] == 1
-    assert found["hive_messages_total", (("kind", "other"),)] == 2
-    assert found["hive_queue_depth", ()] >= before["hive_queue_depth", ()] + 3
-    assert found["hive_tasks", (("state", "in_progress"),)] == 1
-    assert found["hive_events_total", ()] == world.ledger.events.last
+    result = scrape(world)
+    assert result["hive_messages_total", (("kind", "message"),)] == 1
+    assert result["hive_messages_total", (("kind", "other"),)] == 2
+    assert result["hive_queue_depth", ()] >= before["hive_queue_depth", ()] + 3
+    assert result["hive_tasks", (("state", "in_progress"),)] == 1
+    assert result["hive_events_total", ()] == world.ledger.events.last
     assert task not in page(families(world))
     world.call("root", "cancel_task", task=task)
 
@@ -70,13 +70,13 @@ def test_an_approval_is_counted_until_and_after_its_decision(world: World) -> No
     )
     with world.ledger.transaction():
         world.ledger.approvals.move(id_, "check", world.clock.now())
-    assert scraped(world)["hive_approvals_pending", ()] == 1
+    assert scrape(world)["hive_approvals_pending", ()] == 1
     world.advance(30)
     world.call("operator", "deny", id=id_, why="no")
-    found = scraped(world)
-    assert found["hive_approvals_pending", ()] == 0
-    assert found["hive_approval_wait_seconds_count", ()] == 1
-    assert found["hive_approval_wait_seconds_sum", ()] == 30
+    result = scrape(world)
+    assert result["hive_approvals_pending", ()] == 0
+    assert result["hive_approval_wait_seconds_count", ()] == 1
+    assert result["hive_approval_wait_seconds_sum", ()] == 30
 
 
 def test_no_agent_reads_them(world: World) -> None:
@@ -88,21 +88,21 @@ def test_turns_are_a_histogram_by_role_and_by_nothing_that_grows(world: World) -
     world.call("a1", "report_usage", turn_seconds=[0.2, 0.5, 7, 4000])
     world.call("a2", "report_usage", turn_seconds=7.5, tokens_in=1)
     name, agent = "hive_turn_duration_seconds", ("role", "agent")
-    found = scraped(world)
+    result = scrape(world)
     buckets = {
-        dict(labels)["le"]: value for (key, labels), value in found.items()
+        dict(labels)["le"]: value for (key, labels), value in result.items()
         if key == f"{name}_bucket"
     }  # fmt: skip
     assert buckets == {
         "0.5": 2, "1.0": 2, "2.5": 2, "5.0": 2, "10.0": 4, "30.0": 4, "60.0": 4, "120.0": 4,
         "300.0": 4, "600.0": 4, "+Inf": 5,
     }  # fmt: skip
-    assert found[f"{name}_count", (agent,)] == 5
-    assert found[f"{name}_sum", (agent,)] == 4015.2
-    reports = [each for each in world.events() if each["operation"] == "report_usage"]
-    told = [each["fields"] for each in reports if isinstance(each["fields"], dict)]
-    assert {"turns": 4, "seconds": 4007.7}.items() <= dict(told[0]).items()
-    assert {dict(labels)["role"] for key, labels in found if key.startswith(name)} == {"agent"}
+    assert result[f"{name}_count", (agent,)] == 5
+    assert result[f"{name}_sum", (agent,)] == 4015.2
+    reports = [event for event in world.events() if event["operation"] == "report_usage"]
+    entries = [event["fields"] for event in reports if isinstance(event["fields"], dict)]
+    assert {"turns": 4, "seconds": 4007.7}.items() <= dict(entries[0]).items()
+    assert {dict(labels)["role"] for key, labels in result if key.startswith(name)} == {"agent"}
 
 
 @pytest.mark.parametrize("turns", [[-1], [86_401], [1] * 65])
@@ -119,10 +119,12 @@ def test_what_is_no_time_of_a_turn_is_refused(world: World, turns: object) -> No
 
 def test_the_whole_page_is_read_by_prometheus_s_own_parser(world: World) -> None:
     world.call("a1", "report_usage", turn_seconds=1, tokens_in=1, cost=1, model="m")
-    said = {each["name"]: each for each in families(world)}
-    found = {each.name: each for each in text_string_to_metric_families(page(list(said.values())))}
-    assert found.keys() == said.keys()
-    assert {name: each.type for name, each in found.items()} == {
-        name: each["type"] for name, each in said.items()
+    said = {family["name"]: family for family in families(world)}
+    collected = {
+        family.name: family for family in text_string_to_metric_families(page(list(said.values())))
     }
-    assert found["hive_start_time_seconds"].samples[0].value == world.seen.since()
+    assert collected.keys() == said.keys()
+    assert {name: family.type for name, family in collected.items()} == {
+        name: family["type"] for name, family in said.items()
+    }
+    assert collected["hive_start_time_seconds"].samples[0].value == world.seen.since()

@@ -41,20 +41,20 @@ def test_descendants_move_along(world: World) -> None:
 
 def test_the_moved_agent_and_its_new_parent_are_told(world: World) -> None:
     world.call("operator", "move", agent="a1", parent="b")
-    (told,) = world.mail("a1")
-    assert (told["kind"], told["relation"]) == ("moved", "daemon")
-    assert "b" in str(told["body"])
+    (result,) = world.mail("a1")
+    assert (result["kind"], result["relation"]) == ("moved", "daemon")
+    assert "b" in str(result["body"])
     assert [row["kind"] for row in world.mail("b")] == ["moved"]
     assert world.mail("a11") == []
 
 
 def test_a_move_restarts_who_was_above_and_what_stays_below_it(world: World) -> None:
     """Attack 58: what they may hold open nobody can find, so it is ended with them."""
-    found = world.call("operator", "move", agent="a1", parent="b", dry_run=True)
-    assert (found["live"], found["crossing"], found["left"]) == (False, [], [])
-    assert (found["restarts"], found["gaining"]) == (["a", "a2"], ["b"])
+    reply = world.call("operator", "move", agent="a1", parent="b", dry_run=True)
+    assert (reply["live"], reply["crossing"], reply["left"]) == (False, [], [])
+    assert (reply["restarts"], reply["gaining"]) == (["a", "a2"], ["b"])
     again = world.call("operator", "move", agent="a1", parent="b")
-    assert again["restarts"] == found["restarts"]
+    assert again["restarts"] == reply["restarts"]
     (revocation,) = world.ledger.revocations.open()
     assert (revocation.agent, revocation.job) == (world.uuid("a1"), again["job"])
     assert (revocation.lost, revocation.latest) == ((world.uuid("a"),), None)
@@ -63,8 +63,8 @@ def test_a_move_restarts_who_was_above_and_what_stays_below_it(world: World) -> 
 
 
 def test_a_move_that_takes_nothing_away_is_live(world: World) -> None:
-    found = world.call("operator", "move", agent="a1", parent="a2")
-    assert (found["live"], found["restarts"], found["gaining"]) == (True, [], ["a2"])
+    reply = world.call("operator", "move", agent="a1", parent="a2")
+    assert (reply["live"], reply["restarts"], reply["gaining"]) == (True, [], ["a2"])
     assert world.ledger.revocations.open() == []
 
 
@@ -76,11 +76,11 @@ def test_who_loses_may_finish_first(world: World) -> None:
 
 
 def test_only_the_operator_leaves_access_open_and_it_is_recorded(world: World) -> None:
-    given = {"agent": "a1", "parent": "b", "no_restart": True}
-    assert world.fault("root", "move", **given) == "NotAllowed"
-    assert world.fault("operator", "move", **given, when_idle=1) == "InvalidArgument"
-    found = world.call("operator", "move", **given)
-    assert (found["live"], found["restarts"], found["left"]) == (True, [], ["a", "a2"])
+    collected = {"agent": "a1", "parent": "b", "no_restart": True}
+    assert world.fault("root", "move", **collected) == "NotAllowed"
+    assert world.fault("operator", "move", **collected, when_idle=1) == "InvalidArgument"
+    reply = world.call("operator", "move", **collected)
+    assert (reply["live"], reply["restarts"], reply["left"]) == (True, [], ["a", "a2"])
     (revocation,) = world.ledger.revocations.open()
     assert not revocation.restart
     assert revocation.nonces.keys() == {world.uuid("a"), world.uuid("a2")}
@@ -89,29 +89,29 @@ def test_only_the_operator_leaves_access_open_and_it_is_recorded(world: World) -
 
 def test_what_crosses_the_border_of_a_limited_subtree_is_restarted(world: World) -> None:
     world.call("operator", "spawn", name="team", parent="b", subtree={"memory_max": 1 << 30})
-    found = world.call("operator", "move", agent="a1", parent="team", dry_run=True)
-    assert found["crossing"] == ["a1", "a11"]
-    found = world.call("operator", "move", agent="b1", parent="a", dry_run=True)
-    assert found["crossing"] == []
+    reply = world.call("operator", "move", agent="a1", parent="team", dry_run=True)
+    assert reply["crossing"] == ["a1", "a11"]
+    reply = world.call("operator", "move", agent="b1", parent="a", dry_run=True)
+    assert reply["crossing"] == []
 
 
 def test_a_mere_count_of_agents_is_no_border(world: World) -> None:
     world.call("operator", "spawn", name="team", parent="b", subtree={"agents": 5})
-    found = world.call("operator", "move", agent="a1", parent="team", dry_run=True)
-    assert found["crossing"] == []
+    reply = world.call("operator", "move", agent="a1", parent="team", dry_run=True)
+    assert reply["crossing"] == []
 
 
 def test_what_does_not_run_is_not_restarted(world: World) -> None:
     world.call("operator", "spawn", name="team", parent="b", subtree={"memory_max": 1 << 30})
     world.seen.states[world.uuid("a1")] = State.STOPPED
-    found = world.call("operator", "move", agent="a1", parent="team", dry_run=True)
-    assert found["crossing"] == ["a11"]
+    reply = world.call("operator", "move", agent="a1", parent="team", dry_run=True)
+    assert reply["crossing"] == ["a11"]
 
 
 def test_a_dry_run_changes_nothing(world: World) -> None:
     before, count = world.hive, len(world.events())
-    found = world.call("operator", "move", agent="a1", parent="b", dry_run=True)
-    assert (found["job"], world.hive, len(world.events())) == (None, before, count)
+    reply = world.call("operator", "move", agent="a1", parent="b", dry_run=True)
+    assert (reply["job"], world.hive, len(world.events())) == (None, before, count)
     assert world.mail("a1") == []
 
 
@@ -128,7 +128,7 @@ def test_a_move_to_where_it_is_does_nothing(world: World) -> None:
 def test_a_move_that_waits_tells_when_access_was_gone(world: World) -> None:
     """The job ends when access is really gone."""
     asked = world.ask("operator", "move", agent="a1", parent="b", wait=10)
-    (job,) = [each for each in world.ledger.jobs.open() if each.operation == "move"]
+    (job,) = [entry for entry in world.ledger.jobs.open() if entry.operation == "move"]
     assert job.goals == {world.uuid("a1"): "moved"}
     world.finish(job.id, revoked=12.5)
     assert asked.result()["revoked"] == 12.5
@@ -175,6 +175,6 @@ def test_depth_is_bounded() -> None:
 def test_the_record_names_both_parents(world: World) -> None:
     """Row H27."""
     world.call("operator", "move", agent="a1", parent="b")
-    found = fields(world.events()[-1])
-    assert (found["from"], found["to"]) == ("a", "b")
+    result = fields(world.events()[-1])
+    assert (result["from"], result["to"]) == ("a", "b")
     assert rows(world.events())[-1]["target"] == "a1"

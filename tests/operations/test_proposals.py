@@ -22,11 +22,11 @@ def test_an_ancestor_asks_and_the_agent_itself_with_the_capability(
     world: World, caller: str
 ) -> None:
     """H9, H17."""
-    found = row(world, ask(world, caller))
-    assert (found.agent, found.requester) == (world.uuid("a1"), world.uuid(caller))
-    assert (found.kind, found.state) == (ApprovalKind.CONFIG, ApprovalState.RECEIVED)
-    assert (found.binding.commit, found.binding.base) == (ONE, world.hive.spec("a1").config or "")
-    assert found.expires == world.clock.now() + DAY
+    result = row(world, ask(world, caller))
+    assert (result.agent, result.requester) == (world.uuid("a1"), world.uuid(caller))
+    assert (result.kind, result.state) == (ApprovalKind.CONFIG, ApprovalState.RECEIVED)
+    assert (result.binding.commit, result.binding.base) == (ONE, world.hive.spec("a1").config or "")
+    assert result.expires == world.clock.now() + DAY
 
 
 def test_without_the_capability_an_agent_asks_for_its_children_only(world: World) -> None:
@@ -43,8 +43,8 @@ def test_without_the_capability_an_agent_asks_for_its_children_only(world: World
 )
 def test_nobody_else_asks(world: World, caller: str, error: str) -> None:
     """H9, attack 41."""
-    given = {"agent": "a1", "commit": ONE, "message": "x"}
-    assert world.fault(caller, "request_apply_commit", **given) == error
+    collected = {"agent": "a1", "commit": ONE, "message": "x"}
+    assert world.fault(caller, "request_apply_commit", **collected) == error
     assert world.ledger.approvals.page(None, 10) == []
 
 
@@ -70,7 +70,7 @@ def test_the_parent_is_told_when_it_did_not_ask_itself(world: World) -> None:
     one = ask(world, "a1")
     (letter,) = world.mail("a")
     assert letter["kind"] == "config"
-    assert all(each in str(letter["body"]) for each in ("a1 asked", one, ONE))
+    assert all(entry in str(letter["body"]) for entry in ("a1 asked", one, ONE))
     ask(world, "a", commit=TWO)
     assert len(world.mail("a")) == 1
 
@@ -95,20 +95,20 @@ def test_attack_42_a_request_that_is_repeated_is_one_request(world: World) -> No
 def test_who_waits_is_answered_at_the_end_with_the_reason(world: World, event: str) -> None:
     waiting = world.ask("a", "request_apply_commit", agent="a1", commit=ONE, message="x", wait=50)
     assert waiting.pending
-    (found,) = world.ledger.approvals.open()
-    finish(world, found.id, event, "too many files")
+    (result,) = world.ledger.approvals.open()
+    finish(world, result.id, event, "too many files")
     with pytest.raises((Conflict, NotAllowed), match="too many files"):
         waiting.result()
 
 
 def test_who_waits_is_answered_when_it_is_healthy(world: World) -> None:
     waiting = world.ask("a", "request_apply_commit", agent="a1", commit=ONE, message="x", wait=50)
-    (found,) = world.ledger.approvals.open()
-    judge(world, found.id)
-    world.call(OPERATOR, "approve", id=found.id, commit=ONE)
+    (result,) = world.ledger.approvals.open()
+    judge(world, result.id)
+    world.call(OPERATOR, "approve", id=result.id, commit=ONE)
     assert waiting.pending
-    deploy(world, found.id)
-    assert waiting.result() == {"approval": found.id, "job": found.job}
+    deploy(world, result.id)
+    assert waiting.result() == {"approval": result.id, "job": result.job}
 
 
 def test_a_request_is_recorded_with_what_was_asked_for(world: World) -> None:
@@ -177,7 +177,7 @@ def test_attack_46_a_clock_that_is_set_neither_frees_nor_binds_anybody(years: in
         made.advance(DAY - 10)
         assert not made.ledger.approvals.past_deadline(made.clock.now())
         made.advance(20)
-        assert [each.id for each in made.ledger.approvals.past_deadline(made.clock.now())] == ids
+        assert [entry.id for entry in made.ledger.approvals.past_deadline(made.clock.now())] == ids
 
 
 INPUTS = Settings(nix=NixSettings(inputs={"nixpkgs": "github:a/b", "tools": "github:c/d"}))
@@ -193,9 +193,9 @@ def test_inputs_are_asked_for_by_who_may() -> None:
         assert made.fault("a", update, inputs=["tools", "nixpkgs"]) == "NotAllowed"
         for caller, inputs in (("a", ["tools", "tools"]), ("root", []), (OPERATOR, ["nixpkgs"])):
             id_ = str(made.call(caller, update, inputs=inputs)["approval"])
-            found = row(made, id_)
-            assert (found.kind, found.agent) == (ApprovalKind.INPUTS, "")
-            assert found.review == {"inputs": sorted(set(inputs))}
+            result = row(made, id_)
+            assert (result.kind, result.agent) == (ApprovalKind.INPUTS, "")
+            assert result.review == {"inputs": sorted(set(inputs))}
 
 
 def test_an_input_is_one_of_the_settings() -> None:
@@ -210,9 +210,9 @@ def test_a_template_is_asked_for_by_itself_and_those_above(world: World) -> None
     before = world.hive
     for caller in ("a1", "a", OPERATOR):
         job = world.call(caller, "init_config", agent="a1")["job"]
-        found = world.ledger.jobs.get(str(job))
-        assert found is not None
-        assert dict(found.goals) == {world.uuid("a1"): "seed"}
+        result = world.ledger.jobs.get(str(job))
+        assert result is not None
+        assert dict(result.goals) == {world.uuid("a1"): "seed"}
     assert world.call("a2", "init_config")["agent"] == "a2"
     assert world.fault("a2", "init_config", agent="a1") == "NotAllowed"
     assert world.hive is before

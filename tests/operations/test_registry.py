@@ -40,20 +40,20 @@ def former(world: World) -> str:
     return uuid
 
 
-def models(found: type[BaseModel]) -> Iterator[type[BaseModel]]:
+def models(result: type[BaseModel]) -> Iterator[type[BaseModel]]:
     """A model with those in its fields."""
-    yield found
-    for field in found.model_fields.values():
+    yield result
+    for field in result.model_fields.values():
         stack = [field.annotation]
         while stack:
-            each = stack.pop()
-            stack += getattr(each, "__args__", ())
-            if isinstance(each, type) and issubclass(each, BaseModel) and each is not found:
-                yield from models(each)
+            entry = stack.pop()
+            stack += getattr(entry, "__args__", ())
+            if isinstance(entry, type) and issubclass(entry, BaseModel) and entry is not result:
+                yield from models(entry)
 
 
 def test_the_first_set_is_there() -> None:
-    names = {name for each in OPERATIONS for name in (each.name, *each.aliases)}
+    names = {name for operation in OPERATIONS for name in (operation.name, *operation.aliases)}
     assert names >= FIRST_SET
 
 

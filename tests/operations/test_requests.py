@@ -17,18 +17,18 @@ def answer(world: World, asked: Reply, body: str = "4", who: str = "a1", to: str
 
 
 def got(reply: Reply) -> Reply | None:
-    found = reply["reply"]
-    assert found is None or isinstance(found, dict)
-    return found
+    result = reply["reply"]
+    assert result is None or isinstance(result, dict)
+    return result
 
 
 def test_an_answer_has_the_correlation_of_its_request(world: World) -> None:
     asked = ask(world)
     said = answer(world, asked)
-    found = got(world.call("a", "wait_reply", id=asked["id"]))
-    assert found is not None
-    assert (found["id"], found["body"], found["reply_to"]) == (said["id"], "4", asked["id"])
-    assert found["thread"] == asked["thread"] == said["thread"]
+    result = got(world.call("a", "wait_reply", id=asked["id"]))
+    assert result is not None
+    assert (result["id"], result["body"], result["reply_to"]) == (said["id"], "4", asked["id"])
+    assert result["thread"] == asked["thread"] == said["thread"]
 
 
 def test_who_waits_is_answered_at_once(world: World) -> None:
@@ -89,16 +89,16 @@ def test_only_the_first_answer_is_kept_back(world: World) -> None:
     answer(world, asked, "4")
     answer(world, asked, "no, 5")
     assert [row["body"] for row in rows(world.call("a", "recv")["messages"])] == ["no, 5"]
-    found = got(world.call("a", "wait_reply", id=asked["id"]))
-    assert found is not None
-    assert found["body"] == "4"
+    result = got(world.call("a", "wait_reply", id=asked["id"]))
+    assert result is not None
+    assert result["body"] == "4"
 
 
 def test_without_a_time_whoever_asks_first_gets_the_answer(world: World) -> None:
     asked = ask(world, within=None)
     answer(world, asked)
-    found = got(world.call("a", "wait_reply", id=asked["id"]))
-    assert found is not None
+    result = got(world.call("a", "wait_reply", id=asked["id"]))
+    assert result is not None
     assert world.call("a", "recv") == {"messages": []}
 
 
@@ -106,9 +106,9 @@ def test_who_asks_somebody_that_ends_hears_of_it(world: World) -> None:
     asked = ask(world)
     waiting = world.ask("a", "wait_reply", id=asked["id"], wait=50)
     world.call("operator", "destroy", agent="a1")
-    found = got(waiting.result())
-    assert found is not None
-    assert (found["kind"], found["relation"]) == ("dead_letter", "daemon")
+    result = got(waiting.result())
+    assert result is not None
+    assert (result["kind"], result["relation"]) == ("dead_letter", "daemon")
 
 
 @pytest.mark.parametrize("caller", ["a1", "a2", "root", "operator"])

@@ -18,8 +18,8 @@ VALUE = "x-hush-4711-x"
 
 @pytest.fixture
 def made() -> Iterator[World]:
-    with world(None, "root/ann", "root/bob") as found:
-        yield found
+    with world(None, "root/ann", "root/bob") as result:
+        yield result
 
 
 def put(made: World, key: str = "token", value: str = VALUE, **more: object) -> dict[str, object]:
@@ -59,10 +59,10 @@ def test_attack_48_the_value_is_nowhere_but_in_its_file(
     (params_,) = [SetSecretParams.model_validate({"agent": "ann", "key": "x", "value": VALUE})]
     answers += [repr(params_), str(params_), params_.model_dump_json(), str(params_.model_dump())]
     answers += [str(made.events()), caplog.text]
-    assert not [each for each in answers if VALUE in each]
-    found = dict(everything(made.folder, made.vault.folder))
-    assert any(path.name == "hive.db" for path in found)
-    assert not [path for path, data in found.items() if VALUE.encode() in data]
+    assert not [answer for answer in answers if VALUE in answer]
+    result = dict(everything(made.folder, made.vault.folder))
+    assert any(path.name == "hive.db" for path in result)
+    assert not [path for path, data in result.items() if VALUE.encode() in data]
     with made.ledger.transaction():
         assert made.ledger.connection.rows("SELECT * FROM keys WHERE key = 'k1'") == []
 
@@ -78,9 +78,9 @@ def test_it_is_recorded_who_set_what_by_its_key(made: World) -> None:
     put(made)
     made.call(OPERATOR, "remove_secret", agent="ann", key="token")
     made.call(OPERATOR, "remove_secret", agent="ann", key="token")
-    found = [each for each in made.events() if "secret" in str(each["operation"])]
-    assert [each["operation"] for each in found] == ["set_secret", "remove_secret"]
-    assert [each["fields"]["key"] for each in found] == ["token"] * 2  # type: ignore[index]
+    entries = [event for event in made.events() if "secret" in str(event["operation"])]
+    assert [event["operation"] for event in entries] == ["set_secret", "remove_secret"]
+    assert [event["fields"]["key"] for event in entries] == ["token"] * 2  # type: ignore[index]
     assert made.vault.keys(made.uuid("ann")) == ()
 
 

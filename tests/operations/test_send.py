@@ -56,8 +56,10 @@ def test_roots_are_not_siblings(world: World) -> None:
 def test_a_task_writes_to_its_parent_only(world: World) -> None:
     """Rows H12 and K18."""
     world.grow("a/job:task")
-    found = {to: world.fault("job", "send", to=to, body="x") for to in ("a", "a1", "job", "root")}
-    assert found == {"a": "", "a1": "NotAllowed", "job": "NotAllowed", "root": "NotAllowed"}
+    collected = {
+        to: world.fault("job", "send", to=to, body="x") for to in ("a", "a1", "job", "root")
+    }
+    assert collected == {"a": "", "a1": "NotAllowed", "job": "NotAllowed", "root": "NotAllowed"}
 
 
 def test_the_operator_hears_those_who_hold_the_capability(world: World) -> None:
@@ -142,8 +144,8 @@ def test_a_wake_says_what_caused_it_and_stays_labelled_self(world: World) -> Non
     first, second = world.mail("a1")
     assert (first["relation"], first["from"], first["source"]) == ("self", "a1", "forge notify/2")
     assert second["source"] is None
-    (given, _) = rows(world.call("a1", "recv")["messages"])
-    assert (given["relation"], given["source"]) == ("self", "forge notify/2")
+    (result, _) = rows(world.call("a1", "recv")["messages"])
+    assert (result["relation"], result["source"]) == ("self", "forge notify/2")
     world.call("a", "send", to="a1", body="y")
     assert rows(world.call("a1", "recv")["messages"])[0]["source"] is None
 

@@ -14,16 +14,16 @@ from hive_core.model.config.settings import HostLimits, Settings
 
 def test_a_new_agent_hangs_under_its_creator_and_is_wanted_running(world: World) -> None:
     """Rows H3 and H8."""
-    found = world.call("a", "spawn", name="new", title="Scout", command=["/bin/true"])
+    reply = world.call("a", "spawn", name="new", title="Scout", command=["/bin/true"])
     spec = world.hive.spec("new")
-    assert found["uuid"] == spec.id
+    assert reply["uuid"] == spec.id
     assert world.hive.topology.parent("new") == "a"
     assert (spec.title, spec.command, spec.image) == ("Scout", ("/bin/true",), "host")
     run = world.ledger.runs.get(spec.id)
     assert run is not None
     assert run.wanted is DesiredState.RUNNING
     assert world.ledger.ranges.base(spec.id) is not None
-    job = world.call("a", "get_job", id=found["job"])
+    job = world.call("a", "get_job", id=reply["job"])
     assert (job["operation"], job["agents"], job["state"]) == ("spawn", ["new"], "running")
 
 
@@ -48,17 +48,17 @@ def test_the_operators_agents_hang_under_the_root_agent_unless_told(world: World
 @pytest.mark.parametrize("name", ["request_spawn", "request_init_config"])
 def test_the_names_of_the_seed_are_spawn(world: World, name: str) -> None:
     """Row H17."""
-    found = world.call("a", name, name="new")
-    assert set(found) == {"name", "uuid", "job"}
+    reply = world.call("a", name, name="new")
+    assert set(reply) == {"name", "uuid", "job"}
     assert world.hive.topology.parent("new") == "a"
 
 
 def test_the_name_of_the_seed_reseeds_an_agent_that_is_there(world: World) -> None:
     """`request_init_config` with an `agent` is `init_config`, and judged as that."""
-    found = world.call("a", "request_init_config", agent="a1")
-    assert set(found) == {"agent", "job"}
-    assert found["agent"] == "a1"
-    job = world.ledger.jobs.get(str(found["job"]))
+    reply = world.call("a", "request_init_config", agent="a1")
+    assert set(reply) == {"agent", "job"}
+    assert reply["agent"] == "a1"
+    job = world.ledger.jobs.get(str(reply["job"]))
     assert job is not None
     assert job.goals == {world.uuid("a1"): "seed"}
     assert world.events()[-1]["operation"] == "init_config"
@@ -268,7 +268,7 @@ def test_a_refused_spawn_leaves_nothing_behind(world: World) -> None:
 def test_a_waiting_spawn_is_answered_when_its_job_ends(world: World) -> None:
     asked = world.ask("a", "spawn", name="new", wait=10)
     assert not asked.replies
-    (job,) = [each for each in world.ledger.jobs.open() if each.operation == "spawn"][-1:]
+    (job,) = [entry for entry in world.ledger.jobs.open() if entry.operation == "spawn"][-1:]
     world.finish(job.id)
     assert asked.result()["name"] == "new"
 

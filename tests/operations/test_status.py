@@ -27,35 +27,35 @@ def test_status_has_the_shape_of_the_contract(world: World) -> None:
     world.seen.states[world.uuid("a1")] = State.PARKED
     world.seen.parked.append(("f" * 40, "a cycle"))
     world.seen.warnings.append("the disk is full")
-    found = world.call("operator", "status")
-    assert found["commit"] == world.hive.commit
-    assert found["refused"] == [{"commit": "f" * 40, "reason": "a cycle"}]
-    assert found["agents"] == {"parked": 1, "running": 6}
-    hived = found["hived"]
+    reply = world.call("operator", "status")
+    assert reply["commit"] == world.hive.commit
+    assert reply["refused"] == [{"commit": "f" * 40, "reason": "a cycle"}]
+    assert reply["agents"] == {"parked": 1, "running": 6}
+    hived = reply["hived"]
     assert isinstance(hived, dict)
     assert set(hived) == {"version", "since"}
-    assert found["alarms"] == ["the disk is full"]
+    assert reply["alarms"] == ["the disk is full"]
 
 
 def test_status_stays_short_whatever_went_wrong(world: World) -> None:
     """Ten thousand parked commits filled a message."""
     world.seen.parked.extend((f"{number:040x}", "a cycle") for number in range(10_000))
     world.seen.warnings.extend(f"a{number} is parked" for number in range(102))
-    found = world.call("operator", "status")
-    assert isinstance(found["refused"], list)
-    assert isinstance(found["alarms"], list)
-    assert len(found["refused"]) == 100
-    assert found["alarms"][99:] == ["a99 is parked", "9900 more parked commits", "2 more alarms"]
+    reply = world.call("operator", "status")
+    assert isinstance(reply["refused"], list)
+    assert isinstance(reply["alarms"], list)
+    assert len(reply["refused"]) == 100
+    assert reply["alarms"][99:] == ["a99 is parked", "9900 more parked commits", "2 more alarms"]
 
 
 def test_locate_says_where_an_agent_runs(world: World) -> None:
     uuid = world.uuid("a1")
     world.seen.machines[uuid] = Machine(uuid, main_pid=41, leader=42)
-    found = world.call("operator", "locate", agent="a1")
-    assert (found["unit"], found["main_pid"], found["leader"]) == (
+    reply = world.call("operator", "locate", agent="a1")
+    assert (reply["unit"], reply["main_pid"], reply["leader"]) == (
         "hive-agent@a1.service", 41, 42,
     )  # fmt: skip
-    assert found["uid_base"] == world.ledger.ranges.base(uuid)
+    assert reply["uid_base"] == world.ledger.ranges.base(uuid)
 
 
 def test_locate_of_what_does_not_run_names_no_process(world: World) -> None:
@@ -81,8 +81,8 @@ def test_locate_right_after_a_start_waits_for_the_first_look(world: World) -> No
 def test_locate_waits_for_an_agent_that_is_restarted_and_for_no_other(world: World) -> None:
     """Who entered an agent that had just lost `meta.read` was told that it does not run."""
     uuid, other = world.uuid("a1"), world.uuid("a2")
-    for each, state in ((uuid, State.STOPPING), (other, State.FAILED)):
-        world.seen.machines[each], world.seen.states[each] = Machine(each), state
+    for value, state in ((uuid, State.STOPPING), (other, State.FAILED)):
+        world.seen.machines[value], world.seen.states[value] = Machine(value), state
     failed = world.ask_as("operator", "locate", {"agent": "a2", "wait": 10})
     assert failed.result()["leader"] == 0
     assert not world.ask_as("operator", "locate", {"agent": "a1"}).pending
@@ -100,8 +100,8 @@ def test_locate_waits_for_an_agent_that_is_restarted_and_for_no_other(world: Wor
 
 
 def waiting(world: World, *agents: str, state: str = "running") -> Exchange:
-    given: dict[str, object] = {"agents": list(agents), "states": [state], "wait": 10}
-    return world.ask_as("operator", "wait_agents", given)
+    collected: dict[str, object] = {"agents": list(agents), "states": [state], "wait": 10}
+    return world.ask_as("operator", "wait_agents", collected)
 
 
 def test_waiting_for_agents_ends_when_all_are_there(world: World) -> None:
@@ -113,9 +113,9 @@ def test_waiting_for_agents_ends_when_all_are_there(world: World) -> None:
         del world.seen.states[world.uuid(name)]
         world.broker.touch({f"state:{world.uuid(name)}"})
         world.run()
-    found = asked.result()
-    assert found["done"] is True
-    assert rows(found["agents"])[0] == {"name": "a1", "state": "running"}
+    result = asked.result()
+    assert result["done"] is True
+    assert rows(result["agents"])[0] == {"name": "a1", "state": "running"}
 
 
 def test_waiting_for_agents_ends_in_time(world: World) -> None:
@@ -135,7 +135,7 @@ def test_a_misspelt_name_is_not_waited_for(world: World) -> None:
         waiting(world, "nobody").result()
 
 
-def planned(world: World) -> None:
+def plan_one_step(world: World) -> None:
     uuid = world.uuid("a1")
     step = ReconcileStep(uuid, "a1", StopUnit(uuid, "a1"), "stopped")
     reports = (Orphan("unit", "hive-agent@x.service"), Orphan("property", "a2", "TasksMax is 7"))
@@ -143,10 +143,10 @@ def planned(world: World) -> None:
 
 
 def test_a_dry_run_prints_the_next_pass(world: World) -> None:
-    planned(world)
-    found = world.call("operator", "converge", dry_run=True)
-    assert found["steps"] == [{"agent": "a1", "action": "StopUnit", "reason": "stopped"}]
-    assert found["drift"] == ["unit hive-agent@x.service", "property a2: TasksMax is 7"]
+    plan_one_step(world)
+    reply = world.call("operator", "converge", dry_run=True)
+    assert reply["steps"] == [{"agent": "a1", "action": "StopUnit", "reason": "stopped"}]
+    assert reply["drift"] == ["unit hive-agent@x.service", "property a2: TasksMax is 7"]
 
 
 @pytest.mark.parametrize("operation", ["converge", "gc"])
@@ -161,21 +161,21 @@ def test_without_dry_run_the_change_road_is_woken(world: World, operation: str) 
 
 def test_gc_lists_what_no_agent_accounts_for(world: World) -> None:
     """Row H30."""
-    planned(world)
+    plan_one_step(world)
     uuid = world.uuid("b1")
     world.call("operator", "destroy", agent="b1")
     assert [row["kind"] for row in rows(world.call("operator", "gc", dry_run=True)["items"])] == [
         "unit"
     ]
     world.advance(86_401)
-    found = rows(world.call("operator", "gc", dry_run=True)["items"])
-    assert [(row["kind"], row["name"]) for row in found] == [
+    result = rows(world.call("operator", "gc", dry_run=True)["items"])
+    assert [(row["kind"], row["name"]) for row in result] == [
         ("archive", uuid), ("unit", "hive-agent@x.service"),
     ]  # fmt: skip
     with world.ledger.transaction():
         world.ledger.archives.drop(uuid)
-    found = rows(world.call("operator", "gc", dry_run=True)["items"])
-    assert ("range", uuid) in [(row["kind"], row["name"]) for row in found]
+    result = rows(world.call("operator", "gc", dry_run=True)["items"])
+    assert ("range", uuid) in [(row["kind"], row["name"]) for row in result]
 
 
 def test_gc_forgets_the_secrets_of_those_who_will_not_come_back(world: World) -> None:

@@ -16,7 +16,7 @@ from hive_core.ledger.audit.events import AuditEntry
 from hive_core.operations.audit.event_filter import SCAN
 
 
-def seen(world: World, who: str, after: int, **given_: object) -> list[Reply]:
+def events_behind(world: World, who: str, after: int, **given_: object) -> list[Reply]:
     return rows(world.call(who, "subscribe", after=str(after), **given_)["events"])
 
 
@@ -24,8 +24,8 @@ def test_without_a_number_only_what_comes_from_now_on_is_told(world: World) -> N
     """K29: 0 = now."""
     last = str(world.ledger.events.last)
     for given_ in ({}, {"after": "0"}):
-        found = world.call("a", "subscribe", **given_)
-        assert (found["events"], found["next"]) == ([], last)
+        reply = world.call("a", "subscribe", **given_)
+        assert (reply["events"], reply["next"]) == ([], last)
 
 
 def test_an_agent_follows_itself_and_its_descendants_and_nobody_else(world: World) -> None:
@@ -33,12 +33,12 @@ def test_an_agent_follows_itself_and_its_descendants_and_nobody_else(world: Worl
     start = world.ledger.events.last
     for who, to in (("a1", "a2"), ("b1", "b"), ("a", "a1"), ("root", "b")):
         world.call(who, "send", to=to, body="x")
-    assert [(each["caller"], each["target"]) for each in seen(world, "a", start)] == [
+    assert [(entry["caller"], entry["target"]) for entry in events_behind(world, "a", start)] == [
         ("a1", "a2"), ("a", "a1"),
     ]  # fmt: skip
-    assert names(seen(world, "a1", start), "caller") == ["a1", "a"]
-    assert names(seen(world, "b1", start), "caller") == ["b1"]
-    assert len(seen(world, "operator", start)) == 4
+    assert names(events_behind(world, "a1", start), "caller") == ["a1", "a"]
+    assert names(events_behind(world, "b1", start), "caller") == ["b1"]
+    assert len(events_behind(world, "operator", start)) == 4
 
 
 def test_nobody_whom_the_reader_does_not_see_shows(world: World) -> None:
@@ -46,7 +46,7 @@ def test_nobody_whom_the_reader_does_not_see_shows(world: World) -> None:
     start = world.ledger.events.last
     world.call("b1", "send", to="a1", body="x")
     world.fault("a1", "stop", agent="b1")
-    first, second = seen(world, "a", start)
+    first, second = events_behind(world, "a", start)
     assert (first["caller"], first["target"], first["reason"]) == ("", "a1", "")
     assert (second["caller"], second["target"], second["allowed"]) == ("a1", "", False)
     text = str((first, second))
@@ -59,12 +59,14 @@ def test_agents_and_kinds_can_be_chosen_below_oneself_only(world: World) -> None
     world.call("a1", "note_event", kind="step", text="one")
     world.call("a2", "note_event", kind="step", text="two")
     world.call("a2", "send", to="a1", body="x")
-    assert names(seen(world, "a", start, agents=["a2"], kinds=["own.*"]), "kind") == ["own.step"]
-    assert len(seen(world, "a", start, kinds=["record", "own.step"])) == 3
-    assert seen(world, "a", start, kinds=["own.other"]) == []
+    assert names(events_behind(world, "a", start, agents=["a2"], kinds=["own.*"]), "kind") == [
+        "own.step"
+    ]
+    assert len(events_behind(world, "a", start, kinds=["record", "own.step"])) == 3
+    assert events_behind(world, "a", start, kinds=["own.other"]) == []
     for strange in ("b1", "root", "nobody"):
         with pytest.raises(NotFound, match="below you"):
-            seen(world, "a", start, agents=[strange])
+            events_behind(world, "a", start, agents=[strange])
         assert world.fault("a", "subscribe", agents=[strange]) == "NotFound"
 
 
@@ -76,17 +78,17 @@ def test_a_stream_tells_its_place_and_then_every_event_once(world: World) -> Non
     for number in range(5):
         world.call("a1", "note_event", kind="step", text=str(number))
         world.call("b1", "note_event", kind="other")
-    found = [each for page in stream.pages for each in rows(page["events"])]
-    assert [fields_of(each)["text"] for each in found] == ["0", "1", "2", "3", "4"]
+    entries = [event for page in stream.pages for event in rows(page["events"])]
+    assert [fields_of(event)["text"] for event in entries] == ["0", "1", "2", "3", "4"]
     stream.close()
-    again = seen(world, "a", int(str(first["next"])))
-    assert again == found
+    again = events_behind(world, "a", int(str(first["next"])))
+    assert again == entries
 
 
 def fields_of(row: Reply) -> Reply:
-    found = row["fields"]
-    assert isinstance(found, dict)
-    return found
+    fields = row["fields"]
+    assert isinstance(fields, dict)
+    return fields
 
 
 def fill(world: World, count: int) -> None:
@@ -101,8 +103,8 @@ def test_a_long_stretch_of_others_events_is_passed_in_bounded_steps(world: World
     fill(world, 2 * SCAN)
     world.call("a1", "note_event", kind="step")
     after, turns = start, 0
-    while not (found := world.call("a", "subscribe", after=str(after)))["events"]:
-        after, turns = int(str(found["next"])), turns + 1
+    while not (reply := world.call("a", "subscribe", after=str(after)))["events"]:
+        after, turns = int(str(reply["next"])), turns + 1
     assert turns == 2
     stream = world.ask("a", "subscribe", more=True, after=str(start))
     assert [len(rows(page["events"])) for page in stream.pages] == [0, 0, 1]
@@ -115,8 +117,8 @@ def test_who_comes_too_late_is_told_what_is_gone(world: World) -> None:
     with world.ledger.transaction():
         world.ledger.events.prune(world.ledger.events.last - 9)
     base = world.ledger.events.base
-    found = world.call("a", "subscribe", after="3")
-    assert found["gap"] == {"from": 4, "to": base}
+    reply = world.call("a", "subscribe", after="3")
+    assert reply["gap"] == {"from": 4, "to": base}
     assert world.call("a", "subscribe", after=str(base)).get("gap") is None
     listed = world.call("operator", "list_events", after="3")
     assert listed["gap"] == {"from": 4, "to": base}
@@ -166,9 +168,9 @@ def test_events_of_a_task_and_of_its_parts_bear_one_trace(world: World) -> None:
     world.call("a1", "note_event", kind="step", task=part)
     traces: dict[object, set[object]] = {}
     for event in world.events():
-        found = fields_of(event)
-        if found.get("task"):
-            traces.setdefault(found["task"], set()).add(found.get("trace"))
+        result = fields_of(event)
+        if result.get("task"):
+            traces.setdefault(result["task"], set()).add(result.get("trace"))
     assert traces.keys() == {whole, part, other}
     assert traces[whole] == traces[part] != traces[other]
     (trace,) = traces[whole]
@@ -183,14 +185,14 @@ def test_the_operator_chooses_by_kind_agent_and_time(world: World) -> None:
     world.call("a1", "note_event", kind="late")
     world.call("b1", "note_event", kind="late")
 
-    def listed(**given_: object) -> list[object]:
+    def event_kinds(**given_: object) -> list[object]:
         return names(world.call("operator", "list_events", **given_)["events"], "kind")
 
-    assert listed(kinds=["own.*"]) == ["own.early", "own.late", "own.late"]
-    assert listed(kinds=["own.*"], since=now) == ["own.late", "own.late"]
-    assert listed(kinds=["own.*"], agents=["a1"]) == ["own.early", "own.late"]
+    assert event_kinds(kinds=["own.*"]) == ["own.early", "own.late", "own.late"]
+    assert event_kinds(kinds=["own.*"], since=now) == ["own.late", "own.late"]
+    assert event_kinds(kinds=["own.*"], agents=["a1"]) == ["own.early", "own.late"]
     world.call("operator", "destroy", agent="a1")
-    assert listed(kinds=["own.*"], agents=[uuid]) == ["own.early", "own.late"]
+    assert event_kinds(kinds=["own.*"], agents=[uuid]) == ["own.early", "own.late"]
 
 
 def test_a_registered_secret_stands_in_no_event(world: World) -> None:
@@ -204,9 +206,9 @@ def test_a_registered_secret_stands_in_no_event(world: World) -> None:
         world.call("will", "use_tool", tool="bash", argument=["curl", "-u", text])
         world.fault("a1", "stop", agent=text[:64])
     world.ledger.checkpoint()
-    disk = b"".join(each.read_bytes() for each in world.folder.glob("hive.db*"))
-    found = json.dumps(world.events(), ensure_ascii=False)
+    disk = b"".join(path.read_bytes() for path in world.folder.glob("hive.db*"))
+    result = json.dumps(world.events(), ensure_ascii=False)
     for text in (secret, coded[8:20], quote(secret, safe="")):
-        assert text not in found
+        assert text not in result
         assert text.encode() not in disk
     assert world.ledger.events.verify() is None

@@ -31,10 +31,10 @@ def _world() -> Iterator[World]:
 
 
 def row(world: World, name: str, caller: str = "maid") -> Reply:
-    (found,) = (
-        each for each in rows(world.call(caller, "survey")["agents"]) if each["name"] == name
+    (result,) = (
+        agent for agent in rows(world.call(caller, "survey")["agents"]) if agent["name"] == name
     )
-    return found
+    return result
 
 
 def test_the_maid_sees_what_is_below_its_parent_and_others_what_is_below_them(world: World) -> None:
@@ -48,14 +48,14 @@ def test_the_maid_sees_what_is_below_its_parent_and_others_what_is_below_them(wo
 
 
 def test_pages_follow_each_other(world: World) -> None:
-    found, more = list[object](), dict[str, object]()
+    result, more = list[object](), dict[str, object]()
     while True:
         page = world.call("maid", "survey", limit=2, **more)
-        found += names(page["agents"])
+        result += names(page["agents"])
         if page["next"] is None:
             break
         more = {"after": page["next"]}
-    assert found == names(world.call("maid", "survey")["agents"])
+    assert result == names(world.call("maid", "survey")["agents"])
     assert world.fault("lead", "survey", after=world.uuid("other")) == "Conflict"
 
 
@@ -90,8 +90,8 @@ def test_work_that_says_nothing_is_seen_by_how_long(world: World) -> None:
 
 def test_what_belongs_to_nobody_is_told_to_who_looks_after_the_host(world: World) -> None:
     world.seen.planned = ReconcilePlan(reports=(Orphan("unit", "hive-agent@x.service"),))
-    for caller, told in (("maid", 1), ("operator", 1), ("lead", 0), ("queen", 0)):
-        assert len(texts(world.call(caller, "survey")["left_overs"])) == told
+    for caller, value in (("maid", 1), ("operator", 1), ("lead", 0), ("queen", 0)):
+        assert len(texts(world.call(caller, "survey")["left_overs"])) == value
 
 
 def test_zombies_are_cleared_away_below_the_caller(world: World) -> None:
@@ -104,9 +104,9 @@ def test_zombies_are_cleared_away_below_the_caller(world: World) -> None:
     assert world.call("maid", "reap_zombies", older=10)["agents"] == ["once"]
     assert "stranger" in world.hive.specs
     assert world.call("maid", "reap_zombies")["agents"] == []
-    found = world.call("lead", "wait_child", agent="once")["child"]
-    assert isinstance(found, dict)
-    assert found["code"] == 3
+    child = world.call("lead", "wait_child", agent="once")["child"]
+    assert isinstance(child, dict)
+    assert child["code"] == 3
 
 
 def test_many_go_at_once_and_never_more_than_a_call_may_take(world: World) -> None:
@@ -135,8 +135,8 @@ def test_checks_are_told_to_the_maid_alone_and_once(world: World) -> None:
     )
     world.restart()
     wanted = {"name": "disk", "command": ["df"], "every": 60, "seconds": 30}
-    for caller, told in (("maid", [wanted]), ("queen", []), ("operator", []), ("lead", [])):
-        assert world.call(caller, "survey")["checks"] == told
+    for caller, value in (("maid", [wanted]), ("queen", []), ("operator", []), ("lead", [])):
+        assert world.call(caller, "survey")["checks"] == value
     first = world.call("maid", "survey", limit=2)
     assert first["checks"] == [wanted]
     assert world.call("maid", "survey", limit=2, after=first["next"])["checks"] == []

@@ -10,9 +10,9 @@ from hive_core.errors import InvalidArgument, NotAllowed, NotFound
 
 def test_it_gives_rule_reason_chain_and_commit(world: World) -> None:
     """Row H27."""
-    found = ask(world, "a", "stop", "a11")
-    assert found == {
-        "allowed": True, "action": "stop", "rule": "ancestor", "reason": found["reason"],
+    result = ask(world, "a", "stop", "a11")
+    assert result == {
+        "allowed": True, "action": "stop", "rule": "ancestor", "reason": result["reason"],
         "chain": ["a11", "a1", "a"], "commit": world.hive.commit,
     }  # fmt: skip
 
@@ -20,8 +20,8 @@ def test_it_gives_rule_reason_chain_and_commit(world: World) -> None:
 def ask(
     world: World, caller: str, operation: str, target: str | None = None, second: str | None = None
 ) -> dict[str, object]:
-    given = {"caller": caller, "operation": operation, "target": target, "second": second}
-    return world.call("operator", "why", **given)
+    collected = {"caller": caller, "operation": operation, "target": target, "second": second}
+    return world.call("operator", "why", **collected)
 
 
 QUESTIONS = [
@@ -41,12 +41,12 @@ def test_it_says_what_the_call_itself_would_meet(
     world: World, caller: str, operation: str, target: str | None, second: str | None
 ) -> None:
     expected = ask(world, caller, operation, target, second)["allowed"]
-    given = dict(NEEDED.get(operation, {}))
+    result = dict(NEEDED.get(operation, {}))
     if target is not None:
-        given[PLACES[operation]] = target
+        result[PLACES[operation]] = target
     if second is not None:
-        given["parent"] = second
-    assert (world.fault(caller, operation, **given) == "") is expected
+        result["parent"] = second
+    assert (world.fault(caller, operation, **result) == "") is expected
 
 
 def test_nothing_is_done_and_nothing_is_recorded(world: World) -> None:
@@ -97,8 +97,8 @@ def test_a_question_that_makes_no_sense_is_named(
 def test_it_is_the_operators(world: World) -> None:
     """Attack 41: it would be an oracle about agents that the caller cannot see."""
     assert world.fault("root", "why", operation="stop") == "InvalidParameter"
-    given = {"caller": "a", "operation": "stop", "target": "b1"}
-    asked = world.ask_as(world.uuid("root"), "why", dict(given))
+    collected = {"caller": "a", "operation": "stop", "target": "b1"}
+    asked = world.ask_as(world.uuid("root"), "why", dict(collected))
     assert str(asked.replies[-1]["error"]).endswith("NotAllowed")
 
 

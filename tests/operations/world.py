@@ -305,12 +305,12 @@ class World:
         return rows(self.call(OPERATOR, "list_events", limit=1000)["events"])
 
     async def _bring(self, line: ClientConnection, read: SlowRead) -> None:
-        found: Result | HiveError
+        contents: Result | HiveError
         try:
-            found = await read(self.reads)
+            contents = await read(self.reads)
         except HiveError as error:
-            found = error
-        self.broker.read_completed(line, found)
+            contents = error
+        self.broker.read_completed(line, contents)
 
 
 def _no_jobs() -> Pushes:
@@ -339,9 +339,9 @@ def texts(value: object) -> list[str]:
 
 def fields(event: Reply) -> Reply:
     """What is particular to an event."""
-    found = event["fields"]
-    assert isinstance(found, dict)
-    return found
+    result = event["fields"]
+    assert isinstance(result, dict)
+    return result
 
 
 def _parameters(reply: Reply) -> Reply:

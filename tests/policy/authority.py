@@ -24,11 +24,11 @@ _SECONDS: Final = (None, "me", "below")
 _FACTS: Final = frozenset({"assigner", "asked", "put", "take", "reply", "covered"})
 
 
-def authority(found: Operation) -> str:
+def authority(result: Operation) -> str:
     """Each caller, and for each of its targets how many of the questions are allowed."""
     callers = [(role.value, _hive(role), "me") for role in Role]
     callers.append((OPERATOR, hive_of(_TREE), OPERATOR))
-    return " ".join(f"{name}={_row(found, hive, caller)}" for name, hive, caller in callers)
+    return " ".join(f"{name}={_row(result, hive, caller)}" for name, hive, caller in callers)
 
 
 def _hive(role: Role) -> Hive:
@@ -37,16 +37,16 @@ def _hive(role: Role) -> Hive:
     return hive.with_spec("me", hive.spec("me").model_copy(update=changes))
 
 
-def _row(found: Operation, hive: Hive, caller: str) -> str:
-    return "".join(str(_count(found, hive, caller, target)) for target in _TARGETS)
+def _row(result: Operation, hive: Hive, caller: str) -> str:
+    return "".join(str(_count(result, hive, caller, target)) for target in _TARGETS)
 
 
-def _count(found: Operation, hive: Hive, caller: str, target: str | None) -> int:
+def _count(result: Operation, hive: Hive, caller: str, target: str | None) -> int:
     questions = (
-        Question(hive, caller, found.name, target, second, facts)
+        Question(hive, caller, result.name, target, second, facts)
         for second, facts in product(_SECONDS, (frozenset[str](), _FACTS))
     )
-    return sum(decide(found.allow, each).allowed for each in questions)
+    return sum(decide(result.allow, question).allowed for question in questions)
 
 
 def read_before() -> dict[str, str]:

@@ -52,7 +52,7 @@ class Naive:
             return Answer.DENIED
         reply = rule == "route" and "reply" in question.facts and self.tree.sound(target or "")
         hidden = [
-            each for each in (target, question.second) if each and not self.sees(caller, each)
+            entry for entry in (target, question.second) if entry and not self.sees(caller, entry)
         ]
         if hidden and not (reply and hidden == [target] and target != question.second):
             return Answer.UNSEEN
@@ -67,7 +67,7 @@ class Naive:
         if not (self.tree.sound(caller) and self.tree.sound(target)):
             return False
         near = self.near(caller, target) or target in self.tree.ancestors(caller)
-        return near or self.listed(caller, target)
+        return near or self.is_listed(caller, target)
 
     def near(self, caller: str, target: str) -> bool:
         return (
@@ -76,7 +76,7 @@ class Naive:
             or caller in self.tree.ancestors(target)
         )
 
-    def listed(self, caller: str, target: str) -> bool:
+    def is_listed(self, caller: str, target: str) -> bool:
         specs = self.hive.specs
         return target in specs and specs[target].uuid in specs[caller].allow
 
@@ -140,7 +140,7 @@ class Naive:
             return False
         if target == OPERATOR:
             return "message.operator" in sender.capabilities
-        return self.near(caller, target) or self.listed(caller, target)
+        return self.near(caller, target) or self.is_listed(caller, target)
 
 
 def random_spec(random: Random, number: int, size: int) -> AgentSpec:

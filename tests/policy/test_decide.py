@@ -70,7 +70,7 @@ def test_random_hives_get_the_answers_of_the_naive_rules() -> None:
             assert answer(decide(rule, question)) is expected, (name, question)
             seen[name, expected] += 1
     figure("R13 triples", compared=seen.total())
-    assert min(seen[each] for each in product(RULES, (Answer.ALLOWED, Answer.DENIED))) > 20
+    assert min(seen[entry] for entry in product(RULES, (Answer.ALLOWED, Answer.DENIED))) > 20
 
 
 @settings(max_examples=100)

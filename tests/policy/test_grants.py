@@ -251,10 +251,10 @@ def test_no_sequence_of_spawns_makes_more_out_of_less(wishes: list[Step]) -> Non
         except HiveError:
             continue
         hive = hive.with_agent(f"k{number}", parent, filled).validate()
-    for name, each in hive.specs.items():
+    for name, value in hive.specs.items():
         kids = [hive.spec(kid) for kid in hive.topology.children(name)]
-        assert len(kids) <= each.max_children
-        assert not missing_capabilities(hive.spec("root").capabilities, each.capabilities)
+        assert len(kids) <= value.max_children
+        assert not missing_capabilities(hive.spec("root").capabilities, value.capabilities)
         for field in SUMMED:
-            if (own := claim(each, field)) is not None:
+            if (own := claim(value, field)) is not None:
                 assert sum(claim(kid, field) or own + 1 for kid in kids) <= own

@@ -46,8 +46,8 @@ def ask(caller: str, operation: str, target: str | None, second: str | None = No
 
 @pytest.mark.parametrize(("operation", "row"), TABLE)
 def test_the_table_says_who_may_do_what(operation: str, row: list[str]) -> None:
-    found = OPERATIONS[operation]
-    assert found.target is not None or found.whose is not None
+    result = OPERATIONS[operation]
+    assert result.target is not None or result.whose is not None
     for caller, cell in zip(CALLERS, row[1:], strict=True):
         decision = ask(caller, operation, TARGET)
         assert (decision.allowed, decision.visible) == ANSWERS[cell], caller
@@ -71,30 +71,33 @@ def test_the_second_table_says_who_may_with_what_the_ledger_knows(
         assert (decision.allowed, decision.visible) == ANSWERS[cell], caller
 
 
-def listed(header: str) -> list[str]:
+def operations_in(header: str) -> list[str]:
     """The operations of a table that has a word for each group of them."""
     return [name for row in rows(header) for name in CODE.findall(row[1])]
 
 
 def test_some_operations_are_about_the_caller_itself() -> None:
-    for operation in listed("about the caller itself"):
+    for operation in operations_in("about the caller itself"):
         assert OPERATIONS[operation].target is None
         assert OPERATIONS[operation].whose is None
         assert ask("carl", operation, None).rule == "self"
 
 
 def test_some_operations_are_the_operator_s() -> None:
-    for operation in listed("the operator's alone"):
+    for operation in operations_in("the operator's alone"):
         assert OPERATIONS[operation].target is None
         assert not ask("root", operation, None).allowed
         assert ask("operator", operation, None).allowed
 
 
 def test_every_operation_stands_on_the_page_once() -> None:
-    itself, operator = listed("about the caller itself"), listed("the operator's alone")
+    itself, operator = (
+        operations_in("about the caller itself"),
+        operations_in("the operator's alone"),
+    )
     others = ["move", "request_update_meta_inputs", "escalate"]
     named = [*(name for name, _ in TABLE), *itself, *operator, *others]
-    assert sorted(named) == sorted(each.name for each in OPERATIONS.values())
+    assert sorted(named) == sorted(value.name for value in OPERATIONS.values())
 
 
 def test_the_drawing_is_the_tree() -> None:
@@ -110,7 +113,7 @@ def test_the_table_of_roles_is_the_one_in_the_code() -> None:
     words = {frozenset(Role): "any role", frozenset[Role](): "nothing"}
     assert shown == {
         role: (
-            words.get(habit.creates, ", ".join(f"`{each}`" for each in sorted(habit.creates))),
+            words.get(habit.creates, ", ".join(f"`{create}`" for create in sorted(habit.creates))),
             habit.restarts,
             habit.capabilities,
         )

@@ -146,8 +146,8 @@ class Races(RuleBasedStateMachine):
         self.hive = self.hive.without(name)
         heir = self.parents.pop(name)
         del self.uuids[name]
-        for each, parent in self.parents.items():
-            self.parents[each] = heir if parent == name else parent
+        for value, parent in self.parents.items():
+            self.parents[value] = heir if parent == name else parent
 
     @invariant()
     def both_hives_are_the_same_and_valid(self) -> None:

@@ -37,22 +37,22 @@ TARGETS = (None, "me", "below", "top", "beside")
 
 def hive_with(role: Role) -> Hive:
     hive = hive_of(TREE)
-    given = {"role": role, "capabilities": default_capabilities(role)}
-    return hive.with_spec("me", hive.spec("me").model_copy(update=given))
+    collected = {"role": role, "capabilities": default_capabilities(role)}
+    return hive.with_spec("me", hive.spec("me").model_copy(update=collected))
 
 
-def may(found: Operation, role: Role) -> bool:
+def may(result: Operation, role: Role) -> bool:
     """Whether there is anybody on whom an agent of this role may do it."""
     hive = hive_with(role)
     return any(
-        decide(found.allow, Question(hive, "me", found.name, target, second, FACTS)).allowed
+        decide(result.allow, Question(hive, "me", result.name, target, second, FACTS)).allowed
         for target, second in product(TARGETS, (None, "me"))
     )
 
 
-def expected(found: Operation, role: Role) -> bool:
-    habit, needed = ROLE_DEFAULTS[role], NEEDS.get(found.name)
-    return found.action in habit.actions and (needed is None or needed in habit.capabilities)
+def is_expected(result: Operation, role: Role) -> bool:
+    habit, needed = ROLE_DEFAULTS[role], NEEDS.get(result.name)
+    return result.action in habit.actions and (needed is None or needed in habit.capabilities)
 
 
 # What no agent may, whatever its role, is the operator's.
@@ -64,9 +64,9 @@ FOR_AGENTS = sorted(
 @pytest.mark.parametrize("name", FOR_AGENTS)
 def test_each_role_may_what_its_row_says(name: str) -> None:
     """K26: asked on every call; the same table is the page's, the command's and this test's."""
-    found = OPERATIONS[name]
+    result = OPERATIONS[name]
     for role in Role:
-        assert may(found, role) == expected(found, role), role
+        assert may(result, role) == is_expected(result, role), role
 
 
 @pytest.mark.parametrize(("name", "before"), read_before().items())
@@ -76,7 +76,7 @@ def test_authority_is_what_it_was_when_roles_hung_on_names(name: str, before: st
 
 
 def test_every_action_is_of_some_operation_and_has_its_roles() -> None:
-    assert {found.action for found in OPERATIONS.values()} == set(ACTIONS)
+    assert {value.action for value in OPERATIONS.values()} == set(ACTIONS)
     for action in ACTIONS:
         roles = [role for role in Role if action in ROLE_DEFAULTS[role].actions]
         assert bool(roles) != (action == ADMINISTER), action
@@ -84,13 +84,13 @@ def test_every_action_is_of_some_operation_and_has_its_roles() -> None:
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_what_is_done_to_others_and_never_to_oneself_is_an_action(name: str) -> None:
-    found, hive = OPERATIONS[name], hive_with(Role.DAEMON)
+    result, hive = OPERATIONS[name], hive_with(Role.DAEMON)
 
     def on(target: str | None) -> bool:
-        return decide(found.allow, Question(hive, "me", name, target, None, FACTS)).allowed
+        return decide(result.allow, Question(hive, "me", name, target, None, FACTS)).allowed
 
     if any(map(on, ("below", "top", "beside"))) and not (on("me") or on(None)):
-        assert found.action not in ("work", "receive", "read", "administer"), found.action
+        assert result.action not in ("work", "receive", "read", "administer"), result.action
 
 
 # Of each action one call, by a caller whose place allows it.
@@ -109,8 +109,8 @@ CALLS: dict[Action, tuple[str, dict[str, object]]] = {
 def test_a_call_beyond_the_role_is_refused_and_recorded(role: Role) -> None:
     """K26: an audit event on each refusal."""
     with world(None, "root/top:lead", f"top/me:{role}", "me/below:worker") as made:
-        for action, (name, given) in CALLS.items():
-            refused = call(made, name, given)
+        for action, (name, value) in CALLS.items():
+            refused = call(made, name, value)
             allowed = action in ROLE_DEFAULTS[role].actions and not (
                 action == "spawn" and Role.TASK not in ROLE_DEFAULTS[role].creates
             )
@@ -122,9 +122,9 @@ def test_a_call_beyond_the_role_is_refused_and_recorded(role: Role) -> None:
                 )  # fmt: skip
 
 
-def call(made: World, name: str, given: dict[str, object]) -> HiveError | None:
+def call(made: World, name: str, params: dict[str, object]) -> HiveError | None:
     try:
-        made.call("me", name, **given)
+        made.call("me", name, **params)
     except HiveError as error:
         return error
     return None

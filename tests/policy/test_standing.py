@@ -202,9 +202,9 @@ def test_of_two_refusals_the_heavier_is_told_and_of_equals_the_first(
 ) -> None:
     hive = HIVE.with_spec("carl", spec(3, allow=[uuid(9)], capabilities=()))
     first, second = WEIGHTS[one], WEIGHTS[other]
-    told = first if first[0] >= second[0] else second
-    assert decide(one | other, hive, "carl", "zed").reason == told[1]
-    assert decide(one | (other & rules.ANYONE), hive, "carl", "zed").reason == told[1]
+    result = first if first[0] >= second[0] else second
+    assert decide(one | other, hive, "carl", "zed").reason == result[1]
+    assert decide(one | (other & rules.ANYONE), hive, "carl", "zed").reason == result[1]
 
 
 PARTS = {

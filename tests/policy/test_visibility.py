@@ -25,8 +25,8 @@ def test_everyone_sees_its_line_its_siblings_its_allow_list_and_nothing_else(
     hive = random_hive(random)
     naive = Naive(hive)
     for caller in (*hive.topology, "ghost", OPERATOR):
-        seen = {each for each in hive.topology if is_visible(hive, caller, each)}
-        assert seen == {each for each in hive.topology if naive.sees(caller, each)}
+        seen = {entry for entry in hive.topology if is_visible(hive, caller, entry)}
+        assert seen == {entry for entry in hive.topology if naive.sees(caller, entry)}
         listing = visible_names(hive, caller)
         assert set(listing) == seen
         assert len(listing) == len(seen)

@@ -29,8 +29,8 @@ HIVE = "org.hive.Broker"
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Outside of what the other system's tree mounts over."""
-    with TemporaryDirectory(dir="/var/tmp") as found:
-        yield Path(found)
+    with TemporaryDirectory(dir="/var/tmp") as opened:
+        yield Path(opened)
 
 
 @asynccontextmanager
@@ -80,8 +80,8 @@ def test_varlinkctl_lists_and_describes_our_interfaces(folder: Path) -> None:
         assert (status, out.split()) == (0, [HIVE, "org.varlink.service"])
         status, out, err = await varlinkctl(folder, "introspect", str(path), HIVE)
         assert (status, err) == (0, "")
-        for each in REGISTRY.values():
-            assert f"method {each.method}" in out
+        for value in REGISTRY.values():
+            assert f"method {value.method}" in out
 
     with_server(folder, main)
 
@@ -155,8 +155,8 @@ def test_asyncvarlink_pipelines(folder: Path) -> None:
             asyncvarlink.VarlinkClientProtocol, path
         )
         broker = protocol.make_proxy(TheirBroker)
-        found = await asyncio.gather(*(broker.Whoami() for _ in range(100)))
-        assert {each["name"] for each in found} == {"ann"}
+        result = await asyncio.gather(*(broker.Whoami() for _ in range(100)))
+        assert {entry["name"] for entry in result} == {"ann"}
         transport.close()
         await asyncio.sleep(0)
 

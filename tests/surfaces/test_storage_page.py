@@ -15,8 +15,8 @@ _ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 
 
 def rows() -> list[list[str]]:
-    found = [row.split(" | ") for row in _ROW.findall(PAGE.read_text(encoding="utf-8"))]
-    return [row for row in found if row[0] not in ("what", "directory") and set(row[0]) != {"-"}]
+    entries = [row.split(" | ") for row in _ROW.findall(PAGE.read_text(encoding="utf-8"))]
+    return [row for row in entries if row[0] not in ("what", "directory") and set(row[0]) != {"-"}]
 
 
 def test_attack_62_every_table_of_the_ledger_stands_on_the_page(tmp_path: Path) -> None:
@@ -52,5 +52,5 @@ def test_attack_62_every_setting_that_the_page_names_is_one() -> None:
 def test_attack_62_what_counts_for_an_agent_is_said_to() -> None:
     (live,) = (row for row in rows() if row[0].startswith("live things"))
     (over,) = (row for row in rows() if row[0].startswith("what is over"))
-    for each in TABLES:
-        assert f"`{each.table}`" in live[1] + over[1], each.table
+    for table in TABLES:
+        assert f"`{table.table}`" in live[1] + over[1], table.table

@@ -22,10 +22,10 @@ def test_a_written_file_is_fresh(place: str) -> None:
 
 
 def test_operations_json_has_a_schema_for_every_parameter_and_result() -> None:
-    found = json.loads((ROOT / "hive_core/cli/operations.json").read_text(encoding="utf-8"))
-    assert found["interface"] == "org.hive.Broker"
-    assert set(found["operations"]) == set(REGISTRY)
-    for entry in found["operations"].values():
+    data = json.loads((ROOT / "hive_core/cli/operations.json").read_text(encoding="utf-8"))
+    assert data["interface"] == "org.hive.Broker"
+    assert set(data["operations"]) == set(REGISTRY)
+    for entry in data["operations"].values():
         assert entry["params"]["additionalProperties"] is False
         assert entry["result"]["type"] == "object"
         assert entry["who"]
@@ -33,8 +33,8 @@ def test_operations_json_has_a_schema_for_every_parameter_and_result() -> None:
 
 def test_every_method_alias_and_error_is_in_the_description() -> None:
     text = idl.interface(REGISTRY)
-    for each in REGISTRY.values():
-        assert f"\nmethod {each.method}(" in text
+    for value in REGISTRY.values():
+        assert f"\nmethod {value.method}(" in text
     assert "\nmethod RequestSpawn(" in text
     for name in errors.BY_WIRE:
         if name.startswith(errors.HIVE):
@@ -43,9 +43,9 @@ def test_every_method_alias_and_error_is_in_the_description() -> None:
 
 def test_every_operation_has_its_place_in_the_reference() -> None:
     text = (ROOT / "docs/reference/operations.md").read_text(encoding="utf-8")
-    for name, each in REGISTRY.items():
+    for name, value in REGISTRY.items():
         assert f"\n## {name}\n" in text
-        assert each.doc.splitlines()[0] in text
+        assert value.doc.splitlines()[0] in text
 
 
 SCHEMA = {
@@ -72,8 +72,8 @@ SCHEMA = {
 
 def test_shapes_have_the_types_of_varlink() -> None:
     shapes = Shapes(set())
-    found = {each.name: each.type for each in shapes.fields(SCHEMA, absent=True)}
-    assert found == {
+    collected = {field.name: field.type for field in shapes.fields(SCHEMA, absent=True)}
+    assert collected == {
         "plain": "string",
         "maybe": "?int",
         "late": "?float",
@@ -86,14 +86,14 @@ def test_shapes_have_the_types_of_varlink() -> None:
         "deep": "?Colour",
     }
     assert shapes.types["Colour"].words == ("red",)
-    given = {each.name: each.type for each in Shapes(set()).fields(SCHEMA, absent=False)}
-    assert (given["late"], given["many"], given["maybe"]) == ("float", "[]Row", "?int")
+    params = {field.name: field.type for field in Shapes(set()).fields(SCHEMA, absent=False)}
+    assert (params["late"], params["many"], params["maybe"]) == ("float", "[]Row", "?int")
 
 
 def test_types_of_one_name_and_two_shapes_get_two_names() -> None:
     shapes = Shapes({"Taken"})
     one, two = NamedType("Row", "", (Field("x", "int", ""),)), NamedType("Row", "", ())
-    assert [shapes.declare(each) for each in (one, two, one, two)] == [
+    assert [shapes.declare(entry) for entry in (one, two, one, two)] == [
         "Row", "Row2", "Row", "Row2",
     ]  # fmt: skip
     assert shapes.declare(NamedType("Taken", "")) == "Taken2"
