@@ -46,7 +46,7 @@ class StatesView(Protocol):
         """What the next pass would do, and what it would only report."""
         ...
 
-    def refused(self) -> Sequence[tuple[str, str]]:
+    def parked_commits(self) -> Sequence[tuple[str, str]]:
         """Hand commits that are parked, each with the reason."""
         ...
 

@@ -126,7 +126,7 @@ class ObservedState:
     def plan(self) -> ReconcilePlan:
         return plan(self.cache.desired_state(self.places), self.observed, self.moment)
 
-    def refused(self) -> Sequence[tuple[str, str]]:
+    def parked_commits(self) -> Sequence[tuple[str, str]]:
         return self.parked
 
     def since(self) -> float:

@@ -63,7 +63,7 @@ class Asleep:
     def plan(self) -> ReconcilePlan:
         return ReconcilePlan()
 
-    def refused(self) -> list[tuple[str, str]]:
+    def parked_commits(self) -> list[tuple[str, str]]:
         return []
 
     def since(self) -> float:

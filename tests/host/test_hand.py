@@ -216,7 +216,7 @@ def test_a_refused_commit_is_shown_recorded_and_in_nobodys_way(found: World) -> 
     hands = hand(found)
     found.call("root", "spawn", name="dora")  # noticed on the way, before any watch
     assert found.hive.commit != before.commit
-    assert [oid for oid, _ in hands.look.refused()] == [bad]
+    assert [oid for oid, _ in hands.look.parked_commits()] == [bad]
     (event,) = [each for each in found.events() if each["operation"] == "hand"]
     assert (event["kind"], event["allowed"], event["commit"]) == ("refusal", False, bad)
     assert "cycle" in str(event["reason"])

@@ -128,7 +128,7 @@ def test_those_who_asked_lately_or_still_wait_are_counted(ledger: Ledger) -> Non
         late = made(ledger, 50.0, asked(requester="late"))
         ledger.approvals.move(late.id, "refuse", 51.0)
     assert sorted(ledger.approvals.requesters(since=40.0)) == [("late", False), ("old", True)]
-    assert ledger.approvals.existing([old.id, "nothing"]) == [old]
+    assert ledger.approvals.find_all([old.id, "nothing"]) == [old]
 
 
 def test_only_undecided_ones_expire(ledger: Ledger) -> None:
@@ -216,7 +216,7 @@ def test_generations_are_paged_over_all_agents(ledger: Ledger) -> None:
 
 
 def test_a_rollout_is_open_until_each_agent_has_come_out(ledger: Ledger) -> None:
-    waves = ledger.waves
+    waves = ledger.rollouts
     with ledger.transaction():
         for wave, agent in enumerate(("a", "b")):
             waves.put("r", wave, agent)

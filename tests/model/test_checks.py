@@ -100,6 +100,6 @@ def test_so_many_runs_a_day_are_refused_however_soon_they_are_forgotten(tmp_path
 def test_checks_that_nobody_does_are_refused(tmp_path: Path, daemons: str) -> None:
     file = tmp_path / "hive.toml"
     file.write_text(daemons + check("a"))
-    with pytest.raises(InvalidArgument, match="nobody does them") as refused:
+    with pytest.raises(InvalidArgument, match="checks need the maid") as refused:
         load(file)
     assert refused.value.fields["field"] == "maid.checks"

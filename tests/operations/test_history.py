@@ -151,7 +151,7 @@ def test_attack_51_several_are_updated_in_waves() -> None:
         for number in range(9):
             made.call(OPERATOR, "spawn", name=f"n{number}", parent="a", image="nix")
         hit = made.call("root", "update", agent="a", recursive=True)
-        rollout = made.ledger.waves.agents(str(hit["job"]))
+        rollout = made.ledger.rollouts.agents(str(hit["job"]))
         assert [entry.wave for entry in rollout] == [0, 1, *[2] * 7]
         assert {entry.agent for entry in rollout} == {made.uuid(f"n{n}") for n in range(9)}
         assert made.ledger.approvals.open() == []

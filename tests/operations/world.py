@@ -67,7 +67,7 @@ class Seen:
     def plan(self) -> ReconcilePlan:
         return self.planned
 
-    def refused(self) -> list[tuple[str, str]]:
+    def parked_commits(self) -> list[tuple[str, str]]:
         return self.parked
 
     def since(self) -> float:

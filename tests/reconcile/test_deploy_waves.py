@@ -39,7 +39,7 @@ async def run_rollout(stage: Stage) -> str:
 
 
 def states(stage: Stage, rollout: str) -> list[tuple[int, str]]:
-    return [(each.wave, each.state) for each in stage.ledger.waves.agents(rollout)]
+    return [(each.wave, each.state) for each in stage.ledger.rollouts.agents(rollout)]
 
 
 def _played(story: Callable[[Stage], object]) -> None:
@@ -105,7 +105,7 @@ def test_attack_51_a_daemon_that_starts_again_goes_on_with_the_wave() -> None:
         assert RUNNING in {state for _, state in states_of_fresh(stage, rollout)}
         await stage.settle()
         assert {state for _, state in states(stage, rollout)} == {DONE}
-        ended = [stage.approval(each.approval) for each in stage.ledger.waves.agents(rollout)]
+        ended = [stage.approval(each.approval) for each in stage.ledger.rollouts.agents(rollout)]
         assert {each.state for each in ended} == {ApprovalState.DEPLOYED}
 
     def states_of_fresh(stage: Stage, rollout: str) -> list[tuple[int, str]]:

@@ -201,7 +201,7 @@ class Approvals:
         )
         return [_approval(row) for row in rows]
 
-    def existing(self, ids: Iterable[str]) -> list[Approval]:
+    def find_all(self, ids: Iterable[str]) -> list[Approval]:
         """The approvals of these ids that exist."""
         return [approval for id_ in ids if (approval := self.get(id_)) is not None]
 

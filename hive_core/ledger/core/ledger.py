@@ -131,7 +131,7 @@ class Ledger:
         self.shifts = Shifts(connection)
         self.approvals = Approvals(connection)
         self.generations = Generations(connection)
-        self.waves = RolloutStore(connection)
+        self.rollouts = RolloutStore(connection)
         self.deploys = DeployStore(connection)
         self.hellos = CheckInStore(connection)
         self.lives = LifeStore(connection)

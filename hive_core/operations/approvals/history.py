@@ -136,7 +136,7 @@ def roll_out(call: Call, names: Sequence[str], job: str) -> None:
     bounds = call.settings.deploy
     for number, wave in enumerate(waves(names, bounds.first_wave, bounds.second_wave)):
         for name in wave:
-            call.ledger.waves.put(job, number, call.hive.spec(name).id)
+            call.ledger.rollouts.put(job, number, call.hive.spec(name).id)
     if names:
         call.notify(f"{ROLLOUT}:{job}")
 

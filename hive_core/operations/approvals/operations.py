@@ -266,7 +266,7 @@ def _approvals_on_page(call: Call, params: ListApprovalsParams) -> list[Approval
         for id_, agent, requester in approvals.parties(after, open_=open_)
         if requester == call.uuid or is_above(call, agent)
     )
-    return approvals.existing(islice(seen, params.most + 1))
+    return approvals.find_all(islice(seen, params.most + 1))
 
 
 def _find_approval(call: Call, id_: str) -> Approval:

@@ -204,7 +204,7 @@ def _create_request(call: Call, operation_: str, request: ApprovalRequest) -> Ap
     approval = call.ledger.approvals.create(request, call.now, expires)
     job = create_job(call, operation_, {request.agent or call.uuid: f"{GOAL}:{approval.id}"})
     call.ledger.approvals.attach(approval.id, job)
-    return call.ledger.approvals.existing([approval.id])[0]
+    return call.ledger.approvals.find_all([approval.id])[0]
 
 
 def _tell_parent(call: Call, agent: str, approval: Approval) -> None:

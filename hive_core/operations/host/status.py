@@ -104,7 +104,7 @@ class AgentStates(Result):
 def status(call: Call, _params: StatusParams) -> Status:
     """Show the state of the hive: commit in force, agents by state, parked commits, alarms."""
     states = Counter(call.states.state(spec.id).value for spec in call.hive.specs.values())
-    parked, alarms = call.states.refused(), call.states.alarms()
+    parked, alarms = call.states.parked_commits(), call.states.alarms()
     more = [
         f"{len(rows) - SHOWN} more {noun}"
         for rows, noun in ((parked, "parked commits"), (alarms, "alarms"))

@@ -83,7 +83,7 @@ def _alarms(call: Call) -> Iterator[TodoRow]:
     for text in call.states.alarms():
         if text not in in_agent_rows:
             yield _row("alarm", "", "", text)
-    for commit, reason in list(call.states.refused())[:_MOST]:
+    for commit, reason in list(call.states.parked_commits())[:_MOST]:
         yield _row("refused_commit", commit, "", reason)
 
 

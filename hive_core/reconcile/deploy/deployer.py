@@ -236,7 +236,7 @@ class Deployer:
 
     def _others(self, approval: Approval) -> Iterator[Approval]:
         ledger = self.context.ports.ledger
-        for other in ledger.approvals.existing(self._of_agent.get(approval.agent, ())):
+        for other in ledger.approvals.find_all(self._of_agent.get(approval.agent, ())):
             if other.id != approval.id:
                 yield other
 
@@ -251,7 +251,7 @@ class Deployer:
 
     def _has_slot(self, approval: Approval) -> bool:
         """Checks have slots of their own, so a hostile proposal delays no approved one."""
-        busy = self.context.ports.ledger.approvals.existing(list(self.tasks.busy))
+        busy = self.context.ports.ledger.approvals.find_all(list(self.tasks.busy))
         checks = approval.state is _S.RECEIVED
         if sum((other.state is _S.RECEIVED) is checks for other in busy) < AT_ONCE:
             return True

@@ -36,18 +36,18 @@ class Rollouts:
 
     @property
     def open(self) -> list[str]:
-        return self.context.ports.ledger.waves.open()
+        return self.context.ports.ledger.rollouts.open()
 
     def advance(self, rollout: str) -> None:
         """Record the outcome of each running deploy, and start the next wave or end the rollout."""
-        rows = self.context.ports.ledger.waves.agents(rollout)
+        rows = self.context.ports.ledger.rollouts.agents(rollout)
         if any(row.state in (WAITING, RUNNING) for row in rows):
             self.context.perform("roll_out", lambda call: _advance(call, rollout))
             self.context.step("rolled out")
 
 
 def _advance(call: Call, rollout: str) -> Record[DeployResult]:
-    waves = call.ledger.waves
+    waves = call.ledger.rollouts
     for row in waves.agents(rollout):
         if row.state == RUNNING and (state := _outcome(call, row)):
             waves.set_state(rollout, row.agent, state)
@@ -80,10 +80,10 @@ def _start_wave(call: Call, rows: Iterable[RolloutAgent]) -> set[str]:
     for row in rows:
         name = call.hive.name(row.agent)
         if name is None:
-            call.ledger.waves.set_state(row.rollout, row.agent, STOPPED)
+            call.ledger.rollouts.set_state(row.rollout, row.agent, STOPPED)
             continue
         approval = _update_request(call, name, row.agent)
-        call.ledger.waves.set_state(row.rollout, row.agent, RUNNING, approval)
+        call.ledger.rollouts.set_state(row.rollout, row.agent, RUNNING, approval)
         topics.add(approval_topic(approval))
     return topics
 

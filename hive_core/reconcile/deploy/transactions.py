@@ -115,7 +115,7 @@ def update_inputs(call: Call, approval: Approval, inputs: InputUpdates) -> Chang
     bounds, touched = call.settings.deploy, inputs.built_agents(call.hive)
     for number, wave in enumerate(waves(touched, bounds.first_wave, bounds.second_wave)):
         for name in wave:
-            call.ledger.waves.put(approval.job or approval.id, number, call.hive.spec(name).id)
+            call.ledger.rollouts.put(approval.job or approval.id, number, call.hive.spec(name).id)
     who = "1 agent follows" if len(follows) == 1 else f"{len(follows)} agents follow"
     summary = f"update inputs ({who})"
     call.notify(f"rollout:{approval.job or approval.id}")
