@@ -123,7 +123,7 @@ def test_every_fault_has_its_line_its_key_and_what_is_allowed(tmp_path: Path) ->
     ('\n[root]\nimage = "x"', (3, "root.image"), "image x is not in [images]; there are host"),
     ('[images]\ndebian = ""', (2, "images.debian"), "only host and nix have no path"),
     ("uid_start = 1000", (1, "uid_start"), "1000 does not fit; allowed are 524288, 589824 and"),
-    ('[maid.checks.a]\ncommand = "df -h"', (1, "maid.checks"), "nobody does them"),
+    ('[maid.checks.a]\ncommand = "df -h"', (1, "maid.checks"), "checks need the maid"),
     ("a = 1\nb = 2 3", (2, ""), "no TOML: Expected newline or end of document"),
     ("a = [1,\n2", (None, ""), "no TOML: Unclosed array"),
 ])  # fmt: skip
