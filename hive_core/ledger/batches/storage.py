@@ -1,4 +1,4 @@
-"""Batches: tasks that are given to several workers at once, with what came of each in its order."""
+"""Rows of batches: tasks for several workers, with the state of each in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ITEM: Final = "batch, item, title, body, task, worker, state, reason"
 
 
 class NewBatch(NamedTuple):
-    """A batch as it is asked for; `deadline` is when what did not end is ended."""
+    """A batch as it is requested; at `deadline` the open tasks end."""
 
     owner: str
     title: str
@@ -40,7 +40,7 @@ class BatchStore:
         self._db = connection
 
     def create(self, new: NewBatch, texts: Sequence[tuple[str, str]], now: float) -> Batch:
-        """A new batch of tasks, each a title and the whole text; due at once."""
+        """Create a batch of tasks, each with a title and a body; it is due at once."""
         id_ = uuid4().hex[:_DIGITS]
         self._db.run(
             "INSERT INTO batches (id, owner, title, state, concurrency, requeue, keeps, template,"
@@ -59,19 +59,19 @@ class BatchStore:
         return _batch_from_row(row) if row else None
 
     def require(self, id_: str) -> Batch:
-        found = self.get(id_)
-        if found is None:
+        batch = self.get(id_)
+        if batch is None:
             raise NotFound(f"no batch {id_}")
-        return found
+        return batch
 
     def template(self, id_: str) -> dict[str, object]:
-        """How workers are made for it; empty: none are."""
+        """How workers are made for the batch; empty: none are made."""
         text = self._db.value("SELECT template FROM batches WHERE id = ?", (id_,))
-        found: dict[str, object] = json.loads(text) if text else {}
-        return found
+        params: dict[str, object] = json.loads(text) if text else {}
+        return params
 
     def running(self, owner: str) -> list[Batch]:
-        """Those of an owner that have not ended, the oldest first."""
+        """Running batches of an owner, the oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM batches WHERE owner = ? AND state = 'running'"  # noqa: S608
             " ORDER BY number",
@@ -80,7 +80,7 @@ class BatchStore:
         return [_batch_from_row(row) for row in rows]
 
     def page(self, owner: str, limit: int) -> list[Batch]:
-        """The newest of an owner."""
+        """The newest batches of an owner."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM batches WHERE owner = ? ORDER BY number DESC LIMIT ?",  # noqa: S608
             (owner, limit),
@@ -88,7 +88,7 @@ class BatchStore:
         return [_batch_from_row(row) for row in rows]
 
     def items(self, batch: str, state: ItemState | None = None) -> list[BatchItem]:
-        """The tasks of a batch in their order; all of them, or those in one state."""
+        """The items of a batch in order: all, or those in one state."""
         where, values = ("", ()) if state is None else (" AND state = ?", (str(state),))
         rows = self._db.rows(
             f"SELECT {_ITEM} FROM batch_items WHERE batch = ?{where} ORDER BY item",  # noqa: S608
@@ -97,25 +97,25 @@ class BatchStore:
         return [_item_from_row(row) for row in rows]
 
     def item_of(self, task: str) -> BatchItem | None:
-        """The place in a batch that a task has, if it is part of one."""
+        """The item of a batch that the task belongs to, if any."""
         row = self._db.row(f"SELECT {_ITEM} FROM batch_items WHERE task = ?", (task,))  # noqa: S608
         return _item_from_row(row) if row else None
 
     def add_worker(self, batch: str, agent: str, *, own: bool) -> None:
-        """One more works for the batch."""
+        """Add a worker; `own`: it was made for the batch."""
         self._db.run("INSERT INTO batch_workers VALUES (?, ?, ?)", (batch, agent, int(own)))
 
     def remove_worker(self, batch: str, agent: str) -> None:
-        """It does not work for the batch any more."""
+        """Remove a worker from the batch."""
         self._db.run("DELETE FROM batch_workers WHERE batch = ? AND agent = ?", (batch, agent))
 
     def workers(self, batch: str) -> list[tuple[str, bool]]:
-        """Who works for the batch, and whether it was made for it."""
+        """The workers of the batch, and whether each was made for it."""
         sql = "SELECT agent, own FROM batch_workers WHERE batch = ? ORDER BY agent"
         return [(agent, bool(own)) for agent, own in self._db.rows(sql, (batch,))]
 
     def running_batches_of_worker(self, agent: str) -> list[str]:
-        """Running batches that an agent works for."""
+        """Running batches that the agent works for."""
         rows = self._db.rows(
             "SELECT b.id FROM batch_workers w JOIN batches b ON b.id = w.batch"
             " WHERE w.agent = ? AND b.state = 'running'",
@@ -124,44 +124,44 @@ class BatchStore:
         return [id_ for (id_,) in rows]
 
     def next_worker_number(self, batch: str) -> int:
-        """How many workers were made for it so far; one more is counted."""
+        """Count one more worker that is made for the batch; the new count."""
         self._db.run("UPDATE batches SET made = made + 1 WHERE id = ?", (batch,))
         return int(self._db.value("SELECT made FROM batches WHERE id = ?", (batch,)))
 
     def assign_item(self, item: BatchItem, task: str, worker: str) -> None:
-        """The item is a task of this worker's now."""
+        """Assign the item to a worker, as this task."""
         self._db.run(
             "UPDATE batch_items SET state = ?, task = ?, worker = ? WHERE batch = ? AND item = ?",
             (ITEM.next(item.state, "give"), task, worker, item.batch, item.number),
         )
 
     def end_item(self, item: BatchItem, reason: str = "") -> None:
-        """The item has ended: with its task, or before there was one (`reason`)."""
+        """End the item: with its task, or before there was one (`reason`)."""
         self._db.run(
             "UPDATE batch_items SET state = ?, reason = ? WHERE batch = ? AND item = ?",
             (ITEM.next(item.state, "end"), reason, item.batch, item.number),
         )
 
     def count_open_items(self, batch: str) -> int:
-        """How many of its tasks have not ended."""
+        """Number of its items that have not ended."""
         sql = "SELECT COUNT(*) FROM batch_items WHERE batch = ? AND state <> 'ended'"
         return int(self._db.value(sql, (batch,)))
 
     def move(self, id_: str, event: str, now: float) -> Batch:
         """End it. IllegalTransition when it has ended; it is looked at once more, to tidy up."""
-        found = self.require(id_)
+        batch = self.require(id_)
         self._db.run(
             "UPDATE batches SET state = ?, ended = ?, due = ? WHERE id = ?",
-            (BATCH.next(found.state, event), now, now, id_),
+            (BATCH.next(batch.state, event), now, now, id_),
         )
         return self.require(id_)
 
     def set_reason(self, id_: str, reason: str) -> None:
-        """Nothing more of it is begun, and why."""
+        """Store why no more items are assigned."""
         self._db.run("UPDATE batches SET reason = ? WHERE id = ?", (reason, id_))
 
     def schedule(self, id_: str, when: float | None) -> None:
-        """When there is something to do for it; None: nothing until something happens."""
+        """Set when the batch is due; None: not before an event."""
         self._db.run("UPDATE batches SET due = ? WHERE id = ?", (when, id_))
 
     def next_due(self) -> float | None:
@@ -175,7 +175,7 @@ class BatchStore:
         return at
 
     def due(self, now: float) -> Batch | None:
-        """One to be looked at."""
+        """A batch that is due."""
         row = self._db.row(
             f"SELECT {_COLUMNS} FROM batches WHERE due <= ? ORDER BY due LIMIT 1",  # noqa: S608
             (now,),
@@ -183,7 +183,7 @@ class BatchStore:
         return _batch_from_row(row) if row else None
 
     def overdue(self, now: float) -> Batch | None:
-        """One whose deadline has passed."""
+        """A running batch whose deadline has come."""
         row = self._db.row(
             f"SELECT {_COLUMNS} FROM batches WHERE state = 'running' AND reason = ''"  # noqa: S608
             " AND deadline <= ? ORDER BY deadline LIMIT 1",
@@ -207,7 +207,7 @@ def _item_from_row(row: tuple[Any, ...]) -> BatchItem:
 
 
 def prune(db: Connection, before: float) -> int:
-    """Batches that ended before this are forgotten, a bounded number of them; how many."""
+    """Delete batches that ended before this time, a bounded number; how many."""
     ids = db.rows("SELECT id FROM batches WHERE ended < ? ORDER BY ended LIMIT 100", (before,))
     for table in ("batch_items", "batch_workers"):
         db.run_each(f"DELETE FROM {table} WHERE batch = ?", ids)  # noqa: S608 - our own words

@@ -1,4 +1,4 @@
-"""Plans of tasks, and who waits for what. Rows of plans are kept: they are the record."""
+"""Rows of plans, and the stores of waits, batches and sweeps. Rows of plans are the record."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _DECIDING: Final = frozenset({"approve", "reject"})
 
 
 class ViewRates:
-    """How often a caller may look at something that takes a while to put together. In memory."""
+    """How often a caller may read a view that is expensive to make. In memory."""
 
     def __init__(self) -> None:
         self._rates: dict[float, TokenBuckets] = {}
 
     def take(self, key: Hashable, seconds: float, now: float) -> float:
-        """One look in so many seconds: 0.0, or the seconds until the next one."""
+        """Allow one read in this many seconds: 0.0, or the seconds until the next one."""
         rates = self._rates.setdefault(seconds, TokenBuckets(1 / seconds, 1))
         after = rates.take(key, now)
         rates.commit()
@@ -53,18 +53,18 @@ class PlanStore:
     def create(
         self, agent: str, task: str, steps: Sequence[PlanStep], note: str, now: float
     ) -> tuple[Plan, list[str]]:  # fmt: skip
-        """A new plan, submitted; the older ones of the same task that it makes void, by id."""
-        older = [each.id for each in self.plans_of_task(task) if each.open] if task else []
-        for each in older:
-            self.move(each, "void", now, reason="a newer plan took its place")
+        """Create a submitted plan; the plan, and the ids of older plans that are void by it."""
+        older = [plan.id for plan in self.plans_of_task(task) if plan.open] if task else []
+        for older_id in older:
+            self.move(older_id, "void", now, reason="a newer plan took its place")
         id_ = self._new_id()
         self._db.run(
             "INSERT INTO plans (id, task, agent, note, state, created) VALUES (?, ?, ?, ?, ?, ?)",
             (id_, task, agent, note, PLAN.start, now),
         )
         rows = [
-            (id_, number, each.title, each.detail, json.dumps(each.tools), STEP.start)
-            for number, each in enumerate(steps, 1)
+            (id_, number, step.title, step.detail, json.dumps(step.tools), STEP.start)
+            for number, step in enumerate(steps, 1)
         ]
         self._db.run_each(
             "INSERT INTO plan_steps (plan, step, title, detail, tools, state)"
@@ -78,20 +78,20 @@ class PlanStore:
         return self._plan_from_row(row) if row else None
 
     def set_prompt(self, id_: str, party: str, letter: str) -> None:
-        """Who was asked for a decision, with which message."""
+        """Store the party that was asked for a decision, and the message."""
         sql = "UPDATE plans SET asked = ?, letter = ? WHERE id = ?"
         self._db.run(sql, (party, letter, id_))
 
     def prompt(self, id_: str) -> tuple[str, str]:
-        """Who was asked, and the message; both empty where nobody was."""
+        """The party that was asked, and the message; both empty: none."""
         row = self._db.row("SELECT asked, letter FROM plans WHERE id = ?", (id_,))
         return (row[0], row[1]) if row else ("", "")
 
     def require(self, id_: str) -> Plan:
-        found = self.get(id_)
-        if found is None:
+        plan = self.get(id_)
+        if plan is None:
             raise NotFound(f"no plan {id_}")
-        return found
+        return plan
 
     def plans_of_task(self, task: str) -> list[Plan]:
         """Every plan of a task, the newest first."""
@@ -132,24 +132,24 @@ class PlanStore:
         self, id_: str, event: str, now: float, *, by: str = "", reason: str = ""
     ) -> Plan:  # fmt: skip
         """Apply `event`. IllegalTransition when the present state does not allow it."""
-        found = self.require(id_)
-        state = PLAN.next(found.state, event)
+        plan = self.require(id_)
+        state = PLAN.next(plan.state, event)
         decides = event in _DECIDING
         self._db.run(
             "UPDATE plans SET state = ?, decided_by = ?, decided = ?, reason = ? WHERE id = ?",
             (
-                state, by if decides else found.decided_by, now if decides else found.decided,
-                reason or found.reason, id_,
+                state, by if decides else plan.decided_by, now if decides else plan.decided,
+                reason or plan.reason, id_,
             ),
         )  # fmt: skip
         return self.require(id_)
 
     def move_step(self, id_: str, number: int, event: str, note: str) -> Plan:
         """Take one step of it further. NotFound, IllegalTransition."""
-        found = self.require(id_)
-        if not 1 <= number <= len(found.steps):
+        plan = self.require(id_)
+        if not 1 <= number <= len(plan.steps):
             raise NotFound(f"no step {number} in plan {id_}")
-        before = found.steps[number - 1]
+        before = plan.steps[number - 1]
         self._db.run(
             "UPDATE plan_steps SET state = ?, note = ? WHERE plan = ? AND step = ?",
             (STEP.next(before.state, event), note or before.note, id_, number),
@@ -157,7 +157,7 @@ class PlanStore:
         return self.require(id_)
 
     def oldest_end(self) -> float | None:
-        """When the first of the ended waits and batches ended."""
+        """When the oldest of the ended waits and batches ended."""
         at: float | None = self._db.value(
             "SELECT MIN(at) FROM (SELECT MIN(ended) AS at FROM waits WHERE ended IS NOT NULL"
             " UNION ALL SELECT MIN(ended) FROM batches WHERE ended IS NOT NULL)"
@@ -165,7 +165,7 @@ class PlanStore:
         return at
 
     def prune(self, before: float) -> int:
-        """Forget waits and batches that ended before this, a bounded number; how many."""
+        """Delete waits and batches that ended before this time, a bounded number; how many."""
         return self.waits.prune(before) + batch_storage.prune(self._db, before)
 
     def _plan_from_row(self, row: tuple[Any, ...]) -> Plan:

@@ -1,4 +1,4 @@
-"""What each task waits for: other tasks."""
+"""The tasks that each task waits for."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ class TaskDependencies:
         self._db = connection
 
     def add(self, id_: str, first: Iterable[str]) -> None:
-        """It waits for these."""
-        rows = [(id_, each) for each in first]
+        """Let a task wait for these."""
+        rows = [(id_, needed) for needed in first]
         self._db.run_each("INSERT OR IGNORE INTO task_needs VALUES (?, ?)", rows)
 
     def of(self, id_: str) -> list[str]:
-        """What it still waits for."""
+        """The tasks that it still waits for."""
         rows = self._db.rows("SELECT needs FROM task_needs WHERE task = ? ORDER BY needs", (id_,))
         return [row[0] for row in rows]
 
     def remove(self, task: str, needed: str) -> bool:
-        """It waits for this one no more; whether it waits for nothing now."""
+        """Remove one dependency; whether the task waits for nothing now."""
         self._db.run("DELETE FROM task_needs WHERE task = ? AND needs = ?", (task, needed))
         return not self._db.value("SELECT COUNT(*) FROM task_needs WHERE task = ?", (task,))
 
     def clear(self, id_: str) -> None:
-        """It waits for nothing: it has ended."""
+        """Remove all dependencies of a task that has ended."""
         self._db.run("DELETE FROM task_needs WHERE task = ?", (id_,))

@@ -1,4 +1,4 @@
-"""Tasks that are ended together, so many in each turn; those that are left are not begun."""
+"""Tasks that end together, some in each turn; none of the rest is begun meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BEGUN: Final = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 
 
 class Sweep(NamedTuple):
-    """Who ends them, how and why; `grace` is for those who work on one, None: the usual."""
+    """The party that ends tasks, the status and the reason. `grace`: seconds; None: the setting."""
 
     party: str
     name: str
@@ -23,14 +23,14 @@ class Sweep(NamedTuple):
 
 
 class OpenTasks(NamedTuple):
-    """What agents have to do, by id, the oldest first."""
+    """Open tasks of agents, by id, the oldest first."""
 
     waiting: list[str]
     begun: list[str]
 
 
 class Handover(NamedTuple):
-    """Who brought it about that tasks have another giver, and why they have."""
+    """The party whose call gave tasks another assigner, and why."""
 
     party: str
     name: str
@@ -42,7 +42,7 @@ class SweepQueue:
         self._db = connection
 
     def open_tasks(self, assignees: Iterable[str]) -> OpenTasks:
-        """What nobody has begun, and what somebody works on."""
+        """The tasks of these agents that are not begun, and those that are."""
         rows = self._db.rows(
             f"SELECT id, state IN ({_BEGUN}) FROM tasks INDEXED BY tasks_open"  # noqa: S608
             " WHERE assignee IN (SELECT value FROM json_each(?)) AND ended IS NULL"
@@ -54,7 +54,7 @@ class SweepQueue:
         )
 
     def open_counts(self, tasks: Sequence[str]) -> dict[str, int]:
-        """How many of them have not ended, by agent."""
+        """How many of these tasks have not ended, by agent."""
         rows = self._db.rows(
             "SELECT assignee, COUNT(*) FROM tasks WHERE ended IS NULL"
             " AND id IN (SELECT value FROM json_each(?)) GROUP BY assignee",
@@ -64,11 +64,11 @@ class SweepQueue:
 
     @property
     def any(self) -> bool:
-        """Whether something is left to be ended."""
+        """Whether a task is left to be ended."""
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM sweeps)"))
 
     def add(self, sweep: Sweep, tasks: Sequence[str]) -> int:
-        """These are to be ended, in this order; one that is in another sweep stays there."""
+        """Add tasks to be ended, in this order; one that is in another sweep stays there."""
         id_ = 1 + int(self._db.value("SELECT COALESCE(MAX(id), 0) FROM sweeps"))
         self._db.run("INSERT INTO sweeps VALUES (?, ?, ?, ?, ?, ?)", (id_, *sweep))
         sql = "INSERT OR IGNORE INTO swept SELECT value, ?, key FROM json_each(?)"
@@ -76,15 +76,15 @@ class SweepQueue:
         return id_
 
     def first(self) -> tuple[int, Sweep] | None:
-        """The next one of which something is left: only one with a grace may end what runs, so
-        that it does not wait for all that somebody who is gone has left behind."""
+        """The next sweep. One with a grace comes first: only it may end work that runs, and it
+        must not wait for the tasks of a destroyed agent."""
         row = self._db.row(
             "SELECT id, party, name, status, why, grace FROM sweeps ORDER BY grace IS NULL, id"
         )
         return None if row is None else (row[0], Sweep(*row[1:]))
 
     def take(self, id_: int, most: int) -> list[str]:
-        """The next ones; the sweep is over with the last of them."""
+        """Remove and return the next tasks; the sweep is deleted with the last of them."""
         rows = self._db.rows(
             "SELECT task FROM swept WHERE sweep = ? ORDER BY number LIMIT ?", (id_, most)
         )
@@ -94,7 +94,7 @@ class SweepQueue:
         return [task for (task,) in rows]
 
     def add_handovers(self, handing: Handover, tasks: Sequence[str]) -> None:
-        """Of these their history and their new giver are to be told."""
+        """Add tasks that have a new assigner, which is not told yet."""
         rows = [(task, *handing) for task in tasks]
         self._db.run_each(
             "INSERT INTO handed_on (task, party, name, why) VALUES (?, ?, ?, ?)", rows
@@ -102,15 +102,15 @@ class SweepQueue:
 
     @property
     def has_handovers(self) -> bool:
-        """Whether somebody is to be told yet."""
+        """Whether a new assigner is left to be told."""
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM handed_on)"))
 
     def take_handovers(self, most: int) -> list[tuple[str, Handover]]:
-        """The next ones; they are told now."""
+        """Remove and return the next ones."""
         rows = self._db.rows("SELECT * FROM handed_on ORDER BY number LIMIT ?", (most,))
         self._db.run_each("DELETE FROM handed_on WHERE number = ?", [row[:1] for row in rows])
         return [(task, Handover(*more)) for _, task, *more in rows]
 
     def contains(self, task: str) -> bool:
-        """Whether it is to be ended: then it is not begun."""
+        """Whether the task is left to be ended: then it is not begun."""
         return self._db.row("SELECT 1 FROM swept WHERE task = ?", (task,)) is not None

@@ -1,4 +1,4 @@
-"""What single tasks were given of their own, and where it came from."""
+"""Budgets of single tasks, and where they came from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _fund_from_row(row: tuple[Any, ...]) -> TaskFund:
 class FundStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
-        # Whether there are any: most hives have none, and each report asks.
+        # Whether there are any. Most hives have none, and each report checks.
         self._any: bool | None = None
         connection.undo.always(self._forget)
 
@@ -45,7 +45,7 @@ class FundStore:
         return [_fund_from_row(row) for row in rows]
 
     def of_agent(self, agent: str) -> list[TaskFund]:
-        """Those of the tasks that an agent does."""
+        """The funds of the tasks of an agent."""
         rows = self._db.rows(f"{_SELECT} WHERE agent = ? ORDER BY task, kind", (agent,))
         return [_fund_from_row(row) for row in rows] if self.any else []
 
@@ -53,7 +53,7 @@ class FundStore:
         return [_fund_from_row(row) for row in self._db.rows(f"{_SELECT} ORDER BY task, kind")]
 
     def from_source(self, source: str, kind: BudgetKind) -> list[TaskFund]:
-        """Those that came from there; from nobody where it is empty."""
+        """Funds that came out of this source; empty: out of no budget."""
         where = "WHERE source = ? AND kind = ? ORDER BY task"
         return [_fund_from_row(row) for row in self._db.rows(f"{_SELECT} {where}", (source, kind))]
 
@@ -71,7 +71,7 @@ class FundStore:
         return [(part, agent) for part, agent in rows]
 
     def save(self, fund: TaskFund) -> None:
-        """As it is now."""
+        """Store the fund as it is now."""
         purse = fund.budget
         self._db.run(
             f"INSERT OR REPLACE INTO task_purses ({_COLUMNS})"  # noqa: S608
@@ -84,7 +84,7 @@ class FundStore:
         self._any = True
 
     def drop(self, fund: TaskFund) -> None:
-        """It is over; what came out of it goes back to where it came from itself."""
+        """Delete a fund; its own source becomes the source of what came out of it."""
         key = (fund.task, fund.budget.kind)
         self._db.run("DELETE FROM task_purses WHERE task = ? AND kind = ?", key)
         self._db.run("DELETE FROM task_top_ups WHERE task = ? AND kind = ?", key)
@@ -92,7 +92,7 @@ class FundStore:
         self._forget()
 
     def top_up(self, fund: TaskFund, source: str, amount: int) -> None:
-        """So much more came out of this one; that of its first source needs no row of its own."""
+        """Add a top-up out of a source; the first source needs no row of its own."""
         if source != fund.source:
             self._db.run(
                 "INSERT INTO task_top_ups (task, kind, source, amount) VALUES (?, ?, ?, ?)"
@@ -101,24 +101,24 @@ class FundStore:
             )
 
     def top_ups(self, fund: TaskFund) -> list[tuple[str, int]]:
-        """What came out of others than its first source, the last of them first."""
+        """The amounts that came out of other sources than the first one, the last of them first."""
         sql = "SELECT source, amount FROM task_top_ups WHERE task = ? AND kind = ? ORDER BY id DESC"
-        found = self._db.rows(sql, (fund.task, fund.budget.kind))
-        return [(source, amount) for source, amount in found]
+        rows = self._db.rows(sql, (fund.task, fund.budget.kind))
+        return [(source, amount) for source, amount in rows]
 
     def replace_source(self, source: str, kind: BudgetKind, heir: str) -> None:
-        """What came from there goes back to another one."""
+        """Make another party the source of all that came out of this one."""
         self._db.run(
             "UPDATE task_purses SET source = ? WHERE source = ? AND kind = ?", (heir, source, kind)
         )
         where = "FROM task_top_ups WHERE source = ? AND kind = ?"
-        found = self._db.rows(f"SELECT task, amount {where} ORDER BY id", (source, kind))
-        if found:
+        rows = self._db.rows(f"SELECT task, amount {where} ORDER BY id", (source, kind))
+        if rows:
             self._db.run(f"DELETE {where}", (source, kind))
-        for task, amount in found:
+        for task, amount in rows:
             if fund := self.get(task, kind):
                 self.top_up(fund, heir, amount)
-        # Those whose first source it is now are the rest, whatever they gave besides.
+        # A top-up out of what is the first source now needs no row.
         self._db.run(
             "DELETE FROM task_top_ups WHERE source = ?1 AND kind = ?2 AND EXISTS (SELECT 1 FROM"
             " task_purses p WHERE p.task = task_top_ups.task AND p.kind = ?2 AND p.source = ?1)",
@@ -126,17 +126,17 @@ class FundStore:
         )
 
     def add_waking(self, agents: Iterable[str]) -> None:
-        """Their queued tasks are to be looked at, because somebody pays for some of them again."""
-        rows = [(each,) for each in agents]
+        """Add agents whose queued tasks may be paid for again, and have to be offered."""
+        rows = [(agent,) for agent in agents]
         self._db.run_each("INSERT OR IGNORE INTO waking (agent) VALUES (?)", rows)
 
     @property
     def has_waking(self) -> bool:
-        """Whether any of them were not looked at yet."""
+        """Whether an agent is left."""
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM waking)"))
 
     def take_waking(self, most: int) -> list[str]:
-        """The next ones; they are looked at now."""
+        """Remove and return the next agents."""
         rows = self._db.rows("SELECT agent FROM waking ORDER BY number LIMIT ?", (most,))
         self._db.run_each("DELETE FROM waking WHERE agent = ?", rows)
         return [agent for (agent,) in rows]

@@ -1,4 +1,4 @@
-"""What assigners were told of their tasks, and what they are told next."""
+"""The news that each assigner got of its tasks, and the next ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ADD: Final = (
 
 
 class NewsState(NamedTuple):
-    """What an assigner was told at `at` in `message`, and what it is told at `due`."""
+    """The tasks in the last `message` to an assigner, sent `at`, and those pending until `due`."""
 
     assigner: str
     message: str = ""
@@ -43,9 +43,9 @@ class TaskNews:
         return NewsState(assigner, row[0], tuple(row[1].split()), tuple(row[2].split()), *row[3:])
 
     def add(self, assigner: str, task: str, now: float, moment: float) -> bool:
-        """Put it last among what is told when the moment is over; False: none has begun.
+        """Put the task last among the pending ones; False: no message was sent just before.
 
-        Each end of a task comes here, so that nothing is read and taken apart for it.
+        Every end of a task calls this, so it is one statement that parses nothing.
         """
         word = f"{task} "
         return self._db.run(_ADD, (assigner, word, now, moment, -TASKS_PER_MESSAGE * len(word))) > 0
@@ -56,7 +56,7 @@ class TaskNews:
             " VALUES (?, ?, ?, ?, ?, ?)",
             (
                 news.assigner, news.message, " ".join(news.in_message),
-                "".join(f"{each} " for each in news.pending), news.at, news.due,
+                "".join(f"{id_} " for id_ in news.pending), news.at, news.due,
             ),
         )  # fmt: skip
 
@@ -64,10 +64,10 @@ class TaskNews:
         self._db.run("DELETE FROM task_news WHERE assigner = ?", (assigner,))
 
     def next_due(self) -> float | None:
-        found: float | None = self._db.value("SELECT MIN(due) FROM task_news WHERE due IS NOT NULL")
-        return found
+        due: float | None = self._db.value("SELECT MIN(due) FROM task_news WHERE due IS NOT NULL")
+        return due
 
     def due_assigners(self, now: float, limit: int) -> list[str]:
-        """Assigners who are to be told now."""
+        """Assigners whose news is due."""
         sql = "SELECT assigner FROM task_news WHERE due <= ? ORDER BY due LIMIT ?"
         return [row[0] for row in self._db.rows(sql, (now, limit))]

@@ -1,4 +1,4 @@
-"""Work that was stopped in one call: which tasks have not really stopped yet."""
+"""Jobs that stop work: which of their tasks have not ended yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StopJobs:
         self._db = connection
 
     def create(self, job: str, tasks: Iterable[str], deadline: float) -> None:
-        """These have to stop until then."""
+        """Create a job whose tasks have to end before the deadline."""
         self._db.run("INSERT INTO stops VALUES (?, ?)", (job, deadline))
         self._db.run(
             "INSERT INTO stopped_tasks SELECT ?, key, value FROM json_each(?)",
@@ -24,18 +24,20 @@ class StopJobs:
         )
 
     def jobs_of(self, task: str) -> list[str]:
-        """Jobs that wait for this task to stop."""
+        """Jobs that wait for the end of this task."""
         sql = "SELECT job FROM stopped_tasks WHERE task = ?"
         return [job for (job,) in self._db.rows(sql, (task,))]
 
     def tasks(self, job: str) -> list[str]:
-        """What had to stop."""
+        """The tasks of the job."""
         sql = "SELECT task FROM stopped_tasks WHERE job = ? ORDER BY number"
         return [task for (task,) in self._db.rows(sql, (job,))]
 
     def has_open_tasks(self, job: str) -> bool:
-        """Whether something of it has not stopped. It is asked at each end, so nothing is read:
-        what comes last in it ends last."""
+        """Whether a task of the job has not ended.
+
+        Every end of a task checks this. The last task of the list ends last, so it is read first.
+        """
         sql = (
             "SELECT 1 FROM stopped_tasks s JOIN tasks t ON t.id = s.task"
             " WHERE s.job = ? AND t.ended IS NULL ORDER BY s.number DESC LIMIT 1"
@@ -43,7 +45,7 @@ class StopJobs:
         return self._db.row(sql, (job,)) is not None
 
     def delete(self, job: str) -> None:
-        """All that there is to tell was told."""
+        """Delete a finished job."""
         self._db.run("DELETE FROM stops WHERE job = ?", (job,))
         self._db.run("DELETE FROM stopped_tasks WHERE job = ?", (job,))
 
@@ -52,7 +54,7 @@ class StopJobs:
         return at
 
     def overdue(self, now: float) -> str | None:
-        """One whose time is over."""
+        """A job whose deadline has come."""
         sql = "SELECT job FROM stops WHERE deadline <= ? ORDER BY deadline LIMIT 1"
         job: str | None = self._db.value(sql, (now,))
         return job

@@ -1,4 +1,4 @@
-"""Tasks: what one agent does for another, each with exactly one end. Ended ones are the record."""
+"""Rows of tasks. Each task ends exactly once; the rows of ended tasks are the record."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SELECT: Final = f"SELECT {_COLUMNS} FROM tasks "  # noqa: S608 - our own words
 
 
 class TaskChanges(TypedDict, total=False):
-    """What a step may write down beside the state."""
+    """Columns that a step may write beside the state."""
 
     assigner: str
     attempt: int
@@ -65,21 +65,21 @@ def _task_from_row(row: tuple[Any, ...]) -> Task:
     return Task(*values)
 
 
-@lru_cache(maxsize=64)  # one step of a task reads it some times
+@lru_cache(maxsize=64)  # one step of a task reads it several times
 def _request_from_json(text: str) -> TaskRequest:
-    found = json.loads(text)
+    values = json.loads(text)
     for name in ("after", "artifacts"):
-        if name in found:
-            found[name] = tuple(found[name])
-    return TaskRequest(**found)
+        if name in values:
+            values[name] = tuple(values[name])
+    return TaskRequest(**values)
 
 
 @lru_cache(maxsize=64)
 def _result_from_json(text: str) -> TaskResult:
-    found = json.loads(text)
-    found["status"] = ResultStatus(found["status"])
-    found["artifacts"] = tuple(found["artifacts"])
-    return TaskResult(**found)
+    values = json.loads(text)
+    values["status"] = ResultStatus(values["status"])
+    values["artifacts"] = tuple(values["artifacts"])
+    return TaskResult(**values)
 
 
 _REQUEST_DEFAULTS: Final = asdict(TaskRequest(""))
@@ -92,7 +92,7 @@ class TaskStore:
         self.needs = TaskDependencies(connection)
 
     def create(self, assigner: str, assignee: str, wish: TaskRequest, now: float) -> Task:
-        """A new one, in the state in which every task starts."""
+        """Create a task in the first state."""
         id_ = uuid4().hex[:_DIGITS]
         while self.get(id_) is not None:
             id_ = uuid4().hex[:_DIGITS]
@@ -115,82 +115,84 @@ class TaskStore:
         return _task_from_row(row) if row else None
 
     def require(self, id_: str) -> Task:
-        """The task, which there has to be."""
-        found = self.get(id_)
-        if found is None:
+        """The task; NotFound when there is none."""
+        task = self.get(id_)
+        if task is None:
             raise NotFound(f"no task {id_}")
-        return found
+        return task
 
-    def move(self, id_: str, event: str, now: float, **kept: Unpack[TaskChanges]) -> Task:
+    def move(self, id_: str, event: str, now: float, **changes: Unpack[TaskChanges]) -> Task:
         """Apply `event`. IllegalTransition when the present state does not allow it."""
-        found = self.require(id_)
-        state = TaskState(COURSE.next(found.state, event))
+        task = self.require(id_)
+        state = TaskState(COURSE.next(task.state, event))
         if state in FINALS:
-            kept = {**kept, "soft_at": None, "hard_at": None, "stop_at": None, "left": None}
-        return self._write(found, state, now if state in FINALS else None, kept)
+            changes = {**changes, "soft_at": None, "hard_at": None, "stop_at": None, "left": None}
+        return self._write(task, state, now if state in FINALS else None, changes)
 
-    def update(self, id_: str, **kept: Unpack[TaskChanges]) -> Task:
-        """Write something down of one that stays where it is."""
-        found = self.require(id_)
-        return self._write(found, found.state, found.ended, kept)
+    def update(self, id_: str, **changes: Unpack[TaskChanges]) -> Task:
+        """Write columns of a task without changing its state."""
+        task = self.require(id_)
+        return self._write(task, task.state, task.ended, changes)
 
-    def _write(self, found: Task, state: TaskState, ended: float | None, kept: TaskChanges) -> Task:
-        values: dict[str, object] = {**kept}
-        if "result" in kept:
-            result = kept["result"]
+    def _write(
+        self, task: Task, state: TaskState, ended: float | None, changes: TaskChanges
+    ) -> Task:
+        values: dict[str, object] = {**changes}
+        if "result" in changes:
+            result = changes["result"]
             values["result"] = json.dumps(_fields_of(result)) if result is not None else None
-        times = (kept.get(key, getattr(found, key)) for key in ("soft_at", "hard_at", "stop_at"))
-        values["due"] = min((each for each in times if isinstance(each, float)), default=None)
+        times = (changes.get(key, getattr(task, key)) for key in ("soft_at", "hard_at", "stop_at"))
+        values["due"] = min((time for time in times if isinstance(time, float)), default=None)
         names = ", ".join(f"{name} = ?" for name in values)
         self._db.run(
             f"UPDATE tasks SET state = ?, ended = ?, version = version + 1, {names}"  # noqa: S608
             " WHERE id = ?",
-            (state.value, ended, *values.values(), found.id),
+            (state.value, ended, *values.values(), task.id),
         )
-        return replace(found, state=state, ended=ended, version=found.version + 1, **kept)
+        return replace(task, state=state, ended=ended, version=task.version + 1, **changes)
 
     def open_tasks(self, assignee: str, most: int = -1) -> list[Task]:
-        """What an agent has to do, in the order in which it gets it."""
+        """Open tasks of an agent, in the order in which they are offered."""
         where = f"assignee = ? AND ended IS NULL ORDER BY priority, number LIMIT {most}"
         return self._select(where, assignee, "INDEXED BY tasks_assignee")
 
     def get_many(self, ids: Sequence[str]) -> list[Task]:
-        """Those of them that there are, in this order."""
+        """Those of these tasks that exist, in this order."""
         where = "WHERE id IN (SELECT value FROM json_each(?))"
         rows = self._db.rows(f"{_SELECT} {where}", (json.dumps(ids),))
-        found = {each.id: each for each in map(_task_from_row, rows)}
-        return [found[id_] for id_ in ids if id_ in found]
+        tasks = {task.id: task for task in map(_task_from_row, rows)}
+        return [tasks[id_] for id_ in ids if id_ in tasks]
 
     def offered_tasks(self, assignee: str) -> list[Task]:
-        """What it was offered and has not ended: at most as many as it may have at once."""
+        """Open tasks that the agent was offered: at most as many as it may have at once."""
         where = "assignee = ? AND ended IS NULL AND message <> '' ORDER BY number"
         return self._select(where, assignee, "INDEXED BY tasks_held")
 
     def begun_tasks(self, assignee: str) -> list[Task]:
-        """What it has begun and not ended."""
+        """Open tasks that the agent has begun."""
         return [task for task in self.offered_tasks(assignee) if task.begun]
 
     def tasks_from(self, assigner: str, most: int = -1) -> list[Task]:
-        """What it gave to others and has not ended, the oldest first."""
+        """Open tasks that the assigner gave, the oldest first."""
         where = f"assigner = ? AND ended IS NULL ORDER BY number LIMIT {most}"
         return self._select(where, assigner, "INDEXED BY tasks_assigner")
 
     def open_parts(self, id_: str, most: int, but: str = "") -> list[Task]:
-        """The sub-tasks of one that have not ended, the oldest first; those in state `but` not."""
+        """Open sub-tasks of a task, the oldest first, without those in state `but`."""
         where = "part_of = ?1 AND part_of <> '' AND ended IS NULL AND state <> ?2"
         return self._select(f"{where} ORDER BY number LIMIT {most}", id_, "", but)
 
     def batch_tasks(self, batch: str) -> list[Task]:
-        """All of one fan-out, ended or not, in the order in which they were given."""
+        """All tasks of a batch, in the order in which they were assigned."""
         return self._select("batch = ? AND batch <> '' ORDER BY number", batch)
 
     def _select(self, where: str, value: str, index: str = "", *more: str) -> list[Task]:
-        # Without a word SQLite takes an index that has all tasks that ever were.
+        # Without the index named, SQLite would use one over all tasks, also ended ones.
         rows = self._db.rows(f"{_SELECT} {index} WHERE {where}", (value, *more))
         return [_task_from_row(row) for row in rows]
 
     def count_open(self, column: str, party: str) -> int:
-        """How many open ones an `assignee` or an `assigner` has."""
+        """Number of open tasks of an `assignee`, an `assigner`, or a whole (`part_of`)."""
         if column not in ("assignee", "assigner", "part_of"):
             raise ValueError(column)
         index = "" if column == "part_of" else f"INDEXED BY tasks_{column}"
@@ -198,7 +200,7 @@ class TaskStore:
         return int(self._db.value(f"{sql} AND {column} <> ''", (party,)))
 
     def open_counts(self, assignees: Iterable[str]) -> dict[str, int]:
-        """How many open ones each of these has that has any."""
+        """Number of open tasks of each of these agents that has any."""
         rows = self._db.rows(
             "SELECT assignee, COUNT(*) FROM tasks INDEXED BY tasks_assignee WHERE ended IS NULL"
             " AND assignee IN (SELECT value FROM json_each(?)) GROUP BY assignee",
@@ -207,7 +209,7 @@ class TaskStore:
         return dict(rows)
 
     def count_offered(self, assignee: str) -> int:
-        """How many an agent was offered and has not ended."""
+        """Number of open tasks that the agent was offered."""
         where = "assignee = ? AND ended IS NULL AND message <> ''"
         sql = f"SELECT COUNT(*) FROM tasks INDEXED BY tasks_held WHERE {where}"  # noqa: S608
         return int(self._db.value(sql, (assignee,)))
@@ -222,7 +224,7 @@ class TaskStore:
         return bool(self._db.value(sql, (id_, assignee)))
 
     def next_queued(self, assignee: str) -> Task | None:
-        """The most urgent one that waits for room, then the oldest; none that is to be ended."""
+        """The most urgent, then the oldest queued task that is not offered and not in a sweep."""
         queued = "assignee = ? AND ended IS NULL AND state = 'queued' AND message = ''"
         left = "NOT EXISTS (SELECT 1 FROM swept WHERE task = id)"
         sql = f"{_SELECT} INDEXED BY tasks_open WHERE {queued} AND {left}"
@@ -231,14 +233,17 @@ class TaskStore:
 
     def page(  # noqa: PLR0913 - a filter, by keyword
         self, parties: Iterable[str] | None, after: int | None, limit: int,
-        *, state: str | None = None, open_: bool = False, given: bool = False,
+        *, state: str | None = None, open_: bool = False, assigned_too: bool = False,
     ) -> list[Task]:  # fmt: skip
-        """The newest first behind this number: of these assignees, or also `given` by them."""
+        """Tasks before this number, the newest first, of these assignees.
+
+        `assigned_too`: also tasks that these agents assigned.
+        """
         where, values = ["1"], list[object]()
         if parties is not None:
             among = "IN (SELECT value FROM json_each(?))"
-            columns = ("assignee", "assigner") if given else ("assignee",)
-            where.append(f"({' OR '.join(f'{each} {among}' for each in columns)})")
+            columns = ("assignee", "assigner") if assigned_too else ("assignee",)
+            where.append(f"({' OR '.join(f'{column} {among}' for column in columns)})")
             values += [json.dumps(list(parties))] * len(columns)
         if after is not None:
             where.append("number < ?")
@@ -251,18 +256,14 @@ class TaskStore:
         sql = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT ?"
         return [_task_from_row(row) for row in self._db.rows(sql, (*values, limit))]
 
-    # What comes before what.
-
     def dependents(self, needed: str, most: int) -> list[Task]:
-        """Open ones that wait for it, the oldest first."""
+        """Open tasks that wait for this one, the oldest first."""
         waiting = "id IN (SELECT task FROM task_needs WHERE needs = ?)"
         return self._select(f"{waiting} AND ended IS NULL ORDER BY number LIMIT {most}", needed)
 
-    # What is due.
-
     def next_due(self) -> float | None:
-        found: float | None = self._db.value("SELECT MIN(due) FROM tasks WHERE due IS NOT NULL")
-        return found
+        due: float | None = self._db.value("SELECT MIN(due) FROM tasks WHERE due IS NOT NULL")
+        return due
 
     def overdue(self, now: float, limit: int) -> list[Task]:
         rows = self._db.rows(
@@ -270,33 +271,31 @@ class TaskStore:
         )
         return [_task_from_row(row) for row in rows]
 
-    # What happened to it.
-
     def add_event(self, id_: str, seq: int) -> None:
-        """An event of this number is about it."""
+        """Add an event of the log to the history of the task."""
         self._db.later("INSERT INTO task_events VALUES (?, ?)", (id_, seq))
 
     def last_events(self, id_: str, last: int) -> list[int]:
-        """Numbers of the last of its events, the oldest first."""
+        """Numbers of the last events of the task, the oldest first."""
         rows = self._db.rows(
             "SELECT seq FROM task_events WHERE task = ? ORDER BY seq DESC LIMIT ?", (id_, last)
         )
         return [row[0] for row in reversed(rows)]
 
     def reassign_all(self, assigner: str, heir: str, why: str) -> list[str]:
-        """All that it gave and has not ended is another's from now on; the ids."""
+        """Make the heir the assigner of all open tasks that the assigner gave; their ids."""
         sql = "SELECT id FROM tasks INDEXED BY tasks_assigner WHERE assigner = ? AND ended IS NULL"
-        found = self._db.rows(f"{sql} ORDER BY number", (assigner,))
+        rows = self._db.rows(f"{sql} ORDER BY number", (assigner,))
         self._db.run(
             "UPDATE tasks SET assigner = ?, why = ?, version = version + 1"
             " WHERE assigner = ? AND ended IS NULL",
             (heir, why, assigner),
         )
         self.news.drop(assigner)
-        return [id_ for (id_,) in found]
+        return [id_ for (id_,) in rows]
 
     def prune(self, before: float, limit: int = 1000) -> int:
-        """Forget what ended before this and is no part of what is open; how many at most."""
+        """Delete tasks that ended before this time and have no open part; how many."""
         rows = self._db.rows(
             "SELECT id FROM tasks t WHERE t.ended < ? AND NOT EXISTS (SELECT 1 FROM tasks p"
             "  WHERE p.part_of = t.id AND p.part_of <> '' AND p.ended IS NULL)"
@@ -309,4 +308,4 @@ class TaskStore:
 
 
 def _fields_of(value: TaskRequest | TaskResult) -> Mapping[str, object]:
-    return {each.name: getattr(value, each.name) for each in fields(value)}
+    return {column.name: getattr(value, column.name) for column in fields(value)}

@@ -1,4 +1,4 @@
-"""One trace for a task and all that is part of it, in the form that other tools read (W3C)."""
+"""One trace id for a task and all its parts, in the form of W3C Trace Context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEEP: Final = 64
 
 
 class TraceIds:
-    """Ids are random and what a task is part of never changes, so an answer stays right."""
+    """Trace ids by task. They are cached: a task never becomes a part of another one later."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
@@ -20,12 +20,12 @@ class TraceIds:
 
     def of(self, task: str) -> str:
         """32 hexadecimal digits, the same for the outermost task and everything below it."""
-        found = self._known.get(task)
-        if found is None:
+        id_ = self._known.get(task)
+        if id_ is None:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            found = self._known[task] = trace_id(self._outermost(task))
-        return found
+            id_ = self._known[task] = trace_id(self._outermost(task))
+        return id_
 
     def _outermost(self, task: str) -> str:
         here = task

@@ -13,7 +13,7 @@ CLOCK_SHIFT: Final[tuple[str, ...]] = ("UPDATE grants SET at = at + ?1, expires 
 
 
 class ToolGrant(NamedTuple):
-    """May be used once, until it expires. The agent by UUID; the task by id, or empty."""
+    """A grant for one use of a tool, until it expires. `agent`: UUID; `task`: id, or empty."""
 
     id: str
     agent: str
@@ -40,17 +40,17 @@ class ToolStore:
         return next(iter(self._select("id = ?", (id_,))), None)
 
     def open_grants(self, agent: str) -> list[ToolGrant]:
-        """What it may use now, the oldest first."""
+        """Open grants of an agent, the oldest first."""
         return self._select("agent = ? ORDER BY at, id", (agent,))
 
     def delete(self, id_: str) -> None:
-        """It was used."""
+        """Delete a grant that was used or has expired."""
         self._db.run("DELETE FROM grants WHERE id = ?", (id_,))
 
     def next_expiry(self) -> float | None:
-        """When the next one that was not ended expires."""
-        found: float | None = self._db.value("SELECT MIN(expires) FROM grants")
-        return found
+        """When the next grant expires; None: there is none."""
+        at: float | None = self._db.value("SELECT MIN(expires) FROM grants")
+        return at
 
     def expired_grants(self, now: float, most: int) -> list[ToolGrant]:
         return self._select("expires <= ? ORDER BY expires LIMIT ?", (now, most))

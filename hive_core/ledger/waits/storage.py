@@ -1,4 +1,4 @@
-"""Who waits for what. A wait is a row: nothing is held open for it."""
+"""Rows of waits. No call is held open for a wait."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _TASK, _AGENT = "task", "agent"
 class WaitStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
-        # Who may be waiting: nobody else is asked about whenever a message arrives. One too many
-        # costs a look, so nobody is taken out, whatever is rolled back.
+        # Agents that may wait: a message to another agent needs no query. An agent too many costs
+        # one query, so agents are not removed, also not when a transaction is rolled back.
         self._maybe: set[str] | None = None
 
     def may_wait(self, agent: str) -> bool:
-        """Whether this agent waited since the daemon began; False is sure."""
+        """Whether this agent has waited since the daemon started; False is certain."""
         if self._maybe is None:
             rows = self._db.rows("SELECT DISTINCT agent FROM waits WHERE state = 'waiting'")
             self._maybe = {agent for (agent,) in rows}
         return agent in self._maybe
 
     def create(self, agent: str, wish: WaitCondition, now: float, deadline: float) -> ParkedWait:
-        """A new wait."""
+        """Create a wait."""
         id_ = uuid4().hex[:_DIGITS]
         self.may_wait(agent)
         if self._maybe is not None:
@@ -43,8 +43,8 @@ class WaitStore:
             " VALUES (?, ?, ?, ?, ?, ?)",
             (id_, agent, "all" if wish.all else "any", WAIT.start, now, deadline),
         )
-        things = [(id_, _TASK, each) for each in dict.fromkeys(wish.tasks)]
-        things += [(id_, _AGENT, each) for each in dict.fromkeys(wish.agents)]
+        things = [(id_, _TASK, thing) for thing in dict.fromkeys(wish.tasks)]
+        things += [(id_, _AGENT, thing) for thing in dict.fromkeys(wish.agents)]
         self._db.run_each("INSERT INTO awaited (wait, kind, thing) VALUES (?, ?, ?)", things)
         return self.require(id_)
 
@@ -53,13 +53,13 @@ class WaitStore:
         return self._wait_from_row(row) if row else None
 
     def require(self, id_: str) -> ParkedWait:
-        found = self.get(id_)
-        if found is None:
+        wait = self.get(id_)
+        if wait is None:
             raise NotFound(f"no wait {id_}")
-        return found
+        return wait
 
     def open_waits(self, agent: str) -> list[ParkedWait]:
-        """Those of an agent that have not ended, the oldest first."""
+        """Open waits of an agent, the oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM waits WHERE agent = ? AND state = ?"  # noqa: S608
             " ORDER BY number",
@@ -68,7 +68,7 @@ class WaitStore:
         return [self._wait_from_row(row) for row in rows]
 
     def is_waiting(self, agent: str) -> bool:
-        """Whether an agent waits for something: then it is blocked."""
+        """Whether an agent has an open wait: then it is blocked."""
         sql = "SELECT 1 FROM waits WHERE agent = ? AND state = 'waiting' LIMIT 1"
         return self._db.value(sql, (agent,)) is not None
 
@@ -82,7 +82,7 @@ class WaitStore:
         return [self.require(id_) for (id_,) in rows]
 
     def set_task_end(self, id_: str, task: str, status: str) -> ParkedWait:
-        """A task that is waited for has ended."""
+        """Note the end of a task in a wait for it."""
         self._db.run(
             "UPDATE awaited SET status = ? WHERE wait = ? AND kind = ? AND thing = ?",
             (status, id_, _TASK, task),
@@ -93,15 +93,15 @@ class WaitStore:
         self, id_: str, event: str, now: float, *, message: str = "", reason: str = ""
     ) -> ParkedWait:  # fmt: skip
         """End it. IllegalTransition when it has ended."""
-        found = self.require(id_)
+        wait = self.require(id_)
         self._db.run(
             "UPDATE waits SET state = ?, ended = ?, message = ?, reason = ? WHERE id = ?",
-            (WAIT.next(found.state, event), now, message, reason, id_),
+            (WAIT.next(wait.state, event), now, message, reason, id_),
         )
         return self.require(id_)
 
     def waits_by_message(self, messages: list[str]) -> dict[str, str]:
-        """For each of these messages that ended a wait: the wait."""
+        """The waits that these messages ended, by message."""
         if not messages:
             return {}
         marks = ", ".join("?" * len(messages))
@@ -113,7 +113,7 @@ class WaitStore:
         return at
 
     def overdue(self, now: float, most: int) -> list[ParkedWait]:
-        """Open ones past their deadline."""
+        """Open waits whose deadline has come."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM waits WHERE state = 'waiting' AND deadline <= ?"  # noqa: S608
             " ORDER BY deadline LIMIT ?",
@@ -122,7 +122,7 @@ class WaitStore:
         return [self._wait_from_row(row) for row in rows]
 
     def prune(self, before: float) -> int:
-        """Forget waits that ended before this, a bounded number; how many."""
+        """Delete waits that ended before this time, a bounded number; how many."""
         ids = self._db.rows(
             "SELECT id FROM waits WHERE ended < ? ORDER BY ended LIMIT ?", (before, _AT_ONCE)
         )

@@ -1,7 +1,7 @@
 """Artifacts: named contents in versions, and who may read which. Pure.
 
-Who may read is decided by the line of ancestors as it was when a version was stored, so it holds
-also when its author, or anybody of that line, is gone.
+The readers of a version depend on the ancestors of its owner at the time when it was stored, also
+after the author or one of these ancestors is destroyed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Visibility(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Some bytes, by what they are. `blocks`: the SHA-256 of each block, one behind the other."""
+    """Bytes, by their digest. `blocks`: the concatenated SHA-256 digests of the blocks."""
 
     digest: str
     size: int
@@ -34,7 +34,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """Bytes that may be on their way at once: those of one party, and those of all."""
+    """Limits of the bytes in unfinished uploads: of one party, and of all parties."""
 
     party: int
     all: int
@@ -42,7 +42,7 @@ class UploadLimits:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One version. `author` stored it; `owner` is whose it is. Parties are UUIDs.
+    """One version. `author` stored it for `owner`. Parties are UUIDs.
 
     `lineage`: the owner's ancestors when it was stored, the root first.
     """
@@ -69,8 +69,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactReader:
-    """Who wants to read. `above`: itself, its ancestors as they are now, and those who are gone
-    and left one of these behind."""
+    """A party that reads. `above`: itself, its ancestors now, and destroyed ancestors of these."""
 
     uuid: str
     above: frozenset[str]
@@ -92,14 +91,15 @@ def is_digest(text: str) -> bool:
 
 
 def may_read(artifact: Artifact, reader: ArtifactReader) -> bool:
-    """Private: the owner. Subtree: also who was above it then, and who is below it.
+    """Whether the reader may read the artifact. The operator reads all.
 
-    User: the whole tree of its root. Global: everybody. The operator reads all.
+    private: the owner; subtree: also its ancestors at that time and its descendants; user: the
+    whole tree of its root; global: every agent.
     """
     if artifact.visibility is Visibility.SUBTREE:
-        found = reader.uuid in artifact.lineage or artifact.owner in reader.above
+        visible = reader.uuid in artifact.lineage or artifact.owner in reader.above
     elif artifact.visibility is Visibility.USER:
-        found = artifact.root in reader.above
+        visible = artifact.root in reader.above
     else:
-        found = artifact.visibility is Visibility.GLOBAL
-    return found or reader.everything or reader.uuid == artifact.owner
+        visible = artifact.visibility is Visibility.GLOBAL
+    return visible or reader.everything or reader.uuid == artifact.owner

@@ -1,9 +1,8 @@
-"""What may be spent: kinds of it, a purse, and the arithmetic of both. Integers throughout.
+"""Budgets: their kinds, and their arithmetic. All amounts are integers.
 
-A purse is what one agent was given of one kind. Who has none of its own draws on the nearest
-ancestor that has one. Giving moves from one purse into another, so that nothing is ever made of
-nothing: what lies in the purses of a tree and what was paid out of them is what came in from the
-operator.
+A budget is what one agent was given of one kind. An agent without a budget of its own draws on that
+of the nearest ancestor that has one. Giving moves an amount from one budget to another, so the sum
+stays the same: the free and the spent amounts of a tree are what the operator put in.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ AMOUNT_MOST: Final = 1 << 53  # what every JSON reader keeps exact
 
 
 class BudgetKind(StrEnum):
-    """What a budget is of."""
+    """What a budget limits."""
 
     TOKENS = "tokens"
     MONEY = "money"
@@ -31,28 +30,28 @@ class BudgetKind(StrEnum):
     CONTEXT = "context"
 
 
-# Used by machines, in milliseconds of one processor; nobody is given any.
+# Used by machines, in milliseconds of one processor; there are no budgets of it.
 CPU: Final = "cpu"
 
 
 class UsageSource(StrEnum):
-    """Who says that so much was used."""
+    """Where an amount of usage comes from."""
 
     MEASURED = "measured"
     REPORTED = "reported"
 
 
-# What an agent works with: out of one of them, it gets no new task and no tool.
+# What an agent works with: when one is used up, the agent gets no new task and no tool.
 FUEL: Final = (BudgetKind.TOKENS, BudgetKind.MONEY, BudgetKind.TIME)
-# Bounds: nothing of them is used up, and none is above the next one up the tree.
+# Bounds: they are not used up, and each is at most the next one up the tree.
 BOUNDS: Final = frozenset({BudgetKind.CALLS, BudgetKind.TOKENS_PER_HOUR, BudgetKind.CONTEXT})
-# What agents say of themselves, and no one else can see.
+# What agents report of themselves; the daemon cannot measure it.
 REPORTED_KINDS: Final = frozenset(
     {BudgetKind.TOKENS, BudgetKind.MONEY, BudgetKind.TOKENS_PER_HOUR, BudgetKind.CONTEXT}
 )
 # Only these can be given for one tier.
 TIERED: Final = frozenset({BudgetKind.TOKENS, BudgetKind.MONEY})
-# What one of it is for people. Time is kept in milliseconds, money in millionths.
+# Units for people. Time is stored in milliseconds, money in millionths.
 UNITS: Final = {
     BudgetKind.TOKENS: "tokens", BudgetKind.MONEY: "millionths", BudgetKind.TIME: "seconds",
     BudgetKind.MESSAGES: "messages sent", BudgetKind.TASKS: "tasks given",
@@ -63,25 +62,25 @@ UNITS: Final = {
 
 
 def source_of(kind: BudgetKind) -> UsageSource:
-    """Who says how much of it was used."""
+    """Where the usage of this kind comes from."""
     return UsageSource.REPORTED if kind in REPORTED_KINDS else UsageSource.MEASURED
 
 
 def to_stored(kind: BudgetKind, amount: int) -> int:
-    """As it stands in the ledger."""
+    """The amount as the ledger stores it."""
     return amount * MILLI if kind is BudgetKind.TIME else amount
 
 
 def to_display(kind: str, amount: int) -> int:
-    """As people and agents say it; of time the whole seconds."""
+    """The amount as people and agents read it; of time the whole seconds."""
     return amount // MILLI if kind == BudgetKind.TIME else amount
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`free`: neither spent nor given on. `over`: used beyond it, not paid by anybody yet.
+    """`free`: neither spent nor given away. `over`: used beyond it, and not paid yet.
 
-    Of time, `runners` machines draw on it since `as_of` (milliseconds since 1970).
+    For time, `runners` machines draw on it since `as_of` (milliseconds since 1970).
     """
 
     agent: str
@@ -96,7 +95,7 @@ class Budget:
 
     @property
     def total(self) -> int:
-        """All that was ever in it or owed by it, as far as it is still known."""
+        """The free, the spent and the owed amount together."""
         return self.free + self.spent + self.over
 
     @property
@@ -104,36 +103,36 @@ class Budget:
         return self.free == 0
 
     def is_near_end(self, share: float) -> bool:
-        """Whether so much of what it had for itself is spent that its agent is warned."""
+        """Whether at least this share of its own amount is spent, so that its agent is warned."""
         return self.spent > 0 and self.spent >= share * (self.spent + self.free)
 
     def with_added(self, amount: int) -> Budget:
-        """More of it: first what is owed is paid."""
+        """The budget with this amount added: it pays what is owed first."""
         owed = min(self.over, amount)
         return replace(
             self, free=self.free + amount - owed, spent=self.spent + owed, over=self.over - owed
         )
 
     def with_removed(self, amount: int) -> tuple[Budget, int]:
-        """Less of it, and how much it really was: never what is spent."""
+        """The budget with at most this amount removed, and how much it was: only free amounts."""
         taken = min(self.free, amount)
         return replace(self, free=self.free - taken), taken
 
     def with_charge(self, amount: int) -> Budget:
-        """So much was used. What is not there is owed; nobody else pays it."""
+        """The budget after this usage. What it cannot pay is owed; no other budget pays it."""
         paid = min(self.free, amount)
         return replace(
             self, free=self.free - paid, spent=self.spent + paid, over=self.over + amount - paid
         )
 
     def with_run_time(self, now: int) -> Budget:
-        """Of time: what the machines that draw on it have used until now."""
+        """A time budget, charged for what the machines that draw on it have used until now."""
         used = max(0, now - self.as_of) * self.runners
         return replace(self.with_charge(used) if used else self, as_of=max(now, self.as_of))
 
     @property
     def dry_at(self) -> int | None:
-        """Of time: when nothing will be left of it, in milliseconds."""
+        """When a time budget will be used up, in milliseconds since 1970; None: never."""
         if not self.runners or not self.free:
             return None
         return self.as_of + -(-self.free // self.runners)
@@ -141,9 +140,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class TaskFund:
-    """What one task was given of its own; `purse.agent` is who does the task.
+    """The budget of one task; `budget.agent` is the assignee.
 
-    It came out of `source`: the purse of an agent, the fund of another task, or nobody's.
+    It came out of `source`: the budget of an agent, the fund of another task, or (empty) no budget.
     """
 
     task: str

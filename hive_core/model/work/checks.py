@@ -1,4 +1,4 @@
-"""Checks that the operator sets and the maid has done: the table `[maid]` of hive.toml."""
+"""Checks that the operator sets and the maid runs: the table `[maid]` of hive.toml."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hive_core.model.agents.agent import Value
 from hive_core.model.config.written_values import fault_at, split_command
 
 MOST: Final = 16
-# All of them go to the maid in one answer. What is longer is a script that the command names.
+# The maid gets all of them in one reply. A longer command belongs into a script.
 COMMAND_MOST: Final = 1024
 DAY: Final = 86_400.0
-# Each run makes an agent and takes it away again: two commits that stay in the history for ever.
+# Each run creates and destroys an agent: two commits that stay in the history for ever.
 RUNS_A_DAY: Final = 10_000
 
 
@@ -29,7 +29,7 @@ def _command(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-# Each run is an agent whose name holds that of the check, and four digits.
+# The name of the agent of a run is that of the check with four digits.
 CheckName = Annotated[str, Field(pattern=r"^[a-z](-?[a-z0-9])*$", max_length=20)]
 
 
@@ -46,15 +46,15 @@ class MaidCheck(Value):
 
 
 def _check_runs(checks: dict[CheckName, MaidCheck]) -> dict[CheckName, MaidCheck]:
-    """However soon those who did them are forgotten."""
+    """Refuse checks that would make too many commits a day."""
     if (runs := _count_runs(checks, DAY)) > RUNS_A_DAY:
         raise ValueError(f"would be {runs} runs a day with all of them, and {RUNS_A_DAY} may be")
     return checks
 
 
 def _count_runs(checks: dict[CheckName, MaidCheck], seconds: float) -> int:
-    """How many runs begin in this time at most."""
-    return ceil(sum(seconds / each.every for each in checks.values()))
+    """The largest number of runs that begin in this time."""
+    return ceil(sum(seconds / check.every for check in checks.values()))
 
 
 class MaidConfig(Value):
@@ -65,14 +65,14 @@ class MaidConfig(Value):
     )
 
     def kept_agents(self, seconds: float) -> int:
-        """How many of those who did a check are kept at once, each for so long."""
+        """How many destroyed agents of checks are kept at once, each for so long."""
         return _count_runs(self.checks, seconds)
 
     def check_fit(self, most: int, seconds: float) -> None:
-        """Who did a check is kept like everybody who was destroyed: no more than so many."""
-        if (kept := self.kept_agents(seconds)) > most:
+        """Refuse checks whose destroyed agents, which are kept, would fill the archive."""
+        if (agents := self.kept_agents(seconds)) > most:
             raise fault_at(
                 ("maid", "checks"),
-                f"with all of them so often, {kept} agents that did one are kept for"
+                f"with all of them so often, {agents} agents that did one are kept for"
                 f" retention.archive, and {most} may be: half of limits.agents",
             )

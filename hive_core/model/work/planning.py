@@ -1,4 +1,4 @@
-"""How a task is to be done and who waits for it: plans, waits, and batches of tasks."""
+"""Plans of tasks, waits for tasks, and batches of tasks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BatchState(StrEnum):
 
 
 class ItemState(StrEnum):
-    """Of one task of a batch: before it is given to somebody, while, and its end."""
+    """State of one task of a batch: not assigned yet, assigned, ended."""
 
     QUEUED = "queued"
     GIVEN = "given"
@@ -86,7 +86,9 @@ WAIT: Final = StateMachine(
     transitions=(
         Transition(_W.WAITING, "meet", _W.MET, "the daemon", "what was waited for is there"),
         Transition(_W.WAITING, "expire", _W.EXPIRED, "the clock", "its deadline"),
-        Transition(_W.WAITING, "cancel", _W.CANCELLED, "who waits", "it is not wanted any more"),
+        Transition(
+            _W.WAITING, "cancel", _W.CANCELLED, "the waiting agent", "it is not wanted any more"
+        ),
     ),
 )
 BATCH: Final = StateMachine(
@@ -97,7 +99,11 @@ BATCH: Final = StateMachine(
         Transition(_B.RUNNING, "end", _B.DONE, "the daemon", "each of its tasks has ended"),
         Transition(_B.RUNNING, "expire", _B.TIMEOUT, "the clock", "its deadline"),
         Transition(
-            _B.RUNNING, "stop", _B.STOPPED, "who stops work", "none of it is wanted any more"
+            _B.RUNNING,
+            "stop",
+            _B.STOPPED,
+            "the party that stops work",
+            "none of it is wanted any more",
         ),
     ),
 )
@@ -115,7 +121,7 @@ ITEM: Final = StateMachine(
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One step of a plan. `tools`: those that it means to use, as it names them."""
+    """One step of a plan. `tools`: names of the tools that it needs."""
 
     title: str
     detail: str = ""

@@ -1,7 +1,7 @@
-"""What agents ask those above them, what they escalate, and what they want to be reminded of.
+"""Questions and escalations of agents to their ancestors, and reminders.
 
-An escalation is a question of one item that climbs by itself: both are asked by one agent, wait on
-one party at a time, and end once.
+An escalation is a question with one item that climbs by itself. One agent asks, one party at a time
+holds the question, and it ends once.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from hive_core.model.states import StateMachine, Transition
 
 
 class QuestionKind(StrEnum):
-    """Which of the two it is."""
+    """Question or escalation."""
 
     QUESTION = "question"
     ESCALATION = "escalation"
 
 
 class Severity(StrEnum):
-    """How bad it is what is escalated."""
+    """Severity of an escalation."""
 
     INFO = "info"
     WARNING = "warning"
@@ -52,27 +52,31 @@ COURSE: Final = StateMachine(
     start=_S.OPEN,
     finals=FINALS,
     transitions=(
-        Transition(_S.OPEN, "answer", _S.ANSWERED, "whom it was asked", "the first answer counts"),
+        Transition(_S.OPEN, "answer", _S.ANSWERED, "the holder", "the first answer counts"),
         Transition(
-            _S.OPEN, "default", _S.DEFAULTED, "the clock", "nobody answered, each item says what"
+            _S.OPEN,
+            "default",
+            _S.DEFAULTED,
+            "the clock",
+            "no answer came, and each item has a default",
         ),
-        Transition(_S.OPEN, "expire", _S.EXPIRED, "the clock", "nobody answered in time"),
+        Transition(_S.OPEN, "expire", _S.EXPIRED, "the clock", "no answer came in time"),
         Transition(_S.OPEN, "cancel", _S.CANCELLED, "the asker or an ancestor", "it is not wanted"),
     ),
 )
 
 
 class HopReason(StrEnum):
-    """Why a question came to wait on somebody."""
+    """Why a question came to its holder."""
 
     ASKED = "asked"
-    RELAYED = "relayed"  # who had it passed it on
-    CLIMBED = "climbed"  # nobody answered for too long
-    PASSED = "passed"  # who had it is gone, or not above the asker any more
+    RELAYED = "relayed"  # the holder before passed it on
+    CLIMBED = "climbed"  # no answer came for too long
+    PASSED = "passed"  # the holder before is destroyed, or not above the asker any more
 
 
 class QuestionItem(NamedTuple):
-    """One thing that is asked. Free text is always an answer, also where there are options."""
+    """One item of a question. Free text is always a valid answer, also beside options."""
 
     prompt: str
     options: tuple[str, ...] = ()
@@ -80,9 +84,9 @@ class QuestionItem(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """Whom it came to wait on, when, from whom (who asked, or who had it before) and why.
+    """One holder of a question, since when, from whom (the asker or the holder before) and why.
 
-    `letter`: the mail that told so.
+    `letter`: the message that told the holder.
     """
 
     holder: str
@@ -96,8 +100,8 @@ class Hop(NamedTuple):
 class Question:
     """One row. Parties are UUID texts, or `operator`; times are seconds since 1970.
 
-    `holder`: on whom it waits. `answers`: one an item; None for what was not answered. `task`: what
-    waits for it. `climbs`: when it goes a level up by itself. `reason`: why it ended.
+    `holder`: the party that has to answer. `answers`: one for each item; None: not answered.
+    `task`: the task that waits for it. `climbs`: when it goes a level up. `reason`: why it ended.
     """
 
     id: str
@@ -123,13 +127,13 @@ class Question:
 
     @property
     def defaults(self) -> tuple[str | None, ...]:
-        """What counts when nobody answers."""
+        """The default of each item, which counts when no answer comes."""
         return tuple(item.default for item in self.items)
 
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """A message that comes later. `relative`: asked for in seconds, not for a time of day."""
+    """A message that comes later. `relative`: set in seconds, not for a time of day."""
 
     id: str
     owner: str

@@ -1,4 +1,4 @@
-"""Named queues, pipes, and what is in them. Values only; `ledger/` stores them."""
+"""Named queues, pipes, and their items. Values only; `ledger/` stores them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-# Who an agent may be to the owner of a queue, by a word.
+# Relations of an agent to the owner of a queue, as words.
 WORDS: Final = ("children", "subtree", "siblings", "parent")
 _ID: Final = re.compile(r"q([0-9a-f]{13,15})")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueAccess:
-    """Whom the owner of a queue lets: by words, and by name as UUIDs."""
+    """The agents that may use a queue: by relation, and by UUID."""
 
     words: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
 
 
 class Queue(NamedTuple):
-    """One queue. `things` and `bytes` count all that is in it."""
+    """One queue. `things` and `bytes` count its items."""
 
     number: int
     owner: str
@@ -34,7 +34,7 @@ class Queue(NamedTuple):
 
 
 class QueueItem(NamedTuple):
-    """One thing that was put into a queue."""
+    """One item of a queue."""
 
     id: int
     sender: str
@@ -47,7 +47,7 @@ class QueueItem(NamedTuple):
 
 
 class Pipe(NamedTuple):
-    """Between a parent and its child, both ways; `closed` is who closed it, or empty."""
+    """A two-way pipe of a parent and its child. `closed`: the party that closed it, or empty."""
 
     number: int
     id: str
@@ -61,10 +61,10 @@ class Pipe(NamedTuple):
 
 
 def queue_item_id(number: int) -> str:
-    """The id of a thing as it goes over the wire: no message has one like it."""
+    """The id of an item on the wire; no message has such an id."""
     return f"q{number:013x}"
 
 
 def queue_item_number(text: str) -> int | None:
-    found = _ID.fullmatch(text)
-    return int(found[1], 16) if found else None
+    match = _ID.fullmatch(text)
+    return int(match[1], 16) if match else None

@@ -1,4 +1,4 @@
-"""What one agent does for another: its states, its legal moves, its one result."""
+"""Tasks: their states, their legal transitions, their one result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TaskState(StrEnum):
 
 
 class ResultStatus(StrEnum):
-    """How a task came out. `stopped` and `timeout`: what there was until then."""
+    """How a task came out. `stopped` and `timeout`: the result holds what there was until then."""
 
     SUCCESS = "success"
     PARTIAL = "partial"
@@ -37,9 +37,9 @@ _S = TaskState
 FINALS: Final = frozenset({_S.DONE, _S.CANCELLED})
 # The agent has not begun it, so that nothing is lost with it.
 UNSTARTED: Final = frozenset({_S.QUEUED, _S.WAITING})
-# The agent waits for somebody: the clock of the task stands still.
+# The agent waits for an answer or a decision: the clock of the task stands still.
 AWAITING: Final = frozenset({_S.AWAITING_PLAN_APPROVAL, _S.AWAITING_MORE_INFORMATION})
-# The agent works on it, or is to.
+# The agent works on it, or should.
 ACTIVE: Final = frozenset({_S.PENDING_DELEGATION, _S.IN_PROGRESS, *AWAITING, _S.STOPPING})
 WELL: Final = frozenset({ResultStatus.SUCCESS, ResultStatus.PARTIAL})
 
@@ -105,7 +105,7 @@ COURSE: Final = StateMachine(
             _S.AWAITING_MORE_INFORMATION,
             "answer",
             _S.IN_PROGRESS,
-            "who was asked",
+            "the party that was asked",
             "the answer, or what holds without one",
         ),
         *_moves_from(
@@ -119,9 +119,9 @@ COURSE: Final = StateMachine(
         *_moves_from(
             _OPEN, "fail", _S.DONE, "the daemon", "its agent, or a task that it depends on, ended"
         ),
-        *_moves_from(_OPEN, "drop", _S.CANCELLED, "who cancels", "nothing of it runs"),
+        *_moves_from(_OPEN, "drop", _S.CANCELLED, "the canceller", "nothing of it runs"),
         *_moves_from(
-            _WORKING, "stop", _S.STOPPING, "who cancels, or the clock", "its work is ended"
+            _WORKING, "stop", _S.STOPPING, "the canceller, or the clock", "its work is ended"
         ),
         Transition(
             _S.STOPPING,
@@ -156,7 +156,7 @@ A2A: Final[Mapping[TaskState, str]] = MappingProxyType({
 
 
 def a2a_state(task: Task) -> str:
-    """The state of this task as A2A has it."""
+    """The state of this task in terms of A2A."""
     if task.state is TaskState.DONE and task.result is not None and task.result.status not in WELL:
         return "failed"
     return A2A[task.state]
@@ -164,13 +164,13 @@ def a2a_state(task: Task) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """What is to be done, as it is handed in; `after`: ids of the tasks that come first.
+    """A task as it is requested. `after`: ids of the tasks that must succeed first.
 
-    `requeue`: how often it is done again when its agent ends. `soft` and `deadline` are seconds
-    of work: 0 is none, and None what the settings say. `manager`: a new manager, who first has to
-    delegate. `batch`: one fan-out has one. `context`: keep or clear what its agent remembers of
-    earlier tasks; empty: as the agent does by itself. `budget`: what it has of its own (tokens,
-    cost); without one it is paid for as all that its agent does.
+    `requeue`: number of retries when its agent exits. `soft` and `deadline` are seconds of work: 0
+    is none, and None the setting. `manager`: a new manager, which has to delegate first. `batch`:
+    id of the batch that it belongs to. `context`: keep or clear what its agent remembers of earlier
+    tasks; empty: default of the agent. `budget`: amounts of its own budget (tokens, cost); without
+    one the budget of its agent pays.
     """
 
     description: str
@@ -193,7 +193,7 @@ class TaskRequest:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The one report of a task. `tokens` and `cost` (in millionths) are what the agent says."""
+    """The one report of a task. The agent reports `tokens` and `cost` (in millionths)."""
 
     status: ResultStatus
     summary: str = ""
@@ -208,10 +208,10 @@ class TaskResult:
 class Task:
     """One row. Parties are UUID texts, the assigner may be `operator`; times since 1970.
 
-    `number` counts all tasks in the order of their making. `attempt`: how often it was offered to
-    its agent. `message`: the letter that offers it; empty while the agent has none. `started`: when
-    the agent first began it. `plan`: the approved one. `left`: seconds of its deadline that it has,
-    while its clock stands still. `stop`: the status with which it will end, while it is stopping.
+    `number` counts all tasks in the order of their creation. `attempt`: how often it was offered to
+    its agent. `message`: the letter that offers it; empty: not offered. `started`: when the agent
+    first began it. `plan`: the approved plan. `left`: seconds until its deadline, while its clock
+    stands. `stop`: the status with which it will end, while it is stopping.
     """
 
     number: int
@@ -243,7 +243,7 @@ class Task:
 
     @property
     def begun(self) -> bool:
-        """Whether its agent said that it works on it; before that nothing of it can run.
+        """Whether its agent has begun it; before that nothing of it runs.
 
         A new manager may have begun before its first sub-task.
         """
@@ -253,17 +253,17 @@ class Task:
 
     @property
     def held(self) -> bool:
-        """Whether its agent may work on it: the daemon has offered it, and it has not ended."""
+        """Whether its agent may work on it: it was offered, and has not ended."""
         return self.open and bool(self.message)
 
     @property
     def offered(self) -> bool:
-        """Whether its agent has the letter and has not begun."""
+        """Whether its agent was offered it and has not begun it."""
         return self.held and not self.begun
 
     @property
     def locked(self) -> str:
-        """Why its work may not go on yet; empty: it may."""
+        """Why the work on it may not go on yet; empty: it may."""
         if self.state is TaskState.AWAITING_PLAN_APPROVAL:
             return f"the plan of task {self.id} is not approved yet"
         if self.held and self.request.plan_required and not self.plan:
@@ -272,7 +272,7 @@ class Task:
 
     @property
     def label(self) -> str:
-        """A few words of what it is about."""
+        """A few words about the task: its title, or the beginning of its text."""
         text = self.request.title or self.request.description.strip().partition("\n")[0]
         return text if len(text) <= _WORDS else text[: _WORDS - 3] + "..."
 

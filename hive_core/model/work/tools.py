@@ -1,10 +1,9 @@
-"""The one table of tools, and the entries of an allow-list: a tool, perhaps with an argument.
+"""The table of tools, and the entries of an allow-list: a tool, perhaps with an argument.
 
 An entry is `read`, `bash` or `edit`, or one of them with a pattern: `bash(git *)`, `read(docs/*)`.
-A pattern is a list of words (of a command, or of a path cut at its slashes). What is asked for is
-a list of words too, and the two are compared word by word: no text is ever taken apart by a shell.
-A last word `*` stands for anything further, also nothing; without it the words are all there may
-be.
+A pattern is a list of words (of a command, or of a path cut at its slashes). A requested argument
+is a list of words too, and the two are compared word by word: a shell never splits a text. A last
+word `*` matches any further words, or none; without it the argument must have exactly these words.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ class Tool:
 
 
 TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({
-    each.name: each for each in (
+    tool.name: tool for tool in (
         Tool("bash", ("command", "run_command"), False, "Run a program."),  # noqa: FBT003
         Tool("edit", ("edit_file", "write", "write_file"), True, "Write or change a file."),  # noqa: FBT003
         Tool("read", ("file_reader", "read_file"), True, "Read a file."),  # noqa: FBT003
     )
 })  # fmt: skip
 _NAMES: Final = {
-    name: each for each in TOOLS.values() for name in (each.name, *each.aliases)
+    name: tool for tool in TOOLS.values() for name in (tool.name, *tool.aliases)
 }  # fmt: skip
 
 
@@ -70,8 +69,8 @@ class ToolEntry(NamedTuple):
         """Whether it allows the tool with this argument."""
         if self.words is None:
             return True
-        given, size = tuple(argument), len(self.words)
-        return given[:size] == self.words and (self.rest or len(given) == size)
+        words, size = tuple(argument), len(self.words)
+        return words[:size] == self.words and (self.rest or len(words) == size)
 
     def covers(self, other: ToolEntry) -> bool:
         """Whether everything that the other allows is allowed by this one."""
@@ -90,64 +89,64 @@ class ToolEntry(NamedTuple):
 
 
 def find_tool(name: str) -> Tool:
-    """The tool of this name or alias, in any case; InvalidArgument names the nearest."""
-    found = _NAMES.get(name.lower())
-    if found is None:
+    """The tool of this name or alias, in upper or lower case; InvalidArgument names the nearest."""
+    tool = _NAMES.get(name.lower())
+    if tool is None:
         near = difflib.get_close_matches(name.lower(), _NAMES, 1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(TOOLS)}"
         raise InvalidArgument(f"no tool {name[:64]!r}{hint}", field="tool")
-    return found
+    return tool
 
 
 def parse_entry(text: str) -> ToolEntry:
-    """The entry that the text says, or InvalidArgument."""
-    found = _ENTRY.fullmatch(text.strip()) if len(text) <= ENTRY_MOST else None
-    if found is None:
+    """The entry that the text stands for, or InvalidArgument."""
+    match = _ENTRY.fullmatch(text.strip()) if len(text) <= ENTRY_MOST else None
+    if match is None:
         raise InvalidArgument(f"{text[:64]!r} is no tool and no tool(argument)", field="tools")
-    named = find_tool(found[1])
-    pattern = found[2]
+    tool = find_tool(match[1])
+    pattern = match[2]
     if pattern is None:
-        return ToolEntry(named.name)
-    words = _split_pattern(named, pattern.strip())
+        return ToolEntry(tool.name)
+    words = _split_pattern(tool, pattern.strip())
     rest = bool(words) and words[-1] == _REST
     literal = words[:-1] if rest else words
     for word in literal:
-        if not _WORD.fullmatch(word) or (named.path and word in (".", "..")):
+        if not _WORD.fullmatch(word) or (tool.path and word in (".", "..")):
             raise InvalidArgument(
                 f"{text!r}: {word!r} is no plain word; * stands alone, and last", field="tools"
             )
     if not literal:
         if not rest:
             raise InvalidArgument(f"{text!r} has an empty argument", field="tools")
-        return ToolEntry(named.name)
-    return ToolEntry(named.name, literal, rest)
+        return ToolEntry(tool.name)
+    return ToolEntry(tool.name, literal, rest)
 
 
-def _split_pattern(named: Tool, pattern: str) -> tuple[str, ...]:
-    if named.path:
+def _split_pattern(tool: Tool, pattern: str) -> tuple[str, ...]:
+    if tool.path:
         return tuple(pattern.split("/")) if pattern else ()
     return tuple(pattern.split())
 
 
 def normalized_entries(texts: Iterable[str]) -> tuple[str, ...]:
-    """The entries in their one spelling, sorted, without those that others cover."""
-    found = sorted({parse_entry(text) for text in texts}, key=str)
+    """The entries in canonical spelling, sorted, without those that other entries cover."""
+    entries = sorted({parse_entry(text) for text in texts}, key=str)
     return tuple(
-        str(each) for each in found
-        if not any(other != each and other.covers(each) for other in found)
+        str(entry) for entry in entries
+        if not any(other != entry and other.covers(entry) for other in entries)
     )  # fmt: skip
 
 
-def check_argument(named: Tool, words: Sequence[str]) -> tuple[str, ...]:
-    """What is asked for, as the words that patterns are compared with; InvalidArgument."""
+def check_argument(tool: Tool, words: Sequence[str]) -> tuple[str, ...]:
+    """The words of the argument, as patterns are compared with them; InvalidArgument."""
     if any("\0" in word for word in words):
         raise InvalidArgument("the argument has a NUL in it", field="argument")
-    if not named.path:
+    if not tool.path:
         if not words or not words[0]:
             raise InvalidArgument("the argument must start with a program", field="argument")
         return tuple(words)
     if len(words) != 1:
-        raise InvalidArgument(f"{named.name} takes one path", field="argument")
+        raise InvalidArgument(f"{tool.name} takes one path", field="argument")
     parts = tuple(words[0].split("/"))
     if any(part in ("", ".", "..") for part in parts):
         raise InvalidArgument(
@@ -156,9 +155,9 @@ def check_argument(named: Tool, words: Sequence[str]) -> tuple[str, ...]:
     return parts
 
 
-def missing_entries(held: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
-    """What of `wanted` no entry of `held` covers; empty for a subset."""
-    owned = [parse_entry(each) for each in held]
+def missing_entries(owned_texts: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
+    """The entries of `wanted` that no owned entry covers; empty for a subset."""
+    owned = [parse_entry(text) for text in owned_texts]
     return tuple(
-        each for each in wanted if not any(other.covers(parse_entry(each)) for other in owned)
+        text for text in wanted if not any(other.covers(parse_entry(text)) for other in owned)
     )

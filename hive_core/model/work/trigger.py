@@ -1,8 +1,8 @@
-"""Triggers: what happens by itself, at which times, and which of those times count.
+"""Triggers: their rules, their times, and which of the missed times are run.
 
-Two clocks are kept apart. A cron rule and a one-shot go by the wall clock: what counts is what the
-clock on the wall has passed since `since`. An interval lasts so many seconds, whatever the clock
-is set to: its times move along with it (ledger/triggers/storage.py).
+A cron rule and a one-shot follow the wall clock: they are due when the wall clock has passed their
+time since `since`. An interval lasts a number of seconds, whatever the clock is set to: its times
+move along with the clock (ledger/triggers/storage.py).
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from cronsim import CronSim, CronSimError
 from hive_core.errors import InvalidArgument
 from hive_core.model.states import StateMachine, Transition
 
-GRACE: Final = 60.0  # a time that is behind by no more is not a missed one
-MOST: Final = 100  # missed times that are told apart
-SET_BACK: Final = 3 * 3600.0  # as cron(8) of Debian: a clock that is put right by less repeats none
+GRACE: Final = 60.0  # seconds of delay up to which a time is not missed
+MOST: Final = 100  # missed times that are counted one by one
+SET_BACK: Final = (
+    3 * 3600.0
+)  # as cron(8) of Debian: a clock that is set back by less repeats no run
 OUTPUT: Final = 4000
 YEARS: Final = 10.0 * 366 * 86_400
 
@@ -37,7 +39,7 @@ class TriggerKind(StrEnum):
 
 
 class Missed(StrEnum):
-    """What becomes of times at which nothing could be done."""
+    """What happens to missed times."""
 
     SKIP = "skip"
     LATEST = "latest"
@@ -60,23 +62,23 @@ RUN: Final = StateMachine(
     start="open",
     finals=frozenset({"done", "skipped", "refused", "waits"}),
     transitions=(
-        Transition("open", "finish", "done", "the daemon", "what it began has ended"),
+        Transition("open", "finish", "done", "the daemon", "its work has ended"),
         Transition(
-            "open", "skip", "skipped", "the daemon", "it came too late, or the last one is open"
+            "open", "skip", "skipped", "the daemon", "it came too late, or the run before is open"
         ),
         Transition(
-            "open", "refuse", "refused", "the daemon", "who set the trigger may not do it now"
+            "open", "refuse", "refused", "the daemon", "the owner of the trigger may not do it now"
         ),
-        Transition("open", "wait", "waits", "the daemon", "it comes when the last one has ended"),
+        Transition("open", "wait", "waits", "the daemon", "it runs when the run before has ended"),
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerRule:
-    """When. `every` in seconds; `at` in seconds since 1970; what follows is about a webhook.
+    """When a trigger runs. `every` in seconds, `at` in seconds since 1970, the rest for webhooks.
 
-    `path`: of its address; empty: the id alone. `strict`: all of a request has to be signed.
+    `path`: end of its address; empty: only the id. `strict`: the whole request has to be signed.
     """
 
     kind: TriggerKind
@@ -91,11 +93,11 @@ class TriggerRule:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """One row. `owner` set it, and `agent` is whom it is for: UUIDs, or `operator` as the owner.
+    """One row. `owner` set it, `agent` is its target: UUIDs; the owner may be `operator`.
 
-    Everything up to `since` is accounted for. `due` is when to look at it next; None: never by
-    itself. `open` is the number of a fire whose work goes on. `hook` is the id in the address of a
-    webhook and `secret` the name under which its secret is kept.
+    All times up to `since` are handled. `due`: when to check it next; None: never. `open`: number
+    of a run whose work goes on. `hook`: the id in the address of a webhook. `secret`: the name of
+    its stored secret.
     """
 
     number: int
@@ -124,8 +126,10 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class TriggerRun:
-    """One fire: `due` is the time it is for, `count` how many times it stands for (`more`: or
-    more). `ref` is the task or the message; `spawned` the UUID of a new agent."""
+    """One run of a trigger. `due`: its time; `count`: the number of times that it stands for.
+
+    `ref`: the task or the message; `spawned`: UUID of a new agent.
+    """
 
     number: int
     id: str
@@ -146,9 +150,9 @@ class TriggerRun:
 
 @dataclass(frozen=True, slots=True)
 class DueRuns:
-    """What a look at a trigger comes to. `fires`: (time, how many times it stands for) each.
+    """The runs that are due. `runs`: for each its time, and the number of times it stands for.
 
-    `waits`: there is something to do, when the last fire has ended.
+    `waits`: a run is due as soon as the open one has ended.
     """
 
     runs: tuple[tuple[float, int], ...] = ()
@@ -163,7 +167,7 @@ NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
-    """What decides beside the rule: see `Trigger`. `room`: fires that the agent has left."""
+    """State that decides beside the rule: see `Trigger`. `room`: runs that the agent has left."""
 
     missed: Missed
     since: float
@@ -174,7 +178,7 @@ class ScheduleState:
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """A time zone of the machine, or InvalidArgument."""
+    """The time zone of this name on this machine, or InvalidArgument."""
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):
@@ -182,15 +186,15 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def check_cron(text: str, zone: str, now: float) -> None:
-    """InvalidArgument that names the field of the expression, or says that it never fires."""
+    """Refuse an expression that is not valid or never fires; the error names the field."""
     where = zone_of(zone)
     try:
-        found = CronSim(text, datetime.fromtimestamp(now, where))
+        schedule = CronSim(text, datetime.fromtimestamp(now, where))
     except CronSimError as error:
         reason = f"{text!r} is no cron expression: {str(error).lower()}"
         raise InvalidArgument(reason, field="when.cron") from None
     try:
-        first: float | None = next(found).timestamp()
+        first: float | None = next(schedule).timestamp()
     except (StopIteration, OverflowError, ValueError):
         first = None
     if first is None or first > now + YEARS:
@@ -201,15 +205,15 @@ def check_cron(text: str, zone: str, now: float) -> None:
 def _cron_times(rule: TriggerRule, since: float) -> Iterator[float]:
     """Times after `since`, in order and each once.
 
-    A time that the clock leaves out comes right after the gap, one that it has twice comes once,
-    as in Debian's cron; where minute or hour begin with `*` the clock is followed as it goes.
+    A time that the clock skips comes right after the gap, and a time that it repeats comes once, as
+    in Debian's cron. A rule whose minute or hour begins with `*` follows the clock.
     """
     start = datetime.fromtimestamp(since, UTC).astimezone(zone_of(rule.zone))
     last = since
-    for each in CronSim(rule.cron, start):
-        if (found := each.timestamp()) > last:
-            last = found
-            yield found
+    for moment in CronSim(rule.cron, start):
+        if (time := moment.timestamp()) > last:
+            last = time
+            yield time
 
 
 def times(rule: TriggerRule, since: float) -> Iterator[float]:
@@ -230,69 +234,69 @@ def times(rule: TriggerRule, since: float) -> Iterator[float]:
 
 
 def next_time(rule: TriggerRule, since: float) -> float | None:
-    """The first time after `since`; none when the machine does not know the zone any more."""
+    """The first time after `since`; None when the machine does not know the zone any more."""
     with suppress(InvalidArgument):
         return next(times(rule, since), None)
     return None
 
 
 def _past_times(rule: TriggerRule, since: float, now: float) -> tuple[list[float], bool]:
-    """The times after `since` up to now: the first of them, and whether there are too many."""
-    found: list[float] = []
-    for each in islice(times(rule, since), MOST + 1):
-        if each > now:
+    """The first `MOST` times after `since` up to now, and whether there are more."""
+    past: list[float] = []
+    for time in islice(times(rule, since), MOST + 1):
+        if time > now:
             break
-        found.append(each)
-    return found[:MOST], len(found) > MOST
+        past.append(time)
+    return past[:MOST], len(past) > MOST
 
 
 def _latest_time(rule: TriggerRule, since: float, now: float) -> float:
-    """The last time up to now of a rule that had too many to walk through."""
+    """The last time up to now of a rule with too many times to go through."""
     if rule.kind is TriggerKind.EVERY:
         return since + rule.every * ((now - since) // rule.every)
     start = datetime.fromtimestamp(now + 1, UTC).astimezone(zone_of(rule.zone))
-    before = (each.timestamp() for each in CronSim(rule.cron, start, reverse=True))
-    return next((each for each in before if each <= now), now)
+    before = (time.timestamp() for time in CronSim(rule.cron, start, reverse=True))
+    return next((time for time in before if time <= now), now)
 
 
-def due_runs(rule: TriggerRule, asked: ScheduleState) -> DueRuns:
-    """What is to be done about a trigger now, and when to look again."""
-    since, now = asked.since, asked.now
+def due_runs(rule: TriggerRule, state: ScheduleState) -> DueRuns:
+    """The runs of a trigger that are due now, and when to check it again."""
+    since, now = state.since, state.now
     if rule.kind is TriggerKind.CRON and since > now:
-        # The clock was set back. By little: what has fired does not fire again. By much: it was
-        # wrong before, and is believed now.
+        # The clock was set back. By a little: no run is repeated. By a lot: it was wrong before,
+        # and is right now.
         since = since if since - now < SET_BACK else now
-    found, many = _past_times(rule, since, now)
-    if not found:
+    past, many = _past_times(rule, since, now)
+    if not past:
         return DueRuns(since=since, due=next_time(rule, since))
-    if asked.open and asked.missed is not Missed.SKIP:
+    if state.open and state.missed is not Missed.SKIP:
         return DueRuns(since=since, due=None, waits=True)
-    if asked.room < 1 and not asked.open:
+    if state.room < 1 and not state.open:
         return DueRuns(since=since, due=now)
-    return _select_runs(rule, asked, found, many=many)
+    return _select_runs(rule, state, past, many=many)
 
 
 def _select_runs(
-    rule: TriggerRule, asked: ScheduleState, found: list[float], *, many: bool
+    rule: TriggerRule, state: ScheduleState, past: list[float], *, many: bool
 ) -> DueRuns:
-    """Which of the times that have passed are fires."""
-    last, skipped = found[-1], 0
+    """Which of the past times are run."""
+    last, skipped = past[-1], 0
     if many:
-        last = max(last, _latest_time(rule, asked.since, asked.now))
-    fires: tuple[tuple[float, int], ...] = ((last, len(found)),)
-    if asked.missed is Missed.SKIP:
-        fresh = asked.now - last <= GRACE and not asked.open
-        fires, skipped = ((last, 1),) if fresh else (), len(found) - fresh
-    elif asked.missed is Missed.ALL and not many:
-        if asked.single:  # the others come one after the other
-            fires = (((last := found[0]), 1),)
-        elif len(found) <= asked.room:
-            fires = tuple((each, 1) for each in found)
+        last = max(last, _latest_time(rule, state.since, state.now))
+    fires: tuple[tuple[float, int], ...] = ((last, len(past)),)
+    if state.missed is Missed.SKIP:
+        fresh = state.now - last <= GRACE and not state.open
+        fires, skipped = ((last, 1),) if fresh else (), len(past) - fresh
+    elif state.missed is Missed.ALL and not many:
+        if state.single:  # the others follow one by one
+            fires = (((last := past[0]), 1),)
+        elif len(past) <= state.room:
+            fires = tuple((time, 1) for time in past)
     return DueRuns(fires, skipped, last, next_time(rule, last))
 
 
 def rule_text(rule: TriggerRule, address: str = "") -> str:
-    """For people."""
+    """The rule in words, for people."""
     match rule.kind:
         case TriggerKind.CRON:
             return f"{CronSim(rule.cron, datetime.fromtimestamp(0, UTC)).explain()} ({rule.zone})"
@@ -304,5 +308,5 @@ def rule_text(rule: TriggerRule, address: str = "") -> str:
                 moment = moment.astimezone(zone_of(rule.zone))
             return f"Once, at {moment:%Y-%m-%d %H:%M:%S} ({moment.tzinfo})"
         case TriggerKind.WEBHOOK:
-            what, all_ = " or ".join(rule.methods), ", all of it signed" if rule.strict else ""
-            return f"When {what} comes to {address or 'its address'}{all_}"
+            methods, all_ = " or ".join(rule.methods), ", all of it signed" if rule.strict else ""
+            return f"When {methods} comes to {address or 'its address'}{all_}"

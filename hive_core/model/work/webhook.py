@@ -1,8 +1,8 @@
-"""What a webhook is asked, and whether it is signed. Pure.
+"""Requests to webhooks, and their signatures. Pure.
 
-Two signatures are good, each an HMAC-SHA256 with the secret of the trigger, in hex. One is over the
-body alone, as GitHub makes it, and does for POST. The other is over all that decides what the
-request does and when: who overhears it can send it again to no effect.
+There are two signatures, each an HMAC-SHA256 with the secret of the trigger, in hex. One signs the
+body alone, as GitHub does, and is enough for POST. The other signs everything that decides what the
+request does and when: an attacker who replays it has no effect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIGNATURE: Final = "hive-signature"
 GITHUB: Final = "x-hub-signature-256"
 TIME: Final = "hive-timestamp"
 WHOLE: Final = "v1="
-# What a body that begins so was signed for is another thing.
+# A body that begins with this may be the signed text of another request.
 HEAD: Final = b"hive-v1\n"
 NOBODY: Final = b"\0" * 32
 _BODY: Final = "sha256="
@@ -37,7 +37,7 @@ class SignatureScope(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """One request. `target`: path and query as they came, nothing decoded."""
+    """One request. `target`: path and query as they arrived, not decoded."""
 
     method: str
     target: str
@@ -46,58 +46,60 @@ class WebhookRequest:
 
     @property
     def delivery_key(self) -> str:
-        """The key that the sender gave; empty: none."""
-        return next((found for name in KEYS if (found := self.headers.get(name))), "")
+        """The delivery key of the sender; empty: none."""
+        return next((key for name in KEYS if (key := self.headers.get(name))), "")
 
-    def repeat_key(self, found: SignatureScope, secret: bytes) -> str:
-        """What tells a repeat: nothing that is not signed, or who overhears it could change it.
+    def repeat_key(self, scope: SignatureScope, secret: bytes) -> str:
+        """A key that is the same for a repeated request; made of signed parts only.
 
-        A signature over all of a request covers the key, and is good once where there is none. Of
-        one over the body alone the body is all that tells.
+        An attacker could change other parts. A signature of the whole request covers its key, or
+        counts once without one. A signature of the body alone leaves only the body.
         """
-        if found is SignatureScope.WHOLE:
+        if scope is SignatureScope.WHOLE:
             return self.delivery_key or self.headers.get(SIGNATURE, "").lower()
         return f"body:{hmac.new(secret, self.body, 'sha256').hexdigest()}"
 
     def signed_text(self) -> bytes:
-        """What the whole signature is over."""
+        """The text that the signature of the whole request signs."""
         lines = (self.method, self.target, self.headers.get(TIME, ""), self.delivery_key)
-        return HEAD + "".join(f"{each}\n" for each in lines).encode("latin-1") + self.body
+        return HEAD + "".join(f"{line}\n" for line in lines).encode("latin-1") + self.body
 
 
 def unique_headers(headers: Iterable[tuple[str, str]]) -> Mapping[str, str] | None:
-    """The headers by name; None when one that decides something comes twice, or is malformed."""
-    found: dict[str, str] = {}
+    """The headers by name; None when one that matters comes twice, or is malformed."""
+    unique: dict[str, str] = {}
     for name, value in headers:
-        if name in _ONCE and name in found:
+        if name in _ONCE and name in unique:
             return None
-        found.setdefault(name, value)
-    keys = [found[name] for name in KEYS if name in found]
+        unique.setdefault(name, value)
+    keys = [unique[name] for name in KEYS if name in unique]
     fit = all(len(key) <= _KEY_MOST and key.isascii() and key.isprintable() for key in keys)
-    return found if fit else None
+    return unique if fit else None
 
 
-def signature_scope(secret: bytes, asked: WebhookRequest, now: float) -> SignatureScope:
-    """What of a request is signed; it takes as long whatever is right of it."""
-    mark, other = asked.headers.get(SIGNATURE, ""), asked.headers.get(GITHUB, "")
-    body = _matches(mark, _BODY, secret, asked.body) | _matches(other, _BODY, secret, asked.body)
-    whole = mark.startswith(WHOLE) & _matches(mark, WHOLE, secret, asked.signed_text())
+def signature_scope(secret: bytes, request: WebhookRequest, now: float) -> SignatureScope:
+    """Which part of a request is signed; takes the same time for right and wrong signatures."""
+    mark, other = request.headers.get(SIGNATURE, ""), request.headers.get(GITHUB, "")
+    body = _matches(mark, _BODY, secret, request.body) | _matches(
+        other, _BODY, secret, request.body
+    )
+    whole = mark.startswith(WHOLE) & _matches(mark, WHOLE, secret, request.signed_text())
     if secret == NOBODY:
         return SignatureScope.NOT
-    if whole and _is_fresh(asked.headers.get(TIME, ""), now):
+    if whole and _is_fresh(request.headers.get(TIME, ""), now):
         return SignatureScope.WHOLE
-    return SignatureScope.BODY if body and not asked.body.startswith(HEAD) else SignatureScope.NOT
+    return SignatureScope.BODY if body and not request.body.startswith(HEAD) else SignatureScope.NOT
 
 
-def is_sufficient(found: SignatureScope, method: str, *, strict: bool) -> bool:
-    """Whether that signature does: an empty body says nothing about what a GET is for."""
-    return found >= (SignatureScope.WHOLE if strict or method != _PLAIN else SignatureScope.BODY)
+def is_sufficient(scope: SignatureScope, method: str, *, strict: bool) -> bool:
+    """Whether that signature is enough: the empty body of a GET says nothing about the request."""
+    return scope >= (SignatureScope.WHOLE if strict or method != _PLAIN else SignatureScope.BODY)
 
 
 def _matches(said: str, head: str, secret: bytes, text: bytes) -> bool:
     right = hmac.new(secret, text, "sha256").hexdigest().encode()
-    given = said.removeprefix(head).lower().encode("utf-8", "surrogateescape")
-    return hmac.compare_digest(given, right)
+    signature = said.removeprefix(head).lower().encode("utf-8", "surrogateescape")
+    return hmac.compare_digest(signature, right)
 
 
 def _is_fresh(said: str, now: float) -> bool:

@@ -166,7 +166,7 @@ def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
         after = before.number
     tasks = call.ledger.tasks.page(
         _assignees(call, params), after, params.most + 1,
-        state=params.state, open_=params.open, given=not params.only,
+        state=params.state, open_=params.open, assigned_too=not params.only,
     )  # fmt: skip
     rows = list(fitting((task_row(call, task) for task in tasks[: params.most]), row_size))
     return TaskRows(tasks=rows, next=rows[-1].id if len(rows) < len(tasks) else None)
