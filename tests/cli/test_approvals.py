@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hive_core.agent.layout import breadth
 from hive_core.agent.output import plain
 from hive_core.cli.config import approvals
-from hive_core.cli.config.approval_page import BAR, GOES_ON, difference, page, quoted
+from hive_core.cli.config.approval_page import BAR, GOES_ON, difference, page, quote
 from hive_core.errors import Conflict, Expired, HiveError, NotAllowed
 from hive_core.varlink import Message
 
@@ -105,9 +105,9 @@ def test_nobody_approves_a_lock_blind(hive: Hive) -> None:
     for text in (
         f"lock       {COMMIT}", f"instead of {BASE}", "effect     switch, 4 agents follow",
         f"Inputs:\n│ nixpkgs\n│   old {OLD}\n│   new {NEW}\n│ utils\n│   old (none)\n│   new",
-        "Who follows:\n  up is built anew and switched in place\n",
-        "  down is built anew and started again\n",
-        "  off is built anew, and runs with it from its next start on\n",
+        "Who follows:\n  up is built again and switched in place\n",
+        "  down is built again and restarted\n",
+        "  off is built again, and runs with it from its next start\n",
         "  fresh is built for the first time", "│ === flake.lock", "│     7 + nix",
     ):  # fmt: skip
         assert text in out, text
@@ -182,7 +182,7 @@ def test_attack_22_no_line_reaches_the_left_edge_of_a_terminal(text: str, width:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout.isatty", lambda: True, raising=False)
         patch.setenv("COLUMNS", str(width))
-        lines = list(quoted(text, "red"))
+        lines = list(quote(text, "red"))
         room = max(width, 22)
         bare = [click.unstyle(each) for each in lines]
         starts = [each for each in bare if each.startswith(BAR)]

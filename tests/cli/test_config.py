@@ -39,7 +39,7 @@ def test_the_template_passes_lint_as_it_lies_in_an_agents_folder(
     assert faults(hive, tmp_path / "config") == {}
     done = hive("config", "lint", str(tmp_path / "config"))
     assert (done.status, done.out) == (0, "")
-    assert "no fault was found" in done.err
+    assert "no faults" in done.err
 
 
 def test_every_fault_of_agent_toml_is_told_with_its_key(hive: Hive, folder: Path) -> None:
@@ -77,7 +77,7 @@ def test_files_that_would_be_refused_are_told(hive: Hive, folder: Path) -> None:
 def test_a_folder_that_is_a_trap_is_looked_at_and_not_entered(hive: Hive, folder: Path) -> None:
     """Attack 13: a FIFO, a device or a link where agent.toml should be."""
     os.mkfifo(folder / "agent.toml")
-    assert faults(hive, folder)["agent.toml"] == "is no plain file"
+    assert faults(hive, folder)["agent.toml"] == "is not a plain file"
     (folder / "agent.toml").unlink()
     (folder / "agent.toml").symlink_to("/etc/hostname")
     assert set(faults(hive, folder)) == {"agent.toml"}
@@ -120,7 +120,7 @@ def test_the_settings_of_the_host_are_checked(hive: Hive, tmp_path: Path) -> Non
     ]
     file.write_text("")
     done = hive("config", "check", str(file))
-    assert (done.status, done.out, done.err) == (0, "", f"{file}: no fault was found\n")
+    assert (done.status, done.out, done.err) == (0, "", f"{file}: no faults\n")
     assert hive("config", "check", str(tmp_path / "none.toml")).status == 4
 
 
@@ -140,4 +140,4 @@ def test_agent_toml_takes_sizes_and_texts_and_says_what_it_does_not_take(
     (folder / "agent.toml").write_text('[request]\nnetwork = "internet"\n')
     ((place, fault),) = faults(hive, folder).items()
     assert place == "agent.toml:2: request.network"
-    assert "no agent has a network yet" in fault
+    assert "agents have no network yet" in fault

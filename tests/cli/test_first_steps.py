@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from hive_core.agent import exchange, layout
 from hive_core.cli import main
-from hive_core.cli.core.output import echo, folded, say
+from hive_core.cli.core.output import echo, fold_table, say
 from hive_core.cli.core.progress import working
 from hive_core.cli.host import doctor
 from hive_core.errors import Conflict
@@ -181,7 +181,7 @@ def test_the_spinner_is_gone_from_a_line_before_something_is_printed_there(
 def test_advice_of_doctor_is_never_cut() -> None:
     detail = " ".join(f"word{number}" for number in range(60)) + "; `journalctl -u hived` says why"
     row = {"check": "hived", "verdict": "fail", "detail": detail}
-    lines_ = list(folded([row], doctor.FINDINGS.columns, 80))
+    lines_ = list(fold_table([row], doctor.FINDINGS.columns, 80))
     shown = " ".join(lines_)
     assert doctor.FINDINGS.fold
     assert "…" not in shown

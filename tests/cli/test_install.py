@@ -29,7 +29,7 @@ def test_the_settings_file_is_all_defaults_and_names_every_one() -> None:
 
 
 def test_units_name_the_installation_and_leave_no_placeholder() -> None:
-    files = layout.rendered(HERE)
+    files = layout.unit_files(HERE)
     names = {each.path.name for each in files}
     assert set(layout.UNITS) <= names
     for each in files:
@@ -51,7 +51,7 @@ def test_a_file_is_written_once_and_the_operators_own_is_never_touched(tmp_path:
     assert told == [f"wrote {unit.path}"]
     unit.path.write_text("changed")
     assert machine.file(unit)
-    kept = layout.File(unit.path, "other", kept=True)
+    kept = layout.File(unit.path, "other", keep_existing=True)
     assert not machine.file(kept)
     assert unit.path.read_text() == "[Unit]\n"
     assert unit.path.stat().st_mode & 0o777 == 0o644
@@ -80,7 +80,7 @@ def test_the_name_of_the_root_agent_is_a_setting(
 
 
 def test_images_are_the_named_ones_and_the_paths_that_operators_gave(tmp_path: Path) -> None:
-    named = images.named({"images": {"host": "", "web": "/srv/web"}})
+    named = images.image_paths({"images": {"host": "", "web": "/srv/web"}})
     table = tmp_path / "images"
     table.write_text(images.text(named, []))
     assert table.read_text() == "web /srv/web\n"

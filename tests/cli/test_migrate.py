@@ -276,7 +276,7 @@ def test_without_a_root_agent_nothing_begins(hive: Hive, daemon: Daemon, old: Pa
         ({**TOPOLOGY, "x": "x"}, ["'x': is its own ancestor"]),
         ({**TOPOLOGY, "root": None}, ["'root': the name of the root agent here"]),
         ({**TOPOLOGY, "manager": "solo"}, ["'manager': it has a parent, 'solo'"]),
-        ({**TOPOLOGY, "x": 7}, ["the parent of 'x' is no name"]),
+        ({**TOPOLOGY, "x": 7}, ["the parent of 'x' is not a name"]),
         ([], ["meta/topology.json: no object"]),
     ],
 )
@@ -312,7 +312,7 @@ def test_links_that_agents_put_in_the_place_of_folders_are_not_followed(old: Pat
     (old / "agents/carol/state").rmdir()
     (old / "agents/carol/state").symlink_to("/root")
     (fault,) = Old(old, "root").faults
-    assert fault == f"{old}/agents/carol/state: is no folder, and links are not followed"
+    assert fault == f"{old}/agents/carol/state: is not a folder, and links are not followed"
 
 
 def test_two_states_of_the_manager_are_for_people_to_sort_out(old: Path) -> None:
@@ -339,6 +339,6 @@ def test_any_name_may_be_that_of_the_root_agent(old: Path) -> None:
 def test_an_import_is_entered_only_while_it_is_used(tmp_path: Path) -> None:
     table = tmp_path / "imports"
     table.write_text("import-0000000000000000 /kept\n")
-    with imports.entered(Path("/old/state"), table) as name:
+    with imports.import_entry(Path("/old/state"), table) as name:
         assert table.read_text().splitlines()[1] == f"{name} /old/state"
     assert table.read_text() == "import-0000000000000000 /kept\n"

@@ -42,7 +42,7 @@ def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) 
     assert "nothing to do" in fresh.setup()
 
     said = fresh.fails(2, "teardown", "--purge")
-    assert "nobody to ask: teardown needs --yes here" in said
+    assert "standard input is no terminal: teardown needs --yes" in said
     typed = "import pty,sys; sys.exit(pty.spawn(['hive', 'teardown']) >> 8)"
     refused = fresh.run("python3", "-c", typed, text="n\n", check=False)
     assert refused.returncode == 130, refused

@@ -46,7 +46,7 @@ def test_every_file_is_nix(path: Path) -> None:
 
 def test_the_units_are_those_that_setup_writes_on_debian() -> None:
     """One source: a setting of a template is in both, or the test fails."""
-    debian = {each.path.name: each.text for each in layout.rendered(DEBIAN)}
+    debian = {each.path.name: each.text for each in layout.unit_files(DEBIAN)}
     nixos = units()
     for name in SHARED:
         ours, theirs = parsed(nixos[name]), parsed(debian[name])
@@ -64,7 +64,7 @@ def test_no_template_is_left_out_of_the_module() -> None:
 
 
 def test_the_directories_are_those_that_setup_makes() -> None:
-    (debian,) = (each for each in layout.rendered(DEBIAN) if each.path.parent == layout.TMPFILES)
+    (debian,) = (each for each in layout.unit_files(DEBIAN) if each.path.parent == layout.TMPFILES)
     lines = [line for line in debian.text.splitlines() if line and not line.startswith("#")]
     made = ask("e.config.systemd.tmpfiles.rules")
     assert made == [*lines, "d /nix/var/nix/profiles/hive 0755 hive hive"]

@@ -9,7 +9,7 @@ import pytest
 from operations.world import World, rows
 from prometheus_client.parser import text_string_to_metric_families
 
-from hive_core.cli.host.metrics import joined, page
+from hive_core.cli.host.metrics import merge_families, page
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -24,7 +24,7 @@ def series(text: str) -> Series:
 
 def families(world: World) -> list[Mapping[str, object]]:
     pages = world.ask("operator", "get_metrics", more=True).pages
-    return joined(family for shown in pages for family in rows(shown["families"]))
+    return merge_families(family for shown in pages for family in rows(shown["families"]))
 
 
 def scrape(world: World) -> Series:

@@ -254,7 +254,7 @@ def _store_folder(place: enter.Place, source: Path, target: Remote) -> tuple[int
 def _pack_stream(source: Path, writer: int) -> None:
     """Write the folder as an archive whose files belong to root of the container."""
 
-    def owned(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    def set_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0
         member.uname = member.gname = "root"
         return member
@@ -264,7 +264,7 @@ def _pack_stream(source: Path, writer: int) -> None:
         open(writer, "wb") as stream,
         tarfile.open(fileobj=stream, mode="w|") as archive,
     ):
-        archive.add(source, ".", filter=owned)
+        archive.add(source, ".", filter=set_owner)
 
 
 @contextmanager
@@ -272,13 +272,13 @@ def _in_background(work: Callable[[], None]) -> Iterator[None]:
     """Run `work` in a thread beside the body; its failure is raised at the end."""
     failures: list[HiveError | OSError] = []
 
-    def guarded() -> None:
+    def run() -> None:
         try:
             work()
         except (HiveError, OSError) as error:
             failures.append(error)
 
-    thread = threading.Thread(target=guarded, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         yield

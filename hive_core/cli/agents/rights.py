@@ -13,7 +13,7 @@ from hive_core.cli.core.output import (
     Column,
     Listing,
     Row,
-    coloured,
+    colour,
     one,
     output_option,
     say,
@@ -109,7 +109,7 @@ disallow = _routing_command("disallow", "Revoke what `hive allow` gave.")
 
 
 def _lines(row: Row) -> Iterator[str]:
-    yield coloured("allowed" if row.get("allowed") else "refused")
+    yield colour("allowed" if row.get("allowed") else "refused")
     yield f"action  {words(row.get('action'))}"
     yield f"rule    {words(row.get('rule'))}"
     if row.get("reason"):

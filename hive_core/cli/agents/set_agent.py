@@ -21,10 +21,10 @@ BYTES: Final = frozenset({"memory_max", "memory_high", "disk"})
 def show_limits(limits: object) -> str:
     """Bounds as they are written on a command line."""
     pairs = limits.items() if isinstance(limits, dict) else ()
-    return " ".join(f"{words(key)}={_bound(key, value)}" for key, value in pairs) or "-"
+    return " ".join(f"{words(key)}={format_bound(key, value)}" for key, value in pairs) or "-"
 
 
-def _bound(key: object, value: object) -> str:
+def format_bound(key: object, value: object) -> str:
     return format_size(value) if key in BYTES and isinstance(value, int) else words(value)
 
 

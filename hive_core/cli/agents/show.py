@@ -10,7 +10,7 @@ import click
 
 from hive_core.agent.output import plain
 from hive_core.cli.agents.set_agent import show_limits
-from hive_core.cli.core.output import Row, block, coloured, moment, one, output_option, stamp, words
+from hive_core.cli.core.output import Row, block, colour, moment, one, output_option, stamp, words
 from hive_core.cli.core.session import Session, complete_agent, entries
 
 _TASKS: Final = 10
@@ -90,7 +90,7 @@ def _command(command: object) -> str:
 def _state(row: Row) -> Iterator[str]:
     state, activity = words(row.get("state")), words(row.get("activity"))
     busy = f", {activity}" if row.get("activity") not in (row.get("state"), "", None) else ""
-    yield _fact("state", f"{coloured(state)}{busy}")
+    yield _fact("state", f"{colour(state)}{busy}")
     if row.get("why"):
         yield _fact("why", words(row.get("why")))
     yield _fact("wanted", f"{words(row.get('wanted'))} since {stamp(row.get('since'))}")

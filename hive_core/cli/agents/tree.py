@@ -14,7 +14,7 @@ from hive_core.cli.core.options import AGENT_STATES
 from hive_core.cli.core.output import (  # fmt: skip
     FLAT,
     Row,
-    coloured,
+    colour,
     columns_of,
     echo,
     one,
@@ -115,7 +115,7 @@ def draw(roots: list[Node], width: int) -> list[str]:
     drawn = []
     for (label, row), cells in zip(lines, details, strict=True):
         shown = [pad(text, space) for text, space in zip(cells, rooms, strict=True)]
-        shown[1] = coloured(cells[1], shown[1])
+        shown[1] = colour(cells[1], shown[1])
         title, rest = str(row.get("title") or ""), room - longest - 2
         tail = [cut(words(title), rest)] if title and rest >= _TITLE_MIN else []
         drawn.append("  ".join([pad(_fit(label, longest), longest), *shown, *tail]).rstrip())

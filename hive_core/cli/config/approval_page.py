@@ -1,8 +1,8 @@
-"""The page on which the operator decides: hive's own words, and behind a bar those of agents.
+"""The page on which the operator decides: hive's own text, and text of agents behind a bar.
 
-Everything that an agent wrote stands behind `│`, spelled out and cut by us at the width of the
-terminal; what goes on in the next line stands behind `┊`. So nothing of it can look like a word of
-hive, or like a line that it is not (attack 22). It is never folded.
+Everything that an agent wrote stands behind `│`, with control characters spelled out, and broken at
+the width of the terminal; a continued line stands behind `┊`. So no text of an agent can look like
+text of hive, or like another line (attack 22). No part of it is left out.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ DIGITS: Final = 8
 _NARROWEST: Final = 20
 _SIGNS: Final = {"+": "green", "-": "red", "@": "cyan"}
 _WHAT: Final = {
-    "config": "a new configuration of {agent}", "rollback": "the way back of {agent}",
+    "config": "a new configuration of {agent}", "rollback": "the rollback of {agent}",
     "update": "the update of {agent}", "inputs": "newer inputs of the flake",
 }  # fmt: skip
 _UNDECIDED: Final = ("received", "pending")
 
 
-def page(found: Message, lines: Iterable[Row]) -> Iterator[str]:
-    """All of it, line by line; `found` is the first page of `get_approval`."""
-    row = _object(found, "approval")
-    yield from _facts(found, row)
-    yield from _block("Says", quoted(_seen(str(row.get("message") or ""))))
-    yield from _block("Because", quoted(str(row.get("reason") or "")))
-    yield from _block("Asks for", _marks(entries(found, "marks")))
-    yield from _review(_object(found, "review"))
-    yield from _block("Who follows", _follows(found))
-    if row.get("kind") in ("config", "inputs") and found.get("whole"):
+def page(reply: Message, lines: Iterable[Row]) -> Iterator[str]:
+    """All lines of the page; `reply` is the first page of `get_approval`."""
+    row = _object(reply, "approval")
+    yield from _facts(reply, row)
+    yield from _block("Says", quote(_spell_out(str(row.get("message") or ""))))
+    yield from _block("Because", quote(str(row.get("reason") or "")))
+    yield from _block("Asks for", _marks(entries(reply, "marks")))
+    yield from _review(_object(reply, "review"))
+    yield from _block("Who follows", _follows(reply))
+    if row.get("kind") in ("config", "inputs") and reply.get("whole"):
         yield from _block("Changes", difference(lines))
     yield from _ways(row)
 
 
-UNJUDGED: Final = ("received", "refused")  # nobody has worked out what it would do
+UNJUDGED: Final = ("received", "refused")  # states in which its effect is unknown
 
 
-def _facts(found: Message, row: Row) -> Iterator[str]:
-    review = _object(found, "review")
-    what = _WHAT.get(str(row.get("kind")), "{agent}").format(agent=words(row.get("agent")))
+def _facts(reply: Message, row: Row) -> Iterator[str]:
+    review = _object(reply, "review")
+    subject = _WHAT.get(str(row.get("kind")), "{agent}").format(agent=words(row.get("agent")))
     source = row.get("source")
     clone = f", from the clone of {words(source)}" if source else ""
     yield f"approval   {words(row.get('id'))}"
-    yield f"what       {what}"
+    yield f"what       {subject}"
     yield f"state      {_state(row)}"
     yield f"asked by   {words(row.get('requester'))}{clone}, {moment(row.get('created'))}"
     is_lock = row.get("kind") == "inputs"
     yield f"{'lock' if is_lock else 'commit':<10} {words(row.get('commit'))}"
     yield f"instead of {words(row.get('base'))}"
     if row.get("state") not in UNJUDGED:
-        yield f"effect     {words(row.get('effect'))}{_counted(found) if is_lock else ''}"
+        yield f"effect     {words(row.get('effect'))}{_follower_count(reply) if is_lock else ''}"
     size = ", ".join(
         f"{name} {value}"
         for name, value in review.items()
@@ -73,16 +73,16 @@ def _facts(found: Message, row: Row) -> Iterator[str]:
 
 
 _EFFECTS: Final = {
-    "switch": "is built anew and switched in place",
-    "restart": "is built anew and started again",
+    "switch": "is built again and switched in place",
+    "restart": "is built again and restarted",
     "build": "is built for the first time, and starts if it should run",
-    "next start": "is built anew, and runs with it from its next start on",
+    "next start": "is built again, and runs with it from its next start",
 }
 
 
-def count_followers(found: Mapping[str, object]) -> str:
-    """`3 agents follow`, of the first page of `get_approval`; empty when nobody does."""
-    match found.get("followers"):
+def count_followers(reply: Mapping[str, object]) -> str:
+    """`3 agents follow`, of the first page of `get_approval`; empty for none."""
+    match reply.get("followers"):
         case 1:
             return "1 agent follows"
         case int() as count if count:
@@ -91,16 +91,16 @@ def count_followers(found: Mapping[str, object]) -> str:
             return ""
 
 
-def _counted(found: Message) -> str:
+def _follower_count(found: Message) -> str:
     return f", {count}" if (count := count_followers(found)) else ""
 
 
-def _follows(found: Message) -> Iterator[str]:
-    rows = entries(found, "follows")
-    for each in rows:
-        effect = str(each.get("effect"))
-        yield f"  {words(each.get('agent'))} {_EFFECTS.get(effect, words(effect))}"
-    count = found.get("followers")
+def _follows(reply: Message) -> Iterator[str]:
+    rows = entries(reply, "follows")
+    for follower in rows:
+        effect = str(follower.get("effect"))
+        yield f"  {words(follower.get('agent'))} {_EFFECTS.get(effect, words(effect))}"
+    count = reply.get("followers")
     if isinstance(count, int) and count > len(rows):
         yield f"  and {count - len(rows)} more"
 
@@ -124,16 +124,16 @@ def _block(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _marks(marks: Iterable[Row]) -> Iterator[str]:
-    for each in marks:
-        gives, kind = bool(each.get("gives")), words(each.get("kind"))
-        sign = "!" if gives else "-" if each.get("after") == "taken" else " "
-        before, after = str(each.get("before")), str(each.get("after"))
+    for mark in marks:
+        gives, kind = bool(mark.get("gives")), words(mark.get("kind"))
+        sign = "!" if gives else "-" if mark.get("after") == "taken" else " "
+        before, after = str(mark.get("before")), str(mark.get("after"))
         if kind == "command":
             yield _red(f"{sign} command ({'new' if gives else 'as it is'})", gives)
-            yield from quoted(after)
+            yield from quote(after)
             continue
         change = after if after in ("new", "held", "taken") else f"{before or 'unset'} -> {after}"
-        name = "" if each.get("name") == kind else f" {words(each.get('name'))}"
+        name = "" if mark.get("name") == kind else f" {words(mark.get('name'))}"
         yield _red(f"{sign} {kind}{name} ({words(change)})", gives)
 
 
@@ -142,22 +142,22 @@ def _red(text: str, gives: bool) -> str:  # noqa: FBT001 - of a mark
 
 
 def _review(review: Row) -> Iterator[str]:
-    """What the check found beside figures. All of it is about what an agent wrote."""
+    """The findings of the check. They quote what an agent wrote."""
     for title, key in (("Warnings", "warnings"), ("Built", "built")):
-        found = review.get(key)
-        lines = found if isinstance(found, list) else [found] if found else []
-        yield from _block(title, (line for each in lines for line in quoted(words(each))))
+        value = review.get(key)
+        texts = value if isinstance(value, list) else [value] if value else []
+        yield from _block(title, (line for text in texts for line in quote(words(text))))
     yield from _block("Inputs", _inputs(review))
 
 
 def _inputs(review: Row) -> Iterator[str]:
-    """Each input that is locked otherwise: its reference, revision, day and hash, old and new."""
+    """Each input whose lock changes: its reference, revision, day and hash, old and new."""
     changes = review.get("changes")
-    for each in changes if isinstance(changes, list) else ():
-        if isinstance(each, dict):
-            yield from quoted(words(each.get("input")))
-            yield from quoted(f"  old {words(each.get('old') or '(none)')}")
-            yield from quoted(f"  new {words(each.get('new') or '(none)')}")
+    for change in changes if isinstance(changes, list) else ():
+        if isinstance(change, dict):
+            yield from quote(words(change.get("input")))
+            yield from quote(f"  old {words(change.get('old') or '(none)')}")
+            yield from quote(f"  new {words(change.get('new') or '(none)')}")
     more = review.get("more")
     if isinstance(more, int) and more:
         yield f"  and {more} more: each is among the changes below"
@@ -166,22 +166,22 @@ def _inputs(review: Row) -> Iterator[str]:
 def difference(lines: Iterable[Row]) -> Iterator[str]:
     """The changed lines with their numbers; each file begins with its name."""
     path, rest = None, ""
-    for each in lines:
-        if each.get("path") != path:
-            path = each.get("path")
-            yield from quoted(f"=== {path}")
-        rest += str(each.get("text"))
-        if each.get("part"):
+    for line_part in lines:
+        if line_part.get("path") != path:
+            path = line_part.get("path")
+            yield from quote(f"=== {path}")
+        rest += str(line_part.get("text"))
+        if line_part.get("part"):
             continue
-        sign = str(each.get("sign"))[:1]
-        number = each.get("new") or each.get("old") or ""
+        sign = str(line_part.get("sign"))[:1]
+        number = line_part.get("new") or line_part.get("old") or ""
         line = f"{number!s:>5} {sign} {rest}".replace("\n", "⏎")
-        yield from quoted(line, _SIGNS.get(sign))
+        yield from quote(line, _SIGNS.get(sign))
         rest = ""
 
 
-def quoted(text: str, colour: str | None = None) -> Iterator[str]:
-    """Words of agents behind the bar, in as many lines as they need and none without it."""
+def quote(text: str, colour: str | None = None) -> Iterator[str]:
+    """Text of agents behind the bar, in as many lines as it needs, each with the bar."""
     room = _room()
     width = None if room is None else max(room - len(BAR), _NARROWEST)
     for line in plain(text).split("\n") if text else ():
@@ -191,19 +191,19 @@ def quoted(text: str, colour: str | None = None) -> Iterator[str]:
 
 
 def _room() -> int | None:
-    """Columns of the terminal, also of one that a pager shows it on; None when nobody looks."""
+    """Columns of the terminal, also behind a pager; None where there is no terminal."""
     if sys.stdout.isatty():
         return columns_of()
     return columns_of(terminal=True) if sys.stderr.isatty() else None
 
 
-def _seen(text: str) -> str:
-    """Words that no job has spelled out: also blanks and marks piled up over the lines of hive."""
+def _spell_out(text: str) -> str:
+    """Spell out text that no job has: also blanks and stacked combining marks."""
     return "\n".join(map(escape, text.split("\n")))
 
 
 def _pieces(line: str, width: int | None) -> Iterator[str]:
-    """The terminal would go on at its left edge, where the bar is; so we break before."""
+    """Break a line before the terminal does, which would continue it where the bar stands."""
     while width is not None and breadth(line) > width:
         cut = width
         while breadth(line[:cut]) > width:
@@ -219,17 +219,17 @@ def _ways(row: Row) -> Iterator[str]:
         return
     id_, commit = words(row.get("id")), words(row.get("commit"))
     yield ""
-    yield "To let it run with exactly this, or to refuse it:"
+    yield "To approve exactly this commit, or to deny it:"
     yield f"  hive approval approve {id_} --commit {commit[:DIGITS]}"
     yield f"  hive approval deny {id_} --reason TEXT"
     if row.get("kind") == "config":
         repo = f"hive::{words(row.get('agent'))}"
-        yield "Or with git, in any repository, by a key of /etc/hive/allowed_signers:"
+        yield "Or with git, in any repository, signed with a key of /etc/hive/allowed_signers:"
         yield f"  git fetch {repo} proposals/{id_}"
         yield f"  git tag -s -m approved approve/{id_} {commit}"
         yield f"  git push {repo} approve/{id_}"
 
 
-def _object(found: Row, key: str) -> Row:
-    value = found.get(key)
+def _object(row: Row, key: str) -> Row:
+    value = row.get(key)
     return value if isinstance(value, dict) else {}

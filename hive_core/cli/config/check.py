@@ -1,7 +1,4 @@
-"""`hive config`: what the settings of the host, and the configuration of an agent, may be.
-
-Asked before the daemon is told to use the one, and before anybody is asked to approve the other.
-"""
+"""`hive config`: check the settings of the host and the configuration of an agent before use."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ _TEMPLATE: Final = {
     "agent.toml": "host", "AGENTS.md": "host", "agent.nix": "nix", "prompts/system.md": "host",
     "skills/README.md": "host",
 }  # fmt: skip
-_SETTINGS: Final = Listing("key", (), "no fault was found")
-_LISTING: Final = Listing("place", (Column("place"), Column("fault")), "no fault was found")
+_SETTINGS: Final = Listing("key", (), "no faults")
+_LISTING: Final = Listing("place", (Column("place"), Column("fault")), "no faults", fold=True)
 
 
 @click.group(cls=Group)
@@ -36,10 +33,10 @@ def config() -> None:
 @click.argument("file", type=click.Path(path_type=Path), default=CONFIG)
 @output_option
 def check_settings(file: Path, style: str) -> int:
-    """Say what is wrong in the settings of this host, FILE (/etc/hive/hive.toml).
+    """Check the settings of this host, FILE (/etc/hive/hive.toml), and print each fault.
 
-    It is the judgement of the daemon, which does not start with a file that has a fault, and does
-    not reload one. Exit status 1 when there is a fault.
+    The daemon checks them in the same way: it does not start with a file that has a fault, and does
+    not reload one. The exit status is 1 when there is a fault.
     """
     # Imported here: pydantic costs what the other commands do not need.
     from hive_core.host.config.settings import check  # noqa: PLC0415
@@ -48,12 +45,12 @@ def check_settings(file: Path, style: str) -> int:
         raise NotFound(f"{file}: no such file")
     findings = check(file)
     if style == "table":
-        for each in findings:
-            echo(plain(each.text))
+        for finding in findings:
+            echo(plain(finding.text))
         if not findings:
-            say(f"{file}: no fault was found")
+            say(f"{file}: no faults")
     else:
-        rows = [{**asdict(each), "file": str(each.file)} for each in findings]
+        rows = [{**asdict(finding), "file": str(finding.file)} for finding in findings]
         _SETTINGS.show(rows, style)
     return int(bool(findings))
 
@@ -62,18 +59,18 @@ def check_settings(file: Path, style: str) -> int:
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @output_option
 def lint(folder: Path, style: str) -> int:
-    """Say what would be refused of a configuration: hive config lint DIR.
+    """Check the configuration of an agent in a folder, and print what would be refused.
 
-    Reads the files as they lie there, committed or not, and runs no git. Exit status 1 when there
+    Reads the files as they are, committed or not, and runs no git. The exit status is 1 when there
     is a fault.
     """
     # Imported here: pydantic costs what the other commands do not need.
-    from hive_core.cli.config.lint import found  # noqa: PLC0415
+    from hive_core.cli.config.lint import find_lint  # noqa: PLC0415
 
     if not folder.is_dir():
         raise NotFound(f"{folder}: no such folder")
     with working(f"reading {folder}"):
-        rows = [{"place": place, "fault": fault} for place, fault in found(folder)]
+        rows = [{"place": place, "fault": fault} for place, fault in find_lint(folder)]
     _LISTING.show(rows, style)
     return int(bool(rows))
 
@@ -89,5 +86,5 @@ def schema() -> None:
 @config.command
 @click.argument("file", type=click.Choice(tuple(_TEMPLATE)), default="agent.toml")
 def template(file: str) -> None:
-    """Print a file that a new agent starts with."""
+    """Print a file of the template for a new agent."""
     echo((_SEED / _TEMPLATE[file] / file).read_text(encoding="utf-8").rstrip())

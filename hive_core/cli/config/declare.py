@@ -1,4 +1,4 @@
-"""`hive declare FILE`: make the agents that a file names and that are missing.
+"""`hive declare FILE`: create the agents that a file names and that do not exist.
 
 The file is JSON: for each name the parameters of the operation `spawn`. NixOS writes one from
 `services.hive.agents`; any other tool may.
@@ -53,9 +53,9 @@ def with_sizes(name: str, spec: Message) -> Message:
 
 
 def check_rights(wanted: Wanted) -> None:
-    """Refuse the whole file, before anything is made, for a right that no agent can be given."""
-    for name, each in wanted.items():
-        asked, network = each.get("capabilities"), each.get("network")
+    """Refuse the whole file, before any change, for a right that no agent can have."""
+    for name, params in wanted.items():
+        asked, network = params.get("capabilities"), params.get("network")
         rights = [str(right) for right in asked] if isinstance(asked, list) else []
         if isinstance(network, str) and network != "none":
             rights.append(f"network:{network}")
@@ -76,31 +76,31 @@ def in_order(wanted: Wanted) -> Iterator[str]:
         left = [name for name in left if name not in ready]
 
 
-def differences(wanted: Message, found: Message) -> Iterator[str]:
-    """What an agent that is there has otherwise; nothing is said of what was not declared."""
+def differences(wanted: Message, agent: Message) -> Iterator[str]:
+    """The declared properties that an existing agent has with other values."""
     for key in COMPARED:
-        said = found.get(key) or ""
+        said = agent.get(key) or ""
         if key in wanted and (wanted[key] or "") != said:
             yield f"{key} is {said or 'none'}, declared {wanted[key] or 'none'}"
 
 
 @click.command
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Say what would be made, and make nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
 @click.pass_obj
 def declare(session: Session, *, file: Path, dry_run: bool) -> None:
-    """Make the agents of a JSON file that are missing, parents first.
+    """Create the agents of a JSON file that do not exist, parents first.
 
-    What is there is left as it is: where it differs in parent, role or title is told, and yours to
-    change. Nothing is moved, changed or destroyed.
+    An existing agent is left as it is; a difference in parent, role or title is reported. No agent
+    is moved, changed or destroyed.
     """
     wanted = read(file)
     check_rights(wanted)
     known = {str(row.get("name")): row for row in session.rows("list_agents", "agents")}
     for name in in_order(wanted):
         if name in known:
-            for each in differences(wanted[name], known[name]):
-                say(f"{name} is left as it is: {each}")
+            for difference in differences(wanted[name], known[name]):
+                say(f"{name} is left as it is: {difference}")
         elif dry_run:
             echo(f"would make {name}")
         else:

@@ -1,4 +1,4 @@
-"""What would be refused of a configuration, as it lies in a folder, committed or not."""
+"""Faults of a configuration in a folder, committed or not."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _CAPS: Final = IntakeSettings()
 _OWN: Final = (".git", ".before")  # at the top: git's, and what a reseeding kept
 
 
-def found(folder: Path) -> list[Fault]:
-    """Places and what is wrong there. No git is run: the folder may be anybody's."""
+def find_lint(folder: Path) -> list[Fault]:
+    """The faults by their places. No git is run: the folder is not trusted."""
     return [*_toml(folder), *_files(folder)]
 
 
 def _toml(folder: Path) -> Iterator[Fault]:
-    """What is wrong in agent.toml; an absent one says nothing."""
+    """The faults of agent.toml; an absent file has none."""
     try:
         data = _read(folder / toml.FILE)
     except FileNotFoundError:
-        say(f"{folder / toml.FILE} is not there: every key has its default")
+        say(f"{folder / toml.FILE} does not exist: every key has its default")
         return
     except OSError as error:
         yield toml.FILE, error.strerror or str(error)
         return
     try:
-        found = toml.parse(data)
+        table = toml.parse(data)
     except ValueError as error:
         yield toml.FILE, str(error)
         return
-    wrong = find_faults(AgentConfig, found)
-    lines = find_lines(data, [each.place for each in wrong])
-    for each in wrong:
-        yield f"{toml.FILE}{_at(lines[each.place])}: {each.key}", each.reason
-    if not wrong:
-        config = AgentConfig.model_validate(found)
+    faults = find_faults(AgentConfig, table)
+    lines = find_lines(data, [fault.place for fault in faults])
+    for fault in faults:
+        yield f"{toml.FILE}{_at(lines[fault.place])}: {fault.key}", fault.reason
+    if not faults:
+        config = AgentConfig.model_validate(table)
         yield from _missing(folder, config)
         yield from _network(config, data)
 
@@ -57,32 +57,32 @@ def _at(line: int | None) -> str:
 
 
 def _network(config: AgentConfig, data: bytes) -> Iterator[Fault]:
-    """A profile that is asked for and gives nothing: somebody would wonder why."""
+    """A network profile that is requested and has no effect."""
     profile = config.request.network
     if profile not in (None, "none"):
         place = ("request", "network")
         line = _at(find_lines(data, [place])[place])
         yield (
             f"{toml.FILE}{line}: request.network",
-            f"no agent has a network yet, so {profile!r} would give it none; leave it out, or say"
+            f"agents have no network yet, so {profile!r} has no effect; leave it out, or write"
             ' "none"',
         )
 
 
-def _missing(folder: Path, found: AgentConfig) -> Iterator[Fault]:
-    """Files that it names and that are not there."""
+def _missing(folder: Path, config: AgentConfig) -> Iterator[Fault]:
+    """Files that the configuration names and that do not exist."""
     for key in ("instructions", "prompts", "skills"):
-        name = getattr(found.harness, key)
-        if key in found.harness.model_fields_set and not os.path.lexists(folder / name):
+        name = getattr(config.harness, key)
+        if key in config.harness.model_fields_set and not os.path.lexists(folder / name):
             yield f"{toml.FILE}: harness.{key}", f"there is no {name}"
 
 
 def _read(path: Path) -> bytes:
-    """A plain file, whatever may lie there: no link is followed, and nothing is waited for."""
+    """Read a plain file: no link is followed, and no pipe is waited for."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(0, "is no plain file")
+            raise OSError(0, "is not a plain file")
         return file.read(toml.BYTES_MOST + 1)
 
 
@@ -102,7 +102,7 @@ def _files(folder: Path) -> Iterator[Fault]:
 def _shape(path: str, status: os.stat_result) -> str:
     mode = status.st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        return "is a symbolic link" if stat.S_ISLNK(mode) else "is no plain file"
+        return "is a symbolic link" if stat.S_ISLNK(mode) else "is not a plain file"
     if stat.S_ISREG(mode) and status.st_size > _CAPS.blob:
         return f"is larger than {_CAPS.blob} bytes"
     return "lies too deep" if path.count("/") > _CAPS.depth else ""
@@ -112,7 +112,7 @@ def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Everything below, by its path, in order."""
     for place, folders, files in os.walk(folder):
         top = Path(place) == folder
-        folders[:] = sorted(each for each in folders if not (top and each in _OWN))
+        folders[:] = sorted(name for name in folders if not (top and name in _OWN))
         for name in sorted([*folders, *files]):
             path = Path(place, name)
             if not (top and name in _OWN):

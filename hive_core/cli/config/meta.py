@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from hive_core.cli.config.approval_page import difference, quoted
+from hive_core.cli.config.approval_page import difference, quote
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.output import (
     Column,
@@ -91,6 +91,6 @@ def _page(row: Row, lines: Iterable[Row]) -> Iterator[str]:
     yield f"Author:  {words(row.get('author'))}"
     yield f"Date:    {stamp(row.get('time'))}"
     yield ""
-    yield from quoted(str(row.get("message")).rstrip("\n"))
+    yield from quote(str(row.get("message")).rstrip("\n"))
     yield ""
     yield from difference(lines)

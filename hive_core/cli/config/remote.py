@@ -45,17 +45,17 @@ class Daemon:
 
     def refs(self) -> dict[str, str]:
         """Where its branches and tags lead. Internal for anything that is no name of ours."""
-        found = dict[str, str]()
+        refs = dict[str, str]()
         for page in self._stream("ListRefs", {}):
             rows = page.get("refs")
             for row in rows if isinstance(rows, list) else []:
                 name, oid = str(row.get("name")), str(row.get("oid"))
                 if not _REF.fullmatch(name) or not _OID.fullmatch(oid):
                     raise Internal(f"the daemon lists the odd ref {name[:80]!r}")
-                found[name] = oid
-            if len(found) > _REFS_MOST:
+                refs[name] = oid
+            if len(refs) > _REFS_MOST:
                 raise Internal(f"the daemon lists more than {_REFS_MOST} refs")
-        return found
+        return refs
 
     def pack(self, wants: list[str], haves: list[str]) -> Iterator[bytes]:
         """What the clone lacks, as a pack."""
@@ -141,8 +141,8 @@ class Helper:
         self._print(*([f"lock {lock}"] if lock else []), "")
 
     def _push(self, wanted: list[str]) -> None:
-        for each in wanted:
-            source, _, ref = each.removeprefix("+").partition(":")
+        for refspec in wanted:
+            source, _, ref = refspec.removeprefix("+").partition(":")
             try:
                 self._push_one(source, ref)
             except HiveError as error:

@@ -26,16 +26,16 @@ class Clone:
         """What is here with all that belongs to it: where refs lead, the newest first."""
         shape = "--format=%(objectname) %(*objectname)"
         rows = self._git("for-each-ref", "--sort=-creatordate", f"--count={TIPS_MOST}", shape)
-        return [*dict.fromkeys(each for each in rows.split() if _OID.fullmatch(each))][:TIPS_MOST]
+        return [*dict.fromkeys(oid for oid in rows.split() if _OID.fullmatch(oid))][:TIPS_MOST]
 
     def oid(self, name: str) -> str:
         """The object that a name leads to."""
         try:
-            found = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", name)
+            output = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", name)
         except Internal as error:
             raise InvalidArgument(f"there is no {name} here") from error
         # Some versions of git repeat the option in what they print.
-        return found.split()[-1]
+        return output.split()[-1]
 
     def pack(self, new: str, known: Iterable[str], *, tag: bool) -> bytes:
         """A pack with the object and what it needs beside what is known elsewhere.
@@ -46,8 +46,8 @@ class Clone:
         if tag:
             is_tag = self._git("cat-file", "-t", new).strip() == "tag"
             return self._ask(words, f"{new}\n".encode()) if is_tag else b""
-        here = [each for each in known if self._has(each)]
-        asked = "".join((f"{new}\n", *(f"^{each}\n" for each in here)))
+        here = [oid for oid in known if self._has(oid)]
+        asked = "".join((f"{new}\n", *(f"^{oid}\n" for oid in here)))
         return self._ask([*words, "--revs"], asked.encode())
 
     def _has(self, oid: str) -> bool:
@@ -78,8 +78,8 @@ class Clone:
                 process.stdin.close()
         if process.returncode:
             raise Internal("git refuses what the daemon sent")
-        kept = _KEPT.fullmatch(said)
-        return str(self._packs() / f"pack-{kept[1]}.keep") if kept else ""
+        keep_file = _KEPT.fullmatch(said)
+        return str(self._packs() / f"pack-{keep_file[1]}.keep") if keep_file else ""
 
     def _packs(self) -> Path:
         return Path(self._git("rev-parse", "--git-path", "objects/pack").strip())
@@ -87,9 +87,9 @@ class Clone:
     def _git(self, *words: str) -> str:
         return self._ask([*words], b"").decode("utf-8", "surrogateescape")
 
-    def _ask(self, words: list[str], given: bytes) -> bytes:
+    def _ask(self, words: list[str], data: bytes) -> bytes:
         done = subprocess.run(
-            ["git", *words], input=given, capture_output=True, check=False, env=_environment()
+            ["git", *words], input=data, capture_output=True, check=False, env=_environment()
         )
         if done.returncode:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -129,12 +129,12 @@ class NameListGroup(ListGroup):
 
     @override
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = super().shell_complete(ctx, incomplete)
+        items = super().shell_complete(ctx, incomplete)
         command = self.get_command(ctx, "list")
         for parameter in command.params if command is not None else ():
             if isinstance(parameter, click.Argument):
-                found += parameter.shell_complete(ctx, incomplete)
-        return found
+                items += parameter.shell_complete(ctx, incomplete)
+        return items
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

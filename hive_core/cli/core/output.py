@@ -113,7 +113,7 @@ def say(text: str) -> None:
         click.echo(block(text), err=True)
 
 
-def coloured(word: str, shown: str = "") -> str:
+def colour(word: str, shown: str = "") -> str:
     """A state in its colour; click drops the colour where the output is no terminal."""
     return click.style(shown or word, fg=COLOURS[word]) if word in COLOURS else shown or word
 
@@ -139,14 +139,14 @@ def table(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> 
         for column in columns
     ]  # fmt: skip
     return lay_out(headings, [[column.cell(row) for column in columns] for row in rows], width,
-                   coloured)  # fmt: skip
+                   colour)  # fmt: skip
 
 
-def folded(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> Iterator[str]:
+def fold_table(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> Iterator[str]:
     """Yield the lines of a table in which long text goes on below, where all of it matters."""
     cells = [[column.title for column in columns]]
     cells += [[column.cell(row) for column in columns] for row in rows]
-    return layout.table(cells, width, coloured, lines=FOLDED_LINES)
+    return layout.table(cells, width, colour, lines=FOLDED_LINES)
 
 
 def _width() -> int | None:
@@ -181,7 +181,7 @@ class Listing:
         elif not listed:
             say(self.empty)
         else:
-            draw = folded if self.fold else table
+            draw = fold_table if self.fold else table
             for line in draw(listed, self.columns, _width()):
                 echo(line)
 

@@ -1,6 +1,6 @@
-"""`hive doctor`: does this machine have what a hive needs, and is everything where it belongs?
+"""`hive doctor`: checks of the machine, the installation and the daemon.
 
-Each check looks and answers; none changes anything.
+No check changes anything.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from hive_core.host.config import nix
 from hive_core.varlink import Client
 
 PROGRAMS: Final = ("systemd-nspawn", "systemd-run", "systemctl", "nsenter", "git", "mount")
-_PATIENCE: Final = 5.0  # seconds; who asks how the daemon is need not wait for it
-SIGNERS: Final = ("ssh-keygen", "gpgv")  # without one, its kind of signed tag approves nothing
+_PATIENCE: Final = 5.0  # seconds to wait for the daemon
+SIGNERS: Final = ("ssh-keygen", "gpgv")  # each verifies one kind of signed tag
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer: `fail` makes the exit status 1."""
+    """The result of a check: `fail` makes the exit status 1."""
 
     check: str
     verdict: str  # ok, warn or fail
@@ -65,13 +65,13 @@ def _systemd() -> Iterator[Finding]:
 
 def _programs() -> Iterator[Finding]:
     for name in PROGRAMS:
-        found = shutil.which(name)
-        yield _ok("program", found) if found else _fail("program", f"{name} is missing")
+        path = shutil.which(name)
+        yield _ok("program", path) if path else _fail("program", f"{name} is missing")
     for name in SIGNERS:
         lacks = Finding(
-            "program", "warn", f"{name} is missing: tags signed its way approve nothing"
+            "program", "warn", f"{name} is missing: tags that it would verify approve nothing"
         )
-        yield _ok("program", found) if (found := shutil.which(name)) else lacks
+        yield _ok("program", path) if (path := shutil.which(name)) else lacks
 
 
 def _users() -> Iterator[Finding]:
@@ -79,7 +79,7 @@ def _users() -> Iterator[Finding]:
         groups = os.getgrouplist("hive", pwd.getpwnam("hive").pw_gid)
         wanted = {name: grp.getgrnam(name).gr_gid for name in ("hive-operator", "systemd-journal")}
     except KeyError as error:
-        yield _fail("users", f"{error.args[0]}; `hive setup` makes them")
+        yield _fail("users", f"{error.args[0]}; `hive setup` creates them")
         return
     journal = wanted["systemd-journal"] in groups
     yield (
@@ -90,24 +90,25 @@ def _users() -> Iterator[Finding]:
 
 
 def _directories() -> Iterator[Finding]:
-    for each in directories():
+    for wanted in directories():
         try:
-            found = Path(each.path).lstat()
+            facts = Path(wanted.path).lstat()
         except OSError as error:
-            yield _fail("directory", f"{each.path}: {error.strerror}")
+            yield _fail("directory", f"{wanted.path}: {error.strerror}")
             continue
-        mode = stat.S_IMODE(found.st_mode)
-        right = stat.S_ISDIR(found.st_mode) and mode == each.mode
-        text = f"{each.path} {mode:o}"
-        yield _ok("directory", text) if right else _fail("directory", f"{text}, not {each.mode:o}")
+        mode = stat.S_IMODE(facts.st_mode)
+        right = stat.S_ISDIR(facts.st_mode) and mode == wanted.mode
+        text = f"{wanted.path} {mode:o}"
+        wrong = _fail("directory", f"{text}, not {wanted.mode:o}")
+        yield _ok("directory", text) if right else wrong
 
 
 def _config() -> Iterator[Finding]:
-    """The validator of the daemon itself: with what it refuses, hived does not start."""
+    """The validator of the daemon itself: hived does not start with a fault."""
     from hive_core.host.config import settings  # noqa: PLC0415 - pydantic is slow to load
 
     findings = settings.check(Path(CONFIG))
-    yield from (_fail("config", each.text) for each in findings)
+    yield from (_fail("config", finding.text) for finding in findings)
     if not findings:
         yield _ok("config", CONFIG)
 
@@ -126,30 +127,32 @@ def _units() -> Iterator[Finding]:
 
 
 def _quota() -> Iterator[Finding]:
-    """Which of the two holds agents to their bounds on the disk (attack 9)."""
+    """Whether project quotas or hived enforce the disk limits of agents (attack 9)."""
     tree = Path("/var/lib/hive/tree")
     text = os.fsdecode(Path("/proc/self/mounts").read_bytes())
     mounts = [line.split(" ") for line in text.rstrip("\n").split("\n")]
     inside = [mount for mount in mounts if tree.is_relative_to(mount[1])]
     _, place, kind, options, *_ = max(reversed(inside), key=lambda mount: len(mount[1]))
     if {"prjquota", "pquota"} & set(options.split(",")):
-        yield _ok("quota", f"project quotas of {place} ({kind}) hold agents to their limits")
+        yield _ok("quota", f"project quotas of {place} ({kind}) enforce the limits of agents")
     else:
-        told = f"{place} ({kind}) has no project quotas: hived counts, and parks who is beyond"
-        yield Finding("quota", "warn", told)
+        text = (
+            f"{place} ({kind}) has no project quotas: hived counts, and parks agents over a limit"
+        )
+        yield Finding("quota", "warn", text)
 
 
 def _caps() -> Iterator[Finding]:
-    """All agents together must leave the machine something to live on (attack 8)."""
+    """All agents together must leave resources to the machine (attack 8)."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for name, most in (("MemoryMax", memory), ("TasksMax", 1 << 22)):
         done = subprocess.run(
             ["systemctl", "show", "--value", f"--property={name}", "hive.slice"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        found = done.stdout.strip()
-        bound = found.isdecimal() and int(found) < most
-        text = f"{name} of all agents together is {found or 'unknown'}"
+        value = done.stdout.strip()
+        bound = value.isdecimal() and int(value) < most
+        text = f"{name} of all agents together is {value or 'unknown'}"
         yield _ok("caps", text) if bound else Finding("caps", "warn", f"{text}: no cap")
 
 
@@ -158,31 +161,32 @@ def _memory() -> Iterator[Finding]:
     if Path("/sys/fs/cgroup/cgroup.controllers").exists():
         yield _ok("memory", "hived keeps 192M and the root helper 48M when memory is short")
     else:
-        told = "control groups of version 1 leave hived no memory of its own when memory is short"
-        yield Finding("memory", "warn", f"{told}; boot with systemd.unified_cgroup_hierarchy=1")
+        text = "control groups of version 1 reserve no memory for hived when memory is short"
+        yield Finding("memory", "warn", f"{text}; boot with systemd.unified_cgroup_hierarchy=1")
 
 
 def _crashes() -> Iterator[Finding]:
-    """A program that takes core dumps runs as root, outside of the bounds of who crashed."""
+    """A program that takes core dumps runs as root, outside of the limits of the crashed agent."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     if pattern.startswith("|"):
-        told = f"processes of agents that crash are handed to {pattern[1:].split()[0]}, as root and"
-        yield Finding("crashes", "warn", f"{told} beyond their limits; kernel.core_pattern says so")
+        program = pattern[1:].split()[0]
+        text = f"crashed processes of agents are passed to {program}, as root and beyond their"
+        yield Finding("crashes", "warn", f"{text} limits, by kernel.core_pattern")
     else:
-        yield _ok("crashes", "no program of the machine works on what agents leave in memory")
+        yield _ok("crashes", "no program of the machine reads core dumps of agents")
 
 
 def _nix() -> Iterator[Finding]:
-    """Whether agents of the image `nix` can be had; where it is not offered nobody needs it."""
+    """Whether agents of the image `nix` can run, where the host offers it."""
     try:
         offered = "nix" in tomllib.loads(Path(CONFIG).read_text()).get("images", {})
     except (OSError, ValueError):
-        return  # told above
+        return  # reported above
     fault = nix.fault()
     if offered and fault:
         yield _fail("nix", fault)
     elif offered:
-        yield _ok("nix", "builds are kept apart from the host")
+        yield _ok("nix", "builds are isolated from the host")
     else:
         yield _ok("nix", "the image nix is not offered" + (f"; {fault}" if fault else ""))
 
@@ -198,7 +202,7 @@ def _daemon(session: Session) -> Iterator[Finding]:
         with Client(session.socket, wait=_PATIENCE) as client:
             row = client.call(wire_name("status"))
     except HiveError as error:
-        yield _fail("hived", f"{error.reason}; `journalctl -u hived` says why")
+        yield _fail("hived", f"{error.reason}; see `journalctl -u hived`")
         return
     yield _ok("hived", f"answers on {session.socket}")
     alarms = row.get("alarms")
@@ -206,7 +210,7 @@ def _daemon(session: Session) -> Iterator[Finding]:
         yield Finding("alarm", "warn", str(alarm))
 
 
-# What to do stands at the end of a detail, which is therefore never cut.
+# The advice stands at the end of a detail, so that no detail is cut.
 FINDINGS: Final = Listing(
     "check", (Column("check"), Column("verdict"), Column("detail")), fold=True
 )
@@ -218,9 +222,9 @@ FINDINGS: Final = Listing(
 def doctor(session: Session, style: str) -> int:
     """Check this machine, the installation and the daemon.
 
-    The exit status is 1 if something is broken.
+    The exit status is 1 when a check fails.
     """
     with working("checking this machine"):
-        findings = [each for check in CHECKS for each in check()] + list(_daemon(session))
-    FINDINGS.show([asdict(each) for each in findings], style)
-    return int(any(each.verdict == "fail" for each in findings))
+        findings = [finding for check in CHECKS for finding in check()] + list(_daemon(session))
+    FINDINGS.show([asdict(finding) for finding in findings], style)
+    return int(any(finding.verdict == "fail" for finding in findings))

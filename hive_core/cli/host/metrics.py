@@ -1,4 +1,4 @@
-"""`hive metrics`: figures of this host in Prometheus' text format."""
+"""`hive metrics`: figures of this host in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 @click.command
 @click.option(
     "--write", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Put it there as a whole, for the textfile collector of node_exporter.",
+    help="File to replace as a whole, for the textfile collector of node_exporter.",
 )  # fmt: skip
 @click.pass_obj
 def metrics(session: Session, write: Path | None) -> None:
     """Print figures of this host for Prometheus."""
-    text = page(joined(session.rows("get_metrics", "families")))
+    text = page(merge_families(session.rows("get_metrics", "families")))
     if write is None:
         echo(text.rstrip("\n"))
         return
     write_file(write, iter([text.encode()]), force=True)
 
 
-def joined(parts: Iterable[Row]) -> list[Row]:
+def merge_families(parts: Iterable[Row]) -> list[Row]:
     """Whole families, by name: some come in parts."""
-    found: dict[str, Row] = {}
+    families: dict[str, Row] = {}
     for part in parts:
         name = str(part["name"])
-        before = entries(dict(found[name]), "samples") if name in found else []
-        found[name] = {**part, "samples": [*before, *entries(dict(part), "samples")]}
-    return [found[name] for name in sorted(found)]
+        before = entries(families[name], "samples") if name in families else []
+        families[name] = {**part, "samples": [*before, *entries(part, "samples")]}
+    return [families[name] for name in sorted(families)]
 
 
-class _Found:
-    """What the library asks for when it writes a page."""
+class _FamilyCollector:
+    """The families, as the library collects them."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = list(rows)
@@ -66,5 +66,5 @@ def page(rows: Iterable[Row]) -> str:
     from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Found(rows))
+    registry.register(_FamilyCollector(rows))
     return generate_latest(registry).decode()

@@ -1,4 +1,4 @@
-"""`hive migrate`: what an older version left is brought to where this one has it."""
+"""`hive migrate`: bring storage and agents of an older version up to date."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ DUE: Final = "due"
 
 
 def _states() -> list[Row]:
-    """What the daemon's own modules tell: imported here alone, for they make every start slower."""
+    """The states by the modules of the daemon, which are slow to import."""
     versions = importlib.import_module("hive_core.cli.host.install.versions")
-    found: list[Row] = versions.states(MARKER)
-    return found
+    rows: list[Row] = versions.states(MARKER)
+    return rows
 
 
 def _own(style: str, *, dry_run: bool) -> int:
-    """The daemon does it by itself, before it serves anybody; here it is told to begin."""
-    found = _states()
-    if not dry_run and any(row["state"] == DUE for row in found):
+    """Restart the daemon, which migrates before it serves."""
+    rows = _states()
+    if not dry_run and any(row["state"] == DUE for row in rows):
         need_root("migrate")
         with working("migrating"):
             Machine(echo).restart("hived.service")
-        found = _states()
-    ROWS.show(found, style)
-    return int(any(row["state"] == "newer" for row in found))
+        rows = _states()
+    ROWS.show(rows, style)
+    return int(any(row["state"] == "newer" for row in rows))
 
 
 def _from(session: Session, folder: Path, *, dry_run: bool) -> None:
-    """Take over an older install. A dry run refuses whatever the real one would refuse."""
+    """Take over an older install. A dry run has all checks of a real one."""
     config = Path(layout.CONFIG)
     root = root_agent(config)[0] if config.exists() else "root"
     old = Old(folder, root)
@@ -54,8 +54,8 @@ def _from(session: Session, folder: Path, *, dry_run: bool) -> None:
         echo(f"nothing to do: {old.marker} says what went where")
         return
     _refuse(old)
-    for each in old.left:
-        say(f"stays where it is: {each}")
+    for path in old.left:
+        say(f"stays where it is: {path}")
     need_root("migrate")
     takeover = Takeover(session, old, echo)
     takeover.check(root, _bounds(config))
@@ -71,17 +71,19 @@ def _from(session: Session, folder: Path, *, dry_run: bool) -> None:
 
 
 def _bounds(config: Path) -> HostLimits:
-    """What this host takes, by its settings; they are the daemon's too, so imported here alone."""
-    found = settings(config).get("limits") if config.exists() else None
+    """The bounds of this host by its settings, whose module is slow to import."""
+    limits = settings(config).get("limits") if config.exists() else None
     module = importlib.import_module("hive_core.model.config.settings")
-    bounds: HostLimits = module.HostLimits.model_validate(found if isinstance(found, dict) else {})
+    bounds: HostLimits = module.HostLimits.model_validate(
+        limits if isinstance(limits, dict) else {}
+    )
     return bounds
 
 
 def _refuse(old: Old) -> None:
-    """Every fault on a line of its own, and nothing is changed."""
-    for each in old.faults:
-        say(f"fault: {each}")
+    """Print every fault on its own line, and refuse."""
+    for fault in old.faults:
+        say(f"fault: {fault}")
     if old.faults:
         count = len(old.faults)
         faults = "a fault" if count == 1 else f"{count} faults"
@@ -90,16 +92,16 @@ def _refuse(old: Old) -> None:
 
 @click.command
 @click.option("--from", "folder", type=click.Path(path_type=Path),
-              help="The folder of an older install, such as /var/lib/hyperhive.")  # fmt: skip
+              help="Folder of an older install, such as /var/lib/hyperhive.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print each step, and change nothing.")
 @output_option
 @click.pass_obj
 def migrate(session: Session, folder: Path | None, style: str, *, dry_run: bool) -> int:
-    """Bring what an older version left to where this one has it.
+    """Bring the storage and the agents of an older version up to date.
 
-    Without --from: the storage and the ledger of this hive, which the daemon brings up to date
-    whenever it starts. With it: the agents of an older install, whose `manager` becomes the root
-    agent. Their files are copied; nothing of the old is deleted.
+    Without --from it migrates the storage and the ledger of this hive, as the daemon does whenever
+    it starts. With --from it takes over the agents of an older install, whose `manager` becomes the
+    root agent. Their files are copied; nothing of the old install is deleted.
     """
     if folder is None:
         return _own(style, dry_run=dry_run)

@@ -19,7 +19,7 @@ from hive_core.cli.core.output import (  # fmt: skip
     Listing,
     Row,
     block,
-    coloured,
+    colour,
     echo,
     moment,
     output_option,
@@ -240,7 +240,7 @@ def _coming(session: Session, after: str | None, filters: dict[str, object]) -> 
 
 def _line(row: Row) -> str:
     """One event while following: no column can wait for the widest."""
-    verdict = coloured(_verdict(row.get("allowed")))
+    verdict = colour(_verdict(row.get("allowed")))
     call = " ".join(words(row.get(key)) for key in ("caller", "operation", "target"))
     reason = f": {words(row.get('reason'))}" if row.get("reason") else ""
     return f"{moment(row.get('time'))} {words(row.get('kind'))} {call} {verdict}{reason}"

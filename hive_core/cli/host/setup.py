@@ -21,15 +21,15 @@ _NAMED: Final = 10  # agents that a question names
 
 
 def need_root(doing: str) -> None:
-    """Refuse anybody else."""
+    """Refuse every user but root."""
     if os.geteuid() != 0:
         raise NotAllowed(f"cannot {doing} this machine: only root may; try it with sudo")
 
 
 def root_agent(config: Path) -> tuple[str, bool]:
-    """Name of the root agent by the settings, and whether it is started by itself."""
-    found = settings(config).get("root")
-    root = found if isinstance(found, dict) else {}
+    """Name of the root agent by the settings, and whether the daemon starts it."""
+    value = settings(config).get("root")
+    root = value if isinstance(value, dict) else {}
     return str(root.get("name", "root")), bool(root.get("autostart", True))
 
 
@@ -38,13 +38,13 @@ def _await_root(session: Session) -> None:
     if not wanted:
         return
     states = ["running", "degraded", "stopped", "sleeping"]
-    found = session.ask("wait_agents", agents=[name], states=states, wait=50)
-    if not found.get("done"):
-        raise TimedOut(f"the agent {name} does not run; `hive logs {name}` may tell why")
+    reply = session.ask("wait_agents", agents=[name], states=states, wait=50)
+    if not reply.get("done"):
+        raise TimedOut(f"the agent {name} does not run; see `hive logs {name}`")
 
 
 def _check_settings() -> None:
-    """Refuse settings with which hived would not start, before anything is changed."""
+    """Refuse settings with which hived would not start, before any change."""
     from hive_core.host.config.settings import load  # noqa: PLC0415 - pydantic is slow to load
 
     load(Path(layout.CONFIG))
@@ -53,7 +53,7 @@ def _check_settings() -> None:
 @click.command
 @click.pass_obj
 def setup(session: Session) -> None:
-    """Make this machine a hive host; safe to repeat."""
+    """Make this machine a hive host, with completion and manual pages; safe to repeat."""
     need_root("set up")
     done: list[str] = []
 
@@ -79,8 +79,8 @@ def setup(session: Session) -> None:
 def teardown(*, purge: bool, yes: bool) -> None:
     """Stop all agents and the daemons and remove their units.
 
-    It says what it stops, and asks. Files, settings and accounts stay, and `hive setup` brings
-    every agent back; with --purge they are removed too.
+    Prints what it stops, and asks. Files, settings and accounts stay, and `hive setup` brings every
+    agent back; with --purge they are removed too.
     """
     need_root("tear down")
     steps.check_removable()
@@ -95,9 +95,9 @@ def teardown(*, purge: bool, yes: bool) -> None:
 
 
 def _confirm(machine: Machine, *, purge: bool) -> None:
-    """Say what ends, and ask whoever is there."""
+    """Print what ends, and ask at the terminal."""
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody to ask: teardown needs --yes here")
+        raise click.UsageError("standard input is no terminal: teardown needs --yes")
     running = steps.running_agents(machine)
     agents = ", ".join(running[:_NAMED]) + (" and others" if running[_NAMED:] else "")
     say(f"This stops {len(running)} running agents{f' ({agents})' if running else ''}, hived and"

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from hive_core.cli.core.output import Row, coloured, one, output_option, stamp, words
+from hive_core.cli.core.output import Row, colour, one, output_option, stamp, words
 from hive_core.cli.core.session import Session, entries
 from hive_core.cli.core.units import format_size
 from hive_core.cli.work.budgets import pivot
@@ -26,7 +26,7 @@ def _table(value: object) -> dict[str, object]:
 
 def _agents(row: Row) -> str:
     counts = sorted(_table(row.get("agents")).items())
-    parts = [f"{number} {coloured(words(state))}" for state, number in counts if number]
+    parts = [f"{number} {colour(words(state))}" for state, number in counts if number]
     return ", ".join(parts) or "none"
 
 
@@ -66,7 +66,7 @@ def _failed(row: Row) -> Iterator[str]:
     failed = entries(row, "failed")
     for agent in failed[:_SHOWN]:
         reason = f": {words(agent.get('why'))}" if agent.get("why") else ""
-        yield f"{coloured(words(agent.get('state')))} {words(agent.get('agent'))}{reason}"
+        yield f"{colour(words(agent.get('state')))} {words(agent.get('agent'))}{reason}"
     if len(failed) > _SHOWN:
         yield f"and {len(failed) - _SHOWN} more"
 

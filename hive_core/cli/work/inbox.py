@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from hive_core.cli.config.approval_page import quoted
+from hive_core.cli.config.approval_page import quote
 from hive_core.cli.core.lazy import NameListGroup
 from hive_core.cli.core.options import yes_option
 from hive_core.cli.core.output import (
@@ -157,7 +157,7 @@ def _page(row: Row) -> Iterator[str]:
         if row.get(field) not in (None, ""):
             yield f"{label:<10} {words(row.get(field))}"
     yield ""
-    yield from quoted(str(row.get("body") or ""))
+    yield from quote(str(row.get("body") or ""))
 
 
 def _with_source(row: Row) -> Row:

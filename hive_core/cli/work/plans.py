@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from hive_core.cli.config.approval_page import quoted
+from hive_core.cli.config.approval_page import quote
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.output import Column, Listing, moment, one, output_option, say, stamp, words
 from hive_core.cli.core.session import Session, complete_plan, complete_task, entries
@@ -132,11 +132,11 @@ def _page(row: Message) -> Iterator[str]:
     yield f"{'created':<10} {stamp(row.get('created'))}"
     if row.get("note"):
         yield "note"
-        yield from quoted(str(row.get("note")))
+        yield from quote(str(row.get("note")))
     for step in entries(row, "steps"):
         tools = f"  [{words(step.get('tools'))}]" if step.get("tools") else ""
         yield f"{step.get('step')}. {words(step.get('status'))}{tools}"
-        yield from quoted("\n".join(filter(None, (str(step.get("title") or ""),
+        yield from quote("\n".join(filter(None, (str(step.get("title") or ""),
                                                   str(step.get("detail") or ""),
                                                   str(step.get("note") or "")))))  # fmt: skip
     if row.get("state") == "submitted" and row.get("task"):

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from hive_core.cli.config.approval_page import quoted
+from hive_core.cli.config.approval_page import quote
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.options import reason_option
 from hive_core.cli.core.output import (
@@ -142,4 +142,4 @@ def _item(number: int, item: Row) -> Iterator[str]:
 
 
 def _words_of_agents(text: object) -> Iterator[str]:
-    return quoted("\n".join(map(escape, str(text or "").split("\n"))))
+    return quote("\n".join(map(escape, str(text or "").split("\n"))))

@@ -11,7 +11,7 @@ import click
 
 from hive_core.agent.output import as_json, plain
 from hive_core.agent.reconnect import wire_name
-from hive_core.cli.config.approval_page import quoted
+from hive_core.cli.config.approval_page import quote
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.options import reason_option
 from hive_core.cli.core.output import (
@@ -168,7 +168,7 @@ def _result(result: object) -> Iterator[str]:
     for field in ("error", "artifacts", "tokens", "cost"):
         if result.get(field):
             yield f"{field:<10} {words(result.get(field))}"
-    yield from quoted(str(result.get("summary") or ""))
+    yield from quote(str(result.get("summary") or ""))
     if result.get("data") is not None:
         yield from _block("data", as_json(result.get("data"), 2))
 
@@ -180,7 +180,7 @@ def _duration(value: object) -> str:
 def _block(label: str, text: str) -> Iterator[str]:
     yield ""
     yield f"{label}:"
-    yield from quoted(text)
+    yield from quote(text)
 
 
 @task.command

@@ -1,4 +1,4 @@
-"""/etc/hive/images: where prepared trees lie, for the root helper, which believes only this file.
+"""/etc/hive/images: paths of prepared trees; the root helper trusts only this file.
 
 Lines of `NAME PATH`. The names of hive.toml are copied here by `hive setup`; a path that an
 operator gives to `hive agent create --image` is entered under a name made of the path.
@@ -24,18 +24,18 @@ def label(path: str) -> str:
     return _PREFIX + hashlib.sha256(path.encode()).hexdigest()[:_DIGITS]
 
 
-def text(named: Mapping[str, str], kept: Iterable[str]) -> str:
+def text(paths: Mapping[str, str], old_lines: Iterable[str]) -> str:
     """The file for the images of hive.toml, with the entries for single paths that it had."""
-    lines = [f"{name} {path}" for name, path in sorted(named.items()) if path]
-    lines += [line for line in kept if line.startswith(_PREFIX)]
+    lines = [f"{name} {path}" for name, path in sorted(paths.items()) if path]
+    lines += [line for line in old_lines if line.startswith(_PREFIX)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def named(settings: Mapping[str, object]) -> dict[str, str]:
+def image_paths(settings: Mapping[str, object]) -> dict[str, str]:
     """The prepared trees of hive.toml; the machine's own /usr has no path."""
     table = settings.get("images")
-    found = table if isinstance(table, dict) else {}
-    return {str(name): str(path) for name, path in found.items() if path}
+    images = table if isinstance(table, dict) else {}
+    return {str(name): str(path) for name, path in images.items() if path}
 
 
 def lines(file: Path = FILE) -> list[str]:
@@ -43,7 +43,7 @@ def lines(file: Path = FILE) -> list[str]:
 
 
 def enter(path: str, file: Path = FILE) -> None:
-    """Make a directory usable as an image; only root may, and hived never does."""
+    """Enter a directory as an image; only root may, and hived never does."""
     if os.geteuid() != 0:
         raise NotAllowed(f"cannot use {path} as an image: only root may give a path; name an image")
     if not path.startswith("/") or not path.isprintable() or not Path(path).is_dir():
@@ -52,5 +52,5 @@ def enter(path: str, file: Path = FILE) -> None:
     known = lines(file)
     if line not in known:
         new = file.with_name(f".{file.name}.new")
-        new.write_text("".join(f"{each}\n" for each in [*known, line]))
+        new.write_text("".join(f"{entry}\n" for entry in [*known, line]))
         new.replace(file)

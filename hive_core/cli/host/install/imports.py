@@ -1,7 +1,7 @@
 """/etc/hive/imports: folders of the host that a job may copy from, by name; `NAME PATH` a line.
 
-Like the table of images it is believed by the root helper, and written by root alone. An entry is
-there only for as long as it is used.
+As with the table of images, the root helper trusts it, and only root writes it. An entry exists
+only while it is used.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def label(path: Path) -> str:
 
 
 @contextmanager
-def entered(path: Path, file: Path = FILE) -> Iterator[str]:
-    """A folder that may be copied from meanwhile, and its name."""
+def import_entry(path: Path, file: Path = FILE) -> Iterator[str]:
+    """Enter a folder while the body runs, and yield its name."""
     if not str(path).isprintable():
         raise InvalidArgument(f"{str(path)!r} cannot be entered in {file}", field="from")
     name = label(path)
-    others = [each for each in _lines(file) if each.split(maxsplit=1)[:1] != [name]]
+    others = [line for line in _lines(file) if line.split(maxsplit=1)[:1] != [name]]
     _write(file, [*others, f"{name} {path}"])
     try:
         yield name
@@ -43,5 +43,5 @@ def _lines(file: Path) -> list[str]:
 
 def _write(file: Path, lines: list[str]) -> None:
     new = file.with_name(f".{file.name}.new")
-    new.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
+    new.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     new.replace(file)

@@ -1,6 +1,6 @@
-"""What a hive host has: accounts, directories, files and units. Values only; nothing is done here.
+"""What a hive host has: accounts, directories, files and units. Values only, no effects.
 
-The stores below /var/lib/hive are the root helper's and the daemon's to make.
+The root helper and the daemon create the stores below /var/lib/hive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RUN: Final = "/run/hive"
 CONFIG: Final = "/etc/hive/hive.toml"
 META: Final = f"{HOME}/meta"
 UNITS: Final = ("hive-privd.service", "hived.service")
-REMOTE: Final = "git-remote-hive"  # git looks for it on PATH, as everybody's git does
+REMOTE: Final = "git-remote-hive"  # git looks for it on PATH
 LINK: Final = Path("/usr/local/bin") / REMOTE
 AGENTS: Final = ("hive-agent@*.service", "hive-job@*.service")
 SYSTEM: Final = Path("/etc/systemd/system")
@@ -51,7 +51,7 @@ class File:
     path: Path
     text: str
     mode: int = 0o644
-    kept: bool = False
+    keep_existing: bool = False
 
 
 # hived works in its home; the sticky bit keeps it from replacing what belongs to root.
@@ -64,7 +64,7 @@ PROFILES: Final = Directory("/nix/var/nix/profiles/hive", 0o755, USER, USER)
 
 
 def directories() -> Iterator[Directory]:
-    """Those that this machine needs: without Nix there is nothing to be kept from its collector."""
+    """The directories of this machine; roots for the collector of Nix only where Nix is."""
     yield from DIRECTORIES
     if Path(PROFILES.path).parent.is_dir():
         yield PROFILES
@@ -72,7 +72,7 @@ def directories() -> Iterator[Directory]:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where this hive lies: the entry points, the interpreter, the package."""
+    """The paths of this installation: entry points, interpreter, package."""
 
     bin: str
     python: str
@@ -89,7 +89,7 @@ class Installation:
 def templates() -> Iterator[Path]:
     """Unit and tmpfiles templates of this package."""
     for room in TEMPLATES:
-        yield from sorted(each for each in room.glob("*") if each.suffix in _TARGETS)
+        yield from sorted(path for path in room.glob("*") if path.suffix in _TARGETS)
 
 
 _TARGETS: Final = {".service": SYSTEM, ".slice": SYSTEM, ".tmpfiles": TMPFILES}
@@ -100,19 +100,22 @@ def _target(template: Path) -> Path:
     return _TARGETS[template.suffix] / name
 
 
-def rendered(installation: Installation) -> list[File]:
+def unit_files(installation: Installation) -> list[File]:
     """The unit and tmpfiles files of this installation."""
-    return [File(_target(each), installation.render(each.read_text())) for each in templates()]
+    return [
+        File(_target(template), installation.render(template.read_text()))
+        for template in templates()
+    ]
 
 
 def config() -> File:
-    """The operator's file: every setting with its default, commented out."""
+    """The settings file: every setting with its default, commented out."""
     text = (Path(__file__).parent / "hive.toml").read_text()
-    return File(Path(CONFIG), text, kept=True)
+    return File(Path(CONFIG), text, keep_existing=True)
 
 
 def old_systemd(version: int) -> str | None:
-    """Why this systemd will not do, or None."""
+    """Why this systemd is refused, or None."""
     if version >= LEAST:
         return None
     return f"systemd {version} is too old: hive needs {LEAST} or newer"

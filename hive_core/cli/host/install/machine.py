@@ -1,6 +1,6 @@
-"""The one door of `hive setup` and `hive teardown` to the machine.
+"""All effects of `hive setup` and `hive teardown` on the machine.
 
-Everything is idempotent and tells in a line what it did; what was right before is not mentioned.
+Every method is idempotent and reports a change in one line; no change is not reported.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  #
 
 
 def _unescape(point: bytes) -> str:
-    """Give a mount point as it is; the kernel spells blanks and line breaks in octal digits."""
+    """Decode a mount point; the kernel writes blanks and line breaks as octal digits."""
     return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda digits: bytes([int(digits[1], 8)]), point))
 
 
 class Broken(HiveError):
-    """A program of the machine failed; the reason holds what it said."""
+    """A program of the machine failed; the reason has its output."""
 
 
 def systemd_version() -> int:
@@ -43,8 +43,8 @@ def systemd_version() -> int:
         )
     except OSError:
         return 0
-    found = re.match(r"systemd (\d+)", done.stdout)
-    return int(found[1]) if found else 0
+    match = re.match(r"systemd (\d+)", done.stdout)
+    return int(match[1]) if match else 0
 
 
 def is_booted() -> bool:
@@ -53,16 +53,16 @@ def is_booted() -> bool:
 
 
 def installation() -> Installation:
-    """Where the entry points of this hive are: beside the command that runs now."""
+    """The entry points of this hive: beside the command that runs now."""
     beside = (Path(sys.argv[0]).resolve().parent, Path(sys.executable).parent)
-    found = shutil.which("hived", path=os.pathsep.join(map(str, beside))) or shutil.which("hived")
-    if found is None:
+    program = shutil.which("hived", path=os.pathsep.join(map(str, beside))) or shutil.which("hived")
+    if program is None:
         raise Conflict("cannot find hived beside the command hive: install the package first")
-    return Installation(bin=str(Path(found).parent), python=sys.executable)
+    return Installation(bin=str(Path(program).parent), python=sys.executable)
 
 
 def settings(config: Path) -> dict[str, object]:
-    """What hive.toml says; the daemon judges it, here only a few words are looked up."""
+    """The settings file as it is; only the daemon validates it."""
     try:
         return tomllib.loads(config.read_text())
     except (OSError, ValueError) as error:
@@ -70,7 +70,7 @@ def settings(config: Path) -> dict[str, object]:
 
 
 class Machine:
-    """Says through `tell` what was changed."""
+    """The machine; every change is reported through `tell`."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -79,20 +79,20 @@ class Machine:
         """Run a program of the machine; its output is the answer."""
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if check and done.returncode:
-            said = (done.stderr or done.stdout).strip()
-            raise Broken(f"{' '.join(argv)} ended with {done.returncode}: {said}")
+            output = (done.stderr or done.stdout).strip()
+            raise Broken(f"{' '.join(argv)} ended with {done.returncode}: {output}")
         return done.stdout
 
     def group(self, name: str) -> None:
-        if name not in {each.gr_name for each in grp.getgrall()}:
+        if name not in {entry.gr_name for entry in grp.getgrall()}:
             self.run("groupadd", "--system", name)
             self._tell(f"made group {name}")
 
     def user(self, name: str, home: str) -> None:
         """A system user that cannot log in."""
-        if name in {each.pw_name for each in pwd.getpwall()}:
+        if name in {entry.pw_name for entry in pwd.getpwall()}:
             return
-        shell = next((each for each in _SHELLS if Path(each).exists()), _SHELLS[-1])
+        shell = next((path for path in _SHELLS if Path(path).exists()), _SHELLS[-1])
         self.run("useradd", "--system", "--gid", name, "--home-dir", home, "--no-create-home",
                  "--shell", shell, "--comment", "hive daemon", name)  # fmt: skip
         self._tell(f"made user {name}")
@@ -103,21 +103,21 @@ class Machine:
             self._tell(f"put user {user} into group {group}")
 
     def directory(self, wanted: Directory) -> None:
-        """Make it, or set right its owner and mode."""
+        """Create a directory, or correct its owner and mode."""
         path = Path(wanted.path)
         uid, gid = pwd.getpwnam(wanted.owner).pw_uid, grp.getgrnam(wanted.group).gr_gid
         if not path.exists():
             path.mkdir(parents=True)
             self._tell(f"made {path}")
-        found = path.lstat()
-        if (found.st_uid, found.st_gid, found.st_mode & 0o7777) != (uid, gid, wanted.mode):
+        facts = path.lstat()
+        if (facts.st_uid, facts.st_gid, facts.st_mode & 0o7777) != (uid, gid, wanted.mode):
             os.chown(path, uid, gid)
             path.chmod(wanted.mode)
 
     def file(self, wanted: File) -> bool:
-        """Write it if it is not so already; whether it was written."""
+        """Write a file that differs; return whether it was written."""
         path = wanted.path
-        if path.exists() and (wanted.kept or path.read_text() == wanted.text):
+        if path.exists() and (wanted.keep_existing or path.read_text() == wanted.text):
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.new")
@@ -131,7 +131,7 @@ class Machine:
         """Files, and directories with everything in them; symlinks are not followed."""
         for path in paths:
             if path.is_mount():
-                # Somebody's mount stays; what is in it goes.
+                # A mount stays; its contents go.
                 self.remove(path.iterdir())
             elif path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -141,16 +141,16 @@ class Machine:
                 self._tell(f"removed {path}")
 
     def forget_git(self, key: str, value: str) -> None:
-        """Drop a line from the settings of every user's git."""
-        config = ("git", "-C", "/", "config", "--system")  # in nobody's repository
+        """Remove a line from the system settings of git."""
+        config = ("git", "-C", "/", "config", "--system")  # outside of any repository
         if value in self.run(*config, "--get-all", key, check=False).splitlines():
             self.run(*config, "--fixed-value", "--unset-all", key, value)
-            self._tell(f"git is not told of {value} any more")
+            self._tell(f"removed {value} from the system settings of git")
 
     def reachable(self, link: Path, program: Path) -> None:
-        """Have everybody's PATH lead to a program of ours, if it does not."""
+        """Link a program of ours into the PATH of all users, where it is missing."""
         if link.is_symlink() and not link.exists():
-            link.unlink()  # of an installation that is gone
+            link.unlink()  # of a removed installation
         if shutil.which(link.name, path=_PATH) is None and program.exists():
             link.symlink_to(program)
             self._tell(f"linked {link}")
@@ -161,27 +161,27 @@ class Machine:
             self._tell(f"removed {link}")
 
     def account_gone(self, user: str, groups: Sequence[str]) -> None:
-        if user in {each.pw_name for each in pwd.getpwall()}:
+        if user in {entry.pw_name for entry in pwd.getpwall()}:
             self.run("userdel", user)
             self._tell(f"removed user {user}")
         for group in groups:
-            if group in {each.gr_name for each in grp.getgrall()}:
+            if group in {entry.gr_name for entry in grp.getgrall()}:
                 self.run("groupdel", group)
                 self._tell(f"removed group {group}")
 
     def restart(self, unit: str) -> None:
-        """Start it afresh; when it does not start, its own last words say why."""
+        """Restart a unit; a failure carries the last lines of its log."""
         try:
             self.run("systemctl", "restart", unit)
         except Broken as error:
-            said = self.run("journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=3",
+            log = self.run("journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=3",
                             f"--unit={unit}", f"_SYSTEMD_UNIT={unit}", check=False)  # fmt: skip
-            raise Broken(f"{unit} does not start, its log ends with:\n{said}") from error
+            raise Broken(f"{unit} does not start, its log ends with:\n{log}") from error
 
     def active(self, unit: str) -> bool:
         return self.run("systemctl", "is-active", unit, check=False).strip() == "active"
 
-    def loaded(self, *patterns: str) -> list[str]:
+    def loaded_units(self, *patterns: str) -> list[str]:
         """Units of these names that are active or failed."""
         listed = self.run("systemctl", "list-units", "--all", "--plain", "--no-legend",
                           "--no-pager", "--full", *patterns)  # fmt: skip
@@ -189,7 +189,7 @@ class Machine:
 
     def end(self, patterns: Sequence[str], patience: float) -> None:
         """Stop units gracefully, and after a while with force."""
-        units = self.loaded(*patterns)
+        units = self.loaded_units(*patterns)
         if not units:
             return
         self.run("systemctl", "stop", "--no-block", *units, check=False)
@@ -200,8 +200,8 @@ class Machine:
                 ends = time.monotonic() + patience
             time.sleep(_POLL)
         self.run("systemctl", "reset-failed", *units, check=False)
-        what = units[0] if len(units) == 1 else f"{len(units)} of {', '.join(patterns)}"
-        self._tell(f"stopped {what}")
+        summary = units[0] if len(units) == 1 else f"{len(units)} of {', '.join(patterns)}"
+        self._tell(f"stopped {summary}")
 
     def active_or_ending(self, unit: str) -> bool:
         state = self.run("systemctl", "is-active", unit, check=False).strip()
@@ -211,5 +211,5 @@ class Machine:
         """Detach every mount below a place, the deepest first."""
         lines = Path("/proc/self/mounts").read_bytes().rstrip(b"\n").split(b"\n")
         points = [_unescape(line.split(b" ")[1]) for line in lines]
-        for point in reversed([each for each in points if each.startswith(f"{place}/")]):
+        for point in reversed([path for path in points if path.startswith(f"{place}/")]):
             self.run("umount", "--lazy", point, check=False)

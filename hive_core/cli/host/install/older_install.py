@@ -1,8 +1,8 @@
-"""An older install as it lies on the disk, read and judged; nothing is changed here.
+"""An older install on the disk, read and checked; nothing is changed here.
 
 The root folder (/var/lib/hyperhive) holds `meta/topology.json`, `agents/NAME/{state,config}`,
 `applied/NAME` and, of the one special agent, `manager/state`. That agent, `manager` in the
-container `hm1nd`, is the root agent here. What agents could write there is not followed.
+container `hm1nd`, is the root agent here. No link that agents could write is followed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STATE, CONFIG, APPLIED = "", "old-config", "old-applied.git"
 
 @dataclass(frozen=True, slots=True)
 class OldAgent:
-    """`was`: its name there. `folders`: what it has, by where in the state that goes."""
+    """`was`: its old name. `folders`: its folders, by their places in the state."""
 
     name: str
     was: str
@@ -41,9 +41,9 @@ class OldAgent:
 
 
 class Old:
-    """`agents` has parents before children; `left`: what stays where it is.
+    """`agents` has parents before children; `left` are the paths that stay where they are.
 
-    `faults`: why it cannot be taken over, a line each.
+    `faults` are the reasons for which it cannot be taken over, one line each.
     """
 
     def __init__(self, folder: Path, root: str, running: Path = RUNNING) -> None:
@@ -53,7 +53,7 @@ class Old:
         self.left: dict[Path, None] = {}
         if not folder.is_dir():
             self.faults.append(f"{folder}: no such folder")
-        parents = self._named(self._parents())
+        parents = self._renamed_parents(self._parents())
         self._check(parents, running)
         self.agents = [] if self.faults else list(self._in_order(parents))
 
@@ -66,13 +66,13 @@ class Old:
         return self.folder / JOURNAL
 
     def _parents(self) -> dict[str, str | None]:
-        """Old name -> old name of the parent: those written down, and those of whom files lie."""
-        found: dict[str, str | None] = {MANAGER: None, **self._written()}
-        for each in self._entries("agents"):
-            found.setdefault(each, MANAGER)
-        return found
+        """Old name -> old name of the parent: those recorded, and those that have files."""
+        parents: dict[str, str | None] = {MANAGER: None, **self._topology()}
+        for name in self._entries("agents"):
+            parents.setdefault(name, MANAGER)
+        return parents
 
-    def _written(self) -> dict[str, str | None]:
+    def _topology(self) -> dict[str, str | None]:
         file = self.folder / "meta/topology.json"
         if not file.exists():
             return {}
@@ -82,15 +82,15 @@ class Old:
             self.faults.append(f"{file}: {error}")
             return {}
         odd = [name for name, parent in tree.items() if not isinstance(parent, str | None)]
-        self.faults += [f"{file}: the parent of {name!r} is no name" for name in odd]
+        self.faults += [f"{file}: the parent of {name!r} is not a name" for name in odd]
         return {name: parent for name, parent in tree.items() if isinstance(parent, str | None)}
 
     def _entries(self, room: str) -> Iterator[str]:
         place = self.folder / room
         if _is_folder(place):
-            yield from sorted(each.name for each in place.iterdir() if _is_folder(each))
+            yield from sorted(path.name for path in place.iterdir() if _is_folder(path))
 
-    def _named(self, parents: dict[str, str | None]) -> dict[str, str | None]:
+    def _renamed_parents(self, parents: dict[str, str | None]) -> dict[str, str | None]:
         """The same, with `manager` under its new name."""
         if self._root != MANAGER and self._root in parents:
             text = f"{self._root!r}: the name of the root agent here, which {MANAGER!r} becomes"
@@ -119,31 +119,31 @@ class Old:
             self._folders(self._was(name))
 
     def _folders(self, was: str) -> dict[str, Path]:
-        """What it has; symlinks in place of folders are faults."""
+        """The folders of an agent; symlinks in place of folders are faults."""
         own = self.folder / "agents" / was
-        found = {STATE: own / "state", CONFIG: own / "config"}
-        found[APPLIED] = self.folder / "applied" / was
-        found |= dict(self._others(own))
+        folders = {STATE: own / "state", CONFIG: own / "config"}
+        folders[APPLIED] = self.folder / "applied" / was
+        folders |= dict(self._others(own))
         first = self.folder / MANAGER / "state"
         if was == MANAGER and self._holds(first):
-            if self._holds(found[STATE]):
-                self.faults.append(f"{first} and {found[STATE]}: both hold files; leave one")
-            found[STATE] = first
-        return {into: path for into, path in found.items() if self._holds(path)}
+            if self._holds(folders[STATE]):
+                self.faults.append(f"{first} and {folders[STATE]}: both hold files; leave one")
+            folders[STATE] = first
+        return {into: path for into, path in folders.items() if self._holds(path)}
 
     def _others(self, own: Path) -> Iterator[tuple[str, Path]]:
-        """Whatever else it has: folders go along, the rest is told and stays."""
-        for each in sorted(own.iterdir()) if _is_folder(own) else ():
-            into = f"old-{each.name.lower().lstrip('.').replace('_', '-')}"
-            if each.name in ("state", "config"):
+        """Its other folders; other files are reported and stay."""
+        for path in sorted(own.iterdir()) if _is_folder(own) else ():
+            into = f"old-{path.name.lower().lstrip('.').replace('_', '-')}"
+            if path.name in ("state", "config"):
                 continue
-            if _is_folder(each) and _INTO.fullmatch(into) and into != APPLIED:
-                yield into, each
+            if _is_folder(path) and _INTO.fullmatch(into) and into != APPLIED:
+                yield into, path
             else:
-                self.left[each] = None
+                self.left[path] = None
 
     def _holds(self, path: Path) -> bool:
-        """Whether there is a folder with something in it, reached over folders alone."""
+        """Whether there is a non-empty folder, reached without links."""
         at = self.folder
         for part in path.relative_to(self.folder).parts:
             at /= part
@@ -152,7 +152,7 @@ class Old:
             except FileNotFoundError:
                 return False
             if not stat.S_ISDIR(facts.st_mode):
-                text = f"{at}: is no folder, and links are not followed"
+                text = f"{at}: is not a folder, and links are not followed"
                 if text not in self.faults:
                     self.faults.append(text)
                 return False
@@ -171,10 +171,10 @@ class Old:
 def _object(file: Path) -> dict[str, object]:
     if file.stat().st_size > _MOST:
         raise ValueError(f"larger than {_MOST} bytes")
-    found = json.loads(file.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
-        raise ValueError("no object")  # noqa: TRY004 - told like any other odd text
-    return found
+    value = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError("no object")  # noqa: TRY004 - reported like any other wrong text
+    return value
 
 
 def _is_folder(path: Path) -> bool:

@@ -21,7 +21,7 @@ _PATIENCE: Final = 10.0  # seconds an agent has at teardown before it is killed
 
 
 def by_configuration(machine: Machine) -> bool:
-    """On NixOS the module did all this."""
+    """Whether the module of NixOS has set this host up."""
     return NIXOS.exists() and machine.active("hived.service")
 
 
@@ -46,20 +46,20 @@ def install(machine: Machine) -> None:
     machine.file(layout.config())
     machine.file(_images())
     _older(machine)
-    found = installation()
-    machine.reachable(layout.LINK, Path(found.bin) / layout.REMOTE)
+    place = installation()
+    machine.reachable(layout.LINK, Path(place.bin) / layout.REMOTE)
     for file in documents.documents():
         machine.file(file)
-    files = layout.rendered(found)
-    changed = [each.path for each in files if machine.file(each)]
-    for path in (each.path for each in files if each.path.parent == layout.TMPFILES):
+    files = layout.unit_files(place)
+    changed = [file.path for file in files if machine.file(file)]
+    for path in (file.path for file in files if file.path.parent == layout.TMPFILES):
         machine.run("systemd-tmpfiles", "--create", str(path))
     _units(machine, {path.name for path in changed})
 
 
 def _older(machine: Machine) -> None:
-    """Take away how operators' git once entered repositories that hived can configure."""
-    units = [each for each in layout.OLD_UNITS if (layout.SYSTEM / each).exists()]
+    """Remove what older versions installed for the git of operators."""
+    units = [unit for unit in layout.OLD_UNITS if (layout.SYSTEM / unit).exists()]
     if units:
         machine.run("systemctl", "disable", "--now", "--quiet", *units, check=False)
     machine.remove(layout.OLD_FILES)
@@ -68,7 +68,7 @@ def _older(machine: Machine) -> None:
 
 
 def _images() -> layout.File:
-    named = images.named(settings(Path(layout.CONFIG)))
+    named = images.image_paths(settings(Path(layout.CONFIG)))
     return layout.File(images.FILE, images.text(named, images.lines()))
 
 
@@ -82,7 +82,7 @@ def _accounts(machine: Machine) -> None:
 def _units(machine: Machine, changed: set[str]) -> None:
     """Enable and start both daemons; one that runs from an old unit is restarted.
 
-    That stops no agent: containers live in units of their own.
+    This stops no agent: containers have units of their own.
     """
     if changed:
         machine.run("systemctl", "daemon-reload")
@@ -93,7 +93,7 @@ def _units(machine: Machine, changed: set[str]) -> None:
 
 
 def check_removable() -> None:
-    """Refuse a machine whose own configuration made it a hive host."""
+    """Refuse NixOS, whose configuration makes it a hive host."""
     if NIXOS.exists():
         raise Conflict("NixOS is set up by its configuration: services.hive.enable = false")
 
@@ -101,12 +101,12 @@ def check_removable() -> None:
 def running_agents(machine: Machine) -> list[str]:
     """Names of the agents whose containers run now."""
     first, last = layout.AGENTS[0].split("*")
-    units = machine.loaded(layout.AGENTS[0])
+    units = machine.loaded_units(layout.AGENTS[0])
     return sorted(unit.removeprefix(first).removesuffix(last) for unit in units)
 
 
 def remove(machine: Machine) -> None:
-    """Stop everything and take the units away; files and accounts stay."""
+    """Stop everything and remove the units; files and accounts stay."""
     check_removable()
     machine.end(("hived.service",), _PATIENCE)
     machine.end(layout.AGENTS, _PATIENCE)
@@ -114,11 +114,11 @@ def remove(machine: Machine) -> None:
     machine.run("systemctl", "disable", "--quiet", *layout.UNITS, check=False)
     machine.unmount_below(layout.HOME)
     machine.unmount_below(layout.RUN)
-    slices = machine.loaded("hive*.slice")
+    slices = machine.loaded_units("hive*.slice")
     if slices:
         machine.run("systemctl", "stop", *slices, check=False)
         machine.run("systemctl", "revert", *slices, check=False)
-    written = [each.path for each in layout.rendered(layout.Installation("", ""))]
+    written = [file.path for file in layout.unit_files(layout.Installation("", ""))]
     machine.remove([*written, *documents.PATHS, Path(layout.RUN)])
     machine.unreachable(layout.LINK)
     _older(machine)

@@ -1,7 +1,7 @@
-"""What has to be done to take over an older install, step by step, and doing it.
+"""The steps that take over an older install, and their execution.
 
-A journal in the old folder says which agents were made by it, so that it can go on after a kill and
-never takes an agent for one of its own that is not. Nothing there is deleted.
+A journal in the old folder records the created agents, so that it continues after a kill and
+never mistakes another agent for one of its own. Nothing in the old folder is deleted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`source` goes to `into` in the state of the agent; without, the agent is created."""
+    """Copy `source` to `into` in the state of the agent; without a source, create the agent."""
 
     agent: OldAgent
     source: Path | None = None
@@ -45,7 +45,7 @@ class Step:
 
 
 def steps(old: Old, root: str) -> Iterator[Step]:
-    """All that is to be done, in an order that works; the root agent is there already."""
+    """All steps in a valid order; the root agent exists already."""
     for agent in old.agents:
         if agent.name != root:
             yield Step(agent)
@@ -54,7 +54,7 @@ def steps(old: Old, root: str) -> Iterator[Step]:
 
 
 class Takeover:
-    """`tell` hears every step that was done; `step` is called between the parts."""
+    """Executes the steps; `tell` gets every step that is done, `step` is called between parts."""
 
     def __init__(
         self,
@@ -68,25 +68,25 @@ class Takeover:
         self._there = frozenset[str]()
 
     def check(self, root: str, bounds: HostLimits) -> None:
-        """Add what speaks against it here to the faults; Conflict without a root agent.
+        """Add the faults of this host; raise Conflict without a root agent.
 
-        Whatever a step would be refused for later is said before the first one.
+        Each reason for which a step would be refused is found before the first step.
         """
         rows = {str(row["name"]): row for row in self._session.rows("list_agents", "agents")}
         self._there = frozenset(rows)
         if root not in rows:
             raise Conflict(f"the root agent {root} is not there: `hive setup` makes it")
-        made = self._made()
+        made = self._made_names()
         for agent in self._old.agents:
             if agent.name in rows and agent.name not in made and agent.name != root:
                 self._old.faults.append(f"{agent.name!r}: there is an agent of this name here")
         self._check_room(bounds)
-        for each in steps(self._old, root):
-            if each.source is not None and not str(each.source).isprintable():
-                self._old.faults.append(f"{str(each.source)!r}: a path that cannot be written down")
+        for step in steps(self._old, root):
+            if step.source is not None and not str(step.source).isprintable():
+                self._old.faults.append(f"{str(step.source)!r}: a path that cannot be written down")
 
     def _check_room(self, bounds: HostLimits) -> None:
-        coming = [each for each in self._old.agents if each.name not in self._there]
+        coming = [agent for agent in self._old.agents if agent.name not in self._there]
         if len(self._there) + len(coming) > bounds.agents:
             there, most = len(self._there), bounds.agents
             reason = f"this host has {there} agents and takes {most} (limits.agents)"
@@ -97,30 +97,30 @@ class Takeover:
                 self._old.faults.append(f"{agent.name!r}: {reason}")
 
     def _level(self, agent: OldAgent) -> int:
-        parents = {each.name: each.parent for each in self._old.agents}
+        parents = {other.name: other.parent for other in self._old.agents}
         level, parent = 1, agent.parent
         while parent is not None:
             level, parent = level + 1, parents[parent]
         return level
 
     def has_made(self, step: Step) -> bool:
-        """Whether an earlier try, that was killed, made this agent."""
-        return step.source is None and step.agent.name in self._made() & self._there
+        """Whether an earlier run, which was killed, created this agent."""
+        return step.source is None and step.agent.name in self._made_names() & self._there
 
     def run(self, root: str) -> None:
-        """Do what is left to do, then write the marker."""
+        """Execute the remaining steps, then write the marker."""
         done: list[dict[str, object]] = []
-        for each in steps(self._old, root):
-            if each.source is None:
-                self._create(each)
+        for step in steps(self._old, root):
+            if step.source is None:
+                self._create(step)
             else:
-                done.append(self._copy(each, each.source))
+                done.append(self._copy(step, step.source))
         self._mark(done)
 
     def _create(self, step: Step) -> None:
-        """Noted before it is done: who is there then was made by us."""
+        """Record the name first: an agent that exists later was created by this run."""
         agent = step.agent
-        if agent.name in self._made():
+        if agent.name in self._made_names():
             there = {str(row["name"]) for row in self._session.rows("list_agents", "agents")}
             if agent.name in there:
                 return
@@ -132,7 +132,7 @@ class Takeover:
         self._tell(step.text)
 
     def _copy(self, step: Step, source: Path) -> dict[str, object]:
-        with imports.entered(source, self._table) as name:
+        with imports.import_entry(source, self._table) as name:
             reply = self._session.change(
                 "import_state", agent=step.agent.name, source=name, into=step.into
             )
@@ -140,11 +140,13 @@ class Takeover:
         self.step(f"copied {source}")
         progress = self._session.ask("get_job", id=reply["job"]).get("progress")
         aside = progress.get("kept_aside") if isinstance(progress, dict) else 0
-        kept = f"; {aside} of it lie in /agents/{step.agent.name}/state/.imported" if aside else ""
-        self._tell(step.text + kept)
+        aside_note = (
+            f"; {aside} of it lie in /agents/{step.agent.name}/state/.imported" if aside else ""
+        )
+        self._tell(step.text + aside_note)
         return {"from": str(source), "to": step.target, "was": step.agent.was, **_dict(progress)}
 
-    def _made(self) -> set[str]:
+    def _made_names(self) -> set[str]:
         try:
             lines = self._old.journal.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
@@ -158,8 +160,10 @@ class Takeover:
             os.fsync(file.fileno())
 
     def _mark(self, done: list[dict[str, object]]) -> None:
-        """Last of all, as a whole."""
-        agents = {each.name: {"was": each.was, "parent": each.parent} for each in self._old.agents}
+        """Write the marker, as a whole, after everything else."""
+        agents = {
+            agent.name: {"was": agent.was, "parent": agent.parent} for agent in self._old.agents
+        }
         text = json.dumps({"when": int(time.time()), "agents": agents, "copied": done}, indent=2)
         new = self._old.marker.with_name(f"{self._old.marker.name}.new")
         with new.open("w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Every migration that this version knows, and which of them were done on this machine."""
+"""The migrations of this version, and which of them are done on this machine."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from hive_core.ledger.core.opening import numbered
 DONE, DUE = "done", "due"
 
 
-def known() -> Iterator[tuple[str, int, str]]:
+def migrations() -> Iterator[tuple[str, int, str]]:
     """Every migration of this version: kind, number, what it does."""
-    for number, (what, _) in enumerate(storage.STEPS, 1):
-        yield storage.STORAGE, number, what
+    for number, (summary, _) in enumerate(storage.STEPS, 1):
+        yield storage.STORAGE, number, summary
     for number, file in enumerate(numbered(MIGRATIONS), 1):
         yield storage.LEDGER, number, file.stem[5:].replace("_", " ")
 
 
 def states(marker: Path) -> list[Row]:
-    """The same with whether it has been done here; and what is there that we do not know."""
+    """The migrations with their states, and newer ones that this version does not have."""
     said = storage.read(marker)
     rows: list[Row] = [
-        {"kind": kind, "number": number, "what": what,
+        {"kind": kind, "number": number, "what": summary,
          "state": DONE if number <= said.get(kind, 0) else DUE}
-        for kind, number, what in known()
+        for kind, number, summary in migrations()
     ]  # fmt: skip
     for kind, at in said.items():
-        most = max((number for each, number, _ in known() if each == kind), default=0)
+        most = max((number for other, number, _ in migrations() if other == kind), default=0)
         if at > most:
-            what = f"this hive knows {most}: install the newer one again"
-            rows.append({"kind": kind, "number": at, "what": what, "state": "newer"})
+            text = f"this hive knows {most}: install the newer one again"
+            rows.append({"kind": kind, "number": at, "what": text, "state": "newer"})
     return rows
