@@ -1,5 +1,5 @@
-"""What runs in a job container, on bytes that agents wrote. Standard library only.
+"""Programs that run in job containers, on files that agents wrote. Standard library only.
 
-A job believes nothing that it reads, and nobody believes a job more than that: what it hands back
-is bounded and checked again by the daemon.
+A job trusts nothing that it reads, and the daemon trusts no job: it reads the output with limits
+and checks it again.
 """

@@ -1,7 +1,7 @@
-"""What a commit changes, in lines for people: nothing folded or hidden, no attribute obeyed.
+"""The difference that a commit makes, in lines for people: complete, whatever attributes say.
 
-Every line says of which file it is and carries its numbers; its text is spelled out
-(plan/printable.py). Bytes that are no text are shown too.
+Every line names its file and has its numbers; its text is escaped (plan/printable.py). Bytes that
+are not UTF-8 are shown too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_END: Final = "the line above has no line break at its end"
 
 @dataclass
 class FileDiff:
-    """Rows of the difference and a summary of each file; Refused beyond `most` bytes to read."""
+    """Rows of the difference and a summary of each file; refused beyond `most` bytes to read."""
 
     old: Files
     new: Files
@@ -102,7 +102,7 @@ def _kind(before: File | None, after: File | None) -> str:
 
 
 def _about(before: File | None, after: File | None) -> str:
-    """What becomes of the file, in words that stand in none of its lines."""
+    """One line that says what changes about the file as a whole."""
     if before is None and after is not None:
         return f"added, {len(after[1])} bytes" + ", executable" * after[0]
     if after is None:

@@ -1,8 +1,8 @@
-"""Copy one commit with all that belongs to it out of a repository that an agent owns.
+"""Copies one commit with its history from a repository that an agent owns.
 
-git fetches exactly one object name into a fresh repository: no other ref, no tag, no submodule; so
-it asks for no list of refs, however many there are. What comes is checked by git (all of its
-warnings are errors) and counted by us; `review` then believes nothing of it.
+git fetches exactly one object name into a fresh repository: no other ref, no tag, no submodule. So
+it requests no list of refs, however long that is. git checks the objects (all of its warnings are
+errors), and this job counts them. `review` then trusts none of it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _SPARE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FetchJob:
-    """`commit` of the repository `repo` below the agent's place."""
+    """Fetches `commit` from the repository `repo` below the agent's folder."""
 
     commit: str
     repo: str
     caps: IntakeLimits
 
     def run(self, agent: Path, out: Path) -> dict[str, float]:
-        """Write `out/pack`; how much there was."""
+        """Write `out/pack`; returns the figures."""
         source = self._source(agent)
         with tempfile.TemporaryDirectory() as folder:
             git = Git(Path(folder, "quarantine"))
@@ -55,14 +55,14 @@ class FetchJob:
         if not OID.fullmatch(self.commit):
             raise JobRefused("commit", "a commit is named by its 40 hexadecimal digits")
         if not _REPO.fullmatch(self.repo):
-            raise JobRefused("repository", "this is no place of a configuration", self.repo)
+            raise JobRefused("repository", "this is not the path of a configuration", self.repo)
         source = agent / self.repo / ".git"
         if source.is_symlink() or not source.is_dir():
-            raise JobRefused("repository", "there is no git repository", self.repo)
+            raise JobRefused("repository", "this is not a git repository", self.repo)
         return source
 
     def _limit(self) -> None:
-        """What git may write and take up, and so whatever it starts. The unit has bounds too."""
+        """Limit the files and the memory of git and of its children; the unit has limits too."""
         most = self.caps.pack + _SPARE
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
@@ -79,7 +79,7 @@ class FetchJob:
             raise
 
     def _measure(self, git: Git) -> None:
-        """Look at what has come so far."""
+        """Check the size of the pack that has arrived so far."""
         for pack in git.pack.glob("*pack*"):
             with suppress(FileNotFoundError), pack.open("rb") as file:
                 start = file.read(_START.size)
@@ -90,12 +90,14 @@ class FetchJob:
 
     def _count(self, objects: int) -> None:
         if objects > self.caps.objects:
-            raise JobRefused("objects", f"{objects} objects, and {self.caps.objects} are allowed")
+            raise JobRefused(
+                "objects", f"{objects} objects exceed the limit of {self.caps.objects}"
+            )
 
     def _pack(self, git: Git) -> Path:
         packs = list(git.pack.glob("pack-*.pack"))
         if len(packs) != 1:
-            raise JobRefused("pack", f"{len(packs)} packs have come")
+            raise JobRefused("pack", f"git wrote {len(packs)} packs, not one")
         return packs[0]
 
 
@@ -109,7 +111,7 @@ def run(words: Sequence[str], root: Path) -> dict[str, float]:
 
 def _settings(source: Path, blob: int) -> list[str]:
     return [
-        # Only what stands here lets git read what others own; options do not reach that far.
+        # Only these settings let git read repositories of other users; options do not.
         # https://git-scm.com/docs/git-config#Documentation/git-config.txt-safedirectory
         "[safe]", f"\tdirectory = {source}", f"\tdirectory = {source.parent}",
         "\tbareRepository = explicit", "[protocol]", "\tversion = 2",

@@ -1,7 +1,7 @@
-"""Running git on what may be hostile: no settings but ours, no network, no hooks, bounded.
+"""Runs git on untrusted repositories: only our settings, no network, no hooks, limited.
 
-What a repository's own configuration could make git run is switched off where git allows it; the
-rest can do harm in this container only. https://git-scm.com/docs/git#_environment_variables
+Programs that a repository's own configuration could start are disabled where git allows it; the
+rest can do harm only in this container. https://git-scm.com/docs/git#_environment_variables
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import IO, Final
 from hive_core.jobs.outcome import JobRefused
 
 OID: Final = re.compile(r"[0-9a-f]{40}", re.ASCII)
-_LOOK: Final = 0.02  # seconds between two looks at a git at work
+_LOOK: Final = 0.02  # seconds between checks of a running git
 _AT_ONCE: Final = 500  # names in a pipe, which takes 64 KiB
 _HEAD: Final = re.compile(rb"([0-9a-f]{40}) ([a-z]+) ([0-9]+)\n")
 _SAID_MOST: Final = 2000
-# What git takes for mere information, see https://git-scm.com/docs/git-fsck; its warnings are
+# Messages that git treats as information, see https://git-scm.com/docs/git-fsck; its warnings are
 # errors under --strict.
 FATAL: Final = ("badFilemode", "gitmodulesParse", "gitattributesSymlink", "gitignoreSymlink")
 
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """A bare repository of our own; `config` beside it is all that any git is told."""
+    """A bare repository of our own; `config` beside it is the only configuration of git."""
 
     folder: Path
 
@@ -54,7 +54,10 @@ class Git:
         source: IO[bytes] | None = None,
         watch: Callable[[], None] | None = None,
     ) -> str:
-        """What git prints; Refused when it fails, in its own last words. `watch` may stop it."""
+        """Run git and return its output; refused with git's message if it fails.
+
+        `watch` may stop it.
+        """
         with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
             place = source or subprocess.DEVNULL
             with self._start(words, place, printed, said) as process:
@@ -69,7 +72,7 @@ class Git:
             return printed.read().decode("utf-8", "surrogateescape")
 
     def contents(self, oids: Iterable[str], most: int) -> Iterator[tuple[str, str, bytes]]:
-        """Name, kind and content of objects, in their order; Refused for one beyond `most`."""
+        """Name, kind and content of objects, in their order; refuses one larger than `most`."""
         pipe = subprocess.PIPE
         with self._start(("cat-file", "--batch"), pipe, pipe, subprocess.DEVNULL) as process:
             assert process.stdin is not None  # noqa: S101 - pipes were asked for
@@ -86,7 +89,7 @@ class Git:
         self, words: Iterable[str], source: IO[bytes] | int, out: IO[bytes] | int,
         said: IO[bytes] | int,
     ) -> Iterator[subprocess.Popen[bytes]]:  # fmt: skip
-        """A git in a group of its own, all of which ends with the block."""
+        """Start git in a process group of its own, which is killed at the end of the block."""
         process = subprocess.Popen(
             ["git", f"--git-dir={self.folder}", *words], stdin=source, stdout=out, stderr=said,
             env=self._environment, cwd="/", start_new_session=True,
@@ -108,7 +111,7 @@ class Git:
 
 
 def severities(key: str) -> list[str]:
-    """Settings that make everything fatal that `key`.fsck may say."""
+    """Settings that make every message of `key`.fsck an error."""
     return [
         f"[{key}]",
         "\tfsckObjects = true",
@@ -142,7 +145,7 @@ def _content(stream: IO[bytes], oid: str, most: int) -> tuple[str, bytes]:
 
 
 def _why(status: int, said: IO[bytes]) -> str:
-    """The last words of git; advice of several lines comes after what is wrong."""
+    """The error messages of git; advice in the lines after them is left out."""
     said.seek(max(0, os.fstat(said.fileno()).st_size - _SAID_MOST))
     lines = said.read().decode("utf-8", "replace").splitlines()
     wrong = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]

@@ -1,4 +1,4 @@
-"""That what came is a commit with its whole history, and nothing else."""
+"""Checks that a pack holds a commit with its whole history, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _SHAPE = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
 
 
 def check_history(git: Git, commit: str, caps: IntakeLimits) -> set[str]:
-    """The names of its objects.
+    """The names of the commit's objects.
 
-    Refused when there are too many of them, one is too large or missing, or one is not its own.
+    Refused if there are too many, if one is too large or missing, or if one does not belong to it.
     """
     words = ("--batch-all-objects", "--unordered", "--buffer")
     rows = [row.split() for row in git.run("cat-file", *words, _SHAPE).splitlines()]
@@ -20,10 +20,10 @@ def check_history(git: Git, commit: str, caps: IntakeLimits) -> set[str]:
     if kinds.get(commit, "commit") != "commit":
         raise JobRefused("commit", f"{commit} is a {kinds[commit]}")
     if len(rows) > caps.objects:
-        raise JobRefused("objects", f"{len(rows)} objects, and {caps.objects} are allowed")
+        raise JobRefused("objects", f"{len(rows)} objects exceed the limit of {caps.objects}")
     paths = dict(_reachable(git, commit))
     if kinds.keys() != paths.keys():
-        raise JobRefused("whole", "what came is not this commit with its history alone")
+        raise JobRefused("whole", "the pack does not hold exactly this commit with its history")
     for name, kind, size in rows:
         if int(size) > caps.blob:
             text = f"the {kind} {name[:8]} is larger than {caps.blob} bytes"
@@ -32,9 +32,9 @@ def check_history(git: Git, commit: str, caps: IntakeLimits) -> set[str]:
 
 
 def _reachable(git: Git, commit: str) -> list[tuple[str, str]]:
-    """What belongs to it, with a path where it has one."""
+    """The objects of the commit's history, with a path where they have one."""
     try:
         rows = git.run("rev-list", "--objects", commit).splitlines()
     except JobRefused as error:
-        raise JobRefused("whole", f"its history is not whole: {error.text}") from error
+        raise JobRefused("whole", f"its history is incomplete: {error.text}") from error
     return [(name, path) for name, _, path in (row.partition(" ") for row in rows)]

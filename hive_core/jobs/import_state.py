@@ -1,9 +1,9 @@
-"""Copy a folder of the host into the state of an agent, with owners, modes and times.
+"""Copies a folder of the host into the state of an agent, with owners, modes and times.
 
-First everything is copied beside what is there, then its parts are put in place one by one: what
-the agent has of the same name stays, and the copy of it is kept beside. A job that was killed is
-begun anew and goes on from where it was; when all is in place, a marker says so. Devices, sockets
-and pipes are left out.
+First everything is copied to a separate folder. Then its entries are moved into place one by one.
+Where the agent has an entry of the same name, that stays, and the copy is kept in the separate
+folder. A job that was killed is started again and continues; a marker says when all is done.
+Devices, sockets and pipes are left out.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def run(words: Sequence[str], root: Path) -> Figures:
         figures["kept_aside"] = _move_into_place(fresh, _folder(place / into))
         os.sync()
         done.touch()
-    with suppress(OSError):  # what had to stay beside stays there
+    with suppress(OSError):  # not empty: entries that could not be moved stay there
         fresh.rmdir()
     return figures
 
 
 def _take(old: Path, fresh: Path, part: Path, figures: Figures) -> None:
-    """All of it beside; what has its own name there is whole."""
+    """Copy everything to the separate folder; it gets its name only when it is complete."""
     if fresh.is_dir():
         return
     if os.path.lexists(part):
@@ -55,15 +55,15 @@ def _take(old: Path, fresh: Path, part: Path, figures: Figures) -> None:
 
 
 def _folder(path: Path) -> Path:
-    """A real folder there, or a refusal: nothing is followed."""
+    """Make a folder; refuse a symlink or a file in its place."""
     if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
-        raise JobRefused("place", "something that is no folder is in the way", path.name)
+        raise JobRefused("place", "an entry of this name exists and is not a folder", path.name)
     path.mkdir(exist_ok=True)
     return path
 
 
 def _copy(old: Path, new: Path, figures: Figures) -> None:
-    """A whole tree, however deep; modes and times of folders when they are full."""
+    """Copy a tree of any depth; folders get their modes and times last."""
     folders: list[tuple[Path, os.stat_result]] = []
     todo = [(old, new)]
     while todo:
@@ -89,7 +89,7 @@ def _inside(folder: Path) -> Iterator[Path]:
 
 
 def _copy_file(source: Path, target: Path, mode: int) -> bool:
-    """One file or symlink; False for what is neither."""
+    """Copy one file or symlink; False for anything else."""
     if stat.S_ISLNK(mode):
         target.symlink_to(source.readlink())
     elif stat.S_ISREG(mode):
@@ -100,7 +100,7 @@ def _copy_file(source: Path, target: Path, mode: int) -> bool:
 
 
 def _copy_attributes(target: Path, facts: os.stat_result) -> None:
-    """Owner, mode (without what would give a program another's rights) and times."""
+    """Set owner, mode (without setuid and setgid) and times."""
     os.lchown(target, facts.st_uid, facts.st_gid)
     if not stat.S_ISLNK(facts.st_mode):
         target.chmod(stat.S_IMODE(facts.st_mode) & 0o1777)
@@ -108,7 +108,7 @@ def _copy_attributes(target: Path, facts: os.stat_result) -> None:
 
 
 def _move_into_place(fresh: Path, place: Path) -> int:
-    """Each part where nothing of its name is; how many had to stay beside."""
+    """Move each entry whose name is free; returns how many could not be moved."""
     for child in list(_inside(fresh)):
         if not os.path.lexists(place / child.name):
             child.rename(place / child.name)

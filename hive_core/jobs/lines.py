@@ -1,9 +1,8 @@
-"""What differs between two texts, line by line, in bounded time.
+"""The difference of two texts, line by line, in bounded time.
 
-First Myers' algorithm (http://www.xmailserver.org/diff2.pdf) for texts that are near each other;
-else lines that each have once serve as anchors; and what is left is replaced as a whole. The answer
-is always right, and never short for the sake of being quick: at worst it names lines as removed
-that are added again.
+It uses Myers' algorithm (http://www.xmailserver.org/diff2.pdf) for similar texts. Else, lines that
+occur once in each serve as anchors, and what is left between them is replaced as a whole. The
+result is always correct and complete; at worst it shows equal lines as removed and added.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-_STEPS: Final = 400  # edits that are looked for one by one; an eighth of it between anchors
+_STEPS: Final = 400  # edits that Myers' algorithm tries; an eighth of it between anchors
 _NEAR: Final = 3  # lines shown around a change
 
 
@@ -32,7 +31,7 @@ Lines = Sequence[bytes]
 
 
 def runs(old: Lines, new: Lines) -> list[LineRun]:
-    """The whole of both, as runs that are the same and runs that differ in turn."""
+    """Both texts as runs of equal and of different lines, in turn."""
     result: list[LineRun] = []
     at_old = at_new = 0
     ends = [(len(old), len(new), 0)]
@@ -50,7 +49,7 @@ def runs(old: Lines, new: Lines) -> list[LineRun]:
 
 
 def passages(differences: Sequence[LineRun]) -> Iterator[list[LineRun]]:
-    """Changes with the lines around them; what lies further away is left out."""
+    """Changes with a few lines of context; other lines are left out."""
     passage: list[LineRun] = []
     for number, run in enumerate(differences):
         if not run.same:
@@ -74,7 +73,7 @@ Block = tuple[int, int, int]
 
 
 def _join(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Blocks that follow each other without a gap, as one."""
+    """Join blocks that follow each other without a gap."""
     before: Block | None = None
     for old, new, count in blocks:
         if before and (before[0] + before[2], before[1] + before[2]) == (old, new):
@@ -88,7 +87,7 @@ def _join(blocks: Iterator[Block]) -> Iterator[Block]:
 
 
 def _blocks(old: Lines, new: Lines, at: tuple[int, int], steps: int) -> Iterator[Block]:
-    """Where equal lines begin in both, and how many there are."""
+    """Blocks of equal lines: where each begins in both texts, and its length."""
     head = _common(zip(old, new, strict=False))
     tail = _common(zip(reversed(old[head:]), reversed(new[head:]), strict=False))
     if head:
@@ -114,7 +113,7 @@ def _common(pairs: Iterator[tuple[bytes, bytes]]) -> int:
 
 
 def _split_at_anchors(old: Lines, new: Lines, steps: int) -> Iterator[Block]:
-    """Split at lines that stand once in each, as far as they come in the same order."""
+    """Split at lines that occur once in each text, as far as their order is the same."""
     anchors = _anchors(old, new)
     if not anchors:
         return
@@ -127,7 +126,7 @@ def _split_at_anchors(old: Lines, new: Lines, steps: int) -> Iterator[Block]:
 
 
 def _anchors(old: Lines, new: Lines) -> list[tuple[int, int]]:
-    """The longest rising row of places, by patience sorting."""
+    """The longest increasing sequence of such lines, by patience sorting."""
     once = {line for line, count in Counter(old).items() if count == 1}
     once &= {line for line, count in Counter(new).items() if count == 1}
     places = {line: number for number, line in enumerate(new) if line in once}
@@ -169,7 +168,7 @@ def _myers(old: Lines, new: Lines, steps: int) -> list[Block] | None:
 
 
 def _trace_back(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
-    """Walk the way back, and collect where it runs along equal lines."""
+    """Follow the trail back, and collect the blocks of equal lines."""
     blocks: list[Block] = []
     for step in range(len(trail) - 1, -1, -1):
         reach, diagonal = trail[step], x - y

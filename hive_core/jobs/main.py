@@ -1,4 +1,4 @@
-"""`python3 -I main.py KIND WORDS...`: one job, in a container made for it."""
+"""`python3 -I main.py KIND WORDS...`: runs one job in its container."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if __name__ == "__main__":  # started as a file, without any folder to import fr
 from hive_core.jobs import outcome
 from hive_core.jobs.outcome import JobRefused
 
-# Kind -> module with `run(words, root)`, which gives figures, or nothing when it has said all
-# itself; `root` is / but in tests.
+# Kind -> module with `run(words, root)`, which returns figures, or None if it has written its own
+# result; `root` is / except in tests.
 KINDS: Final = {
     "fetch": "fetch", "fetch_clone": "fetch", "review": "review", "receive": "receive",
     "seed": "seed",
@@ -25,7 +25,7 @@ KINDS: Final = {
 
 
 def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
-    """0 when it has judged, whatever it found: `out/said.json` says how it ended."""
+    """0 when the job has a result, be it a refusal: `out/said.json` has it."""
     kind, *words = arguments
     out = root / "out"
     try:

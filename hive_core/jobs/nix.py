@@ -1,8 +1,8 @@
-"""Nix as a job runs it: an untrusted client with a pinned configuration, bounded in what it says.
+"""Runs Nix in a job: an untrusted client with a pinned configuration and limited output.
 
-Settings that this version of Nix does not know yet it only warns about. There is no file of its
-configuration in a job, no environment of ours reaches it, and the daemon heeds no setting of an
-untrusted user that could widen what a build may do.
+Nix only warns about settings that it does not know. A job has no configuration file of Nix and gets
+none of our environment, and the Nix daemon ignores settings of an untrusted user that would give a
+build more rights.
 https://nix.dev/manual/nix/latest/command-ref/conf-file
 """
 
@@ -47,7 +47,7 @@ _LIMITED: Final = (resource.RLIMIT_AS, resource.RLIMIT_CORE)
 
 
 class NixRefused(Exception):
-    """What was asked for cannot be had, and why: `log` is what Nix said of it."""
+    """Nix failed, or its result was refused: `text` says why, `log` is the output of Nix."""
 
     def __init__(self, text: str, log: str = "") -> None:
         super().__init__(text)
@@ -56,7 +56,7 @@ class NixRefused(Exception):
 
 @dataclass(frozen=True)
 class JobFolders:
-    """Where a job finds and leaves things; a test has a room of its own, and a store."""
+    """The folders of a job and its store; tests use others."""
 
     inside: Path = Path("/in")
     out: Path = Path("/out")
@@ -65,13 +65,13 @@ class JobFolders:
     config: str = CONFIG
 
     def real(self, path: str) -> Path:
-        """Where a path of the store lies; that of a test is not at the top."""
+        """The real path of a store path; a test's store is in another folder."""
         return Path(path if self.store == "daemon" else f"{self.store}{path}")
 
 
 @dataclass
 class NixClient:
-    """Runs commands, none for longer than is left of its time."""
+    """Runs commands of Nix within a common time limit."""
 
     folders: JobFolders
     seconds: float
@@ -83,7 +83,7 @@ class NixClient:
         self.folders.scratch.mkdir(parents=True, exist_ok=True)
 
     def run(self, *words: str) -> tuple[str, str]:
-        """What a command wrote and said; Refused when it fails, says too much or takes too long."""
+        """Run a command; returns its output and its log. Refused if it fails or exceeds a limit."""
         with subprocess.Popen(
             ("nix", "--store", self.folders.store, *words), env=self._environment(),
             cwd=self.folders.scratch, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -100,12 +100,12 @@ class NixClient:
         return said[0].decode("utf-8", "replace"), log
 
     def json(self, *words: str) -> object:
-        """What a command wrote, decoded."""
+        """Run a command and decode its JSON output."""
         text, log = self.run(*words)
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise NixRefused("Nix gave no answer that can be read", log) from error
+            raise NixRefused("the output of Nix is not JSON", log) from error
 
     def version(self) -> tuple[int, ...]:
         """`(2, 8)`: some words of the command line changed over the years."""
@@ -128,7 +128,7 @@ class NixClient:
 
 
 def _read_streams(program: subprocess.Popen[bytes], until: float) -> tuple[list[bytearray], str]:
-    """Both streams, and why they were cut off."""
+    """Read both streams; returns them with the reason if they were cut off."""
     streams = [program.stdout, program.stderr]
     said = [bytearray(), bytearray()]
     with selectors.DefaultSelector() as ready:
@@ -169,7 +169,7 @@ def plain(text: str) -> str:
 
 
 def tell(room: JobFolders, act: Callable[[], Mapping[str, object]]) -> None:
-    """Write down last of all what came out, or why nothing did."""
+    """Run a job and write its result, or the reason of its refusal."""
     try:
         said = {"ok": True, "text": "", "log": "", **act()}
     except NixRefused as refused:
@@ -178,7 +178,7 @@ def tell(room: JobFolders, act: Callable[[], Mapping[str, object]]) -> None:
 
 
 def check_words(words: Sequence[str], *patterns: str) -> Sequence[str]:
-    """The words of a job, each of which must be as it is meant to be."""
+    """The words of a job, each checked against its pattern."""
     if len(words) != len(patterns):
         raise ValueError(f"{len(patterns)} words are needed")
     for word, pattern in zip(words, patterns, strict=True):

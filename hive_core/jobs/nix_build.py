@@ -1,8 +1,8 @@
 """build DRV OUT LINK BEFORE FETCHES SECONDS: build one derivation that was evaluated before.
 
-OUT is what must come out, LINK a path that is the same on the host (it is a root of the collector
-of garbage until hived has made its own), BEFORE the system that runs now or `none`. Unless FETCHES
-is `yes`, nothing is built that has the network meanwhile: fixed-output derivations do.
+OUT is the expected output. LINK is a path that is the same on the host; it protects the output
+from the garbage collector until hived has a link of its own. BEFORE is the system that runs now, or
+`none`. Unless FETCHES is `yes`, fixed-output derivations are refused: they build with network.
 https://nix.dev/manual/nix/latest/language/advanced-attributes#adv-attr-outputHash
 """
 
@@ -24,7 +24,7 @@ from hive_core.jobs.nix import (
 )
 
 NEEDED: Final = ("init", "bin/switch-to-configuration")
-MANY: Final = 200  # names of a difference that are told; the rest is counted
+MANY: Final = 200  # names of a difference that are listed; the rest is counted
 _PATH: Final = STORE_PATH.pattern
 _WITH_OUTPUTS: Final = (2, 15)  # from here on a path of a derivation alone is the file itself
 _FIXED: Final = re.compile(r'^Derive\(\[(?:\("[^"]*","[^"]*","[^"]*","[^"]*"\),?)*\]')
@@ -33,12 +33,12 @@ _LINKS_MOST: Final = 40
 
 
 def run(words: Sequence[str], root: Path) -> None:
-    """The job; `root` is that of its container."""
+    """Run the job; `root` is that of its container."""
     main(words, JobFolders(root / "in", root / "out"))
 
 
 def main(words: Sequence[str], place: JobFolders) -> None:
-    """The same in a room of any kind."""
+    """The same with given folders."""
     patterns = (rf"{_PATH}\.drv", _PATH, r"/[0-9A-Za-z._/-]+", rf"{_PATH}|none", "yes|no", r"\d+")
     drv, out, link, before, fetches, seconds = check_words(words, *patterns)
     nix = NixClient(place, float(seconds), memory=2 << 30)
@@ -65,7 +65,7 @@ def _build(nix: NixClient, drv: str, out: str, link: str, fetches: bool) -> Mapp
 
 
 def to_build(plan: str) -> list[str]:
-    """The derivations that a dry run says will be built."""
+    """The derivations that would be built, from the output of a dry run."""
     derivations: list[str] = []
     building = False
     for line in plan.splitlines():
@@ -77,19 +77,19 @@ def to_build(plan: str) -> list[str]:
 
 
 def is_fixed_output(file: Path) -> bool:
-    """Whether what it builds is known by its hash; then the sandbox leaves it the network."""
+    """Whether it is a fixed-output derivation: the sandbox gives those the network."""
     with file.open(encoding="utf-8", errors="replace") as text:
         outputs = _FIXED.match(text.read(1 << 16))
     if outputs is None:
-        raise NixRefused(f"{file.name} is no derivation that can be read")
+        raise NixRefused(f"{file.name} is not a readable derivation")
     return any(_OUTPUT.findall(outputs[0]))
 
 
 def check_system(room: JobFolders, out: str) -> None:
-    """A system is a real folder with a program to start and one to switch, both in the store."""
+    """Refuse an output that is not a system: a folder with its two programs, all in the store."""
     top = room.real(out)
     if top.is_symlink() or not top.is_dir():
-        raise NixRefused("the system is no folder of its own")
+        raise NixRefused("the system is not a folder")
     for name in NEEDED:
         where = resolve_in_store(room, f"{out}/{name}")
         if where is None or not where.is_file() or not where.stat().st_mode & 0o111:
@@ -97,7 +97,7 @@ def check_system(room: JobFolders, out: str) -> None:
 
 
 def resolve_in_store(room: JobFolders, path: str) -> Path | None:
-    """Where a link leads, step by step, if it stays in the store all the way."""
+    """Resolve a path step by step; None if a link leads out of the store."""
     for _ in range(_LINKS_MOST):
         parts = Path(path).parts
         if parts[:3] != ("/", "nix", "store") or len(parts) < 4 or ".." in parts:  # noqa: PLR2004
@@ -124,7 +124,7 @@ def _join(start: Path, rest: Sequence[str]) -> Path:
 
 
 def difference(nix: NixClient, before: str, after: str) -> Mapping[str, object]:
-    """What is in one closure and not in the other, by name, with sizes in bytes."""
+    """The difference of two closures, by name, with sizes in bytes."""
     old = dict(_closure(nix, before)) if before != "none" else {}
     new = dict(_closure(nix, after))
     come, gone = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())

@@ -1,8 +1,8 @@
-"""evaluate NAME PATH SECONDS: what the flake in /in makes of one agent.
+"""evaluate NAME PATH SECONDS: evaluate one agent of the flake in /in.
 
-Nothing is fetched (there is no network), nothing is built meanwhile (no import from derivation), no
-lock is written, and of the host there is nothing to read but the store. Its files, /in/tree.nar, go
-to PATH, where the flake finds them; it names them by their hash too, so others are not taken.
+Nix fetches nothing (there is no network), builds nothing (no import from derivation) and writes no
+lock, and can read nothing of the host but the store. The agent's files, /in/tree.nar, are written
+to PATH, where the flake expects them; it names their hash too, so no others are used.
 https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-eval
 """
 
@@ -25,12 +25,12 @@ _TAKE = (
 
 
 def run(words: Sequence[str], root: Path) -> None:
-    """The job; `root` is that of its container."""
+    """Run the job; `root` is that of its container."""
     main(words, JobFolders(root / "in", root / "out"))
 
 
 def main(words: Sequence[str], place: JobFolders) -> None:
-    """The same in a room of any kind."""
+    """The same with given folders."""
     name, path, seconds = check_words(
         words, r"[a-z][a-z0-9-]*", r"/[0-9A-Za-z._/-]+", r"[0-9]{1,5}"
     )
@@ -39,13 +39,13 @@ def main(words: Sequence[str], place: JobFolders) -> None:
 
 
 def evaluate(nix: NixClient, name: str) -> Mapping[str, object]:
-    """The derivation of its system, and where the system will lie."""
+    """The derivation of its system, and its output path."""
     flake = folder(nix.folders)
     made = f"path:{flake}#nixosConfigurations.{name}.config.system.build.toplevel"
     # --no-write-lock-file beside it would let an input that is not locked pass.
     answer = nix.json("eval", "--json", "--no-update-lock-file", made, "--apply", _TAKE)
     if not isinstance(answer, dict):
-        raise NixRefused("Nix gave no answer that can be read")
+        raise NixRefused("the answer of Nix is not an object")
     drv, out = str(answer.get("drv")), str(answer.get("out"))
     if not STORE_PATH.fullmatch(drv) or not drv.endswith(".drv") or not STORE_PATH.fullmatch(out):
         raise NixRefused("system.build.toplevel does not name a derivation of the store")
@@ -53,7 +53,7 @@ def evaluate(nix: NixClient, name: str) -> Mapping[str, object]:
 
 
 def folder(room: JobFolders) -> Path:
-    """A folder that holds the flake and its lock alone: all of it goes to the store."""
+    """Make a folder with only the flake and its lock, since Nix copies all of it to the store."""
     flake = room.scratch / "flake"
     flake.mkdir(parents=True)
     for name in ("flake.nix", "flake.lock"):
@@ -63,7 +63,7 @@ def folder(room: JobFolders) -> Path:
 
 
 def write(target: Path, archive: bytes) -> None:
-    """Write the files of an archive, which holds nothing but plain files below itself."""
+    """Write the files of an archive below a folder."""
     target.mkdir(parents=True, exist_ok=True)
     for path, (executable, data) in nar.unpack(archive).items():
         file = target / path

@@ -1,8 +1,8 @@
-"""lock FOLDER [INPUT...]: newer inputs of the flake in /in, fetched into the store.
+"""lock FOLDER [INPUT...]: lock newer inputs of the flake in /in, and fetch them into the store.
 
-The only job that has the network; it sees nothing of any agent. Without an INPUT all are renewed;
-`missing` locks those alone that are not locked yet. FOLDER is the path of /out on the host: links
-that are made there keep what was fetched until hived has made its own.
+This is the only job with network access; it sees no files of agents. Without INPUT it updates all
+inputs; `missing` locks only those that are not locked yet. FOLDER is the path of /out on the host:
+links in it protect the fetched sources until hived has links of its own.
 https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-flake-lock
 """
 
@@ -21,12 +21,12 @@ _UPDATE_TAKES_NAMES = (2, 19)
 
 
 def run(words: Sequence[str], root: Path) -> None:
-    """The job; `root` is that of its container."""
+    """Run the job; `root` is that of its container."""
     main(words, JobFolders(root / "in", root / "out"))
 
 
 def main(words: Sequence[str], place: JobFolders) -> None:
-    """The same in a room of any kind."""
+    """The same with given folders."""
     where, *names = check_words(words, r"/[0-9A-Za-z._/-]+", *[INPUT] * (len(words) - 1))
     tell(place, lambda: lock(NixClient(place, 580.0), where, names))
 
@@ -54,10 +54,10 @@ def _command(version: tuple[int, ...], flake: str, names: Sequence[str]) -> list
 
 
 def _sources(archive: object) -> Iterator[str]:
-    """The inputs of inputs are named as well; the flake itself is not needed."""
+    """The store paths of all inputs, those of inputs included; the flake itself is left out."""
     inputs = archive.get("inputs") if isinstance(archive, dict) else None
     if not isinstance(inputs, dict):
-        raise NixRefused("Nix did not say what it fetched")
+        raise NixRefused("the answer of Nix lists no inputs")
     for value in inputs.values():
         if not isinstance(value, dict):
             continue

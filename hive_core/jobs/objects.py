@@ -1,4 +1,4 @@
-"""Commits and trees as bytes, read more strictly than git reads them."""
+"""Parses commits and trees, more strictly than git does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TreeEntry(NamedTuple):
 
 
 class CommitObject(NamedTuple):
-    """Who and what for. `author` is a name with an address, `when` seconds since 1970."""
+    """A parsed commit. `author` is a name with an address, `when` seconds since 1970."""
 
     tree: str
     parents: tuple[str, ...]
@@ -42,26 +42,26 @@ def commit(data: bytes) -> CommitObject:
     header = _COMMIT.fullmatch(data)
     who = header and _WHO.fullmatch(header[3])
     if not header or not who:
-        raise JobRefused("commit", "the commit is not written as git writes one")
+        raise JobRefused("commit", "the commit is not in the format of git")
     parents = tuple(header[2].decode().replace("parent ", "").split())
     return CommitObject(header[1].decode(), parents, who[1], int(who[2]), header[5])
 
 
 def entries(data: bytes, where: str) -> Iterator[TreeEntry]:
-    """The lines of a tree. Refused for a mode but the usual three, and for any disorder."""
+    """The entries of a tree; refuses unusual modes and a wrong order."""
     at, before = 0, b""
     names: set[bytes] = set()
     while at < len(data):
         match = _ENTRY.match(data, at)
         if match is None:
-            raise JobRefused("tree", "the folder is not written as git writes one", where)
+            raise JobRefused("tree", "the folder is not in the format of git", where)
         mode, name, oid = match.groups()
         at, path = match.end(), where + escape_bytes(name)
         if mode != FOLDER and mode not in FILES:
             raise JobRefused("mode", f"is {_ELSE.get(mode, f'of mode {mode.decode()}')}", path)
         place = name + b"/" * (mode == FOLDER)
         if place <= before or name in names:
-            raise JobRefused("tree", "comes twice or out of order", path)
+            raise JobRefused("tree", "occurs twice or out of order", path)
         before = place
         names.add(name)
         yield TreeEntry(name.decode("utf-8", "surrogateescape"), mode, oid.hex())

@@ -1,4 +1,4 @@
-"""How a job ends: it has judged, or it broke."""
+"""Writes the result of a job: accepted, refused, or failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT_MOST: Final = 500
 
 
 class JobRefused(Exception):
-    """A commit breaks a rule: `rule` names it, `path` says where."""
+    """The input breaks a rule: `rule` names it, `path` says where."""
 
     def __init__(self, rule: str, text: str, path: str = "") -> None:
         super().__init__(text)
@@ -35,17 +35,17 @@ def write_refused(out: Path, error: JobRefused) -> None:
 
 
 def write_fault(out: Path, reason: str) -> None:
-    """The job itself failed; nothing was judged."""
+    """Write that the job itself failed, without a verdict."""
     _write(out, {"fault": line(reason)})
 
 
 def line(text: str) -> str:
-    """One line, plainly visible, and not long."""
+    """The text as one short line, escaped."""
     return escape(" ".join(text.split()))[:_TEXT_MOST]
 
 
 def _write(out: Path, document: Mapping[str, object]) -> None:
-    """As a whole: what is there was meant."""
+    """Write the file atomically."""
     spare = out / f".{FILE}.new"
     spare.write_text(json.dumps(document, ensure_ascii=False) + "\n", encoding="utf-8")
     spare.replace(out / FILE)
@@ -53,10 +53,10 @@ def _write(out: Path, document: Mapping[str, object]) -> None:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Refuse what takes longer, wherever it hangs."""
+    """Refuse the input if the block takes longer."""
 
     def late(_number: int, _frame: object) -> None:
-        raise JobRefused("seconds", f"cannot be judged within {seconds:g} seconds")
+        raise JobRefused("seconds", f"cannot be checked within {seconds:g} seconds")
 
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)

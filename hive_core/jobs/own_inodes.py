@@ -1,10 +1,10 @@
-"""Give each file of a node and below it that has a hard link elsewhere an inode of its own.
+"""Copies each file in a node and below it that has a hard link elsewhere.
 
-Nothing runs that could change the node meanwhile, so its own names for an inode can be counted:
-an inode with more links than that is shared with somebody else. Its names here get a copy, and
-names of one inode become names of one copy. Each is put in place by one rename(2), so a job that
-was killed is begun again and finds less to do. A copy has a name until then that nobody can guess:
-a directory of that name would be in the way for ever.
+No process changes the node meanwhile, so the job can count its names for an inode. An inode with
+more links than that has a name elsewhere. Its names here get a copy; names of one inode become
+names of one copy. Each is put in place by one rename(2), so a job that was killed is started again
+and finds less to do. Until then the copy has a random name: a directory with a known name would
+block it for ever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAKE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _HELD: Final = 256  # directories above the present one that are kept open
 _BLOCK: Final = 1 << 24
-NAMES: Final = 1_000_000  # that are remembered at a time
+NAMES: Final = 1_000_000  # that are kept in memory at a time
 _CANNOT: Final = frozenset({EINVAL, ENOSYS, EOPNOTSUPP, EXDEV})
 SPARE: Final = ".hive-own-inode-"  # how the name of a copy begins until it is in place
 _LEFT: Final = re.compile(rf"{re.escape(SPARE)}[0-9a-f]{{32}}", re.ASCII)
@@ -63,7 +63,7 @@ def run(_words: Sequence[str], root: Path, most: int = NAMES) -> Figures:
 
 @dataclass(slots=True)
 class _Folder:
-    """A directory on the way down; `handle` is None while it is closed for want of handles."""
+    """A directory on the current path; `handle` is None while it is closed to save handles."""
 
     number: int
     inode: Inode
@@ -83,7 +83,7 @@ class _Walk:
     _path: list[_Folder] = field(default_factory=list)
 
     def files(self) -> Iterator[tuple[Name, os.stat_result]]:
-        """Give each name that is no directory, with the facts of its inode."""
+        """Yield each name that is not a directory, with the facts of its inode."""
         yield from self._enter(os.open(self.top, _WALK), (0, "."))
         while self._path:
             folder = self._path[-1]
@@ -110,7 +110,7 @@ class _Walk:
                     if stat.S_ISDIR(facts.st_mode):
                         folder.subfolders.append(name)
                     elif _LEFT.fullmatch(name):
-                        os.unlink(name, dir_fd=handle)  # by a job that was killed
+                        os.unlink(name, dir_fd=handle)  # left by a job that was killed
                     else:
                         yield Name(folder.number, name), facts
 
@@ -121,7 +121,7 @@ class _Walk:
             facts = os.fstat(above)
             self._path[-1].handle = above
             if (facts.st_dev, facts.st_ino) != self._path[-1].inode:
-                raise OSError("a directory was moved while it was looked through")
+                raise OSError("a directory was moved during the walk")
         if left.handle is not None:
             os.close(left.handle)
 
@@ -150,8 +150,8 @@ class _Walk:
 def _shared_inodes(node: Path, figures: Figures) -> set[Inode]:
     """The inodes of files here that have names elsewhere too.
 
-    A symlink and a device hold nobody's bytes. A name costs whoever makes it next to nothing, so
-    names are counted here and not remembered; an inode all of whose names were seen is forgotten.
+    Symlinks and devices hold no bytes. Names cost almost nothing to make, so they are counted and
+    not kept in memory; an inode is dropped when all its names were seen.
     """
     elsewhere: dict[Inode, int] = {}
     with closing(_Walk(node)) as walk:
@@ -181,7 +181,7 @@ def _is_device(mode: int) -> bool:
 
 
 def _separate(walk: _Walk, inode: Inode, names: Sequence[Name]) -> int:
-    """Put a copy in the place of each name of one inode; how many bytes were copied."""
+    """Replace each name of one inode by a copy; returns how many bytes were copied."""
     first, *others = names
     spare = f"{SPARE}{uuid4().hex}"
     with walk.open_folder(first.folder) as home:
@@ -201,7 +201,7 @@ def _separate(walk: _Walk, inode: Inode, names: Sequence[Name]) -> int:
 
 @contextmanager
 def _removed_if_it_fails(folder: int, name: str) -> Iterator[None]:
-    """On a full disk a part of a copy would take room until the next try."""
+    """Remove a partial copy: on a full disk it would take space until the next try."""
     try:
         yield
     except OSError:
@@ -211,7 +211,7 @@ def _removed_if_it_fails(folder: int, name: str) -> Iterator[None]:
 
 
 def _copy(folder: int, name: str, spare: str, facts: os.stat_result) -> None:
-    """Make a copy beside the original, with all that belongs to it."""
+    """Copy a file in the same directory, with owner, mode, times and attributes."""
     if stat.S_ISREG(facts.st_mode):
         old = os.open(name, _READ, dir_fd=folder)
         try:
@@ -234,7 +234,7 @@ def _copy(folder: int, name: str, spare: str, facts: os.stat_result) -> None:
 def _fill(old: int, copy: int) -> None:
     """Copy the bytes; a hole stays a hole.
 
-    https://man7.org/linux/man-pages/man2/lseek.2.html tells of SEEK_DATA.
+    https://man7.org/linux/man-pages/man2/lseek.2.html describes SEEK_DATA.
     """
     end, at = os.fstat(old).st_size, 0
     os.ftruncate(copy, end)
@@ -252,7 +252,7 @@ def _fill(old: int, copy: int) -> None:
 
 
 def _copy_range(old: int, copy: int, count: int, at: int) -> int:
-    """File systems that can share blocks do.
+    """Copy a range; file systems that can share blocks do so.
 
     https://man7.org/linux/man-pages/man2/copy_file_range.2.html
     """
@@ -266,5 +266,5 @@ def _copy_range(old: int, copy: int, count: int, at: int) -> int:
 
 def _copy_attributes(old: int, copy: int) -> None:
     for key in os.listxattr(old):
-        with suppress(OSError):  # one that only the machine's own root may set
+        with suppress(OSError):  # some attributes only host root may set
             os.setxattr(copy, key, os.getxattr(old, key))

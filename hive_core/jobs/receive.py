@@ -1,7 +1,7 @@
-"""Check a pack that somebody pushed, in a quarantine: well-formed objects of the kinds that belong.
+"""Checks a pushed pack in a quarantine: well-formed objects of the expected kinds.
 
-`in/pack` is indexed into a fresh repository. What its objects build on lies in another one, so
-whether all of it is there is for hived to see, which believes each object by its name alone.
+`in/pack` is indexed into a fresh repository. Older objects that it refers to are in another one, so
+hived checks later that none is missing; it identifies objects by their hash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHAPE: Final = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
 
 @dataclass(frozen=True, slots=True)
 class ReceiveJob:
-    """`new` is what the ref shall lead to: a commit, or a tag that comes alone."""
+    """`new` is the new target of the ref: a commit, or a single tag object."""
 
     new: str
     kind: str
@@ -59,11 +59,11 @@ class ReceiveJob:
             git.run("index-pack", *words, source=source)
 
     def _check(self, git: Git) -> int:
-        """Count and weigh what came. Few bytes of a pack can stand for very many of content."""
+        """Check number and sizes of the objects: a small pack can expand to a large content."""
         words = ("--batch-all-objects", "--unordered", "--buffer")
         rows = [row.split() for row in git.run("cat-file", *words, _SHAPE).splitlines()]
         if len(rows) > self.caps.objects:
-            text = f"{len(rows)} objects, and {self.caps.objects} are allowed"
+            text = f"{len(rows)} objects exceed the limit of {self.caps.objects}"
             raise JobRefused("objects", text)
         kinds, total = dict[str, str](), 0
         for name, kind, size in rows:
@@ -75,11 +75,11 @@ class ReceiveJob:
                 text = f"the {kind} {name[:12]} is larger than {self.caps.blob} bytes"
                 raise JobRefused("blob", text)
             if total > self.caps.tree:
-                raise JobRefused("tree", f"all of it is larger than {self.caps.tree} bytes")
+                raise JobRefused("tree", f"all objects exceed {self.caps.tree} bytes")
         if kinds.get(self.new) != self.kind:
-            raise JobRefused(self.kind, f"the pack does not bring the {self.kind} {self.new[:12]}")
+            raise JobRefused(self.kind, f"the pack does not hold the {self.kind} {self.new[:12]}")
         if self.kind == TAG and len(rows) > 1:
-            raise JobRefused("tag", "the tag does not come alone")
+            raise JobRefused("tag", "the pack holds more than the tag")
         return len(rows)
 
 

@@ -1,8 +1,8 @@
-"""Judge a fetched commit anew, as if nobody had looked at it, and say what it would change.
+"""Checks a fetched commit again from scratch, and writes what it would change.
 
-`in/pack` is indexed into a fresh repository with git's strictest checks; history must be whole and
-nothing but it may be there. Then our own walk takes the files, and everything else is made of them:
-the archive that is deployed, the difference to `in/base.nar` that is approved, the flags.
+`in/pack` is indexed into a fresh repository with git's strictest checks. The history must be
+complete, and no other object may be there. Then our own walk reads the files, and everything else
+is made from them: the archive to deploy, the difference to `in/base.nar`, the warnings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FRAMES: Final = 4  # the file of the difference to what is read of it
 
 @dataclass(frozen=True, slots=True)
 class ReviewJob:
-    """`commit` as it is to be judged against `base`, a commit or `none`."""
+    """Reviews `commit` against `base`, a commit or `none`."""
 
     commit: str
     base: str
@@ -111,7 +111,7 @@ def _base(source: Path) -> walk.Files:
 
 
 def _describe(commit: objects.CommitObject, flags: warnings.Warnings) -> dict[str, object]:
-    """Who and what for, spelled out."""
+    """Author, date and message of the commit, escaped."""
     subject, _, _ = commit.message.partition(b"\n")
     texts = {"author": escape_bytes(commit.author), "subject": escape_bytes(subject)}
     message = "\n".join(map(escape_bytes, commit.message.split(b"\n")))
@@ -125,7 +125,7 @@ def _describe(commit: objects.CommitObject, flags: warnings.Warnings) -> dict[st
 
 
 def _agent_toml(files: walk.Files) -> dict[str, object]:
-    """What the file says, or why that cannot be read; an absent one says nothing."""
+    """The parsed `agent.toml`, or why it cannot be parsed; both empty if there is none."""
     if toml.FILE not in files:
         return {"agent_toml": None, "agent_toml_fault": ""}
     try:

@@ -1,8 +1,8 @@
-"""Put a fresh template into the place of an agent's configuration; what was there is kept.
+"""Puts a fresh template into the place of an agent's configuration; the old files are kept.
 
-It is moved to `.before/TIME` as it is, unread. The agent may be at work in the folder meanwhile,
-and the job may be killed and begun anew with the same TIME: each step is one rename, and is left
-out when it has been done.
+They are moved to `.before/TIME`, unread. The agent may work in the folder meanwhile, and the job
+may be killed and started again with the same TIME: each step is one rename, and a step that is done
+is skipped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run(words: Sequence[str], root: Path) -> dict[str, float]:
 
 
 def _folder(path: Path) -> Path:
-    """A real folder there; anything else of that name goes aside, to be kept with the rest."""
+    """Make a folder; any other entry of that name is renamed and kept with the old files."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         path.rename(_free(path))
     path.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ def _folder(path: Path) -> Path:
 
 
 def _away(place: Path, target: Path) -> int:
-    """Everything there but what is kept already; nothing is left out or written over."""
+    """Move all entries except `.before`; no file is overwritten."""
     names = [entry.name for entry in os.scandir(place) if entry.name != KEPT]
     for name in names:
         (place / name).rename(_free(target / name))
@@ -58,7 +58,7 @@ def _away(place: Path, target: Path) -> int:
 
 
 def _move_into_place(fresh: Path, place: Path) -> int:
-    """What is not there yet: an earlier run, or the agent itself, may have put it there."""
+    """Move each entry whose name is free; an earlier run or the agent may have made others."""
     names = [entry.name for entry in os.scandir(fresh) if not os.path.lexists(place / entry.name)]
     for name in names:
         (fresh / name).rename(place / name)
@@ -66,6 +66,6 @@ def _move_into_place(fresh: Path, place: Path) -> int:
 
 
 def _free(path: Path) -> Path:
-    """This path, or one that is like it, where nothing is."""
+    """This path, or the first similar one that is free."""
     others = (path.with_name(f"{path.name}.{number}") for number in count(1))
     return next(candidate for candidate in chain((path,), others) if not os.path.lexists(candidate))

@@ -1,4 +1,4 @@
-"""The files of a commit, by walking its trees: no attribute of the tree has a say in it."""
+"""Reads the files of a commit by walking its trees; git attributes have no effect."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TREE_MOST: Final = 4 << 20  # bytes of one tree object
 
 
 def files(git: Git, tree: str, caps: IntakeLimits) -> Files:
-    """Every file with whether it is executable. Refused for whatever a configuration may not be.
+    """Every file, and whether it is executable; refuses what no configuration may contain.
 
-    Few objects can stand for files without number (https://kate.io/blog/git-bomb/), so entries are
-    counted before their contents are read.
+    A few objects can represent an unlimited number of files (https://kate.io/blog/git-bomb/), so
+    entries are counted before their contents are read.
     """
     listed = dict(_list_files(git, tree, caps))
     contents: Files = {}
@@ -30,7 +30,7 @@ def files(git: Git, tree: str, caps: IntakeLimits) -> Files:
     ):
         total += len(data)
         if kind != "blob":
-            raise JobRefused("tree", f"is said to be a file, and {oid} is a {kind}", path)
+            raise JobRefused("tree", f"is listed as a file, but {oid} is a {kind}", path)
         if total > caps.tree:
             raise JobRefused("tree", f"all files together are larger than {caps.tree} bytes", path)
         contents[path] = executable, data
@@ -38,7 +38,7 @@ def files(git: Git, tree: str, caps: IntakeLimits) -> Files:
 
 
 def _list_files(git: Git, tree: str, caps: IntakeLimits) -> Iterator[tuple[str, tuple[bool, str]]]:
-    """Paths with modes and names of contents, level by level."""
+    """The paths with modes and object names, level by level."""
     names, count, level = Names(), 0, {"": tree}
     for depth in range(caps.depth + 2):
         if not level:
@@ -64,7 +64,7 @@ def _entries(git: Git, level: dict[str, str]) -> Iterator[tuple[str, objects.Tre
     read = git.contents(level.values(), _TREE_MOST)
     for where, (oid, kind, data) in zip(level, read, strict=True):
         if kind != "tree":
-            raise JobRefused("tree", f"is said to be a folder, and {oid} is a {kind}", where)
+            raise JobRefused("tree", f"is listed as a folder, but {oid} is a {kind}", where)
         if not data and where:
             raise JobRefused("tree", "is an empty folder", where)
         for entry in objects.entries(data, where):
@@ -74,7 +74,7 @@ def _entries(git: Git, level: dict[str, str]) -> Iterator[tuple[str, objects.Tre
 def _read(
     git: Git, oids: Iterator[str], most: int, listed: dict[str, tuple[bool, str]]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """The same as git gives them, but a fault says in which file it is."""
+    """Read the contents; an error names the file."""
     paths = iter(listed)
     read = git.contents(oids, most)
     while True:

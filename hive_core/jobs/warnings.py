@@ -1,4 +1,4 @@
-"""What whoever approves should look at twice. Flags only: a rule that must hold refuses."""
+"""Warnings for the approver of a commit. They refuse nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_EFFECT: Final = {
 
 
 class Warnings:
-    """The first of them, each once and on one line, and how many more there are."""
+    """Collects warnings: the first ones, each once and on one line, and the number of others."""
 
     def __init__(self) -> None:
         self._some: dict[str, None] = {}
@@ -44,20 +44,20 @@ class Warnings:
 
 
 def about_file(path: str, data: bytes) -> Iterator[str]:
-    """Flags of a whole file."""
+    """Warnings about a whole file."""
     if text := _NO_EFFECT.get(path.rpartition("/")[2]):
         yield f"{path}: {text}"
     if data.startswith(_LFS):
-        yield f"{path}: stands for a large file elsewhere (Git LFS), and is deployed as it is"
+        yield f"{path}: is a pointer to a large file (Git LFS), and is deployed as it is"
     if _SECRET.search(data):
-        yield f"{path}: looks as if it held a secret, which every reader of the repository sees"
+        yield f"{path}: may contain a secret, which every reader of the repository can see"
 
 
 def about_text(place: str, text: str) -> Iterator[str]:
-    """Flags of one line, which is spelled out already."""
+    """Warnings about one line, which is escaped already."""
     if codes := hidden_characters(text):
         yield f"{place}: hidden characters: {', '.join(codes[:5])}"
     for reason in confusable_text(text):
         yield f"{place}: {reason}"
     if _FAR.search(text):
-        yield f"{place}: goes on far to the right"
+        yield f"{place}: has text far to the right"

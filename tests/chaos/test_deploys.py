@@ -176,7 +176,7 @@ def check(stage: Stage, approval: str) -> None:
         unit = stage.host.units[spec.id]
         assert unit.nonce == run.nonce
         assert stage.state("bob") is State.RUNNING
-        assert stage.shown("bob") == wanted
+        assert stage.shown_commit("bob") == wanted
 
 
 def _check_repo(stage: Stage, approval: str) -> None:

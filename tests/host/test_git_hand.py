@@ -200,7 +200,7 @@ def test_a_refused_commit_that_is_not_whole_is_in_no_clone(meta: Meta) -> None:
     bad = meta.by_hand("topology.json", "nonsense")
     tree = meta.git("rev-parse", "HEAD^{tree}")
     assert look(meta).kind is RecoveryKind.REFUSED
-    assert meta.repo.readable_refused_commits() == [bad]
+    assert meta.repo.readable_parked_commits() == [bad]
     meta.object(tree).unlink()
-    assert MetaRepo.open(meta.path).readable_refused_commits() == []
+    assert MetaRepo.open(meta.path).readable_parked_commits() == []
     assert [oid for oid, _ in meta.repo.refusals()] == [bad]

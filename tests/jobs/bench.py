@@ -163,7 +163,7 @@ class Bench:
     def out(self) -> Path:
         return self.root / "out"
 
-    def limited(self, **caps: float) -> None:
+    def set_limits(self, **caps: float) -> None:
         self.caps = replace(self.caps, **caps)  # type: ignore[arg-type]
 
     def run(self, *words: str) -> Verdict:
@@ -184,7 +184,7 @@ class Bench:
             pack.replace(self.root / "in/pack")
         return self.run("review", commit, base, self.caps.word)
 
-    def packed(self, *oids: str) -> None:
+    def put_pack(self, *oids: str) -> None:
         """Hand the review a pack of these objects and nothing else, as a hostile job might."""
         names = "".join(f"{oid}\n" for oid in oids).encode()
         command = ["git", "-C", str(self.repo.folder), "pack-objects", "--stdout", "-q"]
@@ -194,9 +194,9 @@ class Bench:
     def whole(self, commit: str) -> None:
         """Hand the review a commit with all that belongs to it, fetched by nobody."""
         rows = self.repo.git("rev-list", "--objects", "--no-object-names", commit)
-        self.packed(*rows.split())
+        self.put_pack(*rows.split())
 
-    def judged(self, commit: str, before: dict[str, tuple[bool, bytes]] | None = None) -> Judged:
+    def check(self, commit: str, before: dict[str, tuple[bool, bytes]] | None = None) -> Judged:
         """Fetch and review a commit that both accept."""
         if before is not None:
             (self.root / "in/base.nar").write_bytes(nar.pack(before))
@@ -210,7 +210,7 @@ class Bench:
         )
 
 
-def refused(said: Verdict, rule: str, text: str = "", path: str = "") -> None:
+def assert_refused(said: Verdict, rule: str, text: str = "", path: str = "") -> None:
     """It is refused for this, at this place, in one plain line."""
     assert not said.ok
     assert not said.fault, said

@@ -10,7 +10,7 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
-from jobs.bench import ENVIRONMENT, Bench, Repo, refused
+from jobs.bench import ENVIRONMENT, Bench, Repo, assert_refused
 from jobs.traps import traps
 
 FILES = {"agent.toml": b"[harness]\n", "prompts/a.md": b"be kind\n"}
@@ -23,7 +23,7 @@ def test_attack_15_settings_and_hooks_of_a_repository_run_nothing(
     mark = tmp_path / "mark"
     commit = bench.repo.write(FILES)
     traps(bench.repo, mark)
-    assert bench.judged(commit).files.keys() == FILES.keys()
+    assert bench.check(commit).files.keys() == FILES.keys()
     assert not mark.exists()
     subprocess.run(["git", "-C", bench.repo.folder, "status"], check=False, capture_output=True)
     assert mark.exists()
@@ -56,10 +56,10 @@ def test_attack_15_a_git_folder_that_leads_elsewhere_is_not_followed(
     own = bench.repo.own
     own.rename(tmp_path / "away")
     own.symlink_to(other.own)
-    refused(bench.fetch(commit), "repository")
+    assert_refused(bench.fetch(commit), "repository")
     own.unlink()
     own.write_text(f"gitdir: {other.own}\n")
-    refused(bench.fetch(commit), "repository")
+    assert_refused(bench.fetch(commit), "repository")
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_attack_15_a_git_folder_that_leads_elsewhere_is_not_followed(
 )  # fmt: skip
 def test_attack_17_only_a_full_name_of_a_commit_reaches_git(bench: Bench, name: str) -> None:
     bench.repo.write(FILES)
-    refused(bench.fetch(name), "commit", "40 hexadecimal digits")
+    assert_refused(bench.fetch(name), "commit", "40 hexadecimal digits")
 
 
 @pytest.mark.parametrize("repo", ["..", "/etc", "configs/../x", "--upload-pack=x", "configs/A", ""])
 def test_attack_17_only_the_places_of_configurations_are_read(bench: Bench, repo: str) -> None:
     commit = bench.repo.write(FILES)
-    refused(bench.fetch(commit, repo), "repository")
+    assert_refused(bench.fetch(commit, repo), "repository")
 
 
 def test_a_clone_that_an_ancestor_made_is_read_at_its_own_place(bench: Bench) -> None:
@@ -83,7 +83,7 @@ def test_a_clone_that_an_ancestor_made_is_read_at_its_own_place(bench: Bench) ->
     clone = Repo(bench.root / "agent/configs/alice")
     commit = clone.write(FILES)
     assert bench.fetch(commit, "configs/alice").ok
-    refused(bench.fetch(commit, "configs/bob"), "repository", "no git repository")
+    assert_refused(bench.fetch(commit, "configs/bob"), "repository", "not a git repository")
 
 
 def test_attack_17_what_an_alternate_lends_is_copied_and_not_referred_to(
@@ -95,7 +95,7 @@ def test_attack_17_what_an_alternate_lends_is_copied_and_not_referred_to(
     assert bench.fetch(commit).ok
     lender.own.rename(tmp_path / "gone")
     assert bench.review(commit).ok
-    refused(bench.fetch(commit), "commit", "does not have this commit")
+    assert_refused(bench.fetch(commit), "commit", "does not have this commit")
 
 
 def test_attack_17_a_promise_to_fetch_what_is_missing_is_not_kept(
@@ -113,7 +113,7 @@ def test_attack_17_a_promise_to_fetch_what_is_missing_is_not_kept(
         ("uploadpack.allowFilter", "true"),
     ):  # fmt: skip
         bench.repo.git("config", key, value)
-    refused(bench.fetch(commit), "git")
+    assert_refused(bench.fetch(commit), "git")
     assert not mark.exists()
     subprocess.run(
         ["git", "-C", bench.repo.folder, "cat-file", "-p", blob], check=False, capture_output=True
@@ -126,7 +126,7 @@ def test_attack_17_a_replacement_shows_nobody_another_commit(bench: Bench) -> No
     other = bench.repo.write({"a": b"what is meant\n"})
     bench.repo.git("update-ref", f"refs/replace/{asked}", other)
     assert bench.repo.git("show", f"{asked}:a") == "what is meant"
-    assert bench.judged(asked).files["a"] == (False, b"what is approved\n")
+    assert bench.check(asked).files["a"] == (False, b"what is approved\n")
 
 
 def test_attack_17_a_graft_cannot_cut_history_off(bench: Bench) -> None:
@@ -135,14 +135,14 @@ def test_attack_17_a_graft_cannot_cut_history_off(bench: Bench) -> None:
     (bench.repo.own / "info").mkdir(exist_ok=True)
     (bench.repo.own / "info/grafts").write_text(f"{commit}\n")
     said = bench.fetch(commit)
-    refused(said if not said.ok else bench.review(commit), "git")
+    assert_refused(said if not said.ok else bench.review(commit), "git")
 
 
 def test_attack_17_a_shallow_clone_has_no_history_to_judge(bench: Bench) -> None:
     bench.repo.write({"a": b"1\n"})
     commit = bench.repo.write({"a": b"2\n"})
     (bench.repo.own / "shallow").write_text(f"{commit}\n")
-    refused(bench.fetch(commit), "whole")
+    assert_refused(bench.fetch(commit), "whole")
 
 
 def test_a_tag_a_tree_and_a_file_are_no_commit(bench: Bench) -> None:
@@ -150,14 +150,14 @@ def test_a_tag_a_tree_and_a_file_are_no_commit(bench: Bench) -> None:
     bench.repo.git("tag", "-a", "-m", "t", "t")
     for name in ("refs/tags/t", f"{commit}^{{tree}}", f"{commit}:agent.toml"):
         said = bench.fetch(bench.repo.git("rev-parse", name))
-        refused(said, "commit")
+        assert_refused(said, "commit")
 
 
 def test_a_commit_that_nobody_refers_to_can_be_asked_for(bench: Bench) -> None:
     bench.repo.write({"a": b"1\n"})
     commit = bench.repo.write({"a": b"2\n"})
     bench.repo.git("reset", "-q", "--hard", "HEAD~1")
-    assert bench.judged(commit).files["a"] == (False, b"2\n")
+    assert bench.check(commit).files["a"] == (False, b"2\n")
 
 
 def test_an_object_that_is_missing_cut_or_not_what_its_name_says_is_refused(bench: Bench) -> None:
@@ -168,28 +168,28 @@ def test_an_object_that_is_missing_cut_or_not_what_its_name_says_is_refused(benc
         path = bench.repo.own / "objects" / blob[:2] / blob[2:]
         path.chmod(0o644)
         path.unlink() if content is None else path.write_bytes(content)
-        refused(bench.fetch(commit), "git")
+        assert_refused(bench.fetch(commit), "git")
         assert not (bench.out / "pack").exists()
 
 
 def test_attack_18_a_pack_that_is_too_large_is_cut_off_on_its_way(bench: Bench) -> None:
-    bench.limited(pack=1 << 20)
+    bench.set_limits(pack=1 << 20)
     commit = bench.repo.write({f"{n}": os.urandom(1 << 20) for n in range(4)})
-    refused(bench.fetch(commit), "pack", "larger than 1048576 bytes")
+    assert_refused(bench.fetch(commit), "pack", "larger than 1048576 bytes")
     assert not (bench.out / "pack").exists()
 
 
 def test_attack_18_too_many_objects_are_refused_by_their_number(bench: Bench) -> None:
-    bench.limited(objects=100)
+    bench.set_limits(objects=100)
     commit = bench.repo.write({f"{number}": b"%d" % number for number in range(120)})
-    refused(bench.fetch(commit), "objects", "122 objects, and 100 are allowed")
+    assert_refused(bench.fetch(commit), "objects", "122 objects exceed the limit of 100")
 
 
 def test_attack_18_a_blob_that_unpacks_to_very_much_is_refused_by_name(bench: Bench) -> None:
     commit = bench.repo.write({"big/zeros": bytes(24 << 20), **FILES})
-    refused(bench.fetch(commit), "blob", "larger than 5242880 bytes", "big/zeros")
+    assert_refused(bench.fetch(commit), "blob", "larger than 5242880 bytes", "big/zeros")
     bench.whole(commit)
-    refused(bench.review(commit), "blob")
+    assert_refused(bench.review(commit), "blob")
 
 
 def test_attack_18_a_delta_that_asks_for_all_memory_is_refused(bench: Bench) -> None:
@@ -201,7 +201,7 @@ def test_attack_18_a_delta_that_asks_for_all_memory_is_refused(bench: Bench) -> 
     kind = struct.pack(">4sII", b"PACK", 2, 2)
     pack = kind + entry(3, bytes(1 << 24)) + entry(7, delta, bytes.fromhex(base))
     (bench.root / "in/pack").write_bytes(pack + sha1(pack, usedforsecurity=False).digest())
-    refused(bench.review("a" * 40), "git")
+    assert_refused(bench.review("a" * 40), "git")
 
 
 def number(value: int) -> bytes:
@@ -224,23 +224,23 @@ def test_attack_18_refs_without_number_are_not_even_looked_at(bench: Bench) -> N
     commit = bench.repo.write(FILES)
     lines = (f"{commit} refs/heads/b{number}\n" for number in range(300_000))
     (bench.repo.own / "packed-refs").write_text("# pack-refs with: peeled\n" + "".join(lines))
-    bench.limited(seconds=5)
-    assert bench.judged(commit).review.commit == commit
+    bench.set_limits(seconds=5)
+    assert bench.check(commit).review.commit == commit
 
 
 def test_attack_18_what_hangs_is_ended_in_time(bench: Bench) -> None:
     """Attack 13: a FIFO where git expects a file."""
-    bench.limited(seconds=1)
+    bench.set_limits(seconds=1)
     commit = bench.repo.write(FILES)
     path = bench.repo.own / "objects" / commit[:2] / commit[2:]
     path.unlink()
     os.mkfifo(path)
-    refused(bench.fetch(commit), "seconds")
+    assert_refused(bench.fetch(commit), "seconds")
 
 
 def test_attack_18_a_file_of_a_tebibyte_is_not_read(bench: Bench) -> None:
     """Attack 13: a sparse file takes no room, until somebody reads it."""
-    bench.limited(seconds=20)
+    bench.set_limits(seconds=20)
     commit = bench.repo.write(FILES)
     for place in ("packed-refs", "objects/pack/pack-a.pack", "objects/pack/pack-a.idx", "shallow"):
         with (bench.repo.own / place).open("wb") as file:

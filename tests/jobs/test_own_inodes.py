@@ -29,7 +29,9 @@ def root(tmp_path: Path) -> Path:
     return found
 
 
-def linked(root: Path, name: str, text: str = "secret", elsewhere: str = "") -> tuple[Path, Path]:
+def make_links(
+    root: Path, name: str, text: str = "secret", elsewhere: str = ""
+) -> tuple[Path, Path]:
     """A file elsewhere and its name in the node."""
     outside = root.parent / "elsewhere" / (elsewhere or Path(name).name)
     if not outside.exists():
@@ -40,7 +42,7 @@ def linked(root: Path, name: str, text: str = "secret", elsewhere: str = "") -> 
 
 
 def test_attack_58_a_file_with_a_link_elsewhere_gets_an_inode_of_its_own(root: Path) -> None:
-    inside, outside = linked(root, "state/kept")
+    inside, outside = make_links(root, "state/kept")
     outside.chmod(0o4751)
     os.setxattr(outside, "user.note", b"mine")
     os.utime(outside, ns=(10**18, 10**18 + 7))
@@ -66,8 +68,8 @@ def test_links_within_the_node_stay_links(root: Path) -> None:
 
 
 def test_names_of_one_inode_become_names_of_one_copy(root: Path) -> None:
-    first, outside = linked(root, "state/a", elsewhere="x")
-    second, _ = linked(root, "kids/0a1b2c3d/state/b", elsewhere="x")
+    first, outside = make_links(root, "state/a", elsewhere="x")
+    second, _ = make_links(root, "kids/0a1b2c3d/state/b", elsewhere="x")
     assert own_inodes.run((), root)["inodes"] == 1
     assert first.stat().st_ino == second.stat().st_ino != outside.stat().st_ino
     assert (first.stat().st_nlink, outside.stat().st_nlink) == (2, 1)
@@ -91,10 +93,10 @@ def test_pipes_and_sockets_are_replaced_and_symlinks_left(root: Path) -> None:
 
 def test_attack_58_no_name_that_an_agent_chose_keeps_the_job_from_its_end(root: Path) -> None:
     """A directory of the name that a copy had at first kept losers down for ever."""
-    inside, outside = linked(root, "state/kept")
-    named, other = linked(root, "state/.hive-own-inode", elsewhere="y")
+    inside, outside = make_links(root, "state/kept")
+    named, other = make_links(root, "state/.hive-own-inode", elsewhere="y")
     (root / "node/kids/0a1b2c3d/state/.hive-own-inode").mkdir()
-    linked(root, "kids/0a1b2c3d/state/kept", elsewhere="z")
+    make_links(root, "kids/0a1b2c3d/state/kept", elsewhere="z")
     assert own_inodes.run((), root)["links"] == 3
     assert (outside.stat().st_nlink, other.stat().st_nlink) == (1, 1)
     assert (inside.read_text(), named.read_text()) == ("secret", "secret")
@@ -120,10 +122,10 @@ def test_attack_58_names_without_number_take_no_memory(root: Path) -> None:
 
 
 def test_names_are_replaced_so_many_at_a_time(root: Path) -> None:
-    _, outside = linked(root, "state/kept")
+    _, outside = make_links(root, "state/kept")
     inodes, names = 5, 7
     for inode in range(inodes):
-        linked(root, f"state/{inode}", elsewhere=f"x{inode}")
+        make_links(root, f"state/{inode}", elsewhere=f"x{inode}")
         for number in range(1, names):
             os.link(root / f"node/state/{inode}", root / f"node/state/{inode}.{number}")
     assert own_inodes.run((), root, most=9)["links"] == inodes * names + 1
@@ -150,7 +152,7 @@ def test_a_hole_stays_a_hole(root: Path) -> None:
 
 def test_a_link_deeper_than_any_path_is_found(root: Path) -> None:
     """A directory tree of which no path can be named hides nothing."""
-    _, outside = linked(root, "state/shallow", elsewhere="x")
+    _, outside = make_links(root, "state/shallow", elsewhere="x")
     here = os.open(root / "node/state", os.O_RDONLY)
     for _ in range(times(1200, 5000)):
         os.mkdir("d" * 200, dir_fd=here)
@@ -167,7 +169,7 @@ def test_a_link_deeper_than_any_path_is_found(root: Path) -> None:
 
 
 def test_nothing_is_followed_out_of_the_node(root: Path) -> None:
-    _, outside = linked(root, "state/kept")
+    _, outside = make_links(root, "state/kept")
     away = root.parent / "away"
     away.mkdir()
     (away / "two").hardlink_to(outside)
@@ -183,7 +185,7 @@ def test_attack_58_a_job_over_many_files_goes_on_where_it_was_killed(root: Path)
     for number in range(count):
         folder = root / f"node/state/{number % 100}"
         folder.mkdir(exist_ok=True)
-        linked(root, f"state/{number % 100}/{number}", f"text of {number}\n")
+        make_links(root, f"state/{number % 100}/{number}", f"text of {number}\n")
     runner = (
         "import sys; from pathlib import Path; from hive_core.jobs import own_inodes;"
         " own_inodes.run((), Path(sys.argv[1]))"
@@ -194,11 +196,11 @@ def test_attack_58_a_job_over_many_files_goes_on_where_it_was_killed(root: Path)
             before, began = left, time.monotonic()
             while job.poll() is None and left > before - count / 4:
                 time.sleep(pauses)
-                left = _shared(root)
+                left = _shared_inodes(root)
             if job.poll() is None:
                 job.send_signal(signal.SIGKILL)
                 kills += 1
-        left = _shared(root)
+        left = _shared_inodes(root)
         assert left < before, time.monotonic() - began
     assert kills
     for number in range(0, count, 97):
@@ -207,5 +209,5 @@ def test_attack_58_a_job_over_many_files_goes_on_where_it_was_killed(root: Path)
     figure("own inodes", files=count, kills=kills)
 
 
-def _shared(root: Path) -> int:
+def _shared_inodes(root: Path) -> int:
     return sum(each.stat().st_nlink > 1 for each in (root.parent / "elsewhere").iterdir())

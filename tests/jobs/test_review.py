@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from jobs.bench import CAPS, Bench, Line, Repo, refused
+from jobs.bench import CAPS, Bench, Line, Repo, assert_refused
 
 from hive_core.errors import InvalidArgument
 from hive_core.jobs.git import Git
@@ -81,7 +81,7 @@ def test_attack_19_a_tree_of_anything_but_plain_files_is_refused(bench: Bench, w
     if not said.ok:
         assert said.rule in ("git", "whole"), said
         return
-    refused(bench.review(commit), rule)
+    assert_refused(bench.review(commit), rule)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,14 +110,14 @@ def test_attack_19_what_fetch_let_through_is_judged_anew(bench: Bench) -> None:
     tree = repo.tree([(b"040000", b"d", repo.tree([(FILE, b".git", repo.blob(b"x"))]))])
     commit = repo.commit(tree)
     bench.whole(commit)
-    refused(bench.review(commit), "git")
+    assert_refused(bench.review(commit), "git")
 
 
 def test_attack_19_a_path_may_be_long_but_not_longer(bench: Bench) -> None:
-    assert bench.judged(bench.repo.write({"d/" * 10 + "f" * 180: b""})).review.files == 1
+    assert bench.check(bench.repo.write({"d/" * 10 + "f" * 180: b""})).review.files == 1
     refused_path = bench.repo.write({"e/" * 10 + "f" * 181: b""})
     assert bench.fetch(refused_path).ok
-    refused(bench.review(refused_path), "path", "longer than 200")
+    assert_refused(bench.review(refused_path), "path", "longer than 200")
 
 
 @pytest.mark.parametrize("missing", ["tree", "parent", "blob"])
@@ -130,7 +130,7 @@ def test_attack_17_a_pack_that_leaves_something_out_is_refused(bench: Bench, mis
         "blob": bench.repo.git("rev-parse", "HEAD:a"),
     }
     rows = bench.repo.git("rev-list", "--objects", "--no-object-names", commit).split()
-    bench.packed(*(row for row in rows if row != names[missing]))
+    bench.put_pack(*(row for row in rows if row != names[missing]))
     said = bench.review(commit)
     assert not said.ok
     assert said.rule in ("git", "whole"), said
@@ -139,8 +139,8 @@ def test_attack_17_a_pack_that_leaves_something_out_is_refused(bench: Bench, mis
 def test_attack_17_a_pack_that_brings_something_more_is_refused(bench: Bench) -> None:
     commit = bench.repo.write({"a": b"1\n"})
     rows = bench.repo.git("rev-list", "--objects", "--no-object-names", commit).split()
-    bench.packed(*rows, bench.repo.blob(b"a stowaway\n"))
-    refused(bench.review(commit), "whole", "alone")
+    bench.put_pack(*rows, bench.repo.blob(b"a stowaway\n"))
+    assert_refused(bench.review(commit), "whole", "exactly this commit")
 
 
 def test_attack_17_a_pack_that_builds_on_what_it_does_not_bring_is_refused(bench: Bench) -> None:
@@ -152,7 +152,7 @@ def test_attack_17_a_pack_that_builds_on_what_it_does_not_bring_is_refused(bench
         input=f"{commit}\n^{first}\n".encode(),
     )
     (bench.root / "in/pack").write_bytes(thin)
-    refused(bench.review(commit), "git")
+    assert_refused(bench.review(commit), "git")
 
 
 @pytest.mark.parametrize("change", ["cut", "flip", "none", "junk", "longer"])
@@ -165,7 +165,7 @@ def test_a_damaged_pack_is_refused(bench: Bench, change: str) -> None:
         "cut": data[:-30], "flip": data[:40] + bytes([data[40] ^ 1]) + data[41:], "none": b"",
         "junk": b"PACK" + b"\xff" * 200, "longer": data + b"more",
     }[change])  # fmt: skip
-    refused(bench.review(commit), "git")
+    assert_refused(bench.review(commit), "git")
 
 
 def test_attack_18_few_objects_that_stand_for_files_without_number_are_counted(
@@ -177,9 +177,9 @@ def test_attack_18_few_objects_that_stand_for_files_without_number_are_counted(
     for _ in range(10):
         tree = repo.tree([(FOLDER, b"d%d" % number, tree) for number in range(10)])
     commit = repo.commit(tree)
-    bench.limited(seconds=10)
+    bench.set_limits(seconds=10)
     assert bench.fetch(commit).ok
-    refused(bench.review(commit), "files", "more than 15000")
+    assert_refused(bench.review(commit), "files", "more than 15000")
 
 
 def test_attack_18_folders_in_folders_are_counted_too(bench: Bench) -> None:
@@ -189,10 +189,10 @@ def test_attack_18_folders_in_folders_are_counted_too(bench: Bench) -> None:
         tree = repo.tree([(FOLDER, b"d", tree)])
     commit = repo.commit(tree)
     assert bench.fetch(commit).ok
-    refused(bench.review(commit), "depth", "deeper than 64")
+    assert_refused(bench.review(commit), "depth", "deeper than 64")
     for _ in range(1000):
         tree = repo.tree([(FOLDER, b"d", tree)])
-    bench.limited(seconds=20)
+    bench.set_limits(seconds=20)
     commit = repo.commit(tree)
     said = bench.fetch(commit)
     assert not (said if not said.ok else bench.review(commit)).ok
@@ -215,10 +215,10 @@ def test_attack_18_each_bound_has_its_rule(
 ) -> None:
     commit = bench.repo.write(content)
     bench.whole(commit)
-    bench.limited(**caps)
+    bench.set_limits(**caps)
     said = bench.review(commit)
     if rule:
-        refused(said, rule)
+        assert_refused(said, rule)
     else:
         assert said.ok, said
 
@@ -234,7 +234,7 @@ def test_attack_20_attributes_neither_hide_nor_change_anything(bench: Bench) -> 
     })  # fmt: skip
     (bench.repo.own / "info").mkdir(exist_ok=True)
     (bench.repo.own / "info/attributes").write_bytes(attributes)
-    found = bench.judged(commit, before)
+    found = bench.check(commit, before)
     assert found.files["keep"] == (False, b"$Format:%H$\n")
     assert found.files["a.sh"][1] == b"echo cruel\n"
     assert found.text("a.sh") == ["echo kind", "echo cruel"]
@@ -243,9 +243,9 @@ def test_attack_20_attributes_neither_hide_nor_change_anything(bench: Bench) -> 
 
 def test_attack_20_a_pointer_to_a_large_file_elsewhere_is_flagged(bench: Bench) -> None:
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 12\n" % (b"a" * 64)
-    found = bench.judged(bench.repo.write({"model": pointer}))
+    found = bench.check(bench.repo.write({"model": pointer}))
     assert found.files["model"] == (False, pointer)
-    assert any("model: stands for a large file" in each for each in found.review.warnings)
+    assert any("model: is a pointer to a large file" in each for each in found.review.warnings)
 
 
 def test_attack_22_nothing_invisible_and_no_binary_reaches_whoever_reads(bench: Bench) -> None:
@@ -254,7 +254,7 @@ def test_attack_22_nothing_invisible_and_no_binary_reaches_whoever_reads(bench: 
         b"\x1b[2Jclear\n" b"safe\rover\n" b"a\xe2\x80\xaeb\n" b"zero\xe2\x80\x8bwidth\n"
         b"\x00\xff\xfe\n" b"p\xd0\xb0ypal\n" b"x\xc2\x9bm\n" b"e\xcc\x81\n" b"\xe2\x9f\xa8U+202E\n"
     )  # fmt: skip
-    found = bench.judged(bench.repo.write({"note.md": content}))
+    found = bench.check(bench.repo.write({"note.md": content}))
     assert found.text("note.md") == [
         "⟨U+001B⟩[2Jclear", "safe⟨U+000D⟩over", "a⟨U+202E⟩b", "zero⟨U+200B⟩width",
         "⟨U+0000⟩⟨0xFFFE⟩", "p\u0430ypal", "x⟨U+009B⟩m", "e\u0301", "⟨U+27E8⟩U+202E",
@@ -272,7 +272,7 @@ def test_attack_22_author_and_message_are_spelled_out_and_flagged(bench: Bench) 
     message = b"fix\x1b[8m \xe2\x80\xaeoops\n\nApproved-by: operator\r\n"
     text = b"tree %s\nauthor \xe2\x80\xaeann <a@b> 1700000000 +0000\n" % tree.encode()
     text += b"committer c <a@b> 1700000000 +0000\n\n" + message
-    found = bench.judged(repo.put("commit", text)).review
+    found = bench.check(repo.put("commit", text)).review
     assert found.subject == "fix⟨U+001B⟩[8m ⟨U+202E⟩oops"
     assert found.author.startswith("⟨U+202E⟩ann <a@b>")
     assert found.message.splitlines()[2] == "Approved-by: operator⟨U+000D⟩"
@@ -284,10 +284,10 @@ def test_attack_22_a_difference_is_never_folded(bench: Bench) -> None:
     before = {"a": (False, b"".join(b"%d\n" % number for number in range(6000)))}
     after = before["a"][1].replace(b"\n3000\n", b"\nthree\n") + b"x" * (1 << 20) + b"\n"
     after += b"y" + b" " * 500 + b"rm -rf /\n"
-    found = bench.judged(bench.repo.write({"a": after, "new": b"l\n" * 5000}), before)
+    found = bench.check(bench.repo.write({"a": after, "new": b"l\n" * 5000}), before)
     assert found.text("a") == ["3000", "three", "x" * (1 << 20), "y" + " " * 500 + "rm -rf /"]
     assert found.text("new") == ["l"] * 5000
-    assert "a:6002: goes on far to the right" in found.review.warnings
+    assert "a:6002: has text far to the right" in found.review.warnings
 
 
 def test_the_difference_is_to_what_is_deployed_and_says_all(bench: Bench) -> None:
@@ -301,7 +301,7 @@ def test_the_difference_is_to_what_is_deployed_and_says_all(bench: Bench) -> Non
         "empty": b"",
     })  # fmt: skip
     (repo.folder / "mode").chmod(0o755)
-    found = bench.judged(repo.write({}), before)
+    found = bench.check(repo.write({}), before)
     kinds = {each.path: each.kind for each in found.review.changed}
     assert kinds == {"gone": "removed", "mode": "mode", "text": "changed", "end": "changed",
                      "empty": "added"}  # fmt: skip
@@ -330,21 +330,21 @@ def test_a_commit_that_does_not_build_on_what_is_deployed_is_flagged(bench: Benc
 
 
 def test_agent_toml_comes_along_parsed_or_with_its_fault(bench: Bench) -> None:
-    found = bench.judged(bench.repo.write({"agent.toml": b"[request]\nboot = true\n"})).review
+    found = bench.check(bench.repo.write({"agent.toml": b"[request]\nboot = true\n"})).review
     assert found.agent_toml == {"request": {"boot": True}}
     for text in (b"a = " + b"[" * 5000, b"\xff", b"a = nan", b"x"):
-        found = bench.judged(bench.repo.write({"agent.toml": text})).review
+        found = bench.check(bench.repo.write({"agent.toml": text})).review
         assert found.agent_toml is None
         assert found.agent_toml_fault.startswith("agent.toml: ")
     bench.repo.git("rm", "-q", "agent.toml")
-    found = bench.judged(bench.repo.write({"b": b""})).review
+    found = bench.check(bench.repo.write({"b": b""})).review
     assert (found.agent_toml, found.agent_toml_fault) == (None, "")
 
 
 def test_attack_48_what_looks_like_a_secret_is_flagged(bench: Bench) -> None:
     key = b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n"
-    found = bench.judged(bench.repo.write({"id": key})).review
-    assert any(each.startswith("id: looks as if it held a secret") for each in found.warnings)
+    found = bench.check(bench.repo.write({"id": key})).review
+    assert any(each.startswith("id: may contain a secret") for each in found.warnings)
 
 
 def test_a_review_is_believed_no_further_than_its_shape() -> None:

@@ -141,7 +141,7 @@ def _specs(draw: st.DrawFn, number: int) -> AgentSpec:
 
 
 @st.composite
-def moved(draw: st.DrawFn, before: Hive, turn: int = 0) -> Hive:
+def move(draw: st.DrawFn, before: Hive, turn: int = 0) -> Hive:
     """Another hive with some of the same agents in other places, some gone, some new."""
     kept = [name for name in before.specs if draw(st.integers(0, 4))]
     order = draw(st.permutations(kept))

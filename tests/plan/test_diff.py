@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import at_most, times
-from plan.hives import World, hive, hives, moved, spec
+from plan.hives import World, hive, hives, move, spec
 from plan.hives import uuid as numbered
 
 from hive_core.model.agents.agent import SubtreeLimits
@@ -379,7 +379,7 @@ def test_applying_ends_in_nothing_to_do_whatever_drifts(data: st.DataObject) -> 
     world.converge()
     for turn in range(data.draw(st.integers(1, 4))):
         if data.draw(st.booleans()):
-            world.change(data.draw(moved(world.hive, turn)))
+            world.change(data.draw(move(world.hive, turn)))
         chosen = data.draw(st.lists(st.sampled_from(sorted(world.places.by_uuid) or [""])))
         for uuid in chosen:
             drift(world, data.draw(st.sampled_from(DRIFTS)), uuid)
@@ -399,7 +399,7 @@ def test_planning_the_dirty_ones_finds_what_planning_all_finds(data: st.DataObje
     world = World(data.draw(hives()))
     world.converge()
     before = world.places
-    world.change(data.draw(moved(world.hive)))
+    world.change(data.draw(move(world.hive)))
     everything = world.plan()
     dirty = [
         uuid for uuid in world.places.by_uuid.keys() | before.by_uuid.keys()

@@ -77,7 +77,7 @@ def config(reload: str = "restart") -> AgentConfig:
     return AgentConfig.model_validate({"harness": {"reload": reload}})
 
 
-def given_(spec: AgentSpec, **request: object) -> AgentSpec:
+def grant_to(spec: AgentSpec, **request: object) -> AgentSpec:
     return grant(spec, ConfigRequest.model_validate(request))
 
 
@@ -177,7 +177,7 @@ def test_a_right_that_has_no_effect_is_refused_and_shown_as_no_right(
 
 def test_a_network_that_is_given_up_takes_a_restart() -> None:
     spec = spec_of(1, capabilities=("network:veth",))
-    after = given_(spec, network="none")
+    after = grant_to(spec, network="none")
     assert (
         effect(ConfiguredAgent(spec, config()), ConfiguredAgent(after, config()), ())
         is Effect.RESTART
@@ -272,7 +272,9 @@ def test_what_a_machine_has_from_its_start_on_takes_a_restart(
     spec = spec_of(1)
     assert (
         effect(
-            ConfiguredAgent(spec, config()), ConfiguredAgent(given_(spec, **request_), config()), ()
+            ConfiguredAgent(spec, config()),
+            ConfiguredAgent(grant_to(spec, **request_), config()),
+            (),
         )
         is expected
     )
@@ -285,7 +287,7 @@ def test_another_system_is_switched_to() -> None:
     assert (
         effect(ConfiguredAgent(old, config()), ConfiguredAgent(new, config()), ()) is Effect.SWITCH
     )
-    more = given_(new, limits={"tasks_max": 100})
+    more = grant_to(new, limits={"tasks_max": 100})
     assert (
         effect(ConfiguredAgent(old, config()), ConfiguredAgent(more, config()), ())
         is Effect.RESTART
@@ -332,7 +334,7 @@ def test_going_back_to_a_generation_gives_no_capability(
 
 def test_a_limit_that_somebody_changed_since_stays() -> None:
     old = spec_of(1, limits={"memory_max": 1 << 28, "tasks_max": 100})
-    new = given_(old, limits={"memory_max": 1 << 29, "tasks_max": 200})
+    new = grant_to(old, limits={"memory_max": 1 << 29, "tasks_max": 200})
     now = new.model_copy(update={"limits": Limits(memory_max=1 << 30, tasks_max=200)})
     found = undo(now, fields(old), fields(new))
     assert (found.limits.memory_max, found.limits.tasks_max) == (1 << 30, 100)

@@ -34,7 +34,7 @@ def nix(folder: Path, expression: str) -> object:
     return json.loads(done.stdout)
 
 
-def parsed(folder: Path, flake: bytes) -> object:
+def parse(folder: Path, flake: bytes) -> object:
     """The file as Nix sees it, with a stand-in for what mkAgent and the fetcher do."""
     (folder / "flake.nix").write_bytes(flake)
     outputs = '(f.outputs { hive.lib.mkAgent = a: removeAttrs a [ "modules" ]; nixpkgs = 1; })'
@@ -65,7 +65,7 @@ def test_no_name_becomes_code(folder: Path, name: str, capability: str, commit: 
     """Names are checked long before; the rendering does not rely on that."""
     texts = [text.replace("\0", "") for text in (name, capability, commit)]
     pin = replace(PIN, name=texts[0], capabilities=(texts[1],), commit=texts[2])
-    found = parsed(folder, render(NIX, [pin]))
+    found = parse(folder, render(NIX, [pin]))
     wanted = {"name": texts[0], "parent": "alice", "capabilities": [texts[1]], "nixpkgs": 1,
               "system": "x86_64-linux"}  # fmt: skip
     assert found == {"inputs": inputs(), "agents": {texts[0]: wanted}}
@@ -105,6 +105,6 @@ def test_without_the_inputs_that_systems_are_made_of_there_are_none(
     folder: Path, missing: str
 ) -> None:
     less = NixSettings(inputs={name: url for name, url in NIX.inputs.items() if name != missing})
-    found = parsed(folder, render(less, [PIN]))
+    found = parse(folder, render(less, [PIN]))
     assert isinstance(found, dict)
     assert found["agents"] == {}

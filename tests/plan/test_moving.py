@@ -23,7 +23,7 @@ PARENTS = {
 LIMIT = SubtreeLimits(memory_max=1 << 30)
 
 
-def changed(hive: Hive, name: str, **update: object) -> Hive:
+def changed_names(hive: Hive, name: str, **update: object) -> Hive:
     spec: AgentSpec = hive.spec(name).model_copy(update=update)
     return replace(hive, specs=MappingProxyType({**hive.specs, name: spec}))
 
@@ -90,7 +90,7 @@ def test_who_crosses_is_who_gets_another_slice(
     hive = hive_of(parents)
     for name in parents:
         if data.draw(st.booleans(), f"{name} carries a limit"):
-            hive = changed(hive, name, subtree=LIMIT)
+            hive = changed_names(hive, name, subtree=LIMIT)
     agent = data.draw(st.sampled_from(sorted(parents)))
     below = set(hive.topology.subtree(agent))
     targets = [None, *(each for each in sorted(parents) if each not in below)]

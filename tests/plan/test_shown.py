@@ -19,7 +19,7 @@ TEXT = st.text(st.characters() | ODD, max_size=30)
 BYTES = st.binary(max_size=40) | TEXT.map(lambda text: text.encode("utf-8", "ignore"))
 
 
-def written(text: str) -> bytes:
+def rendered_text(text: str) -> bytes:
     """What a text was before it was spelled out."""
 
     def back(found: re.Match[str]) -> str:
@@ -32,7 +32,7 @@ def written(text: str) -> bytes:
 
 @given(BYTES)
 def test_attack_22_what_is_shown_is_what_was_written_and_nothing_is_lost(data: bytes) -> None:
-    assert written(escape_bytes(data)) == data
+    assert rendered_text(escape_bytes(data)) == data
 
 
 @given(BYTES)

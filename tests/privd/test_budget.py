@@ -19,7 +19,7 @@ print(*(module.__file__ for name, module in sys.modules.items() if name.startswi
 """
 
 
-def imported() -> list[Path]:
+def imported_files() -> list[Path]:
     """Every file of ours that is loaded with the helper, as Python itself sees it."""
     command = [sys.executable, "-c", LISTED]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
@@ -44,7 +44,7 @@ def code_lines(path: Path) -> int:
 
 
 def test_all_that_root_imports_is_within_the_budget() -> None:
-    counted = {str(path.relative_to(PACKAGE)): code_lines(path) for path in imported()}
+    counted = {str(path.relative_to(PACKAGE)): code_lines(path) for path in imported_files()}
     assert sum(counted.values()) <= LIMIT, counted
 
 
@@ -76,7 +76,7 @@ def test_the_standard_library_is_enough() -> None:
 
 
 def test_only_the_helpers_own_rooms_are_loaded() -> None:
-    rooms = {str(path.relative_to(PACKAGE)) for path in imported()}
+    rooms = {str(path.relative_to(PACKAGE)) for path in imported_files()}
     allowed = {"__init__.py", "model/__init__.py", "model/names.py", "plan/__init__.py",
                "plan/actions.py", "plan/fields.py", "plan/kinds.py", "plan/render.py"}  # fmt: skip
     assert {room for room in rooms if not room.startswith("privd/")} == allowed

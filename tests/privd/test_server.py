@@ -18,7 +18,7 @@ from hive_core.varlink import decode
 from hive_core.varlink import encode as frame
 
 
-def refused(reply: dict[str, Any]) -> str:
+def refusal(reply: dict[str, Any]) -> str:
     assert set(reply) == {"error", "parameters"}
     assert reply["error"] in BY_WIRE
     assert decode(frame(reply)[:-1]) == reply  # a client of ours can read it
@@ -42,7 +42,7 @@ def test_every_action_has_its_effect() -> None:
     ],
 )
 def test_what_is_no_action_is_refused(call: object) -> None:
-    assert refused(server.answer(json.dumps(call).encode())) == "InvalidArgument"
+    assert refusal(server.answer(json.dumps(call).encode())) == "InvalidArgument"
 
 
 def test_the_field_at_fault_is_named() -> None:
@@ -55,7 +55,7 @@ def test_what_came_in_goes_back_as_something_that_can_be_read() -> None:
     action = {**encode(MakeNode(("0123abcd",))), "\ud800": 1}
     call = {"method": "org.hive.Privd.Apply", "parameters": {"action": action}}
     reply: dict[str, Any] = server.answer(json.dumps(call).encode())
-    assert refused(reply) == "InvalidArgument"
+    assert refusal(reply) == "InvalidArgument"
     assert reply["parameters"] == {"reason": "is unknown", "field": r"\ud800"}
 
 
@@ -71,7 +71,7 @@ def test_a_fault_tells_its_reason_and_nothing_else(monkeypatch: pytest.MonkeyPat
         "parameters": {"action": encode(MakeNode(("0123abcd",)))},
     }
     reply: dict[str, Any] = server.answer(json.dumps(call).encode())
-    assert refused(reply) == "Internal"
+    assert refusal(reply) == "Internal"
     assert set(reply["parameters"]) == {"reason"}
 
 
@@ -83,9 +83,9 @@ def test_a_full_disk_is_called_so(monkeypatch: pytest.MonkeyPatch, number: int) 
     monkeypatch.setitem(server.DO, MakeNode, fill)
     action = encode(MakeNode(("0123abcd",)))
     call = {"method": "org.hive.Privd.Apply", "parameters": {"action": action}}
-    assert refused(server.answer(json.dumps(call).encode())) == "StorageFull"
+    assert refusal(server.answer(json.dumps(call).encode())) == "StorageFull"
 
 
 @given(st.binary(max_size=200) | st.just(b"[" * 100_000) | st.just(b"1" * 5_000))
 def test_no_bytes_do_anything(data: bytes) -> None:
-    refused(server.answer(data))
+    refusal(server.answer(data))

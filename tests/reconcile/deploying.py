@@ -212,7 +212,7 @@ class Stage:
         self.ports = Ports(
             self.host, self.journal, self.jobs, self.clock, self.ledger, self.settings
         )
-        given = Given(lambda: self.broker.hive, self._touched, self.broker.perform)
+        given = Given(lambda: self.broker.hive, self._touch, self.broker.perform)
         self.road = Reconciler.build(self.ports, given, self.look, self.faults.append)
         self.applied = AppliedRepositories(self.folder / "applied")
         self.applied.open()
@@ -232,7 +232,7 @@ class Stage:
     def _committing(self, name: str) -> None:
         self.commits(name)
 
-    def _touched(self, topics: frozenset[str]) -> None:
+    def _touch(self, topics: frozenset[str]) -> None:
         self.broker.touch(topics)
         self.deploys.on_topics(topics)
 
@@ -288,9 +288,9 @@ class Stage:
         binding = Binding(found.binding.commit, base=spec.config or "")
         asked = self.uuid(by) if by != "operator" else by
         request = ApprovalRequest(ApprovalKind.CONFIG, spec.id, asked, spec.id, "please", binding)
-        return self._made(request)
+        return self._create(request)
 
-    def _made(self, request: ApprovalRequest) -> str:
+    def _create(self, request: ApprovalRequest) -> str:
         def handler(call: Call) -> Record[Done]:
             approvals = call.ledger.approvals
             found = approvals.create(request, call.now, call.now + 86_400)
@@ -322,7 +322,7 @@ class Stage:
         assert found is not None
         binding = Binding(found.commit, base=spec.config or "")
         review = {"generation": number}
-        return self._made(
+        return self._create(
             ApprovalRequest(
                 ApprovalKind.ROLLBACK, spec.id, "operator", "", "", binding, review=review
             )
@@ -389,7 +389,7 @@ class Stage:
     def state(self, name: str) -> State:
         return self.look.state(self.uuid(name))
 
-    def shown(self, name: str) -> str:
+    def shown_commit(self, name: str) -> str:
         return self.host.storage.configs.get(self.uuid(name), "")
 
     def git(self, agent: str) -> AppliedRepo:

@@ -204,7 +204,7 @@ EDITS: tuple[Callable[[Round], None], ...] = (
 )  # fmt: skip
 
 
-def watched(it: Round) -> None:
+def watch(it: Round) -> None:
     """From now on everything that agents are shown is kept."""
     source = it.stage.host.source
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import times
 from reconcile.road import Road
-from reconcile.test_meter import destroy, meter, story, used
+from reconcile.test_meter import cpu_used, destroy, meter, story
 
 from hive_core.model.agents.machine import Cpu, DesiredState, Exit
 
@@ -111,9 +111,9 @@ def test_all_that_a_machine_used_is_counted_once(
         for millis, step in walk:
             there.burn(millis)
             await STEPS[step](there)
-            assert used(road, bob) <= there.total
+            assert cpu_used(road, bob) <= there.total
         there.burn(5)
         await destroy(road, "bob")
-        assert used(road, bob) == there.total
+        assert cpu_used(road, bob) == there.total
 
     story(tmp_path_factory.mktemp("walk"), tell)

@@ -33,7 +33,7 @@ def test_a_deploy_restarts_is_watched_and_is_confirmed() -> None:
         assert stage.state_of(approval) is S.WATCHING
         after = stage.host.units[stage.uuid("bob")]
         assert after.invocation != before.invocation
-        assert stage.shown("bob") == stage.spec("bob").config == found.binding.commit
+        assert stage.shown_commit("bob") == stage.spec("bob").config == found.binding.commit
         assert stage.job(approval) == ("running", "")
         await stage.advance(WINDOW - 1)
         assert stage.state_of(approval) is S.WATCHING
@@ -91,7 +91,7 @@ def test_a_live_change_is_shown_while_the_agent_runs_on() -> None:
         found = proposal({"agent.toml": LIVE, "AGENTS.md": "Be kind.\n"})
         approval = await stage.deploy("bob", found)
         assert stage.state_of(approval) is S.WATCHING
-        assert stage.shown("bob") == found.binding.commit
+        assert stage.shown_commit("bob") == found.binding.commit
         await stage.advance(WINDOW + 1)
         assert stage.state_of(approval) is S.DEPLOYED
         assert stage.host.units[stage.uuid("bob")] == before
@@ -111,7 +111,7 @@ def test_a_crash_in_the_window_takes_it_back_with_the_last_lines() -> None:
         await stage.settle()
         assert stage.state_of(approval) is S.FAILED
         assert stage.approval(approval).reason == "it crashed: ended with 7"
-        assert stage.spec("bob").config == stage.shown("bob") == SEED
+        assert stage.spec("bob").config == stage.shown_commit("bob") == SEED
         assert stage.state("bob") is State.RUNNING
         assert [each.failed for each in stage.generations("bob")] == [
             "it crashed: ended with 7", "",
@@ -139,7 +139,7 @@ def test_an_agent_that_is_stopped_gets_it_without_a_start_and_without_a_window()
         assert stage.state_of(approval) is S.DEPLOYED
         assert stage.state("bob") is State.STOPPED
         await stage.want("bob", DesiredState.RUNNING)
-        assert stage.shown("bob") == found.binding.commit
+        assert stage.shown_commit("bob") == found.binding.commit
 
     play(story)
 
@@ -245,7 +245,7 @@ def test_a_fault_that_the_agent_tells_takes_it_back_at_once() -> None:
         stage.hello("bob", found.binding.commit, "2 units failed")
         await stage.settle()
         assert stage.approval(approval).reason == "it says: 2 units failed"
-        assert stage.spec("bob").config == stage.shown("bob") == SEED
+        assert stage.spec("bob").config == stage.shown_commit("bob") == SEED
 
     play(story)
 
@@ -263,7 +263,7 @@ def test_what_does_not_come_up_goes_back_and_what_goes_back_is_started_again() -
         for _ in range(5):
             await stage.advance(40)
         assert stage.state("bob") is State.RUNNING
-        assert stage.shown("bob") == SEED
+        assert stage.shown_commit("bob") == SEED
         assert stage.ledger.deploys.all() == []
 
     play(story)
@@ -324,7 +324,7 @@ def test_the_second_has_its_turn_when_the_first_went_back() -> None:
         await stage.settle()
         await stage.advance(WINDOW + 1)
         assert (stage.state_of(first), stage.state_of(second)) == (S.FAILED, S.DEPLOYED)
-        assert stage.shown("bob") == found.binding.commit
+        assert stage.shown_commit("bob") == found.binding.commit
 
     play(story)
 
@@ -360,7 +360,7 @@ def test_a_way_back_is_a_new_generation_and_only_so_many_are_kept() -> None:
         newest = stage.generations("bob")[0]
         assert (newest.number, newest.commit) == (7, made[3].binding.commit)
         assert stage.approval(back).effect is Effect.LIVE
-        assert stage.shown("bob") == made[3].binding.commit
+        assert stage.shown_commit("bob") == made[3].binding.commit
         kept = {name for name in stage.git("bob").refs() if name.startswith("refs/hive/proposals/")}
         assert len(kept) <= 6
 
@@ -382,7 +382,7 @@ def test_an_agent_that_is_destroyed_meanwhile_ends_it_all() -> None:
 
 
 def test_who_is_destroyed_on_trial_comes_back_with_what_it_had_before() -> None:
-    def gone(call: Call) -> Change[Result]:
+    def destroy_bob(call: Call) -> Change[Result]:
         found = destroy(call, ScopeParams(agent="bob"))
         assert isinstance(found, Change)
         return found
@@ -391,7 +391,7 @@ def test_who_is_destroyed_on_trial_comes_back_with_what_it_had_before() -> None:
         before = stage.spec("bob")
         await stage.deploy("bob", proposal({"agent.toml": ""}, capabilities=["kill"]))
         assert stage.spec("bob").config != before.config
-        stage.broker.perform("destroy", gone)
+        stage.broker.perform("destroy", destroy_bob)
         await stage.settle()
         archive = stage.ledger.archives.get(before.id)
         assert archive is not None

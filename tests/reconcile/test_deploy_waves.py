@@ -42,7 +42,7 @@ def states(stage: Stage, rollout: str) -> list[tuple[int, str]]:
     return [(each.wave, each.state) for each in stage.ledger.rollouts.agents(rollout)]
 
 
-def _played(story: Callable[[Stage], object]) -> None:
+def _play(story: Callable[[Stage], object]) -> None:
     play(story, TREE, images={"nix": ""})  # type: ignore[arg-type]
 
 
@@ -68,7 +68,7 @@ def test_attack_51_each_wave_waits_for_the_one_before() -> None:
         assert job is not None
         assert (job.state, job.error) == ("done", "")
 
-    _played(story)
+    _play(story)
 
 
 def test_attack_51_a_failure_stops_the_rest_and_says_so() -> None:
@@ -86,7 +86,7 @@ def test_attack_51_a_failure_stops_the_rest_and_says_so() -> None:
         assert "kid00 failed" in job.error
         assert {stage.spec(name).system for name in TREE if name != "root"} == {SYSTEM}
 
-    _played(story)
+    _play(story)
 
 
 def test_attack_51_a_daemon_that_starts_again_goes_on_with_the_wave() -> None:
@@ -113,7 +113,7 @@ def test_attack_51_a_daemon_that_starts_again_goes_on_with_the_wave() -> None:
         stage.open()
         return states(stage, rollout)
 
-    _played(story)
+    _play(story)
 
 
 def test_an_agent_that_is_gone_holds_nobody_up() -> None:
@@ -125,4 +125,4 @@ def test_an_agent_that_is_gone_holds_nobody_up() -> None:
         assert found.count(STOPPED) == 1
         assert found.count(DONE) == MANY - 1
 
-    _played(story)
+    _play(story)

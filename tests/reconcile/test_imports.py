@@ -41,11 +41,11 @@ class Host:
             lambda: self.world.hive, self.world.broker.touch, self.world.broker.perform
         )
         found = ImportJobs.build(self.ports, broker, self._fatal)
-        self.world.broker.listeners[:] = [self._heard]
+        self.world.broker.listeners[:] = [self._on_topics]
         self.imports = found
         return found
 
-    def _heard(self, topics: frozenset[str]) -> None:
+    def _on_topics(self, topics: frozenset[str]) -> None:
         self.world.loop.call_soon(self.imports.on_topics, topics)
 
     def begin(self) -> None:

@@ -30,13 +30,13 @@ def road(folder: Path) -> Road:
 
 
 def story(folder: Path, tell: Callable[[Road], Coroutine[Any, Any, None]]) -> None:
-    async def told() -> None:
+    async def run() -> None:
         made = road(folder)
         await made.settle()
         await tell(made)
         await made.close()
 
-    asyncio.run(told())
+    asyncio.run(run())
 
 
 def ends(road: Road, name: str) -> list[ExitRecord]:
@@ -47,7 +47,7 @@ def ends(road: Road, name: str) -> list[ExitRecord]:
     return found
 
 
-def told(road: Road, name: str) -> list[tuple[str, str]]:
+def notices(road: Road, name: str) -> list[tuple[str, str]]:
     """Kind and first words of the events of one machine."""
     events = road.ledger.events.page(0, 1000)
     return [
@@ -58,10 +58,10 @@ def told(road: Road, name: str) -> list[tuple[str, str]]:
 
 def test_a_start_is_told_once(tmp_path: Path) -> None:
     async def tell(road: Road) -> None:
-        assert told(road, "lead") == [("start", "lead runs")]
+        assert notices(road, "lead") == [("start", "lead runs")]
         road.restart()
         await road.settle()
-        assert told(road, "lead") == [("start", "lead runs")]
+        assert notices(road, "lead") == [("start", "lead runs")]
 
     story(tmp_path, tell)
 
@@ -85,7 +85,7 @@ def test_the_exit_code_and_the_last_lines_are_kept(tmp_path: Path) -> None:
 def test_an_end_that_was_asked_for_is_told_too(tmp_path: Path, wanted: DesiredState) -> None:
     async def tell(road: Road) -> None:
         await road.want(wanted, "lead", goal="stopped")
-        kind, text = told(road, "lead")[-1]
+        kind, text = notices(road, "lead")[-1]
         assert (kind, text) == ("exit", f"lead ended with 0 ({wanted.value})")
         assert [each.stays for each in ends(road, "lead")] == [True] * (
             wanted is DesiredState.STOPPED
@@ -106,7 +106,7 @@ def test_a_kill_has_no_exit_code(tmp_path: Path) -> None:
 def test_a_restart_is_an_end_that_nobody_has_to_collect(tmp_path: Path) -> None:
     async def tell(road: Road) -> None:
         await road.want(DesiredState.RUNNING, "lead", fresh=True)
-        assert [kind for kind, _ in told(road, "lead")] == ["start", "exit", "start"]
+        assert [kind for kind, _ in notices(road, "lead")] == ["start", "exit", "start"]
         assert ends(road, "lead") == []
 
     story(tmp_path, tell)
@@ -155,8 +155,8 @@ def test_a_host_that_went_down_ended_everybody(tmp_path: Path) -> None:
         road.restart()
         await road.settle()
         assert road.state("lead") is road.state("maid") is State.RUNNING
-        assert [kind for kind, _ in told(road, "lead")] == ["start", "exit", "start"]
-        assert told(road, "lead")[1] == ("exit", "lead the host went down")
+        assert [kind for kind, _ in notices(road, "lead")] == ["start", "exit", "start"]
+        assert notices(road, "lead")[1] == ("exit", "lead the host went down")
         assert road.state("once") is State.FAILED
         (end,) = ends(road, "once")
         assert (end.code, end.reason) == (None, "the host went down")
@@ -203,12 +203,12 @@ def test_whose_end_cannot_be_written_down_waits_and_the_others_do_not(tmp_path: 
         await road.want(DesiredState.RUNNING, "lead", fresh=True)
         await road.want(DesiredState.STOPPED, "maid", goal="stopped")
         assert {road.uuid("lead"), road.uuid("maid")}.isdisjoint(road.host.units)
-        assert any("cannot write down" in each for each in road.look.alarms())
+        assert any("cannot record starts" in each for each in road.look.alarms())
         object.__setattr__(road.road.broker, "perform", kept)
         await road.advance(1)
-        assert [kind for kind, _ in told(road, "lead")] == ["start", "exit", "start"]
-        assert told(road, "maid")[-1][0] == "exit"
-        assert not [each for each in road.look.alarms() if "cannot write down" in each]
+        assert [kind for kind, _ in notices(road, "lead")] == ["start", "exit", "start"]
+        assert notices(road, "maid")[-1][0] == "exit"
+        assert not [each for each in road.look.alarms() if "cannot record starts" in each]
 
     story(tmp_path, tell)
 

@@ -21,16 +21,16 @@ Story = Callable[[Road], Awaitable[None]]
 
 
 def story(folder: Path, tell: Story) -> None:
-    async def told() -> None:
+    async def run() -> None:
         road = Road(folder, hive(TREE))
         await road.settle()
         await tell(road)
         await road.close()
 
-    asyncio.run(told())
+    asyncio.run(run())
 
 
-def used(road: Road, uuid: str) -> int:
+def cpu_used(road: Road, uuid: str) -> int:
     """In milliseconds."""
     found = road.ledger.budgets.usage.sums("", 0, [uuid])
     return sum(amount for (_, kind, _), amount in found.items() if kind == CPU)
@@ -56,10 +56,10 @@ def test_what_a_machine_had_used_is_written_down_with_its_end(tmp_path: Path) ->
         bob = road.uuid("bob")
         road.host.used[bob] = Cpu("1", SECOND)
         await road.want(DesiredState.STOPPED, "bob")
-        assert used(road, bob) == 1000
+        assert cpu_used(road, bob) == 1000
         road.restart()
         await road.settle()
-        assert used(road, bob) == 1000
+        assert cpu_used(road, bob) == 1000
 
     story(tmp_path, tell)
 
@@ -70,10 +70,10 @@ def test_an_end_that_no_daemon_saw_counts_when_one_looks(tmp_path: Path) -> None
         road.host.used[bob] = Cpu("1", SECOND)
         road.host.forget_watchers()
         road.host.crash(bob)
-        assert used(road, bob) == 0
+        assert cpu_used(road, bob) == 0
         road.restart()
         await road.settle()
-        assert used(road, bob) == 1000
+        assert cpu_used(road, bob) == 1000
 
     story(tmp_path, tell)
 
@@ -84,9 +84,9 @@ def test_what_was_written_down_meanwhile_is_not_counted_again(tmp_path: Path) ->
         for so_far in (SECOND, SECOND, 2 * SECOND):
             road.host.used[bob] = Cpu("1", so_far)
             await meter(road).record_all()
-            assert used(road, bob) == so_far // 1000
+            assert cpu_used(road, bob) == so_far // 1000
         await road.want(DesiredState.STOPPED, "bob")
-        assert used(road, bob) == 2000
+        assert cpu_used(road, bob) == 2000
 
     story(tmp_path, tell)
 
@@ -111,7 +111,7 @@ def test_a_host_that_goes_down_takes_only_what_was_not_written(tmp_path: Path) -
         road.host.reboot()
         road.restart()
         await road.settle()
-        assert used(road, bob) == 1000
+        assert cpu_used(road, bob) == 1000
 
     story(tmp_path, tell)
 
@@ -121,7 +121,7 @@ def test_who_is_destroyed_while_it_runs_keeps_what_it_used_until_its_end(tmp_pat
         bob = road.uuid("bob")
         road.host.used[bob] = Cpu("1", SECOND)
         await destroy(road, "bob")
-        assert used(road, bob) == 1000
+        assert cpu_used(road, bob) == 1000
         assert bob not in road.host.units
 
     story(tmp_path, tell)
@@ -139,7 +139,7 @@ def test_the_end_before_the_last_counts_once_for_who_is_destroyed(tmp_path: Path
         await meter(road).record_all()
         road.host.used[bob] = Cpu("2", 60 * SECOND)
         await destroy(road, "bob")
-        assert used(road, bob) == 160_000
+        assert cpu_used(road, bob) == 160_000
 
     story(tmp_path, tell)
 
@@ -150,7 +150,7 @@ def test_an_end_that_is_told_when_the_next_machine_is_measured_counts_once(tmp_p
         for group, so_far in (("1", 60), ("2", 5), ("1", 100), ("1", 60), ("2", 80)):
             found = {bob: Cpu(group, so_far * SECOND)}
             record_cpu(road.road.ports, road.road.broker, found)
-        assert used(road, bob) == 180_000
+        assert cpu_used(road, bob) == 180_000
 
     story(tmp_path, tell)
 
@@ -160,6 +160,6 @@ def test_who_hive_never_knew_is_in_no_account(tmp_path: Path) -> None:
         bob = road.uuid("bob")
         road.host.used[bob] = Cpu("1", SECOND)
         await road.commit(road.hive.without("bob"), bob="absent")
-        assert used(road, bob) == 0
+        assert cpu_used(road, bob) == 0
 
     story(tmp_path, tell)

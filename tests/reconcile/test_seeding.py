@@ -38,7 +38,7 @@ def jobs(stage: Stage, run: Run) -> MemoryJobs:
     return found
 
 
-def ended(stage: Stage, job: str) -> JobRecord:
+def end(stage: Stage, job: str) -> JobRecord:
     found = stage.ledger.jobs.get(job)
     assert found is not None
     return found
@@ -67,7 +67,7 @@ def test_a_template_is_put_in_place_by_a_job_and_nothing_that_runs_changes(tmp_p
         for number in (1, 2):
             job = asks(stage, "bob")
             await stage.settle()
-            assert (ended(stage, job).state, ended(stage, job).error) == ("done", "")
+            assert (end(stage, job).state, end(stage, job).error) == ("done", "")
             assert len(ran) == number
             assert ran[-1].uuid == stage.uuid("bob")
             assert ran[-1].lineage == stage.broker.hive.path("bob")
@@ -89,14 +89,14 @@ def test_a_job_that_cannot_be_run_now_is_run_later_and_one_that_fails_says_why(
         done.refused = Unreachable("no bus")
         job = asks(stage, "bob")
         await stage.settle()
-        assert ended(stage, job).state == "running"
+        assert end(stage, job).state == "running"
         done.refused = None
         await stage.advance(31)
-        assert ended(stage, job).error == "NotFound: a time is a number (time)"
+        assert end(stage, job).error == "NotFound: a time is a number (time)"
         done.refused = Internal("it broke")
         job = asks(stage, "bob")
         await stage.settle()
-        assert (ended(stage, job).state, ended(stage, job).error) == (
+        assert (end(stage, job).state, end(stage, job).error) == (
             "failed",
             "Internal: it broke",
         )
@@ -130,7 +130,7 @@ def test_a_daemon_that_was_killed_runs_the_job_again_under_its_name(tmp_path: Pa
         place.mkdir()
         ran = jobs(stage, seeds(place)).ran
         await stage.settle()
-        assert ended(stage, job).state == "done"
+        assert end(stage, job).state == "done"
         assert [(each.job, each.words) for each in ran] == words
 
     play(story, paths={"state": str(tmp_path)})
@@ -142,7 +142,7 @@ def test_an_agent_that_is_gone_is_not_seeded(tmp_path: Path) -> None:
         job = asks(stage, "bob")
         stage.destroy("bob")
         await stage.settle()
-        assert ended(stage, job).error == "NotFound: it was destroyed meanwhile"
+        assert end(stage, job).error == "NotFound: it was destroyed meanwhile"
         assert [each for each in ran if each.work is JobKind.SEED] == []
 
     play(story, paths={"state": str(tmp_path)})
@@ -153,7 +153,7 @@ def test_many_at_once_have_their_turn_and_leave_room_for_requests(tmp_path: Path
         ran = jobs(stage, refuses).ran
         found = [asks(stage, name) for name in ("root", "ann", "bob") * 3]
         await stage.settle()
-        assert {ended(stage, job).state for job in found} == {"failed"}
+        assert {end(stage, job).state for job in found} == {"failed"}
         assert len(ran) == len(found)
 
     play(story, paths={"state": str(tmp_path)})

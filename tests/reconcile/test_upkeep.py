@@ -47,14 +47,14 @@ class House:
         """As a daemon does at its start; the timers of the one before are gone."""
         self.clock = ManualClock(self.clock.time, self.clock.steady)
         self.ports = replace(self.ports, clock=self.clock)
-        upkeep = Upkeep(self.ports, self.given, self._idled, reload=self._reloaded)
+        upkeep = Upkeep(self.ports, self.given, self._count_idle, reload=self._count_reload)
         upkeep.start()
         return upkeep
 
-    def _reloaded(self) -> None:
+    def _count_reload(self) -> None:
         self.reloads += 1
 
-    def _idled(self) -> None:
+    def _count_idle(self) -> None:
         self.idle += 1
 
     def send(self, ttl: float | None = None) -> None:

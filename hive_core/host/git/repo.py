@@ -53,7 +53,7 @@ class MetaRepo:
         self._step = step
         self._branch = Branch(handle)
         self._tree = WorkTree(handle, objects)
-        self._refused_commits = recovery.RefusedCommits(self.folder, objects.store)
+        self._parked_commits = recovery.RefusedCommits(self.folder, objects.store)
         # When the work tree is brought up to date after a move. A loop's call_soon lets the replies
         # go first; meanwhile the index stays locked.
         self.schedule: Callable[[Callable[[], None]], object] = lambda work: work()
@@ -228,18 +228,18 @@ class MetaRepo:
 
     def refusals(self) -> list[tuple[str, str]]:
         """Commits that were not taken over, and why; newest first."""
-        return self._refused_commits.refusals()
+        return self._parked_commits.refusals()
 
-    def readable_refused_commits(self) -> list[str]:
+    def readable_parked_commits(self) -> list[str]:
         """Refused commits that are still here."""
-        return self._refused_commits.readable_commits()
+        return self._parked_commits.readable_commits()
 
     def unreported_refusals(self) -> list[tuple[str, str]]:
         """Refused commits that do not stand in the audit log yet; `told` when one does."""
-        return self._refused_commits.unreported()
+        return self._parked_commits.unreported()
 
     def mark_reported(self, oid: str) -> None:
-        self._refused_commits.mark_reported(oid)
+        self._parked_commits.mark_reported(oid)
 
     def changed_files(self) -> list[str]:
         """What in the work tree differs from the branch."""
@@ -316,7 +316,7 @@ class MetaRepo:
     ) -> Recovery:
         """Keep it aside, first of all; then the branch and the work tree return."""
         whole = self._sync_refused(branch, found)
-        self._refused_commits.add(branch, reason)
+        self._parked_commits.add(branch, reason)
         if whole:
             self._tree.mark_shown(
                 branch

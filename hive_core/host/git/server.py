@@ -40,7 +40,7 @@ class MetaGitServer:
         """What was proposed and what was refused are branches, so that every clone has them."""
         if repo == META:
             head = self.meta.head()
-            refused = {f"{REFUSED}/{oid[:12]}": oid for oid in self.meta.readable_refused_commits()}
+            refused = {f"{REFUSED}/{oid[:12]}": oid for oid in self.meta.readable_parked_commits()}
             return {**({MAIN: head} if head else {}), **refused}
         found = {}
         for name, oid in self.repo(repo).refs().items():
@@ -84,7 +84,7 @@ class MetaGitServer:
         """The commit in force or before it, or a refused one, whose name begins so."""
         known = [
             *islice(ancestors(store, self.meta.head()), _SEARCHED),
-            *self.meta.readable_refused_commits(),
+            *self.meta.readable_parked_commits(),
         ]
         found = {each for each in known if each.startswith(digits)}
         if len(found) > 1:
