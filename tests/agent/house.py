@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from operations.lives import ends, runs
+from operations.machines import end_machine, start_machines
 from operations.world import Reply, World, rows, world
 from typing_extensions import override
 
@@ -70,7 +70,7 @@ class MaidHost:
     def checker(self, maid: MaidAgent, check: str) -> str:
         """Who does this check now, as soon as it runs."""
         run = maid.checks.running[check]
-        runs(self.world, run.agent)
+        start_machines(self.world, run.agent)
         self.world.finish(run.job)
         maid.checks.step()
         return run.agent
@@ -78,7 +78,7 @@ class MaidHost:
     def run_check(self, maid: MaidAgent, check: str, code: int = 0, output: str = "") -> None:
         """One is done, and the maid has heard of it and looked around."""
         maid.checks.step()
-        ends(self.world, self.checker(maid, check), code, output=output)
+        end_machine(self.world, self.checker(maid, check), code, output=output)
         maid.wait(1)
         self.world.advance(0)
         maid.look()
@@ -107,5 +107,5 @@ def maid_host(settings: Settings) -> Iterator[MaidHost]:
     with world(settings) as made:
         for profile in (Profile.QUEEN, Profile.MAID):
             made.broker.perform("ensure", creation_of(profile))
-        runs(made, "root", "queen", "maid")
+        start_machines(made, "root", "queen", "maid")
         yield MaidHost(made)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from agent.house import MaidHost, maid_host
-from operations.lives import ends
+from operations.machines import end_machine
 
 from hive_core.model.agents.agent import Role
 from hive_core.model.config.limits import BuiltInSettings
@@ -153,7 +153,7 @@ def test_who_does_a_check_is_nobody_to_be_looked_after(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
     maid.checks.step()
-    ends(house.world, house.checker(maid, "disk"), 0)
+    end_machine(house.world, house.checker(maid, "disk"), 0)
     assert maid.findings() == []
     maid.checks.step()
     assert len(house.below()) == 1  # for a moment

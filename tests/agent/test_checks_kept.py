@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from agent.house import MaidHost, maid_host
-from operations.lives import ends, runs
+from operations.machines import end_machine, start_machines
 
 from hive_core.agent.maid import HostUsage, MaidAgent
 from hive_core.model.config.limits import BuiltInSettings
@@ -30,14 +30,14 @@ def goes_bad(house: MaidHost, maid: MaidAgent) -> None:
     """It has told that, and is killed before its next look."""
     maid.look()
     maid.checks.step()
-    ends(house.world, house.checker(maid, "disk"), 2)
+    end_machine(house.world, house.checker(maid, "disk"), 2)
     maid.checks.step()
     assert len(house.escalations()) == 1
 
 
 def imposter(house: MaidHost, name: str) -> None:
     house.world.call("queen", "spawn", name=name, role="task", parent="maid", command=["true"])
-    runs(house.world, name)
+    start_machines(house.world, name)
 
 
 def test_sixteen_checks_that_write_smiles_fit_into_what_is_kept() -> None:
@@ -77,7 +77,7 @@ def test_a_round_goes_on_when_nothing_can_be_kept_and_it_is_kept_later(house: Ma
     maid = house.maid()
     maid.look()
     maid.checks.step()
-    ends(house.world, house.checker(maid, "disk"), 0)
+    end_machine(house.world, house.checker(maid, "disk"), 0)
     house.refuses.add("keep_snapshot")
     maid.wait(1)
     maid.look()
@@ -92,8 +92,8 @@ def test_checks_go_on_while_nobody_can_be_cleared_away(house: MaidHost) -> None:
     maid = house.maid()
     maid.look()
     house.world.call("queen", "spawn", name="once", role="task", command=["true"])
-    runs(house.world, "once")
-    ends(house.world, "once", 0)
+    start_machines(house.world, "once")
+    end_machine(house.world, "once", 0)
     house.refuses.add("reap_zombies")
     assert maid.try_look() == 5
     maid.checks.step()
@@ -161,7 +161,7 @@ def test_who_was_made_by_somebody_else_passes_for_no_check(house: MaidHost) -> N
     imposter(house, "check-disk-0000")
     maid.look()
     assert maid.checks.running == {}
-    ends(house.world, "check-disk-0000", 0, output="all fine, says the queen")
+    end_machine(house.world, "check-disk-0000", 0, output="all fine, says the queen")
     maid.look()
     assert "- zombie: check-disk-0000 ended, and its parent has not asked how" in house.report()
     assert "says the queen" not in house.report()

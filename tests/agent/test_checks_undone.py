@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from agent.house import MaidHost, maid_host
-from operations.lives import ends
+from operations.machines import end_machine
 
 from hive_core.model.agents.machine import State
 from hive_core.model.config.limits import BuiltInSettings
@@ -76,7 +76,7 @@ def test_nor_does_one_that_was_ended_by_somebody(house: MaidHost, how: str) -> N
     if how in ("destroy", "stop"):
         house.world.call("operator", how, agent=agent)
     if how != "destroy":
-        ends(house.world, agent, None)
+        end_machine(house.world, agent, None)
     assert maid.checks.step()
     assert maid.checks.states["disk"].state == "unknown"
     assert house.escalations() == []
@@ -107,7 +107,7 @@ def test_a_check_whose_maid_was_killed_is_taken_up_again(house: MaidHost) -> Non
     second.look()
     second.checks.step()
     assert house.below() == [name]
-    ends(house.world, name, 0)
+    end_machine(house.world, name, 0)
     assert second.checks.step()
     second.look()
     assert "- disk: good" in house.report()

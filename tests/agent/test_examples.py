@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from agent.broker_server import ROOT, BrokerServer, broker_server
-from operations.lives import runs
+from operations.machines import start_machines
 from operations.world import Reply, World, rows, world
 
 from hive_core.operations.triggers.webhooks import Delivery, deliver_webhook
@@ -29,7 +29,7 @@ print(json.dumps({"result": prompt.upper() + os.environ["MODEL_KEY"], "usage": u
 @pytest.fixture(name="hive")
 def _hive() -> Iterator[World]:
     with world(None, "root/lead:lead", "lead/agent:agent") as made:
-        runs(made, "lead", "agent")
+        start_machines(made, "lead", "agent")
         yield made
 
 
@@ -83,7 +83,7 @@ def test_a_lead_splits_work_and_puts_it_together(hive: World, server: BrokerServ
     start(server, "lead.py", "lead")
     for worker in ("lead-worker-1", "lead-worker-2"):
         server.serve_until(lambda name=worker: name in hive.hive.specs)  # type: ignore[misc]
-        runs(hive, worker)
+        start_machines(hive, worker)
         server.start(worker, hive.hive.spec(worker).command)
     report = result(hive, server, task)
     assert (report["status"], report["summary"]) == ("success", "2\n1\n3")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from agent.house import MaidHost, maid_host
-from operations.lives import ends, runs
+from operations.machines import end_machine, start_machines
 from operations.world import rows
 
 from hive_core.agent.maid import HostUsage, MaidFinding, host_usage, report_text, usage_findings
@@ -20,7 +20,7 @@ from hive_core.model.config.settings import Settings
 def _house() -> Iterator[MaidHost]:
     with maid_host(Settings(life=LifeSettings(reap=3600))) as made:
         made.world.grow("queen/lead:lead", "lead/once:task", "lead/work:worker")
-        runs(made.world, "lead", "once", "work")
+        start_machines(made.world, "lead", "once", "work")
         yield made
 
 
@@ -34,7 +34,7 @@ def test_when_all_is_well_nobody_is_bothered(house: MaidHost) -> None:
 def test_a_zombie_is_told_and_cleared_away(house: MaidHost) -> None:
     """K36: once it has been one for as long as a round takes."""
     maid = house.maid()
-    ends(house.world, "once", 0)
+    end_machine(house.world, "once", 0)
     maid.look()
     assert house.reports() == ["1 findings\n- zombie: once ended, and its parent has not asked how"]
     assert "once" in house.world.hive.specs

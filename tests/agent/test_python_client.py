@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 from agent.broker_server import CLIENT, BrokerServer, broker_server
 from agent.peer import fake_broker
-from operations.lives import runs
+from operations.machines import start_machines
 from operations.world import World, world
 
 from hive_core.agent.python.hive_agent import (
@@ -32,7 +32,7 @@ FILE = CLIENT / "hive_agent.py"
 @pytest.fixture(name="hive")
 def _hive() -> Iterator[World]:
     with world(None, "root/lead:lead", "lead/worker:worker") as made:
-        runs(made, "lead", "worker")
+        start_machines(made, "lead", "worker")
         yield made
 
 
@@ -153,7 +153,7 @@ def test_a_lead_spawns_assigns_and_waits_and_the_worker_reports(
 
     first, second = run(server, "lead", lead)
     assert first == second
-    runs(hive, "helper")
+    start_machines(hive, "helper")
 
     def worker(client: AgentClient) -> Assignment:
         task = client.begin(received(client))

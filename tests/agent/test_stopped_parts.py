@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from agent.stage import AgentStage
-from operations.lives import ends
+from operations.machines import end_machine
 
 JOB = "group\nsum 1 2\ngroup\nsum 3 4\ncombine sum"
 PLANNED = "architect\n" + JOB
@@ -13,7 +13,7 @@ PLANNED = "architect\n" + JOB
 def stop(stage: AgentStage, name: str) -> None:
     """The operator stops it; what it had begun goes back into the queue."""
     stage.world.call("operator", "stop", agent=name)
-    ends(stage.world, name, 0)
+    end_machine(stage.world, name, 0)
     stage.troupe.minds.pop(stage.world.uuid(name), None)
 
 

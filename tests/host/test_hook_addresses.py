@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from host.street import WebhookHost, _street, hook, signed_headers  # noqa: F401
-from operations.test_triggers import SAY, bodies, put, started
+from operations.test_triggers import SAY, bodies, put, start_agent
 from operations.world import rows
 
 from hive_core.errors import AlreadyExists, InvalidArgument
@@ -55,7 +55,7 @@ def test_an_address_goes_with_its_agent_and_is_no_heirloom(street: WebhookHost) 
     assert street.send_signed(path).status == 404
     street.hive.call("operator", "destroy", agent="a")
     street.hive.call("operator", "restore", id=uuid)
-    started(street.hive, "a")
+    start_agent(street.hive, "a")
     assert street.send_signed(path).status == 202
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.lives import ends, run_of, runs, task_ended
+from operations.machines import end_machine, end_task, run_of, start_machines
 from operations.world import World, world
 
 from hive_core.model.agents.agent import Role
@@ -29,14 +29,14 @@ def _world() -> Iterator[World]:
 
 def pet(world: World, role: str, **more: object) -> None:
     world.call("operator", "spawn", name="pet", role=role, **more)
-    runs(world, "pet")
+    start_machines(world, "pet")
 
 
 @pytest.mark.parametrize("role", Role)
 def test_as_the_role_says(world: World, role: Role) -> None:
     """K6: a task exits, an architect sleeps, the rest stay; half a second after the result."""
     pet(world, role)
-    task_ended(world, "pet")
+    end_task(world, "pet")
     world.advance(0.4)
     assert run_of(world, "pet").wanted is DesiredState.RUNNING
     world.advance(0.2)
@@ -46,10 +46,10 @@ def test_as_the_role_says(world: World, role: Role) -> None:
 def test_a_worker_as_its_parent_says(world: World) -> None:
     """K6, section 6: `after_task` of a worker is its parent's to set."""
     pet(world, "worker", after_task="exits")
-    task_ended(world, "pet")
+    end_task(world, "pet")
     world.advance(1)
     assert run_of(world, "pet").wanted is DesiredState.STOPPED
-    ends(world, "pet", 0)
+    end_machine(world, "pet", 0)
     assert world.mail("root") == []
     world.advance(60)
     assert "pet" not in world.hive.specs
@@ -58,11 +58,11 @@ def test_a_worker_as_its_parent_says(world: World) -> None:
 def test_one_whose_machine_has_not_come_up_yet_leaves_when_it_has(world: World) -> None:
     """Else it would end without an end, and nobody would ever reap it."""
     world.call("operator", "spawn", name="pet", role="task")
-    task_ended(world, "pet", "stopped")
+    end_task(world, "pet", "stopped")
     world.advance(5)
     assert run_of(world, "pet").wanted is DesiredState.RUNNING
-    runs(world, "pet")
-    task_ended(world, "pet", "stopped")
+    start_machines(world, "pet")
+    end_task(world, "pet", "stopped")
     world.advance(2)
     assert run_of(world, "pet").wanted is DesiredState.STOPPED
 
@@ -72,7 +72,7 @@ def test_one_that_failed_stays_as_it_is(world: World, state: State) -> None:
     """Its end is written down already, and says more than that its task has ended."""
     pet(world, "task")
     world.seen.states[world.uuid("pet")] = state
-    task_ended(world, "pet", "failed")
+    end_task(world, "pet", "failed")
     world.advance(1)
     assert run_of(world, "pet").wanted is DesiredState.RUNNING
 
@@ -81,8 +81,8 @@ def test_mail_that_came_with_the_last_task_wakes_it_again(world: World) -> None:
     """Nothing may lie there until something else comes."""
     pet(world, "architect", wakes=True)
     world.call("operator", "send", to="pet", body="one more")
-    task_ended(world, "pet")
+    end_task(world, "pet")
     world.advance(1)
     assert run_of(world, "pet").wanted is DesiredState.SLEEPING
-    ends(world, "pet", 0)
+    end_machine(world, "pet", 0)
     assert run_of(world, "pet").wanted is DesiredState.RUNNING

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
-from operations.test_artifacts import coded, files, read, store
+from operations.test_artifacts import encode, files, read, store
 from operations.world import Exchange, Reply, World, world
 
 from hive_core import varlink
@@ -48,8 +48,8 @@ def hold(hive: World) -> Held:
     return held
 
 
-def begun(hive: World, **given: object) -> Exchange:
-    said: Reply = {"name": "notes", "text": "hello", **given}
+def start_store(hive: World, **params: object) -> Exchange:
+    said: Reply = {"name": "notes", "text": "hello", **params}
     return hive.ask_as(hive.uuid("a"), "store_artifact", said)
 
 
@@ -61,7 +61,7 @@ def fault(exchange: Exchange) -> HiveError:
 
 def test_others_are_served_while_a_part_is_written(hive: World) -> None:
     upload, held = str(hive.call("a", "begin_artifact")["upload"]), hold(hive)
-    part = hive.ask("a", "append_artifact", upload=upload, offset=0, data=coded(b"x" * 500_000))
+    part = hive.ask("a", "append_artifact", upload=upload, offset=0, data=encode(b"x" * 500_000))
     served = [hive.call("b", "list_artifacts") for _ in range(100)]
     assert (len(served), held.begun, part.pending) == (100, 1, True)
     held.let_go(hive)
@@ -70,13 +70,13 @@ def test_others_are_served_while_a_part_is_written(hive: World) -> None:
 
 @pytest.mark.parametrize("how", ["text", "upload"])
 def test_nothing_is_seen_of_what_is_not_on_the_disk_yet(hive: World, how: str) -> None:
-    given: dict[str, object] = {}
+    params: dict[str, object] = {}
     if how == "upload":
         upload = str(hive.call("a", "begin_artifact")["upload"])
-        hive.call("a", "append_artifact", upload=upload, offset=0, data=coded(b"hello"))
-        given = {"text": None, "upload": upload}
+        hive.call("a", "append_artifact", upload=upload, offset=0, data=encode(b"hello"))
+        params = {"text": None, "upload": upload}
     held = hold(hive)
-    storing = begun(hive, **given)
+    storing = start_store(hive, **params)
     assert storing.pending
     assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
     assert hive.ledger.artifacts.usage(hive.uuid("a")) == (0, 0)
@@ -87,7 +87,7 @@ def test_nothing_is_seen_of_what_is_not_on_the_disk_yet(hive: World, how: str) -
 
 def test_who_may_not_any_more_stores_nothing(hive: World) -> None:
     held = hold(hive)
-    storing = begun(hive)
+    storing = start_store(hive)
     hive.call("operator", "revoke_capability", agent="a", capability="artifact.write")
     held.let_go(hive)
     assert isinstance(fault(storing), NotAllowed)
@@ -96,16 +96,16 @@ def test_who_may_not_any_more_stores_nothing(hive: World) -> None:
 
 def test_a_call_that_is_repeated_meanwhile_stores_once(hive: World) -> None:
     held = hold(hive)
-    calls = [begun(hive, idempotency_key="k") for _ in range(2)]
+    calls = [start_store(hive, idempotency_key="k") for _ in range(2)]
     held.let_go(hive)
-    first, second = (each.result() for each in calls)
+    first, second = (call.result() for call in calls)
     assert first == second
     assert first["version"] == 1
 
 
 def test_who_hangs_up_stores_nothing_and_what_it_sent_goes_after_a_while(hive: World) -> None:
     held = hold(hive)
-    begun(hive).close()
+    start_store(hive).close()
     held.let_go(hive)
     assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
     assert hive.contents.pending_bytes(hive.uuid("a")) == 5
@@ -130,7 +130,7 @@ def test_who_wants_no_answer_has_it_stored_all_the_same(hive: World) -> None:
 
 def test_a_daemon_that_is_killed_meanwhile_leaves_nothing(hive: World) -> None:
     hold(hive)
-    begun(hive)
+    start_store(hive)
     hive.kill()
     assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
     assert list(hive.contents.remaining_digests()) == []
@@ -147,7 +147,7 @@ def test_nothing_is_left_of_what_somebody_stores_who_goes_meanwhile(hive: World,
             hive.contents.cancel(a)
 
     hive.contents.blobs.step = step
-    storing = begun(hive)
+    storing = start_store(hive)
     if at != "written":
         hive.call("operator", "destroy", agent="a")
     held.let_go(hive)
@@ -158,7 +158,7 @@ def test_nothing_is_left_of_what_somebody_stores_who_goes_meanwhile(hive: World,
 def test_an_upload_whose_name_did_not_come_to_the_disk_can_be_stored_again(hive: World) -> None:
     """The rename worked, and the sync of its folder did not."""
     upload = str(hive.call("a", "begin_artifact")["upload"])
-    hive.call("a", "append_artifact", upload=upload, offset=0, data=coded(b"hello"))
+    hive.call("a", "append_artifact", upload=upload, offset=0, data=encode(b"hello"))
     steps: list[str] = []
 
     def step(name: str) -> None:
@@ -176,7 +176,7 @@ def test_an_upload_whose_name_did_not_come_to_the_disk_can_be_stored_again(hive:
 
 def test_more_of_an_upload_that_has_its_name_already_is_another_upload(hive: World) -> None:
     upload = str(hive.call("a", "begin_artifact")["upload"])
-    hive.call("a", "append_artifact", upload=upload, offset=0, data=coded(b"hello"))
+    hive.call("a", "append_artifact", upload=upload, offset=0, data=encode(b"hello"))
 
     def step(name: str) -> None:
         if name == "renamed":
@@ -185,7 +185,7 @@ def test_more_of_an_upload_that_has_its_name_already_is_another_upload(hive: Wor
     hive.contents.blobs.step = step
     assert hive.fault("a", "store_artifact", name="notes", upload=upload) == "Internal"
     with pytest.raises(NotFound, match="begin another one"):
-        hive.call("a", "append_artifact", upload=upload, offset=5, data=coded(b" you"))
+        hive.call("a", "append_artifact", upload=upload, offset=5, data=encode(b" you"))
     assert hive.contents.pending_bytes(hive.uuid("a")) == 0
 
 
@@ -209,15 +209,15 @@ def test_a_name_that_got_new_bytes_while_it_was_read_is_read_again(hive: World) 
     held.let_go(hive)
     held = hold(hive)
     again = hive.ask("a", "get_artifact", name="notes")
-    newer = begun(hive, text="new")
+    newer = start_store(hive, text="new")
     held.let_go(hive)
     assert base64.b64decode(str(reading.result()["data"])) == b"old"
-    found = again.result()
-    row = found["artifact"]
+    result = again.result()
+    row = result["artifact"]
     assert isinstance(row, dict)
     assert newer.result()["version"] == 2
     expected = {1: b"old", 2: b"new"}[int(row["version"])]
-    assert base64.b64decode(str(found["data"])) == expected
+    assert base64.b64decode(str(result["data"])) == expected
 
 
 def test_a_store_is_one_call_however_long_it_takes() -> None:

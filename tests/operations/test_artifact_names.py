@@ -16,18 +16,18 @@ def store(world: World, who: str, text: str, visibility: str = "subtree") -> str
     return str(made["id"])
 
 
-def named(world: World, who: str, owner: str = "a1") -> str:
+def read_by_name(world: World, who: str, owner: str = "a1") -> str:
     """What a reader gets by name; empty: nothing."""
     try:
-        found = world.call(who, "get_artifact", owner=owner, name="report")
+        result = world.call(who, "get_artifact", owner=owner, name="report")
     except NotFound:
         return ""
-    return base64.b64decode(str(found["data"])).decode()
+    return base64.b64decode(str(result["data"])).decode()
 
 
-def listed(world: World, who: str) -> list[tuple[object, object]]:
-    found = rows(world.call(who, "list_artifacts", prefix="report")["artifacts"])
-    return [(each["version"], each["latest"]) for each in found]
+def listed_versions(world: World, who: str) -> list[tuple[object, object]]:
+    artifacts = rows(world.call(who, "list_artifacts", prefix="report")["artifacts"])
+    return [(artifact["version"], artifact["latest"]) for artifact in artifacts]
 
 
 def test_who_stood_above_its_owner_has_by_name_what_it_was_promised(world: World) -> None:
@@ -36,31 +36,34 @@ def test_who_stood_above_its_owner_has_by_name_what_it_was_promised(world: World
     owner = world.uuid("a1")
     world.call("operator", "move", agent="a1", parent="b")
     store(world, "a1", "third")
-    assert (named(world, "a", owner), named(world, "b")) == ("second", "third")
-    assert (listed(world, "a"), listed(world, "b")) == ([(2, False)], [(3, True)])
-    assert listed(world, "operator") == [(3, True)]
-    assert listed(world, "root") == [(3, True)]
+    assert (read_by_name(world, "a", owner), read_by_name(world, "b")) == ("second", "third")
+    assert (listed_versions(world, "a"), listed_versions(world, "b")) == ([(2, False)], [(3, True)])
+    assert listed_versions(world, "operator") == [(3, True)]
+    assert listed_versions(world, "root") == [(3, True)]
 
 
 def test_what_was_stored_for_others_hides_nothing(world: World) -> None:
     store(world, "a1", "for all", "subtree")
     store(world, "a1", "for me", "private")
-    assert (named(world, "a"), named(world, "a1")) == ("for all", "for me")
-    assert (listed(world, "a"), listed(world, "a1")) == ([(1, False)], [(2, True)])
+    assert (read_by_name(world, "a"), read_by_name(world, "a1")) == ("for all", "for me")
+    assert (listed_versions(world, "a"), listed_versions(world, "a1")) == (
+        [(1, False)],
+        [(2, True)],
+    )
 
 
 def test_the_newest_of_each_reader_follows_when_versions_go(world: World) -> None:
     first, second = store(world, "a1", "1", "subtree"), store(world, "a1", "2", "private")
     third = store(world, "a1", "3", "subtree")
     world.call("a1", "delete_artifact", id=second)
-    assert (named(world, "a"), listed(world, "a")) == ("3", [(3, True)])
+    assert (read_by_name(world, "a"), listed_versions(world, "a")) == ("3", [(3, True)])
     fourth = store(world, "a1", "4", "private")
     world.call("a1", "delete_artifact", id=third)
-    assert (named(world, "a"), listed(world, "a")) == ("1", [(1, False)])
+    assert (read_by_name(world, "a"), listed_versions(world, "a")) == ("1", [(1, False)])
     world.call("a1", "delete_artifact", id=fourth)
-    assert (named(world, "a1"), listed(world, "a1")) == ("1", [(1, True)])
+    assert (read_by_name(world, "a1"), listed_versions(world, "a1")) == ("1", [(1, True)])
     world.call("a1", "delete_artifact", id=first)
-    assert listed(world, "a1") == []
+    assert listed_versions(world, "a1") == []
 
 
 @pytest.mark.parametrize("turns", [FOR_SOME_MOST - 2, FOR_SOME_MOST + 2])
@@ -76,4 +79,4 @@ def test_an_owner_that_stores_for_others_by_turns_costs_its_readers_no_more_than
             " WHERE version = 1",
             [(f"made{number}", number + 2) for number in range(turns)],
         )
-    assert named(world, "a") == ("for all" if turns < FOR_SOME_MOST else "")
+    assert read_by_name(world, "a") == ("for all" if turns < FOR_SOME_MOST else "")

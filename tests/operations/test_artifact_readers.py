@@ -36,11 +36,11 @@ class Oracle:
 
     def line(self, uuid: str) -> list[str]:
         """It, its parent, and so on."""
-        found, at = [], str(uuid)
+        rows, at = [], str(uuid)
         while at:
-            found.append(at)
+            rows.append(at)
             at = self.parents[at] or ""
-        return found
+        return rows
 
     def spawn(self, uuid: str, parent: str | None) -> None:
         self.parents[uuid], self.ghosts[uuid] = parent, set()
@@ -58,18 +58,18 @@ class Oracle:
 
     def reads(self, uuid: str) -> set[str]:
         line = self.line(uuid)
-        under = set(line).union(*(self.ghosts[each] for each in line))
-        found = set()
-        for id_, each in self.kept.items():
-            root = each.then[-1] if each.then else each.owner
+        under = set(line).union(*(self.ghosts[item] for item in line))
+        rows = set()
+        for id_, value in self.kept.items():
+            root = value.then[-1] if value.then else value.owner
             seen = {
                 "private": False,
-                "subtree": uuid in each.then or each.owner in under,
+                "subtree": uuid in value.then or value.owner in under,
                 "user": root in under,
-            }[each.visibility]
-            if seen or uuid == each.owner:
-                found.add(id_)
-        return found
+            }[value.visibility]
+            if seen or uuid == value.owner:
+                rows.add(id_)
+        return rows
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Course:
     count: int = 0
 
     def agents(self) -> list[str]:
-        return [each for each in self.hive.hive.topology.order if each != "root"]
+        return [item for item in self.hive.hive.topology.order if item != "root"]
 
     def spawn(self) -> None:
         if len(self.agents()) >= _MOST:
@@ -123,8 +123,8 @@ class Course:
     def check(self) -> None:
         for name in ("root", *self.agents()):
             page = self.hive.call(name, "list_artifacts", limit=1000)
-            found = {str(each) for each in names(page["artifacts"], "id")}
-            assert found == self.oracle.reads(self.hive.uuid(name)), name
+            result = {str(name) for name in names(page["artifacts"], "id")}
+            assert result == self.oracle.reads(self.hive.uuid(name)), name
 
 
 @pytest.mark.sized

@@ -32,36 +32,36 @@ def small(**limits: int) -> Settings:
     return Settings.model_validate({"artifacts": limits})
 
 
-def store(hive: World, by: str = "a", text: str = "hello", /, **given: object) -> Reply:
-    return hive.call(by, "store_artifact", **{"name": "notes", "text": text, **given})
+def store(hive: World, by: str = "a", text: str = "hello", /, **params: object) -> Reply:
+    return hive.call(by, "store_artifact", **{"name": "notes", "text": text, **params})
 
 
 def read(hive: World, by: str = "a", /, **which: object) -> bytes:
     """All of it, part by part."""
-    found, after = b"", None
+    result, after = b"", None
     while True:
         part = hive.call(by, "get_artifact", **which, after=after)
-        found += base64.b64decode(str(part["data"]))
+        result += base64.b64decode(str(part["data"]))
         after = part.get("next")
         if after is None:
-            return found
+            return result
 
 
-def coded(data: bytes) -> str:
+def encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
 def send(hive: World, by: str, data: bytes, step: int = 300_000) -> str:
     upload = str(hive.call(by, "begin_artifact")["upload"])
     for at in range(0, len(data), step):
-        part = coded(data[at : at + step])
+        part = encode(data[at : at + step])
         said = hive.call(by, "append_artifact", upload=upload, offset=at, data=part)
         assert said == {"size": min(at + step, len(data))}
     return upload
 
 
 def files(hive: World) -> list[str]:
-    return sorted(each.name for each in (hive.folder / "artifacts").rglob("*") if each.is_file())
+    return sorted(path.name for path in (hive.folder / "artifacts").rglob("*") if path.is_file())
 
 
 def test_what_is_stored_comes_back_with_its_digest(hive: World) -> None:
@@ -113,7 +113,7 @@ def test_large_ones_are_sent_and_read_in_parts(hive: World) -> None:
     assert read(hive, name="big") == data
     pages = hive.ask("a", "get_artifact", more=True, name="big").pages
     assert len(pages) == 5
-    assert b"".join(base64.b64decode(str(each["data"])) for each in pages) == data
+    assert b"".join(base64.b64decode(str(page["data"])) for page in pages) == data
 
 
 @pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK])
@@ -126,20 +126,20 @@ def test_every_size_comes_back(hive: World, size: int) -> None:
 
 def test_the_last_part_may_come_again_and_no_other_out_of_turn(hive: World) -> None:
     upload = send(hive, "a", b"12345", 5)
-    again = hive.call("a", "append_artifact", upload=upload, offset=0, data=coded(b"12345"))
+    again = hive.call("a", "append_artifact", upload=upload, offset=0, data=encode(b"12345"))
     assert again == {"size": 5}
-    hive.call("a", "append_artifact", upload=upload, offset=5, data=coded(b"67"))
-    hive.call("a", "append_artifact", upload=upload, offset=5, data=coded(b"678"))
+    hive.call("a", "append_artifact", upload=upload, offset=5, data=encode(b"67"))
+    hive.call("a", "append_artifact", upload=upload, offset=5, data=encode(b"678"))
     for offset in (0, 3, 9):
         with pytest.raises(Conflict):
-            hive.call("a", "append_artifact", upload=upload, offset=offset, data=coded(b"x"))
+            hive.call("a", "append_artifact", upload=upload, offset=offset, data=encode(b"x"))
     hive.call("a", "store_artifact", name="parts", upload=upload)
     assert read(hive, name="parts") == b"12345678"
 
 
 def test_the_upload_of_another_is_not_there(hive: World) -> None:
     upload = send(hive, "a", b"mine")
-    more: Reply = {"upload": upload, "offset": 4, "data": coded(b"x")}
+    more: Reply = {"upload": upload, "offset": 4, "data": encode(b"x")}
     with pytest.raises(NotFound, match="no upload"):
         hive.call("b", "append_artifact", **more)
     with pytest.raises(NotFound, match="no upload"):
@@ -159,7 +159,7 @@ def test_an_upload_that_goes_on_is_not_forgotten(hive: World) -> None:
     for at in range(5, 9):
         hive.advance(500)
         hive.call("b", "begin_artifact")
-        hive.call("a", "append_artifact", upload=upload, offset=at, data=coded(b"x"))
+        hive.call("a", "append_artifact", upload=upload, offset=at, data=encode(b"x"))
     hive.call("a", "store_artifact", name="slow", upload=upload)
     assert read(hive, name="slow") == b"12345xxxx"
 
@@ -177,9 +177,9 @@ def test_a_name_that_could_mislead_is_refused(hive: World, name: str) -> None:
 
 
 def test_what_is_no_base64_or_says_two_things_is_refused(hive: World) -> None:
-    for given in ({"data": "?"}, {"data": "YQ==\n"}, {}, {"text": "x", "data": "YQ=="}):
+    for params in ({"data": "?"}, {"data": "YQ==\n"}, {}, {"text": "x", "data": "YQ=="}):
         with pytest.raises(InvalidArgument):
-            hive.call("a", "store_artifact", name="x", **given)
+            hive.call("a", "store_artifact", name="x", **params)
     with pytest.raises(InvalidArgument):
         store(hive, type="text/html; charset=x\r\nset-cookie: y")
     assert hive.fault("a", "get_artifact", name="notes", id="x") == "InvalidArgument"
@@ -194,8 +194,8 @@ def test_under_the_names_of_an_agent_only_it_and_those_above_store(
 ) -> None:
     """A forged memory was read as one's own (HiveKernel)."""
     store(hive, "a1", "mine")
-    given = {"name": "notes", "text": "theirs", "owner": "a1"}
-    assert hive.fault(caller, "store_artifact", **given) == error
+    params = {"name": "notes", "text": "theirs", "owner": "a1"}
+    assert hive.fault(caller, "store_artifact", **params) == error
     assert read(hive, "a1", name="notes") == (b"mine" if error else b"theirs")
 
 
@@ -225,21 +225,21 @@ def test_who_reads_what(hive: World, visibility: str, readers: set[str]) -> None
     hive.call("operator", "spawn", name="other", parent="")
     id_ = store(hive, "a1", visibility=visibility)["id"]
     every = {"root", "a", "a1", "a2", "b", "t", "other"}
-    assert {each for each in every if not hive.fault(each, "get_artifact", id=id_)} == readers
-    for each in every:
-        seen = names(hive.call(each, "list_artifacts")["artifacts"], "id")
-        assert (id_ in seen) == (each in readers)
+    assert {item for item in every if not hive.fault(item, "get_artifact", id=id_)} == readers
+    for item in every:
+        seen = names(hive.call(item, "list_artifacts")["artifacts"], "id")
+        assert (id_ in seen) == (item in readers)
     assert read(hive, "operator", id=id_) == b"hello"
 
 
 def test_what_one_may_not_read_is_as_if_it_were_not_there(hive: World) -> None:
     id_ = store(hive, "a1")["id"]
     reasons = []
-    for given in ({"id": id_}, {"id": "0" * 12}):
+    for params in ({"id": id_}, {"id": "0" * 12}):
         for operation in ("get_artifact", "delete_artifact"):
             with pytest.raises(NotFound) as refused:
-                hive.call("b", operation, **given)
-            reasons.append(str(refused.value).replace(str(given["id"]), "ID"))
+                hive.call("b", operation, **params)
+            reasons.append(str(refused.value).replace(str(params["id"]), "ID"))
     assert set(reasons) == {"no artifact ID"}
 
 
@@ -377,14 +377,14 @@ def test_listings_are_by_prefix_and_owner_and_come_in_pages(hive: World) -> None
         store(hive, "a", f"{number}", name=f"reports/{number}", visibility="user")
     store(hive, "a", "x", name="report")
     store(hive, "b", "x", name="reports/b", visibility="user")
-    found, after = [], None
+    result, after = [], None
     while True:
         page = hive.call("b", "list_artifacts", prefix="reports/", limit=2, after=after)
-        found += names(page["artifacts"])
+        result += names(page["artifacts"])
         after = page.get("next")
         if after is None:
             break
-    assert found == [*(f"reports/{number}" for number in range(5)), "reports/b"]
+    assert result == [*(f"reports/{number}" for number in range(5)), "reports/b"]
     assert names(hive.call("b", "list_artifacts", author="b")["artifacts"]) == ["reports/b"]
     assert rows(hive.call("b", "list_artifacts", author="nobody")["artifacts"]) == []
     assert names(hive.call("a", "list_artifacts", prefix="report%")["artifacts"]) == []

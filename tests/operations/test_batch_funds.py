@@ -17,7 +17,7 @@ def _budgets(world: World) -> None:
 
 def batch(world: World, *tokens: int) -> tuple[str, list[str]]:
     """A batch of `a` for two workers: its id, and its tasks as far as they were given."""
-    tasks = [{"task": "x", "budget": {"tokens": each}} for each in tokens]
+    tasks = [{"task": "x", "budget": {"tokens": token}} for token in tokens]
     begun = world.call("a", "run_parallel_workers", tasks=tasks, agents=["a1", "a2"])
     take(world, "a1")
     take(world, "a2")
@@ -25,7 +25,7 @@ def batch(world: World, *tokens: int) -> tuple[str, list[str]]:
 
 
 def items(world: World, id_: str) -> list[str]:
-    return [each.state.value for each in world.ledger.plans.batches.items(id_)]
+    return [key.state.value for key in world.ledger.plans.batches.items(id_)]
 
 
 def test_a_batch_goes_on_with_what_there_is_enough_for(world: World) -> None:
@@ -61,5 +61,5 @@ def test_what_was_spent_on_each_task_stands_in_the_batch(world: World) -> None:
     world.call(worker, "finish_task", task=first, status="success", summary="x", tokens=3)
     reports = world.call("a", "get_batch", batch=id_)["reports"]
     assert isinstance(reports, list)
-    assert [(each["tokens"], each["cost"]) for each in reports] == [(28, 7), (None, None)]
+    assert [(report["tokens"], report["cost"]) for report in reports] == [(28, 7), (None, None)]
     assert second

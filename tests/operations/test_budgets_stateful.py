@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from operations.budget_model import BudgetModel, FundedTask, ModelBudget, Tree, chain
 from operations.model import OPERATOR
-from operations.pots import Made, Pot, Pots, Tree, chain
 from operations.world import World, world
 from typing_extensions import override
 
@@ -27,7 +27,7 @@ class Budgets(RuleBasedStateMachine):
         super().__init__()
         self.stack = ExitStack()
         self.world: World = self.stack.enter_context(world())
-        self.tokens, self.messages = Pots(), Pots()
+        self.tokens, self.messages = BudgetModel(), BudgetModel()
         self.world.call(OPERATOR, "spawn", name="other", parent="")
 
     @override
@@ -46,11 +46,11 @@ class Budgets(RuleBasedStateMachine):
     def tree(self) -> Tree:
         return dict(self.world.hive.topology.parents)
 
-    def pots(self, kind: BudgetKind) -> Pots:
+    def model(self, kind: BudgetKind) -> BudgetModel:
         return self.tokens if kind is BudgetKind.TOKENS else self.messages
 
-    def agent(self, data: st.DataObject, what: str) -> str:
-        return data.draw(st.sampled_from(sorted(self.tree)), what)
+    def agent(self, data: st.DataObject, subject: str) -> str:
+        return data.draw(st.sampled_from(sorted(self.tree)), subject)
 
     def child(self, data: st.DataObject) -> str:
         """Both roots stay."""
@@ -59,35 +59,35 @@ class Budgets(RuleBasedStateMachine):
     def caller(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from([*sorted(self.tree), OPERATOR]), "caller")
 
-    def done(self, caller: str, operation: str, **params: object) -> bool:
+    def is_allowed(self, caller: str, operation: str, **params: object) -> bool:
         """Whether it was allowed; what was refused has changed nothing."""
-        before = self.held()
+        before = self.amounts()
         try:
             self.world.call(caller, operation, **params)
         except HiveError:
-            assert self.held() == before
+            assert self.amounts() == before
             return False
         return True
 
-    def held(self) -> dict[tuple[str, BudgetKind], tuple[int, int, int]]:
+    def amounts(self) -> dict[tuple[str, BudgetKind], tuple[int, int, int]]:
         names = self.world.hive.names
-        funds = (each for each in self.world.ledger.budgets.funds.all())
+        funds = (item for item in self.world.ledger.budgets.funds.all())
         of_tasks = {
-            (each.task, each.budget.kind): (each.budget.free, each.budget.spent, each.budget.over)
-            for each in funds
+            (fund.task, fund.budget.kind): (fund.budget.free, fund.budget.spent, fund.budget.over)
+            for fund in funds
         }
         return of_tasks | {
-            (names[each.agent], kind): (each.free, each.spent, each.over)
+            (names[item.agent], kind): (item.free, item.spent, item.over)
             for kind in (BudgetKind.TOKENS, BudgetKind.MESSAGES)
-            for each in self.world.ledger.budgets.of_kind(kind)
+            for item in self.world.ledger.budgets.of_kind(kind)
         }
 
     def allocate(self, caller: str, name: str, kind: BudgetKind, amount: int) -> None:
-        if self.done(caller, "allocate_budget", agent=name, kind=kind.value, amount=amount):
+        if self.is_allowed(caller, "allocate_budget", agent=name, kind=kind.value, amount=amount):
             if amount > 0:
-                self.pots(kind).give(self.tree, caller, name, amount)
+                self.model(kind).give(self.tree, caller, name, amount)
             else:
-                self.pots(kind).take(self.tree, name, -amount)
+                self.model(kind).take(self.tree, name, -amount)
 
     @rule(data=DATA, kind=st.sampled_from((BudgetKind.TOKENS, BudgetKind.MESSAGES)), amount=AMOUNT)
     def give(self, data: st.DataObject, kind: BudgetKind, amount: int) -> None:
@@ -100,13 +100,13 @@ class Budgets(RuleBasedStateMachine):
     @rule(data=DATA, kind=st.sampled_from((BudgetKind.TOKENS, BudgetKind.MESSAGES)))
     def close(self, data: st.DataObject, kind: BudgetKind) -> None:
         caller, name, tree = self.caller(data), self.agent(data, "agent"), self.tree
-        if self.done(caller, "allocate_budget", agent=name, kind=kind.value, close=True):
-            self.pots(kind).close(tree, name)
+        if self.is_allowed(caller, "allocate_budget", agent=name, kind=kind.value, close=True):
+            self.model(kind).close(tree, name)
 
     @rule(data=DATA, amount=AMOUNT)
     def report(self, data: st.DataObject, amount: int) -> None:
         name = self.agent(data, "agent")
-        assert self.done(
+        assert self.is_allowed(
             name, "report_usage", tokens_in=amount // 2, tokens_out=amount - amount // 2
         )
         self.tokens.spend(self.tree, name, amount)
@@ -115,8 +115,8 @@ class Budgets(RuleBasedStateMachine):
     def send(self, data: st.DataObject) -> None:
         name = self.agent(data, "agent")
         pays = self.messages.nearest(self.tree, name)
-        empty = pays is not None and not self.messages.pots[pays].free
-        assert self.done(name, "send", to=name, body="note") != empty
+        empty = pays is not None and not self.messages.budgets[pays].free
+        assert self.is_allowed(name, "send", to=name, body="note") != empty
         if not empty:
             self.messages.spend(self.tree, name, 1)
 
@@ -125,24 +125,24 @@ class Budgets(RuleBasedStateMachine):
     def move(self, data: st.DataObject) -> None:
         name, parent, tree = self.child(data), self.agent(data, "parent"), self.tree
         if self.done_moving(name, parent):
-            for pots in (self.tokens, self.messages):
-                pots.moved(tree, self.tree, name)
+            for model in (self.tokens, self.messages):
+                model.move(tree, self.tree, name)
 
     def done_moving(self, name: str, parent: str) -> bool:
-        return self.done(OPERATOR, "move", agent=name, parent=parent)
+        return self.is_allowed(OPERATOR, "move", agent=name, parent=parent)
 
     @precondition(lambda self: len(self.tree) > len(("root", "other")))
     @rule(data=DATA, recursive=st.booleans())
     def destroy(self, data: st.DataObject, recursive: bool) -> None:  # noqa: FBT001
         caller, name, tree = self.caller(data), self.child(data), self.tree
-        if not self.done(caller, "destroy", agent=name, recursive=recursive):
+        if not self.is_allowed(caller, "destroy", agent=name, recursive=recursive):
             return
         gone = tree.keys() - self.tree.keys()
-        for each in sorted(gone, key=lambda each: -len(chain(tree, each))):
-            for pots in (self.tokens, self.messages):
-                if each in pots.pots:
-                    pots.close(tree, each)
-            for task in [key for key, pot in self.tokens.tasks.items() if pot.agent == each]:
+        for item in sorted(gone, key=lambda item: -len(chain(tree, item))):
+            for model in (self.tokens, self.messages):
+                if item in model.budgets:
+                    model.close(tree, item)
+            for task in [key for key, budget in self.tokens.tasks.items() if budget.agent == item]:
                 self.tokens.over(task)
         self.settle()
 
@@ -150,59 +150,59 @@ class Budgets(RuleBasedStateMachine):
     def assign(self, data: st.DataObject, amount: int) -> None:
         caller, name = self.caller(data), self.agent(data, "agent")
         own = self.world.ledger.tasks.offered_tasks(self.world.uuid(caller))
-        whole = data.draw(st.sampled_from(["-", *(each.id for each in own)]), "whole")
+        whole = data.draw(st.sampled_from(["-", *(item.id for item in own)]), "whole")
         wish = {"agent": name, "description": "x", "part_of": whole}
         if amount:
             wish["budget"] = {"tokens": amount}  # type: ignore[assignment]
-        if self.done(caller, "assign_task", **wish):
+        if self.is_allowed(caller, "assign_task", **wish):
             (task,) = self.world.ledger.tasks.page(None, None, 1)
-            made = Made(task.id, name, "" if whole == "-" else whole, amount)
+            made = FundedTask(task.id, name, "" if whole == "-" else whole, amount)
             self.tokens.fund(self.tree, caller, made)
 
     @rule(data=DATA, amount=AMOUNT)
     def fund(self, data: st.DataObject, amount: int) -> None:
-        if (found := self.task(data)) is None:
+        if (task := self.task(data)) is None:
             return
-        caller, giver = self.caller(data), self.world.ledger.tasks.require(found[0]).assigner
-        if self.done(caller, "fund_task", task=found[0], tokens=amount):
+        caller, giver = self.caller(data), self.world.ledger.tasks.require(task[0]).assigner
+        if self.is_allowed(caller, "fund_task", task=task[0], tokens=amount):
             name = OPERATOR if giver == OPERATOR else self.world.hive.names[giver]
-            self.tokens.more(self.tree, name, found[0], amount)
+            self.tokens.more(self.tree, name, task[0], amount)
 
     def task(self, data: st.DataObject) -> tuple[str, str] | None:
         """One that is open, and whose it is."""
-        found = self.world.ledger.tasks.page(None, None, 100, open_=True)
-        if not found:
+        page = self.world.ledger.tasks.page(None, None, 100, open_=True)
+        if not page:
             return None
-        task = data.draw(st.sampled_from(found), "task")
+        task = data.draw(st.sampled_from(page), "task")
         return task.id, self.world.hive.names[task.assignee]
 
     @rule(data=DATA, amount=AMOUNT)
     def work(self, data: st.DataObject, amount: int) -> None:
         """Never more than the task has of its own: whose debts they are is up to who ends first."""
-        if (found := self.task(data)) is None:
+        if (result := self.task(data)) is None:
             return
-        task, name = found
+        task, name = result
         payer = self.tokens.payer(name, task)
-        pot = self.tokens.tasks.get(payer, Pot(amount))
-        amount = min(amount, pot.free)
+        budget = self.tokens.tasks.get(payer, ModelBudget(amount))
+        amount = min(amount, budget.free)
         if not amount:
             return
-        assert self.done(name, "report_usage", tokens_in=amount, task=task)
+        assert self.is_allowed(name, "report_usage", tokens_in=amount, task=task)
         if payer:
-            pot.free, pot.spent = pot.free - amount, pot.spent + amount
+            budget.free, budget.spent = budget.free - amount, budget.spent + amount
         else:
             self.tokens.spend(self.tree, name, amount)
 
     @rule(data=DATA, status=st.sampled_from(("success", "failed")))
     def finish(self, data: st.DataObject, status: str) -> None:
-        if (found := self.task(data)) is not None:
-            self.done(found[1], "finish_task", task=found[0], status=status, summary="x")
+        if (task := self.task(data)) is not None:
+            self.is_allowed(task[1], "finish_task", task=task[0], status=status, summary="x")
             self.settle()
 
     @rule(data=DATA)
     def cancel(self, data: st.DataObject) -> None:
-        if (found := self.task(data)) is not None:
-            self.done(OPERATOR, "cancel_task", task=found[0])
+        if (task := self.task(data)) is not None:
+            self.is_allowed(OPERATOR, "cancel_task", task=task[0])
             self.settle()
 
     @rule()
@@ -217,28 +217,30 @@ class Budgets(RuleBasedStateMachine):
 
     @rule(data=DATA)
     def restore(self, data: st.DataObject) -> None:
-        kept = self.world.call(OPERATOR, "list_archives")["archives"]
-        assert isinstance(kept, list)
-        if kept:
-            self.done(OPERATOR, "restore", id=data.draw(st.sampled_from(kept), "archive")["id"])
+        archives = self.world.call(OPERATOR, "list_archives")["archives"]
+        assert isinstance(archives, list)
+        if archives:
+            self.is_allowed(
+                OPERATOR, "restore", id=data.draw(st.sampled_from(archives), "archive")["id"]
+            )
 
     @invariant()
     def the_ledger_has_what_the_model_has(self) -> None:
         expected = {
-            (name, kind): (pot.free, pot.spent, pot.over)
+            (name, kind): (budget.free, budget.spent, budget.over)
             for kind in (BudgetKind.TOKENS, BudgetKind.MESSAGES)
-            for name, pot in (self.pots(kind).pots | self.pots(kind).tasks).items()
+            for name, budget in (self.model(kind).budgets | self.model(kind).tasks).items()
         }
-        assert self.held() == expected
+        assert self.amounts() == expected
 
     @invariant()
     def what_came_in_is_there_or_paid(self) -> None:
-        for pots in (self.tokens, self.messages):
-            every = (*pots.pots.values(), *pots.tasks.values())
-            there = sum(pot.free for pot in every)
-            paid = sum(pot.spent for pot in every) + pots.paid_by_the_gone
-            assert there + paid == pots.came
-            assert paid <= pots.came
+        for model in (self.tokens, self.messages):
+            every = (*model.budgets.values(), *model.tasks.values())
+            there = sum(budget.free for budget in every)
+            paid = sum(budget.spent for budget in every) + model.paid_by_the_gone
+            assert there + paid == model.came
+            assert paid <= model.came
 
 
 Budgets.TestCase.settings = settings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from operations.given import read
-from operations.lives import runs
+from operations.machines import start_machines
 from operations.world import World
 
 HOW: dict[str, tuple[str, dict[str, object], str]] = {
@@ -15,7 +15,7 @@ HOW: dict[str, tuple[str, dict[str, object], str]] = {
 
 
 def exits(world: World, name: str) -> list[object]:
-    return [each["body"] for each in read(world, name) if each["kind"] == "child_exit"]
+    return [item["body"] for item in read(world, name) if item["kind"] == "child_exit"]
 
 
 @pytest.mark.parametrize("who", ["root", "operator"])
@@ -23,7 +23,7 @@ def exits(world: World, name: str) -> list[object]:
 def test_a_parent_is_told_when_somebody_else_ends_its_idle_child(
     world: World, how: str, who: str
 ) -> None:
-    runs(world, "a", "a1", "a11")
+    start_machines(world, "a", "a1", "a11")
     operation, params, text = HOW[how]
     world.call(who, operation, agent="a1", **params)
     assert exits(world, "a") == [text.format(who)]
@@ -31,21 +31,21 @@ def test_a_parent_is_told_when_somebody_else_ends_its_idle_child(
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_parent_is_not_told_what_it_did_itself(world: World, how: str) -> None:
-    runs(world, "a", "a1", "a11")
+    start_machines(world, "a", "a1", "a11")
     operation, params, _ = HOW[how]
     world.call("a", operation, agent="a1", **params)
     assert exits(world, "a") == []
 
 
 def test_of_a_whole_subtree_only_who_stays_above_it_is_told(world: World) -> None:
-    runs(world, "a", "a1", "a11", "a2")
+    start_machines(world, "a", "a1", "a11", "a2")
     world.call("operator", "kill", agent="a", recursive=True)
     assert exits(world, "root") == ["a was killed by operator"]
     assert exits(world, "a") == exits(world, "a1") == []
 
 
 def test_what_did_not_run_is_no_end(world: World) -> None:
-    runs(world, "a1")
+    start_machines(world, "a1")
     world.call("a", "stop", agent="a1")
     world.seen.states[world.uuid("a1")] = world.seen.state(world.uuid("a1"))
     world.call("operator", "stop", agent="a1")
@@ -53,6 +53,6 @@ def test_what_did_not_run_is_no_end(world: World) -> None:
 
 
 def test_who_adopts_the_children_of_a_destroyed_agent_gets_one_letter(world: World) -> None:
-    runs(world, "a", "a1", "a11")
+    start_machines(world, "a", "a1", "a11")
     world.call("operator", "destroy", agent="a1")
-    assert [each["kind"] for each in read(world, "a")] == ["adopted"]
+    assert [item["kind"] for item in read(world, "a")] == ["adopted"]

@@ -34,11 +34,11 @@ def end(world: World, agent: str, cpu: Cpu | None) -> None:
     world.reads.used.pop(world.uuid(agent), None)
 
     def act(call: Call) -> Record[Result]:
-        what = AgentEnded(
+        result = AgentEnded(
             call.hive.spec(agent).id, agent, 0, "", clean=True, asked=True, wanted="stopped",
             fields={"cpu": cpu},
         )  # fmt: skip
-        return Record(Result(), happened(call, what))
+        return Record(Result(), happened(call, result))
 
     world.broker.perform("end", act)
     world.run()
@@ -48,44 +48,44 @@ def uses(world: World, agent: str, group: str, used: int) -> None:
     world.reads.used[world.uuid(agent)] = Cpu(group, used)
 
 
-def used(world: World, **words: object) -> Sums:
+def used_cpu(world: World, **words: object) -> Sums:
     """In milliseconds."""
     sums = rows(world.call("operator", "get_usage", **words)["sums"])
-    found = [each for each in sums if each["kind"] == "cpu"]
-    assert {each["source"] for each in found} <= {"measured"}
-    return {each["key"]: each["amount"] for each in found}
+    result = [row for row in sums if row["kind"] == "cpu"]
+    assert {item["source"] for item in result} <= {"measured"}
+    return {item["key"]: item["amount"] for item in result}
 
 
 def test_what_a_machine_uses_is_shown_while_it_runs(world: World) -> None:
     start(world, "a1")
     uses(world, "a1", "1", 1_234_567)
-    assert used(world) == {"a1": 1234}
+    assert used_cpu(world) == {"a1": 1234}
     uses(world, "a1", "1", 2 * SECOND)
-    assert used(world, by="subtree") == {"a1": 2000, "a": 2000, "root": 2000}
-    assert used(world, agent="b") == {}
+    assert used_cpu(world, by="subtree") == {"a1": 2000, "a": 2000, "root": 2000}
+    assert used_cpu(world, agent="b") == {}
 
 
 def test_it_is_kept_over_stops_starts_and_daemons(world: World) -> None:
     start(world, "a1")
     uses(world, "a1", "1", SECOND)
     end(world, "a1", Cpu("1", 1_500_000))
-    assert used(world) == {"a1": 1500}
+    assert used_cpu(world) == {"a1": 1500}
     world.restart()
-    assert used(world) == {"a1": 1500}
+    assert used_cpu(world) == {"a1": 1500}
     start(world, "a1")
     uses(world, "a1", "2", 100_000)
-    assert used(world) == {"a1": 1600}
+    assert used_cpu(world) == {"a1": 1600}
     world.kill()
-    assert used(world) == {"a1": 1500}  # what nobody measures now is in nobody's sum
+    assert used_cpu(world) == {"a1": 1500}  # what nobody measures now is in nobody's sum
     uses(world, "a1", "2", 200_000)
-    assert used(world) == {"a1": 1700}
+    assert used_cpu(world) == {"a1": 1700}
 
 
 def test_nothing_is_made_up_where_nobody_counts(world: World) -> None:
     start(world, "a1")
-    assert used(world) == {}
+    assert used_cpu(world) == {}
     end(world, "a1", None)
-    assert used(world) == {}
+    assert used_cpu(world) == {}
 
 
 def test_those_who_are_gone_keep_what_they_used(world: World) -> None:
@@ -93,18 +93,18 @@ def test_those_who_are_gone_keep_what_they_used(world: World) -> None:
     end(world, "a1", Cpu("1", SECOND))
     uuid = world.uuid("a1")
     world.call("operator", "destroy", agent="a1")
-    assert used(world) == {f"a1 ({uuid[:8]}, gone)": 1000}
-    assert used(world, by="subtree")["a"] == 1000
+    assert used_cpu(world) == {f"a1 ({uuid[:8]}, gone)": 1000}
+    assert used_cpu(world, by="subtree")["a"] == 1000
 
 
 def test_counters_are_forgotten_with_the_last_sum(world: World) -> None:
     uuid = world.uuid("a1")
     end(world, "a1", Cpu("1", SECOND))
     world.call("operator", "destroy", agent="a1")
-    budgets, kept = world.ledger.budgets, world.settings.budgets.kept
-    for later, left in ((0.0, 1), (kept + 2 * 86_400, 0)):
+    budgets, saved = world.ledger.budgets, world.settings.budgets.kept
+    for later, left in ((0.0, 1), (saved + 2 * 86_400, 0)):
         with world.ledger.transaction():
-            budgets.usage.prune(world.clock.now() + later, kept)
+            budgets.usage.prune(world.clock.now() + later, saved)
             budgets.cpu.prune()
         assert len(budgets.cpu.figures([uuid])) == left
 
@@ -160,7 +160,7 @@ def test_what_machines_used_is_counted_once(steps: list[tuple[str, int]]) -> Non
                     counters, untold = [*counters, 0], now
         end(made, "a1", untold)
         end(made, "a1", Cpu(str(len(counters)), counters[-1]))
-        assert sum(map(int, map(str, used(made).values()))) == sum(counters) // 1000
+        assert sum(map(int, map(str, used_cpu(made).values()))) == sum(counters) // 1000
 
 
 def _write(agent: str, now: Cpu, call: Call) -> Record[Result]:

@@ -24,22 +24,22 @@ LINE = "(gone children of a1)"
 
 def totals(world: World, **words: object) -> Totals:
     """By key and kind; those of the host by kind alone."""
-    found = Totals()
-    for each in rows(world.call("operator", "get_usage", **{"by": "user", **words})["sums"]):
-        key = each["key"], each["kind"]
-        found[key] = found.get(key, 0) + int(str(each["amount"]))
-    return found
+    result = Totals()
+    for row in rows(world.call("operator", "get_usage", **{"by": "user", **words})["sums"]):
+        key = row["key"], row["kind"]
+        result[key] = result.get(key, 0) + int(str(row["amount"]))
+    return result
 
 
 def every(world: World) -> dict[str, Totals]:
     """Of each who lives with all below it, and of the whole host; day by day too."""
-    found = {name: totals(world, agent=name) for name in world.hive.names.values()}
-    return found | {" all": totals(world), " days": totals(world, by="day")}
+    values = {name: totals(world, agent=name) for name in world.hive.names.values()}
+    return values | {" all": totals(world), " days": totals(world, by="day")}
 
 
 def keys(world: World, **words: object) -> list[object]:
     sums = rows(world.call("operator", "get_usage", **words)["sums"])
-    return list(dict.fromkeys(each["key"] for each in sums))
+    return list(dict.fromkeys(row["key"] for row in sums))
 
 
 def brief(world: World, name: str, parent: str = "a1", **figures: object) -> str:
@@ -49,7 +49,7 @@ def brief(world: World, name: str, parent: str = "a1", **figures: object) -> str
     return world.uuid(name)
 
 
-def gone(world: World, *names: str) -> None:
+def destroy_agents(world: World, *names: str) -> None:
     for name in names:
         world.call("operator", "destroy", agent=name)
 
@@ -57,25 +57,25 @@ def gone(world: World, *names: str) -> None:
 def many(world: World, number: int, days: int = 1) -> list[DestroyedAgent]:
     """As a ledger has them that is older than the adding up."""
     parent, day = world.uuid("a1"), day_of(world.clock.now())
-    found = [DestroyedAgent(f"old-{each}", f"check-{each}", parent) for each in range(number)]
+    numbers = [DestroyedAgent(f"old-{item}", f"check-{item}", parent) for item in range(number)]
     with world.ledger.transaction():
-        for each in range(number):
+        for item in range(number):
             for kind in ("time", "cpu"):
                 figure = UsageAmount(
-                    day - each % days, f"old-{each}", kind, "measured", "", "", 2000
+                    day - item % days, f"old-{item}", kind, "measured", "", "", 2000
                 )
                 world.ledger.budgets.usage.add(figure)
-            world.ledger.budgets.rollups.add(found[each], world.clock.now() - number + each)
-            world.ledger.budgets.cpu.save(f"old-{each}", Cpu("1", 5))
+            world.ledger.budgets.rollups.add(numbers[item], world.clock.now() - number + item)
+            world.ledger.budgets.cpu.save(f"old-{item}", Cpu("1", 5))
     world.agenda.on_clock_set()
-    return found
+    return numbers
 
 
 def test_those_who_were_made_for_one_task_share_a_line(world: World) -> None:
-    uuids = [brief(world, f"check-{each}") for each in range(3)]
+    uuids = [brief(world, f"check-{item}") for item in range(3)]
     with world.ledger.transaction():
         world.ledger.budgets.cpu.save(uuids[0], Cpu("1", 5))
-    gone(world, "check-0", "check-1", "check-2")
+    destroy_agents(world, "check-0", "check-1", "check-2")
     before = every(world)
     assert [str(key)[:7] for key in keys(world, agent="a1")] == ["check-0", "check-1", "check-2"]
     world.advance(SETTLED + 1)
@@ -88,13 +88,13 @@ def test_those_who_were_made_for_one_task_share_a_line(world: World) -> None:
 
 def test_who_lives_comes_first_and_who_is_gone_last(world: World) -> None:
     brief(world, "check")
-    gone(world, "check")
+    destroy_agents(world, "check")
     world.advance(SETTLED + 1)
     world.call("b", "report_usage", tokens_in=1)
     world.call("operator", "spawn", name="again", parent="a1")
     world.call("again", "report_usage", tokens_in=1)
     last = f"again ({world.uuid('again')[:8]}, gone)"
-    gone(world, "again")
+    destroy_agents(world, "again")
     assert keys(world) == ["b", LINE, last]
 
 
@@ -133,7 +133,7 @@ def test_a_long_life_is_moved_a_part_at_a_time(world: World) -> None:
             usage.add(UsageAmount(day - back, uuid, "time", "measured", "", "", 1000))
             usage.add_task(f"t{back}", UsageAmount(day, uuid, "money", "reported", "", "", 7), 1.0)
         world.ledger.budgets.cpu.save(uuid, Cpu("1", 5))
-    gone(world, "check")
+    destroy_agents(world, "check")
     before, tasks = every(world), totals(world, agent="a1", by="task")
     world.clock.time += SETTLED + 1
     world.broker.perform("part", roll_up_usage)
@@ -151,7 +151,7 @@ def test_what_it_used_for_tasks_counts_on(world: World) -> None:
     brief(world, "check")
     task = give(world, "a1", "check")
     world.call("check", "report_usage", tokens_in=4, task=task)
-    gone(world, "check")
+    destroy_agents(world, "check")
     world.advance(SETTLED + 1)
     assert totals(world, agent="a1", by="task") == {(task, "tokens_in"): 4}
     assert totals(world, by="task") == {(task, "tokens_in"): 4}
@@ -159,23 +159,23 @@ def test_what_it_used_for_tasks_counts_on(world: World) -> None:
 
 
 def test_a_line_has_no_more_words_for_models_than_an_agent(world: World) -> None:
-    for each in range(MODELS + 4):
-        brief(world, f"check-{each}", tokens_in=1, model=f"m{each}")
-    gone(world, *(f"check-{each}" for each in range(MODELS + 4)))
+    for number in range(MODELS + 4):
+        brief(world, f"check-{number}", tokens_in=1, model=f"m{number}")
+    destroy_agents(world, *(f"check-{item}" for item in range(MODELS + 4)))
     world.advance(SETTLED + 1)
-    found = {key: amount for (key, kind), amount in totals(world, by="model").items()
+    values = {key: amount for (key, kind), amount in totals(world, by="model").items()
              if kind == "tokens_in"}  # fmt: skip
-    assert (len(found), found["other"], sum(found.values())) == (MODELS + 1, 4, MODELS + 4)
+    assert (len(values), values["other"], sum(values.values())) == (MODELS + 1, 4, MODELS + 4)
 
 
 def test_a_line_moves_up_with_its_parent(world: World) -> None:
     brief(world, "head")
     brief(world, "below", parent="head")
-    gone(world, "below")
+    destroy_agents(world, "below")
     world.advance(SETTLED + 1)
     assert "(gone children of head)" in keys(world)
     head = world.uuid("head")
-    gone(world, "head")
+    destroy_agents(world, "head")
     before = every(world)
     assert f"(gone children of head ({head[:8]}, gone))" in keys(world)
     world.advance(SETTLED + 1)
@@ -188,8 +188,8 @@ def test_who_has_somebody_below_that_is_shown_stays_until_that_one_goes(world: W
     brief(world, "head")
     world.call("operator", "spawn", name="shown", parent="head")
     world.call("shown", "report_usage", tokens_in=2)
-    uuids = [world.uuid(each) for each in ("head", "shown")]
-    gone(world, "shown", "head")
+    uuids = [world.uuid(name) for name in ("head", "shown")]
+    destroy_agents(world, "shown", "head")
     before = every(world)
     world.advance(SETTLED + 1)
     assert world.ledger.budgets.rollups.of(uuids).keys() == {*uuids}
@@ -198,24 +198,24 @@ def test_who_has_somebody_below_that_is_shown_stays_until_that_one_goes(world: W
 
 
 def test_one_turn_moves_so_many_rows_and_no_more(world: World) -> None:
-    day, names = day_of(world.clock.now()), [f"check-{each}" for each in range(3)]
+    day, names = day_of(world.clock.now()), [f"check-{item}" for item in range(3)]
     uuids = [brief(world, name) for name in names]
     with world.ledger.transaction():
         for uuid in uuids:
             for back in range(PART):
                 figure = UsageAmount(day - back, uuid, "time", "measured", "", "", 1000)
                 world.ledger.budgets.usage.add(figure)
-    gone(world, *names)
+    destroy_agents(world, *names)
     world.clock.time += SETTLED + 1
     world.broker.perform("part", roll_up_usage)
     left = "SELECT count(*) FROM usage WHERE agent = ? AND kind = 'time'"
-    assert [world.ledger.connection.value(left, (each,)) for each in uuids].count(PART) == 1
+    assert [world.ledger.connection.value(left, (uuid,)) for uuid in uuids].count(PART) == 1
 
 
 def test_whose_machine_still_runs_waits(world: World) -> None:
     """What it uses until its end is added to what stands under its own name."""
     uuid = brief(world, "check")
-    gone(world, "check")
+    destroy_agents(world, "check")
     world.seen.machines[uuid] = Machine(uuid, active="deactivating")
     world.advance(SETTLED + 1)
     assert world.ledger.budgets.rollups.of([uuid]).keys() == {uuid}
@@ -228,7 +228,7 @@ def test_what_ended_while_no_daemon_ran_is_seen_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuid = brief(world, "check")
-    gone(world, "check")
+    destroy_agents(world, "check")
     began = world.clock.now() + 2 * SETTLED
     monkeypatch.setattr(type(world.seen), "since", lambda _: began)
     world.kill(2 * SETTLED)
@@ -247,18 +247,18 @@ def test_what_ended_while_no_daemon_ran_is_seen_first(
 
 def test_who_is_restored_keeps_its_sums(world: World) -> None:
     uuid = brief(world, "check")
-    gone(world, "check")
+    destroy_agents(world, "check")
     world.call("operator", "restore", id=uuid)
     world.advance(SETTLED + 1)
     assert keys(world, agent="a1") == ["check"]
-    gone(world, "check")
+    destroy_agents(world, "check")
     world.advance(SETTLED + 1)
     assert keys(world, agent="a1") == [LINE]
 
 
 def test_who_is_restored_and_runs_is_not_known_as_gone(world: World) -> None:
     uuid = world.uuid("b1")
-    gone(world, "b1")
+    destroy_agents(world, "b1")
     assert world.ledger.budgets.rollups.of([uuid]).keys() == {uuid}
     world.call("operator", "restore", id=uuid)
 
@@ -269,7 +269,7 @@ def test_who_is_restored_and_runs_is_not_known_as_gone(world: World) -> None:
     assert world.ledger.budgets.rollups.of([uuid]) == {}
 
 
-NAMES = [f"x{each}" for each in range(6)]
+NAMES = [f"x{number}" for number in range(6)]
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["spawn", "spawn", "report", "work", "destroy", "all", "wait", "kill"]),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from operations.talk import DAY, answer, escalate, hops, letters, row
+from operations.question_calls import DAY, answer, escalate, hops, letters, row
 from operations.world import World, fields, world
 
 from hive_core.model.config.settings import Settings
@@ -32,8 +32,8 @@ def test_it_goes_to_the_parent_with_its_severity_and_its_context(
     letter = world.mail("a")[-1]
     assert (letter["kind"], letter["priority"]) == ("escalation", priority)
     assert "> df: 100%" in str(letter["body"]).split("\n")
-    (told,) = letters(world, "a", "escalation")
-    assert (told["severity"], told["from"], told["why"]) == (severity, "a1", "asked")
+    (notices,) = letters(world, "a", "escalation")
+    assert (notices["severity"], notices["from"], notices["why"]) == (severity, "a1", "asked")
     assert world.mail("operator") == []
 
 
@@ -49,8 +49,8 @@ def test_unanswered_it_goes_up_level_by_level_to_the_operator_and_there_it_stays
     assert hops(world, id_) == [
         ("a1", "asked"), ("a", "climbed"), ("root", "climbed"), ("operator", "climbed"),
     ]  # fmt: skip
-    told = [letters(world, name, "escalation")[0]["by"] for name in ("a", "root", "operator")]
-    assert told == ["a1", "a", "root"]
+    names = [letters(world, name, "escalation")[0]["by"] for name in ("a", "root", "operator")]
+    assert names == ["a1", "a", "root"]
 
 
 def test_each_level_has_its_own_time_and_an_answer_ends_the_climb(world: World) -> None:
@@ -72,7 +72,7 @@ def test_who_had_it_first_may_still_answer_after_it_has_climbed(world: World) ->
     world.call("root", "recv")
     answer(world, "a1", id_, "sorry, late")
     assert letters(world, "t", "answer")[0]["by"] == "a1"
-    assert [each["state"] for each in letters(world, "root", "question_ended")] == ["answered"]
+    assert [letter["state"] for letter in letters(world, "root", "question_ended")] == ["answered"]
 
 
 def test_a_relay_starts_the_time_of_the_next_level(world: World) -> None:
@@ -104,8 +104,8 @@ def test_of_a_root_it_is_the_operator_s_also_without_the_capability_to_write_the
 def test_a_deadline_ends_it_before_it_climbs_any_further(world: World) -> None:
     reply = world.call("t", "escalate", issue="x", severity="critical", deadline=90, default="wait")
     world.advance(DAY)
-    found = row(world, str(reply["escalation"]))
-    assert (found["state"], found["to"]) == ("defaulted", "a")
+    result = row(world, str(reply["escalation"]))
+    assert (result["state"], result["to"]) == ("defaulted", "a")
     assert letters(world, "t", "answer")[0]["answers"] == ["wait"]
 
 
@@ -120,11 +120,11 @@ def test_who_lacks_the_capability_may_not(world: World) -> None:
 def test_each_hop_is_an_event(world: World) -> None:
     escalate(world, "t", "critical")
     world.advance(130)
-    found = [each for each in world.events() if each["kind"] == "escalation"]
-    assert [(each["operation"], each["caller"], each["target"]) for each in found] == [
+    events = [event for event in world.events() if event["kind"] == "escalation"]
+    assert [(event["operation"], event["caller"], event["target"]) for event in events] == [
         ("put", "t", "a1"), ("climbed", "daemon", "a"), ("climbed", "daemon", "root"),
     ]  # fmt: skip
-    assert {fields(each)["severity"] for each in found} == {"critical"}
+    assert {fields(event)["severity"] for event in events} == {"critical"}
 
 
 def test_it_climbs_past_levels_that_went_while_no_daemon_ran(world: World) -> None:

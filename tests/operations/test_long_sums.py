@@ -36,15 +36,15 @@ def _crowd() -> Iterator[World]:
 @pytest.mark.parametrize("by", ["agent", "subtree", "day", "model", "tier", "user"])
 def test_attack_61_sums_over_many_agents_are_whole(crowd: World, caller: str, by: str) -> None:
     sums = rows(crowd.call(caller, "get_usage", by=by)["sums"])
-    found = {row["key"]: row["amount"] for row in sums if row["kind"] == "tokens_in"}
+    values = {row["key"]: row["amount"] for row in sums if row["kind"] == "tokens_in"}
     total = MANY * (MANY + 1) // 2
     if by == "agent":
-        assert found == {f"w{number}": number + 1 for number in range(MANY)}
+        assert values == {f"w{number}": number + 1 for number in range(MANY)}
     elif by == "subtree":
-        assert found["a"] == total
-        assert found["w7"] == 8
+        assert values["a"] == total
+        assert values["w7"] == 8
     else:
-        assert list(found.values()) == [total]
+        assert list(values.values()) == [total]
 
 
 def test_attack_61_each_part_of_a_sum_is_a_turn_of_its_own_in_the_queue(crowd: World) -> None:
@@ -53,11 +53,11 @@ def test_attack_61_each_part_of_a_sum_is_a_turn_of_its_own_in_the_queue(crowd: W
     charges = list[str]()
     charge = crowd.broker._queue.charge
 
-    def noted(party: str, seconds: float) -> None:
+    def note_charge(party: str, seconds: float) -> None:
         charges.append(party)
         charge(party, seconds)
 
-    crowd.broker._queue.charge = noted  # type: ignore[method-assign]
+    crowd.broker._queue.charge = note_charge  # type: ignore[method-assign]
     crowd.call("a", "get_usage")
     crowd.broker._queue.charge = charge  # type: ignore[method-assign]
     assert charges.count(crowd.uuid("a")) > MANY // IN_A_PART
@@ -74,12 +74,14 @@ def test_what_moves_to_another_line_between_two_parts_is_counted_once(crowd: Wor
         ledger.budgets.usage.add(
             UsageAmount(1, gone.agent, "tokens_in", "reported", "", "", 1_000_000)
         )
-        found = sum_usage(call, "", 0.0, "", lambda _, __: ("all",))
-        assert isinstance(found, UsageSummation)
+        result = sum_usage(call, "", 0.0, "", lambda _, __: ("all",))
+        assert isinstance(result, UsageSummation)
         ledger.budgets.rollups.fold(gone)
-        while isinstance(found, UsageSummation):
-            found = sum_usage(call._replace(read_result=found), "", 0.0, "", lambda _, __: ("all",))
-        totals.append(found["all", "tokens_in", "reported"])
+        while isinstance(result, UsageSummation):
+            result = sum_usage(
+                call._replace(read_result=result), "", 0.0, "", lambda _, __: ("all",)
+            )
+        totals.append(result["all", "tokens_in", "reported"])
         raise Conflict("nothing of it stays")
 
     with pytest.raises(Conflict):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from operations import asked
-from operations.talk import ask, escalate
+from operations.question_calls import ask, escalate
 from operations.world import Reply, World, rows, world
 
 from hive_core.model.agents.machine import State

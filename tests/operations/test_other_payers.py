@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from operations.given import finish, give, phase, state
-from operations.test_run_time import end, start, wanted
-from operations.test_said import bound, context, use
+from operations.test_run_time import end, start, wanted_state
+from operations.test_said import context, set_bound, use
 from operations.test_said import row as bound_row
 from operations.test_spending import budget, told
 from operations.world import World, rows
@@ -15,22 +15,22 @@ from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.budget import Budget, BudgetKind
 
 
-def asked(world: World, agent: str) -> list[str]:
+def askers(world: World, agent: str) -> list[str]:
     """What it is asked by others."""
-    found = rows(world.call(agent, "list_questions")["questions"])
-    return [str(each["asker"]) for each in found]
+    questions = rows(world.call(agent, "list_questions")["questions"])
+    return [str(question["asker"]) for question in questions]
 
 
-def queued(world: World, agent: str) -> str:
+def queue_task(world: World, agent: str) -> str:
     """One more than it does at once; its own and that of those above it are used up."""
     first, *_, waits = (give(world, "root", agent, deadline=0.0) for _ in range(6))
     payer = next(
-        each for each in (agent, *world.hive.topology.lineage(agent))
-        if world.ledger.budgets.get(world.uuid(each), BudgetKind.TOKENS)
+        item for item in (agent, *world.hive.topology.lineage(agent))
+        if world.ledger.budgets.get(world.uuid(item), BudgetKind.TOKENS)
     )  # fmt: skip
-    found = world.ledger.budgets.get(world.uuid(payer), BudgetKind.TOKENS)
-    assert found is not None
-    world.call(agent, "report_usage", tokens_in=found.free)
+    result = world.ledger.budgets.get(world.uuid(payer), BudgetKind.TOKENS)
+    assert result is not None
+    world.call(agent, "report_usage", tokens_in=result.free)
     finish(world, agent, first)
     assert state(world, waits) == "queued"
     return waits
@@ -45,14 +45,14 @@ def stop_at(world: World, agent: str, kind: BudgetKind = BudgetKind.TOKENS) -> f
 def test_the_queue_of_an_adopted_child_begins_where_its_new_parent_can_pay(world: World) -> None:
     budget(world, "root", 1000)
     budget(world, "a", 10)
-    waits = queued(world, "a1")
+    waits = queue_task(world, "a1")
     world.call("operator", "destroy", agent="a")
     assert phase(world, waits) == "offered"
 
 
 def test_it_begins_where_nobody_pays_at_all(world: World) -> None:
     budget(world, "a", 10)
-    waits = queued(world, "a11")
+    waits = queue_task(world, "a11")
     world.call("operator", "destroy", agent="a")
     assert phase(world, waits) == "offered"
 
@@ -73,11 +73,11 @@ def test_who_is_adopted_by_one_who_has_nothing_either_is_told_and_somebody_is_as
 ) -> None:
     budget(world, "root", 10)
     budget(world, "a", 10)
-    waits = queued(world, "a1")
-    assert asked(world, "operator") == ["a"]
+    waits = queue_task(world, "a1")
+    assert askers(world, "operator") == ["a"]
     world.call("operator", "destroy", agent="a")
     assert state(world, waits) == "queued"
-    assert asked(world, "operator") == ["root"]
+    assert askers(world, "operator") == ["root"]
     assert "the token budget of root is used up" in told(world, "a1")[-1]
     budget(world, "root", 10)
     assert phase(world, waits) == "offered"
@@ -101,11 +101,11 @@ def test_everybody_s_budgets_are_read_once_however_many_are_adopted(world: World
     budget(world, "root", 1000)
     budget(world, "a", 10)
     world.grow(*(f"a/w{number}" for number in range(20)))
-    waits, seen = queued(world, "w19"), list[str]()
+    waits, seen = queue_task(world, "w19"), list[str]()
     world.ledger.connection._raw.set_trace_callback(seen.append)
     world.call("operator", "destroy", agent="a")
     world.ledger.connection._raw.set_trace_callback(None)
-    everybody = [each for each in seen if "FROM purses WHERE kind" in each]
+    everybody = [item for item in seen if "FROM purses WHERE kind" in item]
     assert len(everybody) < 5
     assert phase(world, waits) == "offered"
 
@@ -130,11 +130,11 @@ def test_machines_that_were_stopped_for_time_are_started_where_there_is_some(
     world.advance(70)
     world.advance(70)
     end(world, "a", "a1")
-    assert wanted(world, "a1") is DesiredState.STOPPED
+    assert wanted_state(world, "a1") is DesiredState.STOPPED
     another_pays(world, how)
-    assert wanted(world, "a1") is DesiredState.RUNNING
+    assert wanted_state(world, "a1") is DesiredState.RUNNING
     if how == "move":
-        assert wanted(world, "a") is DesiredState.STOPPED
+        assert wanted_state(world, "a") is DesiredState.STOPPED
 
 
 @pytest.mark.parametrize("how", ["close", "destroy", "move"])
@@ -151,14 +151,14 @@ def test_machines_that_were_stopped_for_time_wait_for_the_empty_purse_that_pays_
         world.advance(70)
     end(world, "a", "a1", "root", "b")
     another_pays(world, how)
-    assert wanted(world, "a1") is DesiredState.STOPPED
+    assert wanted_state(world, "a1") is DesiredState.STOPPED
     assert f"the time budget of {payer} pays for you now and is used up" in told(world, "a1")
     world.advance(300)
     budget(world, "root", 5000, kind="time")
     if payer == "b":
-        assert wanted(world, "a1") is DesiredState.STOPPED
+        assert wanted_state(world, "a1") is DesiredState.STOPPED
         budget(world, "b", 2000, kind="time")
-    assert wanted(world, "a1") is DesiredState.RUNNING
+    assert wanted_state(world, "a1") is DesiredState.RUNNING
 
 
 def test_machines_wait_also_where_what_pays_now_was_emptied_by_giving(world: World) -> None:
@@ -168,11 +168,11 @@ def test_machines_wait_also_where_what_pays_now_was_emptied_by_giving(world: Wor
     world.advance(70)
     world.advance(70)
     end(world, "a")
-    assert asked(world, "operator") == ["a"]
+    assert askers(world, "operator") == ["a"]
     world.call("operator", "allocate_budget", agent="a", kind="time", close=True)
-    assert asked(world, "operator") == ["root"]
+    assert askers(world, "operator") == ["root"]
     budget(world, "root", 1000, kind="time")
-    assert wanted(world, "a") is DesiredState.RUNNING
+    assert wanted_state(world, "a") is DesiredState.RUNNING
 
 
 def test_what_a_subtree_left_behind_without_anything_is_begun_where_somebody_pays(
@@ -180,7 +180,7 @@ def test_what_a_subtree_left_behind_without_anything_is_begun_where_somebody_pay
 ) -> None:
     budget(world, "root", 1000)
     budget(world, "a", 10)
-    waits = queued(world, "a1")
+    waits = queue_task(world, "a1")
     world.call("operator", "move", agent="a1", parent="b")
     assert phase(world, waits) == "offered"
 
@@ -189,46 +189,46 @@ def test_what_a_subtree_left_behind_without_anything_is_begun_where_somebody_pay
 
 
 def test_a_context_is_held_against_the_bound_of_the_new_place_at_the_move(world: World) -> None:
-    bound(world, "b", 50, "context")
+    set_bound(world, "b", 50, "context")
     context(world, "a1", 60)
-    bound(world, "a", 100, "context")
+    set_bound(world, "a", 100, "context")
     assert world.fault("root", "assign_task", agent="a1", description="x") == ""
     world.call("operator", "move", agent="a1", parent="b")
-    assert asked(world, "b") + asked(world, "operator") == ["a1"]
+    assert askers(world, "b") + askers(world, "operator") == ["a1"]
     assert "the bound of tokens of context of a1 is reached" in told(world, "a1")[-1]
     assert world.fault("root", "assign_task", agent="a1", description="x") == "LimitReached"
 
 
 def test_a_context_that_is_kept_in_the_new_place_lets_the_queue_go_on(world: World) -> None:
-    bound(world, "a", 100, "context")
+    set_bound(world, "a", 100, "context")
     first, *_, waits = (give(world, "root", "a1", deadline=0.0) for _ in range(6))
     context(world, "a1", 100)
     finish(world, "a1", first)
     assert state(world, waits) == "queued"
     world.call("operator", "move", agent="a1", parent="b")
     assert phase(world, waits) == "offered"
-    assert asked(world, "operator") == []
+    assert askers(world, "operator") == []
 
 
 def test_a_report_counts_once_and_where_it_was_made_however_often_its_agent_is_moved(
     world: World,
 ) -> None:
-    bound(world, "a", 100)
-    bound(world, "b", 100)
+    set_bound(world, "a", 100)
+    set_bound(world, "b", 100)
     use(world, "a1", 60)
     for parent in ("b", "a", "b"):
         world.call("operator", "move", agent="a1", parent=parent)
-    assert [bound_row(world, each)[1:4] for each in "ab"] == [(40, 60, 0), (100, 0, 0)]
+    assert [bound_row(world, item)[1:4] for item in "ab"] == [(40, 60, 0), (100, 0, 0)]
     use(world, "a1", 10)
     world.call("operator", "move", agent="a1", parent="a")
-    assert [bound_row(world, each)[1:4] for each in "ab"] == [(40, 60, 0), (90, 10, 0)]
+    assert [bound_row(world, item)[1:4] for item in "ab"] == [(40, 60, 0), (90, 10, 0)]
 
 
 def test_who_is_moved_from_under_a_bound_that_is_reached_works_and_leaves_it_reached(
     world: World,
 ) -> None:
-    bound(world, "a", 50)
-    bound(world, "b", 50)
+    set_bound(world, "a", 50)
+    set_bound(world, "b", 50)
     use(world, "a1", 60)
     world.call("operator", "move", agent="a1", parent="b")
     faults = [
@@ -238,18 +238,18 @@ def test_who_is_moved_from_under_a_bound_that_is_reached_works_and_leaves_it_rea
 
 
 def test_who_comes_near_to_the_bound_of_its_new_place_is_warned_at_the_move(world: World) -> None:
-    bound(world, "b", 100, "context")
-    bound(world, "a", 1000, "context")
+    set_bound(world, "b", 100, "context")
+    set_bound(world, "a", 1000, "context")
     context(world, "a1", 90)
     world.call("operator", "move", agent="a1", parent="b")
     assert "is nearly reached" in told(world, "a1")[-1]
 
 
 def test_the_bounds_of_who_is_destroyed_hold_nobody_below(world: World) -> None:
-    bound(world, "a", 100, "context")
+    set_bound(world, "a", 100, "context")
     first, *_, waits = (give(world, "root", "a1", deadline=0.0) for _ in range(6))
     context(world, "a1", 100)
     finish(world, "a1", first)
     world.call("operator", "destroy", agent="a")
     assert phase(world, waits) == "offered"
-    assert asked(world, "operator") == []
+    assert askers(world, "operator") == []

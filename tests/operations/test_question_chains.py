@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import times
-from operations.talk import letters
+from operations.question_calls import letters
 from operations.world import World, world
 
 from hive_core.policy.relationship import ABOVE, relationship
@@ -41,12 +41,12 @@ class Story:
     refused: list[str] = field(default_factory=list)
 
     def begin(self, *, escalates: bool, deadline: float | None) -> None:
-        given: dict[str, object] = {"deadline": deadline} if deadline else {}
+        params: dict[str, object] = {"deadline": deadline} if deadline else {}
         if escalates:
-            reply = self.world.call("asker", "escalate", issue="x", severity="critical", **given)
+            reply = self.world.call("asker", "escalate", issue="x", severity="critical", **params)
             self.question = str(reply["escalation"])
         else:
-            reply = self.world.call("asker", "ask", items=[{"prompt": "x"}], **given)
+            reply = self.world.call("asker", "ask", items=[{"prompt": "x"}], **params)
             self.question = str(reply["question"])
 
     def take(self, word: str, number: int) -> None:
@@ -56,15 +56,15 @@ class Story:
 
     def check(self) -> None:
         """It waits on somebody who lives and stands above, or it has ended once."""
-        hive, found = self.world.hive, self.world.ledger.questions.require(self.question)
-        if found.open:
-            name = OPERATOR if found.holder == OPERATOR else hive.name(found.holder)
+        hive, question = self.world.hive, self.world.ledger.questions.require(self.question)
+        if question.open:
+            name = OPERATOR if question.holder == OPERATOR else hive.name(question.holder)
             assert name is not None
             assert name == OPERATOR or relationship(hive, name, "asker") in ABOVE
-        told = letters(self.world, "asker", "answer")
-        assert len(told) == (0 if found.open else 1)
-        if self.first is not None and told:
-            assert (told[0]["by"], told[0]["answers"]) == self.first
+        notices = letters(self.world, "asker", "answer")
+        assert len(notices) == (0 if question.open else 1)
+        if self.first is not None and notices:
+            assert (notices[0]["by"], notices[0]["answers"]) == self.first
 
     def settle(self) -> None:
         """In the end somebody answers, if nobody has."""
@@ -126,7 +126,7 @@ class Story:
 
 
 def chain(depth: int) -> list[str]:
-    names = ["root", *(f"a{each}" for each in range(depth)), "asker"]
+    names = ["root", *(f"a{number}" for number in range(depth)), "asker"]
     return [
         "root/side",
         *(f"{above}/{name}" for above, name in pairwise(names)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.talk import answer, ask, escalate, letters, row
+from operations.question_calls import answer, ask, escalate, letters, row
 from operations.world import World, world
 
 CANCELS = ("cancelled", "expired", "defaulted")
@@ -26,10 +26,10 @@ def _task(world: World) -> str:
 
 
 def state(world: World, task: str) -> object:
-    (found,) = [
-        each for each in world.ledger.tasks.page(None, None, 10) if each.id == task
+    (result,) = [
+        item for item in world.ledger.tasks.page(None, None, 10) if item.id == task
     ]  # fmt: skip
-    return found.state.value
+    return result.state.value
 
 
 def test_a_task_waits_for_more_information_until_the_answer(world: World, task: str) -> None:
@@ -53,8 +53,8 @@ def test_it_goes_on_when_the_last_of_its_questions_has_ended(world: World, task:
 @pytest.mark.parametrize("how", CANCELS)
 def test_it_goes_on_however_the_question_ends(world: World, task: str, how: str) -> None:
     item = {"prompt": "x", **({"default": "d"} if how == "defaulted" else {})}
-    given = {} if how == "cancelled" else {"deadline": 5.0}
-    id_ = str(world.call("a1", "ask", items=[item], task=task, **given)["question"])
+    params = {} if how == "cancelled" else {"deadline": 5.0}
+    id_ = str(world.call("a1", "ask", items=[item], task=task, **params)["question"])
     if how == "cancelled":
         world.call("a", "cancel_question", question=id_)
     world.advance(6)

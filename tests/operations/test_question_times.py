@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.talk import DAY, answer, ask, escalate, hops, letters, row
+from operations.question_calls import DAY, answer, ask, escalate, hops, letters, row
 from operations.world import World, rows, world
 
 from hive_core.model.config.settings import Settings
@@ -18,12 +18,12 @@ def _world() -> Iterator[World]:
 
 
 def with_default(world: World, caller: str, deadline: float, *defaults: str | None) -> str:
-    items = [{"prompt": f"{at}?", "default": each} for at, each in enumerate(defaults)]
+    items = [{"prompt": f"{at}?", "default": item} for at, item in enumerate(defaults)]
     return str(world.call(caller, "ask", items=items, deadline=deadline)["question"])
 
 
 def states(world: World, name: str) -> list[tuple[object, object]]:
-    return [(each["question"], each["state"]) for each in letters(world, name, "answer")]
+    return [(letter["question"], letter["state"]) for letter in letters(world, name, "answer")]
 
 
 def test_at_the_deadline_the_defaults_count_and_both_sides_are_told(world: World) -> None:
@@ -33,7 +33,7 @@ def test_at_the_deadline_the_defaults_count_and_both_sides_are_told(world: World
     world.advance(0.2)
     (got,) = letters(world, "a11", "answer")
     assert (got["state"], got["by"], got["answers"]) == ("defaulted", "daemon", ["yes", "no"])
-    assert [each["state"] for each in letters(world, "a1", "question_ended")] == ["defaulted"]
+    assert [letter["state"] for letter in letters(world, "a1", "question_ended")] == ["defaulted"]
     assert world.fault("a1", "answer", question=id_, answers=["a", "b"]) == "Conflict"
 
 
@@ -55,7 +55,9 @@ def test_a_default_without_a_deadline_makes_no_sense(world: World) -> None:
 def test_the_operator_hears_that_a_question_ended_without_it(world: World) -> None:
     world.call("root", "ask", items=[{"prompt": "x"}], deadline=60)
     world.advance(61)
-    assert [each["state"] for each in letters(world, "operator", "question_ended")] == ["expired"]
+    assert [letter["state"] for letter in letters(world, "operator", "question_ended")] == [
+        "expired"
+    ]
 
 
 def test_three_days_of_silence_with_a_restart_in_between_come_out_right(world: World) -> None:
@@ -70,7 +72,7 @@ def test_three_days_of_silence_with_a_restart_in_between_come_out_right(world: W
     world.restart(3 * DAY)
     world.advance(200)
     assert states(world, "a11") == [(soon, "defaulted")]
-    assert [row(world, each)["state"] for each in (late, ever, burns)] == ["open"] * 3
+    assert [row(world, item)["state"] for item in (late, ever, burns)] == ["open"] * 3
     assert row(world, burns)["to"] == "operator"
     assert len(letters(world, "a11", "reminder")) == 2
     answer(world, "a1", late, "in time")
@@ -91,7 +93,7 @@ def test_a_clock_that_is_set_by_three_days_ends_nothing_that_lasts(world: World)
     world.call("a11", "remind", body="relative", **{"in": DAY})
     world.call("a11", "remind", body="absolute", at=world.clock.now() + DAY)
     world.set_clock(3 * DAY)
-    assert [row(world, each)["state"] for each in (id_, burns)] == ["open", "open"]
+    assert [row(world, item)["state"] for item in (id_, burns)] == ["open", "open"]
     assert row(world, burns)["to"] == "a1"
     (come,) = letters(world, "a11", "reminder")
     assert str(world.mail("a11")[-1]["body"]).endswith("absolute")
@@ -145,7 +147,7 @@ def test_what_waits_on_a_full_inbox_is_told_later_and_who_asks_a_full_one_is_tol
         assert row(made, id_)["to"] == "root"
         empty(made, "root")
         made.advance(61)
-        assert [each["question"] for each in letters(made, "root", "question")] == [id_]
+        assert [letter["question"] for letter in letters(made, "root", "question")] == [id_]
 
 
 def test_what_is_owed_to_one_who_is_gone_is_owed_no_more() -> None:
@@ -168,9 +170,9 @@ def fill(world: World, name: str) -> None:
 
 
 def empty(world: World, name: str) -> None:
-    found = rows(world.call(name, "recv", max=100)["messages"])
-    if found:
-        world.call(name, "ack", ids=[each["id"] for each in found])
+    messages = rows(world.call(name, "recv", max=100)["messages"])
+    if messages:
+        world.call(name, "ack", ids=[message["id"] for message in messages])
 
 
 def test_an_ended_question_can_be_read_for_a_month_and_then_is_forgotten(world: World) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from operations.talk import answer, ask, escalate, hops, letters, row
+from operations.question_calls import answer, ask, escalate, hops, letters, row
 from operations.world import World, names, rows, world
 
 from hive_core.errors import Conflict, InvalidArgument, LimitReached
@@ -26,8 +26,8 @@ def test_a_question_goes_to_the_parent_and_its_answer_comes_as_mail(world: World
     """K16, Q31."""
     reply = world.call("a11", "ask", items=[{"prompt": "Red?", "options": ["yes", "no"]}])
     assert reply["to"] == "a1"
-    (told,) = letters(world, "a1", "question")
-    assert (told["question"], told["from"], told["items"]) == (reply["question"], "a11", 1)
+    (notices,) = letters(world, "a1", "question")
+    assert (notices["question"], notices["from"], notices["items"]) == (reply["question"], "a11", 1)
     answer(world, "a1", str(reply["question"]), "rather blue")
     (got,) = letters(world, "a11", "answer")
     assert got == {
@@ -44,12 +44,12 @@ def test_a_bare_text_is_an_item(world: World) -> None:
 
 def test_several_open_questions_are_answered_each_by_itself_in_any_order(world: World) -> None:
     """An answer names its question, so the order does not matter."""
-    first, second, third = (ask(world, "a11", each) for each in ("1", "2", "3"))
+    first, second, third = (ask(world, "a11", name) for name in ("1", "2", "3"))
     answer(world, "a1", second, "two")
     answer(world, "a1", third, "three")
     answer(world, "a1", first, "one")
     got = letters(world, "a11", "answer")
-    assert [(each["question"], each["answers"]) for each in got] == [
+    assert [(item["question"], item["answers"]) for item in got] == [
         (second, ["two"]), (third, ["three"]), (first, ["one"]),
     ]  # fmt: skip
 
@@ -97,9 +97,9 @@ def test_who_may_answer_is_who_was_asked(world: World, caller: str, fault: str) 
 
 def test_unknown_and_unseen_answer_alike(world: World) -> None:
     id_ = ask(world, "a11")
-    for name, given in (("b", id_), ("b", "0123456789ab"), ("operator", "0123456789ab")):
-        asked = world.ask(name, "answer", question=given, answers=["x"])
-        assert asked.replies[-1]["parameters"] == {"reason": f"no question {given}"}
+    for name, params in (("b", id_), ("b", "0123456789ab"), ("operator", "0123456789ab")):
+        asked = world.ask(name, "answer", question=params, answers=["x"])
+        assert asked.replies[-1]["parameters"] == {"reason": f"no question {params}"}
 
 
 TO = {
@@ -158,8 +158,8 @@ def test_who_has_passed_it_on_may_still_answer_and_nobody_else_hears_of_it_twice
     world.call("a1", "relay_question", question=id_)
     world.call("a", "recv")
     answer(world, "a1", id_, "found it")
-    (told,) = letters(world, "a", "question_ended")
-    assert (told["question"], told["state"]) == (id_, "answered")
+    (notices,) = letters(world, "a", "question_ended")
+    assert (notices["question"], notices["state"]) == (id_, "answered")
     assert not letters(world, "a1", "question_ended")
 
 
@@ -206,7 +206,7 @@ def test_who_was_asked_hears_that_there_is_nothing_to_answer_any_more(world: Wor
     id_ = ask(world, "a11")
     world.call("a1", "recv")
     world.call("a11", "cancel_question", question=id_)
-    assert [each["state"] for each in letters(world, "a1", "question_ended")] == ["cancelled"]
+    assert [letter["state"] for letter in letters(world, "a1", "question_ended")] == ["cancelled"]
 
 
 def test_a_letter_that_nobody_has_read_goes_with_its_question(world: World) -> None:
@@ -251,14 +251,14 @@ def test_an_agent_that_goes_takes_its_questions_along_and_leaves_those_of_others
     held = rows(world.call("a", "list_questions")["questions"])
     assert names(held, "id") == [others]
     assert hops(world, others) == [("a1", "asked"), ("a", "passed")]
-    (told,) = letters(world, "a", "question_ended")
-    assert (told["question"], told["state"]) == (mine, "cancelled")
+    (notices,) = letters(world, "a", "question_ended")
+    assert (notices["question"], notices["state"]) == (mine, "cancelled")
     assert letters(world, "a", "question")[-1]["why"] == "passed"
 
 
 def test_a_whole_branch_that_goes_leaves_no_open_question_behind(world: World) -> None:
-    for each in ("t", "a11", "a1", "a"):
-        ask(world, each)
+    for name in ("t", "a11", "a1", "a"):
+        ask(world, name)
     escalate(world, "a11")
     world.call("operator", "destroy", agent="a", recursive=True)
     assert world.ledger.questions.all_open() == []
@@ -271,7 +271,7 @@ def test_after_a_move_a_question_waits_on_the_new_parent(world: World) -> None:
     world.advance(0)
     assert row(world, id_)["to"] == "b"
     assert world.fault("a1", "answer", question=id_, answers=["x"]) == "NotFound"
-    assert [each["to"] for each in letters(world, "a1", "question_ended")] == ["b"]
+    assert [letter["to"] for letter in letters(world, "a1", "question_ended")] == ["b"]
     answer(world, "b", id_, "mine now")
     assert letters(world, "a11", "answer")[0]["by"] == "b"
 
@@ -289,8 +289,8 @@ def test_who_is_gone_gets_no_mail_about_questions(world: World) -> None:
     ask(world, "a11")
     uuid = world.uuid("a1")
     world.call("a1", "recv")
-    found = names(world.mail("a1"), "id")
-    world.call("a1", "ack", ids=found)
+    result = names(world.mail("a1"), "id")
+    world.call("a1", "ack", ids=result)
     world.call("operator", "destroy", agent="a1")
     assert world.ledger.messages.dead(uuid) == 0
 
@@ -386,26 +386,26 @@ def test_the_words_of_the_seed_are_words_for_the_same_operations(world: World) -
 
 def test_listings_show_what_concerns_the_caller(world: World) -> None:
     mine, below = ask(world, "a1"), ask(world, "a11")
-    assert listed(world, "a1", which="mine") == [mine]
-    assert listed(world, "a1") == [below]
-    assert listed(world, "a1", which="subtree") == [below, mine]
-    assert listed(world, "a", which="subtree") == [below, mine]
-    assert listed(world, "b", which="subtree") == []
-    assert listed(world, "operator", which="subtree") == [below, mine]
-    assert listed(world, "operator") == []
+    assert listed_questions(world, "a1", which="mine") == [mine]
+    assert listed_questions(world, "a1") == [below]
+    assert listed_questions(world, "a1", which="subtree") == [below, mine]
+    assert listed_questions(world, "a", which="subtree") == [below, mine]
+    assert listed_questions(world, "b", which="subtree") == []
+    assert listed_questions(world, "operator", which="subtree") == [below, mine]
+    assert listed_questions(world, "operator") == []
     answer(world, "a1", below, "x")
-    assert listed(world, "a1") == []
-    assert listed(world, "a1", open=False) == [below]
+    assert listed_questions(world, "a1") == []
+    assert listed_questions(world, "a1", open=False) == [below]
 
 
-def listed(world: World, caller: str, **more: object) -> list[object]:
-    found: list[object] = []
+def listed_questions(world: World, caller: str, **more: object) -> list[object]:
+    result: list[object] = []
     after = None
     while True:
         page = world.call(caller, "list_questions", limit=1, after=after, **more)
-        found += names(page["questions"], "id")
+        result += names(page["questions"], "id")
         if (after := page["next"]) is None:
-            return found
+            return result
 
 
 def test_a_call_may_wait_for_the_answer_and_need_not(world: World) -> None:
@@ -422,8 +422,8 @@ def test_each_step_is_one_event_of_its_kind(world: World) -> None:
     id_ = ask(world, "a11")
     world.call("a1", "relay_question", question=id_)
     answer(world, "a", id_, "the secret word")
-    steps = [each for each in world.events() if each["kind"] == "question"]
-    assert [(each["operation"], each["caller"], each["target"]) for each in steps] == [
+    steps = [event for event in world.events() if event["kind"] == "question"]
+    assert [(step["operation"], step["caller"], step["target"]) for step in steps] == [
         ("put", "a11", "a1"), ("relayed", "a1", "a"), ("answer", "a", "a"),
     ]  # fmt: skip
     assert "the secret word" not in json.dumps(steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from operations.given import end, give
-from operations.talk import ask, letters
+from operations.question_calls import ask, letters
 from operations.world import World, fields, names, rows
 
 CRON = {"when": {"cron": "* * * * *"}, "action": {"kind": "message", "text": "look"}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.talk import DAY, letters
+from operations.question_calls import DAY, letters
 from operations.world import World, names, rows, world
 
 from hive_core.model.agents.agent import AgentSpec
@@ -11,10 +11,10 @@ from hive_core.model.config.settings import Settings
 
 
 def remind(world: World, caller: str, **more: object) -> str:
-    given: dict[str, object] = {"body": "look again", "in": 60.0, **more}
+    params: dict[str, object] = {"body": "look again", "in": 60.0, **more}
     if "at" in more:
-        del given["in"]
-    return str(world.call(caller, "remind", **given)["reminder"])
+        del params["in"]
+    return str(world.call(caller, "remind", **params)["reminder"])
 
 
 def ids(world: World, caller: str, **more: object) -> list[object]:
@@ -38,7 +38,7 @@ def test_it_comes_once_at_its_time_with_who_asked_for_it(world: World) -> None:
 def test_many_at_the_same_moment_all_come_in_the_order_of_their_making(world: World) -> None:
     made = [remind(world, "a") for _ in range(60)]
     world.advance(61)
-    assert [each["reminder"] for each in letters(world, "a", "reminder")] == made
+    assert [letter["reminder"] for letter in letters(world, "a", "reminder")] == made
 
 
 @pytest.mark.parametrize("off", [61.0, 30 * DAY])
@@ -126,7 +126,7 @@ def test_those_of_a_destroyed_agent_go_with_it_and_those_it_asked_for_stay(world
     remind(world, "a", to="a2")
     world.call("operator", "destroy", agent="a")
     world.advance(61)
-    assert [each["by"] for each in letters(world, "a2", "reminder")] == ["a"]
+    assert [letter["by"] for letter in letters(world, "a2", "reminder")] == ["a"]
     assert not world.ledger.reminders.any
 
 
@@ -137,8 +137,8 @@ def test_a_full_inbox_gets_it_when_there_is_room() -> None:
             remind(made, "a")
         made.advance(61)
         assert len(letters(made, "a", "reminder")) == 4
-        found = rows(made.call("a", "recv", max=100)["messages"])
-        made.call("a", "ack", ids=[each["id"] for each in found])
+        messages = rows(made.call("a", "recv", max=100)["messages"])
+        made.call("a", "ack", ids=[message["id"] for message in messages])
         made.advance(61)
         assert len(letters(made, "a", "reminder")) == 1
 
@@ -147,7 +147,7 @@ def test_the_coming_is_an_event_that_says_how_late_it_was(world: World) -> None:
     remind(world, "a")
     world.restart(100.0)
     world.advance(0)
-    (event,) = [each for each in world.events() if each["kind"] == "reminder"]
+    (event,) = [event for event in world.events() if event["kind"] == "reminder"]
     assert (event["operation"], event["target"]) == ("come", "a")
     assert event["fields"] == {
         "reminder": letters(world, "a", "reminder")[0]["reminder"], "target_name": "a", "by": "a",

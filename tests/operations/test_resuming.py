@@ -18,14 +18,14 @@ def resume(world: World, task: str, caller: str = "a", **more: object) -> dict[s
 def test_it_has_the_text_what_there_was_and_the_guidance(world: World, status: str) -> None:
     task = give(world, "a", "a1", description="mend the roof", data={"x": 7})
     end(world, task, status, summary="half of it", artifacts=["art1"])
-    found = resume(world, task)
-    assert (found["agent"], found["resumes"]) == ("a1", task)
-    assert found["task"] != task
-    (letter,) = [each for each in take(world, "a1") if each["kind"] == "task"]
+    result = resume(world, task)
+    assert (result["agent"], result["resumes"]) == ("a1", task)
+    assert result["task"] != task
+    (letter,) = [item for item in take(world, "a1") if item["kind"] == "task"]
     body = str(letter["body"])
     for part in ("mend the roof", "half of it", "Guidance: use tin", '"x": 7', "art1"):
         assert part in body
-    assert state(world, str(found["task"])) == "in_progress"
+    assert state(world, str(result["task"])) == "in_progress"
 
 
 def test_a_stopped_machine_is_started_for_it(world: World) -> None:

@@ -19,8 +19,8 @@ def start(world: World, *agents: str) -> None:
     """Their machines run from now on."""
 
     def act(call: Call) -> Record[Result]:
-        what = (AgentStarted(call.hive.spec(each).id, each, 1) for each in agents)
-        return Record(Result(), frozenset().union(*(happened(call, each) for each in what)))
+        subject = (AgentStarted(call.hive.spec(agent).id, agent, 1) for agent in agents)
+        return Record(Result(), frozenset().union(*(happened(call, item) for item in subject)))
 
     world.broker.perform("start", act)
     world.run()
@@ -28,13 +28,13 @@ def start(world: World, *agents: str) -> None:
 
 def end(world: World, *agents: str) -> None:
     def act(call: Call) -> Record[Result]:
-        what = (
+        subject = (
             AgentEnded(
-                call.hive.spec(each).id, each, 0, "", clean=True, asked=True, wanted="stopped"
+                call.hive.spec(agent).id, agent, 0, "", clean=True, asked=True, wanted="stopped"
             )
-            for each in agents
+            for agent in agents
         )
-        return Record(Result(), frozenset().union(*(happened(call, each) for each in what)))
+        return Record(Result(), frozenset().union(*(happened(call, item) for item in subject)))
 
     world.broker.perform("end", act)
     world.run()
@@ -44,7 +44,7 @@ def budget(world: World, agent: str, seconds: int) -> None:
     world.call("operator", "allocate_budget", agent=agent, kind="time", amount=seconds)
 
 
-def left(world: World, agent: str) -> tuple[object, object, object]:
+def amount_left(world: World, agent: str) -> tuple[object, object, object]:
     budgets = rows(world.call("operator", "get_usage", agent=agent)["budgets"])
     (row,) = (row for row in budgets if row["kind"] == "time")
     return row["left"], row["spent"], row["owed"]
@@ -52,11 +52,11 @@ def left(world: World, agent: str) -> tuple[object, object, object]:
 
 def ran(world: World, **words: object) -> dict[object, object]:
     sums = rows(world.call("operator", "get_usage", **words)["sums"])
-    assert {each["source"] for each in sums if each["kind"] == "time"} <= {"measured"}
-    return {each["key"]: each["amount"] for each in sums if each["kind"] == "time"}
+    assert {row["source"] for row in sums if row["kind"] == "time"} <= {"measured"}
+    return {row["key"]: row["amount"] for row in sums if row["kind"] == "time"}
 
 
-def wanted(world: World, agent: str) -> object:
+def wanted_state(world: World, agent: str) -> object:
     run = world.ledger.runs.get(world.uuid(agent))
     assert run is not None
     return run.wanted
@@ -78,10 +78,10 @@ def test_all_who_draw_on_it_use_it_up_together(world: World) -> None:
     world.advance(20)
     start(world, "a11")
     world.advance(10)
-    assert left(world, "a") == (30, 70, 0)
+    assert amount_left(world, "a") == (30, 70, 0)
     end(world, "a", "a1", "a11")
     world.advance(1000)
-    assert left(world, "a") == (30, 70, 0)
+    assert amount_left(world, "a") == (30, 70, 0)
 
 
 def test_an_own_purse_pays_from_when_it_is_there(world: World) -> None:
@@ -90,8 +90,8 @@ def test_an_own_purse_pays_from_when_it_is_there(world: World) -> None:
     world.advance(10)
     world.call("a", "allocate_budget", agent="a1", kind="time", amount=30)
     world.advance(10)
-    assert left(world, "a") == (40, 30, 0)
-    assert left(world, "a1") == (20, 10, 0)
+    assert amount_left(world, "a") == (40, 30, 0)
+    assert amount_left(world, "a1") == (20, 10, 0)
 
 
 def test_machines_are_stopped_at_the_end_of_their_time_and_started_when_there_is_more(
@@ -100,17 +100,17 @@ def test_machines_are_stopped_at_the_end_of_their_time_and_started_when_there_is
     budget(world, "a", 100)
     start(world, "a", "a1")
     world.advance(50)
-    texts = [str(each["body"]) for each in world.mail("a")]
-    assert any("time budget of a is used up" in each for each in texts)
-    assert wanted(world, "a1") is DesiredState.RUNNING
+    texts = [str(letter["body"]) for letter in world.mail("a")]
+    assert any("time budget of a is used up" in text for text in texts)
+    assert wanted_state(world, "a1") is DesiredState.RUNNING
     world.advance(60)
-    assert {wanted(world, each) for each in ("a", "a1")} == {DesiredState.STOPPED}
-    assert wanted(world, "b") is DesiredState.RUNNING
+    assert {wanted_state(world, name) for name in ("a", "a1")} == {DesiredState.STOPPED}
+    assert wanted_state(world, "b") is DesiredState.RUNNING
     end(world, "a", "a1")
-    assert left(world, "a") == (0, 100, 120)
+    assert amount_left(world, "a") == (0, 100, 120)
     budget(world, "a", 200)
-    assert {wanted(world, each) for each in ("a", "a1")} == {DesiredState.RUNNING}
-    assert left(world, "a") == (80, 220, 0)
+    assert {wanted_state(world, name) for name in ("a", "a1")} == {DesiredState.RUNNING}
+    assert amount_left(world, "a") == (80, 220, 0)
 
 
 def test_who_was_stopped_by_somebody_meanwhile_stays_so(world: World) -> None:
@@ -122,20 +122,20 @@ def test_who_was_stopped_by_somebody_meanwhile_stays_so(world: World) -> None:
     world.call("operator", "start", agent="a1")
     world.call("operator", "stop", agent="a1")
     budget(world, "a", 1000)
-    assert wanted(world, "a") is DesiredState.RUNNING
-    assert wanted(world, "a1") is DesiredState.STOPPED
+    assert wanted_state(world, "a") is DesiredState.RUNNING
+    assert wanted_state(world, "a1") is DesiredState.STOPPED
 
 
 def test_time_goes_on_while_no_daemon_runs(world: World) -> None:
     budget(world, "a", 100)
     start(world, "a")
     world.restart(off=30)
-    assert left(world, "a") == (70, 30, 0)
+    assert amount_left(world, "a") == (70, 30, 0)
     world.restart(off=80)
-    assert left(world, "a") == (0, 100, 10)
+    assert amount_left(world, "a") == (0, 100, 10)
     world.advance(0)
-    texts = [str(each["body"]) for each in world.mail("a")]
-    assert any("time budget of a is used up" in each for each in texts)
+    texts = [str(letter["body"]) for letter in world.mail("a")]
+    assert any("time budget of a is used up" in text for text in texts)
 
 
 def test_a_clock_that_is_set_uses_no_time(world: World) -> None:
@@ -144,8 +144,8 @@ def test_a_clock_that_is_set_uses_no_time(world: World) -> None:
     world.advance(10)
     world.set_clock(10 * 365 * 86_400)
     world.advance(10)
-    assert left(world, "a") == (80, 20, 0)
-    assert sum(int(str(each)) for each in ran(world).values()) == 20
+    assert amount_left(world, "a") == (80, 20, 0)
+    assert sum(int(str(item)) for item in ran(world).values()) == 20
 
 
 def test_what_a_destroyed_agent_ran_is_kept_under_its_name(world: World) -> None:
@@ -155,7 +155,7 @@ def test_what_a_destroyed_agent_ran_is_kept_under_its_name(world: World) -> None
     uuid = world.uuid("b1")
     world.call("operator", "destroy", agent="b1")
     world.advance(50)
-    assert left(world, "root") == (93, 7, 0)
+    assert amount_left(world, "root") == (93, 7, 0)
     assert ran(world) == {f"b1 ({uuid[:8]}, gone)": 7}
     assert ran(world, agent="b", by="subtree") == {f"b1 ({uuid[:8]}, gone)": 7, "b": 7}
 
@@ -167,7 +167,7 @@ def test_those_adopted_draw_on_who_adopts_them(world: World) -> None:
     world.advance(10)
     world.call("operator", "destroy", agent="a")
     world.advance(10)
-    assert left(world, "root") == (950, 20, 0)
+    assert amount_left(world, "root") == (950, 20, 0)
 
 
 STEPS = st.lists(
@@ -189,8 +189,8 @@ def test_what_machines_ran_is_what_purses_paid_and_owe(
             (end if agent in up else start)(made, agent)
             up ^= {agent}
             made.advance(pause)
-        total = sum(int(str(each)) for each in ran(made).values())
-        paid = [left(made, each) for each in ("root", "a")]
+        total = sum(int(str(item)) for item in ran(made).values())
+        paid = [amount_left(made, name) for name in ("root", "a")]
         assert total == sum(int(str(row[1])) + int(str(row[2])) for row in paid)
         there = sum(int(str(row[0])) + int(str(row[1])) for row in paid)
         assert there == most + part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.lives import ends, run_of, runs
+from operations.machines import end_machine, run_of, start_machines
 from operations.world import World, world
 
 from hive_core.model.agents.machine import DesiredState
@@ -22,11 +22,11 @@ def _world() -> Iterator[World]:
     edges = ("root/lead:lead", "lead/plan:architect", "lead/work:worker", "root/other:lead")
     with world(None, *edges) as made:
         made.call("lead", "spawn", name="light", role="worker", wakes=True)
-        runs(made, "root", "lead", "plan", "work", "light", "other")
+        start_machines(made, "root", "lead", "plan", "work", "light", "other")
         yield made
 
 
-def wanted(world: World, name: str) -> DesiredState:
+def wanted_state(world: World, name: str) -> DesiredState:
     return run_of(world, name).wanted
 
 
@@ -43,10 +43,13 @@ def test_a_sleeper_comes_back_with_a_new_start(world: World) -> None:
     for verb in ("resume", "start"):
         before = run_of(world, "work").nonce
         assert world.call("lead", "sleep", agent="work", grace=12)["agents"] == ["work"]
-        assert (wanted(world, "work"), run_of(world, "work").grace) == (DesiredState.SLEEPING, 12.0)
+        assert (wanted_state(world, "work"), run_of(world, "work").grace) == (
+            DesiredState.SLEEPING,
+            12.0,
+        )
         assert world.call("lead", "sleep", agent="work")["agents"] == []
         assert world.call("lead", verb, agent="work")["agents"] == ["work"]
-        assert (wanted(world, "work"), run_of(world, "work").nonce) == (
+        assert (wanted_state(world, "work"), run_of(world, "work").nonce) == (
             DesiredState.RUNNING,
             before + 1,
         )
@@ -59,7 +62,7 @@ def test_asleep_is_not_stopped(world: World) -> None:
     assert world.fault("lead", "resume", agent="work") == "Conflict"
     world.call("lead", "sleep", agent="plan")
     assert world.call("lead", "stop", agent="plan")["agents"] == ["plan"]
-    assert wanted(world, "plan") is DesiredState.STOPPED
+    assert wanted_state(world, "plan") is DesiredState.STOPPED
 
 
 def test_a_whole_subtree_sleeps_and_wakes(world: World) -> None:
@@ -69,7 +72,7 @@ def test_a_whole_subtree_sleeps_and_wakes(world: World) -> None:
     assert isinstance(hit, list)
     assert (set(hit), hit[-1]) == ({"plan", "light", "lead"}, "lead")
     world.call("root", "resume", agent="lead", recursive=True)
-    states = {name: wanted(world, name).value for name in ("lead", "plan", "light", "work")}
+    states = {name: wanted_state(world, name).value for name in ("lead", "plan", "light", "work")}
     assert states == {"lead": "running", "plan": "running", "light": "running", "work": "stopped"}
 
 
@@ -77,32 +80,32 @@ def test_a_whole_subtree_sleeps_and_wakes(world: World) -> None:
 def test_mail_wakes_whom_it_should(world: World, name: str, *, woken: bool) -> None:
     """K13, `wakes`: the others find it when they are woken."""
     world.call("lead", "sleep", agent=name)
-    ends(world, name)
+    end_machine(world, name)
     world.call("lead", "send", to=name, body="work!")
-    assert (wanted(world, name) is DesiredState.RUNNING) is woken
-    assert [each["body"] for each in world.mail(name)] == ["work!"]
+    assert (wanted_state(world, name) is DesiredState.RUNNING) is woken
+    assert [letter["body"] for letter in world.mail(name)] == ["work!"]
 
 
 def test_mail_does_not_undo_a_stop(world: World) -> None:
     world.call("lead", "stop", agent="light")
     world.call("lead", "send", to="light", body="work!")
-    assert wanted(world, "light") is DesiredState.STOPPED
+    assert wanted_state(world, "light") is DesiredState.STOPPED
 
 
 def test_mail_that_waits_when_it_is_put_to_sleep_does_not_wake_it(world: World) -> None:
     """An ancestor wanted this sleep, whatever lies in the inbox."""
     world.call("lead", "send", to="light", body="before")
     world.call("lead", "sleep", agent="light")
-    ends(world, "light")
-    assert wanted(world, "light") is DesiredState.SLEEPING
+    end_machine(world, "light")
+    assert wanted_state(world, "light") is DesiredState.SLEEPING
 
 
 def test_a_resume_can_bring_a_message(world: World) -> None:
     """K13: it is there before the agent is, from whoever resumes it."""
     world.call("lead", "sleep", agent="work")
-    found = world.call("lead", "resume", agent="work", body="go on")
+    result = world.call("lead", "resume", agent="work", body="go on")
     (mail,) = world.mail("work")
-    assert (mail["id"], mail["body"], mail["kind"]) == (found["message"], "go on", "resume")
+    assert (mail["id"], mail["body"], mail["kind"]) == (result["message"], "go on", "resume")
     assert (mail["from"], mail["relation"]) == ("lead", "parent")
     assert world.call("lead", "resume", agent="work")["message"] is None
 
@@ -111,14 +114,14 @@ def test_who_wakes_by_its_mail_is_waited_for_by_whoever_resumes_it_with_a_messag
     world: World,
 ) -> None:
     world.call("lead", "sleep", agent="light")
-    found = world.call("lead", "resume", agent="light", body="go on")
-    assert found["agents"] == ["light"]
-    assert found["job"]
+    result = world.call("lead", "resume", agent="light", body="go on")
+    assert result["agents"] == ["light"]
+    assert result["job"]
 
 
 def test_an_event_tells_of_the_sleep_and_of_the_way_back(world: World) -> None:
     """K5."""
     world.call("lead", "sleep", agent="work")
     world.call("lead", "resume", agent="work")
-    told = [each["operation"] for each in world.events()]
-    assert told.count("sleep") == told.count("resume") == 1
+    events = [event["operation"] for event in world.events()]
+    assert events.count("sleep") == events.count("resume") == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.lives import runs
+from operations.machines import start_machines
 from operations.world import World
 
 
@@ -14,14 +14,14 @@ def test_what_was_kept_comes_back(world: World) -> None:
     at = world.clock.now()
     assert world.call("a", "keep_snapshot", data="step 4 ☃") == {"size": 10}
     world.call("root", "restart", agent="a")
-    runs(world, "a")
+    start_machines(world, "a")
     assert world.call("a", "get_snapshot") == {"data": "step 4 ☃", "kept_at": at}
     assert world.call("a1", "get_snapshot")["data"] == ""
 
 
 def test_it_can_be_kept_while_the_agent_is_stopped(world: World) -> None:
     """K12: in the handler of TERM, within the grace."""
-    runs(world, "a")
+    start_machines(world, "a")
     world.call("root", "stop", agent="a")
     world.call("a", "keep_snapshot", data="in time")
     assert world.call("a", "get_snapshot")["data"] == "in time"

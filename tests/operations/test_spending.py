@@ -19,11 +19,15 @@ def budget(world: World, agent: str, amount: int, kind: str = "tokens", **more: 
 
 def told(world: World, agent: str, kind: str = "budget") -> list[str]:
     """First lines of the daemon's mail of this kind."""
-    return [str(each["body"]).splitlines()[0] for each in world.mail(agent) if each["kind"] == kind]
+    return [
+        str(letter["body"]).splitlines()[0]
+        for letter in world.mail(agent)
+        if letter["kind"] == kind
+    ]
 
 
-def happened(world: World, kind: str = "budget") -> list[object]:
-    return [each["operation"] for each in world.events() if each["kind"] == kind]
+def budget_events(world: World, kind: str = "budget") -> list[object]:
+    return [event["operation"] for event in world.events() if event["kind"] == kind]
 
 
 def state(world: World, task: str) -> str:
@@ -40,7 +44,7 @@ def test_the_agent_and_its_giver_are_warned_once_for_each_crossing(world: World)
     budget(world, "a", 100)
     world.call("a", "report_usage", tokens_in=80)
     assert told(world, "a") == [*low, "the token budget of a runs low: 161 of 200 tokens spent"]
-    assert happened(world) == ["low", "low"]
+    assert budget_events(world) == ["low", "low"]
 
 
 def test_who_is_out_of_budget_has_its_giver_asked_and_gets_no_new_task(world: World) -> None:
@@ -104,7 +108,7 @@ def test_work_at_an_empty_budget_is_told_then_stopped_and_what_waits_goes_on_lat
     running = give(world, "root", "a", deadline=0.0)
     others = [give(world, "root", "a", deadline=0.0) for _ in range(5)]
     world.call("a", "report_usage", tokens_in=100, task=running)
-    assert "report now" in str([each["body"] for each in world.mail("a")])
+    assert "report now" in str([letter["body"] for letter in world.mail("a")])
     assert state(world, others[-1]) == "queued"
     finish(world, "a", others[0])
     assert state(world, others[-1]) == "queued", "nothing new is begun"
@@ -117,7 +121,7 @@ def test_work_at_an_empty_budget_is_told_then_stopped_and_what_waits_goes_on_lat
     world.run()
     take(world, "a")
     assert state(world, others[-1]) == "in_progress"
-    assert "stopped" in happened(world)
+    assert "stopped" in budget_events(world)
 
 
 @pytest.mark.parametrize("how", ["close", "move"])
@@ -149,7 +153,7 @@ def test_a_closed_budget_below_an_empty_one_wakes_nobody(world: World) -> None:
     finish(world, "a1", first)
     world.call("root", "allocate_budget", agent="a1", kind="tokens", close=True)
     assert state(world, waits) == "queued"
-    assert not any("is closed" in each for each in told(world, "a1"))
+    assert not any("is closed" in item for item in told(world, "a1"))
     budget(world, "a", 20)
     assert phase(world, waits) == "offered"
 
@@ -205,7 +209,7 @@ def test_models_beyond_the_sixteenth_of_a_day_are_one(world: World) -> None:
     for number in range(20):
         world.call("a", "report_usage", tokens_in=1, model=f"m{number}")
     sums = rows(world.call("a", "get_usage", by="model")["sums"])
-    models = {each["key"]: each["amount"] for each in sums if each["kind"] == "tokens_in"}
+    models = {row["key"]: row["amount"] for row in sums if row["kind"] == "tokens_in"}
     assert len(models) == 17
     assert models["other"] == 4
 
@@ -233,7 +237,7 @@ def test_a_task_at_its_bound_gets_no_more_tools_and_is_stopped(world: World) -> 
 
 def test_calls_of_a_subtree_are_bounded_in_every_minute(world: World) -> None:
     budget(world, "a", 3, kind="calls")
-    assert [world.fault(each, "whoami") for each in ("a", "a1", "a11")] == [""] * 3
+    assert [world.fault(name, "whoami") for name in ("a", "a1", "a11")] == [""] * 3
     with pytest.raises(LimitReached, match="a and those below it have used their calls"):
         world.call("a2", "whoami")
     assert world.fault("b", "whoami") == ""

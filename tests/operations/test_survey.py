@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.lives import ends, runs
+from operations.machines import end_machine, start_machines
 from operations.world import Reply, World, names, rows, texts, world
 
 from hive_core.errors import AlreadyExists, InvalidParameter
@@ -26,7 +26,7 @@ def _world() -> Iterator[World]:
         for profile in (Profile.QUEEN, Profile.MAID):
             made.broker.perform("ensure", creation_of(profile))
         made.grow("queen/lead:lead", "lead/once:task", "lead/work:worker")
-        runs(made, "root", "queen", "maid", "lead", "once", "work", "other", "stranger")
+        start_machines(made, "root", "queen", "maid", "lead", "once", "work", "other", "stranger")
         yield made
 
 
@@ -60,7 +60,7 @@ def test_pages_follow_each_other(world: World) -> None:
 
 
 def test_a_zombie_an_orphan_and_a_state_are_seen(world: World) -> None:
-    ends(world, "once", 1)
+    end_machine(world, "once", 1)
     assert row(world, "once")["ended_at"] == world.clock.now()
     assert row(world, "work")["ended_at"] is None
     assert not row(world, "work")["orphan"]
@@ -96,8 +96,8 @@ def test_what_belongs_to_nobody_is_told_to_who_looks_after_the_host(world: World
 
 def test_zombies_are_cleared_away_below_the_caller(world: World) -> None:
     """K36: the maid those below its parent; how they ended can still be asked for."""
-    ends(world, "once", 3)
-    ends(world, "stranger", 3)
+    end_machine(world, "once", 3)
+    end_machine(world, "stranger", 3)
     assert world.call("work", "reap_zombies")["agents"] == []
     assert world.call("maid", "reap_zombies", older=10)["agents"] == []
     world.advance(11)
@@ -112,8 +112,8 @@ def test_zombies_are_cleared_away_below_the_caller(world: World) -> None:
 def test_many_go_at_once_and_never_more_than_a_call_may_take(world: World) -> None:
     for n in range(25):
         world.call("operator", "spawn", name=f"t{n}", parent="lead", role="task")
-        runs(world, f"t{n}")
-        ends(world, f"t{n}", 0)
+        start_machines(world, f"t{n}")
+        end_machine(world, f"t{n}", 0)
     assert len(texts(world.call("lead", "reap_zombies")["agents"])) == 20
     assert len(texts(world.call("lead", "reap_zombies")["agents"])) == 5
     assert len(texts(world.call("operator", "list_archives")["archives"])) == 25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from operations.given import finish, give, phase, read, state, take
-from operations.lives import ends, run_of, runs
+from operations.machines import end_machine, run_of, start_machines
 from operations.world import World, rows
 
 from hive_core.errors import Conflict
@@ -21,7 +21,7 @@ def assign(world: World, agent: str, **wish: object) -> str:
 
 def test_a_waiting_task_never_destroys_a_running_one(world: World) -> None:
     """Neither when its deadline would be over, nor when it is taken back."""
-    runs(world, "a1")
+    start_machines(world, "a1")
     first = give(world, "a", "a1", deadline=600)
     late, unwanted = (assign(world, "a1", deadline=2) for _ in range(2))
     read(world, "a1")  # taken, and not begun
@@ -38,7 +38,7 @@ def test_a_waiting_task_never_destroys_a_running_one(world: World) -> None:
 
 def test_a_queue_that_is_longer_than_its_deadlines_does_not_fail(world: World) -> None:
     world.call("operator", "spawn", name="narrow", parent="a", parallel=1)
-    runs(world, "narrow")
+    start_machines(world, "narrow")
     tasks = [assign(world, "narrow", deadline=3) for _ in range(4)]
     for each in tasks:
         assert [state(world, one) for one in tasks].count("in_progress") == 0
@@ -101,11 +101,11 @@ def test_an_agent_that_has_read_of_a_task_is_told_that_it_is_not_to_begin(world:
 
 def test_a_machine_that_ends_loses_nothing_of_what_it_had_not_begun(world: World) -> None:
     """The letter was read by one who is gone: the next start gets another."""
-    runs(world, "a1")
+    start_machines(world, "a1")
     task = assign(world, "a1")
     read(world, "a1")
-    ends(world, "a1", 137, returns=True)
-    runs(world, "a1")
+    end_machine(world, "a1", 137, returns=True)
+    start_machines(world, "a1")
     assert (phase(world, task), world.ledger.tasks.require(task).attempt) == ("offered", 1)
     assert [each["kind"] for each in take(world, "a1")] == ["task"]
     assert state(world, task) == "in_progress"
@@ -151,11 +151,11 @@ def test_a_part_that_is_not_begun_does_not_stop_the_clock_of_its_whole(world: Wo
 
 def test_the_clock_runs_again_when_a_part_goes_back_to_the_queue(world: World) -> None:
     whole = give(world, "a", "a1", deadline=30)
-    runs(world, "a11")
+    start_machines(world, "a11")
     part = give(world, "a1", "a11", requeue=1, deadline=1000)
     world.advance(100)
     assert state(world, whole) == "in_progress"
-    ends(world, "a11", 137, returns=True)
+    end_machine(world, "a11", 137, returns=True)
     assert state(world, part) == "queued"
     world.advance(29)
     assert state(world, whole) == "in_progress"
@@ -170,7 +170,7 @@ def test_the_clock_stands_while_a_new_manager_that_began_a_part_delegates(world:
         agent_type="worker", deadline=1000,
     )  # fmt: skip
     name = str(made["name"])
-    runs(world, name)
+    start_machines(world, name)
     world.advance(10)
     world.call(name, "begin_task", task=made["task_id"])
     world.advance(500)
@@ -242,7 +242,7 @@ def test_a_task_whose_letter_is_given_up_ends_and_its_giver_is_told(world: World
 
 
 def test_a_task_whose_letter_nobody_acks_ends_after_all_attempts(world: World) -> None:
-    runs(world, "a1")
+    start_machines(world, "a1")
     upkeep(world)
     task = assign(world, "a1", requeue=1)
     for attempt in (1, 2):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from operations.given import finish, give, phase, state, take
-from operations.lives import ends, run_of, runs
+from operations.machines import end_machine, run_of, start_machines
 from operations.world import World, rows
 
 from hive_core.errors import Conflict, NotAllowed
@@ -121,7 +121,7 @@ def test_work_that_is_cancelled_is_stopped_and_what_there_was_is_kept(world: Wor
 
 def test_who_does_not_stop_has_its_container_ended(world: World) -> None:
     """Row K14: what else it had begun is lost with it."""
-    runs(world, "a1")
+    start_machines(world, "a1")
     task, beside = give(world, "a", "a1"), give(world, "a", "a1", requeue=1)
     nonce = run_of(world, "a1").nonce
     world.call("a", "cancel_task", task=task)
@@ -130,7 +130,7 @@ def test_who_does_not_stop_has_its_container_ended(world: World) -> None:
     world.advance(0.2)
     run = run_of(world, "a1")
     assert (run.nonce, run.wanted, run.grace) == (nonce + 1, DesiredState.RUNNING, 0.0)
-    ends(world, "a1", 137, returns=True)
+    end_machine(world, "a1", 137, returns=True)
     assert state(world, task) == "cancelled"
     assert phase(world, beside) == "offered"
     assert row(world, beside).attempt == 2
@@ -149,7 +149,7 @@ def test_a_cancel_takes_all_its_parts_along_and_says_what_it_hit(world: World) -
     assert state(world, other) == "in_progress"
     world.advance(60)
     for name in ("a", "a1", "a11"):
-        ends(world, name, 137, returns=True)
+        end_machine(world, name, 137, returns=True)
     assert {state(world, each) for each in (whole, part, inner)} == {"cancelled"}
 
 
@@ -202,10 +202,10 @@ def test_a_task_without_a_deadline_has_none(world: World) -> None:
 
 def test_a_crash_ends_the_task_with_the_reason(world: World) -> None:
     """Row T13."""
-    runs(world, "a1")
+    start_machines(world, "a1")
     task = give(world, "a", "a1")
     after = give(world, "a", "a2", needs=[task])
-    ends(world, "a1", 1)
+    end_machine(world, "a1", 1)
     assert (state(world, task), state(world, after)) == ("done", "done")
     assert result(world, task).status.value == "failed"
     assert result(world, task).error == "a1 ended: ended with 1"
@@ -214,17 +214,17 @@ def test_a_crash_ends_the_task_with_the_reason(world: World) -> None:
 
 def test_a_crashed_worker_is_started_again_for_a_task_that_has_another_try(world: World) -> None:
     """Row T13: requeued if the assigner asked for it, so often and no more."""
-    runs(world, "a1")
+    start_machines(world, "a1")
     task = give(world, "a", "a1", requeue=2)
     for attempt in (2, 3):
         nonce = run_of(world, "a1").nonce
-        ends(world, "a1", 1)
+        end_machine(world, "a1", 1)
         assert state(world, task) == "queued"
         assert run_of(world, "a1").nonce == nonce + 1
-        runs(world, "a1")
+        start_machines(world, "a1")
         (letter,) = [each for each in take(world, "a1") if each["kind"] == "task"]
         assert f"attempt: {attempt}" in str(letter["body"])
-    ends(world, "a1", 1)
+    end_machine(world, "a1", 1)
     assert state(world, task) == "done"
     assert result(world, task).status.value == "failed"
 
@@ -233,32 +233,32 @@ def test_who_may_not_start_it_any_more_has_no_other_try(world: World) -> None:
     """The assigner's rights as they are, never the daemon's."""
     world.call("operator", "spawn", name="boss", parent="root", role="lead")
     world.call("operator", "spawn", name="hand", parent="boss", role="worker")
-    runs(world, "hand")
+    start_machines(world, "hand")
     task = give(world, "boss", "hand", requeue=1)
     world.call("operator", "move", agent="hand", parent="b")
     assert row(world, task).assigner == world.uuid("root")
-    ends(world, "hand", 1)
+    end_machine(world, "hand", 1)
     assert state(world, task) == "queued"  # it is root's now, who may
     assert row(world, task).assigner == world.uuid("root")
 
 
 def test_a_stop_ends_what_was_begun_and_keeps_what_was_not(world: World) -> None:
     """What an agent has not taken is like its mail: it waits."""
-    runs(world, "a1")
+    start_machines(world, "a1")
     begun = give(world, "a", "a1")
     fresh = str(world.call("a", "assign_task", agent="a1", description="y")["task"])
     world.call("a", "stop", agent="a1")
-    ends(world, "a1")
+    end_machine(world, "a1")
     assert (state(world, begun), state(world, fresh)) == ("done", "queued")
     assert row(world, fresh).attempt == 0
     world.call("a", "start", agent="a1")
-    runs(world, "a1")
+    start_machines(world, "a1")
     assert (phase(world, fresh), row(world, fresh).attempt) == ("offered", 1)
 
 
 def test_a_restart_that_takes_away_access_is_nobody_s_try(world: World) -> None:
     """Attack 58: what it worked on is handed back, and offered to its next start."""
-    runs(world, "a1")
+    start_machines(world, "a1")
     begun = give(world, "a", "a1")
     world.call("operator", "move", agent="a2", parent="b")
     (revocation,) = world.ledger.revocations.open()
@@ -267,28 +267,28 @@ def test_a_restart_that_takes_away_access_is_nobody_s_try(world: World) -> None:
         fresh = world.ledger.runs.want(uuid, DesiredState.RUNNING, now, fresh=True)
         world.ledger.revocations.set_nonces(revocation.id, {uuid: fresh.nonce})
         world.ledger.revocations.advance(revocation.id, "restart", now)
-    ends(world, "a1", 1, returns=True)
+    end_machine(world, "a1", 1, returns=True)
     assert state(world, begun) == "queued"
-    runs(world, "a1")
+    start_machines(world, "a1")
     assert (phase(world, begun), row(world, begun).attempt) == ("offered", 1)
 
 
 def test_a_crash_for_good_ends_what_was_not_begun_too(world: World) -> None:
     """Nobody waits for ever for one who stays down."""
-    runs(world, "a1")
+    start_machines(world, "a1")
     ids = [
         str(world.call("a", "assign_task", agent="a1", description="y")["task"]) for _ in range(8)
     ]
-    ends(world, "a1", 1)
+    end_machine(world, "a1", 1)
     assert {state(world, each) for each in ids} == {"done"}
     assert world.mail("a1") == []
 
 
 def test_one_that_comes_back_finds_what_it_had_not_taken(world: World) -> None:
-    runs(world, "a1")
+    start_machines(world, "a1")
     task = str(world.call("a", "assign_task", agent="a1", description="y")["task"])
-    ends(world, "a1", 1, returns=True)
-    runs(world, "a1")
+    end_machine(world, "a1", 1, returns=True)
+    start_machines(world, "a1")
     assert (phase(world, task), row(world, task).attempt) == ("offered", 1)
     assert len(take(world, "a1")) == 1
 
@@ -315,10 +315,10 @@ def test_of_a_destroyed_agent_one_end_may_be_that_of_another(world: World) -> No
 
 
 def test_of_a_crashed_agent_one_end_may_be_that_of_another(world: World) -> None:
-    runs(world, "a1")
+    start_machines(world, "a1")
     first = give(world, "a", "a1")
     second = give(world, "a", "a1", needs=[first])
-    ends(world, "a1", 1)
+    end_machine(world, "a1", 1)
     assert {state(world, each) for each in (first, second)} == {"done"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.lives import ends, run_of, runs
+from operations.machines import end_machine, run_of, start_machines
 from operations.world import World, rows
 
 from hive_core.model.agents.machine import FailureHistory, State
@@ -14,14 +14,14 @@ def assigned(world: World, **more: object) -> dict[str, object]:
 
 
 def test_an_agent_that_reads_nothing_is_named_until_it_asks_for_its_mail(world: World) -> None:
-    runs(world, "a1")
+    start_machines(world, "a1")
     said = assigned(world)
     assert said["state"] == "queued"
     assert said["hint"] == "a1 runs and has not asked for its mail since it started"
     world.call("a1", "recv")
     assert assigned(world)["hint"] == ""
-    ends(world, "a1", 137, returns=True)
-    runs(world, "a1")
+    end_machine(world, "a1", 137, returns=True)
+    start_machines(world, "a1")
     assert "has not asked" in str(assigned(world)["hint"])
 
 
@@ -61,7 +61,7 @@ def test_nothing_is_said_of_what_waits_for_others_or_was_begun(world: World) -> 
 
 def test_an_agent_that_took_a_task_and_does_not_begin_it_is_named(world: World) -> None:
     """No deadline runs before it begins, so its assigner has to hear what it waits for."""
-    runs(world, "a1")
+    start_machines(world, "a1")
     world.call("a1", "recv")
     task = assigned(world)["task"]
     assert world.call("a", "get_task", task=task)["hint"] == ""

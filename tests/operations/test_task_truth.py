@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from long import times
 from operations.given import finish, give, read, state
-from operations.lives import ends, runs
+from operations.machines import end_machine, start_machines
 from operations.world import World, rows, world
 
 from hive_core.errors import HiveError, Internal
@@ -142,13 +142,13 @@ def act(world: World, who: str, what: str, task: str) -> None:
         for each in asked:
             world.call(who, "answer", question=each, answers=["so"])
     elif what == "crash":
-        ends(world, "a1", 137, returns=True)
+        end_machine(world, "a1", 137, returns=True)
     elif what == "stop":
         world.call("operator", "stop", agent="a1")
-        ends(world, "a1")
+        end_machine(world, "a1")
     elif what == "up":
         world.call("operator", "start", agent="a1")
-        runs(world, "a1")
+        start_machines(world, "a1")
     elif what == "time":
         world.advance(31)
     else:
@@ -172,7 +172,7 @@ def test_whoever_does_whatever_the_giver_knows_how_its_task_stands(
     It knows what it did itself. That work was begun, or is being stopped, it is not told.
     """
     with world(None, "root/a", "a/a1") as made:
-        runs(made, "a", "a1")
+        start_machines(made, "a", "a1")
         wish = {"agent": "a1", "description": "x", "deadline": 30, "requeue": again}
         task = str(made.call("a", "assign_task", **wish)["task"])
         known = state(made, task)

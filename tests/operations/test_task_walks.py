@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 from long import times
 from operations.given import take
-from operations.lives import ends, runs
+from operations.machines import end_machine, start_machines
 from operations.world import World, rows, world
 from typing_extensions import override
 
@@ -62,7 +62,7 @@ class Walks(RuleBasedStateMachine):
                 self.try_("operator", "cancel_task", task=task)
         self.world.advance(60)
         for name in self.living():
-            ends(self.world, name, 137, returns=True)
+            end_machine(self.world, name, 137, returns=True)
         assert [each for each in self.tasks if self.row(each).open] == []
         self.each_task_ends_once()
         assert self.world.ledger.events.verify() is None
@@ -72,7 +72,7 @@ class Walks(RuleBasedStateMachine):
     def begin(self, data: st.DataObject, parallel: int, *, taken: bool) -> None:
         """Everybody has something to do, some of it more than there is room for."""
         self.world.call("operator", "spawn", name="narrow", parent="b", parallel=parallel)
-        runs(self.world, *AGENTS, "narrow")
+        start_machines(self.world, *AGENTS, "narrow")
         for name in (*AGENTS, *AGENTS, "narrow", "narrow", "narrow"):
             self.give(data, name)
         if taken:
@@ -171,21 +171,21 @@ class Walks(RuleBasedStateMachine):
     @rule(data=DATA, code=st.sampled_from((0, 1, None)), returns=st.booleans())
     def end(self, data: st.DataObject, code: int | None, *, returns: bool) -> None:
         name = self.agent(data)
-        ends(self.world, name, code, returns=returns and code != 0)
+        end_machine(self.world, name, code, returns=returns and code != 0)
 
     @precondition(lambda self: self.living())
     @rule(data=DATA)
     def start(self, data: st.DataObject) -> None:
         name = self.agent(data)
         self.try_("operator", "start", agent=name)
-        runs(self.world, name)
+        start_machines(self.world, name)
 
     @precondition(lambda self: self.living())
     @rule(data=DATA)
     def stop(self, data: st.DataObject) -> None:
         name = self.agent(data)
         self.try_("operator", "stop", agent=name)
-        ends(self.world, name, 0)
+        end_machine(self.world, name, 0)
 
     @precondition(lambda self: len(self.living()) > 4)
     @rule(data=DATA, recursive=st.booleans())

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 from operations.test_artifact_bytes import Held
-from operations.test_triggers import SAY, listed, put
+from operations.test_triggers import SAY, listed_triggers, put
 from operations.world import Exchange, World, world
 
 from hive_core.errors import LimitReached, NotAllowed
@@ -29,36 +29,36 @@ def hold(hive: World) -> Held:
     return held
 
 
-def begun(hive: World, name: str = "nightly") -> Exchange:
+def start_call(hive: World, name: str = "nightly") -> Exchange:
     return hive.ask("a", "set_trigger", name=name, when=HOOK, action=SAY)
 
 
 def test_others_are_served_while_a_secret_is_written(hive: World) -> None:
-    held, set_ = hold(hive), begun(hive)
+    held, set_ = hold(hive), start_call(hive)
     served = [hive.call("b", "list_triggers") for _ in range(100)]
     assert (len(served), held.begun, set_.pending) == (100, 1, True)
-    assert listed(hive, "a") == []
+    assert listed_triggers(hive, "a") == []
     held.let_go(hive)
-    (row,) = listed(hive, "a")
+    (row,) = listed_triggers(hive, "a")
     assert set_.result()["id"] == row["id"]
     assert len(hive.vault.holders()) == 1
 
 
 def test_two_at_once_have_a_secret_each(hive: World) -> None:
-    held, both = hold(hive), [begun(hive, name) for name in ("x", "y")]
+    held, both = hold(hive), [start_call(hive, name) for name in ("x", "y")]
     held.let_go(hive)
-    assert len({each.result()["path"] for each in both}) == 2
+    assert len({item.result()["path"] for item in both}) == 2
     hooks = hive.ledger.triggers.hooks()
-    assert all(len(hive.vault.keys(each)) == 1 for each in hooks)
+    assert all(len(hive.vault.keys(hook)) == 1 for hook in hooks)
 
 
 def test_who_loses_the_right_meanwhile_has_set_nothing(hive: World) -> None:
-    held, set_ = hold(hive), begun(hive)
+    held, set_ = hold(hive), start_call(hive)
     hive.call("operator", "revoke_capability", agent="a", capability="trigger")
     held.let_go(hive)
     with pytest.raises(NotAllowed):
         set_.result()
-    assert (listed(hive, "a"), hive.vault.holders()) == ([], [])
+    assert (listed_triggers(hive, "a"), hive.vault.holders()) == ([], [])
 
 
 def test_two_at_once_of_one_name_are_told_the_address_that_holds(hive: World) -> None:
@@ -71,40 +71,40 @@ def test_two_at_once_of_one_name_are_told_the_address_that_holds(hive: World) ->
     (hook,) = hive.ledger.triggers.hooks()
     assert first.result()["path"] == second.result()["path"] == f"/hook/{hook}"
     assert (bool(first.result()["secret"]), second.result()["secret"]) == (True, "")
-    assert _kept(hive) == hive.ledger.triggers.hook_secrets()
+    assert stored_secrets(hive) == hive.ledger.triggers.hook_secrets()
 
 
 def test_the_later_of_two_secrets_that_were_given_holds_at_the_address_of_the_first(
     hive: World,
 ) -> None:
-    held, first = hold(hive), begun(hive)
+    held, first = hold(hive), start_call(hive)
     other = {"webhook": {"secret": "another secret of it"}}
     second = hive.ask("a", "set_trigger", name="nightly", when=other, action=SAY)
     held.let_go(hive)
     hive.advance(1)
     assert first.result()["path"] == second.result()["path"]
-    ((hook, key),) = _kept(hive)
+    ((hook, key),) = stored_secrets(hive)
     assert {(hook, key)} == hive.ledger.triggers.hook_secrets()
     assert hive.vault.read(hook, key) == b"another secret of it"
 
 
-def _kept(hive: World) -> set[tuple[str, str]]:
-    return {(each, key) for each in hive.vault.holders() for key in hive.vault.keys(each)}
+def stored_secrets(hive: World) -> set[tuple[str, str]]:
+    return {(holder, key) for holder in hive.vault.holders() for key in hive.vault.keys(holder)}
 
 
 def test_of_a_caller_who_is_gone_meanwhile_no_secret_stays(hive: World) -> None:
-    held, set_ = hold(hive), begun(hive)
+    held, set_ = hold(hive), start_call(hive)
     set_.close()
     held.let_go(hive)
-    assert (listed(hive, "a"), hive.vault.holders()) == ([], [])
+    assert (listed_triggers(hive, "a"), hive.vault.holders()) == ([], [])
 
 
 def test_who_replaces_a_secret_and_goes_leaves_the_one_that_holds(hive: World) -> None:
-    begun(hive).result()
-    before, held = _kept(hive), hold(hive)
-    begun(hive).close()
+    start_call(hive).result()
+    before, held = stored_secrets(hive), hold(hive)
+    start_call(hive).close()
     held.let_go(hive)
-    assert _kept(hive) == before == hive.ledger.triggers.hook_secrets()
+    assert stored_secrets(hive) == before == hive.ledger.triggers.hook_secrets()
 
 
 class Cleared:
@@ -115,15 +115,15 @@ class Cleared:
 
     async def __call__(self, work: Callable[[], T], /) -> T:
         done, self.begun = work(), self.begun + 1
-        for each in self.vault.holders() if self.begun == 1 else ():
-            self.vault.drop(each)
+        for holder in self.vault.holders() if self.begun == 1 else ():
+            self.vault.drop(holder)
         return done
 
 
 def test_a_secret_that_was_cleared_away_meanwhile_is_written_again(hive: World) -> None:
     hive.vault.beside = cleared = Cleared(hive)
-    set_ = begun(hive)
-    assert (set_.result()["id"], cleared.begun) == (listed(hive, "a")[0]["id"], 2)
+    set_ = start_call(hive)
+    assert (set_.result()["id"], cleared.begun) == (listed_triggers(hive, "a")[0]["id"], 2)
     (hook,) = hive.ledger.triggers.hooks()
     assert len(hive.vault.keys(hook)) == 1
 
@@ -132,5 +132,5 @@ def test_no_secret_is_written_for_who_has_no_room() -> None:
     with world(Settings(triggers=TriggerSettings(each=1)), "root/a") as hive:
         put(hive)
         with pytest.raises(LimitReached):
-            begun(hive, "another").result()
+            start_call(hive, "another").result()
         assert hive.vault.holders() == []

@@ -29,7 +29,7 @@ def finish(
     hive.call(agent, "finish_task", task=task, status="success", summary=summary)
 
 
-def assigned(hive: World, fire: dict[str, object]) -> tuple[str | None, str | None, str]:
+def assigned_tasks(hive: World, fire: dict[str, object]) -> tuple[str | None, str | None, str]:
     task = hive.ledger.tasks.require(str(fire["ref"]))
     names = (hive.hive.name(task.assigner), hive.hive.name(task.assignee))
     return (*names, task.request.description)
@@ -40,7 +40,7 @@ def test_a_task_is_assigned_by_who_set_the_trigger_and_its_result_is_kept(hive: 
     hive.advance(60)
     (fire,) = fires(hive, id_)
     assert fire["state"] == "open"
-    assert assigned(hive, fire) == ("root", "a", "count the lines")
+    assert assigned_tasks(hive, fire) == ("root", "a", "count the lines")
     hive.advance(10)
     finish(hive, fire, summary="x" * (OUTPUT + 500) + "end")
     (fire,) = fires(hive, id_)
@@ -52,34 +52,34 @@ def test_a_task_is_assigned_by_who_set_the_trigger_and_its_result_is_kept(hive: 
 def test_an_agent_gives_itself_a_task_every_night(hive: World) -> None:
     id_ = put(hive, action=DO)["id"]
     hive.advance(60)
-    assert [each["state"] for each in fires(hive, id_)] == ["open"]
+    assert [run["state"] for run in fires(hive, id_)] == ["open"]
 
 
 @pytest.mark.parametrize("missed", ["latest", "all"])
 def test_the_next_task_waits_for_the_end_of_the_last(hive: World, missed: str) -> None:
     id_ = put(hive, "root", agent="a", action=DO, missed=missed)["id"]
     hive.advance(60 * 5 + 1)
-    states = [each["state"] for each in fires(hive, id_)]
+    states = [run["state"] for run in fires(hive, id_)]
     assert states == ["open", "waits"]
     finish(hive, fires(hive, id_)[0])
     hive.run()
     hive.advance(0)
-    found = fires(hive, id_)
-    assert [each["state"] for each in found][:3] == ["done", "waits", "open"]
-    assert found[2]["count"] == (4 if missed == "latest" else 1)
+    result = fires(hive, id_)
+    assert [item["state"] for item in result][:3] == ["done", "waits", "open"]
+    assert result[2]["count"] == (4 if missed == "latest" else 1)
     if missed == "all":
-        assert found[2]["due"] == float(str(found[0]["due"])) + 60
+        assert result[2]["due"] == float(str(result[0]["due"])) + 60
 
 
 def test_the_next_task_is_skipped_and_that_is_recorded(hive: World) -> None:
     id_ = put(hive, "root", agent="a", action={**DO, "deadline": 86_400.0}, missed="skip")["id"]
     hive.advance(60 * 30 + 1)
-    found = fires(hive, id_)
-    assert [each["state"] for each in found[-3:]] == ["skipped"] * 3
-    assert "still open" in str(found[-1]["detail"])
-    events = [fields(each) for each in hive.events() if each["kind"] == "trigger"]
-    assert len([each for each in events if each["state"] == "skipped"]) == 29
-    (open_,) = [each for each in hive.ledger.triggers.runs.of(1, None, 100) if each.state == "open"]
+    result = fires(hive, id_)
+    assert [item["state"] for item in result[-3:]] == ["skipped"] * 3
+    assert "still open" in str(result[-1]["detail"])
+    events = [fields(event) for event in hive.events() if event["kind"] == "trigger"]
+    assert len([event for event in events if event["state"] == "skipped"]) == 29
+    (open_,) = [item for item in hive.ledger.triggers.runs.of(1, None, 100) if item.state == "open"]
     finish(hive, {"ref": open_.ref})
     hive.advance(60)
     assert fires(hive, id_)[-1]["state"] == "open"
@@ -91,7 +91,7 @@ def test_a_task_that_cannot_be_given_is_refused_and_the_next_time_is_tried(hive:
     hive.advance(60)
     hive.call("operator", "grant_capability", agent="a", capability="trigger")
     hive.advance(60)
-    assert [each["state"] for each in fires(hive, id_)] == ["refused", "open"]
+    assert [run["state"] for run in fires(hive, id_)] == ["refused", "open"]
 
 
 def test_a_new_agent_is_made_below_with_a_task_and_its_end_is_kept(hive: World) -> None:
@@ -100,8 +100,8 @@ def test_a_new_agent_is_made_below_with_a_task_and_its_end_is_kept(hive: World) 
     (fire,) = fires(hive, id_)
     assert (fire["state"], fire["agent"]) == ("open", "sweeper-1")
     assert hive.hive.topology.parent("sweeper-1") == "a"
-    assert assigned(hive, fire) == ("a", "sweeper-1", "sweep")
-    ended(hive, "sweeper-1", 42)
+    assert assigned_tasks(hive, fire) == ("a", "sweeper-1", "sweep")
+    end_agent(hive, "sweeper-1", 42)
     finish(hive, fire, "sweeper-1")
     (fire,) = fires(hive, id_)
     assert (fire["state"], fire["exit"], fire["output"]) == ("done", 42, "4 lines")
@@ -110,10 +110,10 @@ def test_a_new_agent_is_made_below_with_a_task_and_its_end_is_kept(hive: World) 
 def test_a_new_agent_is_made_only_when_the_task_of_the_last_has_ended(hive: World) -> None:
     id_ = put(hive, action=MAKE)["id"]
     hive.advance(200)
-    assert [each["state"] for each in fires(hive, id_)] == ["open", "waits"]
+    assert [run["state"] for run in fires(hive, id_)] == ["open", "waits"]
     finish(hive, fires(hive, id_)[0], "sweeper-1")
     hive.advance(1)
-    assert [each["state"] for each in fires(hive, id_)] == ["done", "waits", "open"]
+    assert [run["state"] for run in fires(hive, id_)] == ["done", "waits", "open"]
     assert fires(hive, id_)[-1]["agent"] == "sweeper-3"
 
 
@@ -154,15 +154,15 @@ def test_all_triggers_of_some_agents_are_switched_off_at_once(hive: World) -> No
     assert not rows(hive.call("a", "list_triggers")["triggers"])[0]["enabled"]
 
 
-def ended(hive: World, name: str, code: int) -> None:
+def end_agent(hive: World, name: str, code: int) -> None:
     """The machine of an agent ended, as the change road tells it."""
-    what = AgentEnded(
+    result = AgentEnded(
         hive.uuid(name), name, code, "done", clean=False, asked=False, wanted="running",
         returns=True,
     )  # fmt: skip
 
     def tell(call: Call) -> Record[TriggerRunCount]:
-        return Record(TriggerRunCount(fires=0), happened(call, what))
+        return Record(TriggerRunCount(fires=0), happened(call, result))
 
     hive.broker.perform("life", tell)
     hive.run()

@@ -27,12 +27,12 @@ def _hive() -> Iterator[World]:
         yield made
 
 
-def put(hive: World, by: str = "a", /, **given: object) -> Reply:
-    said = {"name": "nightly", "when": {"every": 60.0}, "action": SAY, **given}
+def put(hive: World, by: str = "a", /, **params: object) -> Reply:
+    said = {"name": "nightly", "when": {"every": 60.0}, "action": SAY, **params}
     return hive.call(by, "set_trigger", **said)
 
 
-def listed(hive: World, agent: str) -> list[Reply]:
+def listed_triggers(hive: World, agent: str) -> list[Reply]:
     return rows(hive.call("operator", "list_triggers", agent=agent)["triggers"])
 
 
@@ -42,7 +42,7 @@ def fires(hive: World, trigger: object) -> list[Reply]:
 
 
 def bodies(hive: World, name: str) -> list[str]:
-    return [str(each["body"]) for each in hive.mail(name) if each["kind"] == "trigger"]
+    return [str(letter["body"]) for letter in hive.mail(name) if letter["kind"] == "trigger"]
 
 
 WHO = {
@@ -54,10 +54,10 @@ WHO = {
 def test_an_agent_sets_triggers_for_itself_and_what_is_below_it(
     hive: World, caller: str, error: str
 ) -> None:
-    given = {"name": "x", "agent": "a", "when": {"every": 60.0}, "action": SAY}
+    params = {"name": "x", "agent": "a", "when": {"every": 60.0}, "action": SAY}
     if caller == "b":
-        given["agent"] = "a1"
-    assert hive.fault(caller, "set_trigger", **given) == error
+        params["agent"] = "a1"
+    assert hive.fault(caller, "set_trigger", **params) == error
 
 
 def test_without_the_capability_an_agent_sets_none(hive: World) -> None:
@@ -68,19 +68,19 @@ def test_without_the_capability_an_agent_sets_none(hive: World) -> None:
 
 def test_what_an_ancestor_set_for_it_an_agent_sees_and_cannot_remove(hive: World) -> None:
     id_ = put(hive, "root", agent="a")["id"]
-    assert [each["id"] for each in rows(hive.call("a", "list_triggers")["triggers"])] == [id_]
+    assert [trigger["id"] for trigger in rows(hive.call("a", "list_triggers")["triggers"])] == [id_]
     assert hive.fault("a", "remove_trigger", trigger=id_) == "NotAllowed"
     assert hive.fault("b", "remove_trigger", trigger=id_) == "NotAllowed"
     assert hive.fault("a2", "remove_trigger", trigger="0" * 12) == "NotFound"
     assert hive.call("root", "remove_trigger", trigger=id_) == {"name": "nightly"}
-    assert listed(hive, "a") == []
+    assert listed_triggers(hive, "a") == []
 
 
 def test_its_own_name_replaces_a_trigger_and_somebody_else_s_does_not(hive: World) -> None:
     first = put(hive, "a")["id"]
     assert put(hive, "root", agent="a")["id"] != first
     assert put(hive, "a", when={"every": 5.0})["id"] == first
-    assert sorted(str(each["when"]) for each in listed(hive, "a")) == ["5", "60"]
+    assert sorted(str(trigger["when"]) for trigger in listed_triggers(hive, "a")) == ["5", "60"]
 
 
 REFUSED = {
@@ -133,14 +133,14 @@ def test_a_message_comes_at_its_times_also_to_one_that_is_stopped(hive: World) -
     assert text == "look at the queue"
     hive.advance(60)
     assert len(bodies(hive, "a")) == 2
-    states = [(each["state"], each["count"]) for each in fires(hive, id_)]
+    states = [(run["state"], run["count"]) for run in fires(hive, id_)]
     assert states == [("done", 1)] * 2
 
 
 def test_each_fire_is_an_event_with_its_id(hive: World) -> None:
     id_ = put(hive)["id"]
     hive.advance(60)
-    (event,) = [each for each in hive.events() if each["kind"] == "trigger"]
+    (event,) = [event for event in hive.events() if event["kind"] == "trigger"]
     (fire,) = fires(hive, id_)
     assert fields(event)["fire"] == fire["id"]
     assert (event["target"], event["caller"]) == (hive.uuid("a"), "daemon")
@@ -170,9 +170,9 @@ def test_an_agent_has_so_many_fires_a_minute_and_the_rest_is_one_later() -> None
     with world(settings, "root/a") as hive:
         id_ = put(hive, when={"every": 1.0})["id"]
         hive.advance(50)
-        assert [each["count"] for each in fires(hive, id_)] == [1] * 10
+        assert [run["count"] for run in fires(hive, id_)] == [1] * 10
         hive.advance(12)
-        counts = [each["count"] for each in fires(hive, id_)]
+        counts = [run["count"] for run in fires(hive, id_)]
         assert counts == [1] * 10 + [51, 1]
         assert len(bodies(hive, "a")) == 12
 
@@ -211,8 +211,8 @@ def test_a_one_shot_comes_once_and_is_over(hive: World) -> None:
     at = hive.clock.now() + 100
     id_ = put(hive, when={"at": f"{at}"})["id"]
     hive.advance(DAY)
-    assert [each["due"] for each in fires(hive, id_)] == [at]
-    assert listed(hive, "a")[0]["next"] is None
+    assert [run["due"] for run in fires(hive, id_)] == [at]
+    assert listed_triggers(hive, "a")[0]["next"] is None
 
 
 def test_one_that_lost_the_right_since_gets_a_refusal_and_nothing_happens(hive: World) -> None:
@@ -253,7 +253,11 @@ def test_an_agent_has_so_many_and_one_shots_that_are_over_make_room() -> None:
             put(hive, name="t3")
         hive.advance(6)
         put(hive, name="t3")
-        assert sorted(str(each["name"]) for each in listed(hive, "a")) == ["t1", "t2", "t3"]
+        assert sorted(str(trigger["name"]) for trigger in listed_triggers(hive, "a")) == [
+            "t1",
+            "t2",
+            "t3",
+        ]
 
 
 def test_the_triggers_of_the_destroyed_come_back_with_them_and_go_with_the_archive(
@@ -265,9 +269,9 @@ def test_the_triggers_of_the_destroyed_come_back_with_them_and_go_with_the_archi
     hive.advance(600)
     assert fires(hive, id_) == []
     hive.call("operator", "restore", id=uuid)
-    started(hive, "a2")
+    start_agent(hive, "a2")
     hive.advance(60)
-    assert [each["state"] for each in fires(hive, id_)] == ["done"] * len(fires(hive, id_))
+    assert [run["state"] for run in fires(hive, id_)] == ["done"] * len(fires(hive, id_))
     assert fires(hive, id_)
     hive.call("operator", "destroy", agent="a2")
     with hive.ledger.transaction():
@@ -277,7 +281,7 @@ def test_the_triggers_of_the_destroyed_come_back_with_them_and_go_with_the_archi
         hive.call("operator", "list_fires", trigger=id_)
 
 
-def started(hive: World, name: str) -> None:
+def start_agent(hive: World, name: str) -> None:
     """The machine of an agent runs, as the change road tells it."""
     uuid = hive.uuid(name)
 
@@ -300,8 +304,8 @@ def test_a_zone_that_is_gone_from_the_machine_stops_one_trigger_and_no_other(hiv
     (fire,) = fires(hive, broken)
     assert fire["state"] == "refused"
     assert "no time zone" in str(fire["detail"])
-    assert [each["state"] for each in fires(hive, good)] == ["done"]
-    assert [each["enabled"] for each in listed(hive, "a")] == [False, True]
+    assert [run["state"] for run in fires(hive, good)] == ["done"]
+    assert [trigger["enabled"] for trigger in listed_triggers(hive, "a")] == [False, True]
 
 
 def test_what_replaces_a_trigger_does_not_wait_for_what_that_began(hive: World) -> None:
@@ -309,32 +313,32 @@ def test_what_replaces_a_trigger_does_not_wait_for_what_that_began(hive: World) 
     hive.advance(60)
     assert put(hive)["id"] == id_
     hive.advance(60)
-    assert [each["state"] for each in fires(hive, id_)] == ["open", "done"]
+    assert [run["state"] for run in fires(hive, id_)] == ["open", "done"]
 
 
 def test_many_times_that_are_skipped_are_one_line_a_minute(hive: World) -> None:
     id_ = put(hive, when={"every": 1.0}, missed="skip", action={**DO, "deadline": 900.0})["id"]
     hive.advance(181)
-    found = fires(hive, id_)
-    assert [each["state"] for each in found] == ["open", *["skipped"] * 3]
-    assert sum(int(str(each["count"])) for each in found) == 181
+    result = fires(hive, id_)
+    assert [item["state"] for item in result] == ["open", *["skipped"] * 3]
+    assert sum(int(str(item["count"])) for item in result) == 181
 
 
 def test_few_fires_are_kept_of_each_however_many_triggers_take_turns(hive: World) -> None:
     ids = [put(hive, name=f"t{number}", when={"every": 90.0})["id"] for number in range(16)]
     hive.advance(90 * 60)
-    for each in ids:
-        assert 20 <= len(rows(hive.call("a", "list_fires", trigger=each, limit=100)["fires"])) <= 30
+    for item in ids:
+        assert 20 <= len(rows(hive.call("a", "list_fires", trigger=item, limit=100)["fires"])) <= 30
 
 
 def test_pages_of_triggers_come_one_after_the_other(hive: World) -> None:
     for number in range(7):
         put(hive, name=f"t{number}")
-    found, after = [], None
+    result, after = [], None
     while True:
         page = hive.call("a", "list_triggers", limit=3, after=after)
-        found += [each["name"] for each in rows(page["triggers"])]
+        result += [trigger["name"] for trigger in rows(page["triggers"])]
         after = page.get("next")
         if after is None:
             break
-    assert found == [f"t{number}" for number in range(7)]
+    assert result == [f"t{number}" for number in range(7)]

@@ -11,7 +11,7 @@ from hive_core.model.work.budget import AMOUNT_MOST, Budget, BudgetKind
 from hive_core.operations.budgets.spending import DAY_MOST
 
 
-def counted(world: World, agent: str, kind: str) -> int:
+def counted_calls(world: World, agent: str, kind: str) -> int:
     sums = rows(world.call("operator", "get_usage")["sums"])
     return sum(
         int(str(row["amount"])) for row in sums if (row["key"], row["kind"]) == (agent, kind)
@@ -25,7 +25,7 @@ def test_recorded_calls_are_counted_once_over_kills(world: World) -> None:
             world.kill()
     for _ in range(3):
         world.kill()
-    assert (counted(world, "a", "messages"), counted(world, "a", "calls")) == (5, 5)
+    assert (counted_calls(world, "a", "messages"), counted_calls(world, "a", "calls")) == (5, 5)
 
 
 def test_what_was_written_down_is_not_counted_again(world: World) -> None:
@@ -34,43 +34,43 @@ def test_what_was_written_down_is_not_counted_again(world: World) -> None:
         world.advance(2)
     world.restart()
     world.kill()
-    assert (counted(world, "a", "messages"), counted(world, "a", "calls")) == (3, 3)
+    assert (counted_calls(world, "a", "messages"), counted_calls(world, "a", "calls")) == (3, 3)
 
 
 def test_reads_are_counted_at_the_latest_with_the_end_of_the_daemon(world: World) -> None:
     for _ in range(4):
         world.call("b", "whoami")
-    assert counted(world, "b", "calls") == 4
+    assert counted_calls(world, "b", "calls") == 4
     world.restart()
-    assert counted(world, "b", "calls") == 4
+    assert counted_calls(world, "b", "calls") == 4
 
 
 def test_a_call_that_is_repeated_under_its_key_is_no_other_call(world: World) -> None:
     for _ in range(3):
         world.call("a", "send", to="a1", body="note", idempotency_key="one")
     world.kill()
-    assert (counted(world, "a", "messages"), counted(world, "a", "calls")) == (1, 1)
+    assert (counted_calls(world, "a", "messages"), counted_calls(world, "a", "calls")) == (1, 1)
 
 
 def test_a_refused_message_is_a_call_and_no_message(world: World) -> None:
     world.call("operator", "allocate_budget", agent="a", kind="messages", amount=1)
     for _ in range(3):
         world.fault("a", "send", to="a1", body="note")
-    assert (counted(world, "a", "messages"), counted(world, "a", "calls")) == (1, 3)
+    assert (counted_calls(world, "a", "messages"), counted_calls(world, "a", "calls")) == (1, 3)
 
 
 def test_sums_are_forgotten_when_they_were_kept_long_enough(world: World) -> None:
     world.call("a", "report_usage", tokens_in=5)
-    gone = [world.uuid(each) for each in ("a", "a1", "a11", "a2")]
+    gone = [world.uuid(name) for name in ("a", "a1", "a11", "a2")]
     world.call("operator", "destroy", agent="a", recursive=True)
     usage, departed = world.ledger.budgets.usage, world.ledger.budgets.rollups
-    assert {each.name for each in departed.of(gone).values()} == {"a", "a1", "a11", "a2"}
-    kept = world.settings.budgets.kept
-    for later, left in ((kept - 86_400, 5), (kept + 2 * 86_400, 0)):
+    assert {item.name for item in departed.of(gone).values()} == {"a", "a1", "a11", "a2"}
+    saved = world.settings.budgets.kept
+    for later, left in ((saved - 86_400, 5), (saved + 2 * 86_400, 0)):
         for _ in range(4):  # one level of the tree of the departed each time
             with world.ledger.transaction():
-                usage.prune(world.clock.now() + later, kept)
-                departed.prune(world.clock.now() + later - kept)
+                usage.prune(world.clock.now() + later, saved)
+                departed.prune(world.clock.now() + later - saved)
         assert usage.sums("", 0)["", "tokens_in", "reported"] == left
     assert departed.of(gone) == {}
 
@@ -92,8 +92,8 @@ def test_what_would_make_sums_inexact_is_refused_by_the_name_of_its_field(world:
     assert report(world, tokens_in=5) == ""
     assert report(world, tokens_in=1) == "tokens_in"
     assert report(world, tokens_out=1, cost=DAY_MOST + 1) == "cost"
-    assert counted(world, "a", "tokens_in") == DAY_MOST
-    assert counted(world, "a", "tokens_out") == 0, "all of a report counts, or nothing"
+    assert counted_calls(world, "a", "tokens_in") == DAY_MOST
+    assert counted_calls(world, "a", "tokens_out") == 0, "all of a report counts, or nothing"
     world.advance(86_400)
     assert report(world, tokens_in=1) == ""
 
@@ -125,4 +125,4 @@ def test_what_is_owed_by_a_purse_stays_exact_too(world: World) -> None:
         world.ledger.budgets.save(owing)
     assert report(world, tokens_in=1) == ""
     assert report(world, tokens_out=1) == "tokens"
-    assert counted(world, "a", "tokens_out") == 0
+    assert counted_calls(world, "a", "tokens_out") == 0

@@ -43,7 +43,7 @@ def ends(road: Road, name: str) -> list[ExitRecord]:
     found = []
     rows = road.ledger.connection.rows("SELECT DISTINCT parent FROM ends ORDER BY parent")
     for (parent,) in rows:
-        found += road.ledger.lives.uncollected(parent, road.uuid(name))
+        found += road.ledger.lives.uncollected_ends(parent, road.uuid(name))
     return found
 
 

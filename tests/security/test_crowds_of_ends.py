@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from operations.given import give, phase, state, take
-from operations.lives import ends, runs
+from operations.machines import end_machine, start_machines
 from operations.world import World, names, rows
 from security.test_crowds_of_tasks import MANY, events_per_transaction
 
@@ -103,10 +103,10 @@ def test_the_tasks_of_a_destroyed_agent_end_turn_by_turn(
 def test_what_a_crashed_agent_never_began_ends_turn_by_turn(world: World) -> None:
     tasks = crowd(world, "a1")
     again = str(world.call("root", "assign_task", agent="a1", description="x", requeue=1)["task"])
-    runs(world, "a1")
+    start_machines(world, "a1")
     before = offered_tasks(world)
     with events_per_transaction(world) as sizes:
-        ends(world, "a1", 1)
+        end_machine(world, "a1", 1)
         world.advance(0)
     assert {state(world, task) for task in tasks} == {"done"}
     assert state(world, again) == "queued", "its assigner wants another try of it"

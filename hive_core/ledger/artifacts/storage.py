@@ -1,4 +1,4 @@
-"""Artifacts: what is kept of each version; the bytes are files beside the ledger."""
+"""The versions of artifacts; their bytes are files beside the ledger."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from uuid import uuid4
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.work.artifact import Artifact, Content, Visibility
 
-# When a version was stored is a matter of record; nothing is due.
+# The times of versions are history and are not shifted; nothing is due.
 MOVED: Final[tuple[str, ...]] = ()
 _COLUMNS: Final = (
     "number, id, owner, owner_name, author, name, version, type, visibility, digest, size, created,"
     " lineage, latest"
 )
 _AT_ONCE: Final = 64
-# What `latest` says of a version. 1: the newest of its name. 2: the newest for some, who may not
-# read the one after it, as that was stored for others or in another place of the tree.
+# `latest` of a version. 1: the newest of its name. 2: the newest for some readers, which may not
+# read the one after it, because that was stored for others or in another place of the tree.
 _NEWEST: Final = 1
-# So many of one name are looked through for a reader: an owner may store for others by turns.
+# Versions of one name that are checked for a reader: an owner may store for others by turns.
 FOR_SOME_MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class NewArtifact:
-    """What is stored."""
+    """A version to store."""
 
     owner: str
     owner_name: str
@@ -51,7 +51,7 @@ def _artifact(row: tuple[Any, ...]) -> Artifact:
     )  # fmt: skip
 
 
-# The version before one that goes is judged by the one that comes after it now, if there is one.
+# The version before a deleted one gets its `latest` from the version that follows it now, if any.
 _BEFORE: Final = (
     "UPDATE artifacts SET latest = COALESCE((SELECT CASE"
     "   WHEN n.visibility = artifacts.visibility AND n.lineage = artifacts.lineage THEN 0"
@@ -67,7 +67,7 @@ class ArtifactStore:
         self._db = connection
 
     def store(self, new: NewArtifact, content: Content, now: float) -> Artifact:
-        """The next version of a name."""
+        """Save the next version of a name."""
         version = 1 + (self._db.value(
             "SELECT version FROM artifact_names WHERE owner = ? AND name = ?", (new.owner, new.name)
         ) or 0)  # fmt: skip
@@ -96,24 +96,25 @@ class ArtifactStore:
              new.root),
         )  # fmt: skip
         self._add_use(new.owner, new.root, content.size, 1)
-        found = self.get(id_)
-        if found is None:
+        artifact = self.get(id_)
+        if artifact is None:
             raise KeyError(id_)
-        return found
+        return artifact
 
-    def remove(self, each: Artifact) -> None:
-        """Forget a version, and have its bytes removed when no other has the same."""
-        self._db.run("DELETE FROM artifacts WHERE number = ?", (each.number,))
-        self._db.run(_BEFORE, (each.owner, each.name, each.version))
-        if not self.versions(each.owner, each.name):
+    def remove(self, artifact: Artifact) -> None:
+        """Delete a version, and have its bytes removed when no other version has the same."""
+        self._db.run("DELETE FROM artifacts WHERE number = ?", (artifact.number,))
+        self._db.run(_BEFORE, (artifact.owner, artifact.name, artifact.version))
+        if not self.versions(artifact.owner, artifact.name):
             self._db.run(
-                "DELETE FROM artifact_names WHERE owner = ? AND name = ?", (each.owner, each.name)
+                "DELETE FROM artifact_names WHERE owner = ? AND name = ?",
+                (artifact.owner, artifact.name),
             )
-        self._add_use(each.owner, each.root, -each.size, -1)
+        self._add_use(artifact.owner, artifact.root, -artifact.size, -1)
         used = "SELECT EXISTS (SELECT 1 FROM artifacts WHERE digest = ?)"
-        if not self._db.value(used, (each.digest,)):
-            self._db.run("DELETE FROM contents WHERE digest = ?", (each.digest,))
-            self._db.run("INSERT OR IGNORE INTO old_contents VALUES (?)", (each.digest,))
+        if not self._db.value(used, (artifact.digest,)):
+            self._db.run("DELETE FROM contents WHERE digest = ?", (artifact.digest,))
+            self._db.run("INSERT OR IGNORE INTO old_contents VALUES (?)", (artifact.digest,))
 
     def _add_use(self, owner: str, root: str, size: int, count: int) -> None:
         for party in (owner, f"tree:{root}"):
@@ -136,16 +137,16 @@ class ArtifactStore:
         return self._one("owner = ? AND name = ? AND version = ?", owner, name, version)
 
     def newest(self, owner: str, name: str) -> list[Artifact]:
-        """The newest version of a name, and before it those that are the newest for some."""
+        """The newest version of a name, then those that are the newest for some readers."""
         where = "owner = ? AND name = ? AND latest ORDER BY version DESC LIMIT ?"
         return self._many(where, owner, name, FOR_SOME_MOST)
 
     def versions(self, owner: str, name: str) -> list[Artifact]:
-        """The newest first."""
+        """The versions of a name, the newest first."""
         return self._many("owner = ? AND name = ? ORDER BY version DESC", owner, name)
 
     def page(self, owner: str | None, after: int, limit: int) -> list[Artifact]:
-        """The newest versions, for whomever, behind a number, by age: so many rows and no more."""
+        """The versions that are the newest for some reader, after a number, by age."""
         if owner is None:
             return self._many("latest AND number > ? ORDER BY number LIMIT ?", after, limit)
         where = "owner = ? AND latest AND number > ? ORDER BY number LIMIT ?"
@@ -166,27 +167,27 @@ class ArtifactStore:
         self._db.run("DELETE FROM old_contents WHERE digest = ?", (digest,))
 
     def owners(self, name: str) -> list[str]:
-        """Who had this name, of those who stored something and are named no more."""
+        """The owners of artifacts that had this name."""
         rows = self._db.rows("SELECT DISTINCT owner FROM artifacts WHERE owner_name = ?", (name,))
         return [owner for (owner,) in rows]
 
-    # Who stood below whom.
+    # Former ancestors.
 
-    def add_heirs(self, gone: str, heirs: Iterable[str]) -> None:
-        """An agent is destroyed and leaves these behind, who were below all that it was below."""
+    def add_heirs(self, destroyed: str, heirs: Iterable[str]) -> None:
+        """Save a destroyed agent and its former ancestors as former ancestors of the heirs."""
         for heir in heirs:
             self._db.run(
                 "INSERT OR IGNORE INTO heirs SELECT ?1, ?2"
                 " UNION SELECT gone, ?2 FROM heirs WHERE heir = ?1",
-                (gone, heir),
+                (destroyed, heir),
             )
 
-    def former_ancestors(self, line: Iterable[str]) -> frozenset[str]:
-        """All who are gone and left one of these behind."""
+    def former_ancestors(self, heirs: Iterable[str]) -> frozenset[str]:
+        """The destroyed agents that were ancestors of one of these."""
         return frozenset(
             gone
-            for each in line
-            for (gone,) in self._db.rows("SELECT gone FROM heirs WHERE heir = ?", (each,))
+            for heir in heirs
+            for (gone,) in self._db.rows("SELECT gone FROM heirs WHERE heir = ?", (heir,))
         )
 
     def _many(self, where: str, *values: object) -> list[Artifact]:

@@ -1,1 +1,1 @@
-"""Rows of budgets and of what was used."""
+"""Rows of budgets and of usage."""

@@ -1,4 +1,4 @@
-"""What agents say of themselves that is bounded and not used up: one row for each agent."""
+"""What agents report of themselves under bounds: one row for each agent."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ MOVED: Final[tuple[str, ...]] = ("UPDATE token_hours SET at = at + ?1",)
 
 
 class ReportedBounds:
-    """`warned`: it was told that it comes near to its bound, and has not been below since."""
+    """`warned`: the agent was warned of its bound, and has not been below the share since."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
     def hour(self, agent: str, now: float) -> tuple[HourWindow, bool]:
-        """Tokens of an agent and all below it in the last hour; and whether it was warned."""
+        """Tokens of an agent and its descendants in the last hour; and whether it was warned."""
         row = self._db.row("SELECT at, counts, warned FROM token_hours WHERE agent = ?", (agent,))
         if row is None:
             return HourWindow(now), False
@@ -35,7 +35,7 @@ class ReportedBounds:
         self._db.run("DELETE FROM token_hours WHERE agent = ?", (agent,))
 
     def context(self, agent: str) -> tuple[int, bool]:
-        """What an agent said last; and whether it was warned."""
+        """The size that an agent reported last; and whether it was warned."""
         row = self._db.row("SELECT tokens, warned FROM contexts WHERE agent = ?", (agent,))
         return (0, False) if row is None else (int(row[0]), bool(row[1]))
 
@@ -45,7 +45,7 @@ class ReportedBounds:
         )
 
     def contexts(self) -> dict[str, int]:
-        """What everybody said last."""
+        """The sizes that all agents reported last."""
         return dict(self._db.rows("SELECT agent, tokens FROM contexts"))
 
     def forget_context(self, agent: str) -> None:

@@ -1,4 +1,4 @@
-"""What was allotted, agent by agent, and which machines draw on it."""
+"""Budgets by agent, the machines that draw on them, and their shortages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.tasks.funds import FundStore
 from hive_core.model.work.budget import Budget, BudgetKind
 
-# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# What is shifted when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE purses SET as_of = as_of + CAST(round(?1 * 1000) AS INTEGER),"
     " dry_at = dry_at + CAST(round(?1 * 1000) AS INTEGER)",
@@ -32,7 +32,7 @@ _COLUMNS: Final = "agent, kind, tier, free, spent, over, warned, runners, as_of"
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A purse with nothing in it. `stopped`: whose machines were stopped for it."""
+    """An empty budget. `stopped`: UUIDs of the agents whose machines were stopped for it."""
 
     agent: str
     kind: BudgetKind
@@ -56,10 +56,11 @@ def _shortage(row: tuple[Any, ...]) -> Shortage:
 
 
 class BudgetStore:
-    """Purses by agent, kind and tier; `usage` has what was used, whoever paid.
+    """Budgets by agent, kind and tier.
 
-    `funds` are those of single tasks, `bounds` what agents say of themselves; `counters` has how
-    much of their processor time is in `usage`; `departed` are those who are no more.
+    `usage` has what was used, from whatever budget. `funds` are the budgets of single tasks,
+    `bounds` has what agents report of themselves, `cpu` the processor time that is in `usage`
+    already, and `rollups` the destroyed agents.
     """
 
     def __init__(self, connection: Connection, events: AuditLog) -> None:
@@ -69,8 +70,8 @@ class BudgetStore:
         self.funds = FundStore(connection)
         self.bounds = ReportedBounds(connection)
         self.cpu = CpuCounters(connection)
-        # Kinds that anybody has a purse of, and the bounds of calls a minute by agent: read once
-        # and again after each change, because most calls of most hives have to do with neither.
+        # The kinds of all budgets, and the bounds of calls a minute by agent. They are read once
+        # and again after each change, because most calls need neither.
         self._kinds: frozenset[str] | None = None
         self._caps: Mapping[str, int] | None = None
         self.version = 0
@@ -82,7 +83,7 @@ class BudgetStore:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Of what there are purses at all."""
+        """The kinds of all budgets."""
         if self._kinds is None:
             rows = self._db.rows("SELECT DISTINCT kind FROM purses")
             self._kinds = frozenset(kind for (kind,) in rows)
@@ -90,7 +91,7 @@ class BudgetStore:
 
     @property
     def caps(self) -> Mapping[str, int]:
-        """Calls a minute by agent."""
+        """The bounds of calls a minute, by agent."""
         if self._caps is None:
             sql = "SELECT agent, free FROM purses WHERE kind = ?"
             self._caps = dict(self._db.rows(sql, (BudgetKind.CALLS,)))
@@ -103,15 +104,15 @@ class BudgetStore:
         )
         return _budget(row) if row else None
 
-    def nearest(self, chain: Iterable[str], kind: BudgetKind, tier: str = "") -> Budget | None:
-        """The first purse on the way up."""
+    def nearest(self, lineage: Iterable[str], kind: BudgetKind, tier: str = "") -> Budget | None:
+        """The first budget in a lineage."""
         if kind not in self.kinds:
             return None
-        found = (self.get(agent, kind, tier) for agent in chain)
-        return next((purse for purse in found if purse is not None), None)
+        budgets = (self.get(agent, kind, tier) for agent in lineage)
+        return next((budget for budget in budgets if budget is not None), None)
 
     def of(self, agent: str) -> list[Budget]:
-        """All purses of an agent."""
+        """All budgets of an agent."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM purses WHERE agent = ? ORDER BY kind, tier",  # noqa: S608
             (agent,),
@@ -119,49 +120,48 @@ class BudgetStore:
         return [_budget(row) for row in rows]
 
     def of_kind(self, kind: BudgetKind, tier: str | None = None) -> list[Budget]:
-        """Everybody's purses of this kind, of one tier or of all."""
+        """The budgets of all agents of this kind, of one tier or of all."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM purses WHERE kind = ? ORDER BY agent, tier",  # noqa: S608
             (kind,),
         )
         return [_budget(row) for row in rows if tier is None or row[2] == tier]
 
-    def save(self, purse: Budget) -> None:
-        """As it is now."""
+    def save(self, budget: Budget) -> None:
         self._db.run(
             f"INSERT OR REPLACE INTO purses ({_COLUMNS}, dry_at)"  # noqa: S608
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                purse.agent, purse.kind, purse.tier, purse.free, purse.spent, purse.over,
-                int(purse.warned), purse.runners, purse.as_of, purse.dry_at,
+                budget.agent, budget.kind, budget.tier, budget.free, budget.spent, budget.over,
+                int(budget.warned), budget.runners, budget.as_of, budget.dry_at,
             ),
         )  # fmt: skip
-        if purse.kind is BudgetKind.CALLS or purse.kind not in (self._kinds or ()):
+        if budget.kind is BudgetKind.CALLS or budget.kind not in (self._kinds or ()):
             self._forget()
 
-    def delete(self, purse: Budget) -> None:
-        """The agent draws on its ancestors again."""
+    def delete(self, budget: Budget) -> None:
+        """Delete a budget and its shortage: the agent draws on its ancestors again."""
         where = "WHERE agent = ? AND kind = ? AND tier = ?"
-        values = (purse.agent, purse.kind, purse.tier)
+        values = (budget.agent, budget.kind, budget.tier)
         self._db.run(f"DELETE FROM purses {where}", values)  # noqa: S608
         self._db.run(f"DELETE FROM shortages {where}", values)  # noqa: S608
         self._forget()
 
     def forget_agent(self, agent: str) -> None:
-        """It is no more: nothing that it said counts, and it is short of nothing."""
+        """Forget what a destroyed agent reported, and its shortages."""
         self.bounds.forget_hour(agent)
         self.bounds.forget_context(agent)
         self._db.run("DELETE FROM shortages WHERE agent = ?", (agent,))
 
-    # Machines and their time.
+    # Machines and their run time.
 
     def running_agents(self) -> dict[str, int]:
-        """Since when whose machine runs, in milliseconds."""
+        """When the running machines started, by agent, in milliseconds."""
         return dict(self._db.rows("SELECT agent, since FROM running"))
 
     def running_since(self, agent: str) -> int | None:
-        found: int | None = self._db.value("SELECT since FROM running WHERE agent = ?", (agent,))
-        return found
+        since: int | None = self._db.value("SELECT since FROM running WHERE agent = ?", (agent,))
+        return since
 
     def start_run(self, agent: str, since: int) -> None:
         self._db.run("INSERT OR REPLACE INTO running VALUES (?, ?)", (agent, since))
@@ -170,9 +170,11 @@ class BudgetStore:
         self._db.run("DELETE FROM running WHERE agent = ?", (agent,))
 
     def next_empty_at(self) -> float | None:
-        """When the first purse of time will be empty."""
-        found = self._db.value("SELECT dry_at FROM purses WHERE dry_at IS NOT NULL ORDER BY dry_at")
-        return None if found is None else found / 1000
+        """When the next budget of time will be empty."""
+        dry_at = self._db.value(
+            "SELECT dry_at FROM purses WHERE dry_at IS NOT NULL ORDER BY dry_at"
+        )
+        return None if dry_at is None else dry_at / 1000
 
     def due_empty(self, now: int, limit: int) -> list[Budget]:
         rows = self._db.rows(
@@ -192,33 +194,32 @@ class BudgetStore:
             ),
         )  # fmt: skip
 
-    def shortage(self, purse: Budget) -> Shortage | None:
+    def shortage(self, budget: Budget) -> Shortage | None:
         row = self._db.row(
             "SELECT * FROM shortages WHERE agent = ? AND kind = ? AND tier = ?",
-            (purse.agent, purse.kind, purse.tier),
+            (budget.agent, budget.kind, budget.tier),
         )
         return _shortage(row) if row else None
 
     def shortage_of_question(self, question: str) -> Shortage | None:
-        """For which one this question was put."""
+        """The shortage for which this question was asked."""
         row = self._db.row("SELECT * FROM shortages WHERE question = ?", (question,))
         return _shortage(row) if row else None
 
     def shortages(self) -> list[Shortage]:
-        """All that there are, the oldest first."""
+        """All shortages, the oldest first."""
         return [_shortage(row) for row in self._db.rows("SELECT * FROM shortages ORDER BY since")]
 
-    def delete_shortage(self, purse: Budget) -> None:
-        """There is something in it again."""
+    def delete_shortage(self, budget: Budget) -> None:
         self._db.run(
             "DELETE FROM shortages WHERE agent = ? AND kind = ? AND tier = ?",
-            (purse.agent, purse.kind, purse.tier),
+            (budget.agent, budget.kind, budget.tier),
         )
 
     def next_stop_at(self) -> float | None:
-        """When work on an empty purse is stopped next."""
-        found: float | None = self._db.value("SELECT MIN(stop_at) FROM shortages")
-        return found
+        """When work that draws on an empty budget is stopped next."""
+        stop_at: float | None = self._db.value("SELECT MIN(stop_at) FROM shortages")
+        return stop_at
 
     def overdue_shortages(self, now: float, limit: int) -> Sequence[Shortage]:
         rows = self._db.rows(

@@ -1,8 +1,8 @@
-"""What was used: by day and agent, by task, and what a task may use at most.
+"""Usage by day and agent and by task, and the bounds of tasks.
 
-Calls and messages are counted in memory and written down once a second at most. Those that were
-recorded stand in the log of events until then, and a ledger that is opened counts them from there:
-so their number is exact, whatever ended the daemon. Of calls that only read the last are lost.
+Calls and messages are counted in memory and written at most once a second. Until then, calls that
+were recorded are in the log of events, and a ledger that is opened counts them from there. So their
+number is exact, whatever ended the daemon. Of calls that only read, the last counts may be lost.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ MOVED: Final[tuple[str, ...]] = (
     "UPDATE task_caps SET stop_at = stop_at + ?1",
 )
 DAY: Final = 86_400
-# Words for models come from agents: so many for one agent on one day, the rest together.
+# Names of models come from agents: this many for one agent on one day, the rest together.
 MODELS: Final = 16
 OTHER: Final = "other"
-# After so many seconds, counters or events what was counted is written down.
+# Counts are written after this many seconds, counters or events.
 PAUSE: Final = 1.0
 KEYS: Final = 1000
 EVENTS: Final = 5000
 RECORDED: Final = frozenset({"record", "change"})
-NOBODY: Final = frozenset({OPERATOR, DAEMON})
+UNBILLED: Final = frozenset({OPERATOR, DAEMON})
 _SEND: Final = "send"
 _MARK: Final = "usage_mark"
 _PAGE: Final = 1000
@@ -52,7 +52,7 @@ def day_of(now: float) -> int:
 
 
 class UsageAmount(NamedTuple):
-    """One sum."""
+    """An amount of one kind that one agent used on one day."""
 
     day: int
     agent: str
@@ -66,15 +66,15 @@ class UsageAmount(NamedTuple):
 Sums = Counter[tuple[str | int, str, str]]
 
 
-def column_value(by: str, figure: UsageAmount) -> str | int:
-    """What it has in this column."""
-    found: str | int = getattr(figure, by) if by else ""
-    return found
+def column_value(column: str, amount: UsageAmount) -> str | int:
+    """The value of the amount in this column."""
+    value: str | int = getattr(amount, column) if column else ""
+    return value
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCapRow:
-    """What a task may use at most. `reached` is the first bound that was met."""
+    """The bounds of a task. `reached` is the first bound that it reached."""
 
     task: str
     agent: str
@@ -93,25 +93,25 @@ class UsageStore:
         self._sealed = 0
 
     def count(self, agent: str, kind: BudgetKind, now: float) -> None:
-        """One more, measured by the daemon itself."""
+        """Count one more, measured by the daemon itself."""
         if not self._counts:
             self._first = now
         self._latest = now
-        key = (now // DAY, agent, kind)  # as they come: it is asked for each call
+        key = (now // DAY, agent, kind)  # kept cheap: it runs for each call
         self._counts[key] += 1
         if self._db.inside:
             self._db.undo.note(self._uncount, key)
 
     def on_rollback(self, back: Callable[..., object], *values: object) -> None:
-        """`back(*values)` if this is rolled back: then it is asked for, and counted, again."""
+        """Call `back(*values)` if the transaction is rolled back: it will be counted again."""
         if self._db.inside:
             self._db.undo.note(back, *values)
 
     def _uncount(self, key: tuple[float, str, BudgetKind]) -> None:
         self._counts[key] -= 1
 
-    def seal(self, *, now: bool = False) -> None:
-        """Before COMMIT: write down what was counted, when it is time."""
+    def flush(self, *, now: bool = False) -> None:
+        """Write the counts, if it is time; runs before COMMIT."""
         last = self._events.last
         if now or len(self._counts) > KEYS or last - self._sealed > EVENTS or self._is_old():
             self._write_down(last)
@@ -135,34 +135,34 @@ class UsageStore:
         self._sealed = sealed
 
     def open(self) -> None:
-        """Count what was recorded and not written down before the daemon ended."""
+        """Count what was recorded, but not written as usage before the daemon ended."""
         mark = self._db.value("SELECT value FROM meta WHERE key = ?", (_MARK,))
         at = self._sealed = self._events.last if mark is None else int(mark)
         while events := self._events.page(at, _PAGE):
-            for each in events:
-                if each.kind in RECORDED and each.caller not in NOBODY:
-                    self.count(each.caller, BudgetKind.CALLS, each.time)
-                    if each.operation == _SEND:
-                        self.count(each.caller, BudgetKind.MESSAGES, each.time)
+            for event in events:
+                if event.kind in RECORDED and event.caller not in UNBILLED:
+                    self.count(event.caller, BudgetKind.CALLS, event.time)
+                    if event.operation == _SEND:
+                        self.count(event.caller, BudgetKind.MESSAGES, event.time)
             at = events[-1].seq
-        self.seal(now=True)
+        self.flush(now=True)
 
-    def add(self, figure: UsageAmount) -> None:
-        model = self._known_model(figure) if figure.model else ""
-        self._db.run(_ADD, (*figure[:5], model, figure.amount))
+    def add(self, usage: UsageAmount) -> None:
+        model = self._known_model(usage) if usage.model else ""
+        self._db.run(_ADD, (*usage[:5], model, usage.amount))
 
-    def _known_model(self, figure: UsageAmount) -> str:
+    def _known_model(self, usage: UsageAmount) -> str:
         sql = "SELECT DISTINCT model FROM usage WHERE agent = ? AND day = ? AND model != ''"
-        known = {model for (model,) in self._db.rows(sql, (figure.agent, figure.day))}
-        return figure.model if figure.model in known or len(known) < MODELS else OTHER
+        known = {model for (model,) in self._db.rows(sql, (usage.agent, usage.day))}
+        return usage.model if usage.model in known or len(known) < MODELS else OTHER
 
     def used_on_day(self, day: int, agent: str, kind: str) -> int:
-        """What an agent has used of one kind on one day, whatever the tier and the model."""
+        """What an agent has used of one kind on one day, for all tiers and models."""
         sql = "SELECT COALESCE(SUM(amount), 0) FROM usage WHERE agent = ? AND day = ? AND kind = ?"
         return int(self._db.value(sql, (agent, day, kind)))
 
     def agents(self) -> set[str]:
-        """Everybody of whom there is something, found by steps from one to the next."""
+        """All agents with usage; the query steps from one agent to the next in the index."""
         rows = self._db.rows(
             "WITH RECURSIVE each(agent) AS (SELECT MIN(agent) FROM usage UNION ALL"
             " SELECT (SELECT MIN(agent) FROM usage WHERE agent > each.agent) FROM each"
@@ -171,27 +171,27 @@ class UsageStore:
         return {agent for (agent,) in rows} | {agent for _, agent, _ in self._counts}
 
     def sums(self, by: str, day: int, agents: Iterable[str] | None = None) -> Sums:
-        """From this day on, of these agents or of everybody: by one column, kind and source.
+        """Sums from this day on, of these agents or of all, by one column, kind and source.
 
-        Without a column the key is empty. They are added up by SQLite, whatever their number.
+        Without a column the key is empty. SQLite adds them up.
         """
         words = None if agents is None else json.dumps(list(agents))
         whose = "" if words is None else " AND agent IN (SELECT value FROM json_each(?))"
         values = (day,) if words is None else (day, words)
-        found: Sums = Counter({
+        sums: Sums = Counter({
             (key, kind, source): amount for key, kind, source, amount in self._db.rows(
                 f"SELECT {by or _ALL}, kind, source, SUM(amount) FROM usage"  # noqa: S608
                 f" WHERE day >= ?{whose} GROUP BY 1, 2, 3", values,
             )
         })  # fmt: skip
         among = None if agents is None else set(agents)
-        for figure in self._unsaved():
-            if figure.day >= day and (among is None or figure.agent in among):
-                found[column_value(by, figure), figure.kind, figure.source] += figure.amount
-        return found
+        for usage in self._unsaved_amounts():
+            if usage.day >= day and (among is None or usage.agent in among):
+                sums[column_value(by, usage), usage.kind, usage.source] += usage.amount
+        return sums
 
-    def _unsaved(self) -> Iterator[UsageAmount]:
-        """What is not written down yet."""
+    def _unsaved_amounts(self) -> Iterator[UsageAmount]:
+        """The counts that are not written yet."""
         for (on, agent, kind), amount in self._counts.items():
             if amount:
                 yield UsageAmount(
@@ -199,7 +199,7 @@ class UsageStore:
                 )
 
     def by_model(self, kind: str, agents: Iterable[str]) -> list[tuple[str, str, str, str, int]]:
-        """Agent, model, kind, source and amount of the kinds that begin so; what was reported."""
+        """Agent, model, kind, source and amount, for all kinds that begin with `kind`."""
         rows = self._db.rows(
             "SELECT agent, model, kind, source, SUM(amount) FROM usage"
             " WHERE agent IN (SELECT value FROM json_each(?2))"
@@ -208,14 +208,14 @@ class UsageStore:
         )
         return [(agent, model, of, source, amount) for agent, model, of, source, amount in rows]
 
-    # Task by task.
+    # Tasks.
 
-    def add_task(self, task: str, figure: UsageAmount, now: float) -> None:
-        _, agent, kind, source, _, _, amount = figure
+    def add_task(self, task: str, usage: UsageAmount, now: float) -> None:
+        _, agent, kind, source, _, _, amount = usage
         self._db.run(_ADD_TASK, (task, agent, kind, source, amount, now))
 
     def of_task(self, task: str) -> dict[str, int]:
-        """What a task has used so far, by kind; measured and reported together."""
+        """What a task has used so far, by kind; measured and reported amounts together."""
         rows = self._db.rows(
             "SELECT kind, SUM(amount) FROM task_usage WHERE task = ? GROUP BY kind", (task,)
         )
@@ -224,7 +224,7 @@ class UsageStore:
     def by_task(
         self, since: float, agents: Iterable[str] | None, limit: int
     ) -> list[tuple[str, str, str, int]]:
-        """Task, kind, source and amount of these agents or of everybody, the newest first."""
+        """Task, kind, source and amount, of these agents or of all, the newest first."""
         words = None if agents is None else json.dumps(list(agents))
         whose = "" if words is None else " AND agent IN (SELECT value FROM json_each(?))"
         values = (since, limit) if words is None else (since, words, limit)
@@ -253,9 +253,9 @@ class UsageStore:
         self._db.run("DELETE FROM task_caps WHERE task = ?", (task,))
 
     def next_cap_stop(self) -> float | None:
-        """When a task that met its bound is stopped next."""
-        found: float | None = self._db.value("SELECT MIN(stop_at) FROM task_caps")
-        return found
+        """When a task that reached its bound is stopped next."""
+        stop_at: float | None = self._db.value("SELECT MIN(stop_at) FROM task_caps")
+        return stop_at
 
     def caps_to_stop(self, now: float, limit: int) -> list[TaskCapRow]:
         rows = self._db.rows(
@@ -263,10 +263,10 @@ class UsageStore:
         )
         return [_task_cap_row(row) for row in rows]
 
-    def prune(self, now: float, kept: float) -> None:
-        """Forget what is older than it is kept."""
-        self._db.run("DELETE FROM usage WHERE day < ?", (day_of(now - kept),))
-        self._db.run("DELETE FROM task_usage WHERE at < ?", (now - kept,))
+    def prune(self, now: float, retention: float) -> None:
+        """Delete usage that is older than `retention` seconds."""
+        self._db.run("DELETE FROM usage WHERE day < ?", (day_of(now - retention),))
+        self._db.run("DELETE FROM task_usage WHERE at < ?", (now - retention,))
 
 
 def _task_cap_row(row: tuple[Any, ...]) -> TaskCapRow:

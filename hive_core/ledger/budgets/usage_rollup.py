@@ -1,8 +1,8 @@
-"""Those who are no more: who they were, and where what they used counts.
+"""Destroyed agents: their last place, and where their usage counts.
 
-Each has sums of its own for a while. Then they are added to the sums of all children of its parent
-that are gone, and it is forgotten. So the sum of each subtree stays what it was, and how much there
-is to read does not grow with how many there have been.
+Each has sums of its own for a while. Then they are added to the sums of all destroyed children of
+its parent, and the agent is forgotten. So the sum of each subtree stays what it was, and the amount
+of data does not grow with the number of agents that there have been.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 from hive_core.ledger.budgets.usage import UsageAmount, UsageStore
 from hive_core.ledger.core.connection import Connection
 
-# So long the end of the last machine may come after the agent is gone.
+# How long after its destruction the end of an agent's last machine may come.
 SETTLED: Final = 600.0
-# So many keep their own line; those that were made for one task do not.
+# How many keep a line of their own; agents that were made for one task do not.
 SHOWN: Final = 256
-# Rows that are moved at once, and a day more.
+# Rows that are moved at once; the last day is moved as a whole.
 PART: Final = 500
 _EVER: Final = 1 << 40
 _MARK: Final = "gone:"
@@ -43,7 +43,7 @@ _FOLD_TASKS: Final = (
 
 
 class DestroyedAgent(NamedTuple):
-    """Somebody who is no more. `brief`: made for one task."""
+    """A destroyed agent. `brief`: made for one task."""
 
     agent: str
     name: str
@@ -52,12 +52,12 @@ class DestroyedAgent(NamedTuple):
 
 
 def children_key(parent: str) -> str:
-    """As whose what the children used counts that are gone; a word that is no UUID."""
+    """The key for the usage of all destroyed children of a parent; it is no UUID."""
     return f"{_MARK}{parent}"
 
 
 def parent_in_key(agent: str) -> str | None:
-    """Whose children this word stands for; None: it is an agent."""
+    """The parent in such a key; None: it is the UUID of an agent."""
     return agent.removeprefix(_MARK) if agent.startswith(_MARK) else None
 
 
@@ -66,7 +66,7 @@ class UsageRollups:
         self._db = connection
         self._usage = usage
         self._rests = 0.0
-        # Rows moved by this daemon: whoever adds up part by part knows that some have moved.
+        # Rows moved by this daemon: a sum in parts uses it to see that some have moved.
         self.moved = 0
 
     def add(self, gone: DestroyedAgent, now: float) -> None:
@@ -77,7 +77,7 @@ class UsageRollups:
         )
 
     def remove(self, agent: str) -> None:
-        """It is forgotten, or there again."""
+        """Remove an agent that is forgotten or restored."""
         self._db.run("DELETE FROM departed WHERE agent = ?", (agent,))
 
     def get(self, agent: str) -> DestroyedAgent | None:
@@ -85,47 +85,48 @@ class UsageRollups:
         return _destroyed_agent(row) if row else None
 
     def of(self, agents: Iterable[str]) -> dict[str, DestroyedAgent]:
-        """Those of these who are known to be gone."""
-        return {each: found for each in agents if (found := self.get(each)) is not None}
+        """The agents among these that are destroyed."""
+        rows = ((agent, self.get(agent)) for agent in agents)
+        return {agent: row for agent, row in rows if row is not None}
 
     def below(self, parents: Iterable[str]) -> list[str]:
-        """Who hung last directly below these."""
+        """The destroyed agents whose last parent is one of these."""
         rows = self._db.rows(
             "SELECT agent FROM departed WHERE parent IN (SELECT value FROM json_each(?))",
             (json.dumps(list(parents)),),
         )
         return [agent for (agent,) in rows]
 
-    # Adding up: from the leaves upward, the oldest first.
+    # Rolling up: from the leaves upward, the oldest first.
 
     def next_due(self) -> float | None:
-        """When the line of somebody goes next."""
-        found = [row[0] for row in self._leaves("SELECT at", 1)]
-        return max(min(found) + SETTLED, self._rests) if found else None
+        """When the next agent is to be rolled up."""
+        times = [row[0] for row in self._leaves("SELECT at", 1)]
+        return max(min(times) + SETTLED, self._rests) if times else None
 
     def pause_until(self, until: float) -> None:
-        """Not before that, while this daemon runs."""
+        """Roll up nothing before this time, while this daemon runs."""
         self._rests = until
 
     def due(self, now: float, limit: int) -> list[DestroyedAgent]:
-        """Whose lines are to go, those with nobody below first."""
+        """The agents to roll up; those without destroyed children first."""
         before = now - SETTLED
         rows = self._leaves(f"SELECT {_COLUMNS}", limit, before)
         return [_destroyed_agent(row) for row in rows]
 
-    def _leaves(self, what: str, limit: int, before: float = float(_EVER)) -> Iterator[Any]:
+    def _leaves(self, select: str, limit: int, before: float = float(_EVER)) -> Iterator[Any]:
         newest = "SELECT at FROM departed WHERE brief = 0 ORDER BY at DESC LIMIT 1 OFFSET ?"
         last = self._db.value(newest, (SHOWN,))
-        yield from self._db.rows(f"{what} {_LEAVES}", (1, before, limit))
+        yield from self._db.rows(f"{select} {_LEAVES}", (1, before, limit))
         if last is not None:
-            yield from self._db.rows(f"{what} {_LEAVES}", (0, min(before, last), limit))
+            yield from self._db.rows(f"{select} {_LEAVES}", (0, min(before, last), limit))
 
     def put_off(self, agent: str, at: float) -> None:
-        """As if it were gone since then only."""
+        """Count an agent as destroyed at this time."""
         self._db.run("UPDATE departed SET at = ? WHERE agent = ?", (at, agent))
 
     def fold(self, gone: DestroyedAgent) -> int:
-        """Move what it used, or a part; it is forgotten with the last. The number of rows."""
+        """Move its usage, or a part; with the last part it is forgotten. The number of rows."""
         target, moved, whole = children_key(gone.parent), 0, True
         for agent in (gone.agent, children_key(gone.agent)):
             rows, tasks = self._fold(target, agent)
@@ -142,7 +143,7 @@ class UsageRollups:
         which = (target, agent, _EVER if last is None else last)
         self._db.run(_FOLD, which)
         for row in self._db.rows(_WITH_MODELS, which):
-            self._usage.add(UsageAmount._make(row))  # so many words for models a day, and no more
+            self._usage.add(UsageAmount._make(row))  # keeps the bound on names of models a day
         rows = self._db.run("DELETE FROM usage WHERE agent = ? AND day <= ?", which[1:])
         return rows, self._db.run(_FOLD_TASKS, (target, agent, PART))
 
@@ -154,7 +155,7 @@ class UsageRollups:
         return bool(self._db.value(sql, (agent,)))
 
     def prune(self, before: float) -> None:
-        """Those of whom nothing is left, and below whom nobody hung."""
+        """Delete the agents without usage and without destroyed children."""
         self._db.run(
             "DELETE FROM departed WHERE at < ?"
             " AND NOT EXISTS (SELECT 1 FROM usage WHERE usage.agent = departed.agent)"

@@ -188,7 +188,7 @@ class Ledger:
         try:
             with self.transaction():
                 self.events.reads.keep_counts()
-                self.budgets.usage.seal(now=True)
+                self.budgets.usage.flush(now=True)
         except HiveError:
             pass  # counts of reads are no reason to fail a stop
         self.connection.close()
@@ -225,7 +225,7 @@ class Ledger:
         """End the transaction: the changes are on disk when this returns."""
         try:
             self.messages.seal()
-            self.budgets.usage.seal()
+            self.budgets.usage.flush()
             self.events.seal()
             self._step("commit")
             self.connection.commit()

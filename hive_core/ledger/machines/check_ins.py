@@ -1,4 +1,4 @@
-"""What agents say of themselves: claims, of which the newest counts."""
+"""Check-ins of agents: what they report of themselves; the newest counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hive_core.ledger.core.connection import Connection
 
 @dataclass(frozen=True, slots=True)
 class CheckIn:
-    """`nonce`: the start that was wanted when it spoke; `fault`: what it says went wrong."""
+    """`nonce`: the start that was wanted at that time; `fault`: what the agent says went wrong."""
 
     agent: str
     at: float

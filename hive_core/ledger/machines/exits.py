@@ -1,4 +1,4 @@
-"""How machines ended, and what an agent left for its next start."""
+"""The lives and ends of machines, and the snapshots of agents for their next start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.agents.exits import Activity, ExitRecord, LifeRecord
 
-# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# What is shifted when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE lives SET due = due + ?1",
     "UPDATE ends SET at = at + ?1, reap = reap + ?1, collected = collected + ?1",
@@ -36,10 +36,10 @@ class LifeStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    # What was told of machines.
+    # Lives of machines.
 
     def get(self, agent: str) -> LifeRecord:
-        """What was told of it last; of one that is new nothing."""
+        """What was reported of an agent last; an empty record for a new one."""
         sql = f"SELECT {_LIFE} FROM lives WHERE agent = ?"  # noqa: S608 - our own words
         row = self._db.row(sql, (agent,))
         return _life(row) if row else LifeRecord(agent)
@@ -49,7 +49,7 @@ class LifeStore:
         return {row[0]: _life(row) for row in rows}
 
     def mark_running(self, agent: str, invocation: str, nonce: int) -> None:
-        """It runs. What it ended with before is nobody's question any more."""
+        """Record that a machine runs; it does not leave any more."""
         self._ensure_row(agent)
         self._db.run(
             "UPDATE lives SET invocation = ?, nonce = ?, up = 1, next = '', due = NULL"
@@ -58,7 +58,7 @@ class LifeStore:
         )
 
     def mark_ended(self, agent: str, invocation: str, *, recorded: bool) -> None:
-        """It ended; `recorded`: systemd says how."""
+        """Record that a machine ended; `recorded`: systemd has a record of how."""
         self._ensure_row(agent)
         self._db.run(
             "UPDATE lives SET up = 0, next = '', due = NULL, ended = iif(?, ?, ended)"
@@ -67,7 +67,7 @@ class LifeStore:
         )
 
     def delete(self, agent: str) -> None:
-        """It is gone, and cannot come back."""
+        """Forget an agent that cannot be restored."""
         self.forget_life(agent)
         self._db.run("DELETE FROM snapshots WHERE agent = ?", (agent,))
 
@@ -77,33 +77,33 @@ class LifeStore:
     # Activity.
 
     def activity(self, agent: str) -> str:
-        found = self._db.value("SELECT activity FROM lives WHERE agent = ?", (agent,))
-        return found or Activity.IDLE.value
+        activity = self._db.value("SELECT activity FROM lives WHERE agent = ?", (agent,))
+        return activity or Activity.IDLE.value
 
     def set_activity(self, agent: str, activity: str) -> None:
         self._ensure_row(agent)
         self._db.run("UPDATE lives SET activity = ? WHERE agent = ?", (activity, agent))
 
-    # What follows the last task.
+    # After the last task.
 
-    def schedule_leave(self, agent: str, what: str, due: float | None) -> None:
-        """It goes at `due`; None: it stays after all."""
+    def schedule_leave(self, agent: str, action: str, due: float | None) -> None:
+        """Let an agent leave at `due` in this way; None: it stays."""
         self._ensure_row(agent)
-        self._db.run("UPDATE lives SET next = ?, due = ? WHERE agent = ?", (what, due, agent))
+        self._db.run("UPDATE lives SET next = ?, due = ? WHERE agent = ?", (action, due, agent))
 
     def next_leave(self) -> float | None:
-        found: float | None = self._db.value("SELECT MIN(due) FROM lives WHERE due IS NOT NULL")
-        return found
+        due: float | None = self._db.value("SELECT MIN(due) FROM lives WHERE due IS NOT NULL")
+        return due
 
     def due_leaves(self, now: float, most: int) -> list[LifeRecord]:
-        """Those whose time has come."""
+        """The agents whose time to leave has come."""
         sql = f"SELECT {_LIFE} FROM lives WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
         return [_life(row) for row in self._db.rows(sql, (now, most))]
 
     # Ends.
 
     def save_end(self, end: ExitRecord) -> bool:
-        """Keep an end; whether it was not known before. Its id is given here."""
+        """Save an end under a new id; False when it was saved before."""
         return self._db.run(
             "INSERT OR IGNORE INTO ends (agent, name, parent, invocation, nonce, code, reason,"
             " clean, asked, wanted, stays, output, at, reap, collected)"
@@ -114,12 +114,12 @@ class LifeStore:
         ) > 0  # fmt: skip
 
     def last_end(self, agent: str) -> ExitRecord | None:
-        """How it ended last."""
+        """The last end of an agent."""
         sql = f"SELECT {_END} FROM ends WHERE agent = ? ORDER BY id DESC LIMIT 1"  # noqa: S608
         row = self._db.row(sql, (agent,))
         return _end(row) if row else None
 
-    def uncollected(self, parent: str, agent: str | None = None) -> list[ExitRecord]:
+    def uncollected_ends(self, parent: str, agent: str | None = None) -> list[ExitRecord]:
         """Ends that a parent has not collected, of one child or of all; the oldest first."""
         sql = (
             f"SELECT {_END} FROM ends WHERE parent = ?1 AND collected IS NULL"  # noqa: S608
@@ -128,14 +128,14 @@ class LifeStore:
         return [_end(row) for row in self._db.rows(sql, (parent, agent, _AT_ONCE))]
 
     def collect(self, end: ExitRecord, now: float, *, reap: bool) -> None:
-        """The parent has it; `reap`: nothing keeps the agent any longer."""
+        """Mark an end as collected by the parent; `reap`: the agent may be removed now."""
         self._db.run(
             "UPDATE ends SET collected = ?, reap = iif(?, ?, reap) WHERE id = ?",
             (now, reap, now, end.id),
         )
 
     def settle_ends(self, agent: str, now: float) -> None:
-        """It runs again, or should: nobody waits for its earlier ends, nor is it reaped."""
+        """Settle the earlier ends of an agent that runs again: it is not reaped for them."""
         self._db.run(
             "UPDATE ends SET collected = coalesce(collected, ?), reap = NULL WHERE agent = ?"
             " AND (collected IS NULL OR reap IS NOT NULL)",
@@ -143,42 +143,42 @@ class LifeStore:
         )
 
     def forget_life(self, agent: str) -> None:
-        """The agent is no more: only its ends are kept, for its parent."""
+        """Forget the life of a destroyed agent; its ends are kept for its parent."""
         self._db.run("DELETE FROM lives WHERE agent = ?", (agent,))
         self._db.run("UPDATE ends SET reap = NULL WHERE agent = ? AND reap IS NOT NULL", (agent,))
 
     def reassign_ends(self, parent: str, heir: str) -> None:
-        """Whoever has the children now may ask how they ended."""
+        """Let the heir collect the ends that were for this parent."""
         self._db.run(
             "UPDATE ends SET parent = ? WHERE parent = ? AND collected IS NULL", (heir, parent)
         )
 
     def next_reap(self) -> float | None:
-        found: float | None = self._db.value("SELECT MIN(reap) FROM ends WHERE reap IS NOT NULL")
-        return found
+        reap: float | None = self._db.value("SELECT MIN(reap) FROM ends WHERE reap IS NOT NULL")
+        return reap
 
     def first_to_reap(self, now: float) -> ExitRecord | None:
-        """The first one whose time has come."""
+        """The first end whose agent is to be reaped by now."""
         sql = f"SELECT {_END} FROM ends WHERE reap <= ? ORDER BY reap, id LIMIT 1"  # noqa: S608
         row = self._db.row(sql, (now,))
         return _end(row) if row else None
 
     def cancel_reap(self, end: ExitRecord) -> None:
-        """It is not reaped for this end, or it was just now."""
+        """Do not reap the agent for this end (any more)."""
         self._db.run("UPDATE ends SET reap = NULL WHERE id = ?", (end.id,))
 
     def zombies(self) -> frozenset[str]:
-        """UUIDs of ended one-shot agents that are still in the tree."""
+        """UUIDs of one-shot agents that have ended and are still in the tree."""
         rows = self._db.rows("SELECT DISTINCT agent FROM ends WHERE reap IS NOT NULL")
         return frozenset(agent for (agent,) in rows)
 
     def oldest_end(self) -> float | None:
-        """When the first end of all that are kept and may be forgotten was."""
-        found: float | None = self._db.value("SELECT MIN(at) FROM ends WHERE reap IS NULL")
-        return found
+        """The time of the oldest end that may be forgotten."""
+        at: float | None = self._db.value("SELECT MIN(at) FROM ends WHERE reap IS NULL")
+        return at
 
     def prune_ends(self, before: float) -> int:
-        """Forget a bounded number of old ends."""
+        """Delete a bounded number of old ends."""
         return self._db.run(
             "DELETE FROM ends WHERE id IN (SELECT id FROM ends WHERE reap IS NULL AND at <= ?"
             " LIMIT ?)",
@@ -188,7 +188,7 @@ class LifeStore:
     # Snapshots.
 
     def save_snapshot(self, agent: str, data: str, now: float) -> None:
-        """For its next start; an empty one is none."""
+        """Save a snapshot for the next start; an empty text deletes it."""
         if data:
             self._db.run("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (agent, data, now))
         else:

@@ -9,7 +9,7 @@ from hive_core.model.agents.machine import DesiredRun, DesiredState
 
 
 class WantOptions(TypedDict, total=False):
-    """What may be said beside the wish. `fresh` asks for a new start of one that runs."""
+    """Options of a wanted state. `fresh` asks for a new start of a running agent."""
 
     grace: float
     reason: str
@@ -39,9 +39,9 @@ class RunStore:
     def want(
         self, agent: str, wanted: DesiredState, now: float, **how: Unpack[WantOptions]
     ) -> DesiredRun:
-        """Record the wish. A wish to run that is new, or `fresh`, gets a new nonce.
+        """Record the wanted state. A new request to run, or a `fresh` one, gets a new nonce.
 
-        `since` is when the wish became this one: asking again for the same does not move it.
+        `since` is when this state was first wanted: the same request again does not change it.
         """
         before = self.get(agent)
         nonce, since = (before.nonce, before.since) if before else (0, now)

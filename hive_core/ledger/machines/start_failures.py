@@ -1,4 +1,4 @@
-"""What is kept of failures between two starts of the daemon: back-off and parking."""
+"""Failed starts of agents, for back-off and parking; they survive a restart of the daemon."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Uid ranges of agents: given once, kept over restarts, never shared.
+"""Uid ranges of agents: allocated once, kept over restarts, never shared.
 
-A range comes back only after `release`, which is called when the agent's storage was wiped, and
-even then the never used ones go first.
+A range is reused only after `release`, which is called when the agent's storage was wiped, and only
+when no unused range is left.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class UidRanges:
         self._db = connection
 
     def allocate(self, agent: str, first: int = FIRST, at: float | None = None) -> int:
-        """First uid of the agent's range; the same one whenever asked. None lies below `first`.
+        """The first uid of the agent's range, at least `first`; the same one at each call.
 
-        `at` is remembered as the time when the agent came into being.
+        `at` is saved as the time when the agent was created.
         """
         if base := self.base(agent):
             return base
@@ -32,32 +32,32 @@ class UidRanges:
         self._db.run("UPDATE ranges SET given = ? WHERE base = ?", (at, base))
         return base
 
-    def created_at(self, agent: str) -> float | None:
-        """When the agent came into being; None where nobody wrote it down."""
-        found: float | None = self._db.value("SELECT given FROM ranges WHERE agent = ?", (agent,))
-        return found
+    def creation_time(self, agent: str) -> float | None:
+        """When the agent was created; None when that was not saved."""
+        time: float | None = self._db.value("SELECT given FROM ranges WHERE agent = ?", (agent,))
+        return time
 
     def base(self, agent: str) -> int | None:
-        found: int | None = self._db.value("SELECT base FROM ranges WHERE agent = ?", (agent,))
-        return found
+        base: int | None = self._db.value("SELECT base FROM ranges WHERE agent = ?", (agent,))
+        return base
 
     def all(self) -> dict[str, int]:
         rows = self._db.rows("SELECT agent, base FROM ranges WHERE agent IS NOT NULL")
         return dict(rows)
 
     def count_allocated(self) -> int:
-        """How many are given out: to the living, and to those destroyed whose bytes are kept."""
+        """How many are allocated, to living agents and to destroyed ones with files."""
         return int(self._db.value("SELECT COUNT(*) FROM ranges WHERE agent IS NOT NULL"))
 
     def has_short_id(self, short: str) -> bool:
-        """Whether an agent with this short id lives, or has bytes that are kept."""
-        found = self._db.value(
+        """Whether an agent with this short id is alive, or destroyed with files."""
+        row = self._db.value(
             "SELECT 1 FROM ranges WHERE agent >= ?1 AND agent < ?1 || '~' LIMIT 1", (short,)
         )
-        return found is not None
+        return row is not None
 
     def release(self, agent: str) -> None:
-        """Give the range back: nothing on disk or running belongs to it any more."""
+        """Release the range of an agent that has no files and no machine any more."""
         self._db.run(
             "UPDATE ranges SET agent = NULL,"
             " released = (SELECT COALESCE(MAX(released), 0) + 1 FROM ranges) WHERE agent = ?",
@@ -73,7 +73,7 @@ class UidRanges:
         return base
 
     def _reuse(self, agent: str, first: int) -> int:
-        """The range that was given back longest ago."""
+        """Allocate the range that was released longest ago."""
         base: int | None = self._db.value(
             "SELECT base FROM ranges WHERE agent IS NULL AND base >= ? ORDER BY released LIMIT 1",
             (first,),

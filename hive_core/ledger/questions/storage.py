@@ -1,4 +1,4 @@
-"""Questions and escalations: on whom each waits, when its time is over, and how it ended."""
+"""Questions and escalations: their holders, deadlines and ends."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _COLUMNS: Final = (
     "id, kind, asker, holder, items, state, asked, context, severity, task, deadline, climbs,"
     " answers, answered_by, ended, reason"
 )
-# As the indexes have it, so that each is one look.
+# Written as the indexes are, so that each part is one lookup.
 _NEXT: Final = (
     "SELECT (SELECT MIN(deadline) FROM questions WHERE ended IS NULL AND deadline NOT NULL),"
     " (SELECT MIN(climbs) FROM questions WHERE ended IS NULL AND climbs NOT NULL),"
     " (SELECT MIN(owed) FROM questions WHERE owed NOT NULL),"
     " (SELECT MIN(gone) FROM questions WHERE gone NOT NULL)"
 )
-# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# What is shifted when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE questions SET asked = asked + ?1, deadline = deadline + ?1, climbs = climbs + ?1,"
     " ended = ended + ?1, owed = owed + ?1, gone = gone + ?1",
@@ -42,7 +42,7 @@ MOVED: Final[tuple[str, ...]] = (
 
 
 class NewQuestion(NamedTuple):
-    """What is asked. Parties are UUID texts, or `operator`; times are seconds since 1970."""
+    """A question to save. Parties are UUIDs, or `operator`; times are seconds since 1970."""
 
     kind: QuestionKind
     asker: str
@@ -56,7 +56,7 @@ class NewQuestion(NamedTuple):
 
 
 class QuestionEnd(NamedTuple):
-    """How it ended. `kept`: until when it can be read."""
+    """The end of a question. `keep_until`: until when it can be read."""
 
     event: str
     keep_until: float
@@ -70,7 +70,7 @@ def _question(row: tuple[Any, ...]) -> Question:
      answers, answered_by, ended, reason) = row  # fmt: skip
     return Question(
         id_, QuestionKind(kind), asker, holder,
-        tuple(QuestionItem(each[0], tuple(each[1]), each[2]) for each in json.loads(items)),
+        tuple(QuestionItem(item[0], tuple(item[1]), item[2]) for item in json.loads(items)),
         QuestionState(state), asked, context, severity, task, deadline, climbs,
         tuple(json.loads(answers)), answered_by, ended, reason,
     )  # fmt: skip
@@ -81,7 +81,7 @@ class QuestionStore:
         self._db = connection
 
     def create(self, new: NewQuestion, now: float) -> Question:
-        """A new one, which waits on its holder."""
+        """Save a new question, which waits on its holder."""
         id_ = uuid4().hex[:_DIGITS]
         while self.get(id_) is not None:
             id_ = uuid4().hex[:_DIGITS]
@@ -97,24 +97,23 @@ class QuestionStore:
         return self.require(id_)
 
     def get(self, id_: str) -> Question | None:
-        found = self._all("WHERE id = ?", id_)
-        return found[0] if found else None
+        return next(iter(self._all("WHERE id = ?", id_)), None)
 
     def require(self, id_: str) -> Question:
-        found = self.get(id_)
-        if found is None:
+        question = self.get(id_)
+        if question is None:
             raise NotFound(f"no question {id_}")
-        return found
+        return question
 
     def pass_on(self, id_: str, hop: Hop, climbs: float | None) -> Question:
-        """It waits on somebody else now."""
+        """Let a question wait on another holder."""
         sql = "UPDATE questions SET holder = ?, climbs = ?, owed = NULL WHERE id = ?"
         self._db.run(sql, (hop.holder, climbs, id_))
         self._add_hop(id_, hop)
         return self.require(id_)
 
     def end(self, id_: str, end: QuestionEnd, now: float) -> Question:
-        """Its one end. IllegalTransition when it has ended already."""
+        """Save the one end of a question; IllegalTransition when it has ended already."""
         state = QuestionState(COURSE.next(self.require(id_).state, end.event))
         self._db.run(
             "UPDATE questions SET state = ?, answers = ?, answered_by = ?, reason = ?, ended = ?,"
@@ -124,18 +123,18 @@ class QuestionStore:
         return self.require(id_)
 
     def set_retry(self, id_: str, until: float | None) -> None:
-        """The mail about it could not be delivered: try again then."""
+        """Set when to try again the mail that could not be delivered; None: not at all."""
         self._db.run("UPDATE questions SET owed = ? WHERE id = ?", (until, id_))
 
     def hops(self, id_: str) -> list[Hop]:
-        """On whom it has waited, the first first."""
+        """The holders of a question, the first first."""
         rows = self._db.rows(
             "SELECT holder, at, by, why, letter FROM hops WHERE question = ? ORDER BY step", (id_,)
         )
         return [Hop(holder, at, by, HopReason(why), letter) for holder, at, by, why, letter in rows]
 
     def set_letter(self, id_: str, letter: str) -> None:
-        """By this letter whoever has it now was told."""
+        """Save the letter that told the present holder."""
         self._db.run(
             "UPDATE hops SET letter = ?2 WHERE question = ?1 AND step ="
             " (SELECT MAX(step) FROM hops WHERE question = ?1)",
@@ -148,7 +147,7 @@ class QuestionStore:
         return self._db.value(sql, (id_, party)) is not None
 
     def has_open_question(self, asker: str) -> bool:
-        """Whether this agent has asked something that is open."""
+        """Whether this agent has an open question."""
         return self.count_asked(asker) > 0
 
     def count_asked(self, asker: str) -> int:
@@ -156,18 +155,18 @@ class QuestionStore:
         return int(self._db.value(sql, (asker,)))
 
     def count_held(self, holder: str, asker: str | None = None) -> int:
-        """How many open ones wait on a party; of one asker or of all."""
+        """How many open questions wait on a party; of one asker or of all."""
         sql = "SELECT COUNT(*) FROM questions WHERE holder = ? AND ended IS NULL"
         if asker is None:
             return int(self._db.value(sql, (holder,)))
         return int(self._db.value(f"{sql} AND asker = ?", (holder, asker)))
 
     def all_open(self) -> list[Question]:
-        """All that have not ended, the oldest first."""
+        """All open questions, the oldest first."""
         return self._all("WHERE ended IS NULL ORDER BY number")
 
     def oldest_held(self, holders: Iterable[str]) -> dict[str, float]:
-        """When the oldest open one was asked that waits on each of these."""
+        """When the oldest open question of each of these holders was asked."""
         rows = self._db.rows(
             "SELECT holder, MIN(asked) FROM questions WHERE ended IS NULL"
             " AND holder IN (SELECT value FROM json_each(?)) GROUP BY holder",
@@ -176,21 +175,21 @@ class QuestionStore:
         return dict(rows)
 
     def open_of_asker(self, asker: str) -> list[Question]:
-        """Open ones, the oldest first."""
+        """Open questions, the oldest first."""
         return self._all("WHERE ended IS NULL AND asker = ? ORDER BY number", asker)
 
     def open_of_holder(self, holder: str) -> list[Question]:
-        """Open ones, the oldest first."""
+        """Open questions, the oldest first."""
         return self._all("WHERE ended IS NULL AND holder = ? ORDER BY number", holder)
 
     def open_of_task(self, task: str) -> list[Question]:
-        """Open ones that a task waits for."""
+        """Open questions that a task waits for."""
         return self._all("WHERE ended IS NULL AND task <> '' AND task = ? ORDER BY number", task)
 
     def page(
         self, of: tuple[str, Sequence[str]] | None, after: str | None, limit: int, *, open_: bool
     ) -> list[Question]:
-        """The newest first, behind that one; `of` says `asker` or `holder`, and which of them."""
+        """The newest first, after that one; `of`: the column (`asker`, `holder`) and parties."""
         where, values = ["ended IS NULL" if open_ else "1"], list[object]()
         if of is not None:
             column, parties = of
@@ -206,28 +205,28 @@ class QuestionStore:
         )
 
     def next_due(self) -> float | None:
-        """When the first deadline, climb, mail that is owed or row to forget comes."""
-        found = [each for each in self._db.row(_NEXT) or () if each is not None]
-        return min(found) if found else None
+        """When the first deadline, climb, mail to retry, or row to forget is due."""
+        times = [time for time in self._db.row(_NEXT) or () if time is not None]
+        return min(times) if times else None
 
     def past_deadline(self, now: float, most: int) -> list[Question]:
-        """Open ones past their deadline."""
+        """Open questions past their deadline."""
         return self._all(
             "WHERE ended IS NULL AND deadline <= ? ORDER BY deadline, number LIMIT ?", now, most
         )
 
     def due_to_climb(self, now: float, most: int) -> list[Question]:
-        """Open ones that nobody answered for too long."""
+        """Open questions that were unanswered for too long."""
         return self._all(
             "WHERE ended IS NULL AND climbs <= ? ORDER BY climbs, number LIMIT ?", now, most
         )
 
     def due_retries(self, now: float, most: int) -> list[Question]:
-        """Those of which somebody was not told yet."""
+        """Questions with mail to try again."""
         return self._all("WHERE owed <= ? ORDER BY owed, number LIMIT ?", now, most)
 
     def forget(self, now: float, most: int) -> int:
-        """Delete those that ended long ago; how many."""
+        """Delete questions that ended long ago; the number of them."""
         rows = self._db.rows("SELECT id FROM questions WHERE gone <= ? LIMIT ?", (now, most))
         self._db.run_each("DELETE FROM hops WHERE question = ?", rows)
         self._db.run_each("DELETE FROM questions WHERE id = ?", rows)
@@ -235,12 +234,12 @@ class QuestionStore:
 
     @property
     def any(self) -> bool:
-        """Whether one is open at all."""
+        """Whether there are open questions."""
         return self._db.value("SELECT 1 FROM questions WHERE ended IS NULL LIMIT 1") is not None
 
     @property
     def checked_commit(self) -> str:
-        """The commit of the tree by which the open ones were looked at last."""
+        """The commit of the tree at which the open questions were checked last."""
         return self._db.value("SELECT value FROM meta WHERE key = ?", (_SEEN,)) or ""
 
     def mark_checked(self, commit: str) -> None:

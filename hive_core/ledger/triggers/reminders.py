@@ -1,4 +1,4 @@
-"""Reminders: what comes later, as mail. A row is there until it has come or was cancelled."""
+"""Reminders: mail for later. A row stays until it is delivered or cancelled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReminderStore:
         self._db = connection
 
     def create(self, new: Reminder) -> Reminder:
-        """Keep it under an id of its own."""
+        """Save a reminder under a new id."""
         id_ = uuid4().hex[:_DIGITS]
         while self.get(id_) is not None:
             id_ = uuid4().hex[:_DIGITS]
@@ -33,47 +33,46 @@ class ReminderStore:
         return Reminder(id_, new.owner, new.setter, new.body, new.due, new.relative, new.made)
 
     def get(self, id_: str) -> Reminder | None:
-        found = self._all("WHERE id = ?", id_)
-        return found[0] if found else None
+        return next(iter(self._all("WHERE id = ?", id_)), None)
 
     def of(self, owner: str) -> list[Reminder]:
-        """Those that an agent will get, in the order in which they come."""
+        """The reminders that an agent will get, in order."""
         return self._all("WHERE owner = ? ORDER BY due, number", owner)
 
     def set_by(self, setter: str) -> list[Reminder]:
-        """Those that an agent asked for, for itself or for others."""
+        """The reminders that an agent has set, for itself or for others."""
         return self._all("WHERE setter = ? ORDER BY due, number", setter)
 
     def count(self, setter: str) -> int:
         return int(self._db.value("SELECT COUNT(*) FROM reminders WHERE setter = ?", (setter,)))
 
     def owners(self) -> list[str]:
-        """Who will get any."""
+        """The agents that will get reminders."""
         return [owner for (owner,) in self._db.rows("SELECT DISTINCT owner FROM reminders")]
 
     def drop(self, id_: str) -> None:
-        """It has come, or is not wanted any more."""
+        """Delete a reminder that was delivered or cancelled."""
         self._db.run("DELETE FROM reminders WHERE id = ?", (id_,))
 
     def drop_all_of(self, owner: str) -> None:
-        """All that somebody would have got."""
+        """Delete all reminders that an agent would get."""
         self._db.run("DELETE FROM reminders WHERE owner = ?", (owner,))
 
     def put_off(self, id_: str, due: float) -> None:
-        """It could not be delivered: again then, whatever it was asked for by."""
+        """Try a reminder again at this time; from now on it does not follow the wall clock."""
         self._db.run("UPDATE reminders SET due = ?, relative = 1 WHERE id = ?", (due, id_))
 
     @property
     def any(self) -> bool:
-        """Whether there is one at all."""
+        """Whether there are reminders."""
         return self._db.value("SELECT 1 FROM reminders LIMIT 1") is not None
 
     def next_due(self) -> float | None:
-        found: float | None = self._db.value("SELECT MIN(due) FROM reminders")
-        return found
+        due: float | None = self._db.value("SELECT MIN(due) FROM reminders")
+        return due
 
     def due(self, now: float, most: int) -> list[Reminder]:
-        """Those whose time has come, the earliest first."""
+        """The reminders that are due, the earliest first."""
         return self._all("WHERE due <= ? ORDER BY due, number LIMIT ?", now, most)
 
     def _all(self, where: str, *values: object) -> list[Reminder]:

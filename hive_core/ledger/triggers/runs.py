@@ -1,4 +1,4 @@
-"""Fires of triggers, and what was delivered to webhooks."""
+"""Runs of triggers, and deliveries to webhooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.model.work.trigger import OUTPUT, RUN, Trigger, TriggerRun
 
 _MINUTE: Final = 60.0
-_RUNS_KEPT: Final = 20  # fires of a trigger that can be listed, and some more
+_RUNS_KEPT: Final = 20  # runs of a trigger that are kept
 _THIN: Final = 8
 _AT_ONCE: Final = 1000
 _FIRE: Final = (
@@ -20,7 +20,7 @@ _FIRE: Final = (
 
 
 class RunOutcome(TypedDict, total=False):
-    """What is kept of an end."""
+    """The outcome of a run."""
 
     detail: str
     ref: str
@@ -34,7 +34,7 @@ class TriggerRunStore:
         self._db = connection
 
     def recent_count(self, agent: str, now: float) -> tuple[int, float]:
-        """Fires of an agent in the last minute, and when the first of them was."""
+        """How many runs an agent had in the last minute, and when the first of them was."""
         row = self._db.row(
             "SELECT COUNT(*), MIN(at) FROM fires WHERE agent = ? AND at > ?"
             " AND state IN ('open', 'done', 'refused')",
@@ -44,7 +44,7 @@ class TriggerRunStore:
         return count, now if first is None else first
 
     def start(self, trigger: Trigger, at: float, due: float, count: int) -> TriggerRun:
-        """One more. Now and then the oldest go."""
+        """Start a run. Now and then the oldest runs are deleted."""
         id_ = uuid4().hex[:12]
         number = self._db.value(
             'INSERT INTO fires (id, "trigger", agent, at, due, count, state)'
@@ -64,54 +64,54 @@ class TriggerRunStore:
             (trigger, _RUNS_KEPT, at - _MINUTE),
         )
 
-    def set_work(self, fire: TriggerRun, ref: str, spawned: str = "") -> TriggerRun:
-        """Its work goes on: the next one of this trigger waits for its end."""
+    def set_work(self, run: TriggerRun, ref: str, spawned: str = "") -> TriggerRun:
+        """Save the work of an open run; the next run of this trigger waits for its end."""
         self._db.run(
-            "UPDATE fires SET ref = ?, spawned = ? WHERE number = ?", (ref, spawned, fire.number)
+            "UPDATE fires SET ref = ?, spawned = ? WHERE number = ?", (ref, spawned, run.number)
         )
-        self._db.run("UPDATE triggers SET open = ? WHERE number = ?", (fire.number, fire.trigger))
-        return replace(fire, ref=ref, spawned=spawned)
+        self._db.run("UPDATE triggers SET open = ? WHERE number = ?", (run.number, run.trigger))
+        return replace(run, ref=ref, spawned=spawned)
 
     def end(
-        self, fire: TriggerRun, event: str, now: float, **more: Unpack[RunOutcome]
+        self, run: TriggerRun, event: str, now: float, **more: Unpack[RunOutcome]
     ) -> TriggerRun:
-        """As it came out; if others waited for it, they do not any more."""
+        """End a run with its outcome; the trigger does not wait for it any more."""
         more["output"] = more.get("output", "")[-OUTPUT:]
-        found = replace(fire, state=RUN.next(fire.state, event), ended=now, **more)
+        ended = replace(run, state=RUN.next(run.state, event), ended=now, **more)
         self._db.run(
             "UPDATE fires SET state = ?, detail = ?, ref = ?, ended = ?, status = ?, code = ?,"
             " output = ? WHERE number = ?",
-            (found.state, found.detail, found.ref, now, found.status, found.code, found.output,
-             fire.number),
+            (ended.state, ended.detail, ended.ref, now, ended.status, ended.code, ended.output,
+             run.number),
         )  # fmt: skip
-        if fire.ref:
+        if run.ref:
             self._db.run(
                 "UPDATE triggers SET open = NULL WHERE number = ? AND open = ?",
-                (fire.trigger, fire.number),
+                (run.trigger, run.number),
             )
-        return found
+        return ended
 
     def count_skipped(self, trigger: int, count: int, now: float) -> bool:
-        """Count with the last fire, if that was skipped within this minute."""
+        """Add to the last run, if that was skipped within this minute; whether it was."""
         return bool(self._db.run(
             "UPDATE fires SET count = count + ?2 WHERE state = 'skipped' AND at > ?3 AND number ="
             ' (SELECT MAX(number) FROM fires WHERE "trigger" = ?1)',
             (trigger, count, now - _MINUTE),
         ))  # fmt: skip
 
-    def set_exit_code(self, fire: TriggerRun, code: int | None) -> None:
-        self._db.run("UPDATE fires SET code = ? WHERE number = ?", (code, fire.number))
+    def set_exit_code(self, run: TriggerRun, code: int | None) -> None:
+        self._db.run("UPDATE fires SET code = ? WHERE number = ?", (code, run.number))
 
     def of_task(self, ref: str) -> list[TriggerRun]:
-        """Those whose task this is."""
+        """The open runs of a task."""
         return self._runs("ref = ? AND state = 'open'", ref)
 
     def by_spawned(self, uuid: str) -> TriggerRun | None:
-        """The fire that made an agent."""
+        """The run that created an agent."""
         return next(iter(self._runs("spawned = ? AND spawned <> ''", uuid)), None)
 
     def of(self, number: int, after: int | None, limit: int) -> list[TriggerRun]:
-        """The newest first."""
+        """The runs of a trigger, the newest first."""
         behind = 1 << 62 if after is None else after
         return self._runs(
             '"trigger" = ? AND number < ? ORDER BY number DESC LIMIT ?', number, behind, limit
@@ -120,18 +120,16 @@ class TriggerRunStore:
     # Deliveries.
 
     def delivery_run(self, hook: str, key: str) -> str | None:
-        """The fire of a delivery that has come before."""
-        found = self._db.value(
-            "SELECT fire FROM deliveries WHERE hook = ? AND key = ?", (hook, key)
-        )
-        return None if found is None else str(found)
+        """The run of a delivery that came before."""
+        run = self._db.value("SELECT fire FROM deliveries WHERE hook = ? AND key = ?", (hook, key))
+        return None if run is None else str(run)
 
     def save_delivery(self, hook: str, key: str, fire: str, now: float) -> None:
         self._db.run("INSERT INTO deliveries VALUES (?, ?, ?, ?)", (hook, key, fire, now))
 
     def oldest_delivery(self) -> float | None:
-        found = self._db.value("SELECT MIN(at) FROM deliveries")
-        return None if found is None else float(found)
+        at = self._db.value("SELECT MIN(at) FROM deliveries")
+        return None if at is None else float(at)
 
     def prune_deliveries(self, before: float) -> int:
         return self._db.run(

@@ -1,4 +1,4 @@
-"""Triggers: what is set, and when each has to be looked at next."""
+"""Triggers, and when each has to be looked at next."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hive_core.model.work.trigger import (
     TriggerRule,
 )
 
-# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
-# An interval lasts as long as it was meant to. What goes by the clock on the wall is looked at anew
-# when that went back; when it went forward, it is due.
+# What is shifted when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# An interval keeps its length. A trigger that follows the wall clock is looked at again when the
+# clock went back; when the clock went forward, it is due.
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE triggers SET due = due + ?1, since = since + ?1"
     " WHERE (kind = 'every' OR parked) AND due IS NOT NULL",
@@ -40,7 +40,7 @@ _SPAWN: Final = "due IS NOT NULL AND act = 'spawn'"
 
 @dataclass(frozen=True, slots=True)
 class NewTrigger:
-    """What is set."""
+    """A trigger to save."""
 
     owner: str
     agent: str
@@ -71,10 +71,10 @@ class TriggerStore:
         self._db = connection
         self.runs = TriggerRunStore(connection)
 
-    # What is set.
+    # Rows.
 
     def put(self, new: NewTrigger, now: float, due: float | None) -> Trigger:
-        """Set one, in place of the one of that name."""
+        """Save a trigger, in place of one with this owner, agent and name."""
         old = self.by_name(new.owner, new.agent, new.name)
         rule, action = json.dumps(asdict(new.rule)), json.dumps(new.action)
         values = (new.rule.kind.value, rule, new.act.value, action, new.missed.value,
@@ -103,17 +103,17 @@ class TriggerStore:
         self._db.run('DELETE FROM fires WHERE "trigger" = ?', (trigger.number,))
 
     def _retire(self, old: Trigger, keep: tuple[str, str]) -> None:
-        """The secret of a webhook is removed after the COMMIT that says so."""
+        """Have the secret of a webhook removed after COMMIT, unless it is in use still."""
         if old.hook and (old.hook, old.secret) != keep:
             self._db.run("INSERT OR IGNORE INTO old_hooks VALUES (?, ?)", (old.hook, old.secret))
             if old.hook != keep[0]:
                 self._db.run("DELETE FROM deliveries WHERE hook = ?", (old.hook,))
 
     def require(self, id_: str) -> Trigger:
-        found = self.get(id_)
-        if found is None:
+        trigger = self.get(id_)
+        if trigger is None:
             raise KeyError(id_)
-        return found
+        return trigger
 
     def get(self, id_: str) -> Trigger | None:
         return self._one("id = ?", id_)
@@ -133,11 +133,11 @@ class TriggerStore:
         return self._one("owner = ? AND agent = ? AND name = ?", owner, agent, name)
 
     def count(self, agent: str) -> int:
-        """How many there are for one agent."""
+        """How many triggers run for one agent."""
         return int(self._db.value("SELECT COUNT(*) FROM triggers WHERE agent = ?", (agent,)))
 
     def spent_one_shot(self, agent: str) -> Trigger | None:
-        """The oldest one for an agent that will not come again."""
+        """The oldest one-shot trigger of an agent that has run and will not run again."""
         return self._one("agent = ? AND kind = 'at' AND due IS NULL AND open IS NULL", agent)
 
     def page(self, agent: str | None, after: int, limit: int) -> list[Trigger]:
@@ -148,20 +148,20 @@ class TriggerStore:
         return self._many(f"{where} ORDER BY number LIMIT ?", *values, limit)
 
     def of_parties(self, uuids: frozenset[str]) -> list[Trigger]:
-        """Those that one of them set, or that fire for one of them."""
+        """The triggers that these agents set, or that run for them."""
         return [
-            each
+            trigger
             for uuid in sorted(uuids)
-            for each in self._many("owner = ?1 OR agent = ?1 ORDER BY number", uuid)
+            for trigger in self._many("owner = ?1 OR agent = ?1 ORDER BY number", uuid)
         ]
 
     def hooks(self) -> set[str]:
-        """Everything that the vault may hold for webhooks."""
+        """The ids of all webhooks for which the vault may hold a secret."""
         rows = self._db.rows("SELECT hook FROM triggers WHERE hook IS NOT NULL")
         return {hook for (hook,) in [*rows, *self._db.rows("SELECT hook FROM old_hooks")]}
 
     def hook_secrets(self) -> set[tuple[str, str]]:
-        """Each webhook that there is, with the name of the secret that holds."""
+        """Each webhook, with the name of its valid secret."""
         return {*self._db.rows("SELECT hook, secret FROM triggers WHERE hook IS NOT NULL")}
 
     def old_hooks(self) -> list[tuple[str, str, bool]]:
@@ -178,16 +178,16 @@ class TriggerStore:
             "UPDATE triggers SET enabled = ?, due = ? WHERE number = ?", (enabled, due, number)
         )
 
-    # When.
+    # Times.
 
     def next_due(self, *, spawns: bool) -> float | None:
-        """When the next one has to be looked at."""
+        """When the next trigger has to be looked at."""
         which = _SPAWN if spawns else _NOT_SPAWN
-        found = self._db.value(f"SELECT MIN(due) FROM triggers WHERE {which}")  # noqa: S608
-        return None if found is None else float(found)
+        due = self._db.value(f"SELECT MIN(due) FROM triggers WHERE {which}")  # noqa: S608
+        return None if due is None else float(due)
 
     def agents_due(self, now: float, limit: int) -> list[str]:
-        """Whose triggers are due, who waits longest first; of `limit` triggers."""
+        """The agents of the first `limit` triggers that are due, the longest overdue first."""
         rows = self._db.rows(
             f"SELECT agent FROM triggers WHERE {_NOT_SPAWN} AND due <= ?"  # noqa: S608
             " ORDER BY due LIMIT ?", (now, limit),
@@ -200,7 +200,7 @@ class TriggerStore:
         )
 
     def spawn_due(self, now: float) -> Trigger | None:
-        """The spawn that waits longest."""
+        """The spawn that is overdue longest."""
         return self._one(f"{_SPAWN} AND due <= ? ORDER BY due, number", now)
 
     def save_verdict(self, number: int, verdict: DueRuns) -> None:
@@ -213,7 +213,7 @@ class TriggerStore:
         self._db.run("UPDATE triggers SET due = ? WHERE number = ?", (due, number))
 
     def park(self, agent: str, until: float) -> None:
-        """The agent is destroyed: its triggers wait for as long as it can be restored."""
+        """Let the triggers of a destroyed agent wait for as long as it can be restored."""
         self._db.run("UPDATE triggers SET parked = 1, due = ? WHERE agent = ?", (until, agent))
 
     def list_parked(self, agent: str) -> list[Trigger]:

@@ -47,7 +47,7 @@ def roll_up_usage(call: Call) -> Record[Result]:
         # Machines that ended while no daemon ran must be seen first: their last figures count.
         budgets.rollups.pause_until(call.states.since() + SETTLED)
         return Record(Result(), audited=True)
-    budgets.usage.seal(now=True)  # counts in memory are moved as well
+    budgets.usage.flush(now=True)  # counts in memory are moved as well
     moved = 0
     for agent in budgets.rollups.due(call.now, AT_ONCE):
         moved += _fold(call, agent)

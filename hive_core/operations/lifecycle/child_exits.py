@@ -74,7 +74,7 @@ def wait_child(call: Call, params: WaitChildParams) -> Record[WaitedChild] | Wai
     end was returned already, the error is NotFound.
     """
     child = None if params.agent is None else _child_uuid(call, params.agent)
-    end = next((end for end in call.ledger.lives.uncollected(call.uuid, child)), None)
+    end = next((end for end in call.ledger.lives.uncollected_ends(call.uuid, child)), None)
     if end is None:
         awaited = _awaited_children(call, child, params.agent)
         topics = frozenset({f"child:{call.uuid}", *(f"state:{uuid}" for uuid in awaited)})
@@ -101,7 +101,7 @@ def _child_uuid(call: Call, name: str) -> str:
             return call.hive.spec(name).id
         if relationship(call.hive, call.caller, name) not in (NOBODY, UNSEEN, STRANGER):
             raise NotAllowed(f"cannot wait for {name}: not your child", rule="parent")
-    for end in call.ledger.lives.uncollected(call.uuid):
+    for end in call.ledger.lives.uncollected_ends(call.uuid):
         if name in (end.name, end.agent):
             return end.agent
     raise NotFound(f"cannot wait for {name[:64]}: no child of yours, and no end of it is kept")

@@ -229,7 +229,7 @@ def _first_generation(call: Call, spec: AgentSpec, requested: float) -> None:
     time when the deploy was `requested`.
     """
     if call.ledger.generations.next(spec.id) == 1 and spec.config:
-        since = call.ledger.ranges.created_at(spec.id) or requested
+        since = call.ledger.ranges.creation_time(spec.id) or requested
         call.ledger.generations.put(Generation(
             spec.id, 1, spec.config, "", since, spec.system or "", fields(spec)
         ))  # fmt: skip

@@ -19,12 +19,12 @@ class Nothing(Result):
 
 
 def run_of(world: World, name: str) -> DesiredRun:
-    found = world.ledger.runs.get(world.uuid(name))
-    assert found is not None
-    return found
+    run = world.ledger.runs.get(world.uuid(name))
+    assert run is not None
+    return run
 
 
-def runs(world: World, *names: str) -> None:
+def start_machines(world: World, *names: str) -> None:
     """Their machines run."""
     for name in names:
         uuid, nonce = world.uuid(name), run_of(world, name).nonce
@@ -40,7 +40,7 @@ def runs(world: World, *names: str) -> None:
     world.run()
 
 
-def ends(
+def end_machine(
     world: World, name: str, code: int | None = 0, *, output: str = "", returns: bool = False
 ) -> None:
     """The machine has ended: by itself, or as it was wanted."""
@@ -55,23 +55,23 @@ def ends(
         call.ledger.lives.mark_ended(uuid, life.invocation, recorded=True)
         if not asked and code == 0:
             call.ledger.runs.want(uuid, DesiredState.STOPPED, call.now, reason="ended")
-        what = AgentEnded(
+        result = AgentEnded(
             uuid, name, code, run.reason if asked else f"ended with {code}", code == 0, asked,
             (run.wanted if asked else own).value, returns,
             {"invocation": life.invocation, "nonce": life.nonce, "output": output},
         )  # fmt: skip
-        return Record(Nothing(), happened(call, what))
+        return Record(Nothing(), happened(call, result))
 
     world.broker.perform("watch", over)
     world.run()
 
 
-def task_ended(world: World, name: str, status: str = "success") -> None:
+def end_task(world: World, name: str, status: str = "success") -> None:
     """A task of this agent has come to its end, and it has no other."""
 
     def ended(call: Call) -> Record[Nothing]:
-        what = TaskEnded("0" * 12, world.uuid(name), world.uuid("root"), status)
-        return Record(Nothing(), happened(call, what))
+        result = TaskEnded("0" * 12, world.uuid(name), world.uuid("root"), status)
+        return Record(Nothing(), happened(call, result))
 
     world.broker.perform("task", ended)
     world.run()

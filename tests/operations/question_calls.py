@@ -11,7 +11,7 @@ DAY = 86_400.0
 
 def ask(world: World, caller: str, *prompts: str, **more: object) -> str:
     """A question with a prompt for each item; its id."""
-    items = [{"prompt": each} for each in prompts or ("Which?",)]
+    items = [{"prompt": item} for item in prompts or ("Which?",)]
     return str(world.call(caller, "ask", items=items, **more)["question"])
 
 
@@ -27,19 +27,19 @@ def answer(world: World, caller: str, question: str, *texts: str) -> Reply:
 
 def row(world: World, question: str) -> Reply:
     """As the operator sees it."""
-    found = world.call("operator", "get_question", question=question)["question"]
-    assert isinstance(found, dict)
-    return found
+    result = world.call("operator", "get_question", question=question)["question"]
+    assert isinstance(result, dict)
+    return result
 
 
 def letters(world: World, name: str, kind: str) -> list[Reply]:
     """The first lines of all mail of this kind that somebody has."""
     mail = world.mail(name)
-    return [json.loads(str(each["body"]).partition("\n")[0]) for each in mail
-            if each["kind"] == kind]  # fmt: skip
+    return [json.loads(str(letter["body"]).partition("\n")[0]) for letter in mail
+            if letter["kind"] == kind]  # fmt: skip
 
 
 def hops(world: World, question: str) -> list[tuple[object, object]]:
     """On whom it has waited, and why it came there."""
-    found = world.call("operator", "get_question", question=question)["hops"]
-    return [(each["to"], each["why"]) for each in rows(found)]
+    result = world.call("operator", "get_question", question=question)["hops"]
+    return [(item["to"], item["why"]) for item in rows(result)]

@@ -1,4 +1,4 @@
-"""The simplest thing that could be budgets: what the ledger has to have after whatever happened."""
+"""The simplest model of budgets: what the ledger must hold after any sequence of calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Tree = dict[str, str | None]
 
 
 @dataclass
-class Pot:
+class ModelBudget:
     free: int = 0
     spent: int = 0
     over: int = 0
@@ -22,7 +22,7 @@ class Pot:
 
 
 @dataclass
-class TaskPot(Pot):
+class ModelFund(ModelBudget):
     """What a task has of its own; `source` is an agent, another task, or nobody.
 
     `later`: what others gave besides, the first of them first.
@@ -45,164 +45,166 @@ class TaskPot(Pot):
 
 
 @dataclass
-class Pots:
-    """The simplest thing that could be budgets of one kind. `came`: from outside, on balance."""
+class BudgetModel:
+    """The simplest model of budgets of one kind. `came`: the balance of what came from outside."""
 
-    pots: dict[str, Pot] = field(default_factory=dict)
-    tasks: dict[str, TaskPot] = field(default_factory=dict)
+    budgets: dict[str, ModelBudget] = field(default_factory=dict)
+    tasks: dict[str, ModelFund] = field(default_factory=dict)
     wholes: dict[str, str] = field(default_factory=dict)
     came: int = 0
     paid_by_the_gone: int = 0
 
     def above(self, tree: Tree, name: str) -> str | None:
         at = tree[name]
-        while at is not None and at not in self.pots:
+        while at is not None and at not in self.budgets:
             at = tree[at]
         return at
 
     def nearest(self, tree: Tree, name: str) -> str | None:
-        return name if name in self.pots else self.above(tree, name)
+        return name if name in self.budgets else self.above(tree, name)
 
     def spend(self, tree: Tree, name: str, amount: int) -> None:
         pays = self.nearest(tree, name)
         if pays is not None:
-            pot = self.pots[pays]
-            paid = min(pot.free, amount)
-            pot.free, pot.spent, pot.over = (
-                pot.free - paid,
-                pot.spent + paid,
-                pot.over + amount - paid,
+            budget = self.budgets[pays]
+            paid = min(budget.free, amount)
+            budget.free, budget.spent, budget.over = (
+                budget.free - paid,
+                budget.spent + paid,
+                budget.over + amount - paid,
             )
 
     def close(self, tree: Tree, name: str) -> None:
         home = self.above(tree, name)
-        pot = self.pots.pop(name)
-        self.paid_by_the_gone += pot.spent
+        budget = self.budgets.pop(name)
+        self.paid_by_the_gone += budget.spent
         self._inherit(name, home or "")
         if home is None:
-            self.came -= pot.free
+            self.came -= budget.free
         else:
-            self.pots[home].fill(pot.free)
+            self.budgets[home].fill(budget.free)
 
     def _inherit(self, source: str, heir: str) -> None:
-        for each in self.tasks.values():
-            each.inherit(source, heir)
+        for task in self.tasks.values():
+            task.inherit(source, heir)
 
     def payer(self, name: str, task: str) -> str:
         """The task whose own pays for what this agent does for `task`; none: empty."""
-        if task in self.tasks or name in self.pots:
+        if task in self.tasks or name in self.budgets:
             return task if task in self.tasks else ""
         while task and task not in self.tasks:
             task = self.wholes.get(task, "")
         return task
 
-    def fund(self, tree: Tree, caller: str, made: Made) -> None:
+    def fund(self, tree: Tree, caller: str, made: FundedTask) -> None:
         """A new task of `caller`'s gets something of its own."""
         self.wholes[made.task] = made.whole
         if made.amount:
-            source = self._taken(tree, caller, made)
-            self.tasks[made.task] = TaskPot(made.amount, agent=made.agent, source=source)
+            source = self._take_source(tree, caller, made)
+            self.tasks[made.task] = ModelFund(made.amount, agent=made.agent, source=source)
 
-    def _taken(self, tree: Tree, caller: str, made: Made) -> str:
+    def _take_source(self, tree: Tree, caller: str, made: FundedTask) -> str:
         source = "" if caller == OPERATOR else self.payer(caller, made.whole)
         if not source and caller != OPERATOR:
             source = self.nearest(tree, caller) or ""
         source = source or self.above(tree, made.agent) or ""
-        pot = self.tasks.get(source) or self.pots.get(source)
-        if pot is None:
+        budget = self.tasks.get(source) or self.budgets.get(source)
+        if budget is None:
             self.came += made.amount
         else:
-            pot.free -= made.amount
-            assert pot.free >= 0, "given what was not there"
+            budget.free -= made.amount
+            assert budget.free >= 0, "given what was not there"
         return source
 
     def more(self, tree: Tree, giver: str, task: str, amount: int) -> None:
         """Out of what its giver has."""
-        pot = self.tasks[task]
-        source = self._taken(tree, giver, Made(task, pot.agent, self.wholes[task], amount))
-        pot.give(source, amount)
-        pot.fill(amount)
+        budget = self.tasks[task]
+        source = self._take_source(
+            tree, giver, FundedTask(task, budget.agent, self.wholes[task], amount)
+        )
+        budget.give(source, amount)
+        budget.fill(amount)
 
     def over(self, task: str) -> None:
         """It has ended: the rest goes back, what came last first."""
-        pot = self.tasks.pop(task)
-        self.paid_by_the_gone += pot.spent
-        parts = [self.tasks[each] for each in sorted(self.tasks) if self.tasks[each].source == task]
+        budget = self.tasks.pop(task)
+        self.paid_by_the_gone += budget.spent
+        parts = [self.tasks[item] for item in sorted(self.tasks) if self.tasks[item].source == task]
         still = [
-            self._still(each) for each in sorted(self.tasks) if self.tasks[each].source == task
+            self._still(item) for item in sorted(self.tasks) if self.tasks[item].source == task
         ]
         back = dict[str, int]()
-        for source, amount in reversed(pot.later.items()):
-            back[source] = min(amount, pot.free - sum(back.values()))
+        for source, amount in reversed(budget.later.items()):
+            back[source] = min(amount, budget.free - sum(back.values()))
             rest = amount - back[source]
             for at, part in enumerate(parts):
                 share = min(rest, still[at])
                 rest, still[at] = rest - share, still[at] - share
                 if share:
                     part.give(source, share)
-        self._inherit(task, pot.source)
-        back[pot.source] = pot.free - sum(back.values())
+        self._inherit(task, budget.source)
+        back[budget.source] = budget.free - sum(back.values())
         for source, amount in back.items():
             self._return(source, amount)
 
     def _return(self, source: str, amount: int) -> None:
-        home = self.tasks.get(source) or self.pots.get(source)
+        home = self.tasks.get(source) or self.budgets.get(source)
         if home is None:
             self.came -= amount
         else:
             home.fill(amount)
 
     def _still(self, task: str) -> int:
-        parts = [each for each, pot in self.tasks.items() if pot.source == task]
+        parts = [key for key, budget in self.tasks.items() if budget.source == task]
         return self.tasks[task].free + sum(map(self._still, parts))
 
-    def moved(self, before: Tree, after: Tree, name: str) -> None:
-        """What hangs below another pot now gives back; what came from nobody is over there."""
-        inside = [*(each for each in before if name in chain(before, each)), name]
+    def move(self, before: Tree, after: Tree, name: str) -> None:
+        """What hangs below another budget now gives back; what came from nobody is over there."""
+        inside = [*(item for item in before if name in chain(before, item)), name]
         new = self.above(after, name)
         if self.above(before, name) == new:
             return
-        for each in sorted(inside, key=lambda each: -len(chain(before, each))):
-            if each in self.pots:
-                self.close(before, each)
+        for item in sorted(inside, key=lambda item: -len(chain(before, item))):
+            if item in self.budgets:
+                self.close(before, item)
         while new is not None and (outside := self._from_nobody(inside)):
             for task in outside:
                 self.over(task)
 
     def _from_nobody(self, agents: list[str]) -> list[str]:
-        found = self.tasks.items()
-        return [task for task, pot in found if not pot.source and pot.agent in agents]
+        items = self.tasks.items()
+        return [task for task, budget in items if not budget.source and budget.agent in agents]
 
     def give(self, tree: Tree, caller: str, name: str, amount: int) -> None:
         source = None if caller == OPERATOR else self.nearest(tree, caller)
         source = source or self.above(tree, name)
         if source is not None:
-            self.pots[source].free -= amount
-            assert self.pots[source].free >= 0, "given what was not there"
+            self.budgets[source].free -= amount
+            assert self.budgets[source].free >= 0, "given what was not there"
         else:
-            if name not in self.pots:
-                below = [each for each in self.pots if name in list(chain(tree, each))]
-                amount -= sum(self.pots[each].free for each in below)
+            if name not in self.budgets:
+                below = [budget for budget in self.budgets if name in list(chain(tree, budget))]
+                amount -= sum(self.budgets[item].free for item in below)
                 for task in self.tasks.values():
                     if not task.source and name in (task.agent, *chain(tree, task.agent)):
                         amount -= max(0, task.free - sum(task.later.values()))
                         task.inherit("", name)
                 assert amount >= 0, "less than those below have"
             self.came += amount
-        self.pots.setdefault(name, Pot()).fill(amount)
+        self.budgets.setdefault(name, ModelBudget()).fill(amount)
 
     def take(self, tree: Tree, name: str, amount: int) -> None:
-        home, pot = self.above(tree, name), self.pots[name]
-        taken = min(pot.free, amount)
-        pot.free -= taken
+        home, budget = self.above(tree, name), self.budgets[name]
+        taken = min(budget.free, amount)
+        budget.free -= taken
         if home is None:
             self.came -= taken
         elif taken:
-            self.pots[home].fill(taken)
+            self.budgets[home].fill(taken)
 
 
 @dataclass(frozen=True)
-class Made:
+class FundedTask:
     task: str
     agent: str
     whole: str
@@ -210,8 +212,8 @@ class Made:
 
 
 def chain(tree: Tree, name: str) -> list[str]:
-    found, at = list[str](), tree[name]
+    result, at = list[str](), tree[name]
     while at is not None:
-        found.append(at)
+        result.append(at)
         at = tree[at]
-    return found
+    return result
