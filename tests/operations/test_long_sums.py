@@ -91,8 +91,8 @@ def test_what_moves_to_another_line_between_two_parts_is_counted_once(crowd: Wor
 
 def test_attack_61_figures_of_many_agents_come_in_parts_each_once(crowd: World) -> None:
     """A thousand agents with six models each did not fit into one frame: there were no figures."""
-    found = scrape(crowd)
-    tokens = [(dict(key[1])["agent"], value) for key, value in found.items()
+    result = scrape(crowd)
+    tokens = [(dict(key[1])["agent"], value) for key, value in result.items()
               if key[0] == "hive_tokens_total"]  # fmt: skip
     assert sorted(tokens) == sorted((f"w{number}", number + 1) for number in range(MANY))
 

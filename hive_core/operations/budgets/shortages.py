@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from hive_core.broker.call import Call, Record
+from hive_core.broker.call import Call
 from hive_core.broker.delegation import call_as
 from hive_core.broker.hooks import QuestionSettled, on
 from hive_core.errors import HiveError, InboxFull, LimitReached, NotAllowed, NotFound
@@ -176,12 +176,9 @@ def _allocate_answer(call: Call, event: QuestionSettled) -> None:
     }  # fmt: skip
     try:
         with call.ledger.savepoint():
-            outcome = call_as(call, question.answered_by, "allocate_budget", params)
+            call_as(call, question.answered_by, "allocate_budget", params)
     except HiveError as error:
         tell_agents(call, (_party_name(call, question.answered_by),), error.reason)
-        return
-    if isinstance(outcome, Record):
-        call.notify(*outcome.wakes)
 
 
 def _current_bound(call: Call, shortage: Shortage) -> int:

@@ -14,17 +14,14 @@ from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.model.work.task import AWAITING
 
 
-def update_activity(call: Call, uuid: str) -> frozenset[str]:
-    """Write the activity of an agent and an event, if it has changed.
-
-    Notifies the topics itself; they are returned as well, for callers that still return topics.
-    """
+def update_activity(call: Call, uuid: str) -> None:
+    """Write the activity of an agent and an event, if it has changed."""
     name = call.hive.name(uuid)
     if uuid == OPERATOR or name is None:
-        return frozenset()
+        return
     before, (now, tasks) = call.ledger.lives.activity(uuid), current_activity(call.ledger, uuid)
     if before == now:
-        return frozenset()
+        return
     call.ledger.lives.set_activity(uuid, now)
     call.ledger.events.append(AuditEntry(
         kind="activity", caller=DAEMON, operation="watch", target=uuid, allowed=None, rule="",
@@ -32,7 +29,6 @@ def update_activity(call: Call, uuid: str) -> frozenset[str]:
         fields={"target_name": name, "from": before, "to": now.value, "tasks": tasks},
     ))  # fmt: skip
     call.notify(f"activity:{uuid}", "events")
-    return frozenset({f"activity:{uuid}", "events"})
 
 
 def current_activity(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:

@@ -32,7 +32,7 @@ def reap(call: Call) -> Change[ReapedAgent] | Record[ReapedAgent]:
         return Record(ReapedAgent(name=""), audited=True)
     change = destroy_agents(call, name, why=f"reap {name}: {end.reason}")
     fields = {**change.fields, "agent": name, "reason": end.reason}
-    return Change(ReapedAgent(name=name), change.hive, change.message, change.wakes, fields)
+    return Change(ReapedAgent(name=name), change.hive, change.message, fields=fields)
 
 
 def is_wanted_again(call: Call, end: ExitRecord) -> bool:

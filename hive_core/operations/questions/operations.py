@@ -144,7 +144,7 @@ def question_facts(call: Call, params: AboutQuestion) -> frozenset[str]:
 
 
 WHOSE: Final = Whose("question", "question", asker_name)
-WAS_ASKED: Final = fact_rule(ASKED, "whom it was asked or relayed", "it was not asked of you")
+WAS_ASKED: Final = fact_rule(ASKED, "an agent that was asked", "it was not asked of you")
 
 
 @operation(action="escalate", allow=SELF)

@@ -48,7 +48,7 @@ def take_step(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]
     log_event(call, after, event, after.why)
     call.notify(task_topic(task.id), f"tasks:{after.assigner}", "events")
     if task.begun or after.begun:  # otherwise the activity of its agent is as before
-        call.notify(*update_activity(call, after.assignee))
+        update_activity(call, after.assignee)
     if task.begun != after.begun:
         update_clock_of_whole(call, after)
     if call.uuid != after.assigner and _is_news(task, after, event):
@@ -117,7 +117,8 @@ def begin_work(call: Call, task: Task, why: str = "") -> Task:
         return take_step(call, task, "begin", **clock)
     after = call.ledger.tasks.update(task.id, **clock)
     log_event(call, after, "begin", why)
-    call.notify(task_topic(task.id), "events", *update_activity(call, task.assignee))
+    call.notify(task_topic(task.id), "events")
+    update_activity(call, task.assignee)
     update_clock_of_whole(call, after)
     return after
 

@@ -192,10 +192,7 @@ def _spawn(call: Call, trigger: Trigger, run: TriggerRun, data: Data) -> SpawnOu
         raise TypeError("spawn makes a change")
     after = call._replace(hive=outcome.hive)
     task = create_task(after, trigger.owner, name, _task_request(trigger, run, data))
-    change: Change[Result] = Change(
-        outcome.result, outcome.hive, outcome.message, outcome.wakes, outcome.fields
-    )
-    return change, task.id, outcome.hive.spec(name).id, ""
+    return outcome, task.id, outcome.hive.spec(name).id, ""
 
 
 def _free_name(call: Call, base: str, count: int) -> str:

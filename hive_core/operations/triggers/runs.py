@@ -232,4 +232,4 @@ def run_spawn(
     pass_.log_run(trigger, pass_.call.ledger.triggers.runs.set_work(run, task, uuid))
     fields = {**change.fields, "fires": 1}
     message = f"{change.message} by trigger {trigger.id}"
-    return Change(TriggerRunCount(fires=1), change.hive, message, change.wakes, fields)
+    return Change(TriggerRunCount(fires=1), change.hive, message, fields=fields)

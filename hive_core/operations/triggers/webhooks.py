@@ -79,7 +79,7 @@ def _run_delivery(
         outcome = run_spawn(pass_, trigger, run, data)
         _check_run(pass_, trigger, run)
         if isinstance(outcome, Change):
-            return Change(result, outcome.hive, outcome.message, outcome.wakes, outcome.fields)
+            return Change(result, outcome.hive, outcome.message, fields=outcome.fields)
         return Record(result, audited=True)
     if trigger.act is TriggerAction.TASK:
         pass_.run_task(trigger, run, data)

@@ -199,7 +199,8 @@ def expire_waits(call: Call) -> Record[Result]:
 
 def _notify_wait(call: Call, agent: str) -> None:
     """Touch the topics of a wait that began or ended; the agent may be blocked by it, or not."""
-    call.notify(f"wait:{agent}", *update_activity(call, agent))
+    call.notify(f"wait:{agent}")
+    update_activity(call, agent)
 
 
 def _check(call: Call, condition: WaitCondition, seconds: float | None) -> None:
