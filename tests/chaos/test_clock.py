@@ -146,7 +146,7 @@ def test_no_course_of_jumps_loses_mail_or_gives_it_in_a_storm() -> None:
 
 _WATCH = """
 import asyncio, sys
-from hive_core.host.clock import SystemClock
+from hive_core.host.systemd.clock import SystemClock
 async def watch():
     clock = SystemClock()
     first = clock.now()

@@ -27,7 +27,7 @@ SHORT = ("spawn", "send", "hand commit", "pack")
 
 @pytest.mark.sized
 def test_no_call_succeeds_whose_fsync_failed(lives: Lives) -> None:
-    """The ledger's, those of objects and of refs: Broken each time; old or new is on the disk."""
+    """Of the ledger, of objects and of refs: LedgerBroken each time; the disk has old or new."""
     chance, names = seed(), times(0, 1) * tuple(VERBS) or SHORT
     points = [
         (course, name, at)
@@ -40,6 +40,6 @@ def test_no_call_succeeds_whose_fsync_failed(lives: Lives) -> None:
     for course, name, at in random.Random(chance).sample(points, most):  # noqa: S311 - no secret
         life = lives(name, Kind.SYNC, Act.FAIL_ONCE, at, errno.EIO)
         where = (name, at, label(life["names"][at - 1]), life["said"])
-        assert life["said"][0]["error"] == "Broken", where
+        assert life["said"][0]["error"] == "LedgerBroken", where
         course.check(life, where)
     figure("failed fsync", points=len(points), tried=most, seed=chance)

@@ -194,7 +194,8 @@ GOES_ON = {
     "request_update_meta_inputs": "few a day", "resume": "for the operator and parents, to resume",
     "resume_task": "a task that is there", "set_definition": "operator", "set_secret": "operator",
     "store_artifact": "has bounds of its own", "update_plan_step": "a step that is there",
-    "use_tool": "few open", "report_progress": "replaced", "nack": "gives back",
+    "set_agent": "operator", "use_tool": "few open", "report_progress": "replaced",
+    "nack": "gives back",
 }  # fmt: skip
 
 

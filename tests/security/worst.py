@@ -36,6 +36,7 @@ BY_HAND: Mapping[str, Callable[[Filled, str], Reply]] = {
     "wait_agents": lambda here, _: {
         "agents": list(here.broker.hive.specs)[:1000], "states": ["running"], "wait": 0,
     },
+    "get_agent": lambda _, name: {"agent": name},
     "get_definition": lambda _, __: {"name": "none"},
     "read_pipe": lambda here, name: {"pipe": _pipe(here, name), "wait": 0},
     "take": lambda _, __: {"queue": "q0", "max": 1, "lease": 1},
