@@ -56,7 +56,7 @@ def test_a_worker_as_its_parent_says(world: World) -> None:
 
 
 def test_one_whose_machine_has_not_come_up_yet_leaves_when_it_has(world: World) -> None:
-    """Else it would end without an end, and nobody would ever reap it."""
+    """Otherwise no end would be recorded, and the agent would never be reaped."""
     world.call("operator", "spawn", name="pet", role="task")
     end_task(world, "pet", "stopped")
     world.advance(5)

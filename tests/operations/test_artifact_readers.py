@@ -1,4 +1,4 @@
-"""Who reads an artifact, under any course of spawns, moves, ends and stores, against an oracle.
+"""Readers of artifacts, under any course of spawns, moves, ends and stores, against an oracle.
 
 The oracle keeps for each agent the set of those that it is or was below and that are gone: it goes
 down the tree, where the ledger goes up.
@@ -28,7 +28,7 @@ class Kept:
 
 @dataclass
 class Oracle:
-    """Agents by UUID. `ghosts`: of each, who was above it and is gone."""
+    """Agents by UUID. `ghosts`: the destroyed former ancestors of each."""
 
     parents: dict[str, str | None] = field(default_factory=dict)
     ghosts: dict[str, set[str]] = field(default_factory=dict)

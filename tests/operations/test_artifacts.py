@@ -1,4 +1,4 @@
-"""Artifacts: who stores, who reads, what is kept, and what is refused (K21, attack 47)."""
+"""Artifacts: storing, reading, keeping, and what is refused (K21, attack 47)."""
 
 from __future__ import annotations
 

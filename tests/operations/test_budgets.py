@@ -1,4 +1,4 @@
-"""allocate_budget: who may, what it comes out of, and what is refused."""
+"""allocate_budget: permissions, the source of an amount, and what is refused."""
 
 from __future__ import annotations
 

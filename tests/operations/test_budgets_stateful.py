@@ -178,7 +178,7 @@ class Budgets(RuleBasedStateMachine):
 
     @rule(data=DATA, amount=AMOUNT)
     def work(self, data: st.DataObject, amount: int) -> None:
-        """Never more than the task has of its own: whose debts they are is up to who ends first."""
+        """Never more than the fund of the task: the order of ends decides who owes the rest."""
         if (result := self.task(data)) is None:
             return
         task, name = result

@@ -142,7 +142,7 @@ def test_whoever_runs_again_has_no_old_end(world: World) -> None:
 
 
 def test_one_that_is_destroyed_has_ended(world: World) -> None:
-    """K7, K9: the wait is answered, whoever destroys it."""
+    """K7, K9: the wait is answered, whichever party destroys the child."""
     asked = world.ask("lead", "wait_child", agent="worker")
     world.call("root", "destroy", agent="worker")
     assert child(asked)["reason"] == "destroyed"
@@ -160,7 +160,7 @@ def test_a_good_end_is_told_to_the_parent_and_an_intended_one_is_not(world: Worl
 
 
 def test_the_children_of_who_is_gone_are_waited_for_by_who_has_them_now(world: World) -> None:
-    """K9: an end that nobody asked for goes with the children."""
+    """K9: an uncollected end is passed on together with the children."""
     end_machine(world, "worker", 5)
     world.call("root", "destroy", agent="lead")
     assert child(world.ask("root", "wait_child", agent="worker"))["code"] == 5

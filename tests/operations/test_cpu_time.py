@@ -139,7 +139,7 @@ STEPS = st.lists(
 @settings(max_examples=times(12, 100), deadline=None)
 @given(STEPS)
 def test_what_machines_used_is_counted_once(steps: list[tuple[str, int]]) -> None:
-    """Whoever says it how often and how late, and whenever the daemon is killed."""
+    """However often and late a figure is reported, and whenever the daemon is killed."""
     with world(None, "root/a1") as made:
         counters, untold = [0], Cpu("0", 0)
         for step, more in steps:

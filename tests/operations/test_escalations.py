@@ -1,4 +1,4 @@
-"""Escalations: to the parent, with priority and context, upwards until somebody answers."""
+"""Escalations: to the parent, with priority and context, and upwards until an answer comes."""
 
 from __future__ import annotations
 

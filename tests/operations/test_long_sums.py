@@ -48,7 +48,7 @@ def test_attack_61_sums_over_many_agents_are_whole(crowd: World, caller: str, by
 
 
 def test_attack_61_each_part_of_a_sum_is_a_turn_of_its_own_in_the_queue(crowd: World) -> None:
-    """Between two of them others are served, and each counts as time used by who asked."""
+    """Other calls are served between two parts, and each part is charged to the caller."""
     used = crowd.broker._queue._used
     charges = list[str]()
     charge = crowd.broker._queue.charge
@@ -65,7 +65,7 @@ def test_attack_61_each_part_of_a_sum_is_a_turn_of_its_own_in_the_queue(crowd: W
 
 
 def test_what_moves_to_another_line_between_two_parts_is_counted_once(crowd: World) -> None:
-    """Sums of those who are gone go to one line while all are still being added up."""
+    """The usage of destroyed agents is rolled up while a sum is in progress."""
     gone = DestroyedAgent("0" * 36, "gone", crowd.uuid("a"), brief=True)
     ledger, totals = crowd.ledger, list[int]()
 

@@ -1,4 +1,4 @@
-"""Whatever happens on the way of a question, who asked gets exactly one answer: the first.
+"""Whatever happens to a question, its asker gets exactly one answer: the first.
 
 Random chains of any depth: relayed, climbed, moved, with agents that are destroyed on the way and
 daemons that end in between.
@@ -55,7 +55,7 @@ class Story:
         self.check()
 
     def check(self) -> None:
-        """It waits on somebody who lives and stands above, or it has ended once."""
+        """It waits on a living ancestor, or it has ended once."""
         hive, question = self.world.hive, self.world.ledger.questions.require(self.question)
         if question.open:
             name = OPERATOR if question.holder == OPERATOR else hive.name(question.holder)
@@ -67,14 +67,14 @@ class Story:
             assert (notices[0]["by"], notices[0]["answers"]) == self.first
 
     def settle(self) -> None:
-        """In the end somebody answers, if nobody has."""
+        """At last one holder answers, if none has."""
         self._answer_as(OPERATOR, "at last")
         self.check()
         self.world.restart(60.0)
         self.check()
 
     def _who(self, number: int) -> str:
-        """Somebody who lives above the asker, or the operator."""
+        """A living ancestor of the asker, or the operator."""
         names = (OPERATOR, *reversed(self.world.hive.topology.lineage("asker")))
         return names[number % len(names)]
 

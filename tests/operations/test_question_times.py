@@ -61,7 +61,7 @@ def test_the_operator_hears_that_a_question_ended_without_it(world: World) -> No
 
 
 def test_three_days_of_silence_with_a_restart_in_between_come_out_right(world: World) -> None:
-    """Who answers may take days, and nothing is held for it."""
+    """An answer may take days, and nothing is held open for it."""
     soon = with_default(world, "a11", 2 * DAY, "the default")
     late = with_default(world, "a11", 4 * DAY, "unused")
     ever = ask(world, "a11", to="operator")

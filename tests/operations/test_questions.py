@@ -1,4 +1,4 @@
-"""Questions: whom one may ask, who answers and how often, relaying, taking back."""
+"""Questions: recipients, answers and how often they count, relaying, cancelling."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ CANCELS = {
 
 @pytest.mark.parametrize(("caller", "fault"), CANCELS.items())
 def test_who_may_take_a_question_back(world: World, caller: str, fault: str) -> None:
-    """H11: who asked, and any ancestor of who asked."""
+    """H11: the asker, and any ancestor of the asker."""
     id_ = ask(world, "a11")
     assert world.fault(caller, "cancel_question", question=id_, why="no more") == fault
     if fault:
@@ -210,7 +210,7 @@ def test_who_was_asked_hears_that_there_is_nothing_to_answer_any_more(world: Wor
 
 
 def test_a_letter_that_nobody_has_read_goes_with_its_question(world: World) -> None:
-    """The mail of the operator, who only looks, is what is open."""
+    """The operator looks at the list of open questions and gets no mail."""
     for to in ("a1", "operator"):
         id_ = ask(world, "a11", to=to)
         assert len(letters(world, to, "question")) == 1

@@ -1,4 +1,4 @@
-"""Zombies: who is one, that it takes no seat, and when it goes (rows K4, K8, K9)."""
+"""Zombies: which agents are zombies, that they take no seat, and when they go (rows K4, K8, K9)."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ WHO = {"a1": "", "a": "", "root": "", "operator": "", "a11": "NotAllowed", "a2":
 
 @pytest.mark.parametrize(("caller", "fault"), WHO.items())
 def test_who_may_remind_whom_and_take_it_back(world: World, caller: str, fault: str) -> None:
-    """H11: any ancestor of who gets it."""
+    """H11: any ancestor of the agent that gets it."""
     assert world.fault(caller, "remind", to="a1", body="x", **{"in": 5.0}) == fault
     id_ = remind(world, "a1")
     assert world.fault(caller, "list_reminders", agent="a1") == fault

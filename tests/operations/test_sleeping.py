@@ -66,7 +66,7 @@ def test_asleep_is_not_stopped(world: World) -> None:
 
 
 def test_a_whole_subtree_sleeps_and_wakes(world: World) -> None:
-    """Leaves first; who was stopped stays so."""
+    """Leaves first; a stopped agent stays stopped."""
     world.call("lead", "stop", agent="work")
     hit = world.call("root", "sleep", agent="lead", recursive=True)["agents"]
     assert isinstance(hit, list)
@@ -101,7 +101,7 @@ def test_mail_that_waits_when_it_is_put_to_sleep_does_not_wake_it(world: World) 
 
 
 def test_a_resume_can_bring_a_message(world: World) -> None:
-    """K13: it is there before the agent is, from whoever resumes it."""
+    """K13: the message is there before the agent runs, whichever party resumes it."""
     world.call("lead", "sleep", agent="work")
     result = world.call("lead", "resume", agent="work", body="go on")
     (mail,) = world.mail("work")

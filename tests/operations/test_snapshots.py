@@ -8,7 +8,7 @@ from operations.world import World
 
 
 def test_what_was_kept_comes_back(world: World) -> None:
-    """K12: the newest one; over a restart, and nobody else's."""
+    """K12: the newest snapshot, over a restart, and no other agent's."""
     assert world.call("a", "get_snapshot") == {"data": "", "kept_at": None}
     world.call("a", "keep_snapshot", data="step 3")
     at = world.clock.now()

@@ -108,7 +108,7 @@ def test_who_replaces_a_secret_and_goes_leaves_the_one_that_holds(hive: World) -
 
 
 class Cleared:
-    """Somebody tidies up right after the first secret has come to the disk."""
+    """A clean-up runs right after the first secret was written to disk."""
 
     def __init__(self, hive: World) -> None:
         self.vault, self.begun = hive.vault, 0

@@ -1,4 +1,4 @@
-"""Triggers: who may set them, what a fire does, and what it leaves behind (K31, Q32-Q34)."""
+"""Triggers: permissions, what a run does, and what it leaves behind (K31, Q32-Q34)."""
 
 from __future__ import annotations
 

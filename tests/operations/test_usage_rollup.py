@@ -1,4 +1,4 @@
-"""Those who are gone: what they used stays in all sums, and nobody has to read all of them."""
+"""The usage of destroyed agents stays in all sums, while the data to read stays small."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def totals(world: World, **words: object) -> Totals:
 
 
 def every(world: World) -> dict[str, Totals]:
-    """Of each who lives with all below it, and of the whole host; day by day too."""
+    """The sums of each living subtree and of the whole host; day by day too."""
     values = {name: totals(world, agent=name) for name in world.hive.names.values()}
     return values | {" all": totals(world), " days": totals(world, by="day")}
 
@@ -184,7 +184,7 @@ def test_a_line_moves_up_with_its_parent(world: World) -> None:
 
 
 def test_who_has_somebody_below_that_is_shown_stays_until_that_one_goes(world: World) -> None:
-    """Nobody would know where it hung."""
+    """Otherwise its last place would be lost."""
     brief(world, "head")
     world.call("operator", "spawn", name="shown", parent="head")
     world.call("shown", "report_usage", tokens_in=2)
@@ -283,7 +283,7 @@ STEPS = st.lists(
 @settings(max_examples=times(10, 150), deadline=None)
 @given(STEPS)
 def test_no_sum_changes_by_the_adding_up(steps: list[tuple[str, str, str, bool]]) -> None:
-    """Of whom it may be: everybody who lives, with all below, and of the host day by day."""
+    """The sums of all living subtrees, and of the host day by day."""
     with world() as made:
         for step in steps:
             _do(made, *step)

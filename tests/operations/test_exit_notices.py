@@ -1,4 +1,4 @@
-"""A parent hears that somebody else ended its child, and not what it did itself."""
+"""A parent is told that another party ended its child, and not what it did itself."""
 
 from __future__ import annotations
 

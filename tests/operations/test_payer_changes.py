@@ -1,12 +1,12 @@
-"""Another purse pays: who was short of the one before goes on, or is short of this one (K22)."""
+"""Another budget pays: agents short of the old one continue, or are short of the new one (K22)."""
 
 from __future__ import annotations
 
 import pytest
 from operations.given import finish, give, phase, state
+from operations.test_reported_bounds import context, set_bound, use
+from operations.test_reported_bounds import row as bound_row
 from operations.test_run_time import end, start, wanted_state
-from operations.test_said import context, set_bound, use
-from operations.test_said import row as bound_row
 from operations.test_spending import budget, told
 from operations.world import World, rows
 
