@@ -228,8 +228,8 @@ class Client:
 
 def _parameters(reply: Message) -> Message:
     parameters = reply.get("parameters")
-    found = parameters if isinstance(parameters, dict) else {}
+    values = parameters if isinstance(parameters, dict) else {}
     error = reply.get("error")
     if error is not None:
-        raise from_wire(str(error), found)
-    return found
+        raise from_wire(str(error), values)
+    return values

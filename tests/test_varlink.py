@@ -206,22 +206,22 @@ def test_an_unfinished_frame_is_bounded() -> None:
 @pytest.mark.parametrize("kind", list(errors.BY_WIRE.values()))
 def test_every_error_comes_back_as_itself(kind: type[HiveError]) -> None:
     sent = kind("the reason")
-    found = errors.from_wire(kind.wire, sent.parameters)
-    assert type(found) is kind
-    assert found.parameters == sent.parameters
+    error = errors.from_wire(kind.wire, sent.parameters)
+    assert type(error) is kind
+    assert error.parameters == sent.parameters
 
 
 def test_fields_of_an_error_come_back_too() -> None:
-    found = errors.from_wire(
+    error = errors.from_wire(
         InvalidArgument.wire, InvalidArgument("too much", field="grace", job="j").parameters
     )
-    assert found.parameters == {"reason": "too much", "field": "grace", "job": "j"}
+    assert error.parameters == {"reason": "too much", "field": "grace", "job": "j"}
 
 
 def test_an_unknown_error_is_internal_and_says_its_name() -> None:
-    found = errors.from_wire("io.example.Odd", {"x": 1})
-    assert type(found) is errors.Internal
-    assert "io.example.Odd" in found.reason
+    error = errors.from_wire("io.example.Odd", {"x": 1})
+    assert type(error) is errors.Internal
+    assert "io.example.Odd" in error.reason
 
 
 @contextlib.contextmanager
@@ -269,7 +269,7 @@ def test_a_client_raises_the_error_of_the_reply(tmp_path: Path) -> None:
 def test_a_stream_ends_with_the_reply_that_does_not_continue(tmp_path: Path) -> None:
     reply = b'{"parameters":{"n":1},"continues":true}\0{"parameters":{"n":2}}\0'
     with answering(tmp_path, reply) as path, Client(path) as client:
-        assert [each["n"] for each in client.stream("a.b.C")] == [1, 2]
+        assert [reply_["n"] for reply_ in client.stream("a.b.C")] == [1, 2]
 
 
 def test_no_socket_is_unreachable(tmp_path: Path) -> None:

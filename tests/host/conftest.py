@@ -12,14 +12,14 @@ from seeds import empty_ledger, empty_repo, folder_in_ram
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with folder_in_ram() as found:
-        yield found
+    with folder_in_ram() as path:
+        yield path
 
 
 @pytest.fixture
 def meta(folder: Path) -> Iterator[Meta]:
     empty_ledger().plant(folder)
     empty_repo().plant(folder)
-    found = Meta(folder)
-    yield found
-    found.close()
+    repository = Meta(folder)
+    yield repository
+    repository.close()

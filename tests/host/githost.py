@@ -88,12 +88,12 @@ class GitHostProcess:
 
     @property
     def approval(self) -> str:
-        (found,) = self.call("ListApprovals", all=True)["approvals"]
-        return str(found["id"])
+        (approval,) = self.call("ListApprovals", all=True)["approvals"]
+        return str(approval["id"])
 
     def environment(self, **more: str) -> dict[str, str]:
         """Of a person's git."""
-        names = {f"GIT_{who}_{what}": "op@host" for who in ("AUTHOR", "COMMITTER") for what in
+        names = {f"GIT_{who}_{field}": "op@host" for who in ("AUTHOR", "COMMITTER") for field in
                  ("NAME", "EMAIL")}  # fmt: skip
         path = f"{self.folder / 'bin'}:/usr/bin:/bin"
         return {
@@ -200,7 +200,7 @@ WHO = b"a <a@b> 1700000000 +0000"
 
 
 def commit(tree: str, *before: str) -> bytes:
-    lines = [f"tree {tree}".encode(), *(f"parent {each}".encode() for each in before)]
+    lines = [f"tree {tree}".encode(), *(f"parent {parent}".encode() for parent in before)]
     return b"\n".join([*lines, b"author " + WHO, b"committer " + WHO, b"", b"x\n"])
 
 

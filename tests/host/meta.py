@@ -75,7 +75,7 @@ class Meta:
 
 def git(path: Path, *words: str) -> str:
     """git with nobody's configuration."""
-    names = {f"GIT_{who}_{what}": "op@host" for who in ("AUTHOR", "COMMITTER") for what in
+    names = {f"GIT_{who}_{field}": "op@host" for who in ("AUTHOR", "COMMITTER") for field in
              ("NAME", "EMAIL")}  # fmt: skip
     alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, **names}
     done = subprocess.run(

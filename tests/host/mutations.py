@@ -53,20 +53,20 @@ class Capabilities(ctypes.Structure):
 def _effective(change: Callable[[int], int]) -> Iterator[None]:
     """Other capabilities in effect; what is permitted stays, so that they come back."""
     libc = ctypes.CDLL(None, use_errno=True)
-    head, found = (ctypes.c_uint32 * 2)(0x20080522, 0), (Capabilities * 2)()
+    head, effective = (ctypes.c_uint32 * 2)(0x20080522, 0), (Capabilities * 2)()
 
     def call(function: Callable[..., int]) -> None:
-        if function(head, found):
+        if function(head, effective):
             raise OSError(ctypes.get_errno(), "capabilities")
 
     call(libc.capget)
-    before = found[0].effective
-    found[0].effective = change(before)
+    before = effective[0].effective
+    effective[0].effective = change(before)
     call(libc.capset)
     try:
         yield
     finally:
-        found[0].effective = before
+        effective[0].effective = before
         call(libc.capset)
 
 
@@ -138,15 +138,15 @@ def damage(chance: Random, folder: Path) -> Damaged:
     )
     if kind == "lock":
         return _lock(chance, folder)
-    found = sorted(
+    paths = sorted(
         file
         for pattern in [chance.choice(PLACES[kind])]
         for file in ([folder] if pattern == "." else folder.glob(pattern))
         if file.is_dir() == (kind == "folder")
     )
-    if not found:
+    if not paths:
         return damage(chance, folder)
-    file = chance.choice(found)
+    file = chance.choice(paths)
     return _folder(chance, file) if kind == "folder" else _file(chance, file)
 
 
@@ -178,7 +178,7 @@ def _file(chance: Random, path: Path) -> Damaged:
         "of another owner": lambda: give_away(path),
     }
     # The flipped bit is what no length and no mode gives away.
-    how = chance.choice([*ways, *[each for each in ways if "flipped" in each] * 4])
+    how = chance.choice([*ways, *[way for way in ways if "flipped" in way] * 4])
     ways[how]()
     return Damaged(f"{path}: {how}", path)
 
@@ -192,7 +192,7 @@ def _folder(chance: Random, path: Path) -> Damaged:
         "of another owner": lambda: give_away(path),
     }
     # hived's notes are no part of git: an operator may throw them away.
-    how = chance.choice([each for each in ways if (each, path.name) != ("deleted", "hive-refused")])
+    how = chance.choice([way for way in ways if (way, path.name) != ("deleted", "hive-refused")])
     ways[how]()
     return Damaged(f"{path}: {how}", path, lambda: _take_back(path, mode))
 
@@ -209,7 +209,7 @@ def replace_by_folder(path: Path) -> None:
 
 
 def flip_bit(data: bytes, at: int, bit: int) -> bytes:
-    return data[:at] + bytes(each ^ bit for each in data[at : at + 1]) + data[at + 1 :]
+    return data[:at] + bytes(byte ^ bit for byte in data[at : at + 1]) + data[at + 1 :]
 
 
 def give_away(path: Path) -> None:

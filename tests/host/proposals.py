@@ -62,7 +62,7 @@ class Author:
         subprocess.run(command, check=True, input=oid.encode(), capture_output=True)
         (pack,) = self.folder.glob("made-*.pack")
         table = pack.with_suffix(".idx")
-        found = pack.read_bytes(), table.read_bytes()
-        for each in self.folder.glob("made-*"):
-            each.unlink()
-        return found
+        pack_and_table = pack.read_bytes(), table.read_bytes()
+        for path in self.folder.glob("made-*"):
+            path.unlink()
+        return pack_and_table

@@ -41,13 +41,13 @@ class WebhookHost:
             async with asyncio.timeout(20):
                 reader, writer = await asyncio.open_unix_connection(str(self.path))
                 writer.write(data)
-                found = await reader.read()
+                reply = await reader.read()
                 writer.close()
-                return found
+                return reply
 
-        found = self.hive.loop.run_until_complete(talk())
+        reply = self.hive.loop.run_until_complete(talk())
         self.hive.run()
-        return found
+        return reply
 
     def ask(
         self, path: str, body: bytes = b"{}", *, method: str = "POST",
@@ -57,10 +57,10 @@ class WebhookHost:
                 **(headers or {})}  # fmt: skip
         lines = [f"{method} {path} HTTP/1.1", *(f"{k.replace('_', '-')}: {v}"
                                                  for k, v in head.items())]  # fmt: skip
-        found = self.raw("\r\n".join([*lines, "", ""]).encode() + body)
-        top, _, rest = found.partition(b"\r\n\r\n")
+        reply = self.raw("\r\n".join([*lines, "", ""]).encode() + body)
+        top, _, rest = reply.partition(b"\r\n\r\n")
         first, *others = top.decode().split("\r\n")
-        answered = dict(each.lower().split(": ", 1) for each in others)
+        answered = dict(header.lower().split(": ", 1) for header in others)
         return Answer(int(first.split()[1]), answered, rest)
 
     def send_signed(
@@ -102,5 +102,5 @@ def signed_headers(
     """Headers of a request that is signed with all that decides what it does."""
     text = f"hive-v1\n{method}\n{path}\n{int(time)}\n{key}\n".encode() + body
     mark = "v1=" + hmac.new(SECRET.encode(), text, "sha256").hexdigest()
-    found = {"hive_signature": mark, "hive_timestamp": str(int(time))}
-    return {**found, "idempotency_key": key} if key else found
+    headers_ = {"hive_signature": mark, "hive_timestamp": str(int(time))}
+    return {**headers_, "idempotency_key": key} if key else headers_

@@ -61,13 +61,15 @@ def test_attack_59_nobody_else_may_enter_it_whatever_the_umask_says(tmp_path: Pa
 
 def test_a_promoted_proposal_is_a_ref_with_its_history(repo: AppliedRepo, author: Author) -> None:
     author.commit({"prompts/first.md": "hello, you\n"})
-    found = author.propose()
-    repo.promote(ID, found.binding, found.parts)
-    assert git(repo.path, "rev-parse", f"refs/hive/proposals/{ID}").strip() == found.binding.commit
+    proposal = author.propose()
+    repo.promote(ID, proposal.binding, proposal.parts)
+    assert (
+        git(repo.path, "rev-parse", f"refs/hive/proposals/{ID}").strip() == proposal.binding.commit
+    )
     assert len(git(repo.path, "rev-list", f"refs/hive/proposals/{ID}").split()) == 2
-    assert repo.fault(found.binding) == ""
-    assert nar.unpack(repo.nar(found.binding.commit, found.binding.nar)) == found.files
-    repo.promote(ID, found.binding, found.parts)  # again, as after a kill
+    assert repo.fault(proposal.binding) == ""
+    assert nar.unpack(repo.nar(proposal.binding.commit, proposal.binding.nar)) == proposal.files
+    repo.promote(ID, proposal.binding, proposal.parts)  # again, as after a kill
     whole(repo)
 
 
@@ -76,10 +78,13 @@ def test_a_proposal_that_does_not_belong_together_is_not_taken(
     repo: AppliedRepo, author: Author, part: str
 ) -> None:
     """Attack 21: what the job hands over is believed by its hashes alone."""
-    found, other = author.propose(), Author(author.folder.with_name("other"), {"a": "b"}).propose()
-    parts = replace(found.parts, **{part: getattr(other.parts, part)})
+    proposal, other = (
+        author.propose(),
+        Author(author.folder.with_name("other"), {"a": "b"}).propose(),
+    )
+    parts = replace(proposal.parts, **{part: getattr(other.parts, part)})
     with pytest.raises(Conflict):
-        repo.promote(ID, found.binding, parts)
+        repo.promote(ID, proposal.binding, parts)
     assert f"refs/hive/proposals/{ID}" not in repo.refs()
 
 
@@ -109,34 +114,34 @@ def test_names_that_lead_elsewhere_are_refused(repo: AppliedRepo) -> None:
 
 def test_git_and_the_tree_agree_about_names_and_order(author: Author) -> None:
     author.commit({"a.b": "1", "a/b": "2", "a0": "3", "deep/er/still/x": "4", "a-b/c": "5"})
-    found = author.propose()
-    assert git(author.folder, "rev-parse", "HEAD^{tree}").strip() == found.binding.tree
+    proposal = author.propose()
+    assert git(author.folder, "rev-parse", "HEAD^{tree}").strip() == proposal.binding.tree
 
 
 def test_an_archive_that_was_damaged_is_made_again(repo: AppliedRepo, author: Author) -> None:
     """R8: found before use, and mended from the objects."""
-    found = author.propose()
-    repo.promote(ID, found.binding, found.parts)
-    path = repo.path / "hive" / f"{found.binding.commit}.nar"
-    for damage in (b"", found.parts.archive[:-1], None):
+    proposal = author.propose()
+    repo.promote(ID, proposal.binding, proposal.parts)
+    path = repo.path / "hive" / f"{proposal.binding.commit}.nar"
+    for damage in (b"", proposal.parts.archive[:-1], None):
         path.chmod(0o640)
         path.unlink() if damage is None else path.write_bytes(damage)
-        assert repo.nar(found.binding.commit, found.binding.nar) == found.parts.archive
-        assert path.read_bytes() == found.parts.archive
+        assert repo.nar(proposal.binding.commit, proposal.binding.nar) == proposal.parts.archive
+        assert path.read_bytes() == proposal.parts.archive
 
 
 def test_damage_at_random_is_found_before_use_or_does_not_matter(
     repo: AppliedRepo, author: Author
 ) -> None:
     """R8: whatever was done to the files, what is given out is what was approved, or nothing."""
-    found, drawn = author.propose(), random.Random(8)  # noqa: S311 - no secret
-    repo.promote(ID, found.binding, found.parts)
-    files = [each for each in repo.path.rglob("*") if each.is_file()]
-    kept = {each: each.read_bytes() for each in files}
+    proposal, drawn = author.propose(), random.Random(8)  # noqa: S311 - no secret
+    repo.promote(ID, proposal.binding, proposal.parts)
+    files = [path for path in repo.path.rglob("*") if path.is_file()]
+    contents_before = {file: file.read_bytes() for file in files}
     refused = 0
     for _ in range(120):
         path = drawn.choice(files)
-        data = bytearray(kept[path])
+        data = bytearray(contents_before[path])
         if drawn.random() < 0.2 or not data:
             path.unlink(missing_ok=True)
         else:
@@ -146,15 +151,15 @@ def test_damage_at_random_is_found_before_use_or_does_not_matter(
                              data)  # fmt: skip
         hurt = AppliedRepo(repo.path)
         try:
-            assert hurt.nar(found.binding.commit, found.binding.nar) == found.parts.archive
+            assert hurt.nar(proposal.binding.commit, proposal.binding.nar) == proposal.parts.archive
         except (HiveError, ValueError):
             refused += 1
-        if not hurt.fault(found.binding):
-            assert hurt.nar(found.binding.commit, found.binding.nar) == found.parts.archive
-        for each, content in kept.items():
-            if not each.exists() or each.read_bytes() != content:
-                each.unlink(missing_ok=True)
-                each.write_bytes(content)
+        if not hurt.fault(proposal.binding):
+            assert hurt.nar(proposal.binding.commit, proposal.binding.nar) == proposal.parts.archive
+        for damaged_file, content in contents_before.items():
+            if not damaged_file.exists() or damaged_file.read_bytes() != content:
+                damaged_file.unlink(missing_ok=True)
+                damaged_file.write_bytes(content)
     assert refused <= 60
 
 
@@ -162,13 +167,13 @@ def test_files_that_are_not_those_of_the_commit_are_found(
     repo: AppliedRepo, author: Author
 ) -> None:
     """Attack 21: archive and hash may fit each other and yet be another commit's."""
-    found = author.propose()
-    repo.promote(ID, found.binding, found.parts)
-    archive = nar.pack({**found.files, "agent.toml": (False, b"[request]\n")})
-    (repo.path / "hive" / f"{found.binding.commit}.nar").write_bytes(archive)
-    assert "not those" in repo.fault(replace(found.binding, nar=nar.digest(archive)))
+    proposal = author.propose()
+    repo.promote(ID, proposal.binding, proposal.parts)
+    archive = nar.pack({**proposal.files, "agent.toml": (False, b"[request]\n")})
+    (repo.path / "hive" / f"{proposal.binding.commit}.nar").write_bytes(archive)
+    assert "not those" in repo.fault(replace(proposal.binding, nar=nar.digest(archive)))
     with pytest.raises(Internal):
-        repo.nar(found.binding.commit, nar.digest(b"x"))
+        repo.nar(proposal.binding.commit, nar.digest(b"x"))
 
 
 def test_what_is_not_kept_goes_with_its_objects(repo: AppliedRepo, author: Author) -> None:
@@ -193,16 +198,16 @@ def test_what_is_not_kept_goes_with_its_objects(repo: AppliedRepo, author: Autho
 def test_a_commit_that_is_kept_keeps_the_pack_that_brought_it(
     repo: AppliedRepo, author: Author
 ) -> None:
-    found = author.propose()
-    repo.promote(ID, found.binding, found.parts)
-    repo.propose(OTHER, found.binding.commit)
-    repo.prune({OTHER}, {found.binding.commit, seed("host").commit})
-    assert AppliedRepo(repo.path).fault(found.binding) == ""
+    proposal = author.propose()
+    repo.promote(ID, proposal.binding, proposal.parts)
+    repo.propose(OTHER, proposal.binding.commit)
+    repo.prune({OTHER}, {proposal.binding.commit, seed("host").commit})
+    assert AppliedRepo(repo.path).fault(proposal.binding) == ""
     whole(repo)
 
 
 def size(folder: Path) -> int:
-    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def test_what_is_no_file_among_the_refs_is_not_waited_for_and_not_followed(

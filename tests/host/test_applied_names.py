@@ -19,10 +19,10 @@ NAMES = {"root": 1, "ann": 2, "inputs": 3}
 
 
 def hive(**names: int) -> Hive:
-    found = Hive()
+    snapshot = Hive()
     for name, number in names.items():
-        found = found.with_agent(name, None, AgentSpec(uuid=UUID(int=number << 96 | 1)))
-    return found
+        snapshot = snapshot.with_agent(name, None, AgentSpec(uuid=UUID(int=number << 96 | 1)))
+    return snapshot
 
 
 def uuid(number: int) -> str:
@@ -40,8 +40,8 @@ class Store:
         asyncio.run(self.applied.follow(hive, archived, dead.__contains__))
 
     def names(self) -> dict[str, str]:
-        links = (each for each in self.applied.folder.iterdir() if each.is_symlink())
-        return {each.name: str(each.readlink()) for each in links}
+        links = (path for path in self.applied.folder.iterdir() if path.is_symlink())
+        return {link.name: str(link.readlink()) for link in links}
 
 
 def test_everybody_has_one_under_its_name(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_half_made_ones_of_a_daemon_that_was_killed_are_made_anew(tmp_path: Path
 
 def test_the_seed_needs_no_repository_and_a_name_leads_nowhere_else(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    found = store.applied.nar(uuid(9), seed("host").commit, seed("host").nar)
-    assert nar.unpack(found) == seed("host").files
+    archive_bytes = store.applied.nar(uuid(9), seed("host").commit, seed("host").nar)
+    assert nar.unpack(archive_bytes) == seed("host").files
     with pytest.raises(HiveError):
         store.applied.nar(uuid(9), "0" * 40, seed("host").nar)
     with pytest.raises(HiveError):

@@ -47,14 +47,16 @@ def store(contents: ArtifactContents, how: str = "keep", data: bytes = DATA) -> 
         assert contents.place("p", id_) is None
         return contents.place("p", await contents.settle("p", id_))
 
-    found = asyncio.run(work())
-    assert found is not None
-    return found
+    content = asyncio.run(work())
+    assert content is not None
+    return content
 
 
 def whole(contents: ArtifactContents) -> dict[str, bytes]:
     """Every file that has a name, with what is in it."""
-    return {each: contents.blobs.path(each).read_bytes() for each in contents.remaining_digests()}
+    return {
+        digest: contents.blobs.path(digest).read_bytes() for digest in contents.remaining_digests()
+    }
 
 
 @pytest.mark.parametrize("at", STEPS)
@@ -68,8 +70,8 @@ def test_a_kill_at_any_step_leaves_the_whole_content_or_none(
         os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     again = ArtifactContents(tmp_path / "a")
-    found = whole(again)
-    assert found == ({} if at in ("written", "synced") else {DIGEST: DATA})
+    remaining = whole(again)
+    assert remaining == ({} if at in ("written", "synced") else {DIGEST: DATA})
     assert list((tmp_path / "a/.new").iterdir()) == []
     assert store(again).digest == DIGEST
     assert whole(again) == {DIGEST: DATA}
@@ -95,7 +97,7 @@ def test_the_name_of_a_content_is_on_the_disk_when_it_is_answered(
     store(ArtifactContents(tmp_path / "a"))
     first, second = DIGEST[:2], DIGEST[2:4]
     at = synced.index("rename")
-    assert any(each.startswith("/a/.new/") for each in synced[:at])
+    assert any(synced_path.startswith("/a/.new/") for synced_path in synced[:at])
     assert synced[at + 1] == f"/a/{first}/{second}"
     assert {"", "/a", f"/a/{first}"} <= set(synced[:at])
 
@@ -103,8 +105,8 @@ def test_the_name_of_a_content_is_on_the_disk_when_it_is_answered(
 def test_files_are_nobody_else_s(tmp_path: Path) -> None:
     contents = ArtifactContents(tmp_path / "a")
     store(contents)
-    modes = {each.stat().st_mode & 0o777 for each in (tmp_path / "a").rglob("*") if each.is_file()}
-    folders = {each.stat().st_mode & 0o777 for each in (tmp_path / "a").rglob("*") if each.is_dir()}
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*") if path.is_file()}
+    folders = {path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*") if path.is_dir()}
     assert (modes, folders) == ({0o600}, {0o700})
 
 
@@ -133,11 +135,11 @@ def test_sums_do_not_depend_on_how_the_bytes_come() -> None:
     data = os.urandom(2 * BLOCK + 3)
     sums = []
     for step in (1000, BLOCK, BLOCK + 1, len(data)):
-        found = BlockDigests()
+        digests = BlockDigests()
         for at in range(0, len(data), step):
-            found.add(data[at : at + step])
-        sums.append(found.content)
-    assert len({(each.digest, each.blocks) for each in sums}) == 1
+            digests.add(data[at : at + step])
+        sums.append(digests.content)
+    assert len({(content.digest, content.blocks) for content in sums}) == 1
     assert sums[0].blocks[:32] == sha256(data[:BLOCK]).digest()
     assert len(sums[0].blocks) == 3 * 32
 
@@ -167,10 +169,10 @@ def test_a_full_disk_is_said_and_leaves_nothing_half(tiny: Path) -> None:
         assert list(whole(contents)) == [sha256(b"small").hexdigest()]
         return contents.place("p", await contents.settle("p", id_))
 
-    found = asyncio.run(work())
-    assert found is not None
-    assert found.size == 600_000
-    assert contents.blobs.path(found.digest).stat().st_size == 600_000
+    outcome = asyncio.run(work())
+    assert outcome is not None
+    assert outcome.size == 600_000
+    assert contents.blobs.path(outcome.digest).stat().st_size == 600_000
 
 
 def test_a_part_that_is_given_up_on_is_written_to_its_end_before_the_next(tmp_path: Path) -> None:
@@ -197,10 +199,10 @@ def test_a_part_that_is_given_up_on_is_written_to_its_end_before_the_next(tmp_pa
         return contents.place("p", await contents.settle("p", id_))
 
     contents = ArtifactContents(tmp_path / "a", step=step)
-    found = asyncio.run(work())
-    assert found is not None
-    assert contents.blobs.path(found.digest).read_bytes() == b"bbb"
-    assert found.digest == sha256(b"bbb").hexdigest()
+    outcome = asyncio.run(work())
+    assert outcome is not None
+    assert contents.blobs.path(outcome.digest).read_bytes() == b"bbb"
+    assert outcome.digest == sha256(b"bbb").hexdigest()
 
 
 def test_bytes_are_worked_on_beside_the_loop_and_only_the_name_is_given_on_it(
@@ -296,10 +298,10 @@ def test_what_is_on_its_way_at_once_is_bounded(tmp_path: Path) -> None:
     async def work() -> None:
         room = UploadLimits(2 * len(DATA), 3 * len(DATA))
         parties = "ppp" + "qqq"
-        calls = [contents.keep(each, DATA, room) for each in parties]
-        found = await asyncio.gather(*calls, return_exceptions=True)
-        assert [isinstance(each, LimitReached) for each in found] == [False, False, True, False,
-                                                                      True, True]  # fmt: skip
+        calls = [contents.keep(party, DATA, room) for party in parties]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        refused = [isinstance(outcome, LimitReached) for outcome in outcomes]
+        assert refused == [False, False, True, False, True, True]
 
     contents = ArtifactContents(tmp_path / "a")
     asyncio.run(work())

@@ -69,8 +69,8 @@ def test_a_fault_is_only_told_of_a_payload_that_runs() -> None:
 
 def test_limits_are_read_in_our_own_measures() -> None:
     infinite = 2**64 - 1
-    found = _limits([1 << 20, infinite, 1024, 500_000, 50, infinite])
-    assert found == {"memory_max": 1 << 20, "tasks_max": 1024, "cpu_quota": 50, "cpu_weight": 50}
+    limits = _limits([1 << 20, infinite, 1024, 500_000, 50, infinite])
+    assert limits == {"memory_max": 1 << 20, "tasks_max": 1024, "cpu_quota": 50, "cpu_weight": 50}
 
 
 @pytest.fixture

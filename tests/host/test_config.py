@@ -22,11 +22,11 @@ def test_no_file_and_an_empty_file_are_all_defaults(tmp_path: Path) -> None:
 def test_what_is_set_stands_beside_the_defaults(tmp_path: Path) -> None:
     text = 'default_image = "debian"\n[root]\nname = "chief"\ncommand = ["a", "b"]\n'
     text += '[images]\ndebian = "/srv/debian"\nhost = ""\n[limits]\nstarts_at_once = 2\n'
-    found = load(write_settings(tmp_path, text))
-    assert (found.root.name, found.root.command) == ("chief", ("a", "b"))
-    assert found.images == {"host": None, "debian": Path("/srv/debian")}
-    assert (found.limits.starts_at_once, found.limits.depth) == (2, 32)
-    assert found.paths.socket("u") == Path("/run/hive/agents/u/run/broker.sock")
+    settings = load(write_settings(tmp_path, text))
+    assert (settings.root.name, settings.root.command) == ("chief", ("a", "b"))
+    assert settings.images == {"host": None, "debian": Path("/srv/debian")}
+    assert (settings.limits.starts_at_once, settings.limits.depth) == (2, 32)
+    assert settings.paths.socket("u") == Path("/run/hive/agents/u/run/broker.sock")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,10 @@ evry = 3
 def test_every_fault_has_its_line_its_key_and_what_is_allowed(tmp_path: Path) -> None:
     """`hive doctor` said `config ok`, and the log of a hived that did not start named no line."""
     path = write_settings(tmp_path, WRONG)
-    found = {each.key: (each.line, each.reason) for each in check(path)}
+    by_key = {
+        setting_fault.key: (setting_fault.line, setting_fault.reason)
+        for setting_fault in check(path)
+    }
     expected = {
         "colour": (2, "unknown key"),
         "limits.depht": (6, "unknown key; did you mean depth?"),
@@ -108,10 +111,10 @@ def test_every_fault_has_its_line_its_key_and_what_is_allowed(tmp_path: Path) ->
         "maid.checks.disk.evry": (26, "unknown key; did you mean every?"),
         "maid.checks.disk.command": (25, "is missing"),
     }  # fmt: skip
-    assert found.keys() == expected.keys()
+    assert by_key.keys() == expected.keys()
     for key, (line, reason) in expected.items():
-        assert found[key][0] == line, key
-        assert found[key][1].startswith(reason), found[key]
+        assert by_key[key][0] == line, key
+        assert by_key[key][1].startswith(reason), by_key[key]
     with pytest.raises(InvalidArgument) as caught:
         load(path)
     count = len(expected) - 1
@@ -130,9 +133,9 @@ def test_every_fault_has_its_line_its_key_and_what_is_allowed(tmp_path: Path) ->
 def test_what_does_not_fit_together_has_a_place_too(
     tmp_path: Path, text: str, place: tuple[int | None, str], reason: str
 ) -> None:
-    (found,) = check(write_settings(tmp_path, text))
-    assert (found.line, found.key) == place
-    assert found.reason.startswith(reason)
+    (setting_fault,) = check(write_settings(tmp_path, text))
+    assert (setting_fault.line, setting_fault.key) == place
+    assert setting_fault.reason.startswith(reason)
 
 
 def test_sizes_and_commands_may_be_texts(tmp_path: Path) -> None:
@@ -140,10 +143,13 @@ def test_sizes_and_commands_may_be_texts(tmp_path: Path) -> None:
         'ballast = "1M"\n[root]\ncommand = "sh -c \'echo hi\'"\n[limits]\ninbox_bytes = "2 GiB"\n'
     )
     text += '[agent_limits]\nmemory_max = "512M"\n[all_limits]\nmemory_max = 16777216\n'
-    found = load(write_settings(tmp_path, text))
-    assert (found.ballast, found.limits.inbox_bytes) == (1 << 20, 2 << 30)
-    assert found.root.command == ("sh", "-c", "echo hi")
-    assert (found.agent_limits.memory_max, found.all_limits.memory_max) == (512 << 20, 16 << 20)
+    settings = load(write_settings(tmp_path, text))
+    assert (settings.ballast, settings.limits.inbox_bytes) == (1 << 20, 2 << 30)
+    assert settings.root.command == ("sh", "-c", "echo hi")
+    assert (settings.agent_limits.memory_max, settings.all_limits.memory_max) == (
+        512 << 20,
+        16 << 20,
+    )
 
 
 def test_a_number_too_long_to_be_written_has_a_place_too(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_another_one_takes_its_place_and_the_one_before_stays_for_who_reads_it(
     for commit, text in ((ONE, "one"), (TWO, "two"), (THREE, "three")):
         show_config(tmp_path, commit, lambda text=text: archive(text))  # type: ignore[misc]
     assert (tmp_path / "config/AGENTS.md").read_text() == "three"
-    assert {each.name for each in (tmp_path / ROOM).iterdir()} == {TWO, THREE}
+    assert {path.name for path in (tmp_path / ROOM).iterdir()} == {TWO, THREE}
     show_config(tmp_path, TWO, never)
     assert (tmp_path / "config/AGENTS.md").read_text() == "two"
 
@@ -56,7 +56,7 @@ def test_what_a_killed_daemon_left_half_written_is_not_shown(tmp_path: Path) -> 
     (half / "AGENTS.md").write_text("half")
     show_config(tmp_path, ONE, lambda: archive("one"))
     assert (tmp_path / "config/AGENTS.md").read_text() == "one"
-    assert [each.name for each in (tmp_path / ROOM).iterdir()] == [ONE]
+    assert [path.name for path in (tmp_path / ROOM).iterdir()] == [ONE]
 
 
 def test_none_is_shown_when_there_is_none(tmp_path: Path) -> None:

@@ -14,16 +14,16 @@ TEXT = '{"nonce": 3, "invocation": "ab", "result": "signal", "code": "killed", "
 
 def test_an_exit_is_read_with_what_systemd_knew(tmp_path: Path) -> None:
     (tmp_path / UUID).write_text(TEXT + ', "asked": true}')
-    found = exits.read(tmp_path, UUID)
-    assert found == Exit("ab", "signal", "killed", "KILL", 3, asked=True)
-    assert (found.clean, found.reboot, found.text) == (False, False, "killed with KILL")
+    record = exits.read(tmp_path, UUID)
+    assert record == Exit("ab", "signal", "killed", "KILL", 3, asked=True)
+    assert (record.clean, record.reboot, record.text) == (False, False, "killed with KILL")
 
 
 def test_a_record_of_an_older_script_was_not_asked_for(tmp_path: Path) -> None:
     (tmp_path / UUID).write_text(TEXT + "}")
-    found = exits.read(tmp_path, UUID)
-    assert found is not None
-    assert not found.asked
+    record = exits.read(tmp_path, UUID)
+    assert record is not None
+    assert not record.asked
 
 
 def test_an_end_tells_what_the_machine_has_used(tmp_path: Path) -> None:
@@ -38,9 +38,9 @@ def test_an_end_tells_what_the_machine_has_used(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_an_end_without_a_figure_is_an_end(tmp_path: Path, said: str) -> None:
     (tmp_path / UUID).write_text(TEXT + said + "}")
-    found = exits.read(tmp_path, UUID)
-    assert found is not None
-    assert found.cpu is None
+    record = exits.read(tmp_path, UUID)
+    assert record is not None
+    assert record.cpu is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"nonce": "x"}', "\0"])

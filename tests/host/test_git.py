@@ -25,9 +25,9 @@ def test_a_fresh_install_has_no_agents_and_no_commit(meta: Meta) -> None:
 
 def test_what_is_written_is_read_back(meta: Meta) -> None:
     hive = meta.change(family("anna", "bob").with_parent("bob", "anna"))
-    found = MetaRepo.open(meta.path).read(meta.repo.head())
-    assert found == hive
-    assert found.commit == meta.ledger.head
+    read_back = MetaRepo.open(meta.path).read(meta.repo.head())
+    assert read_back == hive
+    assert read_back.commit == meta.ledger.head
 
 
 def test_the_files_are_those_of_the_contract(meta: Meta) -> None:
@@ -219,8 +219,8 @@ def test_dirt_is_what_git_calls_it(meta: Meta) -> None:
     (meta.path / "agents/anna.json").unlink()
     meta.git("rm", "-q", "agents/bob.json")
     meta.edit("agents/carl.json", (meta.path / "agents/carl.json").read_text() + " ")
-    told = meta.git("status", "--porcelain", "--no-renames").splitlines()
-    assert meta.repo.changed_files() == sorted(line.split()[-1] for line in told)
+    status_lines = meta.git("status", "--porcelain", "--no-renames").splitlines()
+    assert meta.repo.changed_files() == sorted(line.split()[-1] for line in status_lines)
     assert len(meta.repo.changed_files()) == 5
 
 

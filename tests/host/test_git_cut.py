@@ -68,10 +68,10 @@ def test_a_text_by_hand_over_the_end_of_the_old_one_is_put_right(meta: Meta) -> 
     meta.change(family("anna"))
     before = (meta.path / "agents/anna.json").read_text()
     meta.by_hand("agents/anna.json", before.replace("{", "{ "))
-    found = meta.repo.recover(meta.ledger.head)
-    assert found.kind is RecoveryKind.ADOPT
+    recovery = meta.repo.recover(meta.ledger.head)
+    assert recovery.kind is RecoveryKind.ADOPT
     with meta.ledger.transaction():
-        meta.ledger.head = found.head
+        meta.ledger.head = recovery.head
     meta.edit("agents/anna.json", "{ " + before[:20] + before[30:])
     assert restart(meta).changed_files() == []
 

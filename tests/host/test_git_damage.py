@@ -69,9 +69,11 @@ def test_a_torn_copy_of_what_is_written_again_is_replaced(meta: Meta) -> None:
 def test_a_damaged_ref_is_named_and_the_ledger_brings_it_back(meta: Meta, data: bytes) -> None:
     hive = meta.change(family("anna"))
     (meta.repo.folder / "refs/heads/main").write_bytes(data)
-    assert any("refs/heads/main" in each.text or "000" in each.text for each in meta.repo.verify())
-    found = meta.repo.recover(hive.commit)
-    assert found.kind is RecoveryKind.RESTORED
+    assert any(
+        "refs/heads/main" in damage.text or "000" in damage.text for damage in meta.repo.verify()
+    )
+    recovery = meta.repo.recover(hive.commit)
+    assert recovery.kind is RecoveryKind.RESTORED
     assert meta.repo.head() == hive.commit
     assert meta.repo.verify() == []
 
@@ -86,9 +88,9 @@ def test_a_commit_by_hand_that_lacks_an_object_is_refused(meta: Meta) -> None:
     hive = meta.change(family("anna"))
     meta.by_hand("agents/anna.json", "{}")
     spoil(meta.object(meta.git("rev-parse", "HEAD:agents/anna.json")), "missing")
-    found = MetaRepo.open(meta.path).recover(hive.commit)
-    assert found.kind is RecoveryKind.REFUSED
-    assert "damaged" in found.reason
+    recovery = MetaRepo.open(meta.path).recover(hive.commit)
+    assert recovery.kind is RecoveryKind.REFUSED
+    assert "damaged" in recovery.reason
     assert meta.repo.head() == hive.commit
 
 
@@ -115,7 +117,7 @@ def test_an_odd_thing_in_place_of_an_object_is_refused(meta: Meta) -> None:
 def test_a_directory_that_git_cannot_open_is_damage(folder: Path) -> None:
     (folder / "meta/.git").mkdir(parents=True)
     repo = MetaRepo.open(folder / "meta")
-    assert [each.what for each in repo.verify()] == ["HEAD", "repository"]
+    assert [damage.what for damage in repo.verify()] == ["HEAD", "repository"]
     with pytest.raises(DamagedRepo, match="repository"):
         repo.recover("")
 
@@ -153,8 +155,8 @@ def test_a_lock_that_nobody_seems_to_hold_is_reported(meta: Meta) -> None:
     assert meta.repo.verify() == []
     long_ago = time.time() - 90
     os.utime(lock, (long_ago, long_ago))
-    (found,) = meta.repo.verify()
-    assert (found.what, found.where) == ("index.lock", str(lock))
+    (damage,) = meta.repo.verify()
+    assert (damage.what, damage.where) == ("index.lock", str(lock))
 
 
 def test_a_damaged_index_is_dirt_and_no_obstacle(meta: Meta) -> None:

@@ -25,11 +25,11 @@ def hive(meta: Meta) -> Hive:
 
 
 def adopt(meta: Meta, hive: Hive) -> Hive:
-    found = meta.repo.recover(hive.commit)
-    assert found.hive is not None
+    recovery = meta.repo.recover(hive.commit)
+    assert recovery.hive is not None
     with meta.ledger.transaction():
-        meta.ledger.head = found.head
-    return found.hive
+        meta.ledger.head = recovery.head
+    return recovery.hive
 
 
 def flake(meta: Meta) -> str:
@@ -63,8 +63,8 @@ def test_a_change_of_an_agent_that_nix_does_not_make_leaves_the_flake(
 def test_a_flake_that_was_changed_by_hand_is_written_again(meta: Meta, hive: Hive) -> None:
     before = flake(meta)
     meta.by_hand("flake.nix", "{ outputs = _: { }; }\n")
-    found = adopt(meta, hive)
-    meta.change(found.with_parent("bob", None))
+    adopted = adopt(meta, hive)
+    meta.change(adopted.with_parent("bob", None))
     assert flake(meta) == before
 
 
@@ -83,17 +83,17 @@ def test_h13_the_lock_is_part_of_the_hive(meta: Meta, hive: Hive) -> None:
     again = MetaRepo.open(meta.path).read(hive.commit)
     assert again == hive
     assert len(again.lock_hash) == 64
-    kept = meta.change(hive.with_parent("bob", None))
-    assert kept.lock == hive.lock
-    meta.change(kept.with_lock(b""))
+    changed = meta.change(hive.with_parent("bob", None))
+    assert changed.lock == hive.lock
+    meta.change(changed.with_lock(b""))
     assert not (meta.path / "flake.lock").exists()
 
 
 def test_h13_a_lock_that_was_changed_by_hand_is_refused(meta: Meta, hive: Hive) -> None:
     hive = meta.change(hive.with_lock(b'{"version": 7}\n'))
     meta.by_hand("flake.lock", '{"version": 8}\n')
-    found = meta.repo.recover(hive.commit, judge(meta.ledger, HostLimits()))
-    assert "request_update_meta_inputs" in found.reason
+    recovery = meta.repo.recover(hive.commit, judge(meta.ledger, HostLimits()))
+    assert "request_update_meta_inputs" in recovery.reason
     assert (meta.path / "flake.lock").read_text() == '{"version": 7}\n'
 
 
@@ -108,6 +108,6 @@ def test_a_repository_of_an_older_version_gets_its_flake(meta: Meta) -> None:
     hive = meta.change(family("anna"))
     meta.git("rm", "-q", "flake.nix")
     meta.git("commit", "-qm", "as it was before")
-    found = adopt(meta, hive)
-    meta.change(found.with_parent("anna", None))
+    adopted = adopt(meta, hive)
+    meta.change(adopted.with_parent("anna", None))
     assert "nixosConfigurations" in flake(meta)

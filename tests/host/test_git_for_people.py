@@ -22,8 +22,8 @@ ZERO = "0" * 40
 
 @pytest.fixture
 def people(tmp_path: Path) -> Iterator[GitHostProcess]:
-    with serve_people(tmp_path) as found:
-        yield found
+    with serve_people(tmp_path) as host:
+        yield host
 
 
 def clone(people: GitHostProcess, repo: str = "meta") -> Path:
@@ -72,11 +72,11 @@ def test_attack_59_a_commit_by_hand_is_pushed_adopted_and_pulled_by_others(
     assert people.git("rev-parse", "HEAD", cwd=other) == oid
     people.git("fetch", "--quiet", cwd=mine)
     assert people.git("status", "--porcelain", "--branch", cwd=mine) == "## main...origin/main"
-    (told,) = [
-        each for each in people.call("ListEvents", limit=100)["events"]
-        if each["operation"] == "push_pack"
+    (recorded,) = [
+        event for event in people.call("ListEvents", limit=100)["events"]
+        if event["operation"] == "push_pack"
     ]  # fmt: skip
-    assert told["fields"]["by"] == f"uid:{os.geteuid()}"
+    assert recorded["fields"]["by"] == f"uid:{os.geteuid()}"
 
 
 def test_attack_59_a_commit_that_is_not_valid_is_refused_kept_and_can_be_fetched(
@@ -235,11 +235,11 @@ def test_a_clone_of_a_damaged_repository_says_so_and_the_daemon_goes_on(
     tree = people.call("MetaLog", limit=1)["commits"][0]["commit"]
     assert tree == head
     objects = people.folder / "state/meta/.git/objects"
-    for each in objects.glob("??/*"):
-        if each.parent.name + each.name != head:
-            data = each.read_bytes()
-            each.chmod(0o600)
-            each.write_bytes(data[: len(data) // 2])
+    for path in objects.glob("??/*"):
+        if path.parent.name + path.name != head:
+            data = path.read_bytes()
+            path.chmod(0o600)
+            path.write_bytes(data[: len(data) // 2])
     said = people.git("clone", "hive::meta", "lost", check=False)
     assert "hive: cannot read .git" in said
     assert people.call("ListRefs", repo="meta")["refs"]
@@ -253,8 +253,8 @@ def test_a_clone_comes_in_parts_that_fit_into_a_frame(people: GitHostProcess) ->
     people.git("commit", "-q", "-m", "large", cwd=mine)
     people.git("push", "--quiet", "origin", "main", cwd=mine)
     head = people.git("rev-parse", "HEAD", cwd=mine)
-    found = people.call("ExportPack", repo="meta", wants=[head])
-    assert found["next"]
+    exported = people.call("ExportPack", repo="meta", wants=[head])
+    assert exported["next"]
     fresh = people.folder / "fresh"
     people.git("clone", "--quiet", "hive::meta", str(fresh))
     assert (fresh / "large.bin").read_bytes() == (mine / "large.bin").read_bytes()

@@ -14,11 +14,11 @@ from hive_core.model.agents.hive import Hive
 
 def look(meta: Meta) -> Recovery:
     """What the daemon does when the branch moved."""
-    found = meta.repo.recover(meta.ledger.head)
-    if found.hive is not None:
+    recovery = meta.repo.recover(meta.ledger.head)
+    if recovery.hive is not None:
         with meta.ledger.transaction():
-            meta.ledger.head = found.hive.commit
-    return found
+            meta.ledger.head = recovery.hive.commit
+    return recovery
 
 
 def text(number: int, **more: object) -> str:
@@ -29,12 +29,12 @@ def test_a_valid_commit_by_hand_is_adopted(meta: Meta) -> None:
     meta.change(family("anna"))
     meta.by_hand("agents/anna.json", text(2, title="By hand"))
     last = meta.by_hand("agents/root.json", text(1, title="Boss"))
-    found = look(meta)
-    assert (found.kind, found.head) == (RecoveryKind.ADOPT, last)
-    assert [each.subject for each in found.commits] == [
+    recovery = look(meta)
+    assert (recovery.kind, recovery.head) == (RecoveryKind.ADOPT, last)
+    assert [commit.subject for commit in recovery.commits] == [
         "edit agents/anna.json", "edit agents/root.json",
     ]  # fmt: skip
-    assert found.commits[0].author == "op@host"
+    assert recovery.commits[0].author == "op@host"
     assert meta.hive.spec("anna").title == "By hand"
     assert look(meta).kind is RecoveryKind.SAME
     meta.change(meta.hive.with_agent("bob", "root", spec(3)))
@@ -52,11 +52,15 @@ def test_a_commit_that_reached_only_the_ref_is_shown_in_the_work_tree(meta: Meta
 def test_an_invalid_commit_is_kept_aside_and_the_branch_returns(meta: Meta) -> None:
     hive = meta.change(family("anna"))
     bad = meta.by_hand("topology.json", '{"root": "anna", "anna": "root"}')
-    found = look(meta)
-    assert (found.kind, found.head, found.hive) == (RecoveryKind.REFUSED, hive.commit, None)
-    assert found.refused == bad
-    assert "cycle" in found.reason
-    assert meta.repo.refusals() == [(bad, found.reason)]
+    recovery = look(meta)
+    assert (recovery.kind, recovery.head, recovery.hive) == (
+        RecoveryKind.REFUSED,
+        hive.commit,
+        None,
+    )
+    assert recovery.refused == bad
+    assert "cycle" in recovery.reason
+    assert meta.repo.refusals() == [(bad, recovery.reason)]
     assert meta.git("rev-parse", f"refs/hive/refused/{bad}") == bad
     assert meta.git("rev-parse", "main") == hive.commit
     assert meta.git("status", "--porcelain") == ""
@@ -103,9 +107,9 @@ def test_rewritten_history_is_kept_aside(meta: Meta) -> None:
     hive = meta.change(meta.hive.with_agent("bob", "root", spec(3)))
     meta.git("commit", "-q", "--amend", "-m", "never happened")
     amended = meta.git("rev-parse", "HEAD")
-    found = look(meta)
-    assert (found.kind, meta.repo.head()) == (RecoveryKind.REFUSED, hive.commit)
-    assert "rewrites history" in found.reason
+    recovery = look(meta)
+    assert (recovery.kind, meta.repo.head()) == (RecoveryKind.REFUSED, hive.commit)
+    assert "rewrites history" in recovery.reason
     assert [oid for oid, _ in meta.repo.refusals()] == [amended]
 
 
@@ -165,12 +169,12 @@ def test_the_daemon_may_refuse_what_git_cannot_know(meta: Meta) -> None:
     hive = meta.change(family("anna"))
     meta.by_hand("agents/anna.json", text(2, title="Ghost"))
 
-    def judge(before: Hive, found: Hive) -> None:
+    def judge(before: Hive, after: Hive) -> None:
         assert before == hive
-        raise InvalidArgument(f"{found.spec('anna').title} was destroyed")
+        raise InvalidArgument(f"{after.spec('anna').title} was destroyed")
 
-    found = meta.repo.recover(hive.commit, judge)
-    assert (found.kind, found.reason) == (RecoveryKind.REFUSED, "Ghost was destroyed")
+    recovery = meta.repo.recover(hive.commit, judge)
+    assert (recovery.kind, recovery.reason) == (RecoveryKind.REFUSED, "Ghost was destroyed")
 
 
 def test_a_repository_from_elsewhere_is_judged_as_a_whole(meta: Meta) -> None:

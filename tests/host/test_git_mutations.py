@@ -37,10 +37,10 @@ class HiveView:
 def worlds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
     monkeypatch.setattr(opening, "prime", lambda *_: None)  # the ledger is for speed elsewhere
     with without_privileges():
-        found = {shape: folder / shape for shape in SHAPES}
-        for shape, state in found.items():
+        folders = {shape: folder / shape for shape in SHAPES}
+        for shape, state in folders.items():
             create_history(state, shape)
-        yield found
+        yield folders
 
 
 @pytest.mark.sized
@@ -89,14 +89,14 @@ def outcome(state: Path, running: Stores | None, sound: HiveView) -> str:
     """How it ended; an AssertionError when it did not end well."""
     if running is not None:
         with close_after(running):
-            found = in_force(running, sound, running_faults(running, sound.hive))
+            result = in_force(running, sound, running_faults(running, sound.hive))
         # What was changed over it is what a fresh start finds, or it finds the damage.
         again = state.rename(state.with_name("again"))
         try:
             fresh = start_outcome(again, HiveView(running.hive, sound.dirty, sound.refused))
         finally:
             again.rename(state)
-        return found if found != "harmless" else fresh
+        return result if result != "harmless" else fresh
     return start_outcome(state, sound)
 
 
@@ -108,11 +108,11 @@ def start_outcome(state: Path, sound: HiveView) -> str:
     with close_after(stores):
         if stores.damage:
             return check_sealed(stores, sound)
-        found = [each.text for each in stores.repo.verify()]
+        faults = [damage.text for damage in stores.repo.verify()]
         assert stores.recovery is None or stores.recovery.kind is not RecoveryKind.ADOPT
         if stores.recovery is not None and stores.recovery.reason:
-            found.append(stores.recovery.reason)
-        return in_force(stores, sound, found)
+            faults.append(stores.recovery.reason)
+        return in_force(stores, sound, faults)
 
 
 def check_sealed(stores: Stores, sound: HiveView) -> str:
@@ -123,22 +123,24 @@ def check_sealed(stores: Stores, sound: HiveView) -> str:
         stores.repo.write(sound.hive, stores.hive, "change", {})
     registry = operations.load()
     served = stores.served_operations(registry)
-    assert all(served[name] is not each for name, each in registry.items() if each.mutates)
+    assert all(
+        served[name] is not operation for name, operation in registry.items() if operation.mutates
+    )
     return "sealed"
 
 
 def running_faults(stores: Stores, hive: Hive) -> list[str]:
     """What the watch over the branch and the hourly look find (host/git/manual_commits.py)."""
-    found = []
+    faults = []
     try:
         if not stores.repo.is_at(hive.commit):
             recovery = stores.repo.recover(hive.commit)
             assert recovery.kind is not RecoveryKind.ADOPT
-            found.append(recovery.reason)
+            faults.append(recovery.reason)
         stores.repo.refresh_worktree()
     except HiveError as error:
-        found.append(error.reason)
-    return [*found, *(each.text for each in stores.repo.verify())]
+        faults.append(error.reason)
+    return [*faults, *(damage.text for damage in stores.repo.verify())]
 
 
 def in_force(stores: Stores, sound: HiveView, faults: list[str]) -> str:
@@ -165,9 +167,9 @@ def in_force(stores: Stores, sound: HiveView, faults: list[str]) -> str:
     return "told" if faults or not same else "harmless"
 
 
-def record_error(what: str, error: HiveError) -> str:
+def record_error(result: str, error: HiveError) -> str:
     assert error.reason
-    return what
+    return result
 
 
 def test_a_folder_that_nobody_may_read_is_told_and_ends_nothing(worlds: dict[str, Path]) -> None:
@@ -181,17 +183,17 @@ def test_reasons_that_cannot_be_read_do_not_keep_hived_from_starting(
     worlds: dict[str, Path],
 ) -> None:
     notes = worlds["loose"] / "meta/.git" / NOTES
-    (file,) = [each for each in notes.iterdir() if not each.suffix]
+    (file,) = [path for path in notes.iterdir() if not path.suffix]
     file.chmod(0)
     with close_after(open_stores(worlds["loose"])) as stores:
         ((oid, reason),) = stores.repo.refusals()
         assert (oid, "Permission denied" in reason) == (file.name, True)
-        assert [each.what for each in stores.repo.verify()] == [NOTES]
+        assert [damage.what for damage in stores.repo.verify()] == [NOTES]
     notes.chmod(0)
     with close_after(open_stores(worlds["loose"])) as stores:
         assert stores.hive.specs
         assert stores.repo.refusals() == []
-        assert [each.what for each in stores.repo.verify()] == [NOTES]
+        assert [damage.what for damage in stores.repo.verify()] == [NOTES]
     notes.chmod(0o775)
 
 
@@ -199,8 +201,8 @@ def test_a_kept_commit_whose_ref_names_another_one_is_damage(worlds: dict[str, P
     with close_after(open_stores(worlds["loose"])) as stores:
         (ref,) = (stores.repo.folder / REFUSED).iterdir()
         ref.write_text(f"{stores.hive.commit}\n")
-        (found,) = stores.repo.verify()
-        assert (found.where, found.why) == (str(ref), "holds another commit")
+        (damage,) = stores.repo.verify()
+        assert (damage.where, damage.why) == (str(ref), "holds another commit")
 
 
 @pytest.mark.parametrize("gone", ["objects", "HEAD"])

@@ -45,8 +45,8 @@ def repack(meta: Meta, *options: str) -> Path:
     """Everything in one pack of git's; its path."""
     meta.git("-c", "pack.threads=1", *options, "repack", "-adfq", "--depth=20")
     meta.git("prune-packed")
-    (found,) = (meta.repo.folder / "objects/pack").glob("*.pack")
-    return found
+    (pack_file,) = (meta.repo.folder / "objects/pack").glob("*.pack")
+    return pack_file
 
 
 def names(meta: Meta) -> list[tuple[str, str]]:
@@ -168,15 +168,15 @@ def test_damage_is_told_before_somebody_needs_what_is_packed(
 ) -> None:
     file = repack(many).with_suffix(suffix)
     rewrite(file, spoil)
-    found = [each for each in many.repo.verify() if each.where == str(file)]
-    assert [says in each.why for each in found] == [True]
+    damages = [damage for damage in many.repo.verify() if damage.where == str(file)]
+    assert [says in damage.why for damage in damages] == [True]
 
 
 def test_a_pack_that_is_gone_is_told_and_its_table_alone_is_nothing(many: Meta) -> None:
     pack = repack(many)
     assert many.repo.verify() == []
     pack.unlink()
-    assert any(each.where == str(pack) for each in many.repo.verify())
+    assert any(damage.where == str(pack) for damage in many.repo.verify())
     with pytest.raises(DamagedRepo, match="No such file"):
         many.repo.read(many.ledger.head)
 
@@ -197,7 +197,7 @@ def test_a_table_without_its_pack_is_no_damage_while_nothing_is_missing(many: Me
     (other,) = table.parent.glob("*.pack")
     other.unlink()
     table.write_bytes(left)
-    assert {each.why for each in many.repo.verify()} >= {"lost"}
+    assert {damage.why for damage in many.repo.verify()} >= {"lost"}
 
 
 def test_what_one_pack_has_lost_is_read_from_another(many: Meta) -> None:

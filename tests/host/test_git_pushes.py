@@ -24,8 +24,8 @@ ZERO = "0" * 40
 
 @pytest.fixture
 def people(tmp_path: Path) -> Iterator[GitHostProcess]:
-    with serve_people(tmp_path) as found:
-        yield found
+    with serve_people(tmp_path) as host:
+        yield host
 
 
 def push(people: GitHostProcess, new: str, data: bytes, **more: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -39,16 +39,16 @@ def push(people: GitHostProcess, new: str, data: bytes, **more: Any) -> dict[str
 def fault(people: GitHostProcess, new: str, data: bytes, **more: Any) -> HiveError:  # noqa: ANN401
     """The error of a push that must leave everything as it was, the repository's files too."""
     before = people.call("ListRefs", repo="meta")["refs"], repository_files(people)
-    with pytest.raises(HiveError) as found:
+    with pytest.raises(HiveError) as raised:
         push(people, new, data, **more)
     assert (people.call("ListRefs", repo="meta")["refs"], repository_files(people)) == before
     assert list((people.folder / "state").glob("work/*")) == []
-    return found.value
+    return raised.value
 
 
 def repository_files(people: GitHostProcess) -> list[str]:
     folder = people.folder / "state/meta/.git/objects"
-    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def test_attack_59_packs_that_are_too_large_in_any_way_are_refused_with_the_rule(
@@ -104,12 +104,12 @@ def delta_bomb() -> tuple[str, bytes]:
 
 
 def _size(number: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while True:
-        found.append(number & 0x7F | (0x80 if number > 0x7F else 0))
+        encoded.append(number & 0x7F | (0x80 if number > 0x7F else 0))
         number >>= 7
         if not number:
-            return bytes(found)
+            return bytes(encoded)
 
 
 def _entry(kind: int, data: bytes, base: bytes = b"") -> bytes:
@@ -208,6 +208,6 @@ def test_attack_59_only_the_operator_fetches_and_pushes() -> None:
         "push_pack": {"repo": "meta", "ref": "refs/heads/main", "old": oid, "new": oid},
         "meta_log": {}, "meta_diff": {},
     }  # fmt: skip
-    with world(None) as found:
+    with world(None) as hive:
         for name, params in asked.items():
-            assert found.fault("root", name, **params) == "NotAllowed", name
+            assert hive.fault("root", name, **params) == "NotAllowed", name

@@ -21,8 +21,8 @@ from hive_core.varlink import encode
 
 @pytest.fixture
 def people(tmp_path: Path) -> Iterator[GitHostProcess]:
-    with serve_people(tmp_path) as found:
-        yield found
+    with serve_people(tmp_path) as host:
+        yield host
 
 
 @contextmanager

@@ -30,8 +30,8 @@ def changer(folder: Path, step: str) -> subprocess.Popen[str]:
 def wake_up(folder: Path) -> Meta:
     """What a daemon finds after a kill, checked as a whole."""
     meta = Meta(folder)
-    found = meta.repo.recover(meta.ledger.head)
-    assert found.kind in (RecoveryKind.SAME, RecoveryKind.FORWARDED)
+    recovery = meta.repo.recover(meta.ledger.head)
+    assert recovery.kind in (RecoveryKind.SAME, RecoveryKind.FORWARDED)
     assert meta.repo.head() == meta.ledger.head
     assert meta.repo.verify() == []
     assert meta.repo.refusals() == []

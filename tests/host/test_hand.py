@@ -25,7 +25,7 @@ from hive_core.reconcile.observed import ObservedState
 
 
 @pytest.fixture
-def found() -> Iterator[World]:
+def running() -> Iterator[World]:
     with world(None, "root/ann", "ann/bob", "root/carl") as made:
         yield made
 
@@ -55,35 +55,35 @@ def commit(world_: World, parents: dict[str, str | None]) -> str:
 
 
 def test_agents_that_come_go_and_move_by_hand_have_everything_that_belongs_to_it(
-    found: World,
+    running: World,
 ) -> None:
-    ann, bob, carl = map(found.uuid, ("ann", "bob", "carl"))
-    found.call("root", "send", to="ann", body="are you there?")
-    oid = commit(found, {"root": None, "bob": "carl", "carl": "root"})
-    hand(found).check_branch()
-    assert found.hive.commit == found.ledger.head == oid
-    assert found.hive.topology.parents == {"root": None, "bob": "carl", "carl": "root"}
-    assert found.ledger.archives.is_tombstone(ann)
-    assert [each["kind"] for each in found.mail("bob")] == ["moved"]
-    assert found.mail("carl") == []
-    assert [each["kind"] for each in found.mail("root")] == ["dead_letter"]
-    assert {ann, bob, carl} <= found.ledger.ranges.all().keys()
-    (event,) = [each for each in found.events() if each["operation"] == "hand"]
+    ann, bob, carl = map(running.uuid, ("ann", "bob", "carl"))
+    running.call("root", "send", to="ann", body="are you there?")
+    oid = commit(running, {"root": None, "bob": "carl", "carl": "root"})
+    hand(running).check_branch()
+    assert running.hive.commit == running.ledger.head == oid
+    assert running.hive.topology.parents == {"root": None, "bob": "carl", "carl": "root"}
+    assert running.ledger.archives.is_tombstone(ann)
+    assert [letter["kind"] for letter in running.mail("bob")] == ["moved"]
+    assert running.mail("carl") == []
+    assert [letter["kind"] for letter in running.mail("root")] == ["dead_letter"]
+    assert {ann, bob, carl} <= running.ledger.ranges.all().keys()
+    (event,) = [event for event in running.events() if event["operation"] == "hand"]
     assert (event["kind"], event["allowed"], event["commit"]) == ("adopt", True, oid)
 
 
-def test_an_agent_made_by_hand_should_run(found: World) -> None:
-    spec = found.hive.spec("carl")
-    folder = path(found) / "agents"
+def test_an_agent_made_by_hand_should_run(running: World) -> None:
+    spec = running.hive.spec("carl")
+    folder = path(running) / "agents"
     other = spec.model_copy(update={"uuid": type(spec.uuid)(int=77 << 96)})
     (folder / "dora.json").write_bytes(files.spec_bytes(other))
-    parents = {**found.hive.topology.parents, "dora": "carl"}
-    commit(found, parents)
-    hand(found).check_branch()
-    run = found.ledger.runs.get(other.id)
+    parents = {**running.hive.topology.parents, "dora": "carl"}
+    commit(running, parents)
+    hand(running).check_branch()
+    run = running.ledger.runs.get(other.id)
     assert run is not None
     assert (run.wanted.value, run.reason) == ("running", "committed by hand")
-    assert found.ledger.ranges.base(other.id) is not None
+    assert running.ledger.ranges.base(other.id) is not None
 
 
 def put_spec(world_: World, name: str, number: int) -> AgentSpec:
@@ -103,121 +103,121 @@ def commit_all(world_: World) -> str:
 PLACED = "was committed by hand without a place in topology.json: it was placed under root"
 
 
-def test_a_spec_without_a_place_hangs_under_the_root_agent(found: World) -> None:
+def test_a_spec_without_a_place_hangs_under_the_root_agent(running: World) -> None:
     """The default position; `status` says so until somebody moves it, for a day at most."""
-    spec = put_spec(found, "dora", 77)
-    put_spec(found, "kid", 78)
-    parents = {**found.hive.topology.parents, "kid": "dora"}
-    (path(found) / "topology.json").write_text(json.dumps(parents))
-    oid = commit_all(found)
-    made = hand(found)
+    spec = put_spec(running, "dora", 77)
+    put_spec(running, "kid", 78)
+    parents = {**running.hive.topology.parents, "kid": "dora"}
+    (path(running) / "topology.json").write_text(json.dumps(parents))
+    oid = commit_all(running)
+    made = hand(running)
     made.check_branch()
-    assert found.hive.topology.parents == {**parents, "dora": "root"}
-    assert found.ledger.runs.get(spec.id) is not None
-    head = found.hive.commit
-    assert found.repo.is_at(head)
-    assert git(path(found), "rev-parse", f"{head}~1") == oid
-    assert git(path(found), "log", "-1", "--format=%s", head) == "place dora under root"
-    assert json.loads((path(found) / "topology.json").read_text())["dora"] == "root"
-    assert git(path(found), "status", "--porcelain") == ""
-    (event,) = [each for each in found.events() if each["operation"] == "hand"]
+    assert running.hive.topology.parents == {**parents, "dora": "root"}
+    assert running.ledger.runs.get(spec.id) is not None
+    head = running.hive.commit
+    assert running.repo.is_at(head)
+    assert git(path(running), "rev-parse", f"{head}~1") == oid
+    assert git(path(running), "log", "-1", "--format=%s", head) == "place dora under root"
+    assert json.loads((path(running) / "topology.json").read_text())["dora"] == "root"
+    assert git(path(running), "status", "--porcelain") == ""
+    (event,) = [event for event in running.events() if event["operation"] == "hand"]
     assert "placed under root: dora" in str(event["reason"])
 
     def said() -> list[str]:
-        look = ObservedState.build(found.ledger, found.settings, found.hive, found.clock)
-        return [each for each in look.alarms() if PLACED in each]
+        look = ObservedState.build(running.ledger, running.settings, running.hive, running.clock)
+        return [alarm for alarm in look.alarms() if PLACED in alarm]
 
     assert said() == [f"dora {PLACED} (change it with `hive move`)"]
-    found.call("operator", "move", agent="dora", parent="carl")
+    running.call("operator", "move", agent="dora", parent="carl")
     assert said() == []
-    found.call("operator", "move", agent="dora", parent="root")
-    found.advance(86_400)
+    running.call("operator", "move", agent="dora", parent="root")
+    running.advance(86_400)
     assert said() == []
 
 
-def test_a_daemon_that_ends_before_it_took_the_place_over_places_it_again(found: World) -> None:
+def test_a_daemon_that_ends_before_it_took_the_place_over_places_it_again(running: World) -> None:
     """What is written before the ledger knows it is nobody's: the branch stays where it was."""
-    put_spec(found, "dora", 77)
-    oid = commit_all(found)
-    recovery = found.repo.recover(found.hive.commit)
+    put_spec(running, "dora", 77)
+    oid = commit_all(running)
+    recovery = running.repo.recover(running.hive.commit)
     assert recovery.placed == ("dora",)
-    assert found.repo.is_at(oid)
-    again = hand(found)
+    assert running.repo.is_at(oid)
+    again = hand(running)
     again.check_branch()
-    assert found.hive.topology.parent("dora") == "root"
-    assert found.repo.is_at(found.hive.commit)
+    assert running.hive.topology.parent("dora") == "root"
+    assert running.repo.is_at(running.hive.commit)
 
 
-def test_a_ledger_that_has_the_place_and_a_branch_that_lags_agree_again(found: World) -> None:
-    put_spec(found, "dora", 77)
-    oid = commit_all(found)
-    made = hand(found)
-    made.apply_recovery(found.repo.recover(found.hive.commit))
-    assert found.repo.is_at(oid)
+def test_a_ledger_that_has_the_place_and_a_branch_that_lags_agree_again(running: World) -> None:
+    put_spec(running, "dora", 77)
+    oid = commit_all(running)
+    made = hand(running)
+    made.apply_recovery(running.repo.recover(running.hive.commit))
+    assert running.repo.is_at(oid)
     made.check_branch()
-    assert found.repo.is_at(found.hive.commit)
-    assert found.hive.topology.parent("dora") == "root"
+    assert running.repo.is_at(running.hive.commit)
+    assert running.hive.topology.parent("dora") == "root"
 
 
 @pytest.mark.parametrize("left", [{"root": None, "ann": "root", "bob": "ann"}, {}])
 def test_an_agent_that_lost_its_place_is_put_nowhere(
-    found: World, left: dict[str, str | None]
+    running: World, left: dict[str, str | None]
 ) -> None:
     """Else a lost file would flatten the tree."""
-    before = found.hive
-    (path(found) / "topology.json").write_text(json.dumps(left))
-    commit_all(found)
-    made = hand(found)
+    before = running.hive
+    (path(running) / "topology.json").write_text(json.dumps(left))
+    commit_all(running)
+    made = hand(running)
     made.check_branch()
-    assert found.hive is before
+    assert running.hive is before
     ((_, reason),) = made.look.parked
     assert "is not in both topology.json and agents/" in reason
 
 
-def test_without_a_root_agent_nobody_is_placed(found: World) -> None:
-    found.repo.set_root_agent("boss")
-    put_spec(found, "dora", 77)
-    commit_all(found)
-    made = hand(found)
+def test_without_a_root_agent_nobody_is_placed(running: World) -> None:
+    running.repo.set_root_agent("boss")
+    put_spec(running, "dora", 77)
+    commit_all(running)
+    made = hand(running)
     made.check_branch()
     ((_, reason),) = made.look.parked
     assert reason == "dora has no place in topology.json, and there is no agent boss"
 
 
 @pytest.mark.parametrize("right", ["network:host", "subagents", "fly"])
-def test_a_right_that_has_no_effect_is_not_given_by_hand(found: World, right: str) -> None:
-    before = found.hive
-    file = path(found) / "agents" / "ann.json"
+def test_a_right_that_has_no_effect_is_not_given_by_hand(running: World, right: str) -> None:
+    before = running.hive
+    file = path(running) / "agents" / "ann.json"
     spec = json.loads(file.read_text())
     file.write_text(json.dumps({**spec, "capabilities": ["spawn", right]}))
-    commit(found, dict(found.hive.topology.parents))
-    made = hand(found)
+    commit(running, dict(running.hive.topology.parents))
+    made = hand(running)
     made.check_branch()
-    assert found.hive is before
+    assert running.hive is before
     ((_, reason),) = made.look.parked
     assert re.search(f"ann: '{right}' (has no effect|is not a capability)", reason)
 
 
-def test_what_was_held_of_old_stays_in_force_by_hand(found: World) -> None:
+def test_what_was_held_of_old_stays_in_force_by_hand(running: World) -> None:
     """A commit that changes something else of it is adopted."""
-    hold(found, "ann", "network:host", "subagents")
-    file = path(found) / "agents" / "ann.json"
+    hold(running, "ann", "network:host", "subagents")
+    file = path(running) / "agents" / "ann.json"
     spec = json.loads(file.read_text())
     file.write_text(json.dumps({**spec, "title": "new"}))
-    oid = commit(found, dict(found.hive.topology.parents))
-    hand(found).check_branch()
-    assert found.hive.commit == oid
-    assert {"network:host", "subagents"} <= set(found.hive.spec("ann").capabilities)
+    oid = commit(running, dict(running.hive.topology.parents))
+    hand(running).check_branch()
+    assert running.hive.commit == oid
+    assert {"network:host", "subagents"} <= set(running.hive.spec("ann").capabilities)
 
 
-def test_a_refused_commit_is_shown_recorded_and_in_nobodys_way(found: World) -> None:
-    before = found.hive
-    bad = commit(found, {**before.topology.parents, "root": "carl"})
-    hands = hand(found)
-    found.call("root", "spawn", name="dora")  # noticed on the way, before any watch
-    assert found.hive.commit != before.commit
+def test_a_refused_commit_is_shown_recorded_and_in_nobodys_way(running: World) -> None:
+    before = running.hive
+    bad = commit(running, {**before.topology.parents, "root": "carl"})
+    hands = hand(running)
+    running.call("root", "spawn", name="dora")  # noticed on the way, before any watch
+    assert running.hive.commit != before.commit
     assert [oid for oid, _ in hands.look.parked_commits()] == [bad]
-    (event,) = [each for each in found.events() if each["operation"] == "hand"]
+    (event,) = [event for event in running.events() if event["operation"] == "hand"]
     assert (event["kind"], event["allowed"], event["commit"]) == ("refusal", False, bad)
     assert "cycle" in str(event["reason"])
     hands.check_branch()
@@ -225,92 +225,95 @@ def test_a_refused_commit_is_shown_recorded_and_in_nobodys_way(found: World) -> 
 
 
 def test_attack_59_what_is_changed_in_the_work_tree_is_restored_at_the_next_look(
-    found: World,
+    running: World,
 ) -> None:
     """Seen: a deleted topology.json, and a line in flake.nix, stayed until some later commit."""
-    before = {each: (path(found) / each).read_bytes() for each in ("topology.json", "flake.nix")}
-    (path(found) / "topology.json").unlink()
-    (path(found) / "flake.nix").write_bytes(before["flake.nix"] + b"# mine\n")
-    git(path(found), "rm", "-q", "--cached", "agents/ann.json")
-    (path(found) / "mine.txt").write_text("of no commit")
-    hands = hand(found)
+    before = {
+        file_name: (path(running) / file_name).read_bytes()
+        for file_name in ("topology.json", "flake.nix")
+    }
+    (path(running) / "topology.json").unlink()
+    (path(running) / "flake.nix").write_bytes(before["flake.nix"] + b"# mine\n")
+    git(path(running), "rm", "-q", "--cached", "agents/ann.json")
+    (path(running) / "mine.txt").write_text("of no commit")
+    hands = hand(running)
     hands.check_branch()
     for file, data in before.items():
-        assert (path(found) / file).read_bytes() == data
+        assert (path(running) / file).read_bytes() == data
     assert hands.look.changed_paths == ["mine.txt"]
     assert "in the folder of meta, and in no commit: mine.txt" in hands.look.alarms()
-    (path(found) / "mine.txt").unlink()
+    (path(running) / "mine.txt").unlink()
     hands.check_branch()
-    assert git(path(found), "status", "--porcelain") == ""
+    assert git(path(running), "status", "--porcelain") == ""
 
 
-def test_the_uuid_of_a_destroyed_agent_does_not_come_back_by_hand(found: World) -> None:
+def test_the_uuid_of_a_destroyed_agent_does_not_come_back_by_hand(running: World) -> None:
     """attack 40, also for what was committed while the daemon was down."""
-    old = found.hive
-    commit(found, {"root": None, "carl": "root"})
-    hand(found).check_branch()
-    (path(found) / "agents" / "ann.json").write_bytes(files.spec_bytes(old.spec("ann")))
-    commit(found, {"root": None, "carl": "root", "ann": "root"})
-    found.ledger.close()
-    state = found.repo.folder.parents[1]
+    old = running.hive
+    commit(running, {"root": None, "carl": "root"})
+    hand(running).check_branch()
+    (path(running) / "agents" / "ann.json").write_bytes(files.spec_bytes(old.spec("ann")))
+    commit(running, {"root": None, "carl": "root", "ann": "root"})
+    running.ledger.close()
+    state = running.repo.folder.parents[1]
     settings = Settings(paths=Paths(state=state))
     stores = Stores.open(settings)
     assert stores.recovery is not None
     assert "belonged to a destroyed agent" in stores.recovery.reason
     assert "ann" not in stores.hive.specs
     stores.ledger.close()
-    found.ledger = Ledger.open(state / "hive.db")  # for the world to close
+    running.ledger = Ledger.open(state / "hive.db")  # for the world to close
 
 
-def test_a_capability_taken_by_hand_does_not_come_back_from_an_archive(found: World) -> None:
+def test_a_capability_taken_by_hand_does_not_come_back_from_an_archive(running: World) -> None:
     """What was taken from one above meanwhile is lost, whoever took it, and given back or not."""
-    bob = found.uuid("bob")
-    found.call("operator", "destroy", agent="bob")
-    before = found.hive.spec("ann")
+    bob = running.uuid("bob")
+    running.call("operator", "destroy", agent="bob")
+    before = running.hive.spec("ann")
     less = before.model_copy(update={"capabilities": ("kill",)})
     for spec in (less, before):
-        (path(found) / "agents/ann.json").write_bytes(files.spec_bytes(spec))
-        commit(found, {"root": None, "ann": "root", "carl": "root"})
-        hand(found).check_branch()
-        assert found.hive.spec("ann") == spec
-    lost = found.call("operator", "restore", id=bob)["lost"]
+        (path(running) / "agents/ann.json").write_bytes(files.spec_bytes(spec))
+        commit(running, {"root": None, "ann": "root", "carl": "root"})
+        hand(running).check_branch()
+        assert running.hive.spec("ann") == spec
+    lost = running.call("operator", "restore", id=bob)["lost"]
     assert isinstance(lost, list)
     assert "kill" not in lost
-    assert found.hive.spec("bob").capabilities == ("kill",)
+    assert running.hive.spec("bob").capabilities == ("kill",)
 
 
-def test_who_is_destroyed_by_hand_is_known_to_have_been_below_those_above(found: World) -> None:
+def test_who_is_destroyed_by_hand_is_known_to_have_been_below_those_above(running: World) -> None:
     """So that whoever it comes back under, they lose it."""
-    bob = found.uuid("bob")
-    commit(found, {"root": None, "ann": "root", "carl": "root"})
-    hand(found).check_branch()
-    archive = found.ledger.archives.get(bob)
+    bob = running.uuid("bob")
+    commit(running, {"root": None, "ann": "root", "carl": "root"})
+    hand(running).check_branch()
+    archive = running.ledger.archives.get(bob)
     assert archive is not None
-    assert archive.above == (found.uuid("root"), found.uuid("ann"))
+    assert archive.above == (running.uuid("root"), running.uuid("ann"))
 
 
-def test_a_damaged_branch_is_mended_from_the_ledger_and_recorded(found: World) -> None:
-    ref = found.repo.folder / "refs/heads/main"
+def test_a_damaged_branch_is_mended_from_the_ledger_and_recorded(running: World) -> None:
+    ref = running.repo.folder / "refs/heads/main"
     ref.write_bytes(b"")
-    hands = hand(found)
+    hands = hand(running)
     hands.check_branch()
-    assert found.repo.is_at(found.hive.commit)
+    assert running.repo.is_at(running.hive.commit)
     assert hands.look.faults == []
-    assert [each["operation"] for each in found.events()][-1] == "hand"
+    assert [event["operation"] for event in running.events()][-1] == "hand"
 
 
-def test_a_damaged_object_is_an_alarm_and_what_is_in_force_stays(found: World) -> None:
-    before = found.hive
-    blob = git(path(found), "rev-parse", "HEAD:topology.json")
-    file = Path(found.repo.folder, "objects", blob[:2], blob[2:])
+def test_a_damaged_object_is_an_alarm_and_what_is_in_force_stays(running: World) -> None:
+    before = running.hive
+    blob = git(path(running), "rev-parse", "HEAD:topology.json")
+    file = Path(running.repo.folder, "objects", blob[:2], blob[2:])
     file.chmod(0o644)
     file.write_bytes(file.read_bytes()[:20])
-    hands = hand(found)
+    hands = hand(running)
     hands.check_branch()
-    assert [each for each in hands.look.alarms() if blob in each]
-    assert found.hive == before
-    found.call("root", "send", to="ann", body="still here")
-    found.call("root", "spawn", name="dora")
+    assert [alarm for alarm in hands.look.alarms() if blob in alarm]
+    assert running.hive == before
+    running.call("root", "send", to="ann", body="still here")
+    running.call("root", "spawn", name="dora")
 
 
 def test_a_daemon_that_cannot_read_its_head_gives_nobody_authority(tmp_path: Path) -> None:
@@ -326,28 +329,34 @@ def test_a_daemon_that_cannot_read_its_head_gives_nobody_authority(tmp_path: Pat
     stores.ledger.close()
 
 
-def test_nothing_is_written_on_top_of_a_head_that_cannot_be_read(found: World) -> None:
+def test_nothing_is_written_on_top_of_a_head_that_cannot_be_read(running: World) -> None:
     """Else the next commit would be a tree without all who stood in the damaged one."""
-    blob = git(path(found), "rev-parse", "HEAD:topology.json")
-    Path(found.repo.folder, "objects", blob[:2], blob[2:]).unlink()
-    found.ledger.close()
-    state = found.repo.folder.parents[1]
+    blob = git(path(running), "rev-parse", "HEAD:topology.json")
+    Path(running.repo.folder, "objects", blob[:2], blob[2:]).unlink()
+    running.ledger.close()
+    state = running.repo.folder.parents[1]
     stores = Stores.open(Settings(paths=Paths(state=state)))
     assert blob in stores.damage
     with pytest.raises(Internal, match=r"^the tree cannot be changed: the meta repo is damaged"):
         stores.repo.write(stores.hive, stores.hive, "a new agent", {})
     served = stores.served_operations(load())
-    refused = {name for name, each in served.items() if each.handler != load()[name].handler}
-    assert refused == {name for name, each in served.items() if each.mutates} >= {"gc", "restore"}
+    refused = {
+        name for name, operation in served.items() if operation.handler != load()[name].handler
+    }
+    assert (
+        refused
+        == {name for name, operation in served.items() if operation.mutates}
+        >= {"gc", "restore"}
+    )
     stores.ledger.close()
-    found.ledger = Ledger.open(state / "hive.db")  # for the world to close
+    running.ledger = Ledger.open(state / "hive.db")  # for the world to close
 
 
-def test_a_glance_finds_a_moved_branch_that_nobody_told_of(found: World) -> None:
-    hands = hand(found)
+def test_a_glance_finds_a_moved_branch_that_nobody_told_of(running: World) -> None:
+    hands = hand(running)
     hands.check_branch()
     hands.check_quickly()
-    assert found.broker.hive.commit == found.repo.head()
-    oid = commit(found, {"root": None})
+    assert running.broker.hive.commit == running.repo.head()
+    oid = commit(running, {"root": None})
     hands.check_quickly()
-    assert found.broker.hive.commit == oid
+    assert running.broker.hive.commit == oid

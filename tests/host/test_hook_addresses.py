@@ -182,8 +182,8 @@ def test_what_decides_stands_in_a_request_once(street: WebhookHost) -> None:
     for name in ("hive-signature", "x-hub-signature-256", "hive-timestamp", "idempotency-key"):
         for where in (path, "/hook/nobody/x"):
             data = f"POST {where} HTTP/1.1\r\nhost: x\r\n" + f"{name}: 1\r\n" * 2
-            found = street.raw(f"{data}content-length: 0\r\n\r\n".encode())
-            assert found.startswith(b"HTTP/1.1 400")
+            answer = street.raw(f"{data}content-length: 0\r\n\r\n".encode())
+            assert answer.startswith(b"HTTP/1.1 400")
 
 
 def test_who_asks_for_what_is_there_or_not_waits_as_long(street: WebhookHost) -> None:

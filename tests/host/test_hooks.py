@@ -82,7 +82,7 @@ def test_the_key_of_a_request_that_is_signed_as_a_whole_tells_a_repeat(street: W
     path, now = hook(street), street.hive.clock.now()
     keys = ("k1", "k1", "k2")
     answers = [street.ask(path, headers=signed_headers(path, now, key=key)) for key in keys]
-    assert [each.status for each in answers] == [202, 200, 202]
+    assert [answer.status for answer in answers] == [202, 200, 202]
     assert len(bodies(street.hive, "a")) == 2
 
 
@@ -119,9 +119,9 @@ def test_who_has_no_business_there_gets_one_and_the_same_answer(street: WebhookH
         street.send_signed("/hook/a/nothing"),
         street.send_signed("/hook/nobody/nothing"),
     ]
-    assert [each.status for each in answers] == [404] * len(answers)
-    assert {each.body for each in answers} == {b""}
-    assert len({str(sorted(each.headers.items())) for each in answers}) == 1
+    assert [answer.status for answer in answers] == [404] * len(answers)
+    assert {answer.body for answer in answers} == {b""}
+    assert len({str(sorted(answer.headers.items())) for answer in answers}) == 1
     assert bodies(street.hive, "a") == []
 
 
@@ -156,7 +156,7 @@ def test_a_secret_that_is_made_here_is_told_once_and_stands_nowhere_but_in_the_v
     assert (again["secret"], again["path"]) == ("", path)
     assert street.send_signed(path, b"[]", secret=made).status == 202
     listed = json.dumps(rows(street.hive.call("a", "list_triggers")["triggers"]))
-    files = b"".join(each.read_bytes() for each in street.hive.folder.glob("hive.db*"))
+    files = b"".join(path.read_bytes() for path in street.hive.folder.glob("hive.db*"))
     assert made not in listed
     assert made.encode() not in files
     assert made not in json.dumps(street.hive.events())
@@ -189,7 +189,7 @@ def test_an_agent_that_had_enough_in_this_minute_is_spared_and_the_sender_told(
         street = WebhookHost(hive, tmp_path / "s")
         path = hook(street)
         bodies_ = [f"[{number}]".encode() for number in range(4)]
-        assert [street.send_signed(path, each).status for each in bodies_] == [202, 202, 202, 429]
+        assert [street.send_signed(path, body).status for body in bodies_] == [202, 202, 202, 429]
         assert 1 <= int(street.send_signed(path, bodies_[3]).headers["retry-after"]) <= 61
         hive.advance(61)
         assert street.send_signed(path, bodies_[3]).status == 202
@@ -240,8 +240,8 @@ def test_nothing_of_a_body_is_logged(street: WebhookHost, caplog: pytest.LogCapt
 
 
 def test_the_socket_is_the_group_s_and_nobody_else_s(street: WebhookHost) -> None:
-    found = street.path.stat()
-    assert (found.st_mode & 0o777, found.st_gid) == (0o660, os.getgid())
+    status = street.path.stat()
+    assert (status.st_mode & 0o777, status.st_gid) == (0o660, os.getgid())
 
 
 def test_a_group_that_is_not_there_is_said(tmp_path: Path) -> None:

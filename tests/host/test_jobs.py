@@ -174,7 +174,7 @@ def test_a_job_that_fails_says_what_it_wrote_last(tmp_path: Path) -> None:
         assert lines[0] == "line 21"
         assert len(lines) == 10
         assert lines[-1].startswith("Failed to stat /nix/store: [2J No such file xxx")
-        assert all(each.isprintable() and len(each) <= 500 for each in lines)
+        assert all(line.isprintable() and len(line) <= 500 for line in lines)
 
     on(tmp_path, test, status="1", result="exit-code")
 
@@ -245,8 +245,8 @@ def test_the_daemon_begins_without_records_of_jobs_that_ended_while_it_was_away(
     agent, done = str(uuid4()), job_id_for_key("an approval", a.JobKind.REVIEW)
 
     async def test(host: FakeHost, jobs: NspawnJobs) -> None:
-        for each in (agent, done):
-            (host.exits / each).write_text("{}")
+        for record_id in (agent, done):
+            (host.exits / record_id).write_text("{}")
         host.mounted.add(done)
         await jobs.sweep()
 
@@ -330,7 +330,7 @@ def test_few_run_at_once_each_in_a_range_of_its_own(tmp_path: Path) -> None:
             replace(REVIEW, job=f"{number:08x}-0000-4000-9000-000000000001")
             for number in range(100)
         ]
-        tasks = [asyncio.create_task(_run(jobs, each)) for each in many]
+        tasks = [asyncio.create_task(_run(jobs, item)) for item in many]
         while not all(task.done() for task in tasks):
             await asyncio.sleep(0)
             assert len(host.running) <= 16

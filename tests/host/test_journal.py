@@ -46,15 +46,15 @@ class Reader:
     ],
 )
 def test_a_booted_guest_names_its_own_units(text: str, unit: str, rest: str) -> None:
-    found = journal._line(entry(text), GUEST)
-    assert (found.unit, found.text) == (unit, rest)
+    line = journal._line(entry(text), GUEST)
+    assert (line.unit, line.text) == (unit, rest)
 
 
 def test_who_does_not_boot_names_nobody() -> None:
     """Attack 45: the text of a plain agent is text."""
-    found = journal._line(entry("web.service[17]: ready"), QUERY)
-    assert (found.unit, found.text) == ("hive-agent@bob.service", "web.service[17]: ready")
-    assert found.time == NOON.timestamp()
+    line = journal._line(entry("web.service[17]: ready"), QUERY)
+    assert (line.unit, line.text) == ("hive-agent@bob.service", "web.service[17]: ready")
+    assert line.time == NOON.timestamp()
 
 
 def test_bytes_and_nothing_are_texts_too() -> None:
@@ -65,13 +65,13 @@ def test_bytes_and_nothing_are_texts_too() -> None:
 def test_the_newest_come_first_to_the_count_and_last_in_time() -> None:
     reader = Reader(*(entry(f"line {n}", n) for n in range(6)), at=6)
     query = LogQuery("u", "x", lines=2, grep="line", since=NOON.timestamp() + 1)
-    found = list(journal._backward(reader, query))
-    assert [line.text for line in found] == ["line 5", "line 4"]
+    lines = list(journal._backward(reader, query))
+    assert [line.text for line in lines] == ["line 5", "line 4"]
     rest = list(journal._backward(reader, LogQuery("u", "x", since=NOON.timestamp() + 2)))
     assert [line.text for line in rest] == ["line 3", "line 2"]
 
 
 def test_forward_takes_the_first_behind_the_mark() -> None:
     reader = Reader(*(entry(f"line {n}", n) for n in range(6)), at=2)
-    found = list(journal._forward(reader, LogQuery("u", "x", grep="line"), 2))
-    assert [line.cursor for line in found] == ["c2", "c3"]
+    lines = list(journal._forward(reader, LogQuery("u", "x", grep="line"), 2))
+    assert [line.cursor for line in lines] == ["c2", "c3"]

@@ -36,8 +36,8 @@ def end_at(wanted: int) -> Callable[[str], None]:
 
 
 def tree(paths: Paths) -> set[tuple[str, int]]:
-    found = paths.state.rglob("*")
-    return {(each.name, each.stat().st_mode & 0o7777) for each in found}
+    path = paths.state.rglob("*")
+    return {(path.name, path.stat().st_mode & 0o7777) for path in path}
 
 
 def test_a_storage_of_before_there_were_numbers_is_brought_up_to_date(paths: Paths) -> None:
@@ -46,7 +46,7 @@ def test_a_storage_of_before_there_were_numbers_is_brought_up_to_date(paths: Pat
     (paths.work / "kept").touch()
     layout.migrate(paths)
     assert layout.read(paths.layout) == {layout.STORAGE: len(layout.STEPS)}
-    assert {(each, 0o700) for each in ("work", "secrets")} <= tree(paths)
+    assert {(folder_name, 0o700) for folder_name in ("work", "secrets")} <= tree(paths)
     assert (paths.work / "kept").exists()
     before = paths.layout.stat().st_mtime_ns
     layout.migrate(paths)
@@ -70,7 +70,7 @@ def test_an_older_hived_refuses_a_newer_storage_and_touches_nothing(folder: Path
     settings.paths.layout.write_text(f"storage {newer}\nledger 9\n")
     with pytest.raises(TooNew, match=f"has layout {newer} and this hived knows {newer - 1}"):
         Stores.open(settings)
-    assert [each.name for each in settings.paths.state.iterdir()] == ["layout"]
+    assert [path.name for path in settings.paths.state.iterdir()] == ["layout"]
 
 
 def test_the_marker_says_the_schema_of_the_ledger_too(folder: Path) -> None:
@@ -102,10 +102,10 @@ def lay_out_older(paths: Paths) -> Path:
         (git / "refs/tags/one").write_text("1" * 40)
         (git / "objects/11").mkdir(parents=True)
         (git / "objects/11/22").write_bytes(b"an object")
-        for each in (git, *git.rglob("*")):
+        for path in (git, *git.rglob("*")):
             if os.geteuid() == 0:
-                os.chown(each, -1, 65534)
-            each.chmod(0o2775 if each.is_dir() else 0o664)
+                os.chown(path, -1, 65534)
+            path.chmod(0o2775 if path.is_dir() else 0o664)
         os.mkfifo(git / "refs/pipe")
     (applied / "refs/link").symlink_to("/etc/passwd")
     return applied
@@ -116,17 +116,20 @@ def test_attack_59_repositories_of_an_older_version_become_the_daemons_alone(pat
     applied = lay_out_older(paths)
     theirs = [applied / "objects/11", applied / "objects/11/22", applied / "refs/tags/one"]
     if os.geteuid() == 0:
-        for each in theirs:
-            os.chown(each, 65534, 65534)
+        for theirs_path in theirs:
+            os.chown(theirs_path, 65534, 65534)
     held = (applied / "refs/tags/one").open("r+")
     layout.migrate(paths)
     held.write("2" * 40)
     held.close()
     for top in (paths.meta, paths.applied):
-        for each in (top, *top.rglob("*")):
-            facts = each.lstat()
-            assert facts.st_uid == os.geteuid(), each
-            assert each.is_symlink() or (facts.st_gid, facts.st_mode & 0o7077) == (os.getegid(), 0)
+        for theirs_path in (top, *top.rglob("*")):
+            facts = theirs_path.lstat()
+            assert facts.st_uid == os.geteuid(), theirs_path
+            assert theirs_path.is_symlink() or (facts.st_gid, facts.st_mode & 0o7077) == (
+                os.getegid(),
+                0,
+            )
     for git in (paths.meta / ".git", applied):
         assert "fsmonitor" not in (git / "config").read_text()
         assert not (git / "hooks").exists()

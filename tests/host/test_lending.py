@@ -27,44 +27,44 @@ class Clock:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
 def test_parts_of_a_pack_become_one_and_the_last_one_may_come_again(tmp_path: Path) -> None:
-    found = PushUploads(tmp_path, 100, Clock())
-    id_ = found.add(PUSH, PackChunk(b"one", more=True))
-    found.add(PUSH, PackChunk(b"two", id_, 3, more=True))
-    found.add(PUSH, PackChunk(b"2wo", id_, 3, more=True))  # its answer was lost
+    pushes = PushUploads(tmp_path, 100, Clock())
+    id_ = pushes.add(PUSH, PackChunk(b"one", more=True))
+    pushes.add(PUSH, PackChunk(b"two", id_, 3, more=True))
+    pushes.add(PUSH, PackChunk(b"2wo", id_, 3, more=True))  # its answer was lost
     with pytest.raises(InvalidArgument, match="begins at 6"):
-        found.add(PUSH, PackChunk(b"x", id_, 1))
+        pushes.add(PUSH, PackChunk(b"x", id_, 1))
     with pytest.raises(Conflict):
-        found.add(replace(PUSH, new="3" * 40), PackChunk(b"x", id_, 6))
-    found.add(PUSH, PackChunk(b"!", id_, 6))
-    assert found.take(id_) == b"one2wo!"
+        pushes.add(replace(PUSH, new="3" * 40), PackChunk(b"x", id_, 6))
+    pushes.add(PUSH, PackChunk(b"!", id_, 6))
+    assert pushes.take(id_) == b"one2wo!"
     assert files(tmp_path) == []
 
 
 def test_a_pack_beyond_its_bound_is_dropped_as_soon_as_that_shows(tmp_path: Path) -> None:
-    found = PushUploads(tmp_path, 5, Clock())
-    id_ = found.add(PUSH, PackChunk(b"12345", more=True))
+    pushes = PushUploads(tmp_path, 5, Clock())
+    id_ = pushes.add(PUSH, PackChunk(b"12345", more=True))
     with pytest.raises(LimitReached):
-        found.add(PUSH, PackChunk(b"6", id_, 5, more=True))
+        pushes.add(PUSH, PackChunk(b"6", id_, 5, more=True))
     assert files(tmp_path) == []
 
 
 def test_uploads_that_nobody_goes_on_with_make_room_for_others(tmp_path: Path) -> None:
     clock = Clock()
-    found = PushUploads(tmp_path, 100, clock)
-    first = [found.add(PUSH, PackChunk(b"x", more=True)) for _ in range(uploads.MOST)]
+    pushes = PushUploads(tmp_path, 100, clock)
+    first = [pushes.add(PUSH, PackChunk(b"x", more=True)) for _ in range(uploads.MOST)]
     with pytest.raises(Busy):
-        found.add(PUSH, PackChunk(b"x", more=True))
+        pushes.add(PUSH, PackChunk(b"x", more=True))
     clock.now = uploads.IDLE + 1
-    found.add(PUSH, PackChunk(b"x", more=True))
+    pushes.add(PUSH, PackChunk(b"x", more=True))
     assert len(files(tmp_path)) == uploads.MOST
     with pytest.raises(Conflict):
-        found.add(PUSH, PackChunk(b"x", first[0], 1))
+        pushes.add(PUSH, PackChunk(b"x", first[0], 1))
     clock.now = 2 * uploads.DEAD
-    found.add(PUSH, PackChunk(b"x", more=True))
+    pushes.add(PUSH, PackChunk(b"x", more=True))
     assert len(files(tmp_path)) == 1
 
 
@@ -73,23 +73,23 @@ def test_packs_that_nobody_fetches_make_room_and_say_so(tmp_path: Path, meta: Me
     folder, work = meta.repo.folder, tmp_path / "work"
 
     async def main() -> None:
-        found = PackExports(work, piece=100, most=2)
-        _, first = await found.pack(folder, [hive.commit], [], None)
+        exports = PackExports(work, piece=100, most=2)
+        _, first = await exports.pack(folder, [hive.commit], [], None)
         assert first
-        await found.pack(folder, [hive.commit], [], None)
-        _, last = await found.pack(folder, [hive.commit], [], None)
+        await exports.pack(folder, [hive.commit], [], None)
+        _, last = await exports.pack(folder, [hive.commit], [], None)
         with pytest.raises(Expired):
-            await found.pack(folder, [hive.commit], [], first)
+            await exports.pack(folder, [hive.commit], [], first)
         assert len(files(work)) == 2
         while last is not None:
-            _, last = await found.pack(folder, [hive.commit], [], last)
+            _, last = await exports.pack(folder, [hive.commit], [], last)
         assert len(files(work)) == 1
         with pytest.raises(InvalidArgument):
-            await found.pack(folder, [hive.commit], [], "../../etc")
+            await exports.pack(folder, [hive.commit], [], "../../etc")
         with pytest.raises(Expired):
-            await found.pack(folder, [hive.commit], [], "nothing.0")
+            await exports.pack(folder, [hive.commit], [], "nothing.0")
         with pytest.raises(Internal, match="cannot read"):
-            await found.pack(folder, ["4" * 40], [], None)
+            await exports.pack(folder, ["4" * 40], [], None)
 
     asyncio.run(main())
 
@@ -102,16 +102,16 @@ def test_who_waits_for_a_pack_that_makes_room_is_told_and_nothing_of_it_stays(
     folder, work = meta.repo.folder, tmp_path / "work"
 
     async def main() -> None:
-        found = PackExports(work, most=1)
-        first = asyncio.create_task(found.pack(folder, [hive.commit], [], None))
+        exports = PackExports(work, most=1)
+        first = asyncio.create_task(exports.pack(folder, [hive.commit], [], None))
         await asyncio.sleep(0)  # it is under way
-        _, following = await found.pack(folder, [hive.commit], [], None)
+        _, following = await exports.pack(folder, [hive.commit], [], None)
         with pytest.raises(Expired, match="fetch again"):
             await first
         assert following is None
         assert files(work) == []
         with pytest.raises(InvalidArgument):
-            await found.pack(folder, [hive.commit], [], f"x.{'9' * 40}")
+            await exports.pack(folder, [hive.commit], [], f"x.{'9' * 40}")
 
     asyncio.run(main())
 

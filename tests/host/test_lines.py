@@ -57,23 +57,23 @@ def test_after_a_crash_the_torn_end_is_cut_off_and_the_rest_stays(
         lines = EventFiles(folder, BIG)
         lines.open()
         for size in sizes:
-            lines.append([text(each) for each in range(written + 1, written + size + 1)])
+            lines.append([text(number) for number in range(written + 1, written + size + 1)])
             written += size
         lines.close()
         place = folder / NAME
-        kept = place.read_bytes()[: max(0, place.stat().st_size - cut)]
-        place.write_bytes(kept + (b"\xff" + rubbish if rubbish else b""))
+        remaining = place.read_bytes()[: max(0, place.stat().st_size - cut)]
+        place.write_bytes(remaining + (b"\xff" + rubbish if rubbish else b""))
         again = EventFiles(folder, BIG)
         at = again.open()
-        assert at == len(kept.splitlines(keepends=True)) - (
-            0 if kept.endswith(b"\n") or not kept else 1
+        assert at == len(remaining.splitlines(keepends=True)) - (
+            0 if remaining.endswith(b"\n") or not remaining else 1
         )
         again.append([text(at + 1)])
         again.close()
         assert numbers(folder) == list(range(1, at + 2))
     finally:
-        for each in folder.glob("*"):
-            each.unlink()
+        for number in folder.glob("*"):
+            number.unlink()
         folder.rmdir()
 
 
@@ -83,10 +83,10 @@ def test_files_are_rotated_by_size_and_the_oldest_go(tmp_path: Path) -> None:
     lines.open()
     for number in range(1, 1001):
         lines.append([text(number)])
-    assert sum(each.stat().st_size for each in folder.iterdir()) < 20_000 + 4096
-    found = numbers(folder)
-    assert found == list(range(found[0], 1001))
-    assert found[0] > 1
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 20_000 + 4096
+    remaining = numbers(folder)
+    assert remaining == list(range(remaining[0], 1001))
+    assert remaining[0] > 1
     lines.close()
     again = EventFiles(folder, LogSettings(rotate=4096, age=1e9, total=20_000))
     assert again.open() == 1000
@@ -97,7 +97,7 @@ def test_a_file_covers_a_time_at_most(tmp_path: Path) -> None:
     lines.open()
     for number in (1, 30, 60, 61, 100, 121):
         lines.append([text(number)])
-    assert [each.name for each in sorted(tmp_path.glob("events-*"))] == [
+    assert [path.name for path in sorted(tmp_path.glob("events-*"))] == [
         "events-000000000001.jsonl", "events-000000000061.jsonl",
     ]  # fmt: skip
 
@@ -153,8 +153,8 @@ def follow(
 
     async def work() -> None:
         lines = EventFiles(folder, BIG)
-        told = {} if troubles is None else troubles
-        copy = EventLog(ledger.events, lines, Hive, told, "none", again=0.01)
+        alarms = {} if troubles is None else troubles
+        copy = EventLog(ledger.events, lines, Hive, alarms, "none", again=0.01)
         task = asyncio.create_task(copy.run())
         async with asyncio.timeout(20):
             while not until():

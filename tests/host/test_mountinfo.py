@@ -47,9 +47,9 @@ def test_what_hangs_in_the_doors_is_told_by_agent() -> None:
     assert visible_stores(DOORS, text + hung(TWO, "run")) == frozenset(
         {(ONE, "meta"), (ONE, "applied")}
     )
-    told = Mounts(None, visible_stores(DOORS, text))
-    assert told.visible_stores(ONE, frozenset()) == {"meta", "applied"}
-    assert told.visible_stores(TWO, frozenset({"meta"})) == frozenset()
+    mounts = Mounts(None, visible_stores(DOORS, text))
+    assert mounts.visible_stores(ONE, frozenset()) == {"meta", "applied"}
+    assert mounts.visible_stores(TWO, frozenset({"meta"})) == frozenset()
 
 
 def test_a_repository_that_was_replaced_is_not_the_one_that_hangs_there() -> None:

@@ -31,8 +31,8 @@ def test_attack_29_only_a_sandbox_without_a_way_out_will_do(
 ) -> None:
     conf = tmp_path / "nix.conf"
     conf.write_text(text)
-    found = fault(conf, tmp_path)
-    assert (told in found) if told else not found
+    reason = fault(conf, tmp_path)
+    assert (told in reason) if told else not reason
 
 
 def test_attack_29_what_is_included_counts(tmp_path: Path) -> None:

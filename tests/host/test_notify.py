@@ -39,8 +39,8 @@ def test_states_are_told(manager: socket.socket) -> None:
 def test_a_socket_is_handed_over_with_its_name_and_not_watched(manager: socket.socket) -> None:
     """systemd drops a descriptor that hangs up, as a socket does which does not listen yet."""
     keeper = notify.SystemdDescriptorStore()
-    with socket.socket(socket.AF_UNIX) as kept:
-        keeper.store("operator", kept.fileno())
+    with socket.socket(socket.AF_UNIX) as stored:
+        keeper.store("operator", stored.fileno())
     data, ancillary, _, _ = manager.recvmsg(4096, 1024)
     assert data.decode() == "FDSTORE=1\nFDNAME=operator\nFDPOLL=0"
     ((_, kind, content),) = ancillary
@@ -94,13 +94,13 @@ def test_each_kind_of_line_has_an_id_of_its_own() -> None:
 
 def test_no_registered_secret_is_logged() -> None:
     """K29: neither in a line, nor in what it was filled with, nor in a traceback."""
-    masks, kept = Masks(), list[logging.LogRecord]()
+    masks, records = Masks(), list[logging.LogRecord]()
     masks.add(b"hunter22")
 
     class Kept(logging.Handler):
         @override
         def emit(self, record: logging.LogRecord) -> None:
-            kept.append(record)
+            records.append(record)
 
     handler, log = Kept(), logging.getLogger("hive.hidden")
     handler.addFilter(notify.SecretFilter(masks))
@@ -111,7 +111,7 @@ def test_no_registered_secret_is_logged() -> None:
     except LookupError:
         log.exception("failed with %r", b"hunter22")
     log.removeHandler(handler)
-    text = str([vars(record) for record in kept])
+    text = str([vars(record) for record in records])
     assert "hunter22" not in text
-    assert kept[0].getMessage() == "it is ***"
-    assert "KeyError: 'no ***'" in kept[1].getMessage()
+    assert records[0].getMessage() == "it is ***"
+    assert "KeyError: 'no ***'" in records[1].getMessage()

@@ -24,9 +24,9 @@ def reply_to(street: WebhookHost, data: bytes) -> bytes:
             reader, writer = await asyncio.open_unix_connection(str(street.path))
             writer.write(data)
             writer.write_eof()
-            found = await reader.read()
+            reply = await reader.read()
             writer.close()
-            return found
+            return reply
 
     return street.hive.loop.run_until_complete(talk())
 
@@ -61,10 +61,10 @@ def test_when_there_are_too_many_the_oldest_makes_room(street: WebhookHost) -> N
             gone = [await reader.read() for reader, _ in held[:2]]
             reader, writer = held[2]
             writer.write(good(path))
-            found = [*gone, await reader.read()]
-            for _, each in held:
-                each.close()
-            return found
+            answers = [*gone, await reader.read()]
+            for _, writer in held:
+                writer.close()
+            return answers
 
     first, second, third = loop.run_until_complete(crowd())
     assert (first, second, third[:12]) == (b"", b"", b"HTTP/1.1 202")

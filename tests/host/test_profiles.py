@@ -27,9 +27,9 @@ def profiles(tmp_path: Path) -> NixProfiles:
 
 @pytest.fixture
 def hive() -> Hive:
-    found = family("anna", "bob")
-    made = found.spec("anna").model_copy(update={"image": "nix", "system": system(2)})
-    return found.with_spec("anna", made)
+    both = family("anna", "bob")
+    made = both.spec("anna").model_copy(update={"image": "nix", "system": system(2)})
+    return both.with_spec("anna", made)
 
 
 def anna(hive: Hive) -> str:
@@ -58,12 +58,12 @@ def test_attack_32_what_was_built_is_kept_until_its_approval_has_ended(
     uuid, approvals = anna(hive), meta.ledger.approvals
     with meta.ledger.transaction():
         request = ApprovalRequest(ApprovalKind.CONFIG, uuid, "operator", "", "", Binding(COMMIT))
-        found = approvals.create(request, 0.0, 100.0)
-    profiles.link_built(uuid, found.id, system(3))
+        approval = approvals.create(request, 0.0, 100.0)
+    profiles.link_built(uuid, approval.id, system(3))
     profiles.reconcile(hive, meta.ledger)
-    assert profiles.links(uuid)[f"build-{found.id}"] == system(3)
+    assert profiles.links(uuid)[f"build-{approval.id}"] == system(3)
     with meta.ledger.transaction():
-        approvals.move(found.id, "deny", 1.0)
+        approvals.move(approval.id, "deny", 1.0)
     profiles.reconcile(hive, meta.ledger)
     assert profiles.links(uuid) == {"current": system(2)}
 

@@ -24,16 +24,16 @@ def git(folder: Path, *words: str) -> str:
 def test_git_finds_in_the_clone_what_the_daemon_says_of_it(kind: str, tmp_path: Path) -> None:
     """H8: what spawn says that the configuration starts with is what the agent finds."""
     seed.write_clone(kind, tmp_path / "seed")
-    found = seed.seed(kind)
-    assert (found.commit, found.nar) == SEEDS[kind]
+    expected = seed.seed(kind)
+    assert (expected.commit, expected.nar) == SEEDS[kind]
     assert git(tmp_path / "seed", "rev-parse", "main", "main^{tree}").split() == [
-        found.commit, found.tree,
+        expected.commit, expected.tree,
     ]  # fmt: skip
     assert git(tmp_path / "seed", "status", "--porcelain") == ""
     assert git(tmp_path / "seed", "fsck", "--strict") == ""
     listed = git(tmp_path / "seed", "ls-tree", "-r", "--name-only", "main").split("\n")
-    assert sorted(listed) == sorted(found.files)
-    assert nar.digest(nar.pack(found.files)) == found.nar
+    assert sorted(listed) == sorted(expected.files)
+    assert nar.digest(nar.pack(expected.files)) == expected.nar
 
 
 def test_a_clone_that_is_right_stays_and_a_broken_one_is_made_anew(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_a_clone_that_is_right_stays_and_a_broken_one_is_made_anew(tmp_path: Pat
 def test_everybody_may_read_the_clone_and_it_runs_nothing(tmp_path: Path) -> None:
     seed.write_clone("nix", tmp_path / "seed")
     assert not (tmp_path / "seed/.git/hooks").exists()
-    for each in (tmp_path / "seed").rglob("*"):
-        assert each.stat().st_mode & 0o777 == (0o755 if each.is_dir() else 0o644)
+    for path in (tmp_path / "seed").rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644)
 
 
 def test_only_the_nix_image_starts_with_a_module() -> None:
@@ -62,8 +62,8 @@ def test_only_the_nix_image_starts_with_a_module() -> None:
 
 def test_the_template_is_part_of_the_package() -> None:
     root = Path(seed.__file__).parents[3]
-    given = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
-    patterns = given["package-data"]["hive_core"]
+    setuptools_table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = setuptools_table["package-data"]["hive_core"]
     packed = {path for pattern in patterns for path in (root / "hive_core").glob(pattern)}
     there = {path for path in seed.ROOM.rglob("*") if path.is_file()}
     assert there

@@ -41,30 +41,32 @@ class OperatorDesk:
 
     def glance(self) -> Approval:
         asyncio.run(self.signed.check_tags())
-        found = self.world.ledger.approvals.get(self.approval)
-        assert found is not None
-        return found
+        approval = self.world.ledger.approvals.get(self.approval)
+        assert approval is not None
+        return approval
 
     def reasons(self) -> list[str]:
         events = self.world.ledger.events.page(0, 1000)
-        return [each.reason for each in events if each.rule == "signed tag"]
+        return [event.reason for event in events if event.rule == "signed tag"]
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[OperatorDesk]:
-    with world(None, "root/ann") as found:
-        uuid, author = found.uuid("ann"), Author(tmp_path / "clone", {"agent.toml": "# new\n"})
+    with world(None, "root/ann") as opened:
+        uuid, author = opened.uuid("ann"), Author(tmp_path / "clone", {"agent.toml": "# new\n"})
         repo = AppliedRepo(tmp_path / f"{uuid}.git")
         repo.create("host")
-        base = found.hive.spec("ann").config or ""
+        base = opened.hive.spec("ann").config or ""
         proposal = author.propose(base=base)
-        with found.ledger.transaction():
+        with opened.ledger.transaction():
             request = ApprovalRequest(
                 ApprovalKind.CONFIG, uuid, uuid, uuid, "please", proposal.binding
             )
-            approval = found.ledger.approvals.create(request, found.clock.now(), 1e12)
-            found.ledger.approvals.record_review(approval.id, proposal.binding, Effect.LIVE, {}, {})
-            found.ledger.approvals.move(approval.id, "check", found.clock.now())
+            approval = opened.ledger.approvals.create(request, opened.clock.now(), 1e12)
+            opened.ledger.approvals.record_review(
+                approval.id, proposal.binding, Effect.LIVE, {}, {}
+            )
+            opened.ledger.approvals.move(approval.id, "check", opened.clock.now())
         repo.promote(approval.id, proposal.binding, proposal.parts)
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True
@@ -74,16 +76,19 @@ def desk(tmp_path: Path) -> Iterator[OperatorDesk]:
         git(author.folder, "config", "gpg.format", "ssh")
         git(author.folder, "config", "user.signingkey", str(tmp_path / "key"))
         signatures = Signatures(signers, os.geteuid())
-        signed = SignedApprovals(found.broker, lambda _: repo, signatures)
-        yield OperatorDesk(found, repo, author, signed, approval.id)
+        signed = SignedApprovals(opened.broker, lambda _: repo, signatures)
+        yield OperatorDesk(opened, repo, author, signed, approval.id)
 
 
 def test_a_signed_tag_that_is_pushed_approves_exactly_that_commit(desk: OperatorDesk) -> None:
     assert desk.glance().state is ApprovalState.PENDING
     desk.tag("-s", "-m", "yes")
     desk.push()
-    found = desk.glance()
-    assert (found.state, found.decided_by) == (ApprovalState.APPROVED, "signed:ann@example.org")
+    approval = desk.glance()
+    assert (approval.state, approval.decided_by) == (
+        ApprovalState.APPROVED,
+        "signed:ann@example.org",
+    )
     assert desk.reasons() == []
     assert desk.glance().state is ApprovalState.APPROVED
 
@@ -99,8 +104,8 @@ def test_a_tag_without_signature_is_refused_and_recorded_once(
     desk.tag(*words)
     desk.push()
     assert desk.glance().state is desk.glance().state is ApprovalState.PENDING
-    (told,) = desk.reasons()
-    assert reason in told
+    (recorded,) = desk.reasons()
+    assert reason in recorded
     assert any(name.startswith("refs/hive/refused/") for name in desk.repo.refs())
     desk.tag("-s", "-m", "yes")
     desk.push()
@@ -128,7 +133,7 @@ def test_a_tag_for_another_commit_or_approval_approves_nothing(desk: OperatorDes
     desk.tag("-s", "-m", "yes", name="approve/000000000000", at="HEAD~1")
     desk.push("approve/000000000000")
     assert desk.glance().state is ApprovalState.PENDING
-    assert [each.partition(": ")[2] for each in desk.reasons()] == [
+    assert [reason.partition(": ")[2] for reason in desk.reasons()] == [
         "it names another commit than was proposed", "the tag was made for something else",
     ]  # fmt: skip
 
@@ -150,7 +155,7 @@ def test_what_cannot_be_verified_now_is_told_once_and_tried_again(
         patch.setenv("PATH", "/nowhere")
         assert desk.glance().state is desk.glance().state is ApprovalState.PENDING
     assert desk.reasons() == []
-    assert [each.message for each in caplog.records if "ssh-keygen" in each.message] == [
+    assert [record.message for record in caplog.records if "ssh-keygen" in record.message] == [
         f"Approval {desk.approval}: cannot look for a tag that approves it: "
         "cannot run ssh-keygen: No such file or directory"
     ]

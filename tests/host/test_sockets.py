@@ -109,8 +109,8 @@ def open_descriptors() -> int:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with open_house(tmp_path) as found:
-        yield found
+    with open_house(tmp_path) as opened:
+        yield opened
 
 
 def run(
@@ -136,8 +136,8 @@ def test_calls_are_answered_in_order_on_one_connection(house: House, tmp_path: P
                 wire.say(varlink.encode({"method": HIVE + "Count", "parameters": {
                     "after": number, "to": 1000,
                 }}))  # fmt: skip
-            found = [await wire.reply() for _ in range(200)]
-            assert [each["parameters"]["next"] for each in found] == list(range(2, 202))  # type: ignore[index]  # checked above
+            replies = [await wire.reply() for _ in range(200)]
+            assert [reply["parameters"]["next"] for reply in replies] == list(range(2, 202))  # type: ignore[index]  # checked above
 
     run(house, tmp_path, main)
 
@@ -339,7 +339,7 @@ def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
             await bob.reply()
 
     run(house, tmp_path, main)
-    assert [BOB in each for each in turns[:2]] == [False, True]
+    assert [BOB in turn for turn in turns[:2]] == [False, True]
 
 
 def test_attack_37_a_peer_that_does_not_read_is_not_asked_for_more(
@@ -437,8 +437,8 @@ def test_nobody_waits_for_mail_that_nobody_will_read(house: House, tmp_path: Pat
             await wire.writer.drain()
         async with office.dial("ann") as wire:
             await wire.call(method=HIVE + "Tell", parameters={"agent": "ann", "text": "x"})
-            found = await wire.call(method=HIVE + "Hear")
-            assert found["parameters"] == {"texts": ["x"]}
+            reply = await wire.call(method=HIVE + "Hear")
+            assert reply["parameters"] == {"texts": ["x"]}
 
     run(house, tmp_path, main)
 
@@ -448,8 +448,8 @@ def test_a_slow_read_is_answered_and_its_failure_too(house: House, tmp_path: Pat
         await office.listen("ann")
         office.reads.journal.write(ANN, "a line")
         async with office.dial("ann") as wire:
-            found = await wire.call(method=HIVE + "Fetch")
-            assert found["parameters"] == {"lines": ["a line"]}
+            reply = await wire.call(method=HIVE + "Fetch")
+            assert reply["parameters"] == {"lines": ["a line"]}
             office.reads.journal = Failing()
             assert (await wire.call(method=HIVE + "Fetch"))["error"] == HIVE + "Busy"
 
@@ -535,8 +535,8 @@ def test_the_operators_socket_has_its_mode_before_anybody_can_connect(
         await office.sockets.listen_operator(office.path("operator"))
         assert office.path("operator").stat().st_mode & 0o777 == 0o660
         async with office.dial("operator") as wire:
-            found = await wire.call(method=HIVE + "Note", parameters={"agent": "bob"})
-            assert "error" not in found
+            reply = await wire.call(method=HIVE + "Note", parameters={"agent": "bob"})
+            assert "error" not in reply
 
     run(house, tmp_path, main)
     assert house.events("record")[0].fields["uid"] == os.getuid()
@@ -586,15 +586,15 @@ def test_a_fault_of_the_ledger_ends_the_service_and_acknowledges_nothing(tmp_pat
 
     with open_house(tmp_path, step=step) as house:
         office = run(house, tmp_path, main)
-        assert [type(each) for each in office.faults] == [LedgerBroken]
+        assert [type(fault) for fault in office.faults] == [LedgerBroken]
         broken.clear()
 
 
 @pytest.fixture(scope="module")
 def old_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """One house for many examples."""
-    with open_house(tmp_path_factory.mktemp("h")) as found:
-        yield found
+    with open_house(tmp_path_factory.mktemp("h")) as opened:
+        yield opened
 
 
 @settings(max_examples=25, deadline=None)

@@ -28,10 +28,10 @@ def vault(folder: Path) -> SecretStore:
 @pytest.fixture
 def run(folder: Path) -> Path:
     """The door of ann, as far as it matters here; readable by everybody, as the real one."""
-    found = folder / "run"
-    found.mkdir()
+    path = folder / "run"
+    path.mkdir()
     folder.chmod(0o755)
-    return found
+    return path
 
 
 @pytest.fixture
@@ -72,9 +72,9 @@ def test_what_a_kill_left_behind_is_swept_and_removed_with_its_secret(vault: Sec
         vault.put(ANN, key, b"one")
         (vault.folder / ANN / f".new.{key}").write_bytes(b"topsecret")
     vault.remove(ANN, "token")
-    assert {each.name for each in (vault.folder / ANN).iterdir()} == {"other", ".new.other"}
+    assert {path.name for path in (vault.folder / ANN).iterdir()} == {"other", ".new.other"}
     vault.sweep()
-    assert {each.name for each in (vault.folder / ANN).iterdir()} == {"other"}
+    assert {path.name for path in (vault.folder / ANN).iterdir()} == {"other"}
 
 
 def test_of_webhooks_only_what_a_trigger_names_is_kept(vault: SecretStore) -> None:
@@ -82,7 +82,7 @@ def test_of_webhooks_only_what_a_trigger_names_is_kept(vault: SecretStore) -> No
     for uuid, key in ((ANN, lost), (BOB, held), (BOB, lost), (CID, lost), (DAN, "token")):
         vault.put(uuid, key, b"one")
     vault.clear({(BOB, held)}, {ANN})
-    assert {each: vault.keys(each) for each in vault.holders()} == {
+    assert {holder: vault.keys(holder) for holder in vault.holders()} == {
         ANN: (lost,), BOB: (held,), DAN: ("token",),
     }  # fmt: skip
 
@@ -142,9 +142,9 @@ def test_an_agent_sees_what_it_holds_the_capability_for_and_nothing_else(
     vault.put(ANN, "token", b"one")
     vault.put(ANN, "other", b"two")
     credentials.show(ANN, run, ["spawn", "secret:token", "secret:unset"])
-    assert [each.name for each in (run / FOLDER).iterdir()] == ["token"]
+    assert [path.name for path in (run / FOLDER).iterdir()] == ["token"]
     credentials.show(ANN, run, ["secret:other"])
-    assert [each.name for each in (run / FOLDER).iterdir()] == ["other"]
+    assert [path.name for path in (run / FOLDER).iterdir()] == ["other"]
     credentials.show(ANN, run, [])
     assert not (run / FOLDER).exists()
 
@@ -205,4 +205,4 @@ def test_of_a_secret_that_cannot_be_kept_nothing_stays(vault: SecretStore) -> No
     (vault.folder / ANN / "token").mkdir(parents=True)
     with pytest.raises(Internal, match="cannot keep the secret token"):
         vault.put(ANN, "token", b"hush-hush")
-    assert [each.name for each in (vault.folder / ANN).iterdir()] == ["token"]
+    assert [path.name for path in (vault.folder / ANN).iterdir()] == ["token"]

@@ -18,7 +18,7 @@ def show(views: Views, folder: Path, action: ShowView) -> None:
 
 
 def links(folder: Path) -> dict[str, str]:
-    return {each.name: str(each.readlink()) for each in folder.iterdir()}
+    return {path.name: str(path.readlink()) for path in folder.iterdir()}
 
 
 def test_the_identity_is_replaced_whole(tmp_path: Path) -> None:
@@ -29,16 +29,16 @@ def test_the_identity_is_replaced_whole(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == {"name": "bob"}
     assert path.stat().st_ino != before
     assert path.stat().st_mode & 0o777 == 0o644
-    assert [each.name for each in tmp_path.iterdir()] == ["identity.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["identity.json"]
 
 
 def test_a_view_follows_and_touches_only_what_differs(tmp_path: Path) -> None:
     views = Views()
     show(views, tmp_path, ShowView("u", (("ann", "/tree"), ("bob", "/tree/kids/1")), 1))
-    kept = (tmp_path / "ann").lstat().st_ino
+    inode = (tmp_path / "ann").lstat().st_ino
     show(views, tmp_path, ShowView("u", (("ann", "/tree"), ("cat", "/tree/kids/2")), 2))
     assert links(tmp_path) == {"ann": "/tree", "cat": "/tree/kids/2"}
-    assert (tmp_path / "ann").lstat().st_ino == kept
+    assert (tmp_path / "ann").lstat().st_ino == inode
 
 
 def test_a_view_that_nobody_remembers_is_brought_up_to_date(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def _write(room: Path, commit: str, data: bytes) -> None:
     """All files under another name first: what has the name of a commit is whole."""
     spare = room / _SPARE
     _remove(spare)
-    for each in (room, spare):
-        _folder(each)
+    for folder in (room, spare):
+        _folder(folder)
     _fill(spare, nar.unpack(data))
     spare.rename(room / commit)
 
@@ -75,8 +75,8 @@ def _fill(top: Path, files: Mapping[str, tuple[bool, bytes]]) -> None:
     for path, (executable, data) in files.items():
         *folders, name = path.split("/")
         at = top
-        for each in folders:
-            at /= each
+        for folder in folders:
+            at /= folder
             _folder(at)
         file = at / name
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:  # noqa: PTH123
@@ -89,11 +89,11 @@ def _folder(path: Path) -> None:
     path.chmod(0o755)
 
 
-def _sweep(room: Path, kept: set[str]) -> None:
+def _sweep(room: Path, wanted: set[str]) -> None:
     with suppress(FileNotFoundError):
-        for each in room.iterdir():
-            if each.name not in kept:
-                _remove(each)
+        for path in room.iterdir():
+            if path.name not in wanted:
+                _remove(path)
 
 
 def _remove(folder: Path) -> None:

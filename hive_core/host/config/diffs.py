@@ -46,8 +46,8 @@ class ReviewDiffs:
 
 
 def _lines(file: int, at: int) -> tuple[bytes, bool]:
-    found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):
         raise Internal("the changes are no file")
     data = os.pread(file, PART, at)
     if b"\n" not in data:
@@ -55,4 +55,4 @@ def _lines(file: int, at: int) -> tuple[bytes, bool]:
     end = data.rfind(b"\n") + 1
     if data and not end:
         raise Internal("the changes end in the middle of a line, or have one that is too long")
-    return data[:end], at + end < found.st_size
+    return data[:end], at + end < status.st_size

@@ -22,10 +22,10 @@ def fault(conf: Path = CONF, socket_folder: Path = SOCKET_FOLDER) -> str:
     """Why no agent of the image `nix` can be had on this host; empty: one can."""
     if not socket_folder.is_dir():
         return f"the image nix needs the Nix daemon, and there is no {socket_folder}"
-    found = {**_DEFAULTS, **settings(conf)}
+    values = {**_DEFAULTS, **settings(conf)}
     needed = _NEEDED.items()
     wrong = [
-        f"`{key} = {value}`, not `{found[key]}`," for key, value in needed if found[key] != value
+        f"`{key} = {value}`, not `{values[key]}`," for key, value in needed if values[key] != value
     ]
     if wrong:
         return (
@@ -37,15 +37,15 @@ def fault(conf: Path = CONF, socket_folder: Path = SOCKET_FOLDER) -> str:
 
 def settings(conf: Path, depth: int = 0) -> dict[str, str]:
     """The settings of a file and of those that it includes; the last one counts."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     try:
         lines = conf.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return found
+        return values
     for line in lines:
         words = line.partition("#")[0].split()
         if len(words) == 2 and words[0] in ("include", "!include") and depth < _DEPTH:  # noqa: PLR2004
-            found |= settings(conf.parent / words[1], depth + 1)
+            values |= settings(conf.parent / words[1], depth + 1)
         elif len(words) >= 2 and words[1] == "=":  # noqa: PLR2004
-            found[_ALIASES.get(words[0], words[0])] = " ".join(words[2:])
-    return found
+            values[_ALIASES.get(words[0], words[0])] = " ".join(words[2:])
+    return values

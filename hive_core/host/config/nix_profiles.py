@@ -69,8 +69,8 @@ class NixProfiles:
     def links(self, owner: str) -> dict[str, str]:
         """The links of an agent, by name."""
         with suppress(OSError):
-            found = (each for each in (self.folder / owner).iterdir() if each.is_symlink())
-            return {each.name: str(each.readlink()) for each in found}
+            symlinks = (path for path in (self.folder / owner).iterdir() if path.is_symlink())
+            return {symlink.name: str(symlink.readlink()) for symlink in symlinks}
         return {}
 
     def keep_inputs(self, sources: Iterable[str]) -> None:
@@ -89,25 +89,25 @@ class NixProfiles:
         }
         for uuid, links in wanted.items():
             self._update_links(uuid, links)
-        for each in self.folder.iterdir():
-            archived = ledger.archives.get(each.name) is not None
-            if is_uuid(each.name) and each.name not in wanted and not archived:
-                self._update_links(each.name, {})
+        for path in self.folder.iterdir():
+            archived = ledger.archives.get(path.name) is not None
+            if is_uuid(path.name) and path.name not in wanted and not archived:
+                self._update_links(path.name, {})
 
     def _needed_links(self, uuid: str, system: str, ledger: Ledger) -> dict[str, str]:
         """First of all what is in use or on its way: those are never taken away here."""
         open_ = {
-            f"{_BUILD}{each.id}"
-            for each in ledger.approvals.of_agent(uuid)
-            if each.state not in FINALS
+            f"{_BUILD}{approval.id}"
+            for approval in ledger.approvals.of_agent(uuid)
+            if approval.state not in FINALS
         }
-        kept = {n: to for n, to in self.links(uuid).items() if n == BOOTED or n in open_}
+        needed = {n: to for n, to in self.links(uuid).items() if n == BOOTED or n in open_}
         made = {
-            f"system-{each.number}-link": each.system
-            for each in ledger.generations.all(uuid)
-            if each.system
+            f"system-{generation.number}-link": generation.system
+            for generation in ledger.generations.all(uuid)
+            if generation.system
         }
-        return {**kept, **made, **({"current": system} if system else {})}
+        return {**needed, **made, **({"current": system} if system else {})}
 
     def _update_links(self, owner: str, wanted: Links) -> None:
         """What is missing comes before anything goes."""
@@ -117,9 +117,9 @@ class NixProfiles:
         if not place.is_dir():
             return
         with _guard_profiles("unlink what is in the store"):
-            for each in place.iterdir():
-                if each.name not in wanted:
-                    each.unlink()
+            for path in place.iterdir():
+                if path.name not in wanted:
+                    path.unlink()
             if not wanted:
                 place.rmdir()
 

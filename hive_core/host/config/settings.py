@@ -37,7 +37,7 @@ class SettingsFault:
     def text(self) -> str:
         """As compilers write it: `FILE:LINE: KEY: what is wrong`."""
         place = str(self.file) if self.line is None else f"{self.file}:{self.line}"
-        return ": ".join(each for each in (place, self.key, self.reason) if each)
+        return ": ".join(part for part in (place, self.key, self.reason) if part)
 
 
 def check(path: Path = FILE) -> list[SettingsFault]:
@@ -65,9 +65,9 @@ def _judge(path: Path) -> tuple[dict[str, object], list[SettingsFault]]:
     except (ValueError, RecursionError) as error:  # tomllib: endless numbers, endless brackets
         return {}, [_unreadable(path, error)]
     faults = find_faults(Settings, tables)
-    lines = find_lines(data, [each.place for each in faults])
+    lines = find_lines(data, [fault.place for fault in faults])
     return tables, [
-        SettingsFault(path, lines[each.place], each.key, each.reason) for each in faults
+        SettingsFault(path, lines[fault.place], fault.key, fault.reason) for fault in faults
     ]
 
 
@@ -102,7 +102,7 @@ class MachineSize:
     def here(cls, folder: Path) -> Self:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         disk = os.statvfs(folder)
-        tasks = min(int(each.read_text()) for each in TASKS)
+        tasks = min(int(file.read_text()) for file in TASKS)
         return cls(memory, tasks, disk.f_blocks * disk.f_frsize, disk.f_files)
 
 
@@ -114,11 +114,11 @@ def with_machine_size(settings: Settings, size: MachineSize) -> Settings:
     inodes as it needs them says that there are none.
     """
     everybody = {"memory_max": _mib(size.memory * 4 // 5), "tasks_max": size.tasks * 4 // 5}
-    each = {"disk": _mib(size.disk // 5), "inodes": size.inodes // 5 or None}
+    for_agent = {"disk": _mib(size.disk // 5), "inodes": size.inodes // 5 or None}
     return settings.model_copy(
         update={
             "all_limits": _with_defaults(settings.all_limits, everybody),
-            "agent_limits": _with_defaults(settings.agent_limits, each),
+            "agent_limits": _with_defaults(settings.agent_limits, for_agent),
         }
     )
 

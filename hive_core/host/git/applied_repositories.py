@@ -38,13 +38,13 @@ class AppliedRepositories:
     def open(self) -> None:
         """Look at what there is; the folder itself is made when it is missing."""
         with guard_repository(self.folder):
-            for each in (self.folder, self.folder / ARCHIVE):
-                each.mkdir(exist_ok=True)
-                each.chmod(FOLDER)
+            for folder in (self.folder, self.folder / ARCHIVE):
+                folder.mkdir(exist_ok=True)
+                folder.chmod(FOLDER)
             self._there = set(_uuids(self.folder))
             self._shelved = set(_uuids(self.folder / ARCHIVE))
-            links = (each for each in self.folder.iterdir() if each.is_symlink())
-            self._links = {each.name: str(each.readlink()) for each in links}
+            links = (path for path in self.folder.iterdir() if path.is_symlink())
+            self._links = {link.name: str(link.readlink()) for link in links}
 
     def repo(self, uuid: str) -> AppliedRepo:
         """The repository of one agent, living or archived."""
@@ -111,5 +111,5 @@ class AppliedRepositories:
 
 
 def _uuids(folder: Path) -> list[str]:
-    names = (each.name.removesuffix(_SUFFIX) for each in folder.glob(f"*{_SUFFIX}"))
-    return [each for each in names if is_uuid(each)]
+    names = (path.name.removesuffix(_SUFFIX) for path in folder.glob(f"*{_SUFFIX}"))
+    return [name for name in names if is_uuid(name)]

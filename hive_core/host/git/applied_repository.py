@@ -217,12 +217,12 @@ def tree_of(files: nar.Files) -> str:
     """The name of the git tree that holds these files."""
     folders: dict[str, dict[str, tuple[bool, bytes]]] = {}
     entries: dict[str, TreeEntry] = {}
-    for path, found in files.items():
+    for path, file in files.items():
         top, slash, rest = path.partition("/")
         if slash:
-            folders.setdefault(top, {})[rest] = found
+            folders.setdefault(top, {})[rest] = file
         else:
-            entries[top] = TreeEntry(FILES[found[0]], object_name("blob", found[1]))
+            entries[top] = TreeEntry(FILES[file[0]], object_name("blob", file[1]))
     for name, below in folders.items():
         entries[name] = TreeEntry(FOLDER, tree_of(below))
     return object_name("tree", tree_bytes(entries))
@@ -235,7 +235,7 @@ def escape_message(text: str) -> str:
 
 
 def _plain(line: str) -> str:
-    return "".join(each if " " <= each <= "~" else f"<U+{ord(each):04X}>" for each in line)
+    return "".join(char if " " <= char <= "~" else f"<U+{ord(char):04X}>" for char in line)
 
 
 def _check_name(rule: re.Pattern[str], text: str) -> str:

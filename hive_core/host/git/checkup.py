@@ -25,22 +25,22 @@ _REF: Final = re.compile(rb"([0-9a-f]{40}|ref: refs/[!-~]+)\s*")
 
 def verify(folder: Path) -> list[Damage]:
     """Everything that is wrong with refs, locks and what the branch's commit holds."""
-    found: list[Damage] = []
+    damages: list[Damage] = []
     try:
         with guard_reads("repository", str(folder)):
             for look in (_refs, _locks, _notes, _packs):
-                found += look(folder)
+                damages += look(folder)
         head, objects = Branch(RepositoryHandle(folder)).head(), Objects(folder)
         if head:
             objects.check(head)
             for _ in islice(ancestors(objects.store, head), _HISTORY):
                 pass  # every ancestor is there; what older ones hold is not in force
     except DamagedRepo as error:
-        if error.damage.what != BRANCH or not found:
-            found.append(error.damage)
+        if error.damage.what != BRANCH or not damages:
+            damages.append(error.damage)
     except HiveError as error:
-        found.append(Damage(BRANCH, str(folder), error.reason))
-    return found
+        damages.append(Damage(BRANCH, str(folder), error.reason))
+    return damages
 
 
 def _refs(folder: Path) -> Iterator[Damage]:

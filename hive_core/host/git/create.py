@@ -40,10 +40,10 @@ def create_repository(path: Path) -> None:
 
 def _sync_all(folder: Path) -> None:
     """Modes, and everything on disk."""
-    for each in (folder, *folder.rglob("*")):
-        if each.is_dir():
-            each.chmod(FOLDER)
-            sync_folder(each)
-        elif each.is_file():
-            with each.open("rb") as file:
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir():
+            path.chmod(FOLDER)
+            sync_folder(path)
+        elif path.is_file():
+            with path.open("rb") as file:
                 os.fsync(file.fileno())

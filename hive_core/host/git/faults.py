@@ -65,8 +65,8 @@ def guard_writes() -> Iterator[None]:
         yield
     except (pygit2.GitError, OSError) as error:
         text = str(error)
-        if any(each in text for each in _FAILED):
+        if any(message in text for message in _FAILED):
             raise LedgerBroken(f"the meta repo cannot be written: {error}") from error
-        if any(each in text for each in _FULL):
+        if any(message in text for message in _FULL):
             raise StorageFull("the disk of the host is full") from error
         raise Internal(f"the meta repo cannot be written: {error}") from error

@@ -36,9 +36,9 @@ def create_bare_repository(path: Path) -> Path:
     with suppress(FileNotFoundError):
         shutil.rmtree(path)
     make_folder(path)
-    for each in _FOLDERS:
+    for subfolder in _FOLDERS:
         at = path
-        for part in each.split("/"):
+        for part in subfolder.split("/"):
             at = make_folder(at / part)
     put(path / "HEAD", b"ref: refs/heads/main\n", durable=False)
     put(path / "config", CONFIG, durable=False)
@@ -62,22 +62,22 @@ def write_pack(place: Path, pack: bytes, table: bytes, *, durable: bool = True) 
 
 def read_refs(path: Path) -> dict[str, str]:
     """All of them by their full names; what somebody packed counts where no file says otherwise."""
-    found = dict(_packed_refs(path / "packed-refs"))
+    refs_by_name = dict(_packed_refs(path / "packed-refs"))
     for place, _, names in os.walk(path / "refs"):
         for name in names:
             if not name.endswith(".lock") and not name.startswith("."):
                 file = Path(place) / name
                 with suppress(OSError):
-                    found[str(file.relative_to(path))] = _text(file, _REF_MOST).strip()
-    return found
+                    refs_by_name[str(file.relative_to(path))] = _text(file, _REF_MOST).strip()
+    return refs_by_name
 
 
 def _text(path: Path, most: int) -> str:
     """A plain file; nothing else is followed or waited for."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - a descriptor
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
             raise OSError(f"{path.name} is no file of refs")
         return file.read(most)
 
@@ -92,43 +92,43 @@ def _packed_refs(path: Path) -> Iterator[tuple[str, str]]:
 
 def prune_proposals(path: Path, approvals: set[str], commits: set[str]) -> None:
     """Refs first, then what only they needed: a ref never leads nowhere."""
-    notes = {each.stem: each for each in (path / "hive").glob("*.pack")}
+    notes = {note.stem: note for note in (path / "hive").glob("*.pack")}
     gone = notes.keys() - approvals
-    brought = {each: note.read_text() for each, note in notes.items()}
+    brought = {approval: note.read_text() for approval, note in notes.items()}
     needed = _needed_packs(
-        path, {brought[each] for each in notes.keys() & approvals}, brought, commits
+        path, {brought[approval] for approval in notes.keys() & approvals}, brought, commits
     )
     _drop_refs(path, gone)
-    for each in gone:
-        if brought[each] and brought[each] not in needed:
+    for approval in gone:
+        if brought[approval] and brought[approval] not in needed:
             for suffix in (".idx", ".pack"):  # without its table a pack is nothing to git
-                (path / "objects/pack" / f"{brought[each]}{suffix}").unlink(missing_ok=True)
+                (path / "objects/pack" / f"{brought[approval]}{suffix}").unlink(missing_ok=True)
         for suffix in ("json", "diff"):
-            notes[each].with_suffix(f".{suffix}").unlink(missing_ok=True)
-        notes[each].unlink()
+            notes[approval].with_suffix(f".{suffix}").unlink(missing_ok=True)
+        notes[approval].unlink()
     for archive in (path / "hive").glob("*.nar"):
         if archive.stem not in commits:
             archive.unlink()
 
 
 def _needed_packs(
-    path: Path, kept: set[str], brought: Mapping[str, str], commits: set[str]
+    path: Path, wanted: set[str], brought: Mapping[str, str], commits: set[str]
 ) -> set[str]:
     """Names of packs: of what is kept, and one for each commit that is in none of those."""
     tables = sorted((path / "objects/pack").glob("*.idx"), key=lambda each: each.stat().st_size)
-    packs = {each.stem: Pack(each) for each in tables}
-    found = {name for name in packs if name in kept or name not in brought.values()}
+    packs = {table.stem: Pack(table) for table in tables}
+    needed = {name for name in packs if name in wanted or name not in brought.values()}
     for commit in commits:
         name = bytes.fromhex(commit)
-        holders = [each for each, pack in packs.items() if pack.place(name) is not None]
-        if holders and found.isdisjoint(holders):
-            found.add(holders[0])
-    return found
+        holders = [stem for stem, pack in packs.items() if pack.place(name) is not None]
+        if holders and needed.isdisjoint(holders):
+            needed.add(holders[0])
+    return needed
 
 
 def _drop_refs(path: Path, approvals: set[str]) -> None:
-    found = read_refs(path)
-    gone = {name: oid for name, oid in found.items() if name.rpartition("/")[2] in approvals}
+    all_refs = read_refs(path)
+    gone = {name: oid for name, oid in all_refs.items() if name.rpartition("/")[2] in approvals}
     elsewhere = dict(_packed_refs(path / "packed-refs"))
     if gone.keys() & elsewhere.keys():
         lines = (f"{oid} {name}\n" for name, oid in elsewhere.items() if name not in gone)

@@ -36,12 +36,12 @@ def build_pack(objects: Iterable[tuple[str, bytes]]) -> tuple[bytes, bytes]:
 
 
 def _head(kind: int, size: int) -> bytes:
-    found, size = [kind << 4 | size & 0xF], size >> 4
+    header, size = [kind << 4 | size & 0xF], size >> 4
     while size:
-        found[-1] |= 0x80
-        found.append(size & 0x7F)
+        header[-1] |= 0x80
+        header.append(size & 0x7F)
         size >>= 7
-    return bytes(found)
+    return bytes(header)
 
 
 def _table(rows: list[tuple[bytes, int, int]], sign: bytes) -> bytes:

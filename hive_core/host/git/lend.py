@@ -46,11 +46,11 @@ def reachable_objects(
             walk.hide(commit.id)
             seen.update(_tree_objects(git, str(commit.tree_id), seen))
     for want in wants:
-        found: pygit2.Object = git[want]
-        while isinstance(found, pygit2.Tag):
-            yield str(found.id)
-            found = git[found.target]
-        walk.push(found.id)
+        target: pygit2.Object = git[want]
+        while isinstance(target, pygit2.Tag):
+            yield str(target.id)
+            target = git[target.target]
+        walk.push(target.id)
     for commit in walk:
         yield str(commit.id)
         yield from _tree_objects(git, str(commit.tree_id), seen)
@@ -75,12 +75,12 @@ def _tree_objects(git: pygit2.Repository, tree: str, seen: set[str]) -> Iterator
         yield oid
         _, data = git.read(oid)
         for mode, name in _ENTRY.findall(data):
-            each = name.hex()
+            child = name.hex()
             if mode.lstrip(b"0") == b"40000":
-                row.append(each)
-            elif mode != _MODULE and each not in seen:
-                seen.add(each)
-                yield each
+                row.append(child)
+            elif mode != _MODULE and child not in seen:
+                seen.add(child)
+                yield child
 
 
 def write_pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
@@ -98,8 +98,8 @@ def write_pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
     builder.write(str(room))
     (made,) = room.glob("pack-*.pack")
     made.rename(out)
-    for each in room.iterdir():
-        each.unlink()
+    for path in room.iterdir():
+        path.unlink()
     room.rmdir()
 
 

@@ -116,8 +116,8 @@ class PackExports:
 
     def _make_room(self) -> None:
         now = self.clock()
-        for id_, each in list(self._lent.items()):
-            if each.at < now - IDLE:
+        for id_, export in list(self._lent.items()):
+            if export.at < now - IDLE:
                 self._drop(id_)
         while len(self._lent) >= self.most:
             self._drop(min(self._lent, key=lambda id_: self._lent[id_].at))

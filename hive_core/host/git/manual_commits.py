@@ -124,25 +124,27 @@ class ManualCommits:
     def _look_for_damage(self) -> None:
         """Look for damage now and then: it is told before somebody needs what is damaged."""
         if self._looks % CHECKED_EVERY == 0:
-            self.look.faults = [each.text for each in self.repo.verify()]
+            self.look.faults = [damage.text for damage in self.repo.verify()]
         self._looks += 1
 
-    def apply_recovery(self, found: Recovery) -> None:
+    def apply_recovery(self, recovery: Recovery) -> None:
         """Take over what was found, or tell that it was parked."""
-        if found.kind is RecoveryKind.ADOPT and found.hive is not None:
-            before, after = self.broker.hive, found.hive
-            told = "; ".join(f"{each.oid[:12]} by {each.author}" for each in found.commits)
-            if found.placed:
-                told += f"; placed under {self.repo.root_agent}: {', '.join(found.placed)}"
-            log.info("Adopting commits made by hand: %s", told)
-            self.broker.adopt(after, found.head, told, lambda: self._record_changes(before, found))
-        elif found.kind is RecoveryKind.RESTORED:
-            self._record_refusal(found.head, found.reason)
-        for (
-            oid,
-            reason,
-        ) in self.repo.unreported_refusals():  # also by a daemon that was killed before it told
-            self._record_refusal(oid, reason)
+        if recovery.kind is RecoveryKind.ADOPT and recovery.hive is not None:
+            before, after = self.broker.hive, recovery.hive
+            reason = "; ".join(
+                f"{commit.oid[:12]} by {commit.author}" for commit in recovery.commits
+            )
+            if recovery.placed:
+                reason += f"; placed under {self.repo.root_agent}: {', '.join(recovery.placed)}"
+            log.info("Adopting commits made by hand: %s", reason)
+            self.broker.adopt(
+                after, recovery.head, reason, lambda: self._record_changes(before, recovery)
+            )
+        elif recovery.kind is RecoveryKind.RESTORED:
+            self._record_refusal(recovery.head, recovery.reason)
+        # Also those of a daemon that was killed before it recorded them.
+        for oid, refusal in self.repo.unreported_refusals():
+            self._record_refusal(oid, refusal)
             self.repo.mark_reported(oid)
         self.look.parked = self.repo.refusals()
 
@@ -158,13 +160,13 @@ class ManualCommits:
             self.broker.audit.write(entry)
         self.broker.touch({EVENTS})
 
-    def _record_changes(self, before: Hive, found: Recovery) -> set[str]:
+    def _record_changes(self, before: Hive, recovery: Recovery) -> set[str]:
         """The rows that an operation would have written along with such a change."""
-        after = found.hive or before
+        after = recovery.hive or before
         now, wakes = self.broker.services.clock.now(), set[str]()
-        if found.placed:
+        if recovery.placed:
             placed_agents.record_placed(
-                self._ledger, [after.spec(name).id for name in found.placed], now
+                self._ledger, [after.spec(name).id for name in recovery.placed], now
             )
         for uuid in sorted(before.names.keys() - after.names.keys()):
             wakes |= self._archive(before, uuid, now)
@@ -181,7 +183,7 @@ class ManualCommits:
         spec, parent = before.specs[name], before.topology.parent(name)
         above = before.specs[parent].id if parent else None
         expires = now + self._settings.retention.archive
-        lineage = [before.spec(each).id for each in reversed(before.topology.lineage(name))]
+        lineage = [before.spec(ancestor).id for ancestor in reversed(before.topology.lineage(name))]
         archive = Archive(
             uuid, name, spec.model_dump_json(), above, now, expires, above=tuple(lineage)
         )

@@ -50,7 +50,7 @@ def tree_bytes(entries: Mapping[str, TreeEntry]) -> bytes:
 
 def commit_bytes(tree: str, parents: Sequence[str], author: str, message: str) -> bytes:
     """`author` with mail address and time."""
-    lines = [f"tree {tree}", *(f"parent {each}" for each in parents)]
+    lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
     lines += [f"author {author}", f"committer {author}", "", message]
     return "\n".join(lines).encode()
 

@@ -79,13 +79,13 @@ class Objects:
 
     def _agents(self, top: Mapping[str, TreeEntry]) -> dict[str, AgentSpec]:
         folder = _folder(top)
-        found = self.store.tree(folder, files.AGENTS) if folder else _NOTHING
+        entries = self.store.tree(folder, files.AGENTS) if folder else _NOTHING
         specs, cache = {}, {}
-        for file, entry in found.items():
+        for file, entry in entries.items():
             name, path = files.agent_name(file), f"{files.AGENTS}/{file}"
             spec = self._specs.get(entry.oid) if entry.mode in FILES else None
             if spec is None:
-                spec = files.read_spec(self._file(found, file, path), path)
+                spec = files.read_spec(self._file(entries, file, path), path)
             specs[name] = cache[entry.oid] = spec
         self._specs = cache
         return specs

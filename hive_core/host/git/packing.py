@@ -88,7 +88,7 @@ def remove_partial_files(folder: Path) -> None:
 def sync_objects(folder: Path, oids: Iterable[str], commits: Iterable[ManualCommit]) -> None:
     """Make durable what another git wrote, before the ledger relies on it."""
     with guard_writes():
-        _sync_objects(folder, {*oids, *(each.oid for each in commits)})
+        _sync_objects(folder, {*oids, *(commit.oid for commit in commits)})
 
 
 def _sync_objects(folder: Path, oids: set[str]) -> None:
@@ -104,8 +104,8 @@ def _sync_objects(folder: Path, oids: set[str]) -> None:
         finally:
             os.close(handle)
         folders.add(path.parent)
-    for each in folders:
-        sync_folder(each)
+    for place in folders:
+        sync_folder(place)
 
 
 def _flush_packs(folder: Path) -> None:

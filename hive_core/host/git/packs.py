@@ -45,16 +45,16 @@ class DeltaBases:
         self._size = 0
 
     def get(self, pack: Pack, at: int) -> Content | None:
-        found = self._known.get((pack, at))
-        if found is not None:
+        content = self._known.get((pack, at))
+        if content is not None:
             self._known.move_to_end((pack, at))
-        return found
+        return content
 
-    def put(self, pack: Pack, at: int, found: Content) -> None:
-        if len(found[1]) > _LARGEST or (pack, at) in self._known:
+    def put(self, pack: Pack, at: int, content: Content) -> None:
+        if len(content[1]) > _LARGEST or (pack, at) in self._known:
             return
-        self._known[pack, at] = found
-        self._size += len(found[1])
+        self._known[pack, at] = content
+        self._size += len(content[1])
         while self._size > _KEPT:
             self._size -= len(self._known.popitem(last=False)[1][1])
 
@@ -71,7 +71,7 @@ class Pack:
             raise ValueError(f"{table.name} is damaged")
         self._fan = _FAN.unpack_from(data, len(_MAGIC))
         self.count = self._fan[-1]
-        ends = [_NAMES + self.count * each for each in (_HASH, _HASH + 4, _HASH + 8)]
+        ends = [_NAMES + self.count * width for width in (_HASH, _HASH + 4, _HASH + 8)]
         self._names = data[_NAMES : ends[0]]
         self._places = data[ends[1] : ends[2]]
         self._far = data[ends[2] : -2 * _HASH]
@@ -102,35 +102,35 @@ class Pack:
     def read(self, name: bytes, place: int, bases: DeltaBases) -> Content:
         """Kind and content of what begins there; ValueError unless it is what the name says."""
         with _open_file(self.path) as handle:
-            chain, at, found = self._chain(handle, place, bases)
-        contents = {at: found} if chain else {}
+            chain, at, content = self._chain(handle, place, bases)
+        contents = {at: content} if chain else {}
         for at, delta in reversed(chain):
-            found = found[0], apply_delta(found[1], delta)
-            contents[at] = found
-        kind, data = found
+            content = content[0], apply_delta(content[1], delta)
+            contents[at] = content
+        kind, data = content
         raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
         if sha1(raw, usedforsecurity=False).digest() != name:
             raise ValueError("its content has another hash")
-        for at, each in contents.items():
-            bases.put(self, at, each)
-        return found
+        for at, base in contents.items():
+            bases.put(self, at, base)
+        return content
 
     def _chain(self, handle: int, at: int, bases: DeltaBases) -> tuple[Chain, int, Content]:
         """Deltas from the last to the first, and what the first one builds on, and where it is."""
         chain: Chain = []
         while (known := bases.get(self, at)) is None:
-            found = read_header(handle, at)
-            data = inflate(handle, found)
-            if found.kind:
-                return chain, at, (found.kind, data)
+            header = read_header(handle, at)
+            data = inflate(handle, header)
+            if header.kind:
+                return chain, at, (header.kind, data)
             chain.append((at, data))
             if len(chain) > _DEPTH:
                 raise ValueError("a chain of deltas without an end")
-            at = self._base(found, at)
+            at = self._base(header, at)
         return chain, at, known
 
-    def _base(self, found: EntryHeader, at: int) -> int:
-        place = self.place(found.base) if found.base else at - found.back
+    def _base(self, header: EntryHeader, at: int) -> int:
+        place = self.place(header.base) if header.base else at - header.back
         if place is None:
             raise ValueError("a delta without a base")
         return place
@@ -172,9 +172,9 @@ class Packs:
             try:
                 place = pack.place(name)
                 if place is not None:
-                    found = pack.read(name, place, self._bases)
+                    content = pack.read(name, place, self._bases)
                     self._last = pack
-                    return found
+                    return content
             except (OSError, ValueError) as error:
                 faults.insert(0, error)
         if faults:
@@ -186,7 +186,7 @@ class Packs:
         last = self._last
         if last is not None:
             yield last
-        yield from (each for each in self._packs.values() if each is not last)
+        yield from (pack for pack in self._packs.values() if pack is not last)
 
     def _look(self) -> None:
         packs, faults = self._packs, self._faults
@@ -225,23 +225,23 @@ class Packs:
         """
         if not lost.path.with_suffix(".idx").exists():
             return False
-        others = [each for each in self._packs.values() if each.path.exists()]
+        others = [pack for pack in self._packs.values() if pack.path.exists()]
         return not all(
             (self._folder.parent / name.hex()[:2] / name.hex()[2:]).exists()
-            or any(each.place(name) is not None for each in others)
+            or any(other.place(name) is not None for other in others)
             for name in lost.names()
         )
 
 
 def _tables(folder: Path) -> Iterator[tuple[Sign, Path]]:
     try:
-        tables = sorted(each for each in folder.iterdir() if each.suffix == ".idx")
+        tables = sorted(path for path in folder.iterdir() if path.suffix == ".idx")
     except FileNotFoundError:
         return  # then nothing is packed
     for table in tables:
         with suppress(FileNotFoundError):
-            found = table.stat()
-            yield (table.name, found.st_ino, found.st_mtime_ns, found.st_size), table
+            status = table.stat()
+            yield (table.name, status.st_ino, status.st_mtime_ns, status.st_size), table
 
 
 @contextmanager

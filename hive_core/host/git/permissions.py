@@ -22,8 +22,8 @@ _SPARE: Final = ".private"
 def make_private(folder: Path) -> None:
     """Have a folder and all that is in it belong to nobody else. Safe to repeat after a kill."""
     with os.scandir(folder) as entries:
-        found = [Path(each.path) for each in entries]
-    for path in found:
+        paths = [Path(entry.path) for entry in entries]
+    for path in paths:
         facts = path.lstat()
         if stat.S_ISDIR(facts.st_mode):
             make_private(path if facts.st_uid == os.geteuid() else _new_folder(path))
@@ -39,8 +39,8 @@ def _new_folder(path: Path) -> Path:
     """The same in a folder of ours; git's folders let their group write."""
     new = path.with_name(f"{path.name}{_SPARE}")
     new.mkdir(exist_ok=True)
-    for each in path.iterdir():
-        each.rename(new / each.name)
+    for child in path.iterdir():
+        child.rename(new / child.name)
     path.rmdir()
     return new.rename(path)
 

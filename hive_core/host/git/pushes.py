@@ -111,12 +111,12 @@ class Pushes:
 
     async def _outcome(self, id_: str) -> PushProgress:
         """What came of it; nothing yet when that takes long, and the call is to be repeated."""
-        found = self._judging[id_]
-        done, _ = await asyncio.wait([found.task], timeout=SOON)
+        pending = self._judging[id_]
+        done, _ = await asyncio.wait([pending.task], timeout=SOON)
         if not done:
-            return PushProgress(id_, found.size)
+            return PushProgress(id_, pending.size)
         self._judging.pop(id_, None)
-        return PushProgress("", found.size, found.task.result())
+        return PushProgress("", pending.size, pending.task.result())
 
     def _check(self, push: Push) -> None:
         """Which refs are anybody's to push; all others are hived's own."""

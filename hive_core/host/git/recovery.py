@@ -91,12 +91,12 @@ def relation(store: ObjectStore, ledger: str, branch: str) -> RecoveryKind:
 
 def commits(store: ObjectStore, ledger: str, branch: str) -> tuple[ManualCommit, ...]:
     """Those from the ledger's head to the branch, oldest first; the newest, if there are many."""
-    found = []
+    newest_first = []
     for oid in islice(ancestors(store, branch, ledger), _LISTED):
         commit = store.commit(oid)
         subject = next(iter(commit.message.splitlines()), "")[:_SUBJECT]
-        found.append(ManualCommit(oid, commit.author, commit.time, subject))
-    return tuple(reversed(found))
+        newest_first.append(ManualCommit(oid, commit.author, commit.time, subject))
+    return tuple(reversed(newest_first))
 
 
 def ancestors(store: ObjectStore, oid: str, until: str = "") -> Iterator[str]:
@@ -105,7 +105,7 @@ def ancestors(store: ObjectStore, oid: str, until: str = "") -> Iterator[str]:
     while row:
         at = row.popleft()
         yield at
-        fresh = [each for each in store.commit(at).parents if each not in seen]
+        fresh = [parent for parent in store.commit(at).parents if parent not in seen]
         seen.update(fresh)
         row.extend(fresh)
 
@@ -180,8 +180,8 @@ class RefusedCommits:
     def readable_commits(self) -> builtins.list[str]:
         """Those that can be handed out: one that is not whole would spoil every clone."""
         folder = self._folder / REFUSED
-        found = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
-        return [name for name in found if _OID.fullmatch(name) and self._is_whole(name)]
+        names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        return [name for name in names if _OID.fullmatch(name) and self._is_whole(name)]
 
     def _is_whole(self, oid: str) -> bool:
         """As far as the commit itself and those right before it go."""
@@ -199,12 +199,12 @@ class RefusedCommits:
         try:
             if not self._reasons.is_dir():
                 return []
-            found = [each for each in self._reasons.iterdir() if _OID.fullmatch(each.name)]
-            found.sort(key=lambda each: each.stat().st_mtime_ns, reverse=True)
+            notes = [path for path in self._reasons.iterdir() if _OID.fullmatch(path.name)]
+            notes.sort(key=lambda note: note.stat().st_mtime_ns, reverse=True)
         except OSError as error:
             log.warning("The refused commits cannot be listed: %s", error)
             return []
-        return [(each.name, _reason(each)) for each in found]
+        return [(note.name, _reason(note)) for note in notes]
 
 
 def _reason(file: Path) -> str:

@@ -80,9 +80,9 @@ class MetaRepo:
             with guard_writes():
                 create_repository(path)
         handle = RepositoryHandle(path / ".git")
-        found = cls(handle, Objects(handle.folder, depth_limit, clock), step)
-        found._prepare()
-        return found
+        repo = cls(handle, Objects(handle.folder, depth_limit, clock), step)
+        repo._prepare()
+        return repo
 
     def _prepare(self) -> None:
         try:
@@ -276,23 +276,23 @@ class MetaRepo:
         self._step("moved")
 
     def _judge(self, before: Hive, branch: str, judge: Judge | None) -> Recovery:
-        found: tuple[recovery.ManualCommit, ...] = ()
+        commits: tuple[recovery.ManualCommit, ...] = ()
         try:
-            found = recovery.commits(self._objects.store, before.commit, branch)
+            commits = recovery.commits(self._objects.store, before.commit, branch)
             written = self._objects.read_as_written(branch)
             placed = recovery.unplaced_agents(before, written)
             hive = self._place_agents(written, placed)
             recovery.check_identities(before, hive)
             if judge is not None:
                 judge(before, hive)
-            packing.sync_objects(self.folder, self._objects.check(branch), found)
+            packing.sync_objects(self.folder, self._objects.check(branch), commits)
             head = self._write_places(hive, written, placed) if placed else branch
         except StorageFull:
             raise  # nothing is wrong with the commit
         except HiveError as error:
-            return self._refuse(before.commit, branch, error.reason, found)
+            return self._refuse(before.commit, branch, error.reason, commits)
         self.refresh_worktree()
-        return Recovery(RecoveryKind.ADOPT, head, hive, found, placed=placed)
+        return Recovery(RecoveryKind.ADOPT, head, hive, commits, placed=placed)
 
     def _place_agents(self, written: Hive, names: Sequence[str]) -> Hive:
         """The hive with these agents where new ones land: under the root agent."""
@@ -312,10 +312,10 @@ class MetaRepo:
         )
 
     def _refuse(
-        self, head: str, branch: str, reason: str, found: tuple[recovery.ManualCommit, ...] = ()
+        self, head: str, branch: str, reason: str, commits: tuple[recovery.ManualCommit, ...] = ()
     ) -> Recovery:
         """Keep it aside, first of all; then the branch and the work tree return."""
-        whole = self._sync_refused(branch, found)
+        whole = self._sync_refused(branch, commits)
         self._parked_commits.add(branch, reason)
         if whole:
             self._tree.mark_shown(
@@ -327,12 +327,12 @@ class MetaRepo:
         else:
             self._branch.delete()
         self.refresh_worktree()
-        return Recovery(RecoveryKind.REFUSED, head, None, found, reason, branch)
+        return Recovery(RecoveryKind.REFUSED, head, None, commits, reason, branch)
 
-    def _sync_refused(self, branch: str, found: tuple[recovery.ManualCommit, ...]) -> bool:
+    def _sync_refused(self, branch: str, commits: tuple[recovery.ManualCommit, ...]) -> bool:
         """Make durable what is refused; False when the work tree has all that is left of it."""
         try:
-            packing.sync_objects(self.folder, self._objects.check(branch), found)
+            packing.sync_objects(self.folder, self._objects.check(branch), commits)
         except DamagedRepo:
             return False
         except StorageFull:

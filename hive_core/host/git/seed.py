@@ -78,18 +78,18 @@ def write_clone(kind: str, folder: Path) -> None:
     if _stands(folder, seed(kind).commit):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for each in (folder / ".git", *folder.iterdir()):
-        _remove(each)
+    for entry in (folder / ".git", *folder.iterdir()):
+        _remove(entry)
     spare = folder / _SPARE
     spare.mkdir()
     for path, (_, data) in seed(kind).files.items():
         (spare / path).parent.mkdir(parents=True, exist_ok=True)
         (spare / path).write_bytes(data)
     _repository(kind, spare)
-    for each in (spare, *spare.rglob("*")):
-        each.chmod(0o755 if each.is_dir() else 0o644)
-    for each in sorted(spare.iterdir(), key=lambda path: path.name == ".git"):
-        each.rename(folder / each.name)
+    for entry in (spare, *spare.rglob("*")):
+        entry.chmod(0o755 if entry.is_dir() else 0o644)
+    for entry in sorted(spare.iterdir(), key=lambda path: path.name == ".git"):
+        entry.rename(folder / entry.name)
     spare.rmdir()
 
 
@@ -143,8 +143,8 @@ def _repository(kind: str, folder: Path) -> None:
     (own / "config").write_text(_CONFIG)
     (own / "info").mkdir(exist_ok=True)
     (own / "info/exclude").write_text(_IGNORED)
-    for each, data in seed(kind).objects:
-        git.odb.write(ObjectType[each.upper()], data)
+    for object_kind, data in seed(kind).objects:
+        git.odb.write(ObjectType[object_kind.upper()], data)
     git.references.create("refs/heads/main", seed(kind).commit)
     git.index.read_tree(seed(kind).tree)
     git.index.write()

@@ -42,14 +42,14 @@ class MetaGitServer:
             head = self.meta.head()
             refused = {f"{REFUSED}/{oid[:12]}": oid for oid in self.meta.readable_parked_commits()}
             return {**({MAIN: head} if head else {}), **refused}
-        found = {}
+        shown = {}
         for name, oid in self.repo(repo).refs().items():
             place, _, leaf = name.rpartition("/")
             if _OID.fullmatch(oid) and (name == MAIN or _TAG.fullmatch(name)):
-                found[name] = oid
+                shown[name] = oid
             elif _OID.fullmatch(oid) and place == PROPOSALS:
-                found[f"{SHOWN}/{leaf}"] = oid
-        return found
+                shown[f"{SHOWN}/{leaf}"] = oid
+        return shown
 
     async def pack(
         self, repo: str, wants: Sequence[str], haves: Sequence[str], after: str | None
@@ -78,7 +78,7 @@ class MetaGitServer:
             store.commit(oid)
         except DamagedRepo as error:
             raise NotFound(f"no commit {oid} in the meta repository") from error
-        return [_commit(store, each) for each in islice(ancestors(store, oid), limit)]
+        return [_commit(store, ancestor) for ancestor in islice(ancestors(store, oid), limit)]
 
     def _find_commit(self, store: ObjectStore, digits: str) -> str:
         """The commit in force or before it, or a refused one, whose name begins so."""
@@ -86,14 +86,14 @@ class MetaGitServer:
             *islice(ancestors(store, self.meta.head()), _SEARCHED),
             *self.meta.readable_parked_commits(),
         ]
-        found = {each for each in known if each.startswith(digits)}
-        if len(found) > 1:
-            raise InvalidArgument(f"{len(found)} commits begin with {digits}", field="commit")
-        if not found:
+        matches = {candidate for candidate in known if candidate.startswith(digits)}
+        if len(matches) > 1:
+            raise InvalidArgument(f"{len(matches)} commits begin with {digits}", field="commit")
+        if not matches:
             raise NotFound(f"no commit {digits} in the meta repository")
-        return found.pop()
+        return matches.pop()
 
 
 def _commit(store: ObjectStore, oid: str) -> MetaCommit:
-    found = store.commit(oid)
-    return MetaCommit(oid, found.parents, found.author, found.time, found.message)
+    commit = store.commit(oid)
+    return MetaCommit(oid, commit.parents, commit.author, commit.time, commit.message)

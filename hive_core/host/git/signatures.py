@@ -81,11 +81,11 @@ async def _ssh(folder: Path, text: str) -> str:
     signers, signature = folder / "signers", folder / "signature"
     signers.write_text(_BLOCK.sub("", text), encoding="utf-8")
     about = ("-f", str(signers), "-s", str(signature))
-    found, said = await _ask(folder, "ssh-keygen", "-Y", "find-principals", *about)
-    names = said.split("\n") if found == 0 else []
+    status, said = await _ask(folder, "ssh-keygen", "-Y", "find-principals", *about)
+    names = said.split("\n") if status == 0 else []
     for name in filter(None, names):
         asked = ("-Y", "verify", "-n", _NAMESPACE, "-I", name, *about)
-        status, said = await _ask(folder, "ssh-keygen", *asked, given=folder / "payload")
+        status, said = await _ask(folder, "ssh-keygen", *asked, stdin=folder / "payload")
         if status == 0:
             return name
     raise NotAllowed("signer is not in allowed_signers")
@@ -98,25 +98,25 @@ async def _pgp(folder: Path, text: str) -> str:
     asked = ("--homedir", str(folder), "--keyring", str(ring), "--status-fd", "1", *files)
     status, said = await _ask(folder, "gpgv", *asked)
     words = [line.split(" ", 3) for line in said.split("\n") if line.startswith("[GNUPG:] ")]
-    good = {each[1]: each[-1] for each in words}
+    good = {word[1]: word[-1] for word in words}
     if status or "VALIDSIG" not in good or "GOODSIG" not in good or good.keys() & {*_BAD}:
         raise NotAllowed("signer is not in allowed_signers")
     return good["GOODSIG"]
 
 
-async def _ask(folder: Path, *argv: str, given: Path | None = None) -> tuple[int, str]:
+async def _ask(folder: Path, *argv: str, stdin: Path | None = None) -> tuple[int, str]:
     """Run it with nothing of our environment but the path; its exit status and what it said."""
     try:
         async with asyncio.timeout(_DEADLINE):
-            return await _run(folder, argv, given or Path("/dev/null"))
+            return await _run(folder, argv, stdin or Path("/dev/null"))
     except TimeoutError as error:
         raise TimedOut(f"{argv[0]} did not answer") from error
     except OSError as error:
         raise Internal(f"cannot run {argv[0]}: {error.strerror}") from error
 
 
-async def _run(folder: Path, argv: tuple[str, ...], given: Path) -> tuple[int, str]:
-    with given.open("rb") as source:
+async def _run(folder: Path, argv: tuple[str, ...], stdin: Path) -> tuple[int, str]:
+    with stdin.open("rb") as source:
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=source, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL, cwd=folder,

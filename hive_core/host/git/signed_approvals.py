@@ -71,7 +71,7 @@ class SignedApprovals:
     async def check_tags(self) -> None:
         """One look; what goes wrong with one tag keeps no other waiting."""
         undecided = self.broker.services.ledger.approvals.open()
-        for gone in self.troubles.keys() - {each.id for each in undecided}:
+        for gone in self.troubles.keys() - {approval.id for approval in undecided}:
             del self.troubles[gone]
         for approval in undecided:
             if approval.state is ApprovalState.PENDING and approval.agent:
@@ -89,35 +89,36 @@ class SignedApprovals:
 
     def approval(self, uuid: str, id_: str) -> Approval:
         """What a tag for this agent may approve: NotFound or Conflict when it may not."""
-        found = self.broker.services.ledger.approvals.get(id_)
-        if found is None or found.agent != uuid:
+        approval = self.broker.services.ledger.approvals.get(id_)
+        if approval is None or approval.agent != uuid:
             raise NotFound(f"no approval {id_[:64]} for this agent")
-        if found.state is not ApprovalState.PENDING:
-            raise Conflict(f"cannot approve {found.id}: it is {found.state}")
-        return found
+        if approval.state is not ApprovalState.PENDING:
+            raise Conflict(f"cannot approve {approval.id}: it is {approval.state}")
+        return approval
 
     async def judge(self, id_: str) -> None:
         """Approve by the tag that was just pushed; one that does not approve raises why."""
         async with self._alone:
-            found = self.broker.services.ledger.approvals.get(id_)
-            if found is not None and found.state is ApprovalState.PENDING:
-                await self._judge(found)
-            elif found is None or not found.decided_by.startswith(SIGNED):
-                state = found.state if found else "gone"  # decided meanwhile, by somebody else
+            approval = self.broker.services.ledger.approvals.get(id_)
+            if approval is not None and approval.state is ApprovalState.PENDING:
+                await self._judge(approval)
+            elif approval is None or not approval.decided_by.startswith(SIGNED):
+                # Another caller decided it meanwhile.
+                state = approval.state if approval else "gone"
                 raise Conflict(f"cannot approve {id_}: it is {state}")
 
     async def _look(self, approval: Approval) -> None:
         """The same for one that was pushed to a daemon that was killed before it judged it."""
         async with self._alone:
-            found = self.broker.services.ledger.approvals.get(approval.id)
-            if found is not None and found.state is ApprovalState.PENDING:
+            current = self.broker.services.ledger.approvals.get(approval.id)
+            if current is not None and current.state is ApprovalState.PENDING:
                 with suppress(_Refused):
-                    await self._judge(found)
+                    await self._judge(current)
 
     async def _judge(self, approval: Approval) -> None:
         repo, name = self.repo(approval.agent), f"{TAGS}/{approval.id}"
         # Who pushes writes a file; to read all refs each second costs more than it is worth.
-        if not any((repo.path / each).is_file() for each in (name, "packed-refs")):
+        if not any((repo.path / place).is_file() for place in (name, "packed-refs")):
             return
         oid = repo.ref(name)
         if not oid or repo.ref(f"{ASIDE}/{oid}"):
@@ -165,10 +166,10 @@ def create_signed_approvals(broker: Broker, repo: Callable[[str], AppliedRepo]) 
 
 
 def _approve(call: Call, approval: str, who: str) -> Record[Decided]:
-    found = call.ledger.approvals.get(approval)
-    if found is None:
+    current = call.ledger.approvals.get(approval)
+    if current is None:
         raise NotFound(f"no approval {approval}")
-    return use_approval(call, found, f"{SIGNED}{who}")
+    return use_approval(call, current, f"{SIGNED}{who}")
 
 
 def _read_tag(repo: AppliedRepo, oid: str, approval: Approval) -> SignedTag:

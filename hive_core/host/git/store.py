@@ -64,9 +64,9 @@ class ObjectStore:
         """Where an object lies that is in no pack."""
         return self._folder / oid[:2] / oid[2:]
 
-    def read(self, oid: str, what: str) -> tuple[str, bytes]:
+    def read(self, oid: str, purpose: str) -> tuple[str, bytes]:
         """Kind and content; DamagedRepo that says what it was wanted for."""
-        where = f"object {oid} of {what}"
+        where = f"object {oid} of {purpose}"
         with guard_reads(where, str(self._folder)):
             try:
                 raw = self.path(oid).read_bytes()
@@ -74,17 +74,17 @@ class ObjectStore:
                 return self._read_packed(oid)
             return _unpack(oid, raw)
 
-    def check_object(self, oid: str, what: str) -> str:
+    def check_object(self, oid: str, purpose: str) -> str:
         """The same name, after its content was read."""
-        self.read(oid, what)
+        self.read(oid, purpose)
         return oid
 
-    def blob(self, oid: str, what: str) -> bytes:
-        return self._of("blob", oid, what)
+    def blob(self, oid: str, purpose: str) -> bytes:
+        return self._of("blob", oid, purpose)
 
-    def tree(self, oid: str, what: str) -> dict[str, TreeEntry]:
+    def tree(self, oid: str, purpose: str) -> dict[str, TreeEntry]:
         """Entries by name."""
-        return dict(map(_entry, self._tree(oid, what)))
+        return dict(map(_entry, self._tree(oid, purpose)))
 
     def commit(self, oid: str) -> GitCommit:
         data = self._of("commit", oid, "the history")
@@ -96,19 +96,19 @@ class ObjectStore:
         stack, left = [("", tree)], ENTRIES
         while stack:
             at, oid = stack.pop()
-            found = self.tree(oid, at or "the top")
-            left -= len(found)
+            entries = self.tree(oid, at or "the top")
+            left -= len(entries)
             _check_size(at, left)
-            for name, entry in found.items():
+            for name, entry in entries.items():
                 yield f"{at}{name}", entry
                 if entry.mode == FOLDER:
                     stack.append((f"{at}{name}/", entry.oid))
 
     def differences(self, old: str, new: str) -> Iterator[FileChange]:
         """What differs between two trees ("": an empty one); what is the same is not read."""
-        for number, found in enumerate(self._differences(old, new, "")):
+        for number, change in enumerate(self._differences(old, new, "")):
             _check_size("", ENTRIES - number)
-            yield found
+            yield change
 
     def _differences(self, old: str, new: str, at: str) -> Iterator[FileChange]:
         _check_size(at, ENTRIES)
@@ -117,24 +117,26 @@ class ObjectStore:
         was_here, is_here = dict(map(_entry, before - after)), dict(map(_entry, after - before))
         for name in sorted(was_here.keys() | is_here.keys()):
             was, now = was_here.get(name), is_here.get(name)
-            trees = [each.oid if each and each.mode == FOLDER else "" for each in (was, now)]
+            trees = [entry.oid if entry and entry.mode == FOLDER else "" for entry in (was, now)]
             if any(trees):
                 yield from self._differences(trees[0], trees[1], f"{at}{name}/")
-            files = [each if each and each.mode in FILES else None for each in (was, now)]
+            files = [entry if entry and entry.mode in FILES else None for entry in (was, now)]
             if any(files):
                 yield FileChange(f"{at}{name}", files[0], files[1])
 
-    def _tree(self, oid: str, what: str) -> list[tuple[bytes, bytes, bytes]]:
-        data = self._of("tree", oid, what)
-        with guard_reads(f"object {oid} of {what}", str(self._folder)):
-            found = _lines(data)
-        _check_names([name for _, name, _ in found], what)
-        return found
+    def _tree(self, oid: str, purpose: str) -> list[tuple[bytes, bytes, bytes]]:
+        data = self._of("tree", oid, purpose)
+        with guard_reads(f"object {oid} of {purpose}", str(self._folder)):
+            lines = _lines(data)
+        _check_names([name for _, name, _ in lines], purpose)
+        return lines
 
-    def _of(self, kind: str, oid: str, what: str) -> bytes:
-        found, data = self.read(oid, what)
-        if found != kind:
-            raise DamagedRepo(Damage(f"object {oid} of {what}", str(self._folder), f"is a {found}"))
+    def _of(self, kind: str, oid: str, purpose: str) -> bytes:
+        actual, data = self.read(oid, purpose)
+        if actual != kind:
+            raise DamagedRepo(
+                Damage(f"object {oid} of {purpose}", str(self._folder), f"is a {actual}")
+            )
         return data
 
     def _read_packed(self, oid: str) -> tuple[str, bytes]:
@@ -166,19 +168,19 @@ def _unpack(oid: str, packed: bytes) -> tuple[str, bytes]:
 
 def _lines(data: bytes) -> list[tuple[bytes, bytes, bytes]]:
     """Mode, name and hash of each entry of a tree."""
-    found = _LINE.findall(data)
-    if sum(len(mode) + len(name) + _FRAME for mode, name, _ in found) != len(data):
+    lines = _LINE.findall(data)
+    if sum(len(mode) + len(name) + _FRAME for mode, name, _ in lines) != len(data):
         raise ValueError("is no tree")
-    return found
+    return lines
 
 
-def _check_names(names: list[bytes], what: str) -> None:
+def _check_names(names: list[bytes], purpose: str) -> None:
     """What git itself never writes, and what would lead out of the work tree or into .git."""
     for name in names:
         if name in (b".", b"..") or name.lower() == b".git" or b"/" in name or not _is_text(name):
-            raise InvalidArgument(f"{what} holds the name {name!r}", field="object")
+            raise InvalidArgument(f"{purpose} holds the name {name!r}", field="object")
     if len(set(names)) != len(names):
-        raise InvalidArgument(f"{what} holds one name twice", field="object")
+        raise InvalidArgument(f"{purpose} holds one name twice", field="object")
 
 
 def _is_text(name: bytes) -> bool:

@@ -36,13 +36,13 @@ async def watch_branch(
 
     changed()
     # In a thread of our own: `awatch` would load another library for tasks at each start.
-    told = watch(
+    batches = watch(
         folder, heads, watch_filter=matters, debounce=_DEBOUNCE, step=_STEP, stop_event=stop,
         recursive=False, rust_timeout=_TICK, yield_on_timeout=True, raise_interrupt=False,
     )  # fmt: skip
     own, loop = ThreadPoolExecutor(1, "watch"), asyncio.get_running_loop()
     try:
-        while (found := await loop.run_in_executor(own, next, told, None)) is not None:
-            (changed if found else tick)()
+        while (changes := await loop.run_in_executor(own, next, batches, None)) is not None:
+            (changed if changes else tick)()
     finally:
         own.shutdown(wait=False)  # who is cancelled waits for no tick

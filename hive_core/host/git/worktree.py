@@ -53,10 +53,10 @@ class WorkTree:
     @staticmethod
     def _read(file: Path) -> str:
         try:
-            found = file.read_text(encoding="ascii").strip()
+            text = file.read_text(encoding="ascii").strip()
         except (OSError, ValueError):
             return ""
-        return found if found.isalnum() else ""
+        return text if text.isalnum() else ""
 
     def mark_shown(self, oid: str) -> None:
         """The work tree shows `oid`: whoever committed it by hand has it there."""

@@ -34,10 +34,10 @@ def is_whole_index(index: bytes) -> bool:
 def file_signature(path: Path | os.DirEntry[str]) -> FileSignature | None:
     """What changes when the content does; None where there is no plain file."""
     try:
-        found = path.stat(follow_symlinks=False)
+        status = path.stat(follow_symlinks=False)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 class WorkTreeStatus:
@@ -55,13 +55,17 @@ class WorkTreeStatus:
     def changed_files(self, commit: str) -> list[str]:
         """Files that differ from the commit in the index or in the work tree."""
         wanted, staged = self._files(commit), self._in_index()
-        found = {path for path in wanted.keys() | staged.keys() if _differ(path, wanted, staged)}
+        changed = {path for path in wanted.keys() | staged.keys() if _differ(path, wanted, staged)}
         seen = dict(self._here("", self._root))
-        self._names = {path: each for path, each in self._names.items() if path in seen}
-        found |= {path for path, name in seen.items() if wanted.get(path, staged.get(path)) != name}
-        found |= {path for path in wanted if path not in seen}
-        unknown = found - wanted.keys() - staged.keys()
-        return sorted(found - {path for path in unknown if self._handle.git.path_is_ignored(path)})
+        self._names = {path: signature for path, signature in self._names.items() if path in seen}
+        changed |= {
+            path for path, name in seen.items() if wanted.get(path, staged.get(path)) != name
+        }
+        changed |= {path for path in wanted if path not in seen}
+        unknown = changed - wanted.keys() - staged.keys()
+        return sorted(
+            changed - {path for path in unknown if self._handle.git.path_is_ignored(path)}
+        )
 
     def _files(self, commit: str) -> dict[str, str]:
         """Content by path of a commit; the last one asked for is remembered."""
@@ -74,13 +78,13 @@ class WorkTreeStatus:
         return self._wanted[1]
 
     def _in_index(self) -> dict[str, str]:
-        found = file_signature(self._index)
-        if found != self._staged[0]:
-            if found is not None and not is_whole_index(self._index.read_bytes()):
+        signature = file_signature(self._index)
+        if signature != self._staged[0]:
+            if signature is not None and not is_whole_index(self._index.read_bytes()):
                 raise ValueError("the index is damaged")
             index = pygit2.Index(str(self._index))
             index.read()
-            self._staged = (found, {entry.path: str(entry.id) for entry in index})
+            self._staged = (signature, {entry.path: str(entry.id) for entry in index})
         return self._staged[1]
 
     def _here(self, at: str, folder: Path) -> Iterator[tuple[str, str]]:
@@ -95,11 +99,11 @@ class WorkTreeStatus:
                     yield path, self._name(path, entry)
 
     def _name(self, path: str, entry: os.DirEntry[str]) -> str:
-        found, known = file_signature(entry), self._names.get(path)
-        if found is None or not entry.is_file(follow_symlinks=False):
+        signature, known = file_signature(entry), self._names.get(path)
+        if signature is None or not entry.is_file(follow_symlinks=False):
             return "no plain file"
-        if known is None or known[0] != found:
-            known = self._names[path] = (found, blob_name(Path(entry.path).read_bytes()))
+        if known is None or known[0] != signature:
+            known = self._names[path] = (signature, blob_name(Path(entry.path).read_bytes()))
         return known[1]
 
 

@@ -45,8 +45,8 @@ class Listener:
             connection.pause_read(together=True)
         if connection.unsent and self._unsent > UNSENT_MOST:
             self.choked = True
-            for each in self.connections:
-                each.pause_calls()
+            for peer in self.connections:
+                peer.pause_calls()
         if self.paused or self.choked:
             self.release_backpressure()
         if not self.choked:
@@ -56,17 +56,17 @@ class Listener:
         """Something was answered, read or closed: whoever can may go on."""
         if self.paused and self._unread <= UNREAD_MOST:
             hushed, self.paused = self.paused, set()
-            for each in hushed & self.connections:
-                each.resume_read(together=True)
+            for connection in hushed & self.connections:
+                connection.resume_read(together=True)
         if self.choked and self._unsent <= UNSENT_MOST:
             self.choked = False
-            for each in self.connections:
-                each.resume_calls()
+            for connection in self.connections:
+                connection.resume_calls()
 
     @property
     def _unread(self) -> int:
-        return sum(each.unread for each in self.connections)
+        return sum(connection.unread for connection in self.connections)
 
     @property
     def _unsent(self) -> int:
-        return sum(each.unsent for each in self.connections)
+        return sum(connection.unsent for connection in self.connections)

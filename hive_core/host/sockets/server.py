@@ -123,11 +123,11 @@ class SocketServer:
 
     def _take_adopted(self, party: str, path: Path) -> socket.socket | None:
         """What the daemon before this one listened on, if clients can still find it."""
-        found = self._adopted.pop(party, None)
-        if found is not None and not (found.getsockname() == str(path) and path.is_socket()):
-            found.close()
+        adopted = self._adopted.pop(party, None)
+        if adopted is not None and not (adopted.getsockname() == str(path) and path.is_socket()):
+            adopted.close()
             return None
-        return found
+        return adopted
 
     def close(self, party: str) -> None:
         """Serve the party no longer; its connections end now and its socket file goes."""
@@ -198,7 +198,7 @@ class SocketServer:
     def _sweep(self) -> None:
         """One look a second at whoever is in a hurry is cheaper than a timer for each frame."""
         now, deadlines = self._loop.time(), self._deadlines.items()
-        for connection in [each for each, due in deadlines if due <= now or each.gone]:
+        for connection in [peer for peer, due in deadlines if due <= now or peer.gone]:
             connection.abort()
             self._deadlines.pop(connection, None)
         self._sweeping = bool(self._deadlines)
@@ -246,18 +246,18 @@ class SocketServer:
     async def _run_read(self, line: ClientConnection, read: SlowRead) -> None:
         """A few at once for each party, so that one cannot take the journal from the others."""
         slots = self._slots.setdefault(line.party, asyncio.Semaphore(_READS_AT_ONCE))
-        found: Result | HiveError
+        outcome: Result | HiveError
         try:
             async with slots, asyncio.timeout(_READ_SECONDS):
-                found = await read(self._reads)
+                outcome = await read(self._reads)
         except HiveError as error:
-            found = error
+            outcome = error
         except TimeoutError:
-            found = Busy("it took too long; try again")
+            outcome = Busy("it took too long; try again")
         except Exception:
             log.exception("a slow read failed")
-            found = Internal("a fault of the daemon")
-        self._broker.read_completed(line, found)
+            outcome = Internal("a fault of the daemon")
+        self._broker.read_completed(line, outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,15 +270,15 @@ class Access:
 
 def bind_socket(path: Path, access: Access) -> socket.socket:
     """A socket bound to `path`, in place of what a dead daemon left; not listening yet."""
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)
-        found.bind(str(path))
+        listening.bind(str(path))
         if access.group:
             os.chown(path, -1, grp.getgrnam(access.group).gr_gid)
         # Before listen(), so nobody has connected under the mode of the umask.
         path.chmod(access.mode)
     except (OSError, KeyError) as error:  # no such group is a KeyError
-        found.close()
+        listening.close()
         raise Internal(f"cannot listen on {path}: {error}") from error
-    return found
+    return listening

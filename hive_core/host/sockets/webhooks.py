@@ -128,22 +128,22 @@ class WebhookServer:
         """None for who has no business there."""
         trigger = self._find_trigger(asked.target)
         secret = self._secret(trigger)
-        found = signature_scope(secret, asked, self.clock())
-        if trigger is None or found is SignatureScope.NOT:
+        scope = signature_scope(secret, asked, self.clock())
+        if trigger is None or scope is SignatureScope.NOT:
             return None
         rule = trigger.rule
         if asked.method not in rule.methods:
             return Response(status_code=405, headers={"Allow": ", ".join(rule.methods)})
-        if not is_sufficient(found, asked.method, strict=rule.strict):
+        if not is_sufficient(scope, asked.method, strict=rule.strict):
             return None
-        return self._deliver(trigger, asked, found, secret)
+        return self._deliver(trigger, asked, scope, secret)
 
     def _find_trigger(self, target: str) -> Trigger | None:
         address = _ADDRESS.fullmatch(target.partition("?")[0])
         if address is None:
             return None
-        found = self._trigger_of_path(*address.groups())
-        return found if found is not None and found.enabled and not found.parked else None
+        trigger = self._trigger_of_path(*address.groups())
+        return trigger if trigger is not None and trigger.enabled and not trigger.parked else None
 
     def _trigger_of_path(self, first: str, path: str | None) -> Trigger | None:
         """By the id alone, or by the agent and what was chosen for it."""
@@ -163,14 +163,14 @@ class WebhookServer:
             return os.urandom(32)
 
     def _deliver(
-        self, trigger: Trigger, asked: WebhookRequest, found: SignatureScope, secret: bytes
+        self, trigger: Trigger, asked: WebhookRequest, scope: SignatureScope, secret: bytes
     ) -> Response | None:
         """Accepted means that it is on the disk."""
-        kind, whole = asked.headers.get("content-type", "")[:100], found is SignatureScope.WHOLE
+        kind, whole = asked.headers.get("content-type", "")[:100], scope is SignatureScope.WHOLE
         query = asked.target.partition("?")[2] if whole else ""
         encoding, text = _text(asked.body)
         delivery = Delivery(
-            trigger.id, asked.repeat_key(found, secret), asked.delivery_key, kind, encoding, text,
+            trigger.id, asked.repeat_key(scope, secret), asked.delivery_key, kind, encoding, text,
             query,
         )  # fmt: skip
         try:
@@ -208,20 +208,20 @@ def _text(body: bytes) -> tuple[str, str]:
 def _bind_socket(path: Path, group: str) -> socket.socket:
     """A socket that nobody can reach before it is the group's."""
     path.unlink(missing_ok=True)
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         before = os.umask(0o177)
         try:
-            found.bind(str(path))
+            listening.bind(str(path))
         finally:
             os.umask(before)
         shutil.chown(path, group=group)
         path.chmod(0o660)
-        found.listen(_BACKLOG)
-        found.settimeout(0)
+        listening.listen(_BACKLOG)
+        listening.settimeout(0)
     except (OSError, LookupError) as error:
-        found.close()
+        listening.close()
         with suppress(OSError):
             path.unlink(missing_ok=True)
         raise Internal(f"cannot listen at {path}: {error}") from error
-    return found
+    return listening

@@ -91,8 +91,12 @@ class ArtifactContents:
     def begin(self, party: str, most: int) -> str:
         """Somebody will send a content in parts; the id under which it does."""
         self._drop_idle()
-        open_ = [each for each in self._uploads.values() if each.stored is None and not each.small]
-        mine = sum(each.party == party for each in open_)
+        open_ = [
+            upload
+            for upload in self._uploads.values()
+            if upload.stored is None and not upload.small
+        ]
+        mine = sum(upload.party == party for upload in open_)
         if mine >= most or len(open_) >= UPLOADS_MOST:
             raise LimitReached(f"cannot begin an upload: {mine} of yours are open", retry_after=60)
         id_ = uuid4().hex
@@ -180,18 +184,22 @@ class ArtifactContents:
 
     def pending_bytes(self, party: str | None = None) -> int:
         """Bytes of uploads that were not stored yet, of one party or of all."""
-        return sum(each.size for each in self._uploads.values() if party in (None, each.party))
+        return sum(
+            upload.size for upload in self._uploads.values() if party in (None, upload.party)
+        )
 
     def cancel(self, party: str) -> None:
         """Somebody is gone, and what it was sending."""
-        for id_ in [each for each, upload in self._uploads.items() if upload.party == party]:
+        for id_ in [
+            upload_id for upload_id, upload in self._uploads.items() if upload.party == party
+        ]:
             self._forget(id_)
 
     def _upload(self, party: str, id_: str) -> ArtifactUpload:
-        found = self._uploads.get(id_)
-        if found is None or found.party != party:
+        upload = self._uploads.get(id_)
+        if upload is None or upload.party != party:
             raise NotFound(f"no upload {id_[:64]}: begin another one")
-        return found
+        return upload
 
     def _check(self, party: str, size: int, room: UploadLimits) -> None:
         """Asked when these bytes are counted from then on: many calls may have waited."""
@@ -234,8 +242,8 @@ class ArtifactContents:
     def _drop_idle(self) -> None:
         """What came with one call is needed for a moment; what is stored is safe."""
         now = self.clock()
-        for id_, each in list(self._uploads.items()):
-            if each.at < now - (SOON if each.small else IDLE) and not each.alone.locked():
+        for id_, upload in list(self._uploads.items()):
+            if upload.at < now - (SOON if upload.small else IDLE) and not upload.alone.locked():
                 self._forget(id_)
 
     def _forget(self, id_: str) -> None:
@@ -260,15 +268,15 @@ class ArtifactContents:
 
     def remaining_digests(self) -> Iterator[str]:
         """Clear what an earlier daemon was in the middle of; then every digest that is there."""
-        for each in self.blobs.partial_files():
-            if each.name not in self._uploads:
-                each.unlink(missing_ok=True)
+        for partial in self.blobs.partial_files():
+            if partial.name not in self._uploads:
+                partial.unlink(missing_ok=True)
         yield from self.blobs.digests()
 
 
 def _before(upload: ArtifactUpload, offset: int) -> BlockDigests:
     """What comes before the next part; the last one may never have been answered."""
-    for each in (upload.sum, upload.before):
-        if offset == each.size and upload.stored is None:
-            return each
+    for digests in (upload.sum, upload.before):
+        if offset == digests.size and upload.stored is None:
+            return digests
     raise Conflict(f"cannot append at {offset}: the upload has {upload.sum.size} bytes")

@@ -28,8 +28,8 @@ class BackupRunner:
 
     async def _work(self) -> None:
         copy = partial(self._stores.ledger.back_up, self._backup)
-        for what, work in (("pack the repo", self._stores.repo.pack), ("copy the ledger", copy)):
+        for task, work in (("pack the repo", self._stores.repo.pack), ("copy the ledger", copy)):
             try:
                 await asyncio.to_thread(work)
             except (HiveError, OSError) as error:
-                log.warning("Cannot %s: %s", what, error)
+                log.warning("Cannot %s: %s", task, error)

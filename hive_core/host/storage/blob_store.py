@@ -33,10 +33,10 @@ class BlockDigests:
         self._whole, self._block, self._blocks = sha256(), sha256(), b""
 
     def copy(self) -> BlockDigests:
-        found = BlockDigests()
-        found.size, found._blocks = self.size, self._blocks
-        found._whole, found._block = self._whole.copy(), self._block.copy()
-        return found
+        copied = BlockDigests()
+        copied.size, copied._blocks = self.size, self._blocks
+        copied._whole, copied._block = self._whole.copy(), self._block.copy()
+        return copied
 
     def add(self, data: bytes) -> None:
         self._whole.update(data)
@@ -89,9 +89,9 @@ class BlobStore:
         """A part behind what comes before it; what is there behind that goes."""
         with guard_disk("take a part of an upload"):
             self._write(path, before.size, data)
-        found = before.copy()
-        found.add(data)
-        return found
+        digests = before.copy()
+        digests.add(data)
+        return digests
 
     def sync(self, path: Path, whole: BlockDigests) -> Content:
         """All of it is on the disk, and nothing else: a part may have failed half way."""
@@ -182,7 +182,7 @@ class BlobStore:
         """Everything that has a name."""
         for first in self._list_folder(self.folder):
             for second in self._list_folder(first) if first.name != NEW else ():
-                yield from (each.name for each in self._list_folder(second) if is_digest(each.name))
+                yield from (file.name for file in self._list_folder(second) if is_digest(file.name))
 
     def _list_folder(self, folder: Path) -> list[Path]:
         with suppress(OSError):

@@ -34,7 +34,7 @@ def access(own: int, other: int, uid: int) -> bytes:
         (_OWNER, own, _NOBODY), (_USER, other, uid), (_GROUP, 0, _NOBODY), (_MASK, other, _NOBODY),
         (_OTHER, 0, _NOBODY),
     )  # fmt: skip
-    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 
 class Credentials:
@@ -45,7 +45,11 @@ class Credentials:
 
     def show(self, uuid: str, run: Path, capabilities: Iterable[str]) -> None:
         """Have those there that it holds a capability for, and no others."""
-        held = {each.removeprefix(_WORD) for each in capabilities if each.startswith(_WORD)}
+        held = {
+            capability.removeprefix(_WORD)
+            for capability in capabilities
+            if capability.startswith(_WORD)
+        }
         base = self._base(uuid)
         wanted = held.intersection(self._vault.keys(uuid)) if base is not None else set[str]()
         folder = run / FOLDER
@@ -65,7 +69,7 @@ class Credentials:
 
 def _there(folder: Path) -> set[str]:
     with suppress(FileNotFoundError):
-        return {each.name for each in folder.iterdir()}
+        return {path.name for path in folder.iterdir()}
     return set()
 
 

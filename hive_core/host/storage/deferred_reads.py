@@ -32,11 +32,11 @@ class DeferredReads:
         Who asks right after a restart would be told of less than before it.
         """
         await self.looked()
-        found = {}
+        usage = {}
         for number, uuid in enumerate(uuids, 1):
             machine = self.machines.get(uuid)
             if machine is not None and (cpu := self.used(machine)) is not None:
-                found[uuid] = cpu
+                usage[uuid] = cpu
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        return found
+        return usage

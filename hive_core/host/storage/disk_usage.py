@@ -16,15 +16,15 @@ QUOTA: Final = frozenset({"prjquota", "pquota"})  # as ext4 and XFS show a mount
 
 def disk_used(folder: Path) -> DiskUse:
     """Bytes and inodes in use, whoever has them."""
-    found = os.statvfs(folder)
-    return DiskUse((found.f_blocks - found.f_bfree) * found.f_frsize, found.f_files - found.f_ffree)
+    stats = os.statvfs(folder)
+    return DiskUse((stats.f_blocks - stats.f_bfree) * stats.f_frsize, stats.f_files - stats.f_ffree)
 
 
 def has_quota(folder: Path, text: str | None = None) -> bool:
     """Whether what lies in a folder is on a file system with project quotas in force."""
     lines = (os.fsdecode(MOUNTS.read_bytes()) if text is None else text).rstrip("\n").split("\n")
     fields = [line.split(" ") for line in lines]
-    around = [each for each in fields if folder.is_relative_to(each[1])]
+    around = [field for field in fields if folder.is_relative_to(field[1])]
     # Of several on the same place the last one counts, which `max` would not give.
     _, _, _, options, *_ = max(reversed(around), key=lambda each: len(each[1]))
     return not QUOTA.isdisjoint(options.split(","))

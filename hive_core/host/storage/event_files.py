@@ -84,12 +84,12 @@ class EventFiles:
     def remove_oldest(self) -> None:
         """Remove the oldest files while all together are more than they may be."""
         old = sorted(self.folder.glob(_OLD))
-        sizes = [each.stat().st_size for each in old]
+        sizes = [file.stat().st_size for file in old]
         total = sum(sizes) + self._size
-        for each, size in zip(old, sizes, strict=True):
+        for file, size in zip(old, sizes, strict=True):
             if total <= self.figures.total:
                 return
-            each.unlink()
+            file.unlink()
             total -= size
 
     def close(self) -> None:
@@ -135,12 +135,12 @@ class EventFiles:
         last, end = 0, 0
         with (self.folder / NAME).open("rb") as file:
             for data in file:
-                found = _numbers(data)
-                if found is None or (last and found[0] != last + 1):
+                numbers = _numbers(data)
+                if numbers is None or (last and numbers[0] != last + 1):
                     break
                 if not last:
-                    self._number, self._first = found[0], found[2]
-                last, end = found[1], end + len(data)
+                    self._number, self._first = numbers[0], numbers[2]
+                last, end = numbers[1], end + len(data)
         if end != self._size:
             os.ftruncate(self._file, end)
             self._size = end
@@ -148,8 +148,8 @@ class EventFiles:
 
     def _last_of_old(self) -> int:
         """Of the newest file that has a whole line."""
-        for each in sorted(self.folder.glob(_OLD), reverse=True):
-            if last := max((found[1] for found in _old_events(each)), default=0):
+        for file in sorted(self.folder.glob(_OLD), reverse=True):
+            if last := max((event[1] for event in _old_events(file)), default=0):
                 return last
         return 0
 
@@ -164,15 +164,15 @@ def line(number: int, digest: bytes, body: str) -> bytes:
 
 
 def _time(data: bytes) -> float:
-    found = _TIME.search(data)
-    return float(found[1]) if found else 0.0
+    match = _TIME.search(data)
+    return float(match[1]) if match else 0.0
 
 
 def _old_events(place: Path) -> Iterator[tuple[int, int, float]]:
     with place.open("rb") as file:
         for data in file:
-            if (found := _numbers(data)) is not None:
-                yield found
+            if (numbers := _numbers(data)) is not None:
+                yield numbers
 
 
 def _numbers(data: bytes) -> tuple[int, int, float] | None:
@@ -182,8 +182,8 @@ def _numbers(data: bytes) -> tuple[int, int, float] | None:
     """
     if not data.endswith(b"}\n") or b"\0" in data:
         return None
-    if found := _SEQ.match(data):
-        return int(found[2] or int(found[1]) - 1) + 1, int(found[1]), _time(data)
-    if found := _GAP.match(data):
-        return int(found[1]), int(found[2]), 0.0
+    if match := _SEQ.match(data):
+        return int(match[2] or int(match[1]) - 1) + 1, int(match[1]), _time(data)
+    if match := _GAP.match(data):
+        return int(match[1]), int(match[2]), 0.0
     return None

@@ -106,14 +106,14 @@ def _entry(event: Event, hive: Hive) -> dict[str, str]:
     uuid = event.target or event.caller
     name = hive.name(uuid) or str(fields.get("target_name") or fields.get("caller_name") or "")
     parent = hive.topology.parent(name) if name in hive.topology else None
-    found = {
+    journal_fields = {
         "HIVE_EVENT": str(event.seq), "HIVE_KIND": event.kind, "HIVE_OP": event.operation,
         "HIVE_CALLER": event.caller, "HIVE_AGENT": name, "HIVE_UUID": uuid,
         "HIVE_PARENT": parent or "", "HIVE_TASK": str(fields.get("task") or ""),
         "HIVE_TRACE_ID": str(fields.get("trace") or ""), "MESSAGE": _sentence(event, name),
         "PRIORITY": str(_priority(event)),
     }  # fmt: skip
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in journal_fields.items() if value}
 
 
 def _sentence(event: Event, name: str) -> str:

@@ -46,10 +46,10 @@ def _make_repositories_private(paths: Paths) -> None:
     ):
         if folder.is_dir():
             make_private(folder)
-        for each in repositories:
-            if each.is_dir() and not each.is_symlink():
-                put(each / "config", config)
-                shutil.rmtree(each / "hooks", ignore_errors=True)
+        for repository in repositories:
+            if repository.is_dir() and not repository.is_symlink():
+                put(repository / "config", config)
+                shutil.rmtree(repository / "hooks", ignore_errors=True)
 
 
 # Forward only: a step that was released is never changed, and new ones go to the end.
@@ -83,7 +83,7 @@ def migrate(paths: Paths, step: Callable[[str], None] = no_step) -> None:
     if at > len(STEPS):
         reason = f"the storage has layout {at} and this hived knows {len(STEPS)}"
         raise TooNew(f"{reason}: install the newer one again")
-    for number, (what, bring) in enumerate(STEPS[at:], at + 1):
+    for number, (step_name, bring) in enumerate(STEPS[at:], at + 1):
         try:
             bring(paths)
             step(f"done {number}")
@@ -91,7 +91,7 @@ def migrate(paths: Paths, step: Callable[[str], None] = no_step) -> None:
         except OSError as error:
             raise _refusal(error, f"layout {number}") from error
         step(f"written {number}")
-        log.info("Storage: %d, %s", number, what)
+        log.info("Storage: %d, %s", number, step_name)
 
 
 def note(paths: Paths, ledger: int) -> None:
@@ -121,6 +121,6 @@ def _write(marker: Path, said: Mapping[str, int], step: Callable[[str], None]) -
         os.close(folder)
 
 
-def _refusal(error: OSError, what: str) -> Internal | StorageFull:
+def _refusal(error: OSError, action: str) -> Internal | StorageFull:
     kind = StorageFull if error.errno in FULL else Internal
-    return kind(f"cannot write {what}: {error.strerror}")
+    return kind(f"cannot write {action}: {error.strerror}")

@@ -37,8 +37,8 @@ def visible_stores(doors: Path, text: str) -> frozenset[tuple[str, str]] | None:
     if not _follows(doors, text):
         return None
     place = re.compile(rf"/(\S*) {re.escape(str(doors))}/([0-9a-f-]{{36}})/(meta|applied) ")
-    found = (match.groups() for match in place.finditer(text))
-    whole = ((uuid, store) for root, uuid, store in found if not root.endswith("//deleted"))
+    groups = (match.groups() for match in place.finditer(text))
+    whole = ((uuid, store) for root, uuid, store in groups if not root.endswith("//deleted"))
     return frozenset(whole)
 
 

@@ -41,8 +41,8 @@ class SecretStore:
         """Remove what a daemon that was killed had begun to keep; while nobody keeps anything."""
         with guard_disk("remove secrets that were never kept"):
             for uuid in self.holders():
-                for each in (self.folder / uuid).glob(f"{_NEW}*"):
-                    each.unlink()
+                for path in (self.folder / uuid).glob(f"{_NEW}*"):
+                    path.unlink()
 
     def clear(self, hooks: Set[tuple[str, str]], agents: Set[str]) -> None:
         """Remove secrets of webhooks but for `hooks`, each with the name of the one that holds.
@@ -125,8 +125,8 @@ class SecretStore:
 
     def keys(self, uuid: str) -> tuple[str, ...]:
         with suppress(FileNotFoundError):
-            found = (each.name for each in (self.folder / uuid).iterdir())
-            return tuple(sorted(name for name in found if not name.startswith(_NEW)))
+            path = (path.name for path in (self.folder / uuid).iterdir())
+            return tuple(sorted(name for name in path if not name.startswith(_NEW)))
         return ()
 
     def read(self, uuid: str, key: str) -> bytes:
@@ -136,7 +136,7 @@ class SecretStore:
     def holders(self) -> list[str]:
         """Everybody who has, or had, a secret here."""
         with suppress(FileNotFoundError):
-            return sorted(each.name for each in self.folder.iterdir() if is_uuid(each.name))
+            return sorted(path.name for path in self.folder.iterdir() if is_uuid(path.name))
         return []
 
     def drop(self, uuid: str) -> None:

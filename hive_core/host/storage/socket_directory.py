@@ -24,8 +24,10 @@ from hive_core.plan.daemon_actions import (
 
 def _capabilities(action: ShowIdentity) -> list[str]:
     """The capabilities of the agent, as the identity that it is shown says."""
-    found = action.document.get("capabilities")
-    return [str(each) for each in found] if isinstance(found, list) else []
+    capabilities = action.document.get("capabilities")
+    return (
+        [str(capability) for capability in capabilities] if isinstance(capabilities, list) else []
+    )
 
 
 class AgentSockets(Protocol):

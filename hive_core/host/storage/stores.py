@@ -52,7 +52,7 @@ class Stores:
             log.warning("The disk is full: starting on the room that was held back")
             ledger, repo = cls._open_stores(settings)
         try:
-            found = cls._recover(ledger, repo, settings, restore)
+            recovery = cls._recover(ledger, repo, settings, restore)
             hive = repo.read(ledger.head) if ledger.head else Hive()
             repo.repair_worktree()
         except DamagedRepo as error:
@@ -64,7 +64,7 @@ class Stores:
             log.warning("The branch of the meta repo has to wait: %s", error.reason)
             hive = repo.read(ledger.head) if ledger.head else Hive()
             return cls(ledger, repo, hive, settings.paths)
-        return cls(ledger, repo, hive, settings.paths, found)
+        return cls(ledger, repo, hive, settings.paths, recovery)
 
     @staticmethod
     def _recover(ledger: Ledger, repo: MetaRepo, settings: Settings, restore: Path) -> Recovery:
@@ -117,8 +117,8 @@ class Stores:
         if not self.damage:
             return registry
         return {
-            name: replace(each, handler=self._refuse) if each.mutates else each
-            for name, each in registry.items()
+            name: replace(operation, handler=self._refuse) if operation.mutates else operation
+            for name, operation in registry.items()
         }
 
     def _refuse(self, _call: Call, _params: Params) -> NoReturn:

@@ -74,10 +74,10 @@ class PushUploads:
 
     def _make_room(self) -> None:
         now = self.clock()
-        for id_, each in list(self._open.items()):
-            if each.at < now - DEAD:
+        for id_, upload in list(self._open.items()):
+            if upload.at < now - DEAD:
                 self.drop(id_)
-        idle = [id_ for id_, each in self._open.items() if each.at < now - IDLE]
+        idle = [id_ for id_, upload in self._open.items() if upload.at < now - IDLE]
         if len(self._open) >= MOST and not idle:
             raise Busy(f"cannot push: {MOST} others are pushing just now")
         if len(self._open) >= MOST:

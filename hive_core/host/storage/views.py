@@ -59,7 +59,7 @@ class Views:
 
 def _links(path: Path) -> Mapping[str, str]:
     with os.scandir(path) as entries:
-        return {each.name: _target(each) for each in entries}
+        return {entry.name: _target(entry) for entry in entries}
 
 
 def _target(entry: os.DirEntry[str]) -> str:

@@ -173,8 +173,8 @@ class Bus:
 
     async def list_units(self, patterns: Iterable[str]) -> list[Unit]:
         """Loaded units by pattern."""
-        found = await self._manager("ListUnitsByPatterns", "asas", [[], list(patterns)])
-        return [_unit(row) for row in found[0]]
+        reply = await self._manager("ListUnitsByPatterns", "asas", [[], list(patterns)])
+        return [_unit(row) for row in reply[0]]
 
     async def list_named_units(self, names: Iterable[str]) -> list[Unit]:
         """Those of these units that are loaded.
@@ -192,8 +192,8 @@ class Bus:
     async def get(self, path: str, interface: str, name: str) -> Any:  # noqa: ANN401 - its type is systemd's
         """One property."""
         where = (SYSTEMD, path, "org.freedesktop.DBus.Properties")
-        found = await self.call(where, "Get", "ss", [f"{SYSTEMD}.{interface}", name])
-        return found[0].value
+        reply = await self.call(where, "Get", "ss", [f"{SYSTEMD}.{interface}", name])
+        return reply[0].value
 
     async def get_many(self, path: str, names: Iterable[tuple[str, str]]) -> list[Any]:
         """Several properties (interface, name) at once."""

@@ -20,11 +20,11 @@ JOB_VERSION: Final = 5  # that of the ids which `plan.chain` works out from what
 def read(folder: Path, uuid: str) -> Exit | None:
     """The last exit of an agent or a job; None while it has none."""
     try:
-        found = json.loads((folder / uuid).read_bytes())
+        record = json.loads((folder / uuid).read_bytes())
         return Exit(
-            invocation=str(found["invocation"]), result=str(found["result"]),
-            code=str(found["code"]), status=str(found["status"]), nonce=int(found["nonce"]),
-            asked=bool(found.get("asked", False)), cpu=_cpu(found),
+            invocation=str(record["invocation"]), result=str(record["result"]),
+            code=str(record["code"]), status=str(record["status"]), nonce=int(record["nonce"]),
+            asked=bool(record.get("asked", False)), cpu=_cpu(record),
         )  # fmt: skip
     except FileNotFoundError:
         return None
@@ -43,9 +43,9 @@ def list_jobs(folder: Path) -> list[str]:
     return [name for name in names if is_uuid(name) and UUID(name).version == JOB_VERSION]
 
 
-def _cpu(found: Mapping[str, object]) -> Cpu | None:
+def _cpu(record: Mapping[str, object]) -> Cpu | None:
     """None in records of older scripts, and where nobody counted."""
-    group, used = found.get("group"), found.get("cpu")
+    group, used = record.get("group"), record.get("cpu")
     if isinstance(group, str) and group and isinstance(used, int) and used >= 0:
         return Cpu(name_of(group), used)
     return None

@@ -52,14 +52,14 @@ class Exchange:
             raise ValueError(name)
         with _open_folder(self.folder / "out") as out:
             try:
-                found = os.open(name, _READ, dir_fd=out)
+                descriptor = os.open(name, _READ, dir_fd=out)
             except OSError as error:
                 raise Internal(f"the job left no {name}: {error.strerror}") from error
-        facts = os.fstat(found)
+        facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            os.close(found)
+            os.close(descriptor)
             raise Internal(f"{name} that the job left is no file")
-        with os.fdopen(found, "rb") as file:
+        with os.fdopen(descriptor, "rb") as file:
             if facts.st_size > most:
                 raise Internal(f"{name} that the job left is larger than {most} bytes")
             yield file
@@ -144,8 +144,8 @@ def _open_folder(folder: Path) -> Iterator[int]:
     with suppress(OSError):
         if stat.S_ISDIR(folder.lstat().st_mode):
             folder.chmod(0o700)
-    found = os.open(folder, _WALK)
+    descriptor = os.open(folder, _WALK)
     try:
-        yield found
+        yield descriptor
     finally:
-        os.close(found)
+        os.close(descriptor)

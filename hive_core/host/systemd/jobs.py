@@ -155,7 +155,7 @@ class NspawnJobs:
                 log.warning("Cannot read what job %s wrote: %s", job, error)
                 return ""
             if words := [
-                _printable(each) for each in lines if each.strip() and not _FRAME.match(each)
+                _printable(line) for line in lines if line.strip() and not _FRAME.match(line)
             ]:
                 return "\n".join(["; it wrote last:", *words[-_LAST:]])
         return ""
@@ -205,8 +205,8 @@ class NspawnJobs:
                 continue
 
     async def _down(self, unit: str) -> bool:
-        found = await self._bus.list_named_units([unit])
-        return all(each.active in _DOWN and not each.job for each in found)
+        units = await self._bus.list_named_units([unit])
+        return all(unit_state.active in _DOWN and not unit_state.job for unit_state in units)
 
     async def _clean(self, action: Unmount | CloseDoor | KillUnit) -> None:
         """Apply the action, again while the root helper cannot be reached.

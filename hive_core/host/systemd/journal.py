@@ -45,10 +45,10 @@ class HostJournal:
         # with the last reference.
         reader = await asyncio.to_thread(_reader_of, query)
         while True:
-            found = await asyncio.to_thread(_batch, reader, query)
-            for line in found:
+            lines = await asyncio.to_thread(_batch, reader, query)
+            for line in lines:
                 yield line
-            if not found:
+            if not lines:
                 if not await _news(reader):
                     return
                 reader.process()
@@ -96,8 +96,8 @@ def _seek(reader: Any, cursor: str) -> None:  # noqa: ANN401
         reader.seek_cursor(cursor)
     except (OSError, ValueError) as error:
         raise InvalidArgument("no such place in the log", field="after") from error
-    found = reader.get_next()
-    if found and not reader.test_cursor(cursor):
+    entry = reader.get_next()
+    if entry and not reader.test_cursor(cursor):
         reader.get_previous()
 
 
@@ -105,13 +105,13 @@ def _read(query: LogQuery) -> list[LogLine]:
     """The newest lines, or with `after` the first behind it."""
     if query.after:
         reader = _reader_of(query)
-        found = list(_forward(reader, query, query.lines))
+        lines = list(_forward(reader, query, query.lines))
     else:
         reader = _open(query)
         reader.seek_tail()
-        found = list(_backward(reader, query))[::-1]
+        lines = list(_backward(reader, query))[::-1]
     reader.close()
-    return found
+    return lines
 
 
 def _batch(reader: Any, query: LogQuery) -> list[LogLine]:  # noqa: ANN401

@@ -125,8 +125,8 @@ class NspawnMachines:
         self._slices = await self._loaded_slices()
         labels = {label.uuid for unit in units if (label := Label.of(unit))}
         everyone = {*self._roster.uuids(), *self._storage.uuids, *labels}
-        found = await self._observe(everyone, units)
-        return replace(found, orphans=tuple(self._strays(everyone, units)))
+        observed = await self._observe(everyone, units)
+        return replace(observed, orphans=tuple(self._strays(everyone, units)))
 
     def _next_suspected(self) -> frozenset[str]:
         """Whose limits are read again: systemd does not tell when they are changed by hand.
@@ -156,13 +156,13 @@ class NspawnMachines:
     async def _observe(self, uuids: set[str], units: Iterable[Unit]) -> Observed:
         labelled = {label.uuid: (unit, label) for unit in units if (label := Label.of(unit))}
         up = [unit for uuid, unit in labelled.items() if uuid in uuids]
-        found = {uuid: self._down(uuid) for uuid in uuids - labelled.keys()}
+        seen = {uuid: self._down(uuid) for uuid in uuids - labelled.keys()}
         for start in range(0, len(up), _AT_ONCE):
             batch = up[start : start + _AT_ONCE]
             for machine in await asyncio.gather(*(self._unit(*unit) for unit in batch)):
-                found[machine.uuid] = machine
+                seen[machine.uuid] = machine
         mounted = self.mounts.look()
-        machines = {uuid: self._whole(each, mounted) for uuid, each in found.items()}
+        machines = {uuid: self._whole(machine, mounted) for uuid, machine in seen.items()}
         return Observed(machines, (), dict(self._slices))
 
     def _down(self, uuid: str) -> Machine:
@@ -213,7 +213,7 @@ class NspawnMachines:
         if not facts.slice:
             facts = replace(facts, slice=await self._bus.get(unit.path, "Service", "Slice"))
         if facts.uuid in self._suspected:
-            names = (("Service", each) for each, _ in _STATIC)
+            names = (("Service", property_name) for property_name, _ in _STATIC)
             facts = replace(facts, properties=_limits(await self._bus.get_many(unit.path, names)))
         age, done = self._loop.time() - facts.since, facts.verified or facts.fault
         there = facts.active == "active" or (facts.active == "activating" and age >= _FORMING)
@@ -231,22 +231,26 @@ class NspawnMachines:
             return facts
         try:
             look = a.ObserveUnit(uuid, name, node, base, facts.main_pid)
-            found = await self._privd.ask(look, UnitFacts)
+            unit_facts = await self._privd.ask(look, UnitFacts)
         except HiveError:
             return facts  # it may just be ending; the next look tells
+        mapped = unit_facts.mapped
         return replace(
-            facts, verified=found.ours and found.mapped and found.tree and found.payload,
-            leader=found.leader, uid_base=base if found.mapped else 0, fault=_fault(found),
-        )  # fmt: skip
+            facts,
+            verified=unit_facts.ours and mapped and unit_facts.tree and unit_facts.payload,
+            leader=unit_facts.leader,
+            uid_base=base if mapped else 0,
+            fault=_fault(unit_facts),
+        )
 
     async def _loaded_slices(self) -> dict[str, dict[str, int]]:
-        found = {}
+        slices = {}
         for unit in await self._bus.list_units(["hive.slice", "hive-*.slice"]):
             if unit.name != "hive-jobs.slice" and unit.active == "active":
-                names = (("Slice", each) for each, _ in _STATIC)
+                names = (("Slice", property_name) for property_name, _ in _STATIC)
                 with suppress(Unloaded):
-                    found[unit.name] = _limits(await self._bus.get_many(unit.path, names))
-        return found
+                    slices[unit.name] = _limits(await self._bus.get_many(unit.path, names))
+        return slices
 
     async def apply(self, action: a.Action | DaemonAction) -> Result:
         if not isinstance(action, DaemonAction):
@@ -280,19 +284,19 @@ def _active(unit: Unit) -> str:
     return unit.active
 
 
-def _fault(found: UnitFacts) -> str:
+def _fault(facts: UnitFacts) -> str:
     """Why a payload that runs may not go on (attack 1); before that nothing can be said."""
-    if not found.payload:
+    if not facts.payload:
         return ""
-    if not found.mapped:
+    if not facts.mapped:
         return "its user namespace is not its range"
-    return "" if found.tree else "it sees a directory that is not its own"
+    return "" if facts.tree else "it sees a directory that is not its own"
 
 
 def _limits(values: Iterable[int]) -> dict[str, int]:
     """Limits that are set, under the names of `actions.Limits`; weights have a default."""
     pairs = zip((name for _, name in _STATIC), values, strict=True)
-    found = {name: value for name, value in pairs if value < _INFINITY}
-    if "cpu_quota" in found:  # microseconds of each second -> percent
-        found["cpu_quota"] //= 10_000
-    return found
+    limits = {name: value for name, value in pairs if value < _INFINITY}
+    if "cpu_quota" in limits:  # microseconds of each second -> percent
+        limits["cpu_quota"] //= 10_000
+    return limits

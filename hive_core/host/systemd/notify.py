@@ -73,8 +73,8 @@ def stored_descriptors() -> Iterator[tuple[str, int]]:
 def event(fields: Mapping[str, str]) -> None:
     """An event of the log as an entry of the journal, with a MESSAGE_ID for each kind of event."""
     kind = uuid5(LINES, f"event {fields.get('HIVE_KIND', '')}").hex
-    found = {key: value for key, value in fields.items() if key != "MESSAGE"}
-    journal.send(fields["MESSAGE"], MESSAGE_ID=kind, SYSLOG_IDENTIFIER=EVENTS, **found)
+    journal_fields = {key: value for key, value in fields.items() if key != "MESSAGE"}
+    journal.send(fields["MESSAGE"], MESSAGE_ID=kind, SYSLOG_IDENTIFIER=EVENTS, **journal_fields)
 
 
 class SecretFilter(logging.Filter):

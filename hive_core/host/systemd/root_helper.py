@@ -50,10 +50,10 @@ class Privd:
 
     async def ask(self, action: Action, kind: type[R]) -> R:
         """The report of an action that gives one of this kind."""
-        found = await self.apply(action)
-        if not isinstance(found, kind):
+        result = await self.apply(action)
+        if not isinstance(result, kind):
             raise Internal(f"the root helper answered {type(action).__name__} oddly")
-        return found
+        return result
 
     async def _exchange(self, action: Action) -> bytes:
         data = frame({"method": METHOD, "parameters": {"action": encode(action)}})
@@ -78,10 +78,10 @@ class Privd:
 
 def _result(action: Action, reply: dict[str, object]) -> Result:
     parameters = reply.get("parameters")
-    found = parameters if isinstance(parameters, dict) else {}
+    values = parameters if isinstance(parameters, dict) else {}
     if (error := reply.get("error")) is not None:
-        raise from_wire(str(error), found)
+        raise from_wire(str(error), values)
     try:
-        return read(action, found.get("result"))
+        return read(action, values.get("result"))
     except Malformed as fault:
         raise Internal(f"the root helper answered oddly: {fault}") from fault

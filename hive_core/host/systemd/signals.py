@@ -59,8 +59,8 @@ class ShutdownSignals:
     def reload(self) -> None:
         """End, to be started with the settings of now, if they are any good."""
         if refusals := self.refusals():
-            for each in refusals:
-                log.error("Cannot reload: %s", each)
+            for refusal in refusals:
+                log.error("Cannot reload: %s", refusal)
             log.error("Cannot reload: the settings of the last start stay in force")
             return
         self.asked.set()
