@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Never
 
 import pytest
 from host.meta import Meta, family
+from typing_extensions import override
 
 from hive_core.errors import Busy, Conflict, Expired, Internal, InvalidArgument, LimitReached
+from hive_core.host.git import pushes as pushing
 from hive_core.host.git.lending import PackExports
+from hive_core.host.git.pushes import Pushes
 from hive_core.host.storage import uploads
 from hive_core.host.storage.uploads import PushUploads
 from hive_core.model.config.push import PackChunk, Push
+from hive_core.model.config.settings import Settings
+from hive_core.testing import MemoryJobs, MemoryMachines
 
 PUSH = Push("meta", "refs/heads/main", "1" * 40, "2" * 40, 0)
 
@@ -131,3 +138,76 @@ def test_what_a_clone_has_is_not_sent_again(tmp_path: Path, meta: Meta) -> None:
     rest = asyncio.run(count(second.commit, [first.commit, "5" * 40]))
     assert rest < whole
     assert asyncio.run(count(second.commit, [second.commit])) == 0
+
+
+class Pack(bytearray):
+    """Bytes that can be watched."""
+
+
+class GatedPushes(Pushes):
+    """Judges every push when the test says so, and refuses it."""
+
+    gate: asyncio.Event
+    packs: list[weakref.ref[Pack]]
+
+    @override
+    async def _commit(self, push: Push, data: bytes) -> str:
+        del push
+        self.packs.append(weakref.ref(held := Pack(data)))
+        await self.gate.wait()
+        raise Conflict(f"{len(held)} bytes are refused")
+
+
+def gated(work: Path) -> GatedPushes:
+    def unused(*_: object) -> Never:
+        raise AssertionError
+
+    made = GatedPushes(
+        Settings(), MemoryJobs(MemoryMachines()), unused, unused, unused, PushUploads(work, 100)
+    )
+    made.gate, made.packs = asyncio.Event(), []
+    return made
+
+
+def test_pushes_that_are_judged_at_once_are_bounded_in_bytes_and_the_last_part_may_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight of 60 MB each took more memory than the daemon may have."""
+    monkeypatch.setattr(pushing, "BYTES_AT_ONCE", 10)
+
+    async def main() -> None:
+        pushes = gated(tmp_path)
+        first = asyncio.create_task(pushes.push(PUSH, PackChunk(b"more than ten")))  # alone it may
+        await asyncio.sleep(0)
+        begun = await pushes.push(PUSH, PackChunk(b"one", more=True))
+        last = PackChunk(b"two", begun.upload, 3)
+        with pytest.raises(Busy, match="fill the memory; try again"):
+            await pushes.push(PUSH, last)
+        pushes.gate.set()
+        with pytest.raises(Conflict, match="13 bytes"):
+            await first
+        with pytest.raises(Conflict, match="6 bytes"):
+            await pushes.push(PUSH, last)
+
+    asyncio.run(main())
+
+
+def test_a_judged_push_whose_client_is_gone_takes_no_place_and_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pushing, "AT_ONCE", 1)
+
+    async def main() -> None:
+        pushes = gated(tmp_path)
+        client = asyncio.create_task(pushes.push(PUSH, PackChunk(b"one")))
+        await asyncio.sleep(0.01)
+        client.cancel()
+        with pytest.raises(Busy):
+            await pushes.push(PUSH, PackChunk(b"two"))
+        pushes.gate.set()
+        await asyncio.sleep(0.01)
+        assert [pack() for pack in pushes.packs] == [None]
+        with pytest.raises(Conflict):
+            await pushes.push(PUSH, PackChunk(b"two"))
+
+    asyncio.run(main())

@@ -7,6 +7,7 @@ one; a signed tag goes to the repository of its agent and approves, or is put as
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,8 +40,9 @@ from hive_core.plan.intake_limits import IntakeLimits
 from hive_core.ports import Jobs
 
 AT_ONCE: Final = 8
-SOON: Final = 20.0  # seconds until who pushed hears something
-KEPT: Final = 120.0  # seconds for which what came of a push is told
+BYTES_AT_ONCE: Final = 64 << 20  # of the packs that are judged: each is in memory a few times
+SOON: Final = 20.0  # seconds after which a push is answered that is still being judged
+KEPT: Final = 120.0  # seconds for which the result of a push can be fetched
 _SLACK: Final = 2 << 20
 
 
@@ -55,7 +57,7 @@ class ReceivedPack:
 
 @dataclass(frozen=True, slots=True)
 class PendingPush:
-    """A push that is being judged, by how many bytes."""
+    """A push that is being judged, and the size of its pack."""
 
     push: Push
     size: int
@@ -76,7 +78,7 @@ class Pushes:
     _judging: dict[str, PendingPush] = field(default_factory=dict)
 
     async def push(self, push: Push, part: PackChunk) -> PushProgress:
-        """Keep a part; with the last one judge the push. What is wrong with it is raised."""
+        """Store a part of a pack. The last part starts the judgement, whose error is raised."""
         self._check(push)
         judging = self._judging.get(part.upload or "")
         if part.upload and judging is not None and judging.push == push:
@@ -87,6 +89,7 @@ class Pushes:
                 upload = await asyncio.to_thread(self.uploads.add, push, part)
                 if part.more:
                     return PushProgress(upload, self.uploads.size(upload))
+                self._check_room(self.uploads.size(upload))  # the last part may come again
                 data = await asyncio.to_thread(self.uploads.take, upload)
         if len(data) > self.settings.intake.pack:
             most = self.settings.intake.pack
@@ -94,23 +97,36 @@ class Pushes:
         return await self._outcome(self._begin(push, data))
 
     def _begin(self, push: Push, data: bytes) -> str:
-        """Judge it beside the call, which may be over before."""
-        if len(self._judging) >= AT_ONCE:
-            raise Busy(f"cannot push: {AT_ONCE} others are being judged just now")
+        """Start to judge a push in a task; the call may end before the task does."""
+        self._check_room(len(data))
         judge = self._commit if push.repo == META else self._tag
         id_, task = uuid4().hex, asyncio.create_task(judge(push, data))
         self._judging[id_] = PendingPush(push, len(data), task)
         task.add_done_callback(lambda done: self._forget_later(id_, done))
         return id_
 
+    def _check_room(self, size: int) -> None:
+        """Busy while the pushes that are being judged are too many, or too large together.
+
+        A push that was judged takes no place, even if no client fetches its result.
+        """
+        judging = [pending for pending in self._judging.values() if not pending.task.done()]
+        if len(judging) >= AT_ONCE:
+            raise Busy(f"cannot push: {AT_ONCE} other pushes are being judged; try again")
+        if judging and sum(pending.size for pending in judging) + size > BYTES_AT_ONCE:
+            reason = "cannot push: other pushes that are being judged fill the memory; try again"
+            raise Busy(reason)
+
     def _forget_later(self, id_: str, task: asyncio.Task[str]) -> None:
-        """Whoever pushed may be gone; then what went wrong is no line of the log."""
-        if not task.cancelled():
-            task.exception()
+        """Keep the result for a while, and nothing of the pack. asyncio logs no error of it."""
+        error = None if task.cancelled() else task.exception()
+        while error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__context__
         asyncio.get_running_loop().call_later(KEPT, self._judging.pop, id_, None)
 
     async def _outcome(self, id_: str) -> PushProgress:
-        """What came of it; nothing yet when that takes long, and the call is to be repeated."""
+        """The result of a push; the id of the upload if it is not there yet: ask again."""
         pending = self._judging[id_]
         done, _ = await asyncio.wait([pending.task], timeout=SOON)
         if not done:
@@ -119,7 +135,7 @@ class Pushes:
         return PushProgress("", pending.size, pending.task.result())
 
     def _check(self, push: Push) -> None:
-        """Which refs are anybody's to push; all others are hived's own."""
+        """InvalidArgument unless the ref is one that people may push."""
         if push.repo == META and push.ref != MAIN:
             reason = f"cannot push {push.ref[:80]}: only the branch main of meta takes commits"
             raise InvalidArgument(reason, field="ref")
