@@ -20,7 +20,7 @@ _COMMIT: Final = re.compile(
 _WHO: Final = re.compile(rb"(.*) ([0-9]{1,12}) ([+-][0-9]{4})", re.DOTALL)
 
 
-class TreeEntry(NamedTuple):
+class ParsedEntry(NamedTuple):
     """One line of a tree."""
 
     name: str
@@ -47,7 +47,7 @@ def commit(data: bytes) -> CommitObject:
     return CommitObject(header[1].decode(), parents, who[1], int(who[2]), header[5])
 
 
-def entries(data: bytes, where: str) -> Iterator[TreeEntry]:
+def entries(data: bytes, where: str) -> Iterator[ParsedEntry]:
     """The entries of a tree; refuses unusual modes and a wrong order."""
     at, before = 0, b""
     names: set[bytes] = set()
@@ -64,4 +64,4 @@ def entries(data: bytes, where: str) -> Iterator[TreeEntry]:
             raise JobRefused("tree", "occurs twice or out of order", path)
         before = place
         names.add(name)
-        yield TreeEntry(name.decode("utf-8", "surrogateescape"), mode, oid.hex())
+        yield ParsedEntry(name.decode("utf-8", "surrogateescape"), mode, oid.hex())

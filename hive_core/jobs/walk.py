@@ -60,7 +60,7 @@ def _list_files(git: Git, tree: str, caps: IntakeLimits) -> Iterator[tuple[str, 
         level = below
 
 
-def _entries(git: Git, level: dict[str, str]) -> Iterator[tuple[str, objects.TreeEntry]]:
+def _entries(git: Git, level: dict[str, str]) -> Iterator[tuple[str, objects.ParsedEntry]]:
     read = git.contents(level.values(), _TREE_MOST)
     for where, (oid, kind, data) in zip(level, read, strict=True):
         if kind != "tree":

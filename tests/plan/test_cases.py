@@ -37,7 +37,7 @@ def uuid(short: str) -> str:
     return str(UUID(f"{short}-0000-4000-8000-000000000001"))
 
 
-def desired_of(case: dict[str, Any]) -> Desired:
+def case_desired(case: dict[str, Any]) -> Desired:
     agents = case["desired"]["agents"]
     specs = {
         name: AgentSpec.model_validate({"uuid": uuid(each["id"]), **each.get("spec", {})})
@@ -72,7 +72,7 @@ def as_it_should_be(place: Placement, run: DesiredRun) -> Machine:
     )  # fmt: skip
 
 
-def observed_of(case: dict[str, Any], wanted: Desired) -> Observed:
+def case_observed(case: dict[str, Any], wanted: Desired) -> Observed:
     machines = {}
     for name, facts in case["observed"].get("agents", {}).items():
         if facts is None:
@@ -92,8 +92,8 @@ def observed_of(case: dict[str, Any], wanted: Desired) -> Observed:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_the_plan_is_the_one_in_the_file(path: Path) -> None:
     case = json.loads(path.read_text())
-    wanted = desired_of(case)
-    found = plan(wanted, observed_of(case, wanted), NOW)
+    wanted = case_desired(case)
+    found = plan(wanted, case_observed(case, wanted), NOW)
     names = {each.uuid: each.name for each in wanted.places.by_uuid.values()}
     assert [step.text for step in found.steps] == case["actions"]
     waits = {names.get(key, key[:8]): when - NOW.monotonic for key, when in found.waits.items()}

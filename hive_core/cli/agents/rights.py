@@ -29,6 +29,7 @@ from hive_core.cli.core.session import (
 from hive_core.errors import HiveError, NotAllowed
 from hive_core.model.agents.capability import PLAIN
 
+STORES_READ: Final = ("meta.read", "applied.read")
 CAPABILITIES: Final = Listing(
     "capability", (Column("agent"), Column("capability")), "no capabilities"
 )
@@ -74,6 +75,8 @@ def _capability_command(
         scope = {"recursive": True} if recursive else {}
         reply = session.change(f"{word}_capability", agent=name, capability=capability, **scope)
         say(f"{name} holds: {words(reply.get('capabilities'))}")
+        if word == "revoke" and capability in STORES_READ:
+            say("an agent that ran with it is restarted now; `hive agent show` has its state")
 
     params: list[click.Parameter] = [
         click.Argument(["name"], shell_complete=complete_agent),
@@ -86,7 +89,8 @@ def _capability_command(
 _BELOW = click.Option(["--recursive"], is_flag=True, help="Also from all its descendants.")
 _REVOKE = """Take a capability from NAME.
 
-An agent that loses `meta.read` or `applied.read` is restarted, which closes what it opened there.
+A running agent that loses `meta.read` or `applied.read` is restarted, which closes its open files
+there. The command does not wait for that restart.
 """
 cap.add_command(_capability_command("grant", "Give NAME a capability.", complete_words(*PLAIN)))
 cap.add_command(_capability_command("revoke", _REVOKE, _complete_held, _BELOW))

@@ -56,7 +56,7 @@ class UnitLister(Protocol):
     async def list_named_units(self, names: Iterable[str]) -> list[Unit]: ...
 
 
-class ActionRunner(Protocol):
+class ActionApplier(Protocol):
     """What is asked of the root helper."""
 
     async def apply(self, action: Action) -> Result: ...
@@ -68,7 +68,7 @@ class NspawnJobs:
     def __init__(
         self,
         bus: UnitLister,
-        privd: ActionRunner,
+        privd: ActionApplier,
         folder: Path,
         work: Path,
         journal: Journal | None = None,

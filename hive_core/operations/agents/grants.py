@@ -101,8 +101,8 @@ def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilitie
 def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] | Capabilities:
     """Revoke a capability of an agent, and with `recursive` of all its descendants.
 
-    An agent that loses `meta.read` or `applied.read` is restarted, so that it holds no file there
-    open.
+    A running agent that loses `meta.read` or `applied.read` is restarted, so that it holds no file
+    there open. The call returns before that restart ends.
     """
     _check_capability(params.capability)
     tree = call.hive.topology
