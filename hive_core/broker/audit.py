@@ -153,25 +153,25 @@ class Audit:
             return
         try:
             with self._ledger.transaction():
-                for found in entries:
-                    self.write(found)
+                for refused in entries:
+                    self.write(refused)
         except StorageFull:
             log.warning("disk full: %d refusals are not recorded", len(entries))
 
-    def write(self, found: AuditEntry) -> None:
-        if found.kind == REFUSED:
-            found = self._with_dropped(found)
-        self._ledger.events.append(found)
+    def write(self, entry: AuditEntry) -> None:
+        if entry.kind == REFUSED:
+            entry = self._with_dropped(entry)
+        self._ledger.events.append(entry)
 
-    def _with_dropped(self, found: AuditEntry) -> AuditEntry:
+    def _with_dropped(self, entry: AuditEntry) -> AuditEntry:
         bucket = self._buckets.get(
-            _connect_key(found.target) if found.operation == CONNECT else found.caller
+            _connect_key(entry.target) if entry.operation == CONNECT else entry.caller
         )
         if bucket is None or not bucket.dropped:
-            return found
+            return entry
         dropped, bucket.dropped = bucket.dropped, 0
         self._ledger.connection.undo.note(setattr, bucket, "dropped", dropped)
-        return found._replace(fields={**found.fields, "not_kept": dropped})
+        return entry._replace(fields={**entry.fields, "not_kept": dropped})
 
     def forget(self, party: str) -> None:
         """The party is gone."""

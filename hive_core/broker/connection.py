@@ -26,10 +26,10 @@ def without_traceback(error: HiveError) -> HiveError:
     return error.with_traceback(None)
 
 
-def release_read(found: Result | HiveError | None) -> None:
+def release_read(result: Result | HiveError | None) -> None:
     """What a slow read has brought is not asked about any more."""
-    if isinstance(found, Ready) and found.over is not None:
-        found.over()
+    if isinstance(result, Ready) and result.over is not None:
+        result.over()
 
 
 class PendingCall:

@@ -27,13 +27,13 @@ def call_as(call: Call, party: str, operation: str, params: Mapping[str, object]
         raise NotFound("who asked for this is no agent of this hive any more")
     wanted = REGISTRY[operation]
     try:
-        given = wanted.params.model_validate(dict(params))
+        parsed = wanted.params.model_validate(dict(params))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise InvalidArgument(f"{where}: {first['msg']}", field=where) from error
     theirs = call._replace(caller=name, uuid=party, uid=-1, more=False)
-    target, decision = judge(theirs, wanted, given)
+    target, decision = judge(theirs, wanted, parsed)
     if not decision.allowed:
-        raise refusal(wanted, given, target, decision)
-    return wanted.handler(theirs, given)
+        raise refusal(wanted, parsed, target, decision)
+    return wanted.handler(theirs, parsed)

@@ -180,15 +180,15 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
         raise TypeError(f"{action!r} is no action; there are {', '.join(ACTIONS)}")
 
     def declare(handler: Handler[P]) -> Handler[P]:
-        found = replace(
+        declared = replace(
             _bare(handler, action, guard_by_role(action, allow)),
             target=target, second=second, preposition=preposition, facts=facts, whose=whose,
             aliases=aliases, shares=shares, urgent=urgent,
         )  # fmt: skip
         if streams:
-            found = replace(found, streams=True)
-        _check(found, into)
-        into[found.name] = found
+            declared = replace(declared, streams=True)
+        _check(declared, into)
+        into[declared.name] = declared
         return handler
 
     return declare
@@ -229,24 +229,24 @@ def _outcomes(hint: object) -> Iterator[tuple[type[Result], Any]]:
     """Each result model in a return annotation, with the outcome that carries it (None: bare)."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
-        for each in get_args(hint):
-            yield from _outcomes(each)
+        for part in get_args(hint):
+            yield from _outcomes(part)
     elif origin is not None:
         yield get_args(hint)[0], origin
     else:
         yield cast("type[Result]", hint), None
 
 
-def _check(found: Operation, registry: dict[str, Operation]) -> None:
+def _check(declared: Operation, registry: dict[str, Operation]) -> None:
     """Mistakes of a declaration stop the import, not a caller."""
-    if found.target is not None and found.whose is not None:
-        raise TypeError(f"{found.name} is about an agent or about a thing, not both")
-    thing = found.whose.param if found.whose is not None else None
-    for name in filter(None, (found.target, found.second, thing, *found.shares.values())):
-        if name not in found.params.model_fields:
-            raise TypeError(f"{found.name} judges {name}, which is not among its params")
-    if not found.doc:
-        raise TypeError(f"{found.name} has no docstring")
-    taken = {alias for each in registry.values() for alias in (each.name, *each.aliases)}
-    if twice := taken.intersection((found.name, *found.aliases)):
+    if declared.target is not None and declared.whose is not None:
+        raise TypeError(f"{declared.name} is about an agent or about a thing, not both")
+    thing = declared.whose.param if declared.whose is not None else None
+    for name in filter(None, (declared.target, declared.second, thing, *declared.shares.values())):
+        if name not in declared.params.model_fields:
+            raise TypeError(f"{declared.name} judges {name}, which is not among its params")
+    if not declared.doc:
+        raise TypeError(f"{declared.name} has no docstring")
+    taken = {alias for other in registry.values() for alias in (other.name, *other.aliases)}
+    if twice := taken.intersection((declared.name, *declared.aliases)):
         raise TypeError(f"{sorted(twice)[0]} is declared twice")

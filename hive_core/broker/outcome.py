@@ -45,15 +45,15 @@ class AuthorizedCall:
         return Judgement(self.operation.name, self.target, decision.rule, decision.reason)
 
 
-def outcome_of_read(case: AuthorizedCall, found: Outcome) -> CallOutcome:
+def outcome_of_read(case: AuthorizedCall, outcome: Outcome) -> CallOutcome:
     """The step for an outcome that recorded nothing."""
-    if isinstance(found, Wait):
-        return _parked(case, found)
-    if isinstance(found, Later):
-        return CallOutcome(case.pending, done=False, read=found.read)
-    if isinstance(found, _WRITTEN):
-        raise TypeError(f"{case.operation.name} must not return {type(found).__name__}")
-    return page_outcome(case.pending, found)
+    if isinstance(outcome, Wait):
+        return _parked(case, outcome)
+    if isinstance(outcome, Later):
+        return CallOutcome(case.pending, done=False, read=outcome.read)
+    if isinstance(outcome, _WRITTEN):
+        raise TypeError(f"{case.operation.name} must not return {type(outcome).__name__}")
+    return page_outcome(case.pending, outcome)
 
 
 def page_outcome(ask: PendingCall, result: Result) -> CallOutcome:
@@ -71,15 +71,15 @@ def page_outcome(ask: PendingCall, result: Result) -> CallOutcome:
     return CallOutcome(ask, reply.continued(text), done=False, page=following)
 
 
-def _parked(case: AuthorizedCall, found: Wait[Result]) -> CallOutcome:
+def _parked(case: AuthorizedCall, wait: Wait[Result]) -> CallOutcome:
     ask, turn = case.pending, case.batch
     due = ask.due
-    if due is None and found.deadline is not None:
-        due = turn.monotonic + found.deadline - turn.now
+    if due is None and wait.deadline is not None:
+        due = turn.monotonic + wait.deadline - turn.now
     if due is not None and turn.monotonic >= due:
-        return page_outcome(ask, found.otherwise)
-    until = None if found.until is None else turn.monotonic + found.until - turn.now
-    return CallOutcome(ask, done=False, topics=found.topics, until=until, due=due)
+        return page_outcome(ask, wait.otherwise)
+    until = None if wait.until is None else turn.monotonic + wait.until - turn.now
+    return CallOutcome(ask, done=False, topics=wait.topics, until=until, due=due)
 
 
 def record_effect(
@@ -142,7 +142,7 @@ def _store_bare_result(case: AuthorizedCall, outcome: Outcome) -> None:
         idempotency.store_result(case.call, case.operation, case.params, case.key, text)
 
 
-def _commit_change(case: AuthorizedCall, found: Change[Result], repo: Repository) -> Hive:
+def _commit_change(case: AuthorizedCall, change: Change[Result], repo: Repository) -> Hive:
     """The next hive with its commit, on top of what the batch has committed so far."""
     if case.batch.frozen:
         raise Busy("the meta repo is being changed by hand; try again")
@@ -151,10 +151,10 @@ def _commit_change(case: AuthorizedCall, found: Change[Result], repo: Repository
         "Hive-Caller": f"{call.caller} {call.uuid}" if call.caller != call.uuid else call.caller,
         "Hive-Operation": case.operation.name,
         "Hive-Request": call.request,
-        **found.trailers,
+        **change.trailers,
     }
-    hive = found.hive.validate()
-    return hive.at_commit(repo.write(hive, call.hive, found.message, trailers))
+    hive = change.hive.validate()
+    return hive.at_commit(repo.write(hive, call.hive, change.message, trailers))
 
 
 def recorded_outcome(ask: PendingCall, turn: Batch, text: bytes, jobs: JobTable) -> CallOutcome:
@@ -181,8 +181,8 @@ def _after(held: CallOutcome, turn: Batch, jobs: JobTable) -> CallOutcome:
     name, text = held.job
     job = jobs.get(name)
     if job is not None and job.ended is not None:
-        found = reply.refusal(reply.job_error(job)) if job.error else reply.filled(text, job)
-        return CallOutcome(held.call, found)
+        frame = reply.refusal(reply.job_error(job)) if job.error else reply.filled(text, job)
+        return CallOutcome(held.call, frame)
     if job is None or held.due is None or turn.monotonic >= held.due:
         return CallOutcome(held.call, reply.last(text))
     held.done, held.topics = False, frozenset((f"job:{name}",))

@@ -41,8 +41,8 @@ def job_of(text: bytes) -> str | None:
 def filled(text: bytes, job: JobRecord) -> bytes:
     """The reply after a job that went well, which fills in what only the effect could tell."""
     result = json.loads(text)
-    told = {name: value for name, value in job.progress.items() if name in result}
-    return varlink.encode({"parameters": {**result, **told}}) if told else last(text)
+    progress = {name: value for name, value in job.progress.items() if name in result}
+    return varlink.encode({"parameters": {**result, **progress}}) if progress else last(text)
 
 
 def job_error(job: JobRecord) -> HiveError:

@@ -37,15 +37,15 @@ class RequestReader:
         monotonic: Callable[[], float] = lambda: 0.0,
     ) -> None:  # fmt: skip
         self._methods = {
-            f"{INTERFACE}.{camel(name)}": each
-            for each in registry.values()
-            for name in (each.name, *each.aliases)
+            f"{INTERFACE}.{camel(name)}": operation
+            for operation in registry.values()
+            for name in (operation.name, *operation.aliases)
         }
         # Names that two share: the parameter that tells, and whose call it is with and without it.
         self._shared = {
-            f"{INTERFACE}.{camel(name)}": (parameter, each)
-            for each in registry.values()
-            for name, parameter in each.shares.items()
+            f"{INTERFACE}.{camel(name)}": (parameter, operation)
+            for operation in registry.values()
+            for name, parameter in operation.shares.items()
         }
         self._owners = {name: self._methods.pop(name) for name in self._shared}
         self._fixed = fixed
@@ -149,5 +149,5 @@ def _check_envelope(call: PendingCall, message: varlink.Message) -> None:
         raise errors.MethodNotImplemented(str(message.get("method"))[:NAMED])
 
 
-def _expected(what: str, value: object) -> str:
-    return f"expected {what}, not {shown_value(value)}"
+def _expected(expected: str, value: object) -> str:
+    return f"expected {expected}, not {shown_value(value)}"

@@ -36,16 +36,18 @@ _READ: Final = 64  # faults of one call; the first is told
 
 
 def validation_error(
-    error: ValidationError, given: Mapping[str, object], model: type[Params]
+    error: ValidationError, parameters: Mapping[str, object], model: type[Params]
 ) -> HiveError:
     """A wrong shape names its parameter; only values that fit can make no sense."""
-    found = [(_path(each, given), each) for each in error.errors(include_url=False)[:_READ]]
-    senseless = [(path, each) for path, each in found if each["type"] in _SENSELESS]
+    faults = [
+        (_path(detail, parameters), detail) for detail in error.errors(include_url=False)[:_READ]
+    ]
+    senseless = [(path, detail) for path, detail in faults if detail["type"] in _SENSELESS]
     # Of several shapes the one was meant that fits best: what fits and makes no sense is no misfit
     # of the others, nor is what fits but for a part of it.
     meant = {path for path, _ in senseless}
-    meant |= {path[:at] for path, _ in found for at in range(len(path))}
-    shapes = [(path, each) for path, each in found if path not in meant]
+    meant |= {path[:at] for path, _ in faults for at in range(len(path))}
+    shapes = [(path, detail) for path, detail in faults if path not in meant]
     path, first = _worst(shapes) if shapes else senseless[0]
     place = ".".join(path)[:NAMED]
     quiet = issubclass(model, Confidential) or "secret" in place
@@ -60,23 +62,23 @@ def validation_error(
         return InvalidParameter(place, "it is missing")
     if first["type"] == "extra_forbidden":
         return InvalidParameter(place, f"there is none of this name{_known(first, model)}")
-    ways = dict.fromkeys(_ways([each for its, each in shapes if its == path]))
+    ways = dict.fromkeys(_ways([detail for its, detail in shapes if its == path]))
     expected = " or ".join(list(ways)[:_WAYS])
     return InvalidParameter(place, f"expected {expected}, not {value}")
 
 
 def _worst(shapes: Sequence[_At]) -> _At:
     """The first; but a name that there is not explains why one is missing."""
-    unknown = (each for each in shapes if each[1]["type"] == "extra_forbidden")
+    unknown = (fault for fault in shapes if fault[1]["type"] == "extra_forbidden")
     return next(unknown, shapes[0])
 
 
-def _path(detail: ErrorDetails, given: object) -> tuple[str, ...]:
+def _path(detail: ErrorDetails, parameters: object) -> tuple[str, ...]:
     """The way to what is wrong, as the caller wrote it.
 
     Marks of pydantic's own lead nowhere in what was given, and are left out.
     """
-    path, here = list[str](), given
+    path, here = list[str](), parameters
     for part in detail["loc"]:
         try:
             here = here[part]  # type: ignore[index]
@@ -101,7 +103,7 @@ def _known(detail: ErrorDetails, model: type[Params]) -> str:
         field = within.model_fields.get(str(part)) if within else None
         within = _only_model(field.annotation) if field else None
     fields = {} if within is None else within.model_fields
-    names = [str(each.alias or name) for name, each in fields.items() if name not in _UNSAID]
+    names = [str(info.alias or name) for name, info in fields.items() if name not in _UNSAID]
     more = ", ..." if len(names) > _LISTED else ""
     return f", only {', '.join(names[:_LISTED])}{more}" if names else ""
 
@@ -110,18 +112,18 @@ def _only_model(annotation: object) -> type[BaseModel] | None:
     """The object that a field takes, if there is one kind of it."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    found = {each for part in get_args(annotation) if (each := _only_model(part))}
-    return found.pop() if len(found) == 1 else None
+    models = {model for part in get_args(annotation) if (model := _only_model(part))}
+    return models.pop() if len(models) == 1 else None
 
 
 def _ways(details: Sequence[ErrorDetails]) -> Iterator[str]:
     """What would have done, in one of the shapes."""
-    for each in details:
-        if each["type"] == "literal_error":
-            yield str(each.get("ctx", {}).get("expected", ""))
+    for detail in details:
+        if detail["type"] == "literal_error":
+            yield str(detail.get("ctx", {}).get("expected", ""))
         else:
-            message = each["msg"].removeprefix("Input should be ").partition(", ")[0]
-            yield _EXPECTED.get(each["type"], message)
+            message = detail["msg"].removeprefix("Input should be ").partition(", ")[0]
+            yield _EXPECTED.get(detail["type"], message)
 
 
 def shown_value(value: object) -> str:

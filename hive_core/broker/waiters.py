@@ -24,7 +24,7 @@ class WaitingConnections:
         line.busy = True
         for topic in step.topics:
             self._lines.setdefault(topic, {})[line] = None
-        times = [each for each in (step.until, step.due) if each is not None]
+        times = [moment for moment in (step.until, step.due) if moment is not None]
         cancel = self._clock.call_at(min(times), lambda: self._end_wait(line)) if times else None
         line.unpark = lambda: self._forget(line, step.topics, cancel)
 

@@ -43,11 +43,11 @@ class Page(Result):
 def fitting(entries: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:
     """The first of the entries that fit into one reply together; at least one if there is one."""
     left = REPLY_BYTES
-    for number, each in enumerate(entries):
-        left -= size(each)
+    for number, entry in enumerate(entries):
+        left -= size(entry)
         if left < 0 and number:
             return
-        yield each
+        yield entry
 
 
 def written(*texts: str) -> int:

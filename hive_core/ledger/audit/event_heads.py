@@ -57,16 +57,16 @@ class Heads:
 
     def next(self, after: int, limit: int) -> list[EventHead]:
         """The next heads behind number `after`, at most `limit`."""
-        found: list[EventHead] = []
-        while len(found) < limit:
+        heads: list[EventHead] = []
+        while len(heads) < limit:
             head = self._behind.get(after)
             if head is None:
                 head = self._loaded(after)
                 if head is None:
                     break
-            found.append(head)
+            heads.append(head)
             after = head.seq
-        return found
+        return heads
 
     def forget(self) -> None:
         """What was remembered may never have been."""

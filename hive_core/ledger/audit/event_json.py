@@ -49,10 +49,10 @@ def link(before: bytes, body: str) -> bytes:
 
 
 def parsed(seq: int, digest: bytes, body: str) -> Event:
-    what: dict[str, Any] = json.loads(body)
-    what.pop("after", None)
-    fields = MappingProxyType(what.pop("fields"))
-    return Event(seq=seq, **what, fields=fields, digest=digest.hex())
+    values: dict[str, Any] = json.loads(body)
+    values.pop("after", None)
+    fields = MappingProxyType(values.pop("fields"))
+    return Event(seq=seq, **values, fields=fields, digest=digest.hex())
 
 
 def number_before(seq: int, body: str) -> int:

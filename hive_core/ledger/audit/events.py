@@ -62,8 +62,8 @@ def drained(walk: Generator[None, None, int | None]) -> int | None:
         try:
             next(walk)
         except StopIteration as end:
-            found: int | None = end.value
-            return found
+            result: int | None = end.value
+            return result
 
 
 class AuditLog:

@@ -18,19 +18,19 @@ class ReadCounts:
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How often each caller ran each reading operation."""
-        found = Counter(self._reads)
+        counts = Counter(self._reads)
         for caller, operation, count in self._db.rows("SELECT caller, operation, count FROM reads"):
-            found[caller, operation] += count
-        return dict(found)
+            counts[caller, operation] += count
+        return dict(counts)
 
     def reads_of(self, caller: str) -> dict[str, int]:
         """The same of one caller, by operation."""
         here = {name: count for (who, name), count in self._reads.items() if who == caller}
-        found = Counter(here)
+        counts = Counter(here)
         sql = "SELECT operation, count FROM reads WHERE caller = ?"
         for name, count in self._db.rows(sql, (caller,)):
-            found[name] += count
-        return dict(found)
+            counts[name] += count
+        return dict(counts)
 
     def keep_counts(self) -> None:
         """Write the counted reads down; for now and then, and for a clean stop."""

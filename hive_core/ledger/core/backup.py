@@ -46,13 +46,13 @@ def _fault(connection: Connection, spare: Path) -> str:
             for setting in ("journal_mode = OFF", "synchronous = OFF"):
                 target.execute(f"PRAGMA {setting}")
             connection.copy(target)
-            (found,) = target.execute("PRAGMA quick_check(1)").fetchone()
+            (verdict,) = target.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
         full = meaning(error)
         if isinstance(full, StorageFull):
             raise full from error
         return str(error)
-    return "" if found == "ok" else str(found)
+    return "" if verdict == "ok" else str(verdict)
 
 
 def _sync(path: Path) -> None:

@@ -76,17 +76,17 @@ class Shifts:
         known = self.known
         self._keep(Known(now, self.ahead(now), known.until))
 
-    def move(self, seconds: float, now: float, kept: float) -> None:
+    def move(self, seconds: float, now: float, retention: float) -> None:
         """The clock was set by so much, to `now`; nothing is kept for longer than `kept`."""
         for sql in _MOVED:
             self._db.run(sql, (seconds,))
         for agent, text in self._db.rows("SELECT agent, value FROM starts"):
             starts = json.loads(text)
-            starts["failures"] = [each + seconds for each in starts["failures"]]
+            starts["failures"] = [moment + seconds for moment in starts["failures"]]
             starts["next_at"] += seconds
             self._db.run("UPDATE starts SET value = ? WHERE agent = ?", (json.dumps(starts), agent))
         ahead = max(0.0, self.ahead(now) + seconds)
-        self._keep(Known(now, ahead, now + kept))
+        self._keep(Known(now, ahead, now + retention))
 
     def _keep(self, known: Known) -> None:
         value = json.dumps(asdict(known))

@@ -40,18 +40,18 @@ def meaning(error: sqlite3.Error) -> BaseException:
     """What a failure of SQLite means for us."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = code & _FIRST_BYTE if isinstance(code, int) else None
-    found: BaseException
+    failure: BaseException
     if primary == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
-        found = StorageFull("the disk of the host is full")
+        failure = StorageFull("the disk of the host is full")
     elif primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-        found = LedgerBroken(f"the ledger cannot be written: {error}")
+        failure = LedgerBroken(f"the ledger cannot be written: {error}")
     elif primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        found = Damaged(f"the ledger is damaged: {error}")
+        failure = Damaged(f"the ledger is damaged: {error}")
     elif primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        found = Busy("another hived has the ledger open")
+        failure = Busy("another hived has the ledger open")
     else:
-        found = Internal(f"the ledger refused: {error}")
-    return found
+        failure = Internal(f"the ledger refused: {error}")
+    return failure
 
 
 class Connection:
@@ -152,17 +152,17 @@ class Connection:
         if self._held:
             self.flush()
         try:
-            found: Row | None = self._execute(sql, values).fetchone()
+            row: Row | None = self._execute(sql, values).fetchone()
         except sqlite3.Error as error:
             raise self._failure(error) from error
         except OverflowError as error:
             raise InvalidArgument(_TOO_LARGE) from error
-        return found
+        return row
 
     def value(self, sql: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401
         """The first column of the one row, or None."""
-        found = self.row(sql, values)
-        return None if found is None else found[0]
+        row = self.row(sql, values)
+        return None if row is None else row[0]
 
     def control(self, sql: str) -> list[Row]:
         """A statement of our own that is not about rows: BEGIN, COMMIT, PRAGMA, DDL."""
@@ -231,11 +231,11 @@ class Connection:
         with self._copying:
             self._go_on(0, 0, 0)
             try:
-                found = self._raw.execute("PRAGMA quick_check(1)").fetchall()
+                verdict = self._raw.execute("PRAGMA quick_check(1)").fetchall()
             except sqlite3.Error as error:
                 raise self._failure(error) from error
-        if found != [("ok",)]:
-            self.damage = self.damage or f"the ledger is damaged: {found[0][0]}"
+        if verdict != [("ok",)]:
+            self.damage = self.damage or f"the ledger is damaged: {verdict[0][0]}"
             raise Damaged(self.damage)
 
     def _go_on(self, _status: int, _left: int, _pages: int) -> None:
@@ -251,9 +251,9 @@ class Connection:
             raise self._failure(error) from error
 
     def _failure(self, error: sqlite3.Error) -> BaseException:
-        found = meaning(error)
-        if isinstance(found, LedgerBroken):
-            self._broken = found
-        elif isinstance(found, Damaged):
-            self.damage = self.damage or str(found)
-        return found
+        failure = meaning(error)
+        if isinstance(failure, LedgerBroken):
+            self._broken = failure
+        elif isinstance(failure, Damaged):
+            self.damage = self.damage or str(failure)
+        return failure

@@ -37,9 +37,9 @@ class Keys:
             (caller, key, stored.digest, stored.operation, stored.result, now),
         )
 
-    def prune(self, now: float, kept: float = KEPT) -> int:
+    def prune(self, now: float, retention: float = KEPT) -> int:
         """Forget keys older than `kept`, a bounded number at a time; how many."""
         return self._db.run(
             "DELETE FROM keys WHERE at < ? AND id IN (SELECT id FROM keys ORDER BY id LIMIT ?)",
-            (now - kept, _AT_ONCE),
+            (now - retention, _AT_ONCE),
         )

@@ -19,13 +19,13 @@ class Ids:
         self._lead = 0.0
 
     def next(self, now: float) -> int:
-        found = int((now + self._lead) * 1e6)
-        if found <= self.last:
-            if self.last - found > _SET_BACK:
-                self._lead += (self.last - found) / 1e6
-            found = self.last + 1
-        self.last = found
-        return found
+        id_ = int((now + self._lead) * 1e6)
+        if id_ <= self.last:
+            if self.last - id_ > _SET_BACK:
+                self._lead += (self.last - id_) / 1e6
+            id_ = self.last + 1
+        self.last = id_
+        return id_
 
     def shift(self, seconds: float) -> None:
         """The clock was set; forward it makes good what they are ahead of it."""

@@ -98,16 +98,16 @@ class JobTable:
         )
         return self._known(job)
 
-    def prune(self, now: float, kept: float = KEPT) -> int:
+    def prune(self, now: float, retention: float = KEPT) -> int:
         """Forget jobs that ended longer than `kept` ago; how many."""
         return self._db.run(
             "DELETE FROM jobs WHERE ended < ?"
             " AND id IN (SELECT id FROM jobs WHERE ended IS NOT NULL ORDER BY id LIMIT ?)",
-            (now - kept, _AT_ONCE),
+            (now - retention, _AT_ONCE),
         )
 
     def _known(self, job: str) -> JobRecord:
-        found = self.get(job)
-        if found is None:
+        record = self.get(job)
+        if record is None:
             raise NotFound(f"no job {job}")
-        return found
+        return record

@@ -256,12 +256,12 @@ class Ledger:
 
     def alarms(self) -> list[str]:
         """What the operator has to know: damage, a log that does not get shorter (attack 52)."""
-        found = [self.connection.damage] if self.connection.damage else []
+        alarms = [self.connection.damage] if self.connection.damage else []
         log = self.connection.path.with_name(self.connection.path.name + "-wal")
         size = log.stat().st_size if log.exists() else 0
         if size > opening.WAL_LIMIT:
-            found.append(f"the ledger's log has grown to {size >> 20} MiB")
-        return found
+            alarms.append(f"the ledger's log has grown to {size >> 20} MiB")
+        return alarms
 
     def checkpoint(self) -> None:
         """Move the WAL into the file. Worth doing when idle; a commit does it when it must."""
@@ -271,9 +271,9 @@ class Ledger:
         """Triggers that abort illegal moves, as the courses have them now."""
         for table, course in COURSES:
             for name, sql in course.sql_triggers(table).items():
-                found = self.connection.value(
+                stored_sql = self.connection.value(
                     "SELECT sql FROM sqlite_schema WHERE name = ?", (name,)
                 )
-                if found != sql:
+                if stored_sql != sql:
                     self.connection.run(f"DROP TRIGGER IF EXISTS {name}")
                     self.connection.run(sql)

@@ -33,10 +33,10 @@ class MetricsTally:
 
     def turn(self, role: str, bucket: float, seconds: float) -> None:
         """One turn of an agent of this role, which fell into this bucket."""
-        found = self.turns.setdefault(role, BatchCounts())
-        found.counts[bucket] += 1
-        found.seconds += seconds
-        self._db.undo.note(self._unturn, found, bucket, seconds)
+        counts = self.turns.setdefault(role, BatchCounts())
+        counts.counts[bucket] += 1
+        counts.seconds += seconds
+        self._db.undo.note(self._unturn, counts, bucket, seconds)
 
     def counted(self, name: str) -> Mapping[str, int]:
         """By label."""
@@ -59,9 +59,9 @@ class MetricsTally:
         """Questions and escalations that nobody answered yet."""
         return int(self._db.value("SELECT COUNT(*) FROM questions WHERE ended IS NULL"))
 
-    def _unturn(self, found: BatchCounts, bucket: float, seconds: float) -> None:
-        found.counts[bucket] -= 1
-        found.seconds -= seconds
+    def _unturn(self, counts: BatchCounts, bucket: float, seconds: float) -> None:
+        counts.counts[bucket] -= 1
+        counts.seconds -= seconds
 
     def _uncount(self, name: str, label: str) -> None:
         self._counts[name, label] -= 1

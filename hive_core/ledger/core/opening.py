@@ -105,10 +105,10 @@ def numbered(folder: Path) -> list[Path]:
 
 def statements(script: str) -> list[str]:
     """The statements of a script. executescript() would commit before the first one."""
-    found, rest = [], ""
+    statements_found, rest = [], ""
     for line in script.splitlines(keepends=True):
         rest += line
         if sqlite3.complete_statement(rest):
-            found.append(rest)
+            statements_found.append(rest)
             rest = ""
-    return found
+    return statements_found

@@ -102,8 +102,8 @@ class StorageUse:
         )
         rows = [(*key, size) for key, size in self.counted().items()]
         self._db.run_each("INSERT INTO stored VALUES (?, ?, ?)", rows)
-        for each in TABLES:
-            for sql in _triggers(each):
+        for table in TABLES:
+            for sql in _triggers(table):
                 self._db.control(sql)
         sender = "(SELECT party FROM parties WHERE id = NEW.sender)"
         size = f"length(CAST(NEW.body AS BLOB)) + {_AROUND}"
@@ -119,11 +119,11 @@ class StorageUse:
 
     def counted(self) -> dict[tuple[str, str], int]:
         """What the tables hold, counted anew: bytes by party and noun."""
-        found = Counter[tuple[str, str]]()
+        sizes = Counter[tuple[str, str]]()
         for sql in (_LIVE_MAIL.format(around=_AROUND), *map(_whole, TABLES)):
             for party, noun, size in self._db.rows(sql):
-                found[party, noun] += size
-        return dict(found)
+                sizes[party, noun] += size
+        return dict(sizes)
 
     def kept(self) -> dict[tuple[str, str], int]:
         """The same as it was kept."""
@@ -149,31 +149,31 @@ class StorageUse:
         return int(pages * self._db.value("PRAGMA page_size"))
 
 
-def _size(each: SizedTable, row: str) -> str:
-    texts = (f"COALESCE(length(CAST({row}.{text} AS BLOB)), 0)" for text in each.texts)
+def _size(table: SizedTable, row: str) -> str:
+    texts = (f"COALESCE(length(CAST({row}.{text} AS BLOB)), 0)" for text in table.texts)
     return f"({' + '.join(texts)} + {_AROUND})"
 
 
-def _words(each: SizedTable, row: str) -> dict[str, str]:
+def _words(table: SizedTable, row: str) -> dict[str, str]:
     return {
-        "party": each.party.format(row=row), "noun": each.noun.format(row=row),
-        "size": _size(each, row),
+        "party": table.party.format(row=row), "noun": table.noun.format(row=row),
+        "size": _size(table, row),
     }  # fmt: skip
 
 
-def _whole(each: SizedTable) -> str:
-    words = _words(each, each.table)
+def _whole(table: SizedTable) -> str:
+    words = _words(table, table.table)
     return (
         f"SELECT {words['party']} AS party, {words['noun']} AS noun, SUM({words['size']})"  # noqa: S608
-        f" FROM {each.table} WHERE {words['party']} IS NOT NULL GROUP BY 1, 2"
+        f" FROM {table.table} WHERE {words['party']} IS NOT NULL GROUP BY 1, 2"
     )
 
 
-def _triggers(each: SizedTable) -> Iterator[str]:
-    add, take = _ADD.format(**_words(each, "NEW")), _TAKE.format(**_words(each, "OLD"))
+def _triggers(table: SizedTable) -> Iterator[str]:
+    add, take = _ADD.format(**_words(table, "NEW")), _TAKE.format(**_words(table, "OLD"))
     for event, steps in (
         ("INSERT", add), ("DELETE", take),
-        *((f"UPDATE OF {', '.join(each.changes)}", f"{take}; {add}") for _ in each.changes[:1]),
+        *((f"UPDATE OF {', '.join(table.changes)}", f"{take}; {add}") for _ in table.changes[:1]),
     ):  # fmt: skip
-        name = f"{each.table}_{event.partition(' ')[0].lower()}"
-        yield f"CREATE TEMP TRIGGER {name} AFTER {event} ON main.{each.table} BEGIN {steps}; END"
+        name = f"{table.table}_{event.partition(' ')[0].lower()}"
+        yield f"CREATE TEMP TRIGGER {name} AFTER {event} ON main.{table.table} BEGIN {steps}; END"

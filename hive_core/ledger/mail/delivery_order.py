@@ -78,7 +78,7 @@ class DeliveryTurns:
         turns = fitting(self._first(box, most, now, only))
         if not turns:
             return []
-        wanted = dumps([each.id for each in turns])
+        wanted = dumps([turn.id for turn in turns])
         rows = self._db.rows(_LETTERS, (wanted, party, box.name))
         return [
             (turn, message((*row, turn.attempt + 1, None)))
@@ -105,8 +105,8 @@ def first(parts: Iterable[list[Row]], most: int) -> list[DeliveryTurn]:
 def fitting(turns: list[DeliveryTurn]) -> list[DeliveryTurn]:
     """As many as fit an answer, and one at least."""
     room = _ROOM
-    for count, each in enumerate(turns):
-        room -= each.size
+    for count, turn in enumerate(turns):
+        room -= turn.size
         if count and room < 0:
             return turns[:count]
     return turns

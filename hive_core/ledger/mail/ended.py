@@ -51,17 +51,17 @@ class Ends:
 
     def prune(self, state: Stands, before: int, at_once: int) -> int:
         """Delete what is over and has an id below `before`; how many."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT p.id, q.id, q.size FROM parties p CROSS JOIN queue q"
             " ON q.inbox = p.id AND q.state = ? AND q.rank = 0 AND q.id < ? LIMIT ?",
             (int(state), before, at_once),
         )
         gone: dict[int, list[tuple[int, int]]] = {}
-        for inbox, message, size in found:
+        for inbox, message, size in rows:
             gone.setdefault(inbox, []).append((message, size))
         for inbox, pairs in gone.items():
             self._delete(inbox, state, pairs)
-        return len(found)
+        return len(rows)
 
     def _end(self, box: Box, places: Sequence[InboxPlace], state: Stands, why: str | None) -> None:
         self._db.run_each(
@@ -105,7 +105,7 @@ class Ends:
         self._db.run_each(
             "DELETE FROM threads WHERE message = ?1"
             " AND thread = (SELECT thread FROM messages WHERE id = ?1)",
-            [(each,) for each, _ in pairs],
+            [(message,) for message, _ in pairs],
         )
-        self._db.run_each("DELETE FROM messages WHERE id = ?", [(each,) for each, _ in pairs])
+        self._db.run_each("DELETE FROM messages WHERE id = ?", [(message,) for message, _ in pairs])
         self._boxes.forget(inbox, state, len(pairs), sum(size for _, size in pairs))

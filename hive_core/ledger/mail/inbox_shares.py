@@ -97,12 +97,12 @@ class Crowds:
     def _counted(self, box: Box) -> _Count:
         """Nothing is changed by it: the call that asks is mostly refused, and then taken back."""
         rows = self._db.rows(_COUNT, (box.number,))
-        found = _Count(box, {sender: (count, size) for sender, count, size in rows})
+        count_of = _Count(box, {sender: (count, size) for sender, count, size in rows})
         sizes = {message: size for _, message, size in box.fresh}
         for message, sender in self._db.rows(_FRESH, (json.dumps(list(sizes)),)):
-            count, held = found.held.get(sender, (0, 0))
-            found.held[sender] = (count + 1, held + sizes[message])
-        return found
+            count, held = count_of.held.get(sender, (0, 0))
+            count_of.held[sender] = (count + 1, held + sizes[message])
+        return count_of
 
     def _follow(self, known: _Count, sender: str, count: int, size: int) -> None:
         known.add(sender, count, size)

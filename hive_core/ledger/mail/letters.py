@@ -49,10 +49,10 @@ def number(text: str) -> int | None:
 
 def message(row: tuple[Any, ...]) -> Message:
     """The value of one row of COLUMNS."""
-    found, reply_to = text_id(row[0]), row[9]
+    id_, reply_to = text_id(row[0]), row[9]
     return Message(
-        id=found, sender=row[1], sender_name=row[2], recipient=row[3], recipient_name=row[4],
-        relation=Relation(row[5]), body=row[6], kind=row[7], thread=row[8] or found,
+        id=id_, sender=row[1], sender_name=row[2], recipient=row[3], recipient_name=row[4],
+        relation=Relation(row[5]), body=row[6], kind=row[7], thread=row[8] or id_,
         reply_to=None if reply_to is None else text_id(reply_to), priority=row[10],
         sent_at=row[11], expires_at=row[12], source=row[13], attempt=row[14] or 0,
         dead_why=row[15],

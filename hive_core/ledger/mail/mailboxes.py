@@ -41,32 +41,32 @@ class Boxes:
 
     def find(self, party: str) -> Box | None:
         """The box of a party that ever had mail."""
-        found = self._boxes.get(party)
-        if found is None:
+        box = self._boxes.get(party)
+        if box is None:
             row = self._db.row("SELECT id, name, closed FROM parties WHERE party = ?", (party,))
             if row is not None:
-                found = self._know(party, Box(*row))
-                self._count(found)
+                box = self._know(party, Box(*row))
+                self._count(box)
                 if self._db.inside:  # what was counted may be taken back
                     self._undo.note(self._unknow, party)
-        return found
+        return box
 
     def enter(self, party: str, name: str) -> Box:
         """The box of a party, made when it is new, with the name it has now."""
-        found = self._boxes.get(party) or self.find(party)
-        if found is None:
+        box = self._boxes.get(party) or self.find(party)
+        if box is None:
             sql = "INSERT INTO parties (party, name) VALUES (?, ?) RETURNING id"
-            found = self._know(party, Box(int(self._db.value(sql, (party, name))), name, 0))
+            box = self._know(party, Box(int(self._db.value(sql, (party, name))), name, 0))
             self._undo.note(self._unknow, party)
-        elif found.name != name:
-            self._db.run("UPDATE parties SET name = ? WHERE id = ?", (name, found.number))
-            self._undo.note(setattr, found, "name", found.name)
-            found.name = name
-        return found
+        elif box.name != name:
+            self._db.run("UPDATE parties SET name = ? WHERE id = ?", (name, box.number))
+            self._undo.note(setattr, box, "name", box.name)
+            box.name = name
+        return box
 
     def take(
         self, box: Box, waiting: Waiting, due: float | None, *, twice: bool = False,
-        kept: float | None = None,
+        lease: float | None = None,
     ) -> None:  # fmt: skip
         """One more message waits; InboxFull, or NotFound for a closed box. Its life may end: `due`.
 
@@ -82,9 +82,9 @@ class Boxes:
             box.may_hold(rank)
         live.count += 1
         live.bytes += size
-        if due is not None or kept is not None:
+        if due is not None or lease is not None:
             self._undo.note(live.add, -1, -size)
-            state, ends = (Stands.READY, due) if kept is None else (Stands.LEASED, kept)
+            state, ends = (Stands.READY, due) if lease is None else (Stands.LEASED, lease)
             self._db.later(_PLACE, (box.number, int(state), rank, message, size, ends))
             self._soon(box, ends or inf)
             return
@@ -170,7 +170,7 @@ class Boxes:
         In each part of the queue ids go up, so that the first ones of each are enough.
         """
         parts = [(Stands.DEAD, 0)] if dead else product(LIVE, range(4))
-        found = [
+        ids = [
             row[0]
             for state, rank in parts
             for row in self._db.rows(
@@ -180,8 +180,8 @@ class Boxes:
             )
         ]
         if not dead:
-            found += [message for _, message, _ in box.fresh if message > after]
-        return sorted(found)[:limit]
+            ids += [message for _, message, _ in box.fresh if message > after]
+        return sorted(ids)[:limit]
 
     def standing(self, box: Box, message: int) -> InboxPlace | None:
         """Where a message stands that is neither acked nor dead."""

@@ -84,21 +84,21 @@ class Messages:
         self._boxes.place(box)
         if box.due <= now:
             self._come_back(box, now)
-        found = self._turns.next(box, recipient, most, now, only)
-        if found:
-            self._boxes.give(box, [turn[:2] for turn, _ in found], now + lease)
-        return [letter for _, letter in found]
+        turns = self._turns.next(box, recipient, most, now, only)
+        if turns:
+            self._boxes.give(box, [turn[:2] for turn, _ in turns], now + lease)
+        return [letter for _, letter in turns]
 
     def answer(self, party: str, message_id: str) -> Message | None:
         """The first answer to a letter of the party, which is done with it then.
 
         Asked again, it is the same one, for as long as it is kept. NotFound: no letter of its own.
         """
-        found = self._requests.answer(message_id, self._boxes.find(party))
-        if found is None:
+        answer_id = self._requests.answer(message_id, self._boxes.find(party))
+        if answer_id is None:
             return None
-        self.ack(party, [found])
-        return self.get(found)
+        self.ack(party, [answer_id])
+        return self.get(answer_id)
 
     def ack(self, recipient: str, ids: Iterable[str]) -> int:
         """Done with these, given out or only looked at; how many there were."""
@@ -200,7 +200,7 @@ class Messages:
         """The same one by one, with their number: whoever has enough reads no more of them."""
         box = self._boxes.find(recipient)
         ids = [] if box is None else self._boxes.listed(box, number(after) or 0, limit, dead=dead)
-        rows = (self._db.row(_WHOLE, (each,)) for each in ids)
+        rows = (self._db.row(_WHOLE, (message_id,)) for message_id in ids)
         return len(ids), (message(row) for row in rows if row is not None)
 
     def get(self, message_id: str) -> Message | None:
@@ -244,11 +244,11 @@ class Messages:
     def next_due(self, recipient: str | None = None) -> float | None:
         """When the next lease or life ends, in any box or in one: there not before this."""
         if recipient is None:
-            found: float | None = self._db.value(
+            due: float | None = self._db.value(
                 "SELECT CASE WHEN EXISTS (SELECT 1 FROM parties WHERE gone <> '') THEN 0.0"
                 " ELSE (SELECT MIN(due) FROM queue WHERE due IS NOT NULL) END"
             )
-            return found
+            return due
         box = self._boxes.find(recipient)
         return None if box is None or box.due == inf else box.due
 
@@ -264,7 +264,7 @@ class Messages:
             return None, []
         self._boxes.place(box)
         wanted = dict.fromkeys(filter(None, map(number, ids)))
-        places = [self._boxes.standing(box, each) for each in wanted]
+        places = [self._boxes.standing(box, message_id) for message_id in wanted]
         return box, [place for place in places if place is not None]
 
     def _come_back(self, box: Box, now: float) -> None:
@@ -294,18 +294,18 @@ class Messages:
         ends: dict[tuple[Box, str], list[InboxPlace]] = {}
         for place, why in ended:
             # Looked at before: a box full of dead letters may let go of this one at once.
-            found = self.get(text_id(place.id))
-            box = self._boxes.find(found.recipient) if found else None
-            if found is not None and box is not None:
-                dead.append(found._replace(dead_why=why))
+            message = self.get(text_id(place.id))
+            box = self._boxes.find(message.recipient) if message else None
+            if message is not None and box is not None:
+                dead.append(message._replace(dead_why=why))
                 ends.setdefault((box, why), []).append(place)
         for (box, why), places in ends.items():
             self._ends.dead(box, places, why)
         senders: dict[str, list[Message]] = {}
-        for each in dead:
-            if each.kind == COPY:  # its sender does not know of it
+        for letter in dead:
+            if letter.kind == COPY:  # its sender does not know of it
                 continue
-            senders.setdefault(each.sender, []).append(each)
+            senders.setdefault(letter.sender, []).append(letter)
         for sender, lost in senders.items():
             if sender != DAEMON:  # the daemon hears nothing, or two boxes could feed each other
                 self._posting.tell(lost, now)

@@ -75,14 +75,14 @@ class Pipes:
             "SELECT seq, data FROM chunks WHERE pipe = ? AND reader = ? ORDER BY seq LIMIT ?",
             (pipe.number, reader, most),
         )
-        found: list[Chunk] = []
+        chunks: list[Chunk] = []
         room = _ROOM
         for seq, data in rows:
             room -= len(data.encode())
-            if found and room < 0:
+            if chunks and room < 0:
                 break
-            found.append(Chunk(seq, data))
-        return found
+            chunks.append(Chunk(seq, data))
+        return chunks
 
     def close(self, pipe: Pipe, party: str) -> None:
         """No more is written; what the other end has not read stays for it."""

@@ -81,8 +81,8 @@ class Posting:
         first = lost[0]
         # The reason may be the recipient's words: on one line it cannot pass for what we say.
         lines = [
-            f"{each.id} to {each.recipient_name}: {one_line(each.dead_why or '')}"
-            for each in lost[:_LISTED]
+            f"{message.id} to {message.recipient_name}: {one_line(message.dead_why or '')}"
+            for message in lost[:_LISTED]
         ]
         if len(lost) > _LISTED:
             lines.append(f"and {len(lost) - _LISTED} more")
@@ -106,25 +106,25 @@ class Posting:
         ) = new  # fmt: skip
         box = self._boxes.enter(recipient, recipient_name)
         size = len(body) if body.isascii() else len(body.encode())
-        found = self._ids.next(now)
+        id_ = self._ids.next(now)
         expires_at = None if ttl is None else now + ttl
-        kept = None if reply_to is None else self._requests.answered(reply_to, box, now)
+        reserved_until = None if reply_to is None else self._requests.answered(reply_to, box, now)
         self._boxes.take(
-            box, (priority, found, size), expires_at, twice=party == DAEMON, kept=kept
+            box, (priority, id_, size), expires_at, twice=party == DAEMON, lease=reserved_until
         )  # fmt: skip
         self._crowds.came(box, party, size)
         if within is not None:
-            self._requests.open(found, sender, now + within, now)
+            self._requests.open(id_, sender, now + within, now)
         self._db.later(
             _INSERT,
             (
-                found, sender.number, box.number, _WORDS[relation], kind, thread, reply_to,
+                id_, sender.number, box.number, _WORDS[relation], kind, thread, reply_to,
                 priority, now, expires_at, body, source,
             ),
         )  # fmt: skip
         if thread is not None:
-            self._db.later(_JOIN, (thread, found, sender.number, box.number))
-        text = text_id(found)
+            self._db.later(_JOIN, (thread, id_, sender.number, box.number))
+        text = text_id(id_)
         return Message(
             text, party, party_name, recipient, recipient_name, relation, body, kind,
             thread or text, None if reply_to is None else text_id(reply_to), priority, now,

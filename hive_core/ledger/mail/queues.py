@@ -97,15 +97,15 @@ class QueueStore:
         )
         if not counted:
             raise LimitReached(f"the queue {queue.name} is full: somebody has to take first")
-        found = self._next(thing.put_at)
+        id_ = self._next(thing.put_at)
         self._db.run(
-            "INSERT INTO things VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (found, queue.number, *thing[1:7])
+            "INSERT INTO things VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (id_, queue.number, *thing[1:7])
         )
         self._db.run(
             "INSERT INTO lines (queue, state, rank, id, kind, size) VALUES (?, 0, ?, ?, ?, ?)",
-            (queue.number, thing.priority, found, thing.kind, size),
+            (queue.number, thing.priority, id_, thing.kind, size),
         )
-        return queue_item_id(found)
+        return queue_item_id(id_)
 
     def take(self, queue: Queue, taker: str, wanted: TakeFilter, now: float) -> list[QueueItem]:
         """Give out what is next; what is not acked within the lease comes back."""
@@ -133,10 +133,10 @@ class QueueStore:
 
     def next_due(self, queue: Queue) -> float | None:
         """When the next lease ends."""
-        found: float | None = self._db.value(
+        due: float | None = self._db.value(
             "SELECT MIN(due) FROM lines WHERE queue = ? AND due IS NOT NULL", (queue.number,)
         )
-        return found
+        return due
 
     def has_dead(self, queue: Queue) -> bool:
         sql = "SELECT EXISTS (SELECT 1 FROM lines WHERE queue = ? AND state = 2)"
@@ -158,7 +158,7 @@ class QueueStore:
 
     def nack(self, taker: str, ids: Iterable[str], attempts: int, *, dead: bool) -> list[Returned]:
         """Given back: ready again, or dead."""
-        found = []
+        returned = []
         for queue, state, rank, id_, _ in self._taken(taker, ids):
             if state != 1:
                 continue
@@ -168,8 +168,8 @@ class QueueStore:
                 " RETURNING state = 2, kind",
                 (dead, attempts, queue, rank, id_),
             )
-            found.append(Returned(queue, queue_item_id(id_), dead=bool(row[0]), kind=row[1]))
-        return found
+            returned.append(Returned(queue, queue_item_id(id_), dead=bool(row[0]), kind=row[1]))
+        return returned
 
     def numbered(self, number: int) -> Queue | None:
         row = self._db.row(f"SELECT {_COLUMNS} FROM queues WHERE number = ?", (number,))  # noqa: S608
@@ -211,16 +211,16 @@ class QueueStore:
 
     def _first(self, queue: Queue, wanted: TakeFilter) -> list[DeliveryTurn]:
         state = 2 if wanted.dead else 0
-        given = (queue.number, state, wanted.most, wanted.kind)
+        values = (queue.number, state, wanted.most, wanted.kind)
         sql = _ANY if wanted.kind is None else _KIND
         parts = [
-            self._db.rows(sql, (given[0], rank, *given[1 : 3 if wanted.kind is None else 4]))
+            self._db.rows(sql, (values[0], rank, *values[1 : 3 if wanted.kind is None else 4]))
             for rank in range(wanted.urgency + 1)
         ]
         return fitting(first(parts, wanted.most))
 
     def _taken(self, taker: str, ids: Iterable[str]) -> list[tuple[int, int, int, int, int]]:
-        found = []
+        leased = []
         for number in dict.fromkeys(filter(None, map(queue_item_number, ids))):
             row = self._db.row(
                 "SELECT l.queue, l.state, l.rank, l.id, l.size FROM things t CROSS JOIN lines l"
@@ -229,8 +229,8 @@ class QueueStore:
                 (number, taker),
             )
             if row is not None:
-                found.append((row[0], row[1], row[2], row[3], row[4]))
-        return found
+                leased.append((row[0], row[1], row[2], row[3], row[4]))
+        return leased
 
     def _next(self, now: float) -> int:
         if not self._ids.last:
@@ -253,8 +253,8 @@ def _text(whom: QueueAccess) -> str:
 
 
 def _whom(text: str) -> QueueAccess:
-    found = json.loads(text)
-    return QueueAccess(tuple(found["words"]), tuple(found["agents"]))
+    access = json.loads(text)
+    return QueueAccess(tuple(access["words"]), tuple(access["agents"]))
 
 
 def _queue(row: tuple[object, ...]) -> Queue:

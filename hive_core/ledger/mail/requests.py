@@ -46,13 +46,13 @@ class Requests:
         row = self._db.row("SELECT sender, thread FROM messages WHERE id = ?", (asked,))
         if row is None or box is None or row[0] != box.number:
             raise NotFound(f"no message {text} of yours")
-        found = self._db.value(
+        answer_id = self._db.value(
             "SELECT t.message FROM threads t CROSS JOIN messages m ON m.id = t.message"
             " WHERE t.thread = ?1 AND t.message > ?2 AND t.recipient = ?3 AND m.reply_to = ?2"
             " ORDER BY t.message LIMIT 1",
             (row[1] or text_id(asked or 0), asked, box.number),
         )
-        return None if found is None else text_id(found)
+        return None if answer_id is None else text_id(answer_id)
 
     def forget(self, box: Box) -> None:
         """The party is gone."""

@@ -116,12 +116,12 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     """
     mail = call.ledger.messages
     lease = call.settings.grace.lease if params.lease is None else params.lease
-    found = mail.lease(call.uuid, params.max, lease, call.now, params.only or "")
-    woke = call.ledger.plans.waits.waits_by_message([each.id for each in found])
-    letters = Letters(messages=[_letter(each, woke.get(each.id)) for each in found])
-    if found or (params.wait <= 0 and not call.more):
+    messages = mail.lease(call.uuid, params.max, lease, call.now, params.only or "")
+    woke = call.ledger.plans.waits.waits_by_message([message.id for message in messages])
+    letters = Letters(messages=[_letter(message, woke.get(message.id)) for message in messages])
+    if messages or (params.wait <= 0 and not call.more):
         # With the last lease the letter ends: its time has to be watched.
-        last = any(each.attempt >= call.settings.limits.attempts for each in found)
+        last = any(message.attempt >= call.settings.limits.attempts for message in messages)
         if last:
             call.notify(inbox(call.uuid))
         return Record(letters)
@@ -140,10 +140,10 @@ def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Ans
     Sent with `reply_within`, the answer is kept for this call so long, and only then given by
     `recv`; without, whoever asks first gets it.
     """
-    found = call.ledger.messages.answer(call.uuid, params.id)
-    answer = Answer(reply=None if found is None else _letter(found))
-    if found is not None or params.wait <= 0:
-        if found is not None:
+    message = call.ledger.messages.answer(call.uuid, params.id)
+    answer = Answer(reply=None if message is None else _letter(message))
+    if message is not None or params.wait <= 0:
+        if message is not None:
             call.notify(inbox(call.uuid))
         return Record(answer)
     return Wait(frozenset({inbox(call.uuid)}), call.now + params.wait, answer)
@@ -179,10 +179,10 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
     An ancestor may not: mail is between its sender and its recipient, and the operator's to see.
     """
     owner = _owner(call, params.agent)
-    number, found = call.ledger.messages.listed(
+    number, messages = call.ledger.messages.listed(
         owner, dead=params.dead, limit=params.most, after=params.after or ""
     )
-    rows = map(_listed, found)
+    rows = map(_listed, messages)
     listed = list(fitting(rows, lambda row: _AROUND + len(row.model_dump_json().encode())))
     more = call.more or len(listed) < number or number == params.most
     last = listed[-1].id if listed else params.after

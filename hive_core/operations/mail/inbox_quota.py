@@ -68,9 +68,9 @@ def _subtrees(call: Call, crowd: Crowd, chain: tuple[str, ...]) -> dict[str, Hel
     held = dict.fromkeys(chain, Held())
     for uuid, more in crowd.items():
         if (name := standing_in(call, uuid)) is not None:
-            for each in (name, *call.hive.topology.lineage(name)):
-                if each in held:
-                    held[each] = held[each].plus(more)
+            for agent in (name, *call.hive.topology.lineage(name)):
+                if agent in held:
+                    held[agent] = held[agent].plus(more)
     return held
 
 

@@ -63,9 +63,9 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
     if not isinstance(sent, Record) or not isinstance(sent.result, Sent):
         raise TypeError("what was sent is recorded")
     where = DELIVERED if call.states.state(task.assignee) in _UP else QUEUED
-    found = Injected(result=where, worker=name, task=task.id, message=sent.result.id)
+    injected = Injected(result=where, worker=name, task=task.id, message=sent.result.id)
     fields = {"task": task.id, "message": sent.result.id, "result": where}
-    return Record(found, fields=fields)
+    return Record(injected, fields=fields)
 
 
 def _task(call: Call, params: InjectParams) -> Task | None:
@@ -76,10 +76,10 @@ def _task(call: Call, params: InjectParams) -> Task | None:
         if params.worker == call.caller:
             raise InvalidArgument("say it to a worker: wake is for oneself", field="worker")
         work = call.ledger.tasks.open_tasks(call.hive.spec(params.worker).id)
-        return next((each for each in work if each.held), None)
-    work = [each for each in call.ledger.tasks.tasks_from(call.uuid) if each.held]
-    if len({each.assignee for each in work}) > 1:
-        names = ", ".join(sorted({display_name(call, each.assignee) for each in work})[:_NAMED])
+        return next((task for task in work if task.held), None)
+    work = [task for task in call.ledger.tasks.tasks_from(call.uuid) if task.held]
+    if len({task.assignee for task in work}) > 1:
+        names = ", ".join(sorted({display_name(call, task.assignee) for task in work})[:_NAMED])
         raise InvalidArgument(f"say to whom: several work for you ({names})", field="worker")
     return work[0] if work else None
 

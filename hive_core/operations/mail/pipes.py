@@ -133,18 +133,18 @@ def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
     before = pipes.unread(pipe, call.uuid)
     chunks = pipes.read(pipe, call.uuid, params.up_to, params.max)
     left = pipes.unread(pipe, call.uuid)
-    rows = [PipeChunk(seq=each.seq, data=each.data) for each in chunks]
-    found = Read(chunks=rows, closed=bool(pipe.closed) and len(chunks) == left)
+    rows = [PipeChunk(seq=chunk.seq, data=chunk.data) for chunk in chunks]
+    answer = Read(chunks=rows, closed=bool(pipe.closed) and len(chunks) == left)
     if chunks or pipe.closed or params.wait <= 0:
         if not left:
             pipes.drop_if_read(pipe)
         if left < before:
             call.notify(_topic(pipe))
-        return Record(found)
+        return Record(answer)
     if left < before:  # the other end may wait for the room: an empty answer, and then again
         call.notify(_topic(pipe))
-        return Record(found)
-    return Wait(frozenset({_topic(pipe)}), call.now + params.wait, found)
+        return Record(answer)
+    return Wait(frozenset({_topic(pipe)}), call.now + params.wait, answer)
 
 
 @operation(action="send", allow=SELF, whose=_THE_PIPE)
@@ -163,12 +163,12 @@ def list_pipes(call: Call, _params: ListPipesParams) -> PipeRows:
     pipes = call.ledger.queues.pipes
     rows = [
         PipeRow(
-            pipe=each.id, other=call.hive.name(other) or other,
-            to_read=pipes.unread(each, call.uuid), to_write=pipes.unread(each, other),
-            closed=bool(each.closed),
+            pipe=pipe.id, other=call.hive.name(other) or other,
+            to_read=pipes.unread(pipe, call.uuid), to_write=pipes.unread(pipe, other),
+            closed=bool(pipe.closed),
         )
-        for each in pipes.of(call.uuid)
-        for other in (each.other(call.uuid),)
+        for pipe in pipes.of(call.uuid)
+        for other in (pipe.other(call.uuid),)
     ]  # fmt: skip
     return PipeRows(pipes=rows)
 

@@ -62,20 +62,20 @@ def _lets(rule: QueueAccess, standing: int, uuid: str) -> bool:
 
 def whom(call: Call, said_: list[str], field: str) -> QueueAccess:
     """What an owner said; agents that it names are kept by UUID, and it has to see them."""
-    names = [each for each in dict.fromkeys(said_) if each not in WORDS]
+    names = [name for name in dict.fromkeys(said_) if name not in WORDS]
     hidden = set(names) - set(visible_names(call.hive, call.caller)) if names else set()
     if hidden:
         raise NotFound(f"no such agent: {sorted(hidden)[0]}")
-    for each in names:
-        if not is_visible(call.hive, each, call.caller):
-            raise InvalidArgument(f"{each} does not see you", field=field)
-    words = tuple(each for each in WORDS if each in said_)
-    return QueueAccess(words, tuple(call.hive.spec(each).id for each in names))
+    for name in names:
+        if not is_visible(call.hive, name, call.caller):
+            raise InvalidArgument(f"{name} does not see you", field=field)
+    words = tuple(name for name in WORDS if name in said_)
+    return QueueAccess(words, tuple(call.hive.spec(name).id for name in names))
 
 
 def said(call: Call, rule: QueueAccess) -> list[str]:
     """A rule in the words that it was said in; names of now."""
-    return [*rule.words, *(call.hive.name(each) or each for each in rule.agents)]
+    return [*rule.words, *(call.hive.name(uuid) or uuid for uuid in rule.agents)]
 
 
 def topic(number: int, kind: str = "") -> str:

@@ -200,9 +200,9 @@ def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
     reported = report_dead_things(call, queue, lost)
     lease = call.settings.grace.lease if params.lease is None else params.lease
     wanted = TakeFilter(params.max, lease, params.min_priority, params.kind, dead=params.dead)
-    given = queues.take(queue, call.uuid, wanted, call.now)
-    answer = Things(things=[_taken(call, queue, each) for each in given])
-    if given or params.wait <= 0 or reported:
+    taken = queues.take(queue, call.uuid, wanted, call.now)
+    answer = Things(things=[_taken(call, queue, item) for item in taken])
+    if taken or params.wait <= 0 or reported:
         return Record(answer)
     topics = frozenset({topic(queue.number, params.kind or ""), everybody(queue.number)})
     return Wait(topics, call.now + params.wait, answer, until=queues.next_due(queue))
@@ -225,7 +225,7 @@ def list_queues(call: Call, params: ListQueuesParams) -> QueuesPage:
         raise InvalidArgument("not what a page ended with", field="after")
     looked = call.ledger.queues.listed(int(after), params.most)
     rows = [
-        (_row(call, each, held), each.number) for each in looked if (held := rights(call, each))
+        (_row(call, queue, held), queue.number) for queue in looked if (held := rights(call, queue))
     ]
     listed = list(fitting(rows, lambda row: len(row[0].model_dump_json()) + 16))
     cut = len(listed) < len(rows)
