@@ -83,7 +83,7 @@ def _bare(path: Path) -> None:
     raw = sqlite3.connect(path, isolation_level=None)
     raw.execute("PRAGMA journal_mode = WAL")
     raw.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, digest BLOB, body TEXT)")
-    body = form(ENTRY).filled(ENTRY.request, ENTRY.now)
+    body = form(ENTRY).json_for(ENTRY.request, ENTRY.now)
     for first in range(0, COUNT, BATCH):
         raw.execute("BEGIN IMMEDIATE")
         raw.executemany(

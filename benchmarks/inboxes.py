@@ -95,7 +95,7 @@ def _shared_inbox_steps(ledger: Ledger, given: list[Message]) -> Steps:
 
     def send() -> None:
         for _ in range(BATCH):
-            mail.crowd("bob")
+            mail.bytes_by_sender("bob")
             _send(ledger, 1, crowded=True)
 
     steps = [(name, work) for name, work in _steps(ledger, given) if name != "send"]

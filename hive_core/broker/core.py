@@ -207,7 +207,7 @@ class Broker:
                 return self._run_alone(call, urgent=True)
         except HiveError as error:
             batch = self._new_batch(in_transaction=False)
-            batch.outcomes.append(CallOutcome(call, reply.refusal(error)))
+            batch.outcomes.append(CallOutcome(call, reply.error_frame(error)))
             return batch
 
     def _run_alone(self, call: PendingCall, *, urgent: bool) -> Batch:

@@ -68,7 +68,7 @@ class Dispatch:
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours is logged and answered
             del batch.topics[topics_before:]
-            return self._refused(pending, case, error)
+            return self._reply_with_error(pending, case, error)
 
     def run_own(self, batch: Batch, name: str, handler: Callable[[Call], Outcome]) -> None:
         """What the daemon does by itself: it needs no permission, and the rest is as above."""
@@ -104,7 +104,9 @@ class Dispatch:
         case = AuthorizedCall(pending, batch, call, operation, params, target, decision, key)
         if not decision.allowed:
             self._write_refusal(case, case.judgement)
-            return CallOutcome(pending, reply.refusal(refusal(operation, params, target, decision)))
+            return CallOutcome(
+                pending, reply.error_frame(refusal(operation, params, target, decision))
+            )
         if party != OPERATOR:
             self._check_limits(case)
         return case if pending.ready is None else _with_read_result(case)
@@ -152,7 +154,7 @@ class Dispatch:
         if operation.writes:
             self._storage.check(call, operation)
 
-    def _refused(
+    def _reply_with_error(
         self, pending: PendingCall, case: AuthorizedCall | CallOutcome | None, error: Exception
     ) -> CallOutcome:
         """The error as the reply. A fault of the daemon costs other callers nothing."""
@@ -160,10 +162,10 @@ class Dispatch:
             name = pending.request[0].verb if pending.request else "answer"
             log.error("cannot %s", name, exc_info=error)
             fault = Internal(f"cannot {name}: a fault of the daemon")
-            return CallOutcome(pending, reply.refusal(fault))
+            return CallOutcome(pending, reply.error_frame(fault))
         if isinstance(case, AuthorizedCall):
             self._audit_refusal(case, error)
-        return CallOutcome(pending, reply.refusal(error))
+        return CallOutcome(pending, reply.error_frame(error))
 
     def _audit_refusal(self, case: AuthorizedCall, error: HiveError) -> None:
         """Record what a handler refused by a rule, and what a budget refused: never silent."""
@@ -193,7 +195,7 @@ def _with_read_result(case: AuthorizedCall) -> AuthorizedCall | CallOutcome:
     """The call with what its slow read brought: for its handler, or as its reply."""
     ready = case.pending.ready
     if isinstance(ready, HiveError):
-        return CallOutcome(case.pending, reply.refusal(ready))
+        return CallOutcome(case.pending, reply.error_frame(ready))
     if isinstance(ready, Ready):
         case.call = case.call._replace(read_result=ready.value)
     elif ready is not None:

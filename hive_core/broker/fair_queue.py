@@ -99,7 +99,7 @@ class FairQueue:
             if len(calls) >= BATCH or (calls and now > until):
                 break
             now = self._collect_from(party, calls, writes, now, until)
-        return _parted(calls) if writes else ((calls, False),)
+        return _split_reads(calls) if writes else ((calls, False),)
 
     def _parties(self) -> list[str]:
         """Those with calls: the operator, then by the time used."""
@@ -157,7 +157,7 @@ class BatchTime:
         return self._at > self._end
 
 
-def _parted(calls: Iterable[PendingCall]) -> Sequence[tuple[Sequence[PendingCall], bool]]:
+def _split_reads(calls: Iterable[PendingCall]) -> Sequence[tuple[Sequence[PendingCall], bool]]:
     """What only reads, then the rest: a read does not wait for the disk.
 
     Of a connection that begins with reads, what is behind them comes in the next batch.

@@ -48,7 +48,7 @@ class AuthorizedCall:
 def outcome_of_read(case: AuthorizedCall, outcome: Outcome) -> CallOutcome:
     """The step for an outcome that recorded nothing."""
     if isinstance(outcome, Wait):
-        return _parked(case, outcome)
+        return _outcome_of_wait(case, outcome)
     if isinstance(outcome, Later):
         return CallOutcome(case.pending, done=False, read=outcome.read)
     if isinstance(outcome, _WRITTEN):
@@ -60,18 +60,18 @@ def page_outcome(ask: PendingCall, result: Result) -> CallOutcome:
     """A whole answer, or the next part of a stream; `next` None is its end."""
     text = reply.body(result)
     if not (ask.more and ask.streams) or ask.request is None:
-        return CallOutcome(ask, reply.last(text))
+        return CallOutcome(ask, reply.last_frame(text))
     _, params = ask.request
     if "next" not in type(result).model_fields:
-        return CallOutcome(ask, reply.continued(text), done=False, page=params)
+        return CallOutcome(ask, reply.continued_frame(text), done=False, page=params)
     after = getattr(result, "next", None)
     if after is None:
-        return CallOutcome(ask, reply.last(text))
+        return CallOutcome(ask, reply.last_frame(text))
     following = params.model_copy(update={"after": after})
-    return CallOutcome(ask, reply.continued(text), done=False, page=following)
+    return CallOutcome(ask, reply.continued_frame(text), done=False, page=following)
 
 
-def _parked(case: AuthorizedCall, wait: Wait[Result]) -> CallOutcome:
+def _outcome_of_wait(case: AuthorizedCall, wait: Wait[Result]) -> CallOutcome:
     ask, turn = case.pending, case.batch
     due = ask.due
     if due is None and wait.deadline is not None:
@@ -123,7 +123,7 @@ def outcome_of_mutation(
     if pending.streams:
         return page_outcome(pending, recorded.result)
     if not case.operation.awaits:
-        return CallOutcome(pending, reply.last(text))
+        return CallOutcome(pending, reply.last_frame(text))
     return recorded_outcome(pending, batch, text, case.call.ledger.jobs)
 
 
@@ -160,11 +160,11 @@ def _commit_change(case: AuthorizedCall, change: Change[Result], repo: Repositor
 def recorded_outcome(ask: PendingCall, turn: Batch, text: bytes, jobs: JobTable) -> CallOutcome:
     """The reply to a recorded call: now, or once its job has ended when the caller waits for it."""
     if ask.request is None or not ask.request[0].awaits:
-        return CallOutcome(ask, reply.last(text))
+        return CallOutcome(ask, reply.last_frame(text))
     wait = getattr(ask.request[1], "wait", None)
     job = reply.job_of(text) if wait else None
     if not wait or job is None:
-        return CallOutcome(ask, reply.last(text))
+        return CallOutcome(ask, reply.last_frame(text))
     # It may have ended already: a repeated call gets the job of the first one.
     return _after(CallOutcome(ask, due=turn.monotonic + wait, job=(job, text)), turn, jobs)
 
@@ -181,9 +181,13 @@ def _after(held: CallOutcome, turn: Batch, jobs: JobTable) -> CallOutcome:
     name, text = held.job
     job = jobs.get(name)
     if job is not None and job.ended is not None:
-        frame = reply.refusal(reply.job_error(job)) if job.error else reply.filled(text, job)
+        frame = (
+            reply.error_frame(reply.job_error(job))
+            if job.error
+            else reply.frame_after_job(text, job)
+        )
         return CallOutcome(held.call, frame)
     if job is None or held.due is None or turn.monotonic >= held.due:
-        return CallOutcome(held.call, reply.last(text))
+        return CallOutcome(held.call, reply.last_frame(text))
     held.done, held.topics = False, frozenset((f"job:{name}",))
     return held

@@ -18,17 +18,17 @@ def body(result: Result) -> bytes:
     return text
 
 
-def last(text: bytes) -> bytes:
+def last_frame(text: bytes) -> bytes:
     """The only reply to a call, or the last one of a stream."""
     return b'{"parameters":' + text + b"}\0"
 
 
-def continued(text: bytes) -> bytes:
+def continued_frame(text: bytes) -> bytes:
     """A reply that others follow."""
     return b'{"parameters":' + text + b',"continues":true}\0'
 
 
-def refusal(error: HiveError) -> bytes:
+def error_frame(error: HiveError) -> bytes:
     return varlink.encode({"error": error.wire, "parameters": error.parameters})
 
 
@@ -38,11 +38,11 @@ def job_of(text: bytes) -> str | None:
     return job if isinstance(job, str) else None
 
 
-def filled(text: bytes, job: JobRecord) -> bytes:
+def frame_after_job(text: bytes, job: JobRecord) -> bytes:
     """The reply after a job that went well, which fills in what only the effect could tell."""
     result = json.loads(text)
     progress = {name: value for name, value in job.progress.items() if name in result}
-    return varlink.encode({"parameters": {**result, **progress}}) if progress else last(text)
+    return varlink.encode({"parameters": {**result, **progress}}) if progress else last_frame(text)
 
 
 def job_error(job: JobRecord) -> HiveError:

@@ -83,11 +83,11 @@ class RequestReader:
         if len(message) > (method is not None) + (parameters is not None):
             _check_envelope(call, message)
         if not isinstance(method, str):
-            raise InvalidParameter("method", _expected("text", method))
+            raise InvalidParameter("method", _expectation("text", method))
         if parameters is None:
             parameters = {}
         elif not isinstance(parameters, dict):
-            raise InvalidParameter("parameters", _expected("an object", parameters))
+            raise InvalidParameter("parameters", _expectation("an object", parameters))
         operation = self._methods.get(method) or self._of_several(method, parameters)
         if operation is None:
             call.reply = self._fixed_reply(method, parameters)
@@ -141,7 +141,7 @@ def _check_envelope(call: PendingCall, message: varlink.Message) -> None:
         if name not in _ENVELOPE:
             raise InvalidParameter(name[:NAMED], "a call has no such field")
         if name in FLAGS and not isinstance(value, bool | None):
-            raise InvalidParameter(name, _expected("true or false", value))
+            raise InvalidParameter(name, _expectation("true or false", value))
     # The flag decides whether a fault is answered, so it is set before anything else can fail.
     call.oneway = message.get("oneway") is True
     call.more = message.get("more") is True
@@ -149,5 +149,5 @@ def _check_envelope(call: PendingCall, message: varlink.Message) -> None:
         raise errors.MethodNotImplemented(str(message.get("method"))[:NAMED])
 
 
-def _expected(expected: str, value: object) -> str:
+def _expectation(expected: str, value: object) -> str:
     return f"expected {expected}, not {shown_value(value)}"

@@ -85,7 +85,7 @@ class StorageLimiter:
                 raise _full(operation, reason, "ledger")
 
     def _look(self, call: Call, most: int) -> None:
-        self._looked, self._used = call.now, call.ledger.stored.used()
+        self._looked, self._used = call.now, call.ledger.stored.bytes_in_use()
         self._shares.clear()
         if self._used * HALF >= most:
             # What a destroyed agent left is of its branch: else making and destroying has no bound.

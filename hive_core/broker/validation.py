@@ -61,7 +61,7 @@ def validation_error(
     if first["type"] == "missing":
         return InvalidParameter(place, "it is missing")
     if first["type"] == "extra_forbidden":
-        return InvalidParameter(place, f"there is none of this name{_known(first, model)}")
+        return InvalidParameter(place, f"there is none of this name{_known_names(first, model)}")
     ways = dict.fromkeys(_ways([detail for its, detail in shapes if its == path]))
     expected = " or ".join(list(ways)[:_WAYS])
     return InvalidParameter(place, f"expected {expected}, not {value}")
@@ -96,7 +96,7 @@ def _sense(detail: ErrorDetails, value: str) -> str:
     return f"{detail['msg'].removeprefix('Input ')}, not {value}"
 
 
-def _known(detail: ErrorDetails, model: type[Params]) -> str:
+def _known_names(detail: ErrorDetails, model: type[Params]) -> str:
     """The names that there are, in place of one that is not."""
     within: type[BaseModel] | None = model
     for part in detail["loc"][:-1]:

@@ -40,7 +40,7 @@ class Page(Result):
     next: str | None = Field(None, description="`after` of the next page; null at the end.")
 
 
-def fitting(entries: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:
+def take_fitting(entries: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:
     """The first of the entries that fit into one reply together; at least one if there is one."""
     left = REPLY_BYTES
     for number, entry in enumerate(entries):
@@ -50,6 +50,6 @@ def fitting(entries: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:
         yield entry
 
 
-def written(*texts: str) -> int:
+def reply_bytes(*texts: str) -> int:
     """Bytes that these texts take in a reply at worst, with room for the other fields."""
     return 400 + ESCAPED * sum(len(text.encode()) for text in texts)

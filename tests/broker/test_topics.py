@@ -62,7 +62,7 @@ def house(folder: Path) -> Iterator[House]:
         yield found
 
 
-def touched(house: House) -> list[set[str]]:
+def topics_touched(house: House) -> list[set[str]]:
     """What each batch touched, without what every recorded call does."""
     found = [set(topics) - {"events"} for topics in house.woken]
     house.woken.clear()
@@ -71,12 +71,12 @@ def touched(house: House) -> list[set[str]]:
 
 def test_what_a_call_notifies_is_touched_after_its_commit(house: House) -> None:
     house.phone("ann").call("Touch", {"topic": "a"})
-    assert touched(house) == [{"a"}]
+    assert topics_touched(house) == [{"a"}]
 
 
 def test_what_a_handler_returns_is_touched_too(house: House) -> None:
     house.phone("ann").call("Touch", {"topic": "a", "then": "return"})
-    assert touched(house) == [{"a", "returned"}]
+    assert topics_touched(house) == [{"a", "returned"}]
 
 
 @pytest.mark.parametrize("then", ["fail", "change and fail"])
@@ -93,18 +93,18 @@ def test_a_call_that_fails_takes_its_topics_back(
     ann.ask("Touch", {"topic": "b", "then": then})
     ann.ask("Touch", {"topic": "c"})
     house.run()
-    assert touched(house) == [{"a", "c"}]
+    assert topics_touched(house) == [{"a", "c"}]
 
 
 def test_a_savepoint_takes_back_what_was_notified_in_it(house: House) -> None:
     house.phone("ann").call("Touch", {"topic": "a", "then": "in part"})
-    assert touched(house) == [{"a", "afterwards"}]
+    assert topics_touched(house) == [{"a", "afterwards"}]
 
 
 def test_a_call_that_waits_has_notified(house: House) -> None:
     house.phone("ann").ask("Touch", {"topic": "a", "then": "wait"})
     house.run()
-    assert touched(house) == [{"a"}]
+    assert topics_touched(house) == [{"a"}]
 
 
 def test_what_is_done_for_another_is_notified(
@@ -112,7 +112,7 @@ def test_what_is_done_for_another_is_notified(
 ) -> None:
     monkeypatch.setitem(REGISTRY, "touch", TOUCHING["touch"])
     house.phone("ann").call("Touch", {"topic": "a", "then": "delegate"})
-    assert touched(house) == [{"a", "of bob"}]
+    assert topics_touched(house) == [{"a", "of bob"}]
 
 
 def test_handlers_of_an_event_notify(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_handlers_of_an_event_notify(house: House, monkeypatch: pytest.MonkeyPat
         return frozenset((f"by id {event.uuid}",))
 
     house.phone("ann").call("Touch", {"topic": "a", "then": "emit"})
-    assert touched(house) == [{"a", "by name ann", f"by id {spec('ann').id}"}]
+    assert topics_touched(house) == [{"a", "by name ann", f"by id {spec('ann').id}"}]
 
 
 def test_what_the_daemon_does_by_itself_notifies(house: House) -> None:
@@ -136,4 +136,4 @@ def test_what_the_daemon_does_by_itself_notifies(house: House) -> None:
         return Record(Touched())
 
     house.broker.perform("due", act)
-    assert touched(house) == [{"due"}]
+    assert topics_touched(house) == [{"due"}]

@@ -50,7 +50,7 @@ def test_a_full_box_is_counted_once_whatever_is_acked(folder: Path) -> None:
     with ledger.transaction():
         for number in range(80):
             mail.send(letter(f"s{number % 7}", "dora"), 1.0)
-        mail.crowd("dora")
+        mail.bytes_by_sender("dora")
     ledger.connection._raw.set_trace_callback(seen.append)
     for number in range(20):
         with ledger.transaction():
@@ -60,7 +60,7 @@ def test_a_full_box_is_counted_once_whatever_is_acked(folder: Path) -> None:
         with suppress(Mind), ledger.transaction():
             mail.send(letter("anna", "dora"), 2.0)
             change_mind()
-        assert sum(count for count, _ in mail.crowd("dora").values()) == 80
+        assert sum(count for count, _ in mail.bytes_by_sender("dora").values()) == 80
     ledger.connection._raw.set_trace_callback(None)
     assert not any("GROUP BY m.sender" in sql for sql in seen)
     assert any("INSERT INTO messages" in sql for sql in seen)
@@ -80,15 +80,15 @@ def test_who_is_refused_again_and_again_has_the_box_counted_once(folder: Path) -
         before = ledger.connection.changes
         for _ in range(5):
             with suppress(Mind), ledger.savepoint():
-                mail.crowd("dora")
+                mail.bytes_by_sender("dora")
                 assert ledger.connection.changes == before
                 change_mind()
     with suppress(Mind), ledger.transaction():
-        mail.crowd("dora")
+        mail.bytes_by_sender("dora")
         change_mind()
     ledger.connection._raw.set_trace_callback(None)
     assert sum("GROUP BY m.sender" in sql for sql in seen) == 1
-    assert sum(count for count, _ in mail.crowd("dora").values()) == 80
+    assert sum(count for count, _ in mail.bytes_by_sender("dora").values()) == 80
     ledger.close()
 
 
@@ -100,12 +100,12 @@ def _step(ledger: Ledger, step: str, new: NewMessage, now: float) -> None:
         case "undo":
             with suppress(Mind), ledger.savepoint():
                 mail.send(new, now)
-                mail.crowd("dora")
+                mail.bytes_by_sender("dora")
                 change_mind()
         case "look" | "lost":
             mail.send(new, now)
             with suppress(Mind), ledger.savepoint():
-                mail.crowd("dora")
+                mail.bytes_by_sender("dora")
                 mail.send(new, now)
                 change_mind()
             if step == "lost":
@@ -121,7 +121,7 @@ def _step(ledger: Ledger, step: str, new: NewMessage, now: float) -> None:
 
 def _compare(ledger: Ledger) -> None:
     count, size = ledger.messages.size("dora")
-    crowd = ledger.messages.crowd("dora")
+    crowd = ledger.messages.bytes_by_sender("dora")
     if count * 4 < BOUNDS.inbox_count and size * 4 < BOUNDS.inbox_bytes:
         assert crowd == {}
         return

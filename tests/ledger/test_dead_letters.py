@@ -65,7 +65,7 @@ def test_one_message_tells_of_many_dead_letters(ledger: Ledger) -> None:
     with ledger.transaction():
         for _ in range(30):
             mail.send(letter("anna", "bob"), 10.0)
-        assert len(mail.bury("bob", "bob was destroyed", 11.0)) == 30
+        assert len(mail.dead_letter("bob", "bob was destroyed", 11.0)) == 30
         (told,) = mail.lease("anna", 10, 60, 11.0)
     assert told.body.endswith("and 10 more")
 
@@ -96,7 +96,7 @@ def test_a_destroyed_recipients_mail_is_dead_and_its_box_closed(ledger: Ledger) 
         mail.send(letter("anna", "bob", "a"), 10.0)
         mail.send(letter("anna", "bob", "b"), 10.0)
         mail.lease("bob", 1, 60, 10.0)
-        assert bodies(mail.bury("bob", "bob was destroyed", 11.0)) == ["a", "b"]
+        assert bodies(mail.dead_letter("bob", "bob was destroyed", 11.0)) == ["a", "b"]
         with pytest.raises(NotFound):
             mail.send(letter("anna", "bob"), 12.0)
         assert mail.size("bob") == (0, 0)
@@ -142,7 +142,7 @@ def test_mail_that_an_earlier_daemon_gave_out_dies_with_its_recipient(folder: Pa
     ledger.close()
     ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
-        (dead,) = ledger.messages.bury("bob", "bob was destroyed", 12.0)
+        (dead,) = ledger.messages.dead_letter("bob", "bob was destroyed", 12.0)
     assert dead.id == sent.id
     ledger.close()
 

@@ -57,7 +57,7 @@ def test_an_event_is_canonical_json(
     )
     what = {key: value for key, value in entry._asdict().items() if key != "now"} | {"time": now}
     plain = json.dumps(what, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    assert form(entry).filled(request, now) == plain
+    assert form(entry).json_for(request, now) == plain
 
 
 def test_events_of_one_batch_are_one_chain(ledger: Ledger) -> None:

@@ -41,7 +41,7 @@ def emptied(ledger: Ledger) -> int:
 def test_a_very_full_box_is_buried_a_part_at_a_time(folder: Path) -> None:
     ledger = full(folder)
     with ledger.transaction():
-        first = ledger.messages.bury("bob", "bob was destroyed", 12.0)
+        first = ledger.messages.dead_letter("bob", "bob was destroyed", 12.0)
     assert len(first) == 1000
     with ledger.transaction(), pytest.raises(NotFound):
         ledger.messages.send(letter("anna", "bob"), 12.0)
@@ -60,7 +60,7 @@ def test_a_very_full_box_is_buried_a_part_at_a_time(folder: Path) -> None:
 def test_a_daemon_that_ends_in_between_goes_on_with_it(folder: Path) -> None:
     ledger = full(folder)
     with ledger.transaction():
-        ledger.messages.bury("bob", "bob was destroyed", 12.0)
+        ledger.messages.dead_letter("bob", "bob was destroyed", 12.0)
     ledger.close()
     ledger = Ledger.open(folder / "hive.db", limits=WIDE, primed=0)
     assert emptied(ledger) == MANY - 1000
@@ -70,7 +70,7 @@ def test_a_daemon_that_ends_in_between_goes_on_with_it(folder: Path) -> None:
 def test_who_is_restored_in_between_has_the_rest(folder: Path) -> None:
     ledger = full(folder)
     with ledger.transaction():
-        ledger.messages.bury("bob", "bob was destroyed", 12.0)
+        ledger.messages.dead_letter("bob", "bob was destroyed", 12.0)
         ledger.messages.reopen("bob")
     assert emptied(ledger) == 0
     assert ledger.messages.size("bob")[0] == MANY - 1000

@@ -151,7 +151,7 @@ class Mailbox(RuleBasedStateMachine):
     @rule(recipient=PARTIES)
     def bury_and_reopen(self, recipient: str) -> None:
         with self.ledger.transaction():
-            found = self.ledger.messages.bury(recipient, "gone", self.now)
+            found = self.ledger.messages.dead_letter(recipient, "gone", self.now)
         self._die({each.id for each in self.model.box(recipient)}, found, closed=recipient)
         with self.ledger.transaction():
             self.ledger.messages.reopen(recipient)
@@ -178,7 +178,7 @@ class Mailbox(RuleBasedStateMachine):
         with suppress(Mind), self.ledger.transaction():
             self.ledger.messages.send(letter("anna", recipient), self.now)
             self.ledger.messages.lease(recipient, 10, 60, self.now)
-            self.ledger.messages.bury(recipient, "gone", self.now)
+            self.ledger.messages.dead_letter(recipient, "gone", self.now)
             change_mind()
 
     @rule(recipient=PARTIES, ttl=st.none() | st.floats(1, 100))
@@ -190,7 +190,7 @@ class Mailbox(RuleBasedStateMachine):
                 self.ledger.messages.send(letter("anna", recipient, ttl=5.0), self.now)
                 with self.ledger.savepoint():
                     self.ledger.messages.ack(recipient, [sent.id])
-                self.ledger.messages.bury(recipient, "gone", self.now)
+                self.ledger.messages.dead_letter(recipient, "gone", self.now)
                 change_mind()
         self._know(sent)
 

@@ -17,7 +17,7 @@ from long import seed, times
 from hive_core.errors import InvalidArgument
 from hive_core.ledger.core.connection import TooNew
 from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
-from hive_core.ledger.core.opening import numbered, statements
+from hive_core.ledger.core.opening import migration_scripts, statements
 
 OLD = """
 INSERT INTO parties VALUES (1, 'anna', 'anna', 0, 0, 0, 0, 0, 0, 0);
@@ -84,7 +84,7 @@ def test_all_migrations_run_on_an_empty_ledger_too(folder: Path) -> None:
 
 def made_with(path: Path, number: int) -> None:
     """A golden ledger of the version that knew the first migrations only, with data in it."""
-    files = numbered(MIGRATIONS)[:number]
+    files = migration_scripts(MIGRATIONS)[:number]
     with sqlite3.connect(path) as raw:
         raw.execute("PRAGMA journal_mode = WAL")
         for at, file in enumerate(files, 1):
@@ -107,7 +107,7 @@ def content(path: Path) -> list[str]:
 
 STEPS = [
     (number, at)
-    for number, file in enumerate(numbered(MIGRATIONS), 1)
+    for number, file in enumerate(migration_scripts(MIGRATIONS), 1)
     for at, _ in enumerate(statements(file.read_text()), 1)
     if number > 1
 ]
@@ -139,14 +139,14 @@ def test_a_kill_at_any_statement_of_a_migration_loses_nothing(folder: Path, numb
     assert ends
 
 
-@pytest.mark.parametrize("number", range(1, len(numbered(MIGRATIONS))))
+@pytest.mark.parametrize("number", range(1, len(migration_scripts(MIGRATIONS))))
 def test_an_older_hived_refuses_a_newer_ledger_and_leaves_it_as_it_is(
     folder: Path, number: int
 ) -> None:
     Ledger.open(folder / "hive.db", primed=0).close()
     older, before = folder / "older", content(folder / "hive.db")
     older.mkdir()
-    for file in numbered(MIGRATIONS)[:number]:
+    for file in migration_scripts(MIGRATIONS)[:number]:
         shutil.copy(file, older)
     with pytest.raises(TooNew, match=f"this hived knows {number}"):
         Ledger.open(folder / "hive.db", older, primed=0)

@@ -19,7 +19,7 @@ from hive_core.ledger.audit.event_heads import EventHead, head_of
 from hive_core.ledger.audit.event_json import form
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
-from hive_core.ledger.core.opening import numbered, statements
+from hive_core.ledger.core.opening import migration_scripts, statements
 from hive_core.model.config.settings import HostLimits
 
 SMALL = HostLimits(notes_agent=1 << 16, notes_all=1 << 18)
@@ -104,8 +104,8 @@ def test_attack_62_an_agents_notes_push_out_its_own_and_nobody_elses(small: Ledg
         write(small, *["own.x"] * 4, text="x" * 4000)
     notes = small.events.notes
     assert notes.size("ann") <= SMALL.notes_agent
-    assert notes.lost(["bob"]) == 0
-    lost = notes.lost(["ann"])
+    assert notes.last_lost(["bob"]) == 0
+    lost = notes.last_lost(["ann"])
     kept = [each.seq for each in small.events.page(0, 500)]
     assert kept == [1, 2, *range(lost + 1, 203)]
     assert len(kept) > 10
@@ -124,10 +124,10 @@ def test_attack_62_of_all_notes_the_branch_with_most_loses(small: Ledger) -> Non
         for _ in range(8):
             write(small, "own.x", agent=f"hand{hand}", text="x" * 4000)
     assert notes.size() <= SMALL.notes_all
-    assert notes.lost(["bob"]) == 0
+    assert notes.last_lost(["bob"]) == 0
     assert notes.size("bob") > 9000
     assert small.events.page(0, 1)[0].caller == "bob"
-    assert notes.lost() > 0
+    assert notes.last_lost() > 0
 
 
 def test_what_is_lost_is_known_when_the_rows_of_agents_are_put_together(small: Ledger) -> None:
@@ -138,7 +138,7 @@ def test_what_is_lost_is_known_when_the_rows_of_agents_are_put_together(small: L
         while notes.prune(before=9.0):
             pass
         notes.tidy()
-    assert notes.lost(["ann"]) == notes.lost(["eve"]) == 40
+    assert notes.last_lost(["ann"]) == notes.last_lost(["eve"]) == 40
     assert notes.size("ann") == 0
 
 
@@ -174,7 +174,7 @@ def test_a_head_is_read_without_the_rest(  # noqa: PLR0913
     kind: str, target: str, now: float, fields: dict[str, str], reason: str, *, after: bool
 ) -> None:
     what = AuditEntry(kind, "ann", "x", target, None, "", reason, "", "", now, {"deep": fields})
-    body = form(what).filled("r", now)
+    body = form(what).json_for("r", now)
     body = f'{{"after":7,{body[1:]}' if after else body
     assert head_of(9, body) == EventHead(9, kind, "ann", target, now)
 
@@ -183,7 +183,7 @@ def chained(kinds: list[tuple[str, str, int]]) -> list[tuple[int, bytes, str]]:
     """Events as they stood in the chain before: kind, agent and size of the text of each."""
     digest, rows = bytes(32), []
     for seq, (kind, agent, size) in enumerate(kinds, 1):
-        body = form(entry(kind, agent, "x" * size)).filled("r", float(seq))
+        body = form(entry(kind, agent, "x" * size)).json_for("r", float(seq))
         digest = sha256(digest + body.encode()).digest()
         rows.append((seq, digest, body))
     return rows
@@ -193,7 +193,7 @@ def older(path: Path, rows: list[tuple[int, bytes, str]]) -> None:
     """A ledger as it was before notes had a table of their own."""
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute("PRAGMA journal_mode = WAL")
-        for number, file in enumerate(numbered(MIGRATIONS), 1):
+        for number, file in enumerate(migration_scripts(MIGRATIONS), 1):
             if file.name.endswith("_notes.sql"):
                 break
             for statement in statements(file.read_text()):
@@ -253,8 +253,8 @@ def test_attack_62_a_ledger_that_is_full_of_notes_is_within_the_bounds_after_the
         notes = ledger.events.notes
         assert ledger.events.verify() is None
         assert 1 << 19 < notes.size("ann") <= HostLimits().notes_agent
-        assert notes.lost(["bob"]) == 0
-        assert notes.lost(["ann"]) == 1002 - len(notes.raw(2, 5000))
+        assert notes.last_lost(["bob"]) == 0
+        assert notes.last_lost(["ann"]) == 1002 - len(notes.raw(2, 5000))
         assert [each.seq for each in ledger.events.page(0, 2)] == [1, 2]
         # What the notes had is free for what comes.
         (free,) = ledger.connection.control("PRAGMA freelist_count")[0]

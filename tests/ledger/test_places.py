@@ -156,7 +156,7 @@ def test_a_rollback_takes_back_what_is_remembered(ledger: Ledger) -> None:
             mail.send(letter("anna", "bob", "2", ttl=5.0), 1.0)
             mail.send(letter("anna", "new", "3"), 1.0)
             mail.ack("bob", [first.id])
-            mail.bury("new", "gone", 1.0)
+            mail.dead_letter("new", "gone", 1.0)
             change_mind()
         assert mail.size("bob") == (1, 1)
         assert mail.size("new") == (0, 0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 from seeds import folder_in_ram
 
-from hive_core.ledger.audit.events import AuditEntry, drained
+from hive_core.ledger.audit.events import AuditEntry, run_to_end
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.config.settings import MIB, HostLimits
 from hive_core.model.wire.record import DAEMON
@@ -187,7 +187,7 @@ def test_the_chain_is_whole_and_counted_whatever_goes(
                 with suppress(StopIteration):
                     next(walk)
                 _do(ledger, then, caller, text)
-            assert drained(walk) is None
+            assert run_to_end(walk) is None
             _compare(ledger)
         with closing(Ledger.open(folder / "hive.db", limits=LIMITS, primed=0)) as ledger:
             assert ledger.events.verify() is None

@@ -56,10 +56,12 @@ def test_what_was_rolled_back_is_not_counted(world: World) -> None:
             world.ledger.events.tally.count("messages", "message")
             raise LookupError
 
-    before = dict(world.ledger.events.tally.counted("messages"))
+    before = dict(world.ledger.events.tally.counts_by_label("messages"))
     with suppress(LookupError):
         fails()
-    assert {k: v for k, v in world.ledger.events.tally.counted("messages").items() if v} == before
+    assert {
+        k: v for k, v in world.ledger.events.tally.counts_by_label("messages").items() if v
+    } == before
 
 
 def test_an_approval_is_counted_until_and_after_its_decision(world: World) -> None:

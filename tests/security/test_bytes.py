@@ -152,7 +152,7 @@ def test_attack_62_no_branch_fills_the_ledger_for_the_others() -> None:
                 assert served < 1000
         with pytest.raises(LimitReached, match=r"half full.*of a and below.*\[limits\] ledger"):
             made.call("a", "send", to="a1", body="x")
-        assert made.ledger.stored.used() < 12 * MIB
+        assert made.ledger.stored.bytes_in_use() < 12 * MIB
         # Others store, the operator does, and what ends something goes on.
         assert made.fault("b", "send", to="b1", body=TEXT) == ""
         assert made.fault(OPERATOR, "send", to="a", body=TEXT) == ""
@@ -182,7 +182,7 @@ def test_attack_62_a_branch_keeps_its_share_of_what_its_destroyed_agents_left() 
         made.advance(2)
         with pytest.raises(LimitReached, match=r"half full.*of a and below.*\[limits\] ledger"):
             made.call("a", "remind", body="x", **{"in": 60})
-        assert made.ledger.stored.used() < 12 * MIB
+        assert made.ledger.stored.bytes_in_use() < 12 * MIB
         assert made.fault("b", "send", to="root", body=TEXT) == ""
 
 

@@ -189,7 +189,7 @@ class ManualCommits:
         )
         self._ledger.archives.put(archive)
         self._ledger.runs.want(uuid, DesiredState.STOPPED, now, reason="destroyed")
-        dead = self._ledger.messages.bury(uuid, "the recipient was destroyed", now)
+        dead = self._ledger.messages.dead_letter(uuid, "the recipient was destroyed", now)
         return {f"run:{uuid}", *(f"inbox:{message.sender}" for message in dead)}
 
     def _tell_moved(self, before: Hive, after: Hive, uuid: str, now: float) -> set[str]:

@@ -11,7 +11,7 @@ from typing import Final
 from hive_core.errors import HiveError
 from hive_core.host.storage.event_files import EventFiles
 from hive_core.host.systemd import notify
-from hive_core.ledger.audit.event_json import number_before, parsed
+from hive_core.ledger.audit.event_json import number_before, parse_event
 from hive_core.ledger.audit.events import AuditLog
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import DAEMON, OPERATOR, Event
@@ -86,7 +86,7 @@ class EventLog:
             return
         for row in rows:
             if self.journal == "all" or _QUIET not in row[2]:
-                notify.event(_entry(parsed(*row), hive))
+                notify.event(_entry(parse_event(*row), hive))
 
     def _append(self, rows: list[tuple[int, bytes, str]]) -> None:
         """To the files; where notes stood in the chain once, there is a gap now."""

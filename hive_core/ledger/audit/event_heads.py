@@ -61,7 +61,7 @@ class Heads:
         while len(heads) < limit:
             head = self._behind.get(after)
             if head is None:
-                head = self._loaded(after)
+                head = self._load_behind(after)
                 if head is None:
                     break
             heads.append(head)
@@ -72,7 +72,7 @@ class Heads:
         """What was remembered may never have been."""
         self._behind.clear()
 
-    def _loaded(self, after: int) -> EventHead | None:
+    def _load_behind(self, after: int) -> EventHead | None:
         heads = self._load(after, _AT_ONCE)
         if len(self._behind) > _KEPT - _AT_ONCE:
             self._behind.clear()

@@ -24,7 +24,7 @@ class Form(NamedTuple):
     head: str
     tail: str
 
-    def filled(self, request: str, now: float) -> str:
+    def json_for(self, request: str, now: float) -> str:
         """JSON without blanks and with sorted keys: what the digest covers."""
         return f"{self.head}{_quoted(request)}{self.tail}{now!r}}}"
 
@@ -48,7 +48,7 @@ def link(before: bytes, body: str) -> bytes:
     return sha256(before + body.encode("utf-8", "surrogatepass")).digest()
 
 
-def parsed(seq: int, digest: bytes, body: str) -> Event:
+def parse_event(seq: int, digest: bytes, body: str) -> Event:
     values: dict[str, Any] = json.loads(body)
     values.pop("after", None)
     fields = MappingProxyType(values.pop("fields"))

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from hive_core.ledger.audit.chain_bounds import AROUND, ChainMarks, End
 from hive_core.ledger.audit.event_heads import EventHead, Heads, head_of
-from hive_core.ledger.audit.event_json import AFTER, Form, form, link, number_before, parsed
+from hive_core.ledger.audit.event_json import AFTER, Form, form, link, number_before, parse_event
 from hive_core.ledger.audit.notes import Notes, is_note
 from hive_core.ledger.audit.read_counts import ReadCounts
 from hive_core.ledger.audit.thinning import Thinning, payer_of
@@ -56,7 +56,7 @@ class AuditEntry(NamedTuple):
 _INSERT: Final = "INSERT INTO events (seq, digest, body) VALUES (?, ?, ?)"
 
 
-def drained(walk: Generator[None, None, int | None]) -> int | None:
+def run_to_end(walk: Generator[None, None, int | None]) -> int | None:
     """What a walk comes to, without its pauses."""
     while True:
         try:
@@ -106,7 +106,7 @@ class AuditLog:
         """The same for one whose form is known."""
         before, digest = self._tail or self._end()
         seq = (self._last or self.last) + 1
-        body = form.filled(request, now)
+        body = form.json_for(request, now)
         if seq != before + 1:
             body = f"{AFTER}{before},{body[1:]}"
         digest = sha256(digest + body.encode()).digest()
@@ -117,14 +117,14 @@ class AuditLog:
     def _note(self, entry: AuditEntry) -> int:
         seq = self.last + 1
         head = EventHead(seq, entry.kind, entry.caller, entry.target, entry.now)
-        self.notes.add(head, form(entry).filled(entry.request, entry.now))
+        self.notes.add(head, form(entry).json_for(entry.request, entry.now))
         self._last, self._unsealed = seq, True
         return seq
 
     def page(self, after: int, limit: int) -> list[Event]:
         """The events behind number `after`, oldest first."""
         rows = [*self.raw(after, limit), *self.notes.raw(after, limit)]
-        return [parsed(*row) for row in sorted(rows)[:limit]]
+        return [parse_event(*row) for row in sorted(rows)[:limit]]
 
     def get(self, seq: int) -> Event | None:
         """The event with this number, if it is kept."""
@@ -156,7 +156,7 @@ class AuditLog:
             )
             if len(rows) < len(part):
                 rows += self.notes.some(part)
-            yield from (parsed(*row) for row in sorted(rows))
+            yield from (parse_event(*row) for row in sorted(rows))
 
     @property
     def base(self) -> int:
@@ -179,7 +179,7 @@ class AuditLog:
 
     def verify(self) -> int | None:
         """The first number at which the chain is broken, or None."""
-        return drained(self.walk())
+        return run_to_end(self.walk())
 
     def walk(self) -> Generator[None, None, int | None]:
         """The same, with a pause after each page: events may be added or pruned meanwhile."""
@@ -225,7 +225,7 @@ class AuditLog:
         )
         if row is None:
             return 0
-        self.thinning.forgotten(before)
+        self.thinning.forget_below(before)
         count, size = self._marks.sum("seq < ?", before)
         self._marks.keep("events_base", (row[0], row[1]))
         self._marks.grow(-count, -size)

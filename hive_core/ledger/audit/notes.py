@@ -91,7 +91,7 @@ class Notes:
         sql = "SELECT seq, body FROM notes WHERE seq IN (SELECT value FROM json_each(?))"
         return [(seq, b"", body) for seq, body in self._db.rows(sql, (json.dumps([*numbers]),))]
 
-    def lost(self, agents: Collection[str] = ()) -> int:
+    def last_lost(self, agents: Collection[str] = ()) -> int:
         """The newest number that a note of these agents had and lost; of all without a word."""
         if not agents:
             return int(self._db.value("SELECT COALESCE(MAX(lost), 0) FROM note_use"))

@@ -121,16 +121,16 @@ class Thinning:
         """The chain begins behind this number now."""
         self._db.run("DELETE FROM thinned_events WHERE last <= ?", (base,))
 
-    def forgotten(self, before: int) -> None:
+    def forget_below(self, before: int) -> None:
         """Events below this number are about to be forgotten, whoever did them."""
         if self.shares is not None:
-            self.gone(
+            self.subtract(
                 (payer_of(body), size) for body, size in self._db.rows(
                     f"SELECT {_ENDS} FROM events WHERE seq < ?", (before,)  # noqa: S608
                 )
             )  # fmt: skip
 
-    def gone(self, rows: Iterable[tuple[str, int]]) -> None:
+    def subtract(self, rows: Iterable[tuple[str, int]]) -> None:
         """Events of these parties and sizes are forgotten."""
         if self.shares is not None:
             for party, size in rows:
@@ -148,7 +148,7 @@ class Thinning:
         self._db.run_each("DELETE FROM events WHERE seq = ?", [(seq,) for seq, _, _ in rows])
         sizes = [(payer_of(body), len(body.encode())) for _, _, body in rows]
         self._marks.grow(-len(rows), -sum(size + AROUND for _, size in sizes))
-        self.gone(sizes)
+        self.subtract(sizes)
 
     def _note(self, first: int, last: int, digest: bytes) -> None:
         """A run is gone; with the one before it and the one behind it, it is one."""

@@ -51,7 +51,7 @@ class JobTable:
             " VALUES (?, ?, ?, ?, ?, ?)",
             (job, operation, caller, json.dumps(dict(goals)), COURSE.start, now),
         )
-        return self._known(job)
+        return self._require(job)
 
     def get(self, job: str) -> JobRecord | None:
         row = self._db.row(f"SELECT {_COLUMNS} FROM jobs WHERE job = ?", (job,))  # noqa: S608
@@ -91,12 +91,12 @@ class JobTable:
 
     def finish(self, job: str, error: str, now: float) -> JobRecord:
         """End it: well, or with what went wrong. IllegalTransition when it has ended."""
-        state = COURSE.next(self._known(job).state, "fail" if error else "finish")
+        state = COURSE.next(self._require(job).state, "fail" if error else "finish")
         self._db.run(
             "UPDATE jobs SET state = ?, error = ?, ended = ? WHERE job = ?",
             (state, error, now, job),
         )
-        return self._known(job)
+        return self._require(job)
 
     def prune(self, now: float, retention: float = KEPT) -> int:
         """Forget jobs that ended longer than `kept` ago; how many."""
@@ -106,7 +106,7 @@ class JobTable:
             (now - retention, _AT_ONCE),
         )
 
-    def _known(self, job: str) -> JobRecord:
+    def _require(self, job: str) -> JobRecord:
         record = self.get(job)
         if record is None:
             raise NotFound(f"no job {job}")

@@ -38,7 +38,7 @@ class MetricsTally:
         counts.seconds += seconds
         self._db.undo.note(self._unturn, counts, bucket, seconds)
 
-    def counted(self, name: str) -> Mapping[str, int]:
+    def counts_by_label(self, name: str) -> Mapping[str, int]:
         """By label."""
         return {label: count for (of, label), count in self._counts.items() if of == name}
 

@@ -78,7 +78,7 @@ def prime(connection: Connection, size: int) -> None:
 
 def migrate(connection: Connection, folder: Path, step: Callable[[str], None]) -> None:
     """Bring the schema up to date, one transaction for each file; refuse one that is ahead."""
-    files = numbered(folder)
+    files = migration_scripts(folder)
     if [int(file.name[:4]) for file in files] != list(range(1, len(files) + 1)):
         raise Damaged(f"the migrations in {folder} are not numbered 1 to {len(files)}")
     (version,) = connection.control("PRAGMA user_version")[0]
@@ -98,7 +98,7 @@ def migrate(connection: Connection, folder: Path, step: Callable[[str], None]) -
             connection.roll_back()
 
 
-def numbered(folder: Path) -> list[Path]:
+def migration_scripts(folder: Path) -> list[Path]:
     """The scripts of a folder, in their order."""
     return sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
 

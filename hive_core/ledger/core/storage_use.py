@@ -100,7 +100,7 @@ class StorageUse:
             "CREATE TEMP TABLE stored (party TEXT, noun TEXT, bytes INTEGER NOT NULL,"
             " PRIMARY KEY (party, noun)) STRICT, WITHOUT ROWID"
         )
-        rows = [(*key, size) for key, size in self.counted().items()]
+        rows = [(*key, size) for key, size in self.recount().items()]
         self._db.run_each("INSERT INTO stored VALUES (?, ?, ?)", rows)
         for table in TABLES:
             for sql in _triggers(table):
@@ -117,7 +117,7 @@ class StorageUse:
                 take=_TAKE.format(party=wrote, noun="'mail'", size=f"(OLD.size + {_AROUND})"),
             ))  # fmt: skip
 
-    def counted(self) -> dict[tuple[str, str], int]:
+    def recount(self) -> dict[tuple[str, str], int]:
         """What the tables hold, counted anew: bytes by party and noun."""
         sizes = Counter[tuple[str, str]]()
         for sql in (_LIVE_MAIL.format(around=_AROUND), *map(_whole, TABLES)):
@@ -125,7 +125,7 @@ class StorageUse:
                 sizes[party, noun] += size
         return dict(sizes)
 
-    def kept(self) -> dict[tuple[str, str], int]:
+    def recorded(self) -> dict[tuple[str, str], int]:
         """The same as it was kept."""
         rows = self._db.rows("SELECT party, noun, bytes FROM temp.stored WHERE bytes <> 0")
         return {(party, noun): size for party, noun, size in rows}
@@ -143,7 +143,7 @@ class StorageUse:
         """Parties that have nothing need no row."""
         self._db.run("DELETE FROM temp.stored WHERE bytes = 0")
 
-    def used(self) -> int:
+    def bytes_in_use(self) -> int:
         """Bytes of the file that something is in; what was freed is used again."""
         pages = self._db.value("PRAGMA page_count") - self._db.value("PRAGMA freelist_count")
         return int(pages * self._db.value("PRAGMA page_size"))

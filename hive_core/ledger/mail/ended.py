@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.ledger.mail.inbox_shares import Crowds
-from hive_core.ledger.mail.mailbox import Box, InboxPlace, Stands
+from hive_core.ledger.mail.inbox_shares import InboxShares
+from hive_core.ledger.mail.mailbox import Box, InboxPlace, MessageState
 from hive_core.ledger.mail.mailboxes import Boxes
 from hive_core.model.config.settings import HostLimits
 
@@ -17,39 +17,39 @@ _A_FEW = 64
 
 class Ends:
     def __init__(
-        self, connection: Connection, boxes: Boxes, crowds: Crowds, limits: HostLimits
+        self, connection: Connection, boxes: Boxes, crowds: InboxShares, limits: HostLimits
     ) -> None:
         self._db = connection
         self._boxes = boxes
         self._crowds = crowds
         self._limits = limits
 
-    def done(self, box: Box, places: Sequence[InboxPlace]) -> None:
+    def finish(self, box: Box, places: Sequence[InboxPlace]) -> None:
         """Acked: out of the box, kept for answers that refer to it."""
-        self._end(box, places, Stands.DONE, None)
+        self._end(box, places, MessageState.DONE, None)
         # Trimmed by halves, so that an ack seldom pays for it.
         if box.done.count > 2 * DONE_KEPT or box.done.bytes > 2 * DONE_BYTES:
-            self._trim(box, Stands.DONE, (DONE_KEPT, DONE_BYTES))
+            self._trim(box, MessageState.DONE, (DONE_KEPT, DONE_BYTES))
 
     def dead(self, box: Box, places: Sequence[InboxPlace], why: str) -> None:
         """Dead letters of this box. A box keeps as many of them as it takes messages."""
-        self._end(box, places, Stands.DEAD, why)
+        self._end(box, places, MessageState.DEAD, why)
         most = (self._limits.inbox_count, self._limits.inbox_bytes)
         if box.dead.count > most[0] or box.dead.bytes > most[1]:
-            self._trim(box, Stands.DEAD, most)
+            self._trim(box, MessageState.DEAD, most)
 
     def clear_dead(self, box: Box, most: int) -> int:
         """Delete dead letters of this box, the oldest first; how many."""
         rows = self._db.rows(
             "SELECT id, size FROM queue WHERE inbox = ? AND state = ? AND rank = 0"
             " ORDER BY id LIMIT ?",
-            (box.number, int(Stands.DEAD), most),
+            (box.number, int(MessageState.DEAD), most),
         )
         if rows := [(row[0], row[1]) for row in rows]:
-            self._delete(box.number, Stands.DEAD, rows)
+            self._delete(box.number, MessageState.DEAD, rows)
         return len(rows)
 
-    def prune(self, state: Stands, before: int, at_once: int) -> int:
+    def prune(self, state: MessageState, before: int, at_once: int) -> int:
         """Delete what is over and has an id below `before`; how many."""
         rows = self._db.rows(
             "SELECT p.id, q.id, q.size FROM parties p CROSS JOIN queue q"
@@ -63,7 +63,9 @@ class Ends:
             self._delete(inbox, state, pairs)
         return len(rows)
 
-    def _end(self, box: Box, places: Sequence[InboxPlace], state: Stands, why: str | None) -> None:
+    def _end(
+        self, box: Box, places: Sequence[InboxPlace], state: MessageState, why: str | None
+    ) -> None:
         self._db.run_each(
             "UPDATE queue SET state = ?, rank = 0, due = NULL, why = ?"
             " WHERE inbox = ? AND state = ? AND rank = ? AND id = ?",
@@ -72,9 +74,9 @@ class Ends:
         size = sum(place.size for place in places)
         self._boxes.count(box.live, -len(places), -size)
         self._boxes.count(box.tally(state), len(places), size)
-        self._crowds.went(box, places)
+        self._crowds.remove_messages(box, places)
 
-    def _trim(self, box: Box, state: Stands, most: tuple[int, int]) -> None:
+    def _trim(self, box: Box, state: MessageState, most: tuple[int, int]) -> None:
         """Keep the newest within bounds; looked at are no more than go."""
         over = box.tally(state)
         while over.count > most[0] or over.bytes > most[1]:
@@ -91,7 +93,7 @@ class Ends:
                 count, size = count - 1, size - row[1]
             self._delete(box.number, state, gone)
 
-    def _delete(self, inbox: int, state: Stands, pairs: Sequence[tuple[int, int]]) -> None:
+    def _delete(self, inbox: int, state: MessageState, pairs: Sequence[tuple[int, int]]) -> None:
         # Ids of deleted mail are never given again, whatever the clock does.
         self._db.run(
             "INSERT INTO meta VALUES ('mail', ?1) ON CONFLICT DO UPDATE SET"

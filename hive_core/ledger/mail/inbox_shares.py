@@ -54,7 +54,7 @@ class _Count:
         self.bytes += size
 
 
-class Crowds:
+class InboxShares:
     def __init__(self, connection: Connection, boxes: Boxes, limits: HostLimits) -> None:
         self._db = connection
         self._undo = connection.undo
@@ -65,11 +65,11 @@ class Crowds:
     def of(self, party: str) -> Crowd:
         """Who sent what waits in a box or is given out; nobody while it is under a quarter full."""
         box = self._boxes.find(party)
-        if box is None or not self._crowded(box):
+        if box is None or not self._is_filling(box):
             return NOBODY
         known = self._known.get(box.number)
         if known is None or not known.fits(box):
-            known = self._counted(box)
+            known = self._count_senders(box)
             self._known.pop(box.number, None)
             if len(self._known) >= _KEPT:
                 del self._known[next(iter(self._known))]
@@ -78,23 +78,23 @@ class Crowds:
                 self._undo.note_outside(self._known.pop, box.number, None)
         return known.held
 
-    def came(self, box: Box, sender: str, size: int) -> None:
+    def add_message(self, box: Box, sender: str, size: int) -> None:
         """One more message is in a box."""
         if (known := self._known.get(box.number)) is not None:
             self._follow(known, sender, 1, size)
 
-    def went(self, box: Box, places: Sequence[InboxPlace]) -> None:
+    def remove_messages(self, box: Box, places: Sequence[InboxPlace]) -> None:
         """These messages are over. A box that was never counted costs nothing."""
         if (known := self._known.get(box.number)) is None:
             return
-        if not self._crowded(box):
+        if not self._is_filling(box):
             del self._known[box.number]  # counted anew when it fills again
             return
         for place in places:
             sender = self._db.value(_SENDER, (place.id,))
             self._follow(known, sender, -1, -place.size)
 
-    def _counted(self, box: Box) -> _Count:
+    def _count_senders(self, box: Box) -> _Count:
         """Nothing is changed by it: the call that asks is mostly refused, and then taken back."""
         rows = self._db.rows(_COUNT, (box.number,))
         count_of = _Count(box, {sender: (count, size) for sender, count, size in rows})
@@ -108,6 +108,6 @@ class Crowds:
         known.add(sender, count, size)
         self._undo.note(known.add, sender, -count, -size)
 
-    def _crowded(self, box: Box) -> bool:
+    def _is_filling(self, box: Box) -> bool:
         limits, live = self._limits, box.live
         return live.count * 4 >= limits.inbox_count or live.bytes * 4 >= limits.inbox_bytes

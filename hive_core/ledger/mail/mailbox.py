@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 Waiting = tuple[int, int, int]
 
 
-class Stands(IntEnum):
+class MessageState(IntEnum):
     """Where a message stands. HELD: given out by an earlier daemon."""
 
     READY = 0
@@ -20,7 +20,7 @@ class Stands(IntEnum):
     DONE = 4
 
 
-LIVE: Final = (Stands.READY, Stands.LEASED, Stands.HELD)
+LIVE: Final = (MessageState.READY, MessageState.LEASED, MessageState.HELD)
 
 
 class InboxPlace(NamedTuple):
@@ -73,4 +73,6 @@ class Box:
 
     def tally(self, state: int) -> InboxTally:
         """What counts those that stand there."""
-        return {Stands.DEAD.value: self.dead, Stands.DONE.value: self.done}.get(state, self.live)
+        return {MessageState.DEAD.value: self.dead, MessageState.DONE.value: self.done}.get(
+            state, self.live
+        )

@@ -17,7 +17,7 @@ from typing import Final
 
 from hive_core.errors import InboxFull, NotFound
 from hive_core.ledger.core.connection import Connection
-from hive_core.ledger.mail.mailbox import LIVE, Box, InboxPlace, InboxTally, Stands, Waiting
+from hive_core.ledger.mail.mailbox import LIVE, Box, InboxPlace, InboxTally, MessageState, Waiting
 from hive_core.model.config.settings import HostLimits
 
 # So many messages may be without a place; a start looks among twice as many for them.
@@ -84,7 +84,9 @@ class Boxes:
         live.bytes += size
         if due is not None or lease is not None:
             self._undo.note(live.add, -1, -size)
-            state, ends = (Stands.READY, due) if lease is None else (Stands.LEASED, lease)
+            state, ends = (
+                (MessageState.READY, due) if lease is None else (MessageState.LEASED, lease)
+            )
             self._db.later(_PLACE, (box.number, int(state), rank, message, size, ends))
             self._soon(box, ends or inf)
             return
@@ -164,12 +166,12 @@ class Boxes:
         box = self.find(party)
         return (box.live.count, box.live.bytes) if box else (0, 0)
 
-    def listed(self, box: Box, after: int, limit: int, *, dead: bool) -> list[int]:
+    def ids_by_age(self, box: Box, after: int, limit: int, *, dead: bool) -> list[int]:
         """What waits or is given out, or the dead letters, by age; however full the box is.
 
         In each part of the queue ids go up, so that the first ones of each are enough.
         """
-        parts = [(Stands.DEAD, 0)] if dead else product(LIVE, range(4))
+        parts = [(MessageState.DEAD, 0)] if dead else product(LIVE, range(4))
         ids = [
             row[0]
             for state, rank in parts
@@ -213,7 +215,7 @@ class Boxes:
         if box is not None and place.expires is not None:
             self._soon(box, place.expires)
 
-    def forget(self, inbox: int, state: Stands, count: int, size: int) -> None:
+    def forget(self, inbox: int, state: MessageState, count: int, size: int) -> None:
         """So many that were over are deleted."""
         if (box := self._numbered.get(inbox)) is not None:
             self.count(box.tally(state), -count, -size)
@@ -262,7 +264,7 @@ class Boxes:
         ):
             box.may_hold(rank)
             box.tally(state).add(count, size)
-            box.held |= state == Stands.HELD
+            box.held |= state == MessageState.HELD
             box.due = min(box.due, inf if due is None else due)
 
     def _unplace(self, box: Box, fresh: list[Waiting], count: int) -> None:

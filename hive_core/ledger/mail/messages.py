@@ -20,9 +20,9 @@ from operator import itemgetter
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.mail.delivery_order import DeliveryTurns
 from hive_core.ledger.mail.ended import Ends
-from hive_core.ledger.mail.inbox_shares import Crowd, Crowds
+from hive_core.ledger.mail.inbox_shares import Crowd, InboxShares
 from hive_core.ledger.mail.letters import COLUMNS, COPY, NewMessage, message, number, text_id
-from hive_core.ledger.mail.mailbox import Box, InboxPlace, Stands
+from hive_core.ledger.mail.mailbox import Box, InboxPlace, MessageState
 from hive_core.ledger.mail.mailboxes import Boxes
 from hive_core.ledger.mail.posting import Posting
 from hive_core.ledger.mail.requests import Requests
@@ -46,7 +46,7 @@ class Messages:
         self._db = connection
         self._limits = limits
         self._boxes = Boxes(connection, limits)
-        self._crowds = Crowds(connection, self._boxes, limits)
+        self._crowds = InboxShares(connection, self._boxes, limits)
         self._ends = Ends(connection, self._boxes, self._crowds, limits)
         self._requests = Requests(connection)
         self._posting = Posting(connection, self._boxes, self._requests, self._crowds)
@@ -104,7 +104,7 @@ class Messages:
         """Done with these, given out or only looked at; how many there were."""
         box, places = self._standing(recipient, ids)
         if box is not None and places:
-            self._ends.done(box, places)
+            self._ends.finish(box, places)
         return len(places)
 
     def nack(
@@ -141,7 +141,7 @@ class Messages:
         box = self._boxes.find(row[0]) if row is not None and len(rows) < _AT_ONCE else None
         return dead if box is None or row is None else dead + self._empty(box, row[1], now)
 
-    def bury(self, recipient: str, why: str, now: float) -> list[Message]:
+    def dead_letter(self, recipient: str, why: str, now: float) -> list[Message]:
         """The recipient is gone: close its box; everything in it is dead.
 
         Of a very full one a part is dead at once, and the rest by and by (`expire`).
@@ -157,7 +157,7 @@ class Messages:
     def untaken(self, recipient: str, message_id: str) -> bool:
         """Whether it waits in this box and was never given out."""
         _, places = self._standing(recipient, [message_id])
-        return any(place.state == Stands.READY and not place.attempt for place in places)
+        return any(place.state == MessageState.READY and not place.attempt for place in places)
 
     def under_way(self, recipient: str) -> bool:
         """Whether it was given a message that it has not acked."""
@@ -165,13 +165,13 @@ class Messages:
         if box is None or not box.live.count:
             return False
         sql = "SELECT EXISTS (SELECT 1 FROM queue WHERE inbox = ? AND state = ?)"
-        return bool(self._db.value(sql, (box.number, int(Stands.LEASED))))
+        return bool(self._db.value(sql, (box.number, int(MessageState.LEASED))))
 
     def is_reader(self, party: str) -> bool:
         """Whether it has asked for its mail since its machine, or this daemon, started."""
         return party in self._readers
 
-    def starts_anew(self, party: str) -> None:
+    def forget_reader(self, party: str) -> None:
         """Its machine starts, or is gone: nobody has asked yet."""
         self._readers.discard(party)
 
@@ -180,7 +180,7 @@ class Messages:
         if (box := self._boxes.find(recipient)) is not None:
             self._boxes.check_room(box, len(body.encode()))
 
-    def crowd(self, recipient: str) -> Crowd:
+    def bytes_by_sender(self, recipient: str) -> Crowd:
         """Messages and bytes by sender, of a box that is a quarter full or more; else nobody."""
         return self._crowds.of(recipient)
 
@@ -192,14 +192,16 @@ class Messages:
 
     def inbox(self, recipient: str, *, dead: bool, limit: int, after: str = "") -> list[Message]:
         """A look without a lease: what waits or is given out, or the dead letters; by age."""
-        return list(self.listed(recipient, dead=dead, limit=limit, after=after)[1])
+        return list(self.messages_by_age(recipient, dead=dead, limit=limit, after=after)[1])
 
-    def listed(
+    def messages_by_age(
         self, recipient: str, *, dead: bool, limit: int, after: str = ""
     ) -> tuple[int, Iterator[Message]]:
         """The same one by one, with their number: whoever has enough reads no more of them."""
         box = self._boxes.find(recipient)
-        ids = [] if box is None else self._boxes.listed(box, number(after) or 0, limit, dead=dead)
+        ids = (
+            [] if box is None else self._boxes.ids_by_age(box, number(after) or 0, limit, dead=dead)
+        )
         rows = (self._db.row(_WHOLE, (message_id,)) for message_id in ids)
         return len(ids), (message(row) for row in rows if row is not None)
 
@@ -233,7 +235,7 @@ class Messages:
         if box is None or not box.dead.count:
             return 0
         sql = "SELECT COUNT(*) FROM queue WHERE inbox = ? AND state = ? AND rank = 0 AND id >= ?"
-        count: int = self._db.value(sql, (box.number, int(Stands.DEAD), int(since * 1e6)))
+        count: int = self._db.value(sql, (box.number, int(MessageState.DEAD), int(since * 1e6)))
         return count
 
     def clear_dead(self, recipient: str) -> int:
@@ -254,8 +256,8 @@ class Messages:
 
     def prune(self, now: float, dead: float = _DEAD_KEPT, done: float = _DONE_KEPT) -> int:
         """Delete dead and acked mail that is older than this, a bounded number at a time."""
-        count = self._ends.prune(Stands.DEAD, int((now - dead) * 1e6), _AT_ONCE)
-        return count + self._ends.prune(Stands.DONE, int((now - done) * 1e6), _AT_ONCE)
+        count = self._ends.prune(MessageState.DEAD, int((now - dead) * 1e6), _AT_ONCE)
+        return count + self._ends.prune(MessageState.DONE, int((now - done) * 1e6), _AT_ONCE)
 
     def _standing(self, recipient: str, ids: Iterable[str]) -> tuple[Box | None, list[InboxPlace]]:
         """Those of the ids that are in this box and not over."""

@@ -46,7 +46,7 @@ class Pipes:
         """How many a parent has open, or closed with something in them."""
         return int(self._db.value("SELECT COUNT(*) FROM pipes WHERE parent = ?", (parent,)))
 
-    def unread(self, pipe: Pipe, reader: str) -> int:
+    def count_unread(self, pipe: Pipe, reader: str) -> int:
         sql = "SELECT COUNT(*) FROM chunks WHERE pipe = ? AND reader = ?"
         return int(self._db.value(sql, (pipe.number, reader)))
 
@@ -99,7 +99,7 @@ class Pipes:
             (pipe.number,),
         )
 
-    def gone(self, party: str) -> None:
+    def close_all_of(self, party: str) -> None:
         """Whose end is gone neither writes nor reads."""
         for pipe in self.of(party):
             self.close(pipe, party)

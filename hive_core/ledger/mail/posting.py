@@ -7,7 +7,7 @@ from contextlib import suppress
 from hive_core.errors import InboxFull, InvalidArgument, NotFound
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.ids import Ids
-from hive_core.ledger.mail.inbox_shares import Crowds
+from hive_core.ledger.mail.inbox_shares import InboxShares
 from hive_core.ledger.mail.letters import NewMessage, number, text_id
 from hive_core.ledger.mail.mailbox import Box
 from hive_core.ledger.mail.mailboxes import Boxes
@@ -33,7 +33,7 @@ def one_line(text: str) -> str:
 
 class Posting:
     def __init__(
-        self, connection: Connection, boxes: Boxes, requests: Requests, crowds: Crowds
+        self, connection: Connection, boxes: Boxes, requests: Requests, crowds: InboxShares
     ) -> None:
         self._db = connection
         self._boxes = boxes
@@ -108,11 +108,13 @@ class Posting:
         size = len(body) if body.isascii() else len(body.encode())
         id_ = self._ids.next(now)
         expires_at = None if ttl is None else now + ttl
-        reserved_until = None if reply_to is None else self._requests.answered(reply_to, box, now)
+        reserved_until = (
+            None if reply_to is None else self._requests.claim_answer(reply_to, box, now)
+        )
         self._boxes.take(
             box, (priority, id_, size), expires_at, twice=party == DAEMON, lease=reserved_until
         )  # fmt: skip
-        self._crowds.came(box, party, size)
+        self._crowds.add_message(box, party, size)
         if within is not None:
             self._requests.open(id_, sender, now + within, now)
         self._db.later(

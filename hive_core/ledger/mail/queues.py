@@ -79,7 +79,7 @@ class QueueStore:
         sql = "SELECT COUNT(*) FROM queues WHERE owner = ? AND closed = 0"
         return int(self._db.value(sql, (owner,)))
 
-    def listed(self, after: int, limit: int) -> list[Queue]:
+    def page(self, after: int, limit: int) -> list[Queue]:
         """All queues of the hive by age."""
         sql = (
             f"SELECT {_COLUMNS} FROM queues WHERE closed = 0 AND number > ?"  # noqa: S608
@@ -145,7 +145,7 @@ class QueueStore:
     def ack(self, taker: str, ids: Iterable[str]) -> int:
         """Done with what the taker took last, also after its lease; how many there were."""
         done = 0
-        for queue, state, rank, id_, size in self._taken(taker, ids):
+        for queue, state, rank, id_, size in self._leased_by(taker, ids):
             self._db.run(
                 "DELETE FROM lines WHERE queue = ? AND state = ? AND rank = ? AND id = ?",
                 (queue, state, rank, id_),
@@ -159,7 +159,7 @@ class QueueStore:
     def nack(self, taker: str, ids: Iterable[str], attempts: int, *, dead: bool) -> list[Returned]:
         """Given back: ready again, or dead."""
         returned = []
-        for queue, state, rank, id_, _ in self._taken(taker, ids):
+        for queue, state, rank, id_, _ in self._leased_by(taker, ids):
             if state != 1:
                 continue
             (row,) = self._db.rows(
@@ -171,7 +171,7 @@ class QueueStore:
             returned.append(Returned(queue, queue_item_id(id_), dead=bool(row[0]), kind=row[1]))
         return returned
 
-    def numbered(self, number: int) -> Queue | None:
+    def by_number(self, number: int) -> Queue | None:
         row = self._db.row(f"SELECT {_COLUMNS} FROM queues WHERE number = ?", (number,))  # noqa: S608
         return None if row is None else _queue(row)
 
@@ -179,7 +179,7 @@ class QueueStore:
         """Its name is free; what is in it is taken away a part at a time (`sweep`)."""
         self._db.run("UPDATE queues SET closed = 1 WHERE number = ?", (queue.number,))
 
-    def closed(self) -> Queue | None:
+    def next_closed(self) -> Queue | None:
         """One that has to be swept."""
         row = self._db.row(f"SELECT {_COLUMNS} FROM queues WHERE closed = 1 LIMIT 1")  # noqa: S608
         return None if row is None else _queue(row)
@@ -199,11 +199,11 @@ class QueueStore:
             left.setdefault(sender, []).append(queue_item_id(id_))
         return left
 
-    def gone(self, party: str, now: float) -> list[int]:
+    def close_all_of(self, party: str, now: float) -> list[int]:
         """Who owned, took and followed is no more; the queues in which something is free now."""
         self._db.run("UPDATE queues SET closed = 1 WHERE owner = ?", (party,))
-        self.follows.gone(party)
-        self.pipes.gone(party)
+        self.follows.remove_all_of(party)
+        self.pipes.close_all_of(party)
         rows = self._db.rows(
             "UPDATE lines SET due = ? WHERE taker = ? AND state = 1 RETURNING queue", (now, party)
         )
@@ -219,7 +219,7 @@ class QueueStore:
         ]
         return fitting(first(parts, wanted.most))
 
-    def _taken(self, taker: str, ids: Iterable[str]) -> list[tuple[int, int, int, int, int]]:
+    def _leased_by(self, taker: str, ids: Iterable[str]) -> list[tuple[int, int, int, int, int]]:
         leased = []
         for number in dict.fromkeys(filter(None, map(queue_item_number, ids))):
             row = self._db.row(

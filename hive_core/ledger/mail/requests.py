@@ -29,7 +29,7 @@ class Requests:
             raise LimitReached(f"{box.name} waits for {OPEN} answers already")
         self._db.run("INSERT INTO requests VALUES (?, ?, ?)", (message, box.number, until))
 
-    def answered(self, message: int, box: Box, now: float) -> float | None:
+    def claim_answer(self, message: int, box: Box, now: float) -> float | None:
         """An answer to this letter comes to the party; until when it is kept for it, if it is.
 
         Only the first one is.

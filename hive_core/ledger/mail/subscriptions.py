@@ -28,5 +28,5 @@ class Follows:
         rows = self._db.rows("SELECT party FROM follows WHERE topic = ? ORDER BY party", (topic,))
         return [row[0] for row in rows]
 
-    def gone(self, party: str) -> None:
+    def remove_all_of(self, party: str) -> None:
         self._db.run("DELETE FROM follows WHERE party = ?", (party,))

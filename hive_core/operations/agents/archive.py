@@ -26,7 +26,7 @@ from hive_core.operations.host.jobs import create_job
 from hive_core.operations.lifecycle.child_exits import tell_parents
 from hive_core.operations.lifecycle.operations import ScopeParams, agents_in_scope
 from hive_core.operations.notices import ADOPTED, RESTORED, inbox, send_notice, senders
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.plan.revocation import losing
 from hive_core.policy.grants import restored_spec
 from hive_core.policy.rules import ANCESTOR, OPERATOR
@@ -184,7 +184,7 @@ def list_archives(call: Call, params: ListArchivesParams) -> ArchivePage:
     after = (float(at), uuid) if at else None
     archives = call.ledger.archives.page(call.now, params.most + 1, after)
     shown = (_archive_row(call, archive) for archive in archives[: params.most])
-    rows = list(fitting(shown, lambda row: written(row.name)))
+    rows = list(take_fitting(shown, lambda row: reply_bytes(row.name)))
     last = rows[-1] if len(rows) < len(archives) else None
     return ArchivePage(archives=rows, next=f"{last.destroyed_at!r}:{last.id}" if last else None)
 
@@ -223,7 +223,7 @@ def _archive_agent(call: Call, name: str) -> None:
     call.ledger.runs.want(spec.id, DesiredState.STOPPED, call.now, reason="destroyed")
     end_approvals_of(call, spec.id)
     emit(call, AgentDestroyed(spec.id, name))
-    dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)
+    dead = call.ledger.messages.dead_letter(spec.id, f"{name} was destroyed", call.now)
     call.notify(*senders(dead), f"run:{spec.id}", inbox(spec.id))
 
 

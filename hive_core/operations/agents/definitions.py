@@ -21,7 +21,7 @@ from hive_core.model.work.tools import normalized_entries
 from hive_core.operations.agents.spawn_params import Traits
 from hive_core.operations.budgets.initial_budgets import initial_amounts
 from hive_core.operations.fields import bounded_text
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.policy.grants import with_network
 from hive_core.policy.rules import OPERATOR, SELF
 
@@ -101,7 +101,7 @@ def list_definitions(call: Call, params: Paged) -> DefinitionPage:
     """List the operator's definitions of agents; `spawn` makes an agent from one by its name."""
     definitions = call.ledger.tools.definitions.after(params.after or "", params.most + 1)
     page = map(_row, definitions[: params.most])
-    rows = list(fitting(page, lambda row: written(row.name, row.description)))
+    rows = list(take_fitting(page, lambda row: reply_bytes(row.name, row.description)))
     return DefinitionPage(
         definitions=rows, next=rows[-1].name if len(rows) < len(definitions) else None
     )

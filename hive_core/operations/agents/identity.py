@@ -12,7 +12,7 @@ from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import Conflict
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations.fields import Agent
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.policy.decide import visible_names
 from hive_core.policy.rules import ANYONE, SELF
 
@@ -107,7 +107,7 @@ def list_agents(call: Call, params: ListAgentsParams) -> AgentPage:
     names = _names_in_tree_order(call, seen, params.root)
     start = _page_start(call, names, params.after)
     page = islice((_row(call, seen, name) for name in names[start:]), min(params.limit, _AGENTS))
-    rows = list(fitting(page, lambda row: written(row.title)))
+    rows = list(take_fitting(page, lambda row: reply_bytes(row.title)))
     end = start + len(rows) >= len(names)
     return AgentPage(agents=rows, next=None if end else rows[-1].uuid)
 

@@ -18,7 +18,7 @@ from hive_core.model.agents.machine import State
 from hive_core.model.work.task import AWAITING, Task
 from hive_core.operations.agents.archive import destroy_agents
 from hive_core.operations.lifecycle.zombies import living_names
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.policy.rules import SELF
 
 _UP = frozenset({State.RUNNING, State.DEGRADED})
@@ -87,7 +87,7 @@ def survey(call: Call, params: SurveyParams) -> Survey:
     order = _scope(call)
     start = 0 if params.after is None else _page_start(call, order, params.after)
     chosen = order[start : start + params.most]
-    rows = list(fitting(_rows(call, chosen), lambda row: written(row.name)))
+    rows = list(take_fitting(_rows(call, chosen), lambda row: reply_bytes(row.name)))
     end = start + len(rows) >= len(order)
     figures = call.settings.daemons
     return Survey(

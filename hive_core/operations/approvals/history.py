@@ -16,7 +16,7 @@ from hive_core.operations.approvals.outcome import approval_topic, display_name
 from hive_core.operations.approvals.proposals import GOAL
 from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import create_job
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.plan.rollout_waves import waves
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
@@ -90,7 +90,7 @@ def history(call: Call, params: HistoryParams) -> GenerationPage:
         _row(call, generation, current[generation.agent], origins.get(generation.approval))
         for generation in generations
     )
-    fit = list(fitting(rows, lambda row: written(row.system, row.failed)))
+    fit = list(take_fitting(rows, lambda row: reply_bytes(row.system, row.failed)))
     whole = len(fit) == len(generations) < params.most
     last = generations[len(fit) - 1] if fit else None
     return GenerationPage(

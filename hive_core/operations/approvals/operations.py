@@ -36,7 +36,7 @@ from hive_core.operations.approvals.views import (
     visible_followers,
 )
 from hive_core.operations.fields import WaitParams
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.policy.rules import OPERATOR, SELF
 
 _WITH_LINES: Final = (ApprovalKind.CONFIG, ApprovalKind.INPUTS)
@@ -123,7 +123,7 @@ def list_approvals(call: Call, params: ListApprovalsParams) -> ApprovalRows:
     """
     approvals = _approvals_on_page(call, params)
     rows = [approval_row(call, approval) for approval in approvals[: params.most]]
-    fit = list(fitting(rows, lambda row: written(row.message, row.reason)))
+    fit = list(take_fitting(rows, lambda row: reply_bytes(row.message, row.reason)))
     return ApprovalRows(approvals=fit, next=fit[-1].id if len(fit) < len(approvals) else None)
 
 

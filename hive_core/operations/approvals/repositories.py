@@ -18,7 +18,7 @@ from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Internal, InvalidArgument
 from hive_core.model.config.push import META, PackChunk, Push, PushProgress
 from hive_core.operations.approvals.diff_pages import CURSOR, DiffPosition, LineRow, diff_page
-from hive_core.operations.pages import ROWS_MOST, Page, Paged, fitting, written
+from hive_core.operations.pages import ROWS_MOST, Page, Paged, reply_bytes, take_fitting
 from hive_core.policy.rules import OPERATOR
 from hive_core.ports import GitServer
 
@@ -133,7 +133,7 @@ def list_refs(call: Call, params: ListRefsParams) -> RefRows:
     """List the branches and tags of one of the daemon's repositories, as `git-remote-hive` does."""
     refs = sorted(_server(call).refs(_repository(call, params.repo)).items())
     rows = (RefRow(name=name, oid=oid) for name, oid in refs if name > (params.after or ""))
-    some = list(islice(fitting(rows, lambda row: written(row.name, row.oid)), params.most))
+    some = list(islice(take_fitting(rows, lambda row: reply_bytes(row.name, row.oid)), params.most))
     more = some and some[-1].name != refs[-1][0]
     return RefRows(refs=some, next=some[-1].name if more else None)
 
@@ -194,7 +194,9 @@ def meta_log(call: Call, params: MetaLogParams) -> Later[MetaCommits]:
             )
             for commit in commits[:most]
         ]  # fmt: skip
-        fit = list(fitting(rows, lambda row: written(row.author, row.message, *row.parents)))
+        fit = list(
+            take_fitting(rows, lambda row: reply_bytes(row.author, row.message, *row.parents))
+        )
         more = len(fit) < len(commits)
         return MetaCommits(commits=fit, next=commits[len(fit)].oid if more else None)
 

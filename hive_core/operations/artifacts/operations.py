@@ -24,7 +24,7 @@ from hive_core.operations.artifacts.views import (
     require_readable,
 )
 from hive_core.operations.fields import also
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.policy.rules import SELF
 
 _SCAN: Final = 250
@@ -175,14 +175,14 @@ def _is_number(text: str | None) -> bool:
 
 
 def _artifact_page(call: Call, artifacts: list[Artifact], at: int, *, whole: bool) -> ArtifactRows:
-    rows = list(fitting([artifact_row(call, artifact) for artifact in artifacts], _row_size))
+    rows = list(take_fitting([artifact_row(call, artifact) for artifact in artifacts], _row_size))
     if len(rows) < len(artifacts):
         return ArtifactRows(artifacts=rows, next=str(artifacts[len(rows) - 1].number))
     return ArtifactRows(artifacts=rows, next=None if whole else str(at))
 
 
 def _row_size(row: ArtifactRow) -> int:
-    return written(row.name, row.type)
+    return reply_bytes(row.name, row.type)
 
 
 @operation(action="write_artifact", allow=SELF)

@@ -132,7 +132,7 @@ def find_gap(log: AuditLog, wanted: EventFilter, after: int, end: int) -> Gap | 
     """The range up to the end of a page in which matching events are not kept any more."""
     lost = max(log.base, log.thinning.last())
     if wanted.matches_notes:
-        lost = max(lost, log.notes.lost(wanted.parties))
+        lost = max(lost, log.notes.last_lost(wanted.parties))
     return Gap(first=after + 1, last=min(lost, end)) if after < lost else None
 
 

@@ -11,7 +11,7 @@ from hive_core.broker.operation import Params, Result, operation
 from hive_core.model.names import agent_unit
 from hive_core.model.wire.record import LogLine, LogQuery
 from hive_core.operations.fields import Agent
-from hive_core.operations.pages import Page, fitting, written
+from hive_core.operations.pages import Page, reply_bytes, take_fitting
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 TEXT_MOST = 16 * 1024
@@ -78,10 +78,10 @@ def _page(lines: Sequence[LogLine], params: GetLogsParams) -> LogPage:
     """As many lines as fit: those after the cursor, or else the newest."""
     cut = [_log_row(entry) for entry in lines]
     if params.after is None:
-        cut = list(fitting(reversed(cut), lambda line: written(line.text)))[::-1]
+        cut = list(take_fitting(reversed(cut), lambda line: reply_bytes(line.text)))[::-1]
         last = lines[-1].cursor if lines else ""
     else:
-        cut = list(fitting(cut, lambda line: written(line.text)))
+        cut = list(take_fitting(cut, lambda line: reply_bytes(line.text)))
         last = lines[len(cut) - 1].cursor if cut else ""
     # A stream continues where no line is written yet, so `next` is never null.
     return LogPage(lines=cut, next=last or params.after or "")

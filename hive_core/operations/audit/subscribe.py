@@ -27,7 +27,7 @@ from hive_core.operations.audit.event_filter import (
 )
 from hive_core.operations.fields import Agent, also, bounded_text
 from hive_core.operations.mail.inbox_quota import branch_id
-from hive_core.operations.pages import Page, written
+from hive_core.operations.pages import Page, reply_bytes
 from hive_core.policy.decide import visible_names
 from hive_core.policy.rules import SELF
 
@@ -187,4 +187,4 @@ class _EventView:
 
 
 def _size(row: VisibleEvent) -> int:
-    return written(row.reason, str(row.fields))
+    return reply_bytes(row.reason, str(row.fields))

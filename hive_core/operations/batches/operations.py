@@ -28,7 +28,7 @@ from hive_core.operations.batches.views import (
     RunParams,
     batch_report,
 )
-from hive_core.operations.pages import fitting
+from hive_core.operations.pages import take_fitting
 from hive_core.operations.tasks.rules import living_name
 from hive_core.policy.decide import decide
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
@@ -78,7 +78,7 @@ def get_batch(call: Call, params: GetBatchParams) -> BatchReports:
     first = int(params.after) if params.after and params.after.isdecimal() else 0
     items = batches.items(batch.id)
     page = (batch_report(call, item) for item in items[first : first + params.most])
-    reports = list(fitting(page, lambda row: _SEPARATOR + len(row.model_dump_json().encode())))
+    reports = list(take_fitting(page, lambda row: _SEPARATOR + len(row.model_dump_json().encode())))
     after = first + len(reports)
     return BatchReports(
         batch=batch.id, title=batch.title, state=batch.state,

@@ -42,7 +42,7 @@ from hive_core.operations.budgets.usage_rollup import UsageTree
 from hive_core.operations.budgets.usage_sums import UsageSummation, requeue_with, sum_usage
 from hive_core.operations.fields import Agent
 from hive_core.operations.host.metrics import count_turns
-from hive_core.operations.pages import fitting, written
+from hive_core.operations.pages import reply_bytes, take_fitting
 from hive_core.operations.tasks.steps import begin_work
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
@@ -191,7 +191,7 @@ def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResul
     if isinstance(sums, UsageSummation):
         return Later(requeue_with(sums))
     rows = [*_sum_rows(sums), *(_context_rows(call, uuid) if params.by == "agent" else ())]
-    page = list(fitting(rows[:ROWS], lambda row: written(row.key)))
+    page = list(take_fitting(rows[:ROWS], lambda row: reply_bytes(row.key)))
     return UsageResult(
         budgets=list(_balances(call, uuid, tuple(BudgetKind)) if uuid else _all_balances(call)),
         sums=page, currency=call.settings.budgets.currency, whole=len(page) == len(rows),

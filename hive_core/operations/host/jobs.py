@@ -13,7 +13,7 @@ from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.model.wire.record import JobRecord
 from hive_core.operations.fields import WAIT_MOST
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.policy.rules import SELF
 
 
@@ -84,7 +84,7 @@ def list_jobs(call: Call, params: ListJobsParams) -> JobPage:
     mine = None if call.by_operator else call.uuid
     jobs = call.ledger.jobs.page(mine, params.most + 1, after)
     page = (_job_result(call, job) for job in jobs[: params.most])
-    rows = list(fitting(page, lambda job: written(job.model_dump_json())))
+    rows = list(take_fitting(page, lambda job: reply_bytes(job.model_dump_json())))
     return JobPage(jobs=rows, next=rows[-1].id if len(rows) < len(jobs) else None)
 
 

@@ -133,7 +133,7 @@ def _activities(call: Call) -> Samples:
 
 
 def _counter(name: str, label: str) -> Callable[[Call], Samples]:
-    return lambda call: _by(label, call.ledger.events.tally.counted(name))
+    return lambda call: _by(label, call.ledger.events.tally.counts_by_label(name))
 
 
 def _queue(call: Call) -> Samples:

@@ -14,7 +14,7 @@ from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.question import Question, QuestionKind
 from hive_core.model.work.task import TaskState
 from hive_core.operations.approvals.outcome import display_name
-from hive_core.operations.pages import fitting, written
+from hive_core.operations.pages import reply_bytes, take_fitting
 from hive_core.operations.questions.letters import question_title, shorten
 from hive_core.policy.rules import OPERATOR
 
@@ -66,7 +66,7 @@ def todo(call: Call, _params: TodoParams) -> TodoList:
     """
     rows = list(list_todo(call))
     rows.sort(key=lambda row: KINDS.index(row.kind))
-    fit = list(fitting(rows, lambda row: written(row.text)))
+    fit = list(take_fitting(rows, lambda row: reply_bytes(row.text)))
     return TodoList(todo=fit, more=len(rows) - len(fit))
 
 

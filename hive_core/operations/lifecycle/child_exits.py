@@ -134,7 +134,7 @@ def _can_end(call: Call, uuid: str) -> bool:
 def _settle_earlier_ends(call: Call, event: AgentStarted) -> None:
     """An agent that runs again is no zombie, and its earlier ends are not waited for."""
     call.ledger.lives.settle_ends(event.uuid, call.now)
-    call.ledger.messages.starts_anew(event.uuid)
+    call.ledger.messages.forget_reader(event.uuid)
     update_activity(call, event.uuid)
     call.notify(f"life:{event.uuid}")
 
@@ -194,7 +194,7 @@ def _save_destruction(call: Call, event: AgentDestroyed) -> None:
             clean=False, asked=True, wanted=DESTROYED, stays=True, output="", at=call.now,
         ))  # fmt: skip
     lives.forget_life(event.uuid)
-    call.ledger.messages.starts_anew(event.uuid)
+    call.ledger.messages.forget_reader(event.uuid)
     lives.reassign_ends(event.uuid, to)
     call.notify(f"life:{event.uuid}", f"child:{to}")
 

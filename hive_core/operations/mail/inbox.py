@@ -14,7 +14,7 @@ from hive_core.model.wire.record import Message
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.mail.queue_hooks import give_back
 from hive_core.operations.notices import inbox, senders
-from hive_core.operations.pages import Page, Paged, fitting
+from hive_core.operations.pages import Page, Paged, take_fitting
 from hive_core.policy.rules import OPERATOR, SELF
 
 _AROUND = 16  # bytes for what stands between two letters
@@ -179,11 +179,11 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
     An ancestor may not: mail is between its sender and its recipient, and the operator's to see.
     """
     owner = _owner(call, params.agent)
-    number, messages = call.ledger.messages.listed(
+    number, messages = call.ledger.messages.messages_by_age(
         owner, dead=params.dead, limit=params.most, after=params.after or ""
     )
-    rows = map(_listed, messages)
-    listed = list(fitting(rows, lambda row: _AROUND + len(row.model_dump_json().encode())))
+    rows = map(_listed_letter, messages)
+    listed = list(take_fitting(rows, lambda row: _AROUND + len(row.model_dump_json().encode())))
     more = call.more or len(listed) < number or number == params.most
     last = listed[-1].id if listed else params.after
     page = ListedLetters(messages=listed, next=last if more else None)
@@ -216,7 +216,7 @@ def _owner(call: Call, agent: str | None) -> str:
     return THE_OPERATOR if agent == THE_OPERATOR else call.hive.spec(agent).id
 
 
-def _listed(message: Message) -> ListedLetter:
+def _listed_letter(message: Message) -> ListedLetter:
     return ListedLetter(**_letter(message).model_dump(), dead_why=message.dead_why)
 
 

@@ -42,7 +42,7 @@ def check_share(call: Call, recipient: str, to: str) -> None:
     something to those around. Who has nothing in the box is not kept out by what others around it
     have: of a subtree then senders count, and not letters.
     """
-    crowd = call.ledger.messages.crowd(recipient)
+    crowd = call.ledger.messages.bytes_by_sender(recipient)
     if not crowd or call.by_operator or call.settings.limits.inbox_count < _SMALLEST:
         return
     free = _free(call, recipient)

@@ -71,7 +71,7 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
 def _task(call: Call, params: InjectParams) -> Task | None:
     """What is worked on: by id, by worker, or the only one."""
     if params.task is not None:
-        return _named(call, params.task, params.worker)
+        return _task_by_id(call, params.task, params.worker)
     if params.worker is not None:
         if params.worker == call.caller:
             raise InvalidArgument("say it to a worker: wake is for oneself", field="worker")
@@ -84,7 +84,7 @@ def _task(call: Call, params: InjectParams) -> Task | None:
     return work[0] if work else None
 
 
-def _named(call: Call, id_: str, worker: str | None) -> Task:
+def _task_by_id(call: Call, id_: str, worker: str | None) -> Task:
     task = visible_task(call, id_)
     name = display_name(call, task.assignee)
     if worker is not None and worker != name:

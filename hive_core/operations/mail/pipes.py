@@ -113,7 +113,7 @@ def write_pipe(call: Call, params: WritePipeParams) -> Record[Written] | Wait[Wr
     pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
     _check_family(call, pipe)
     reader, slots = pipe.other(call.uuid), call.settings.queues.slots
-    if not pipe.closed and pipes.unread(pipe, reader) >= slots:
+    if not pipe.closed and pipes.count_unread(pipe, reader) >= slots:
         if params.wait <= 0:
             raise LimitReached(f"cannot write to pipe {pipe.id}: {slots} chunks wait there")
         return Wait(frozenset({_topic(pipe)}), call.now + params.wait, Written(seq=None))
@@ -130,9 +130,9 @@ def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
     that was closed can be read to its end.
     """
     pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
-    before = pipes.unread(pipe, call.uuid)
+    before = pipes.count_unread(pipe, call.uuid)
     chunks = pipes.read(pipe, call.uuid, params.up_to, params.max)
-    left = pipes.unread(pipe, call.uuid)
+    left = pipes.count_unread(pipe, call.uuid)
     rows = [PipeChunk(seq=chunk.seq, data=chunk.data) for chunk in chunks]
     answer = Read(chunks=rows, closed=bool(pipe.closed) and len(chunks) == left)
     if chunks or pipe.closed or params.wait <= 0:
@@ -151,7 +151,7 @@ def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
 def close_pipe(call: Call, params: ClosePipeParams) -> Record[ClosedPipe]:
     """Write no more, and read no more. The other end can still read what was written before."""
     pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
-    unread = pipes.unread(pipe, call.uuid)
+    unread = pipes.count_unread(pipe, call.uuid)
     pipes.close(pipe, call.uuid)
     call.notify(_topic(pipe))
     return Record(ClosedPipe(unread=unread))
@@ -164,7 +164,7 @@ def list_pipes(call: Call, _params: ListPipesParams) -> PipeRows:
     rows = [
         PipeRow(
             pipe=pipe.id, other=call.hive.name(other) or other,
-            to_read=pipes.unread(pipe, call.uuid), to_write=pipes.unread(pipe, other),
+            to_read=pipes.count_unread(pipe, call.uuid), to_write=pipes.count_unread(pipe, other),
             closed=bool(pipe.closed),
         )
         for pipe in pipes.of(call.uuid)

@@ -10,7 +10,7 @@ from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.queue import Queue
-from hive_core.operations.mail.queue_rules import everybody, owner_name, topic
+from hive_core.operations.mail.queue_rules import all_waiters_topic, owner_name, queue_topic
 from hive_core.operations.notices import send_notice
 
 DEAD: Final = "queue_dead_letter"
@@ -19,10 +19,10 @@ _LISTED: Final = 20
 SWEPT: Final = "queue:closed"
 
 
-@due(at=lambda ledger: 0.0 if ledger.queues.closed() else None, topics=frozenset({"queue"}))
+@due(at=lambda ledger: 0.0 if ledger.queues.next_closed() else None, topics=frozenset({"queue"}))
 def closed_queues(call: Call) -> Record[Result]:
     """Empty what was closed, a part at a time; who put something there that nobody took is told."""
-    queue = call.ledger.queues.closed()
+    queue = call.ledger.queues.next_closed()
     for sender, ids in call.ledger.queues.sweep(queue).items() if queue is not None else ():
         name = THE_OPERATOR if sender == THE_OPERATOR else call.hive.name(sender)
         if queue is not None and name is not None:
@@ -34,8 +34,8 @@ def closed_queues(call: Call) -> Record[Result]:
 @on(AgentDestroyed)
 def close_queues(call: Call, event: AgentDestroyed) -> None:
     """Close the queues of a destroyed agent and free for others what it had taken out of queues."""
-    numbers = call.ledger.queues.gone(event.uuid, call.now)
-    call.notify(SWEPT, *map(everybody, numbers))
+    numbers = call.ledger.queues.close_all_of(event.uuid, call.now)
+    call.notify(SWEPT, *map(all_waiters_topic, numbers))
 
 
 def give_back(call: Call, ids: list[str], *, dead: bool) -> list[str]:
@@ -43,11 +43,11 @@ def give_back(call: Call, ids: list[str], *, dead: bool) -> list[str]:
     most = call.settings.limits.attempts
     things = call.ledger.queues.nack(call.uuid, ids, most, dead=dead)
     for number in {thing.queue for thing in things if thing.dead}:
-        if (queue := call.ledger.queues.numbered(number)) is not None:
+        if (queue := call.ledger.queues.by_number(number)) is not None:
             dead_ids = [thing.id for thing in things if thing.dead and thing.queue == number]
             report_dead_things(call, queue, dead_ids)
     for thing in things:
-        call.notify(topic(thing.queue), topic(thing.queue, thing.kind))
+        call.notify(queue_topic(thing.queue), queue_topic(thing.queue, thing.kind))
     return [thing.id for thing in things if thing.dead]
 
 

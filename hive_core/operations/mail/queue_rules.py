@@ -27,7 +27,7 @@ _ALL: Final = frozenset({"put", "take", "close"})
 _TASK: Final = Role.TASK
 
 
-def found(call: Call, text: str) -> Queue | None:
+def find_queue(call: Call, text: str) -> Queue | None:
     """The queue that a caller means: `OWNER/NAME`, or a name of its own."""
     owner, slash, name = text.rpartition("/")
     spec = call.hive.specs.get(owner if slash else call.caller)
@@ -60,7 +60,7 @@ def _lets(rule: QueueAccess, standing: int, uuid: str) -> bool:
     return uuid in rule.agents or any(standing in _WORDS[word] for word in rule.words)
 
 
-def whom(call: Call, said_: list[str], field: str) -> QueueAccess:
+def parse_access(call: Call, said_: list[str], field: str) -> QueueAccess:
     """What an owner said; agents that it names are kept by UUID, and it has to see them."""
     names = [name for name in dict.fromkeys(said_) if name not in WORDS]
     hidden = set(names) - set(visible_names(call.hive, call.caller)) if names else set()
@@ -73,16 +73,16 @@ def whom(call: Call, said_: list[str], field: str) -> QueueAccess:
     return QueueAccess(words, tuple(call.hive.spec(name).id for name in names))
 
 
-def said(call: Call, rule: QueueAccess) -> list[str]:
+def access_words(call: Call, rule: QueueAccess) -> list[str]:
     """A rule in the words that it was said in; names of now."""
     return [*rule.words, *(call.hive.name(uuid) or uuid for uuid in rule.agents)]
 
 
-def topic(number: int, kind: str = "") -> str:
+def queue_topic(number: int, kind: str = "") -> str:
     """What is touched when something comes into a queue: anything, or one kind."""
     return f"queue:{number}:{kind}" if kind else f"queue:{number}"
 
 
-def everybody(number: int) -> str:
+def all_waiters_topic(number: int) -> str:
     """What is touched when all who wait there, whatever for, have to look again."""
     return f"queue:{number}:*"

@@ -16,16 +16,16 @@ from hive_core.operations.fields import WAIT_MOST
 from hive_core.operations.mail.queue_hooks import SWEPT, report_dead_things
 from hive_core.operations.mail.queue_rules import (
     Rights,
-    everybody,
-    found,
+    access_words,
+    all_waiters_topic,
+    find_queue,
     owner_name,
+    parse_access,
+    queue_topic,
     rights,
-    said,
-    topic,
-    whom,
 )
 from hive_core.operations.mail.send import PRIORITY, Body, Kind, urgency
-from hive_core.operations.pages import Page, Paged, fitting
+from hive_core.operations.pages import Page, Paged, take_fitting
 from hive_core.policy.decide import relation
 from hive_core.policy.rules import OPERATOR, SELF, fact_rule
 
@@ -127,13 +127,13 @@ class QueuesPage(Page):
 
 
 def _facts(call: Call, params: PutParams | TakeParams) -> frozenset[str]:
-    queue = found(call, params.queue)
+    queue = find_queue(call, params.queue)
     return frozenset() if queue is None else rights(call, queue) & {"put", "take"}
 
 
 def _whose(call: Call, params: PutParams | TakeParams | CloseQueueParams) -> str | None:
     """The owner, of a queue that the caller may use in some way."""
-    queue = found(call, params.queue)
+    queue = find_queue(call, params.queue)
     return owner_name(call, queue) if queue is not None and rights(call, queue) else None
 
 
@@ -159,7 +159,10 @@ def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
     most = bounds.things if params.limit is None else params.limit
     if most > bounds.most:
         raise InvalidArgument(f"at most {bounds.most}", field="limit")
-    put, take = whom(call, params.may_put, "may_put"), whom(call, params.may_take, "may_take")
+    put, take = (
+        parse_access(call, params.may_put, "may_put"),
+        parse_access(call, params.may_take, "may_take"),
+    )
     queues.open(Queue(0, call.uuid, params.name, put, take, most, call.now, 0, 0))
     return Record(Opened(queue=f"{call.caller}/{params.name}"))
 
@@ -170,8 +173,8 @@ def put(call: Call, params: PutParams) -> Record[Put]:
 
     Who may is said by the queue's owner. An agent of role `task` puts into its parent's only.
     """
-    queue = _found(call, params.queue)
-    after = call.ledger.sends.take((call.uuid, topic(queue.number)), call.now)
+    queue = _require_queue(call, params.queue)
+    after = call.ledger.sends.take((call.uuid, queue_topic(queue.number)), call.now)
     if after > 0 and not call.by_operator:
         reason = f"cannot put into {params.queue}: too many things, try again in {after:.2f} s"
         raise LimitReached(reason, retry_after=after)
@@ -180,7 +183,7 @@ def put(call: Call, params: PutParams) -> Record[Put]:
     urgent = urgency(params.priority, standing)
     thing = QueueItem(0, call.uuid, call.caller, params.kind, urgent, call.now, params.body)
     number = call.ledger.queues.put(queue, thing, call.settings.queues.bytes)
-    call.notify(topic(queue.number), topic(queue.number, params.kind))
+    call.notify(queue_topic(queue.number), queue_topic(queue.number, params.kind))
     return Record(Put(id=number, priority=urgent))
 
 
@@ -193,7 +196,7 @@ def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
     Each comes again until it is acked; after 5 times it is given up and stays for the queue's
     owner, who is told. What does not fit `kind` and `min_priority` stays untouched.
     """
-    queue, queues = _found(call, params.queue), call.ledger.queues
+    queue, queues = _require_queue(call, params.queue), call.ledger.queues
     if params.dead and call.uuid != queue.owner:
         raise InvalidArgument("what was given up is for the owner of the queue", field="dead")
     lost = queues.come_back(queue, call.settings.limits.attempts, call.now)
@@ -201,19 +204,21 @@ def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
     lease = call.settings.grace.lease if params.lease is None else params.lease
     wanted = TakeFilter(params.max, lease, params.min_priority, params.kind, dead=params.dead)
     taken = queues.take(queue, call.uuid, wanted, call.now)
-    answer = Things(things=[_taken(call, queue, item) for item in taken])
+    answer = Things(things=[_taken_item(call, queue, item) for item in taken])
     if taken or params.wait <= 0 or reported:
         return Record(answer)
-    topics = frozenset({topic(queue.number, params.kind or ""), everybody(queue.number)})
+    topics = frozenset(
+        {queue_topic(queue.number, params.kind or ""), all_waiters_topic(queue.number)}
+    )
     return Wait(topics, call.now + params.wait, answer, until=queues.next_due(queue))
 
 
 @operation(action="send", allow=SELF | OPERATOR, whose=_THE_QUEUE)
 def close_queue(call: Call, params: CloseQueueParams) -> Record[Closed]:
     """Close a queue of the caller's own. What nobody took goes, and who put it there is told."""
-    queue = _found(call, params.queue)
+    queue = _require_queue(call, params.queue)
     call.ledger.queues.close(queue)
-    call.notify(everybody(queue.number), SWEPT)
+    call.notify(all_waiters_topic(queue.number), SWEPT)
     return Record(Closed(left=queue.things))
 
 
@@ -223,25 +228,25 @@ def list_queues(call: Call, params: ListQueuesParams) -> QueuesPage:
     after = params.after or "0"
     if not after.isdecimal():
         raise InvalidArgument("not what a page ended with", field="after")
-    looked = call.ledger.queues.listed(int(after), params.most)
+    looked = call.ledger.queues.page(int(after), params.most)
     rows = [
         (_row(call, queue, held), queue.number) for queue in looked if (held := rights(call, queue))
     ]
-    listed = list(fitting(rows, lambda row: len(row[0].model_dump_json()) + 16))
+    listed = list(take_fitting(rows, lambda row: len(row[0].model_dump_json()) + 16))
     cut = len(listed) < len(rows)
     last = listed[-1][1] if cut else looked[-1].number if looked else 0
     full = cut or len(looked) == params.most
     return QueuesPage(queues=[row for row, _ in listed], next=str(last) if full else None)
 
 
-def _found(call: Call, text: str) -> Queue:
-    queue = found(call, text)
+def _require_queue(call: Call, text: str) -> Queue:
+    queue = find_queue(call, text)
     if queue is None:  # judged a moment ago
         raise InvalidArgument(f"no queue {text}", field="queue")
     return queue
 
 
-def _taken(call: Call, queue: Queue, thing: QueueItem) -> Taken:
+def _taken_item(call: Call, queue: Queue, thing: QueueItem) -> Taken:
     return Taken(
         id=queue_item_id(thing.id), queue=f"{owner_name(call, queue)}/{queue.name}",
         sender=thing.sender_name, from_uuid=thing.sender, kind=thing.kind,
@@ -251,7 +256,7 @@ def _taken(call: Call, queue: Queue, thing: QueueItem) -> Taken:
 
 def _row(call: Call, queue: Queue, held: Rights) -> QueueRow:
     return QueueRow(
-        queue=f"{owner_name(call, queue)}/{queue.name}", may_put=said(call, queue.may_put),
-        may_take=said(call, queue.may_take), mine=sorted(held), things=queue.things,
+        queue=f"{owner_name(call, queue)}/{queue.name}", may_put=access_words(call, queue.may_put),
+        may_take=access_words(call, queue.may_take), mine=sorted(held), things=queue.things,
         limit=queue.most, dead=call.ledger.queues.has_dead(queue),
     )  # fmt: skip

@@ -88,7 +88,7 @@ def _reply(call: Call, params: SendParams) -> frozenset[str]:
     answers = (
         message is not None
         and message.recipient == call.uuid
-        and message.sender == _uuid(call, params.to)
+        and message.sender == _party_uuid(call, params.to)
     )
     return frozenset({"reply"}) if answers else frozenset()
 
@@ -101,7 +101,7 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     descendants, to `operator` and to agents on the caller's allow-list; a reply always to the
     sender of what it answers. An agent that does not run finds it when it does.
     """
-    recipient = _uuid(call, params.to)
+    recipient = _party_uuid(call, params.to)
     if recipient is None:
         raise InvalidArgument("say to whom", field="to")
     if params.kind in RESERVED:
@@ -122,7 +122,7 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     message = deliver(call, letter)
     if standing is Relation.SIBLING:
         copy_to_parent(call, message)
-    return _sent(message)
+    return _sent_record(message)
 
 
 @operation(action="send", allow=SELF)
@@ -137,7 +137,7 @@ def wake(call: Call, params: WakeParams) -> Record[Sent]:
         relation=Relation.SELF, body=params.body, kind="wake", priority=PRIORITY,
         source=params.source,
     )  # fmt: skip
-    return _sent(deliver(call, letter))
+    return _sent_record(deliver(call, letter))
 
 
 def urgency(wanted: int, standing: Relation) -> int:
@@ -145,11 +145,11 @@ def urgency(wanted: int, standing: Relation) -> int:
     return wanted if wanted >= PRIORITY else max(wanted, _MOST_URGENT.get(standing, PRIORITY))
 
 
-def _sent(message: Message) -> Record[Sent]:
+def _sent_record(message: Message) -> Record[Sent]:
     return Record(Sent(id=message.id, thread=message.thread, priority=message.priority))
 
 
-def _uuid(call: Call, name: str) -> str | None:
+def _party_uuid(call: Call, name: str) -> str | None:
     if name == OPERATOR:
         return OPERATOR
     spec = call.hive.specs.get(name)

@@ -77,7 +77,7 @@ def publish(call: Call, params: PublishParams) -> Record[Published]:
     An agent of role `task` reaches its parent at most. Nobody waits for whoever does not read: an
     inbox that is full misses it.
     """
-    reached = _reached(call, params.topic)
+    reached = _reached_followers(call, params.topic)
     most = call.settings.queues.followers
     if len(reached) > most:
         raise LimitReached(f"cannot publish {params.topic}: more than {most} agents follow it")
@@ -89,7 +89,7 @@ def publish(call: Call, params: PublishParams) -> Record[Published]:
     return Record(Published(delivered=delivered, missed=len(reached) - delivered))
 
 
-def _reached(call: Call, topic: str) -> list[str]:
+def _reached_followers(call: Call, topic: str) -> list[str]:
     """Those who follow it and whom the caller reaches, without itself."""
     names = map(call.hive.name, call.ledger.queues.follows.followers(topic))
     following = {name for name in names if name is not None} - {call.caller}

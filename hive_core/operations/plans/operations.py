@@ -17,7 +17,7 @@ from hive_core.model.work.planning import Plan, PlanState, PlanStep
 from hive_core.model.work.task import Task
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.notices import send_notice
-from hive_core.operations.pages import fitting
+from hive_core.operations.pages import take_fitting
 from hive_core.operations.plans.prompts import mail_thread, send_prompt, withdraw_prompt
 from hive_core.operations.plans.views import (
     STEPS_MOST,
@@ -133,7 +133,9 @@ def get_plan(call: Call, params: PlanParams) -> PlanRow:
 def list_plans(call: Call, params: ListPlansParams) -> PlanRows:
     """List the plans of a task, the newest first, as many as fit into one reply."""
     rows = (plan_row(call, plan) for plan in call.ledger.plans.plans_of_task(params.task))
-    return PlanRows(plans=list(fitting(rows, lambda row: len(row.model_dump_json().encode()))))
+    return PlanRows(
+        plans=list(take_fitting(rows, lambda row: len(row.model_dump_json().encode())))
+    )
 
 
 @operation(

@@ -231,7 +231,7 @@ def _check_inbox(call: Call, uuid: str, holder: str, kind: QuestionKind) -> None
 
     Questions come as mail of the daemon, so mail from agents does not keep anyone from asking.
     """
-    count, size = call.ledger.messages.crowd(uuid).get(DAEMON, (0, 0))
+    count, size = call.ledger.messages.bytes_by_sender(uuid).get(DAEMON, (0, 0))
     share, limits = _SHARES[kind], call.settings.limits
     if count >= share * limits.inbox_count or size >= share * limits.inbox_bytes:
         raise InboxFull(f"cannot ask {holder}: its inbox is nearly full; it has to read first")

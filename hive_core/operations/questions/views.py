@@ -13,7 +13,7 @@ from hive_core.model.work.question import Question
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import WAIT_MOST
 from hive_core.operations.mail.inbox_quota import standing_in
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.operations.questions.letters import question_title
 from hive_core.operations.questions.operations import WAS_ASKED, WHOSE, Id, question_facts
 from hive_core.operations.questions.transitions import question_topic
@@ -113,7 +113,7 @@ def list_questions(call: Call, params: ListQuestionsParams) -> QuestionRows:
     parties = _parties(call, params.which)
     rows = questions.page(parties, after, params.most + 1, open_=params.open)
     shown = [_question_row(call, row) for row in rows[: params.most]]
-    page = list(fitting(shown, lambda row: written(row.prompt, row.reason)))
+    page = list(take_fitting(shown, lambda row: reply_bytes(row.prompt, row.reason)))
     return QuestionRows(questions=page, next=page[-1].id if len(page) < len(rows) else None)
 
 

@@ -13,7 +13,7 @@ from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.task import ResultStatus, Task
 from hive_core.operations.fields import Agent
 from hive_core.operations.mail.inbox_quota import standing_in
-from hive_core.operations.pages import Page, Paged, fitting
+from hive_core.operations.pages import Page, Paged, take_fitting
 from hive_core.operations.tasks.assign import create_task
 from hive_core.operations.tasks.funds import FundRow, fund_rows
 from hive_core.operations.tasks.notices import party_name
@@ -168,7 +168,7 @@ def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
         _assignees(call, params), after, params.most + 1,
         state=params.state, open_=params.open, assigned_too=not params.only,
     )  # fmt: skip
-    rows = list(fitting((task_row(call, task) for task in tasks[: params.most]), row_size))
+    rows = list(take_fitting((task_row(call, task) for task in tasks[: params.most]), row_size))
     return TaskRows(tasks=rows, next=rows[-1].id if len(rows) < len(tasks) else None)
 
 

@@ -11,7 +11,7 @@ from hive_core.broker.operation import Result
 from hive_core.ledger.mail.posting import one_line
 from hive_core.model.agents.machine import State
 from hive_core.model.work.task import UNSTARTED, Task
-from hive_core.operations.pages import written
+from hive_core.operations.pages import reply_bytes
 from hive_core.operations.tasks.notices import party_name
 
 _UP: Final = frozenset({State.RUNNING, State.DEGRADED})
@@ -104,7 +104,7 @@ def result_row(call: Call, task: Task) -> ResultRow | None:
 
 def row_size(row: TaskRow) -> int:
     """Bytes of a row in a reply."""
-    return written("") + len(row.model_dump_json().encode())
+    return reply_bytes("") + len(row.model_dump_json().encode())
 
 
 def start_hint(call: Call, task: Task) -> str:

@@ -18,7 +18,7 @@ from hive_core.model.agents.capability import check_grantable
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.trigger import Missed, Trigger, TriggerAction, TriggerRule, next_time
 from hive_core.operations.fields import Agent
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.operations.triggers.views import (
     FireRow,
     Then,
@@ -273,13 +273,13 @@ def list_triggers(call: Call, params: ListTriggersParams) -> TriggerRows:
     agent = None if all_agents else call.hive.spec(params.agent or call.caller).id
     after = int(params.after) if params.after and params.after.isdecimal() else 0
     page = call.ledger.triggers.page(agent, after, params.most)
-    rows = list(fitting((trigger_row(call, trigger) for trigger in page), _row_size))
+    rows = list(take_fitting((trigger_row(call, trigger) for trigger in page), _row_size))
     more = len(rows) < len(page) or len(page) == params.most
     return TriggerRows(triggers=rows, next=str(page[len(rows) - 1].number) if more else None)
 
 
 def _row_size(row: TriggerRow) -> int:
-    return written(row.model_dump_json())
+    return reply_bytes(row.model_dump_json())
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=_WHOSE)

@@ -23,7 +23,7 @@ from hive_core.model.work.question import Reminder
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.notices import PRIORITY, deliver
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
 from hive_core.operations.questions.letters import shorten
 from hive_core.operations.questions.transitions import AGAIN, living_name
 from hive_core.policy.decide import decide
@@ -137,7 +137,7 @@ def list_reminders(call: Call, params: ListRemindersParams) -> ReminderRows:
         raise NotFound(f"no reminder {params.after[:64]}")
     start = 0 if params.after is None else ids.index(params.after) + 1
     rows = (_reminder_row(call, row) for row in reminders[start : start + params.most])
-    page = list(fitting(rows, lambda row: written(row.body)))
+    page = list(take_fitting(rows, lambda row: reply_bytes(row.body)))
     more = start + len(page) < len(reminders)
     return ReminderRows(reminders=page, next=page[-1].id if more and page else None)
 

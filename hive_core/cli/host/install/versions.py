@@ -8,7 +8,7 @@ from pathlib import Path
 from hive_core.cli.core.output import Row
 from hive_core.host.storage import layout as storage
 from hive_core.ledger.core.ledger import MIGRATIONS
-from hive_core.ledger.core.opening import numbered
+from hive_core.ledger.core.opening import migration_scripts
 
 DONE, DUE = "done", "due"
 
@@ -17,7 +17,7 @@ def migrations() -> Iterator[tuple[str, int, str]]:
     """Every migration of this version: kind, number, what it does."""
     for number, (summary, _) in enumerate(storage.STEPS, 1):
         yield storage.STORAGE, number, summary
-    for number, file in enumerate(numbered(MIGRATIONS), 1):
+    for number, file in enumerate(migration_scripts(MIGRATIONS), 1):
         yield storage.LEDGER, number, file.stem[5:].replace("_", " ")
 
 
