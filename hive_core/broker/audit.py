@@ -1,4 +1,4 @@
-"""What is kept of calls: every mutation, and every refusal up to a rate."""
+"""Audit records of calls: every mutation, and every refusal up to a rate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANGED, RECORDED, REFUSED, ADOPTED = "change", "record", "refusal", "adopt"
 
 
 class Judgement(NamedTuple):
-    """What was decided of a call. `target` is a name, known or not."""
+    """The decision on a call. `target` is a name, which may not exist."""
 
     operation: str
     target: str | None
@@ -38,7 +38,7 @@ class Judgement(NamedTuple):
 def call_entry(
     kind: str, call: Call, judged: Judgement, commit: str = "", extra: Mapping[str, object] = _NONE
 ) -> AuditEntry:
-    """The line for one call. The operator's uid says on whose behalf the operator acts."""
+    """The entry for one call. The operator's uid names the person for whom the operator acts."""
     operation, target, rule, reason = judged
     party = ""
     fields: dict[str, object] = {"caller_name": call.caller, **extra}
@@ -55,7 +55,7 @@ def call_entry(
 
 
 def rejected_peer_entry(party: str, uid: int, hive: Hive, now: float) -> AuditEntry:
-    """A peer outside of the uid range of the socket that it opened (attacks 33 and 34)."""
+    """The entry for a peer outside of the uid range of its socket (attacks 33 and 34)."""
     return AuditEntry(
         kind=REFUSED,
         caller=f"uid:{uid}",
@@ -72,7 +72,7 @@ def rejected_peer_entry(party: str, uid: int, hive: Hive, now: float) -> AuditEn
 
 
 def adoption_entry(commit: str, reason: str, now: float) -> AuditEntry:
-    """A commit that people made in the meta repo."""
+    """The entry for a commit that was made by hand in the meta repo."""
     return AuditEntry(
         kind=ADOPTED,
         caller=OPERATOR,
@@ -116,7 +116,7 @@ class Audit:
         self._forms: dict[tuple[object, ...], Form] = {}
 
     def admits(self, caller: str, now: float) -> bool:
-        """Whether another refusal of this caller is kept; counts it when not."""
+        """Whether another refusal of this caller is recorded; counts it when it is not."""
         bucket = self._buckets.get(caller)
         if bucket is None:
             bucket = self._buckets[caller] = RefusalBucket(self._burst, now)
@@ -148,7 +148,7 @@ class Audit:
         self._ledger.events.fill(known, call.request, call.now)
 
     def write_refusals(self, entries: Sequence[AuditEntry]) -> None:
-        """Refusals of calls that only read. A full disk costs their record, not the answer."""
+        """Record refusals of calls that only read. On a full disk they are answered unrecorded."""
         if not entries:
             return
         try:
@@ -174,11 +174,11 @@ class Audit:
         return entry._replace(fields={**entry.fields, "not_kept": dropped})
 
     def forget(self, party: str) -> None:
-        """The party is gone."""
+        """Forget a party that was destroyed."""
         self._buckets.pop(party, None)
         self._buckets.pop(_connect_key(party), None)
 
 
 def _connect_key(party: str) -> str:
-    """Strangers at a party's socket have one bucket together, and it is not the party's own."""
+    """The bucket of all rejected peers of a socket, apart from that of the socket's own party."""
     return f"{CONNECT} {party}"

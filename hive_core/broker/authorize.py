@@ -1,4 +1,4 @@
-"""Whose call on whom: what a call asks of the policy, and the refusal as an error."""
+"""Authorization: what a call asks of the policy, and the refusal as an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_SUCH_THING: Final = Decision.denial("visible", "there is no such thing", visi
 
 
 def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None, Decision]:
-    """Whom the call is about, a name known or not, and what was decided."""
+    """The target of the call, a name that may not exist, and the decision."""
     if operation.whose is not None:
         target = operation.whose.find(call, params)
         if target is None:
@@ -37,7 +37,7 @@ def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None,
 def refusal(
     operation: Operation, params: Params, target: str | None, decision: Decision
 ) -> HiveError:
-    """The error that a caller gets who may not."""
+    """The error for a caller without the permission."""
     thing = operation.whose
     if thing is not None and not decision.visible:  # there, but not for this one: the same words
         return NotFound(f"no {thing.noun} {str(getattr(params, thing.param))[:_NAMED]}")

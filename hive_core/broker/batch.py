@@ -1,4 +1,4 @@
-"""One attempt at a batch: what it reads from, and what it brought. Thrown away if COMMIT fails."""
+"""One attempt at a batch: its snapshot and its outcomes. Thrown away if COMMIT fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Repository(Protocol):
     """What the broker needs of the meta repo (`host/git.py`)."""
 
     def write(self, hive: Hive, before: Hive, message: str, trailers: Mapping[str, str]) -> str:
-        """A commit on top of `before.commit`, its objects on disk; no ref moves."""
+        """Write a commit on top of `before.commit`, objects synced; no ref moves."""
         ...
 
     def hold(self, expected: str) -> AbstractContextManager[Callable[[str], None]]:
@@ -35,7 +35,7 @@ class Repository(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What one hive consists of, as the broker needs it."""
+    """The stores and services of one hive that the broker uses."""
 
     ledger: Ledger
     repo: Repository
@@ -48,7 +48,7 @@ class Services:
 
 
 class RetryWithSavepoints(Exception):
-    """A call failed after it had changed something, and there was no savepoint to go back to."""
+    """A call failed after it changed something, and no savepoint was there to roll back to."""
 
 
 class OptimisticGuard:
@@ -83,9 +83,9 @@ class Batch:
     now: float
     monotonic: float
     in_transaction: bool
-    # What makes a call all or nothing: a savepoint, or the hope that none is needed.
+    # Makes each call atomic: a savepoint, or a guard that bets on not needing one.
     guard: AbstractContextManager[None]
-    # No commits: the branch is in other hands.
+    # No commits: the branch is being changed by hand.
     frozen: bool = False
     commits: int = 0
     outcomes: list[CallOutcome] = field(default_factory=list)
@@ -93,5 +93,5 @@ class Batch:
     # What handlers touched with `Call.notify`.
     topics: list[str] = field(default_factory=list)
     entries: list[AuditEntry] = field(default_factory=list)
-    # Those that this batch counted as calls; one that is rolled back counts none.
+    # Calls that this batch counted; a batch that is rolled back counts none.
     counted: list[PendingCall] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""In which branch of the tree a party is: what a branch may have is shared by all in it."""
+"""The branch of the tree that a party belongs to: its agents share the limits of a branch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def branch_of(broker: Broker, party: str) -> str:
 
 
 def branch_in(hive: Hive, party: str, parent: Callable[[str], str | None]) -> str:
-    """The same in this hive; one that is gone is in that of who was above it, as `parent` says."""
+    """The same in this hive. A destroyed agent belongs to the branch of its former parent."""
     above: str | None = party
     while above is not None:
         if (name := hive.name(above)) is not None:

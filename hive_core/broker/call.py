@@ -28,14 +28,14 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class StatesView(Protocol):
-    """What the change road saw last; reading it asks nobody."""
+    """What the change path saw last; reading it starts no new look at the host."""
 
     def state(self, uuid: str) -> State:
         """State of the agent's machine."""
         ...
 
     def activity(self, uuid: str) -> str:
-        """What the agent is at: idle, running or blocked."""
+        """The activity of the agent: idle, running or blocked."""
         ...
 
     def machine(self, uuid: str) -> Machine | None:
@@ -47,7 +47,7 @@ class StatesView(Protocol):
         ...
 
     def parked_commits(self) -> Sequence[tuple[str, str]]:
-        """Hand commits that are parked, each with the reason."""
+        """Manual commits that were refused, each with the reason."""
         ...
 
     def since(self) -> float:
@@ -59,7 +59,7 @@ class StatesView(Protocol):
         ...
 
     def alarms(self) -> Sequence[str]:
-        """What the operator has to know."""
+        """Warnings for the operator."""
         ...
 
 
@@ -81,7 +81,7 @@ class _NoVault:
         return False
 
     def retire(self, uuid: str, key: str) -> None:
-        """There is nothing to forget."""
+        """Nothing is stored."""
 
     def keys(self, uuid: str) -> tuple[str, ...]:
         del uuid
@@ -91,7 +91,7 @@ class _NoVault:
         return []
 
     def drop(self, uuid: str) -> None:
-        """There is nothing to forget."""
+        """Nothing is stored."""
 
 
 NO_VAULT: Final[Vault] = _NoVault()
@@ -131,7 +131,7 @@ class _NoContents:
         return 0
 
     def cancel(self, party: str) -> None:
-        """There is nothing to forget."""
+        """Nothing is stored."""
 
     async def read(self, content: Content, at: int) -> bytes | str:
         del content, at
@@ -141,14 +141,14 @@ class _NoContents:
         return Internal(f"{_NO_STORE}: {digest}, {why}")
 
     def remove(self, digest: str) -> None:
-        """There is nothing to remove."""
+        """Nothing is stored."""
 
 
 NO_CONTENTS: Final[Contents] = _NoContents()
 
 
 class Call(NamedTuple):
-    """One judged call. A tuple, because one is made for every call that arrives."""
+    """One authorized call. A tuple is cheap, and the broker makes one for every call."""
 
     caller: str
     """Name of the caller in `hive`, or `operator`."""
@@ -168,15 +168,15 @@ class Call(NamedTuple):
     more: bool = False
     """The caller asked for a stream; at its end return `Wait`, not an empty page."""
     uid: int = -1
-    """The peer's uid on the host: on whose behalf the operator acts."""
+    """The peer's uid on the host: the person for whom the operator acts."""
     vault: Vault = NO_VAULT
-    """A store like the ledger, but no part of the transaction: what it is told is done at once."""
+    """A store like the ledger but outside of the transaction: what it does is done at once."""
     contents: Contents = NO_CONTENTS
-    """The bytes of artifacts; the same."""
+    """The bytes of artifacts, outside of the transaction too."""
     read_result: object = None
-    """What a slow read of this call has brought, when the handler is asked again (`Ready`)."""
+    """What a slow read of this call brought, when the handler runs again (`Ready`)."""
     git: GitServer | None = None
-    """The repositories, as people's git sees them; a broker that was made without has none."""
+    """The repositories as git clients see them; None in a broker made without them."""
 
     @property
     def by_operator(self) -> bool:
@@ -199,7 +199,7 @@ def _truncate(topics: list[str], length: int) -> None:
 
 
 class SlowReadSources(Protocol):
-    """What a slow read may reach."""
+    """What a slow read may use."""
 
     @property
     def journal(self) -> Journal: ...
@@ -213,7 +213,7 @@ class SlowReadSources(Protocol):
         ...
 
     async def diff(self, uuid: str, approval: str, at: int) -> tuple[bytes, bool]:
-        """Some whole lines of what an approval would change, from this byte on; more behind?"""
+        """Whole lines of the diff of an approval from this byte on, and whether more follow."""
         ...
 
 
@@ -231,7 +231,7 @@ class Change(Generic[R_co]):
     wakes: frozenset[str] = frozenset()
     fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
     trailers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Beside those that every commit has."""
+    """Trailers beside those that every commit has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ class Record(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Generic[R_co]):
-    """Nothing yet: judged and asked again when a topic is touched, or at `until` at the latest.
+    """No result yet: the call runs again when a topic is touched, or at `until` at the latest.
 
     `until` is in epoch seconds. It may be earlier than the caller's deadline (when a lease ends,
     say): the call is asked again then. At `deadline` the answer is `otherwise`.
@@ -268,7 +268,7 @@ class Wait(Generic[R_co]):
 
 
 class Ready(Result):
-    """No answer yet: something slow is done, and the handler is asked again with this.
+    """No answer yet: something slow is done, and the handler runs again with this value.
 
     `over` is called when the call is, also where nobody asks the handler again; it must not fail.
     """
@@ -279,7 +279,7 @@ class Ready(Result):
 
 @dataclass(frozen=True, slots=True)
 class Later(Generic[R_co]):
-    """Something slow outside the ledger; the call is judged again before its result is delivered.
+    """Something slow outside the ledger; the call is authorized again before its reply leaves.
 
     It brings that result, or `Ready` for a handler that has to look or to record once more.
     """

@@ -27,7 +27,7 @@ def without_traceback(error: HiveError) -> HiveError:
 
 
 def release_read(result: Result | HiveError | None) -> None:
-    """What a slow read has brought is not asked about any more."""
+    """Release what a slow read brought, as no handler will use it any more."""
     if isinstance(result, Ready) and result.over is not None:
         result.over()
 
@@ -73,7 +73,7 @@ class PendingCall:
             self.writes = self.changes = False
 
     def release(self) -> None:
-        """It is answered, or no connection waits for its answer."""
+        """Release what the call holds: it is answered, or its connection is closed."""
         release_read(self.ready)
 
     def turn_page(self, params: Params) -> None:
@@ -105,20 +105,20 @@ class ClientConnection:
         self.out: list[bytes] = []
         # The first call waits for a topic, a time, a job or a slow read.
         self.busy = False
-        # The peer does not read: nothing is asked until the transport has drained.
+        # The peer does not read: no call runs until the transport has drained.
         self.write_blocked = False
         # To be closed once everything is written.
         self.closing = False
-        # Forgets the wait of the first call.
+        # Ends the wait of the first call.
         self.unpark: Callable[[], None] | None = None
         # Bytes of the frames that came and are not answered; while it is full nothing is read.
         self.bytes_held = 0
         self.full = False
 
     def forget(self) -> None:
-        """The peer is gone, and with it everything asked and not yet begun."""
-        for ask in self.calls:
-            ask.release()
+        """Forget all calls, as the peer has closed the connection."""
+        for call in self.calls:
+            call.release()
         self.calls.clear()
         self.frames.clear()
         self.bytes_held = 0
@@ -126,13 +126,13 @@ class ClientConnection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its first call can be asked now."""
+        """Whether its first call can run now."""
         waiting = self.busy or self.write_blocked or self.closing
         return not waiting and bool(self.calls or self.frames)
 
     @property
     def is_useless(self) -> bool:
-        """Of a peer that asks no more: all is said, or it waits for news that it may never read."""
+        """Whether a peer that sends no more has all replies, or waits for topics only."""
         if not self.calls:
             return not self.frames
         return self.unpark is not None and self.calls[0].job is None
@@ -161,9 +161,9 @@ class Transport(Protocol):
     """What the broker needs of the transport."""
 
     def wake(self) -> None:
-        """Call `Broker.turn` soon; asked again before that, it is still one turn."""
+        """Call `Broker.serve_batch` soon, once for several wakes."""
         ...
 
     def read(self, line: ClientConnection, read: SlowRead) -> None:
-        """Run a slow read and hand what it brings to `Broker.brought`."""
+        """Run a slow read and hand what it brings to `Broker.read_completed`."""
         ...

@@ -1,4 +1,4 @@
-"""Acting for an agent: with its rights as they are at this moment, never with the daemon's.
+"""Calls for an agent: with its rights at this moment, never with those of the daemon.
 
 A trigger that spawns does what its owner could do now. An owner that lost the right since, or is
 gone, gets the refusal that it would get itself.
@@ -18,22 +18,22 @@ from hive_core.model.wire.record import OPERATOR
 
 
 def call_as(call: Call, party: str, operation: str, params: Mapping[str, object]) -> Outcome:
-    """What the operation comes to, called by this party (a UUID, or `operator`).
+    """Run an operation as this party (a UUID, or `operator`); its outcome.
 
     Raises what the party would be told. The caller records on whose behalf it acted.
     """
     name = OPERATOR if party == OPERATOR else call.hive.name(party)
     if name is None:
         raise NotFound("who asked for this is no agent of this hive any more")
-    wanted = REGISTRY[operation]
+    declared = REGISTRY[operation]
     try:
-        parsed = wanted.params.model_validate(dict(params))
+        parsed = declared.params.model_validate(dict(params))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise InvalidArgument(f"{where}: {first['msg']}", field=where) from error
-    theirs = call._replace(caller=name, uuid=party, uid=-1, more=False)
-    target, decision = judge(theirs, wanted, parsed)
+    their_call = call._replace(caller=name, uuid=party, uid=-1, more=False)
+    target, decision = judge(their_call, declared, parsed)
     if not decision.allowed:
-        raise refusal(wanted, parsed, target, decision)
-    return wanted.handler(theirs, parsed)
+        raise refusal(declared, parsed, target, decision)
+    return declared.handler(their_call, parsed)

@@ -17,8 +17,8 @@ from hive_core.broker.request import RequestReader
 from hive_core.model.wire.record import OPERATOR
 
 # A batch is bounded so that the loop gets to read; a party's part, so that one with many
-# connections has no more of it than one with few; a line's, so that all of a party's get a share.
-# A neighbour waits for what a party has in a batch; what is recorded costs most, so less of it.
+# connections has no more of it than one with few; a connection's, so that all of a party get one.
+# Other parties wait for a party's part. Writes cost most, so a part has fewer of them.
 BATCH: Final = 512
 PARTY: Final = 128
 SHARE: Final = 64
@@ -54,7 +54,7 @@ class FairQueue:
         return bool(self._ready)
 
     def add(self, connection: ClientConnection) -> bool:
-        """Queue it behind its party's others, if it has a call that can run; whether that is so."""
+        """Queue it behind its party's others if it has a call that can run; whether it has."""
         if not connection.is_ready:
             return False
         connections = self._ready.get(connection.party)
@@ -71,7 +71,7 @@ class FairQueue:
                 del self._ready[connection.party]
 
     def requeue(self, connection: ClientConnection) -> None:
-        """Put it to the end, for the other connections of the party are served first."""
+        """Put it behind the other connections of its party."""
         self.leave(connection)
         if connection.calls or connection.frames:
             self.add(connection)

@@ -1,4 +1,4 @@
-"""What happens to agents, and who has to know: each noun says itself what follows for it.
+"""Events in the life of agents, messages and tasks, and the handlers that each noun registers.
 
 Everything that follows is written in the transaction of what happened: a task never outlives the
 agent that it was given to, whatever ends the daemon in between.
@@ -30,7 +30,7 @@ class AgentStarted:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnded:
-    """The machine of an agent ended: by itself, by a failure, or because somebody asked for it.
+    """The machine of an agent ended: by itself, by a failure, or on request.
 
     `code` is the exit status, None where there is none (a signal, a host that went down).
     `asked`: stop, kill, sleep or restart; `wanted` is what the agent should be now. `returns`: it
@@ -58,7 +58,7 @@ class AgentDestroyed:
 
 @dataclass(frozen=True, slots=True)
 class MessageArrived:
-    """A message was put into somebody's inbox."""
+    """A message was put into an inbox."""
 
     message: Message
 
@@ -72,7 +72,7 @@ class MessageGivenUp:
 
 @dataclass(frozen=True, slots=True)
 class TaskEnded:
-    """A task came to its one end. All parties by UUID (or `operator`); `status` is its result's."""
+    """A task has ended. Parties are UUIDs (or `operator`); `status` is that of its result."""
 
     id: str
     assignee: str
@@ -82,7 +82,7 @@ class TaskEnded:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSettled:
-    """A question or an escalation came to its one end; `question` is as it is from now on."""
+    """A question or an escalation has ended; `question` is its final state."""
 
     question: Question
 

@@ -1,4 +1,4 @@
-"""The declaration of an operation, and the registry that everything else is derived from."""
+"""The declaration of an operation, and the registry from which all surfaces are derived."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ Facts = Callable[["Call", P], frozenset[str]]
 
 @dataclass(frozen=True)
 class Whose:
-    """An operation on a thing is judged by the agent that the thing belongs to.
+    """An operation on a thing is authorized against the agent to which the thing belongs.
 
     `param` has the id of the thing, which is a `noun`; `find` gives the name of its agent, or
     `operator`; None when there is no such thing. What the caller may not see does not exist.
@@ -195,7 +195,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
 
 
 def _bare(handler: Handler[P], action: Action, allow: Rule) -> Operation:
-    """What the handler itself says: its name, its words, and what it takes and gives."""
+    """What the handler itself declares: its name, its docstring, its parameters and result."""
     hints = get_type_hints(handler)
     _, params = (hints[name] for name in inspect.signature(handler).parameters)
     outcomes = list(_outcomes(hints["return"]))
@@ -219,7 +219,7 @@ def _bare(handler: Handler[P], action: Action, allow: Rule) -> Operation:
 
 
 def unlisted_operation(name: str, handler: Handler[Any]) -> Operation:
-    """An operation of the daemon's own, which nobody can call."""
+    """An operation of the daemon itself, which no client can call."""
     return Operation(
         name, name, ADMINISTER, OPERATOR, handler, Mutation, Result, writes=True, changes=True
     )
@@ -238,7 +238,7 @@ def _outcomes(hint: object) -> Iterator[tuple[type[Result], Any]]:
 
 
 def _check(declared: Operation, registry: dict[str, Operation]) -> None:
-    """Mistakes of a declaration stop the import, not a caller."""
+    """Refuse a wrong declaration at import, before any call."""
     if declared.target is not None and declared.whose is not None:
         raise TypeError(f"{declared.name} is about an agent or about a thing, not both")
     thing = declared.whose.param if declared.whose is not None else None

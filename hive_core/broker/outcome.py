@@ -1,4 +1,4 @@
-"""From what a handler returned to the next step of its call."""
+"""From what a handler returned to the outcome of its call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AuthorizedCall:
 
 
 def outcome_of_read(case: AuthorizedCall, outcome: Outcome) -> CallOutcome:
-    """The step for an outcome that recorded nothing."""
+    """The outcome of a handler that recorded nothing."""
     if isinstance(outcome, Wait):
         return _outcome_of_wait(case, outcome)
     if isinstance(outcome, Later):
@@ -56,30 +56,30 @@ def outcome_of_read(case: AuthorizedCall, outcome: Outcome) -> CallOutcome:
     return page_outcome(case.pending, outcome)
 
 
-def page_outcome(ask: PendingCall, result: Result) -> CallOutcome:
+def page_outcome(call: PendingCall, result: Result) -> CallOutcome:
     """A whole answer, or the next part of a stream; `next` None is its end."""
     text = reply.body(result)
-    if not (ask.more and ask.streams) or ask.request is None:
-        return CallOutcome(ask, reply.last_frame(text))
-    _, params = ask.request
+    if not (call.more and call.streams) or call.request is None:
+        return CallOutcome(call, reply.last_frame(text))
+    _, params = call.request
     if "next" not in type(result).model_fields:
-        return CallOutcome(ask, reply.continued_frame(text), done=False, page=params)
+        return CallOutcome(call, reply.continued_frame(text), done=False, page=params)
     after = getattr(result, "next", None)
     if after is None:
-        return CallOutcome(ask, reply.last_frame(text))
-    following = params.model_copy(update={"after": after})
-    return CallOutcome(ask, reply.continued_frame(text), done=False, page=following)
+        return CallOutcome(call, reply.last_frame(text))
+    next_params = params.model_copy(update={"after": after})
+    return CallOutcome(call, reply.continued_frame(text), done=False, page=next_params)
 
 
 def _outcome_of_wait(case: AuthorizedCall, wait: Wait[Result]) -> CallOutcome:
-    ask, turn = case.pending, case.batch
-    due = ask.due
+    call, batch = case.pending, case.batch
+    due = call.due
     if due is None and wait.deadline is not None:
-        due = turn.monotonic + wait.deadline - turn.now
-    if due is not None and turn.monotonic >= due:
-        return page_outcome(ask, wait.otherwise)
-    until = None if wait.until is None else turn.monotonic + wait.until - turn.now
-    return CallOutcome(ask, done=False, topics=wait.topics, until=until, due=due)
+        due = batch.monotonic + wait.deadline - batch.now
+    if due is not None and batch.monotonic >= due:
+        return page_outcome(call, wait.otherwise)
+    until = None if wait.until is None else batch.monotonic + wait.until - batch.now
+    return CallOutcome(call, done=False, topics=wait.topics, until=until, due=due)
 
 
 def record_effect(
@@ -128,14 +128,14 @@ def outcome_of_mutation(
 
 
 def strike_rights(ledger: Ledger, before: Hive, after: Hive) -> None:
-    """What somebody may do no more, nobody who was below it comes back with from an archive."""
+    """Remove rights that an agent lost from the archives of its former descendants."""
     changed = before.specs is not after.specs and ledger.archives.any
     if changed and (lost := revoked_capabilities(before, after)):
         ledger.archives.strike_capabilities(lost)
 
 
 def _store_bare_result(case: AuthorizedCall, outcome: Outcome) -> None:
-    """That there was nothing to do is a first result too: a repeat must not find something."""
+    """Store a result that recorded nothing too: a repeat with the same key must return it."""
     bare = isinstance(outcome, Result) and not getattr(case.params, "dry_run", False)
     if case.key is not None and bare:
         text = reply.body(cast("Result", outcome))
@@ -157,25 +157,25 @@ def _commit_change(case: AuthorizedCall, change: Change[Result], repo: Repositor
     return hive.at_commit(repo.write(hive, call.hive, change.message, trailers))
 
 
-def recorded_outcome(ask: PendingCall, turn: Batch, text: bytes, jobs: JobTable) -> CallOutcome:
+def recorded_outcome(call: PendingCall, batch: Batch, text: bytes, jobs: JobTable) -> CallOutcome:
     """The reply to a recorded call: now, or once its job has ended when the caller waits for it."""
-    if ask.request is None or not ask.request[0].awaits:
-        return CallOutcome(ask, reply.last_frame(text))
-    wait = getattr(ask.request[1], "wait", None)
+    if call.request is None or not call.request[0].awaits:
+        return CallOutcome(call, reply.last_frame(text))
+    wait = getattr(call.request[1], "wait", None)
     job = reply.job_of(text) if wait else None
     if not wait or job is None:
-        return CallOutcome(ask, reply.last_frame(text))
-    # It may have ended already: a repeated call gets the job of the first one.
-    return _after(CallOutcome(ask, due=turn.monotonic + wait, job=(job, text)), turn, jobs)
+        return CallOutcome(call, reply.last_frame(text))
+    # The job may have ended already: a repeated call gets the job of the first one.
+    return _after(CallOutcome(call, due=batch.monotonic + wait, job=(job, text)), batch, jobs)
 
 
-def outcome_after_job(ask: PendingCall, turn: Batch, jobs: JobTable) -> CallOutcome:
-    """The same when the call is asked again."""
-    return _after(CallOutcome(ask, due=ask.due, job=ask.job), turn, jobs)
+def outcome_after_job(call: PendingCall, batch: Batch, jobs: JobTable) -> CallOutcome:
+    """The reply when a call that waits for a job runs again."""
+    return _after(CallOutcome(call, due=call.due, job=call.job), batch, jobs)
 
 
-def _after(held: CallOutcome, turn: Batch, jobs: JobTable) -> CallOutcome:
-    """The reply that is held back for a job: one that failed is the caller's error."""
+def _after(held: CallOutcome, batch: Batch, jobs: JobTable) -> CallOutcome:
+    """The reply that waits for a job; a job that failed becomes the error of the call."""
     if held.job is None:
         raise TypeError("no job is waited for")
     name, text = held.job
@@ -187,7 +187,7 @@ def _after(held: CallOutcome, turn: Batch, jobs: JobTable) -> CallOutcome:
             else reply.frame_after_job(text, job)
         )
         return CallOutcome(held.call, frame)
-    if job is None or held.due is None or turn.monotonic >= held.due:
+    if job is None or held.due is None or batch.monotonic >= held.due:
         return CallOutcome(held.call, reply.last_frame(text))
     held.done, held.topics = False, frozenset((f"job:{name}",))
     return held

@@ -1,4 +1,4 @@
-"""Calls a minute: counted for everybody, and bounded where a budget says so.
+"""Calls a minute: counted for every agent, and limited where a budget says so.
 
 A bound holds for an agent with all below it. It is asked for each call, so it costs a look into a
 table in memory, and nothing but a counter where nobody has a bound.
@@ -37,7 +37,7 @@ class RateLimiter:
             budgets.usage.on_rollback(window.take_back, window.add())
 
     def _chain(self, call: Call) -> _Chain:
-        """Those with a bound, from the agent upward; worked out once for each state of things."""
+        """The limits from the agent upward; computed once for each state of hive and budgets."""
         key = f"pace {call.uuid}"
         known = call.hive.identity_cache.get(key)
         version = call.ledger.budgets.version

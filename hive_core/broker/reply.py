@@ -1,4 +1,4 @@
-"""From results and errors to frames."""
+"""Frames from results and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def last_frame(text: bytes) -> bytes:
 
 
 def continued_frame(text: bytes) -> bytes:
-    """A reply that others follow."""
+    """A reply that is followed by others."""
     return b'{"parameters":' + text + b',"continues":true}\0'
 
 
@@ -39,7 +39,7 @@ def job_of(text: bytes) -> str | None:
 
 
 def frame_after_job(text: bytes, job: JobRecord) -> bytes:
-    """The reply after a job that went well, which fills in what only the effect could tell."""
+    """The reply after a successful job, with the fields that only the job could fill in."""
     result = json.loads(text)
     progress = {name: value for name, value in job.progress.items() if name in result}
     return varlink.encode({"parameters": {**result, **progress}}) if progress else last_frame(text)

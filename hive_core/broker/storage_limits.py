@@ -16,7 +16,7 @@ from hive_core.errors import LimitReached
 from hive_core.ledger.core.storage_use import HISTORY
 from hive_core.model.agents.hive import branch_top
 
-# What brings bytes that stay. A test holds that each other operation with a text has a reason.
+# Operations that store bytes. A test asks a reason of each other operation with a text.
 BRINGS: Final = frozenset({
     "ask", "assign_task", "create_plan", "escalate", "inject_message", "note_event", "publish",
     "put", "remind", "run_parallel_workers", "send", "set_trigger", "spawn",
@@ -28,13 +28,13 @@ EIGHTH, HALF = 8, 2
 CALL_MOST: Final = 2 << 20
 _SELDOM: Final = 64
 _PARTIES: Final = 20_000
-# Seconds until it is looked again how full the ledger is.
+# Seconds between two looks at how full the ledger is.
 _AGAIN: Final = 1.0
 
 
 class StorageLimiter:
     def __init__(self) -> None:
-        # How many calls of a party can bring it to no bound, whatever they bring.
+        # Calls that a party can make without reaching a limit, whatever they store.
         self._safe: dict[str, int] = {}
         # When it was looked how full the ledger is, how full, and what each branch has of it.
         self._looked, self._used, self._shares = -1.0, 0, Counter[str]()
@@ -50,7 +50,7 @@ class StorageLimiter:
             self._check_all(call, operation)
 
     def _check_one(self, call: Call, operation: Operation) -> None:
-        """Look what the agent has; not at each call, because looking costs more than most calls."""
+        """Check what the agent has stored; not at each call, for it costs more than most calls."""
         limits, ledger = call.settings.limits, call.ledger
         sizes = ledger.stored.of(call.uuid)
         live = {noun: size for noun, size in sizes.items() if noun not in HISTORY}
@@ -72,7 +72,7 @@ class StorageLimiter:
             raise _full(operation, reason, "stored")
 
     def _check_all(self, call: Call, operation: Operation) -> None:
-        """Half of the ledger is for whoever comes first, an eighth of it for each branch."""
+        """The first half of the ledger is free for all; then each branch has an eighth at most."""
         most = call.settings.limits.ledger
         if abs(call.now - self._looked) >= _AGAIN:
             self._look(call, most)
@@ -88,7 +88,7 @@ class StorageLimiter:
         self._looked, self._used = call.now, call.ledger.stored.bytes_in_use()
         self._shares.clear()
         if self._used * HALF >= most:
-            # What a destroyed agent left is of its branch: else making and destroying has no bound.
+            # Bytes of destroyed agents count for their branch, or respawning would have no bound.
             parent = call.ledger.archives.parents().get
             for party, size in call.ledger.stored.all().items():
                 self._shares[branch_in(call.hive, party, parent)] += size

@@ -1,4 +1,4 @@
-"""What the daemon does by itself when its time has come: a reminder, a deadline, a trigger.
+"""What the daemon does by itself at its time: reminders, deadlines, triggers.
 
 Declared once, beside the operations of its noun. The ledger says when the next thing is due, so a
 daemon that starts again finds everything that was to come, and what was missed meanwhile.
@@ -38,7 +38,7 @@ DUES: dict[str, Due] = {}
 
 
 def due(*, at: Next, topics: frozenset[str], into: dict[str, Due] = DUES) -> Callable[[Act], Act]:
-    """Declare what has its own time, under its own name."""
+    """Declare a timer under the name of its function."""
 
     def declare(act: Act) -> Act:
         if act.__name__ in into:

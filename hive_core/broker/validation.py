@@ -1,4 +1,4 @@
-"""Why parameters do not fit: where, what was expected, what came; in words for the caller."""
+"""Errors for parameters that do not fit: the place, what was expected, what came."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _SHOWN: Final = 40
 _WAYS: Final = 3  # in which a value could fit, of one that may be several things
 _LISTED: Final = 24  # names of parameters
 _UNSAID: Final = frozenset({"idempotency_key"})
-_READ: Final = 64  # faults of one call; the first is told
+_READ: Final = 64  # faults of one call; the first one is reported
 
 
 def validation_error(
     error: ValidationError, parameters: Mapping[str, object], model: type[Params]
 ) -> HiveError:
-    """A wrong shape names its parameter; only values that fit can make no sense."""
+    """The error: a wrong shape first, then a value that is out of its range."""
     faults = [
         (_path(detail, parameters), detail) for detail in error.errors(include_url=False)[:_READ]
     ]
@@ -68,13 +68,13 @@ def validation_error(
 
 
 def _worst(shapes: Sequence[_At]) -> _At:
-    """The first; but a name that there is not explains why one is missing."""
+    """The first fault; but an unknown name first, as it explains a missing one."""
     unknown = (fault for fault in shapes if fault[1]["type"] == "extra_forbidden")
     return next(unknown, shapes[0])
 
 
 def _path(detail: ErrorDetails, parameters: object) -> tuple[str, ...]:
-    """The way to what is wrong, as the caller wrote it.
+    """The path to the faulty value, as the caller wrote it.
 
     Marks of pydantic's own lead nowhere in what was given, and are left out.
     """
@@ -97,7 +97,7 @@ def _sense(detail: ErrorDetails, value: str) -> str:
 
 
 def _known_names(detail: ErrorDetails, model: type[Params]) -> str:
-    """The names that there are, in place of one that is not."""
+    """The known names, for a parameter of an unknown name."""
     within: type[BaseModel] | None = model
     for part in detail["loc"][:-1]:
         field = within.model_fields.get(str(part)) if within else None
@@ -117,7 +117,7 @@ def _only_model(annotation: object) -> type[BaseModel] | None:
 
 
 def _ways(details: Sequence[ErrorDetails]) -> Iterator[str]:
-    """What would have done, in one of the shapes."""
+    """What would have fitted, for each possible shape."""
     for detail in details:
         if detail["type"] == "literal_error":
             yield str(detail.get("ctx", {}).get("expected", ""))

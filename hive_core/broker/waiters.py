@@ -1,4 +1,4 @@
-"""Which line waits for which topic, and until when."""
+"""Connections that wait for topics, and until when."""
 
 from __future__ import annotations
 
@@ -9,49 +9,51 @@ from hive_core.ports import Clock
 
 
 class WaitingConnections:
-    """Lines by topic. A touched topic costs as much as the lines that wait for it."""
+    """Connections by topic. To touch a topic costs time for those that wait for it only."""
 
     def __init__(self, clock: Clock, enqueue: Callable[[ClientConnection], None]) -> None:
         self._clock = clock
         self._enqueue = enqueue
-        self._lines: dict[str, dict[ClientConnection, None]] = {}
+        self._connections: dict[str, dict[ClientConnection, None]] = {}
 
     def __len__(self) -> int:
-        return sum(len(lines) for lines in self._lines.values())
+        return sum(len(connections) for connections in self._connections.values())
 
-    def park(self, line: ClientConnection, step: CallOutcome) -> None:
-        """The line waits; whatever comes first queues it again, once."""
-        line.busy = True
-        for topic in step.topics:
-            self._lines.setdefault(topic, {})[line] = None
-        times = [moment for moment in (step.until, step.due) if moment is not None]
-        cancel = self._clock.call_at(min(times), lambda: self._end_wait(line)) if times else None
-        line.unpark = lambda: self._forget(line, step.topics, cancel)
+    def park(self, connection: ClientConnection, outcome: CallOutcome) -> None:
+        """Let the connection wait; whatever comes first queues it again, once."""
+        connection.busy = True
+        for topic in outcome.topics:
+            self._connections.setdefault(topic, {})[connection] = None
+        times = [moment for moment in (outcome.until, outcome.due) if moment is not None]
+        cancel = (
+            self._clock.call_at(min(times), lambda: self._end_wait(connection)) if times else None
+        )
+        connection.unpark = lambda: self._forget(connection, outcome.topics, cancel)
 
     def touch(self, topics: Iterable[str]) -> None:
-        """What a topic is about has changed."""
+        """Queue the connections that wait for one of these topics."""
         for topic in topics:
-            for line in list(self._lines.get(topic, ())):
-                self._end_wait(line)
+            for connection in list(self._connections.get(topic, ())):
+                self._end_wait(connection)
 
-    def drop(self, line: ClientConnection) -> None:
-        """The line waits no longer, for whatever reason."""
-        if line.unpark is not None:
-            line.unpark()
-            line.unpark = None
-        line.busy = False
+    def drop(self, connection: ClientConnection) -> None:
+        """End the wait of the connection, for whatever reason."""
+        if connection.unpark is not None:
+            connection.unpark()
+            connection.unpark = None
+        connection.busy = False
 
-    def _end_wait(self, line: ClientConnection) -> None:
-        self.drop(line)
-        self._enqueue(line)
+    def _end_wait(self, connection: ClientConnection) -> None:
+        self.drop(connection)
+        self._enqueue(connection)
 
     def _forget(
-        self, line: ClientConnection, topics: Iterable[str], cancel: Callable[[], None] | None
+        self, connection: ClientConnection, topics: Iterable[str], cancel: Callable[[], None] | None
     ) -> None:
         if cancel is not None:
             cancel()
         for topic in topics:
-            lines = self._lines.get(topic, {})
-            lines.pop(line, None)
-            if not lines:
-                self._lines.pop(topic, None)
+            connections = self._connections.get(topic, {})
+            connections.pop(connection, None)
+            if not connections:
+                self._connections.pop(topic, None)
