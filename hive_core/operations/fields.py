@@ -10,22 +10,22 @@ from hive_core.broker.operation import Mutation
 
 WAIT_MOST: Final = 50.0
 
-# A name that no agent can have is answered as one that no agent has.
+# An impossible name is answered like the name of an agent that does not exist.
 Agent = Annotated[str, Field(max_length=64)]
 Reason = Annotated[str, Field(max_length=1000)]
 
 
 class WaitParams(Mutation):
-    """What takes time answers at once with a job, or after it when asked to wait."""
+    """Parameters of an operation with a job: it replies at once, or after the job."""
 
     wait: float = Field(
         0.0, ge=0, le=WAIT_MOST,
-        description="Seconds to wait for the effect before the answer; without, at once.",
+        description="Seconds to wait for the effect before the reply; 0 replies at once.",
     )  # fmt: skip
 
 
 def also(name: str, *others: str) -> AliasChoices:
-    """A parameter that is taken under other names too: those of who called it otherwise first."""
+    """A parameter with aliases that older clients use."""
     return AliasChoices(name, *others)
 
 

@@ -1,4 +1,4 @@
-"""What the daemon itself tells agents, in their inboxes."""
+"""Notices: messages of the daemon in the inboxes of agents."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def inbox(party: str) -> str:
 
 
 def senders(dead: Iterable[Message]) -> frozenset[str]:
-    """Topics of those whom the ledger told about their dead letters."""
+    """Topics of the senders that the ledger told about dead letters."""
     return frozenset(inbox(message.sender) for message in dead)

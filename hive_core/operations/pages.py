@@ -12,7 +12,7 @@ from hive_core.broker.operation import Params, Result
 # Of a frame of 1 MiB, the rest being the envelope.
 REPLY_BYTES: Final = 1_000_000
 # Rows of a page at most, however many are asked for: building one costs up to 0.1 ms of the loop,
-# in which nobody else is served (attack 61).
+# during which no other call is served (attack 61).
 ROWS_MOST: Final = 100
 # JSON writes a control character as six bytes.
 ESCAPED: Final = 6

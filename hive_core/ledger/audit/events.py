@@ -131,7 +131,7 @@ class AuditLog:
         return next(self.some([seq]), None)
 
     def raw(self, after: int, limit: int) -> list[tuple[int, bytes, str]]:
-        """Number, digest and canonical JSON of the next of the chain, taken apart by nobody."""
+        """Number, digest and canonical JSON of the next events of the chain, not parsed."""
         return self._db.rows(
             "SELECT seq, digest, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
             (after, limit),

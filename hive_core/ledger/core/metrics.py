@@ -56,7 +56,7 @@ class MetricsTally:
         return (int(row[0]), int(row[1]), float(row[2])) if row else (0, 0, 0.0)
 
     def questions(self) -> int:
-        """Questions and escalations that nobody answered yet."""
+        """Questions and escalations without an answer."""
         return int(self._db.value("SELECT COUNT(*) FROM questions WHERE ended IS NULL"))
 
     def _unturn(self, counts: BatchCounts, bucket: float, seconds: float) -> None:

@@ -63,7 +63,7 @@ class InboxShares:
         self._known: dict[int, _Count] = {}
 
     def of(self, party: str) -> Crowd:
-        """Who sent what waits in a box or is given out; nobody while it is under a quarter full."""
+        """Messages and bytes by sender in an inbox; empty while it is under a quarter full."""
         box = self._boxes.find(party)
         if box is None or not self._is_filling(box):
             return NOBODY

@@ -1,4 +1,4 @@
-"""Mailboxes: who has one, how full it is, and where each message stands in it.
+"""Mailboxes: their owners, how full they are, and the place of each message.
 
 Every move of a message goes through here, so the counters always say what the queue holds. They
 are kept in memory and counted once, when a box is first asked for.

@@ -172,7 +172,7 @@ class Messages:
         return party in self._readers
 
     def forget_reader(self, party: str) -> None:
-        """Its machine starts, or is gone: nobody has asked yet."""
+        """The machine of the party starts or ended: it has not read its mail yet."""
         self._readers.discard(party)
 
     def check_room(self, recipient: str, body: str) -> None:
@@ -181,7 +181,7 @@ class Messages:
             self._boxes.check_room(box, len(body.encode()))
 
     def bytes_by_sender(self, recipient: str) -> Crowd:
-        """Messages and bytes by sender, of a box that is a quarter full or more; else nobody."""
+        """Messages and bytes by sender of an inbox that is a quarter full; else empty."""
         return self._crowds.of(recipient)
 
     def reopen(self, recipient: str) -> None:

@@ -1,4 +1,4 @@
-"""Handing in: where a letter is written down, and which thread it belongs to."""
+"""Sending: how a message is stored, and to which thread it belongs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Posting:
         self._boxes.seal(self._ids.last)
 
     def belongs(self, thread: str, party: int | None) -> bool | None:
-        """Whether the party sent or received something in a thread; None when there is none."""
+        """Whether the party sent or received a message in a thread; None for no such thread."""
         root = number(thread)
         begun = "SELECT 1 FROM messages WHERE id = ?1 AND thread IS NULL"
         went_on = "SELECT 1 FROM threads WHERE thread = ?2"
@@ -138,7 +138,7 @@ class Posting:
         self._ids.shift(seconds)
 
     def _thread(self, new: NewMessage, sender: int) -> tuple[str | None, int | None]:
-        """Nobody gets into a talk between others, by an answer or by naming its thread."""
+        """No sender can join a thread between others, by a reply or by its name."""
         if new.reply_to is not None:
             return self._answer(new.reply_to, new.thread, sender)
         thread = new.thread or ""
@@ -150,9 +150,9 @@ class Posting:
     def _open(self, thread: str, sender: int, to: str) -> bool:
         """Whether the sender may name this thread to the recipient.
 
-        A name is nobody's in the whole hive: that hidden agents use it is not told and keeps it
-        from nobody (attack 41). But who talks in it is not joined by one who has talked in it
-        neither with them nor with one of those whom they talked to (attack 43).
+        Names of threads are free for the whole hive: the use by hidden agents neither shows nor
+        blocks a name (attack 41). But an agent in a thread is not joined by another one that has
+        exchanged messages in it neither with this agent nor with one of its partners (attack 43).
         """
         recipient = self._boxes.find(to)
         theirs = self._talkers(thread, recipient.number if recipient else None)

@@ -1,4 +1,4 @@
-"""Named queues: durable, leased, bounded; what nobody wants stays where it is.
+"""Named queues: durable, leased, bounded; items that are not taken stay.
 
 A thing is given to one taker at a time, the oldest first, where each step of less urgency counts as
 ten seconds (as in `turns.py`). Who takes only one kind looks it up by an index and passes over
@@ -40,7 +40,7 @@ _THINGS: Final = (
 
 
 class TakeFilter(NamedTuple):
-    """What somebody takes: how many, how urgent at least, of one kind; or what is dead."""
+    """A filter of `take`: how many, how urgent at least, of one kind; or dead items."""
 
     most: int
     lease: float
@@ -96,7 +96,7 @@ class QueueStore:
             (size, queue.number, most),
         )
         if not counted:
-            raise LimitReached(f"the queue {queue.name} is full: somebody has to take first")
+            raise LimitReached(f"the queue {queue.name} is full: items have to be taken first")
         id_ = self._next(thing.put_at)
         self._db.run(
             "INSERT INTO things VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (id_, queue.number, *thing[1:7])

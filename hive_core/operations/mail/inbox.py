@@ -75,16 +75,16 @@ class Answer(Result):
 
 
 class AckParams(Mutation):
-    ids: Ids = Field(description="Messages, or things out of queues, that are done with.")
+    ids: Ids = Field(description="Messages, or things out of queues, that are done.")
 
 
 class Acked(Result):
-    acked: int = Field(description="How many of them were waiting for it.")
+    acked: int = Field(description="How many of them were waiting for an ack.")
 
 
 class NackParams(Mutation):
     ids: Ids = Field(description="Messages, or things, that could not be handled.")
-    why: str = Field("", max_length=1000, description="Told to the sender of a dead letter.")
+    why: str = Field("", max_length=1000, description="Reason for the sender of a dead letter.")
     dead: bool = Field(
         default=False, description="Give up now: dead letters, instead of another attempt."
     )
@@ -95,7 +95,7 @@ class Nacked(Result):
 
 
 class ListMessagesParams(Paged):
-    agent: Agent | None = Field(None, description="Whose; the caller's own when absent.")
+    agent: Agent | None = Field(None, description="Owner of the inbox; the caller when absent.")
     dead: bool = Field(default=False, description="Its dead letters instead of what waits.")
 
 
@@ -111,7 +111,7 @@ class ListedLetters(Page):
 def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     """Take messages out of the caller's inbox under a lease.
 
-    Each comes again until it is acked; after 5 attempts it is a dead letter and its sender is
+    Each comes again until it is acked. After 5 attempts it is a dead letter, and its sender is
     told. Called with `more`, messages follow as they come.
     """
     mail = call.ledger.messages
@@ -127,7 +127,7 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
         return Record(letters)
     deadline = None if call.more else call.now + params.wait
     due = mail.next_due(call.uuid)
-    # What is overdue and was not given is the daemon's to bury; asking again would not help.
+    # The daemon buries what is overdue and was not given; running again would not help.
     until = due if due is not None and due > call.now else None
     return Wait(frozenset({inbox(call.uuid)}), deadline, letters, until=until)
 
@@ -136,9 +136,9 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
 def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Answer]:
     """Wait for the answer to a message that the caller sent.
 
-    Nothing stays open: asked again, it waits again, and what was answered is answered the same.
-    Sent with `reply_within`, the answer is kept for this call so long, and only then given by
-    `recv`; without, whoever asks first gets it.
+    Called again, it waits again, and an answer that came is returned again. If the message was sent
+    with `reply_within`, the answer is reserved for this call so long and only then given by `recv`;
+    otherwise the first of the two calls gets it.
     """
     message = call.ledger.messages.answer(call.uuid, params.id)
     answer = Answer(reply=None if message is None else _letter(message))
@@ -151,7 +151,7 @@ def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Ans
 
 @operation(action="receive", allow=SELF)
 def ack(call: Call, params: AckParams) -> Record[Acked]:
-    """Say that messages, or things out of queues, are done with; they are not given again."""
+    """Mark messages, or items of queues, as done; they are not given again."""
     acked = call.ledger.messages.ack(call.uuid, params.ids)
     acked += call.ledger.queues.ack(call.uuid, params.ids)
     call.notify(inbox(call.uuid))
@@ -160,9 +160,9 @@ def ack(call: Call, params: AckParams) -> Record[Acked]:
 
 @operation(action="receive", allow=SELF)
 def nack(call: Call, params: NackParams) -> Record[Nacked]:
-    """Give messages back: they come again, or become dead letters after 5 attempts.
+    """Give messages back: they come again, and become dead letters after 5 attempts.
 
-    Things out of queues likewise: they are ready again for whoever may take them.
+    Items of queues likewise: they are ready again for every agent that may take them.
     """
     dead = call.ledger.messages.nack(call.uuid, params.ids, params.why, call.now, dead=params.dead)
     dead_things = give_back(call, params.ids, dead=params.dead)
@@ -176,7 +176,7 @@ def nack(call: Call, params: NackParams) -> Record[Nacked]:
 def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wait[ListedLetters]:
     """Look at what waits in an inbox, or at its dead letters, without taking anything.
 
-    An ancestor may not: mail is between its sender and its recipient, and the operator's to see.
+    Only the owner and the operator may: mail is private to its sender and its recipient.
     """
     owner = _owner(call, params.agent)
     number, messages = call.ledger.messages.messages_by_age(

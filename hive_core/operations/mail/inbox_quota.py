@@ -1,8 +1,8 @@
-"""How much of an inbox one sender may take: what one fills must not keep out the others.
+"""How much of an inbox one sender may use: one sender must not keep out the others.
 
-A quarter of an inbox is for whoever comes first. From then on a share is measured by what is still
-free: who holds half as much as that (of the operator's inbox: a third) has to wait. So each next
-sender gets a share too, however many came before, and there is room for one who holds nothing.
+The first quarter of an inbox is free for all. From then on a share is measured by what is still
+free: a sender that holds half as much as that (in the operator's inbox: a third) has to wait. So
+each next sender gets a share too, and there is always room for a sender without messages.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Held(NamedTuple):
 
 
 def check_share(call: Call, recipient: str, to: str) -> None:
-    """Refuse one more message of who has its share of the box, or whose branch has.
+    """Refuse a message of a sender that used up its share of the inbox, or whose branch did.
 
-    An agent that can create others could fill the operator's inbox by their hands. So there each
-    subtree has a share too, a branch a third of the box when it comes first. It is more than that
-    of one agent, and more than that of a subtree within it, so that who fills a share leaves
-    something to those around. Who has nothing in the box is not kept out by what others around it
-    have: of a subtree then senders count, and not letters.
+    An agent that can create others could fill the operator's inbox through them. So in that inbox
+    each subtree has a share too; the first branch gets a third. The share of a subtree is larger
+    than that of one agent and of the subtrees in it, so that a full share leaves room to its
+    neighbours. A sender without messages is not kept out by those of its neighbours: then the
+    senders of a subtree count, and not their messages.
     """
     crowd = call.ledger.messages.bytes_by_sender(recipient)
     if not crowd or call.by_operator or call.settings.limits.inbox_count < _SMALLEST:
@@ -49,11 +49,11 @@ def check_share(call: Call, recipient: str, to: str) -> None:
     mine = Held(*crowd.get(call.uuid, (0, 0)))
     if recipient != OPERATOR:
         if _too_much(mine, free, SENDER):
-            raise _refusal(to, "much of it is yours")
+            raise _refusal(to, "your share of it is used up")
         return
     lineage = call.hive.topology.lineage(call.caller)
     if _too_much(mine, free, TO_OPERATOR):
-        raise _refusal(to, "much of it is yours")
+        raise _refusal(to, "your share of it is used up")
     chain = (call.caller, *lineage)
     held = _subtrees(call, crowd if mine.letters else _once(crowd), chain)
     for depth, name in zip(range(len(lineage), 0, -1), chain, strict=False):
@@ -101,8 +101,8 @@ def _fills(call: Call, tree: Held) -> bool:
 
 def _refusal(to: str, why: str) -> InboxFull:
     return InboxFull(
-        f"cannot send to {to}: its inbox fills, and {why}; the bounds are [limits] inbox_count and"
-        " inbox_bytes",
+        f"cannot send to {to}: its inbox fills up, and {why}; the bounds are [limits] inbox_count"
+        " and inbox_bytes",
         setting="limits.inbox_bytes",
     )
 

@@ -1,4 +1,4 @@
-"""A word for who works right now, said in such a way that one knows where it went (row Q26)."""
+"""A message to a worker during its work, with the answer where it went (row Q26)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMED: Final = 5
 class InjectParams(Mutation):
     body: Body = Field(description="Text, at most 64 KiB.")
     worker: Agent | None = Field(
-        None, description="Who; may be left out where exactly one works for the caller."
+        None, description="The worker; optional where exactly one works for the caller."
     )
     task: Annotated[str, Field(max_length=64)] | None = Field(
         None, description="Or the task on which it works."
@@ -37,20 +37,20 @@ class InjectParams(Mutation):
 
 class Injected(Result):
     result: str = Field(
-        description="delivered: it lies with a worker that runs; queued: it lies there until the"
-        " worker runs again; not_active: nobody works on that, and nothing was sent."
+        description="delivered: the worker runs and has it in its inbox; queued: it waits until the"
+        " worker runs again; not_active: no agent works on that, and nothing was sent."
     )
-    worker: str = Field(description="Who; empty when nobody works.")
-    task: str = Field(description="What it works on.")
+    worker: str = Field(description="Name of the worker; empty when no agent works.")
+    task: str = Field(description="The task that it works on.")
     message: str = Field(description="The message; empty when nothing was sent.")
 
 
 @operation(action="send", allow=SELF | ANCESTOR | OPERATOR, target="worker", preposition="to")
 def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
-    """Say something to a worker while it works; the answer tells what became of it.
+    """Send a message to a worker during its work; the result says whether it was delivered.
 
-    It may go to a descendant, and ends every wait of the worker. Without a worker or a task it goes
-    to the only one that works on something that the caller gave.
+    The worker is a descendant of the caller; the message ends all of its waits. Without a worker or
+    a task it goes to the only worker of the caller's tasks.
     """
     task = _task(call, params)
     if task is None or not task.held:
@@ -69,18 +69,18 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
 
 
 def _task(call: Call, params: InjectParams) -> Task | None:
-    """What is worked on: by id, by worker, or the only one."""
+    """The task: by id, by worker, or the only one that is worked on."""
     if params.task is not None:
         return _task_by_id(call, params.task, params.worker)
     if params.worker is not None:
         if params.worker == call.caller:
-            raise InvalidArgument("say it to a worker: wake is for oneself", field="worker")
+            raise InvalidArgument("name a worker; `wake` sends to yourself", field="worker")
         work = call.ledger.tasks.open_tasks(call.hive.spec(params.worker).id)
         return next((task for task in work if task.held), None)
     work = [task for task in call.ledger.tasks.tasks_from(call.uuid) if task.held]
     if len({task.assignee for task in work}) > 1:
         names = ", ".join(sorted({display_name(call, task.assignee) for task in work})[:_NAMED])
-        raise InvalidArgument(f"say to whom: several work for you ({names})", field="worker")
+        raise InvalidArgument(f"name the worker: several work for you ({names})", field="worker")
     return work[0] if work else None
 
 
@@ -90,5 +90,5 @@ def _task_by_id(call: Call, id_: str, worker: str | None) -> Task:
     if worker is not None and worker != name:
         raise InvalidArgument(f"task {id_} is {name}'s, not {worker}'s", field="task")
     if task.assignee == call.uuid or not (call.by_operator or is_above(call, task.assignee)):
-        raise NotAllowed(f"cannot say anything to {name}: not your descendant", rule="ancestor")
+        raise NotAllowed(f"cannot send to {name}: not your descendant", rule="ancestor")
     return task

@@ -1,4 +1,4 @@
-"""Pipes: what a parent and its child say to each other in order, chunk by chunk."""
+"""Pipes: ordered chunks of text between a parent and its child."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class OpenPipeParams(Mutation):
 
 
 class OpenedPipe(Result):
-    pipe: str = Field(description="Both ends name it so; the child gets it as mail of kind `pipe`.")
+    pipe: str = Field(description="Its id for both ends; the child gets it as mail of kind `pipe`.")
 
 
 class WritePipeParams(Mutation):
     pipe: Id
     data: Annotated[str, bounded_text(DATA_MOST)] = Field(description="Text, at most 64 KiB.")
     wait: float = Field(
-        0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for room; without, full is refused."
+        0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for room; 0: a full pipe refuses."
     )
 
 
@@ -45,7 +45,7 @@ class ReadPipeParams(Params):
     pipe: Id
     wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait when there is none.")
     max: int = Field(64, ge=1, le=1000, description="Chunks at most.")
-    up_to: int = Field(0, ge=0, description="The last chunk that arrived: those up to it go.")
+    up_to: int = Field(0, ge=0, description="The last chunk that arrived; up to it they go.")
 
 
 class PipeChunk(Result):
@@ -72,14 +72,14 @@ class ListPipesParams(Params):
 
 class PipeRow(Result):
     pipe: str = Field(description="The pipe.")
-    other: str = Field(description="Who is at the other end, by name; its UUID when it is gone.")
+    other: str = Field(description="Agent at the other end; its UUID if destroyed.")
     to_read: int = Field(description="Chunks that wait for the caller.")
     to_write: int = Field(description="Chunks of the caller that wait for the other.")
     closed: bool = Field(description="Nothing can be written any more.")
 
 
 class PipeRows(Result):
-    pipes: list[PipeRow] = Field(description="Those with an end at the caller, the oldest first.")
+    pipes: list[PipeRow] = Field(description="Pipes with an end at the caller, the oldest first.")
 
 
 def _mine(call: Call, params: WritePipeParams | ReadPipeParams | ClosePipeParams) -> str | None:
@@ -93,9 +93,9 @@ _THE_PIPE = Whose("pipe", "pipe", _mine)
 
 @operation(action="send", allow=PARENT, target="agent")
 def open_pipe(call: Call, params: OpenPipeParams) -> Record[OpenedPipe]:
-    """Open a pipe to a child, for both directions. The child is told which.
+    """Open a pipe to a child, for both directions. The child gets its id as mail.
 
-    What is written is durable and read in order; 64 chunks in each direction wait at most.
+    Chunks are durable and read in order; at most 64 wait in each direction.
     """
     pipes, most = call.ledger.queues.pipes, call.settings.queues.open
     if pipes.count(call.uuid) >= most:
@@ -109,7 +109,7 @@ def open_pipe(call: Call, params: OpenPipeParams) -> Record[OpenedPipe]:
 
 @operation(action="send", allow=SELF, whose=_THE_PIPE)
 def write_pipe(call: Call, params: WritePipeParams) -> Record[Written] | Wait[Written]:
-    """Write a chunk for the other end. When 64 wait there it is refused, or waits for room."""
+    """Write a chunk for the other end. A full pipe refuses it, or the call waits for room."""
     pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
     _check_family(call, pipe)
     reader, slots = pipe.other(call.uuid), call.settings.queues.slots
@@ -124,10 +124,10 @@ def write_pipe(call: Call, params: WritePipeParams) -> Record[Written] | Wait[Wr
 
 @operation(action="receive", allow=SELF, whose=_THE_PIPE)
 def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
-    """Read what the other end wrote.
+    """Read chunks of the other end.
 
-    Chunks are given again until `up_to` says that they arrived; then their places are free. A pipe
-    that was closed can be read to its end.
+    Chunks are given again until `up_to` says that they arrived; then there is room for others. A
+    closed pipe can be read to its end.
     """
     pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
     before = pipes.count_unread(pipe, call.uuid)
@@ -149,7 +149,7 @@ def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
 
 @operation(action="send", allow=SELF, whose=_THE_PIPE)
 def close_pipe(call: Call, params: ClosePipeParams) -> Record[ClosedPipe]:
-    """Write no more, and read no more. The other end can still read what was written before."""
+    """Close a pipe for the caller. The other end can still read what was written before."""
     pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
     unread = pipes.count_unread(pipe, call.uuid)
     pipes.close(pipe, call.uuid)
@@ -181,7 +181,7 @@ def _pipe(call: Call, id_: str) -> Pipe:
 
 
 def _check_family(call: Call, pipe: Pipe) -> None:
-    """A child that was moved to another parent does not talk on behind its back."""
+    """Refuse writes after the child was moved to another parent."""
     parent, child = call.hive.name(pipe.parent), call.hive.name(pipe.child)
     if parent and child and call.hive.topology.parent(child) != parent:
         raise NotFound(

@@ -1,4 +1,4 @@
-"""How things in queues end without being acked: given up, or left in a queue that was closed."""
+"""How items of queues end without an ack: dead after all attempts, or in a closed queue."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SWEPT: Final = "queue:closed"
 
 @due(at=lambda ledger: 0.0 if ledger.queues.next_closed() else None, topics=frozenset({"queue"}))
 def closed_queues(call: Call) -> Record[Result]:
-    """Empty what was closed, a part at a time; who put something there that nobody took is told."""
+    """Empty closed queues, a part at a time, and tell the senders of items that were not taken."""
     queue = call.ledger.queues.next_closed()
     for sender, ids in call.ledger.queues.sweep(queue).items() if queue is not None else ():
         name = THE_OPERATOR if sender == THE_OPERATOR else call.hive.name(sender)
         if queue is not None and name is not None:
-            body = f"the queue {queue.name} was closed, and nobody took what you put into it"
+            body = f"the queue {queue.name} was closed before these items of yours were taken"
             send_notice(call, call.hive, name, CLOSED, f"{body}: {_some(ids)}", priority=2)
     return Record(Result())
 

@@ -1,4 +1,4 @@
-"""Who may use a queue: what its owner said, by the tree as it is now."""
+"""Rights on queues: what the owner declared, by the tree as it is now."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def owner_name(call: Call, queue: Queue) -> str:
 
 
 def rights(call: Call, queue: Queue) -> Rights:
-    """What the caller may do with a queue. Who may nothing does not see it.
+    """What the caller may do with a queue. An agent without any right does not see the queue.
 
     A task writes to its parent only, so that it puts nothing into other queues than its parent's.
     """
@@ -61,7 +61,7 @@ def _lets(rule: QueueAccess, standing: int, uuid: str) -> bool:
 
 
 def parse_access(call: Call, said_: list[str], field: str) -> QueueAccess:
-    """What an owner said; agents that it names are kept by UUID, and it has to see them."""
+    """Parse the access that an owner declares; it must see the agents that it names."""
     names = [name for name in dict.fromkeys(said_) if name not in WORDS]
     hidden = set(names) - set(visible_names(call.hive, call.caller)) if names else set()
     if hidden:
@@ -74,15 +74,15 @@ def parse_access(call: Call, said_: list[str], field: str) -> QueueAccess:
 
 
 def access_words(call: Call, rule: QueueAccess) -> list[str]:
-    """A rule in the words that it was said in; names of now."""
+    """An access in the words of its declaration, with the names of now."""
     return [*rule.words, *(call.hive.name(uuid) or uuid for uuid in rule.agents)]
 
 
 def queue_topic(number: int, kind: str = "") -> str:
-    """What is touched when something comes into a queue: anything, or one kind."""
+    """The topic of items that come into a queue: of any kind, or of one."""
     return f"queue:{number}:{kind}" if kind else f"queue:{number}"
 
 
 def all_waiters_topic(number: int) -> str:
-    """What is touched when all who wait there, whatever for, have to look again."""
+    """The topic of all calls that wait at a queue."""
     return f"queue:{number}:*"

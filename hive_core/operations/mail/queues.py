@@ -1,4 +1,4 @@
-"""Named queues: whoever its owner lets puts things in, whoever it lets takes them out."""
+"""Named queues: the owner says which agents may put items in and which may take them."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class OpenQueueParams(Mutation):
     name: Name = Field(description="Unique among the caller's queues.")
     may_put: Rule = Field(
         ["children"],
-        description="Who may put: `children`, `subtree`, `siblings`, `parent`, or names of agents.",
+        description="May put: `children`, `subtree`, `siblings`, `parent`, or names of agents.",
     )
-    may_take: Rule = Field(["children"], description="Who may take, in the same words.")
+    may_take: Rule = Field(["children"], description="Agents that may take, in the same words.")
     limit: int | None = Field(
         None, ge=1, description="Things in it at most; 1000 (a setting) when absent."
     )
@@ -62,7 +62,7 @@ class Opened(Result):
 class PutParams(Mutation):
     queue: Where
     body: Body = Field(description="Text, at most 64 KiB.")
-    kind: Kind = Field("thing", description="A word for those who take one kind only.")
+    kind: Kind = Field("thing", description="A kind, for agents that take one kind only.")
     priority: int = Field(PRIORITY, ge=0, le=3, description="As of `send`, and bounded as there.")
 
 
@@ -79,16 +79,16 @@ class TakeParams(Params):
         None, ge=1, le=3600,
         description="Seconds after which what is not acked is ready again; 60 if absent.",
     )  # fmt: skip
-    min_priority: int = Field(3, ge=0, le=3, description="Only what is at least so urgent.")
-    kind: Kind | None = Field(None, description="Only this kind; others stay where they are.")
-    dead: bool = Field(default=False, description="What was given up; its owner's to take.")
+    min_priority: int = Field(3, ge=0, le=3, description="Only items that are at least so urgent.")
+    kind: Kind | None = Field(None, description="Only this kind; other items stay in the queue.")
+    dead: bool = Field(default=False, description="Dead items, for the owner of the queue only.")
 
 
 class Taken(Result):
     id: str = Field(description="The thing; `ack` or `nack` it with this.")
     queue: str = Field(description="`OWNER/NAME`.")
-    sender: str = Field(serialization_alias="from", description="Who put it there, by name then.")
-    from_uuid: str = Field(description="Who put it there.")
+    sender: str = Field(serialization_alias="from", description="Name of the sender at that time.")
+    from_uuid: str = Field(description="UUID of the sender.")
     kind: str = Field(description="A word for programs.")
     priority: int = Field(description="0 (critical) to 3 (low).")
     put_at: float = Field(description="Seconds since 1970.")
@@ -97,7 +97,7 @@ class Taken(Result):
 
 
 class Things(Result):
-    things: list[Taken] = Field(description="The next ones in the line.")
+    things: list[Taken] = Field(description="The next items in the queue.")
 
 
 class CloseQueueParams(Mutation):
@@ -105,7 +105,7 @@ class CloseQueueParams(Mutation):
 
 
 class Closed(Result):
-    left: int = Field(description="Things that nobody took; who put them is told.")
+    left: int = Field(description="Items that were not taken; their senders are told.")
 
 
 class ListQueuesParams(Paged):
@@ -114,12 +114,12 @@ class ListQueuesParams(Paged):
 
 class QueueRow(Result):
     queue: str = Field(description="`OWNER/NAME`.")
-    may_put: list[str] = Field(description="Whom its owner lets put: words and names.")
-    may_take: list[str] = Field(description="Whom its owner lets take.")
-    mine: list[str] = Field(description="What the caller may: `put`, `take`, `close`.")
+    may_put: list[str] = Field(description="Agents that may put: words and names.")
+    may_take: list[str] = Field(description="Agents that may take.")
+    mine: list[str] = Field(description="What the caller may do: `put`, `take`, `close`.")
     things: int = Field(description="In it now, taken and dead ones included.")
     limit: int = Field(description="How many it takes.")
-    dead: bool = Field(description="Whether something in it was given up.")
+    dead: bool = Field(description="Whether it holds dead items.")
 
 
 class QueuesPage(Page):
@@ -142,10 +142,10 @@ _THE_QUEUE = Whose("queue", "queue", _whose)
 
 @operation(action="send", allow=SELF)
 def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
-    """Open a queue of the caller's own, and say who may put and who may take.
+    """Open a queue of the caller, with the agents that may put and take.
 
-    Things in it are durable and wait for whoever takes them first. It is seen by nobody but those
-    who may use it, and it ends with its owner.
+    Items in it are durable and go to the first agent that takes them. Only agents that may use the
+    queue see it, and it ends with its owner.
     """
     if call.by_operator:
         raise InvalidArgument("the operator has no queues of its own", field="name")
@@ -169,14 +169,15 @@ def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
 
 @operation(action="send", allow=_PUT, whose=_THE_QUEUE, preposition="into a queue of", facts=_facts)
 def put(call: Call, params: PutParams) -> Record[Put]:
-    """Put something into a queue, where it waits for one who takes it.
+    """Put an item into a queue, where it waits until an agent takes it.
 
-    Who may is said by the queue's owner. An agent of role `task` puts into its parent's only.
+    The owner of the queue says which agents may. An agent of role `task` may put into
+    queues of its parent only.
     """
     queue = _require_queue(call, params.queue)
     after = call.ledger.sends.take((call.uuid, queue_topic(queue.number)), call.now)
     if after > 0 and not call.by_operator:
-        reason = f"cannot put into {params.queue}: too many things, try again in {after:.2f} s"
+        reason = f"cannot put into {params.queue}: too many items, try again in {after:.2f} s"
         raise LimitReached(reason, retry_after=after)
     owner = owner_name(call, queue)
     standing = relation(call.hive, call.caller, owner)
@@ -191,14 +192,14 @@ def put(call: Call, params: PutParams) -> Record[Put]:
     action="receive", allow=_TAKE, whose=_THE_QUEUE, preposition="out of a queue of", facts=_facts
 )
 def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
-    """Take things out of a queue under a lease; `ack` them when they are done with.
+    """Take items out of a queue under a lease; `ack` them when they are done.
 
-    Each comes again until it is acked; after 5 times it is given up and stays for the queue's
-    owner, who is told. What does not fit `kind` and `min_priority` stays untouched.
+    Each item comes again until it is acked. After 5 times it is dead: it stays for the owner of the
+    queue, which is told. Items that do not fit `kind` and `min_priority` stay untouched.
     """
     queue, queues = _require_queue(call, params.queue), call.ledger.queues
     if params.dead and call.uuid != queue.owner:
-        raise InvalidArgument("what was given up is for the owner of the queue", field="dead")
+        raise InvalidArgument("dead items are for the owner of the queue", field="dead")
     lost = queues.come_back(queue, call.settings.limits.attempts, call.now)
     reported = report_dead_things(call, queue, lost)
     lease = call.settings.grace.lease if params.lease is None else params.lease
@@ -215,7 +216,7 @@ def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
 
 @operation(action="send", allow=SELF | OPERATOR, whose=_THE_QUEUE)
 def close_queue(call: Call, params: CloseQueueParams) -> Record[Closed]:
-    """Close a queue of the caller's own. What nobody took goes, and who put it there is told."""
+    """Close a queue of the caller. Items that were not taken go, and their senders are told."""
     queue = _require_queue(call, params.queue)
     call.ledger.queues.close(queue)
     call.notify(all_waiters_topic(queue.number), SWEPT)

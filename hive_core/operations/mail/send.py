@@ -23,7 +23,7 @@ from hive_core.policy.rules import ROUTE, SELF
 TTL_MOST = 30 * 86_400.0
 PRIORITY = 2
 REPLY_MOST = 300.0
-# Words for what the daemon made of a `send` or a `publish`; nobody else says them.
+# Kinds of messages that only the daemon makes, of a `send` or a `publish`.
 RESERVED = frozenset({COPY, TOPIC})
 
 # How urgent mail can be at most, by what the sender is to the recipient (row K18).
@@ -95,7 +95,7 @@ def _reply(call: Call, params: SendParams) -> frozenset[str]:
 
 @operation(action="send", allow=ROUTE, target="to", preposition="to", facts=_reply)
 def send(call: Call, params: SendParams) -> Record[Sent]:
-    """Put a message into someone's inbox, where it stays until it is acked.
+    """Put a message into an inbox, where it stays until it is acked.
 
     It may go to the parent, to siblings under the same parent, to the caller itself, to its
     descendants, to `operator` and to agents on the caller's allow-list; a reply always to the
@@ -157,7 +157,7 @@ def _party_uuid(call: Call, name: str) -> str | None:
 
 
 def _check_answer(call: Call, params: SendParams, recipient: str) -> None:
-    """An answer goes to who is part of it: no third one reads along, and no successor of a name.
+    """A reply goes to a party of the message only: to no third agent, and no successor of a name.
 
     A message that is not the caller's is unknown to it; the ledger says so.
     """

@@ -25,11 +25,11 @@ _TASK: Final = Role.TASK
 
 
 class FollowParams(Mutation):
-    topic: Topic = Field(description="A word; whoever says it means the same topic.")
+    topic: Topic = Field(description="Name of the topic, the same for the whole hive.")
 
 
 class Following(Result):
-    topics: list[str] = Field(description="All that the caller follows now.")
+    topics: list[str] = Field(description="Topics that the caller follows now.")
 
 
 class FollowedParams(Params):
@@ -37,19 +37,19 @@ class FollowedParams(Params):
 
 
 class PublishParams(Mutation):
-    topic: Topic = Field(description="A word; whoever says it means the same topic.")
+    topic: Topic = Field(description="Name of the topic, the same for the whole hive.")
     body: Body = Field(description="Text, at most 64 KiB.")
     priority: int = Field(PRIORITY, ge=0, le=3, description="As of `send`, and bounded as there.")
 
 
 class Published(Result):
-    delivered: int = Field(description="In so many inboxes it is.")
-    missed: int = Field(description="So many were full, or have too much from the caller.")
+    delivered: int = Field(description="Number of inboxes that got it.")
+    missed: int = Field(description="Number of inboxes without room for the caller.")
 
 
 @operation(action="receive", allow=SELF)
 def follow_topic(call: Call, params: FollowParams) -> Record[Following]:
-    """Get what is published under a topic, in the caller's inbox as mail of kind `topic`."""
+    """Follow a topic: what is published comes as mail of kind `topic`."""
     follows, most = call.ledger.queues.follows, call.settings.queues.follows
     if len(follows.of(call.uuid)) >= most and params.topic not in follows.of(call.uuid):
         raise LimitReached(f"cannot follow {params.topic}: {call.caller} follows {most} topics")
@@ -59,7 +59,7 @@ def follow_topic(call: Call, params: FollowParams) -> Record[Following]:
 
 @operation(action="receive", allow=SELF)
 def unfollow_topic(call: Call, params: FollowParams) -> Record[Following]:
-    """Get no more of a topic."""
+    """Stop following a topic."""
     call.ledger.queues.follows.unfollow(params.topic, call.uuid)
     return Record(Following(topics=call.ledger.queues.follows.of(call.uuid)))
 
@@ -72,10 +72,10 @@ def list_topics(call: Call, _params: FollowedParams) -> Following:
 
 @operation(action="send", allow=SELF)
 def publish(call: Call, params: PublishParams) -> Record[Published]:
-    """Tell everybody below the caller who follows a topic; with `broadcast`, everybody who does.
+    """Publish to all followers of a topic below the caller; with `broadcast`, to all followers.
 
-    An agent of role `task` reaches its parent at most. Nobody waits for whoever does not read: an
-    inbox that is full misses it.
+    An agent of role `task` reaches its parent at most. A full inbox misses the message; the others
+    do not wait for it.
     """
     reached = _reached_followers(call, params.topic)
     most = call.settings.queues.followers
@@ -90,7 +90,7 @@ def publish(call: Call, params: PublishParams) -> Record[Published]:
 
 
 def _reached_followers(call: Call, topic: str) -> list[str]:
-    """Those who follow it and whom the caller reaches, without itself."""
+    """Followers that the caller reaches, without the caller itself."""
     names = map(call.hive.name, call.ledger.queues.follows.followers(topic))
     following = {name for name in names if name is not None} - {call.caller}
     if call.by_operator:

@@ -133,9 +133,7 @@ def get_plan(call: Call, params: PlanParams) -> PlanRow:
 def list_plans(call: Call, params: ListPlansParams) -> PlanRows:
     """List the plans of a task, the newest first, as many as fit into one reply."""
     rows = (plan_row(call, plan) for plan in call.ledger.plans.plans_of_task(params.task))
-    return PlanRows(
-        plans=list(take_fitting(rows, lambda row: len(row.model_dump_json().encode())))
-    )
+    return PlanRows(plans=list(take_fitting(rows, lambda row: len(row.model_dump_json().encode()))))
 
 
 @operation(
