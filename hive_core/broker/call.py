@@ -219,7 +219,7 @@ class SlowReadSources(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[R_co]):
-    """The next hive; the broker commits it and replies after COMMIT. Wakes `tree` by itself."""
+    """The next hive; the broker commits it, notifies `tree`, and replies after COMMIT."""
 
     writes: ClassVar[bool] = True
     changes: ClassVar[bool] = True
@@ -228,7 +228,6 @@ class Change(Generic[R_co]):
     result: R_co
     hive: Hive
     message: str
-    wakes: frozenset[str] = frozenset()
     fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
     trailers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Trailers beside those that every commit has."""
@@ -236,7 +235,7 @@ class Change(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[R_co]):
-    """Recorded in the ledger. `wakes`: topics touched, such as `inbox:<uuid>` or `run:<uuid>`.
+    """Recorded in the ledger.
 
     `told`: something that the daemon does by itself and has written all events of itself.
     """
@@ -244,7 +243,6 @@ class Record(Generic[R_co]):
     writes: ClassVar[bool] = True
     changes: ClassVar[bool] = False
     result: R_co
-    wakes: frozenset[str] = frozenset()
     fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
     audited: bool = False
     kind: str = "record"

@@ -106,7 +106,7 @@ E = TypeVar(
     TaskEnded,
     QuestionSettled,
 )
-Handler = Callable[["Call", E], "frozenset[str] | None"]
+Handler = Callable[["Call", E], None]
 HANDLERS: defaultdict[type, list[Handler[Any]]] = defaultdict(list)
 
 
@@ -126,16 +126,4 @@ def on(kind: type[E]) -> Callable[[Handler[E]], Handler[E]]:
 def emit(call: Call, event: Event) -> None:
     """Run every handler of this event."""
     for handler in HANDLERS.get(type(event), ()):  # runs for each message: it has to be cheap
-        if topics := handler(call, event):
-            call.notify(*topics)
-
-
-when = on
-
-
-def happened(call: Call, event: Event) -> frozenset[str]:
-    """Emit an event, for callers that still return topics."""
-    topics = frozenset[str]()
-    for handler in HANDLERS.get(type(event), ()):
-        topics |= handler(call, event) or frozenset()
-    return topics
+        handler(call, event)

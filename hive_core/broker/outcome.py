@@ -118,8 +118,6 @@ def outcome_of_mutation(
         batch.wakes.add(TREE)
     else:
         return outcome_of_read(case, outcome)
-    if recorded.wakes:
-        batch.wakes |= recorded.wakes
     if pending.streams:
         return page_outcome(pending, recorded.result)
     if not case.operation.awaits:

@@ -50,20 +50,6 @@ def deliver(call: Call, letter: NewMessage) -> Message:
     return message
 
 
-def tell(
-    call: Call, hive: Hive, name: str, kind: str, body: str, **more: Unpack[More]
-) -> frozenset[str]:
-    """Send a notice, for callers that still return topics."""
-    send_notice(call, hive, name, kind, body, **more)
-    return frozenset({inbox(OPERATOR if name == OPERATOR else hive.spec(name).id)})
-
-
-def post(call: Call, letter: NewMessage) -> tuple[Message, frozenset[str]]:
-    """Deliver a message, for callers that still return topics."""
-    message = deliver(call, letter)
-    return message, frozenset({inbox(message.recipient)})
-
-
 def inbox(party: str) -> str:
     """The topic of a party's mail."""
     return f"inbox:{party}"

@@ -112,7 +112,8 @@ def creation_of(profile: Profile) -> Callable[[Call], Change[BuiltInCreated]]:
             call.ledger.marks.put(_SPAWN_MARK, spec.id)
         call.ledger.runs.want(spec.id, DesiredState.RUNNING, call.now, reason=f"the {profile}")
         made = BuiltInCreated(name=profile.value, uuid=spec.id)
-        return Change(made, hive, f"create the {profile}", frozenset({f"run:{spec.id}"}))
+        call.notify(f"run:{spec.id}")
+        return Change(made, hive, f"create the {profile}")
 
     return make
 

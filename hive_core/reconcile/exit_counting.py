@@ -135,32 +135,30 @@ class ExitCounter:
             return
 
         def record(call: Call) -> Record[WatchResult]:
-            topics = frozenset[str]()
             for uuid in news:
-                topics |= self._record_agent(call, uuid, words)
-            return Record(WatchResult(agents=len(news)), topics, audited=True)
+                self._record_agent(call, uuid, words)
+            return Record(WatchResult(agents=len(news)), audited=True)
 
         self.runner.broker.perform(WATCH, record)
         ledger = self.runner.ports.ledger
         self._lives.update((uuid, ledger.lives.get(uuid)) for uuid in news)
         self.runner.observed.cache.refresh(news)
 
-    def _record_agent(self, call: Call, uuid: str, words: Mapping[str, Lines]) -> frozenset[str]:
-        topics, ledger = frozenset[str](), call.ledger
+    def _record_agent(self, call: Call, uuid: str, words: Mapping[str, Lines]) -> None:
+        ledger = call.ledger
         machine = self.runner.observed.machines.get(uuid) or Machine(uuid)
         if call.hive.name(uuid) is None:
-            return topics  # destroyed meanwhile, which was recorded
+            return  # destroyed meanwhile, which was recorded
         news = list(_changes_since(ledger.lives.get(uuid), machine))
         known = ledger.runs.get(uuid), ledger.starts.get(uuid)
         for change in self._judge(uuid, news, *known):
             if isinstance(change, StartEvent):
-                topics |= record_start(call, uuid, change)
+                record_start(call, uuid, change)
                 continue
-            topics |= record_exit(call, change, words.get(change.over.invocation, ()))
+            record_exit(call, change, words.get(change.over.invocation, ()))
             if change.verdict.crash:
                 extra = {"HIVE_UUID": uuid, "MESSAGE_ID": CRASHED}
                 log.warning("%s", change.why, extra=extra)
-        return topics
 
 
 def _is_unchanged(life: LifeRecord, machine: Machine) -> bool:

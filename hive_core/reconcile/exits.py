@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, emit
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.ledger.audit.events import AuditEntry
@@ -19,7 +19,7 @@ from hive_core.model.agents.machine import DesiredRun, DesiredState
 from hive_core.model.agents.roles import after_task
 from hive_core.model.names import agent_unit
 from hive_core.model.wire.record import DAEMON, LogLine, LogQuery
-from hive_core.operations.notices import tell
+from hive_core.operations.notices import send_notice
 from hive_core.plan.failure import ExitCase, ExitVerdict
 from hive_core.ports import Journal
 from hive_core.reconcile.jobs.goals import ENDED
@@ -113,23 +113,24 @@ async def last_lines(journal: Journal, counted: CountedExit) -> Sequence[LogLine
         return ()
 
 
-def record_start(call: Call, uuid: str, began: StartEvent) -> frozenset[str]:
-    """Inside a transaction: record one start and its consequences; returns topics to notify."""
+def record_start(call: Call, uuid: str, began: StartEvent) -> None:
+    """Inside a transaction: record one start and its consequences."""
     name = call.hive.names[uuid]
     call.ledger.lives.mark_running(uuid, began.invocation, began.nonce)
     fields = {"invocation": began.invocation, "nonce": began.nonce}
     _append_event(call, "start", (uuid, name), f"{name} runs", fields)
-    return frozenset({"events"}) | happened(call, AgentStarted(uuid, name, began.nonce))
+    call.notify("events")
+    emit(call, AgentStarted(uuid, name, began.nonce))
 
 
-def record_exit(call: Call, counted: CountedExit, lines: Lines) -> frozenset[str]:
-    """Inside a transaction: record one exit and its consequences; returns topics to notify."""
+def record_exit(call: Call, counted: CountedExit, lines: Lines) -> None:
+    """Inside a transaction: record one exit and its consequences."""
     case, over, verdict = counted.case, counted.over, counted.verdict
     place, ledger = case.place, call.ledger
     if verdict.starts is not case.starts:
         ledger.starts.put(place.uuid, verdict.starts)
     ledger.lives.mark_ended(place.uuid, over.invocation, recorded=over.exit is not None)
-    topics = frozenset({"events"})
+    call.notify("events")
     if verdict.ended:
         reason = f"{ENDED}: {counted.how}"
         ledger.runs.want(place.uuid, DesiredState.STOPPED, call.now, reason=reason)
@@ -140,12 +141,11 @@ def record_exit(call: Call, counted: CountedExit, lines: Lines) -> frozenset[str
     output, masks = "\n".join(agent_lines(lines)), ledger.events.masks
     parent = call.hive.topology.parent(call.hive.names[place.uuid])
     # A task may have another try, which restarts the agent: the parent's message must say so.
-    topics |= happened(call, _ended_notice(counted, masks.hide_end(output, OUTPUT_MOST)))
+    emit(call, _ended_notice(counted, masks.hide_end(output, OUTPUT_MOST)))
     if verdict.crash and parent is not None:
         head, why = masks.hide(output, BODY_MOST), counted.why_with(ledger.runs.get(place.uuid))
         body = f"{why}\n\nlast lines:\n{head}" if head else why
-        topics |= tell(call, call.hive, parent, CRASH, body[:BODY_MOST])
-    return topics
+        send_notice(call, call.hive, parent, CRASH, body[:BODY_MOST])
 
 
 def agent_lines(lines: Lines) -> list[str]:

@@ -37,5 +37,5 @@ def create_root_agent(call: Call) -> Change[RootCreated]:
     call.ledger.ranges.allocate(spec.id, settings.uid_start, call.now)
     call.ledger.runs.want(spec.id, DesiredState.RUNNING, call.now, reason="the root agent")
     made = RootCreated(name=root.name, uuid=spec.id)
-    wakes = frozenset({f"run:{spec.id}"})
-    return Change(made, hive, f"create the root agent {root.name}", wakes=wakes)
+    call.notify(f"run:{spec.id}")
+    return Change(made, hive, f"create the root agent {root.name}")

@@ -18,7 +18,7 @@ from hive_core.agent.reconnect import Link
 from hive_core.agent.task_client import TaskClient
 from hive_core.agent.worker import Worker
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, emit
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.model.agents.agent import Role
@@ -122,11 +122,11 @@ class BuiltInAgents:
                 spec.id, name, 1, "ended with 1", clean=False, asked=False,
                 wanted="running" if returns else "stopped", returns=returns,
             )  # fmt: skip
-            topics = happened(call, end)
+            emit(call, end)
             run = call.ledger.runs.get(spec.id)
             if run is not None and run.wanted is DesiredState.RUNNING:
-                topics |= happened(call, AgentStarted(spec.id, name, run.nonce))
-            return Record(Result(), topics)
+                emit(call, AgentStarted(spec.id, name, run.nonce))
+            return Record(Result())
 
         self.world.broker.perform("exit", act)
         self.world.run()

@@ -61,9 +61,8 @@ def note(call: Call, params: NoteParams) -> Record[Noted]:
         raise NotAllowed("cannot note that: not yours", rule="special")
     if params.then == "fault":
         raise RuntimeError("a bug")
-    return Record(
-        Noted(nonce=wanted[-1].nonce), wakes=frozenset((f"run:{uuid}",)), fields={"more": 1}
-    )
+    call.notify(f"run:{uuid}")
+    return Record(Noted(nonce=wanted[-1].nonce), fields={"more": 1})
 
 
 class GrowParams(Mutation):
@@ -105,7 +104,8 @@ def tell(call: Call, params: TellParams) -> Record[Told]:
         relation=Relation.DAEMON, body=params.text, kind="text", priority=2,
     )  # fmt: skip
     sent = call.ledger.messages.send(letter, call.now)
-    return Record(Told(id=sent.id), wakes=frozenset((f"inbox:{uuid}",)))
+    call.notify(f"inbox:{uuid}")
+    return Record(Told(id=sent.id))
 
 
 class HearParams(Params):

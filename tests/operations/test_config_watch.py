@@ -25,7 +25,8 @@ def deploy_fields(world: World, name: str, **values: object) -> None:
     def change(call: Call) -> Change[Nothing]:
         spec = call.hive.spec(name)
         hive = call.hive.with_spec(name, spec.model_copy(update=values))
-        return Change(Nothing(), hive, "deploy", frozenset({f"config:{spec.id}"}))
+        call.notify(f"config:{spec.id}")
+        return Change(Nothing(), hive, "deploy")
 
     world.broker.perform("deploy", change)
     world.run()

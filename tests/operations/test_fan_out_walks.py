@@ -10,7 +10,7 @@ from operations.given import end, give, take
 from operations.world import Reply, World, fields, rows, texts
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, emit
 from hive_core.broker.operation import Result
 from hive_core.model.agents.machine import DesiredState
 from hive_core.operations.tasks.steps import execution_lock
@@ -28,11 +28,11 @@ def crash(world: World, name: str) -> None:
         ended = AgentEnded(
             uuid, name, 1, "ended with 1", clean=False, asked=False, wanted="stopped"
         )
-        topics = happened(call, ended)
+        emit(call, ended)
         run = call.ledger.runs.get(uuid)
         if run is not None and run.wanted is DesiredState.RUNNING:
-            topics |= happened(call, AgentStarted(uuid, name, run.nonce))
-        return Record(Result(), topics)
+            emit(call, AgentStarted(uuid, name, run.nonce))
+        return Record(Result())
 
     world.broker.perform("exit", act)
     world.run()

@@ -26,7 +26,7 @@ from operations.world import World, rows, world
 from typing_extensions import override
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import TaskEnded, when
+from hive_core.broker.hooks import TaskEnded, on
 from hive_core.errors import Conflict, HiveError, Internal, NotFound
 from hive_core.model.work.task import ACTIVE, COURSE, Task
 
@@ -37,12 +37,11 @@ TREE = ("root/a", "a/a1", "a1/a11", "a/a2", "root/b", "b/b1")
 ENDED: Counter[str] = Counter()
 
 
-@when(TaskEnded)
-def counted(call: Call, what: TaskEnded) -> frozenset[str]:
+@on(TaskEnded)
+def count_ended(call: Call, event: TaskEnded) -> None:
     """How often each task was said to have ended, whoever runs."""
     del call
-    ENDED[what.id] += 1
-    return frozenset()
+    ENDED[event.id] += 1
 
 
 class Walks(RuleBasedStateMachine):

@@ -9,7 +9,7 @@ import pytest
 from operations.world import Reply, World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentStarted, happened
+from hive_core.broker.hooks import AgentStarted, emit
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import Settings
@@ -286,7 +286,8 @@ def start_agent(hive: World, name: str) -> None:
     uuid = hive.uuid(name)
 
     def tell(call: Call) -> Record[TriggerRunCount]:
-        return Record(TriggerRunCount(fires=0), happened(call, AgentStarted(uuid, name, 1)))
+        emit(call, AgentStarted(uuid, name, 1))
+        return Record(TriggerRunCount(fires=0))
 
     hive.broker.perform("life", tell)
     hive.run()

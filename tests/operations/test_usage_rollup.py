@@ -10,7 +10,7 @@ from operations.given import give
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentStarted, happened
+from hive_core.broker.hooks import AgentStarted, emit
 from hive_core.broker.operation import Result
 from hive_core.ledger.budgets.usage import MODELS, UsageAmount, day_of
 from hive_core.ledger.budgets.usage_rollup import PART, SETTLED, SHOWN, DestroyedAgent, children_key
@@ -263,7 +263,8 @@ def test_who_is_restored_and_runs_is_not_known_as_gone(world: World) -> None:
     world.call("operator", "restore", id=uuid)
 
     def start(call: Call) -> Record[Result]:
-        return Record(Result(), happened(call, AgentStarted(uuid, "b1", 1)))
+        emit(call, AgentStarted(uuid, "b1", 1))
+        return Record(Result())
 
     world.broker.perform("start", start)
     assert world.ledger.budgets.rollups.of([uuid]) == {}

@@ -300,7 +300,8 @@ class Stage:
             if request.kind is not ApprovalKind.CONFIG:
                 approvals.move(found.id, "check", call.now)
                 approvals.move(found.id, "approve", call.now, by="operator")
-            return Record(Done(id=found.id), frozenset({f"approval:{found.id}"}))
+            call.notify(f"approval:{found.id}")
+            return Record(Done(id=found.id))
 
         return self.broker.perform("request", handler).id
 
@@ -310,7 +311,8 @@ class Stage:
             assert found is not None
             if event == "approve":
                 call.ledger.approvals.move(approval, "approve", call.now, by="uid:0")
-                return Record(Done(), frozenset({f"approval:{approval}"}))
+                call.notify(f"approval:{approval}")
+                return Record(Done())
             end_approval(call, found, event, by="uid:0", reason=reason)
             return Record(Done())
 
@@ -333,7 +335,8 @@ class Stage:
 
         def handler(call: Call) -> Record[Done]:
             call.ledger.runs.want(uuid, wanted, call.now, fresh=fresh)
-            return Record(Done(), frozenset({f"run:{uuid}"}))
+            call.notify(f"run:{uuid}")
+            return Record(Done())
 
         self.broker.perform("want", handler)
         await self.settle()
@@ -354,7 +357,8 @@ class Stage:
             run = call.ledger.runs.get(uuid)
             nonce = run.nonce if run else 0
             call.ledger.hellos.put(CheckIn(uuid, call.now, nonce, commit, fault=fault))
-            return Record(Done(), frozenset({f"hello:{uuid}"}))
+            call.notify(f"hello:{uuid}")
+            return Record(Done())
 
         self.broker.perform("hello", handler)
 
@@ -366,7 +370,8 @@ class Stage:
             archive = Archive(spec.id, agent, spec.model_dump_json(), None, call.now, gone)
             call.ledger.archives.put(archive)
             call.ledger.runs.want(spec.id, DesiredState.STOPPED, call.now, reason="destroyed")
-            return Change(Done(), hive, "destroy", frozenset({f"run:{spec.id}"}))
+            call.notify(f"run:{spec.id}")
+            return Change(Done(), hive, "destroy")
 
         self.broker.perform("destroy", handler)
 

@@ -75,8 +75,8 @@ class Road:
                 DAEMON, DAEMON, name, self.clock.now(), self.hive, self.ledger, self.settings,
                 self.look, topics,
             ))  # fmt: skip
-        self.topics.extend(found.wakes)
-        self.road.on_topics(found.wakes)
+        self.topics.extend(topics)
+        self.road.on_topics(frozenset(topics))
         return found.result
 
     async def settle(self) -> None:

@@ -25,7 +25,8 @@ def waiting(stage: Stage, *, fresh: bool = False) -> str:
     def handler(call: Call) -> Record[Done]:
         call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, fresh=fresh)
         job = call.ledger.jobs.create("start", "operator", {uuid: "running"}, call.now)
-        return Record(Done(id=job.id), frozenset({f"run:{uuid}"}))
+        call.notify(f"run:{uuid}")
+        return Record(Done(id=job.id))
 
     return stage.broker.perform("start", handler).id
 

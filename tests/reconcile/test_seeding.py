@@ -24,7 +24,8 @@ def asks(stage: Stage, agent: str) -> str:
 
     def handler(call: Call) -> Record[Done]:
         job = call.ledger.jobs.create("init_config", "operator", {uuid: "seed"}, call.now)
-        return Record(Done(id=job.id), frozenset({f"seed:{uuid}"}))
+        call.notify(f"seed:{uuid}")
+        return Record(Done(id=job.id))
 
     return stage.broker.perform("init_config", handler).id
 

@@ -212,6 +212,7 @@ def use_approval(call: Call, approval: Approval, by: str) -> Record[Decided]:
     _check_base(call, approval, cannot)
     used = call.ledger.approvals.move(approval.id, "approve", call.now, by=by)
     effect = _current_effect(call, used)
+    call.notify(approval_topic(used.id))
     return Record(
         Decided(
             id=used.id,
@@ -221,8 +222,7 @@ def use_approval(call: Call, approval: Approval, by: str) -> Record[Decided]:
             effect=effect,
             job=used.job,
         ),
-        frozenset({approval_topic(used.id)}),
-        {**_audit_fields(call, used), "decided_by": by},
+        fields={**_audit_fields(call, used), "decided_by": by},
     )
 
 

@@ -81,9 +81,7 @@ def _ensure_running(call: Call, batch: Batch, uuid: str) -> None:
     up = run is not None and run.wanted is DesiredState.RUNNING
     if up and call.states.state(uuid) not in _DOWN:
         return
-    started = call_as(call, batch.owner, "start", {"agent": display_name(call, uuid)})
-    if isinstance(started, Record):
-        call.notify(*started.wakes)
+    call_as(call, batch.owner, "start", {"agent": display_name(call, uuid)})
 
 
 def _item_request(call: Call, batch: Batch, item: BatchItem) -> TaskRequest:
@@ -103,7 +101,6 @@ def make_worker(call: Call, batch: Batch) -> Change[Result]:
     change = call_as(call, batch.owner, "spawn", params)
     if not isinstance(change, Change):
         raise TypeError("a spawn is a change")
-    call.notify(*change.wakes)
     batches.add_worker(batch.id, change.hive.spec(name).id, own=True)
     return change
 
@@ -268,7 +265,6 @@ def _destroy_worker(call: Call, batch: Batch, uuid: str) -> Call:
         return call
     if not isinstance(change, Change):
         raise TypeError("the end of an agent is a change")
-    call.notify(*change.wakes)
     return call._replace(hive=change.hive)
 
 

@@ -78,7 +78,6 @@ def spawn_agent_and_assign_task(call: Call, params: SpawnAndAssignParams) -> Cha
     """
     spawned = cast("Change[SpawnResult]", spawn(call, _spawn_params(call, params)))
     agent = spawned.result
-    call.notify(*spawned.wakes)
     with_agent = call._replace(hive=spawned.hive)
     request = replace(
         task_request(with_agent, params, params.task_description),

@@ -172,11 +172,9 @@ def _restart_for_retry(call: Call, name: str, lost: list[Task]) -> str:
     if task is None:
         return ""
     try:
-        restarted = call_as(call, current_assigner(call, task), "restart", {"agent": name})
+        call_as(call, current_assigner(call, task), "restart", {"agent": name})
     except HiveError as error:
         return f"it cannot be started again: {error.reason}"
-    if isinstance(restarted, Record):
-        call.notify(*restarted.wakes)
     return ""
 
 

@@ -98,6 +98,4 @@ def _ensure_running(call: Call, name: str, uuid: str) -> None:
     up = run is not None and run.wanted is DesiredState.RUNNING
     if up and call.states.state(uuid) not in _STUCK:
         return
-    started = call_as(call, call.uuid, "start", {"agent": name})
-    if isinstance(started, Record):
-        call.notify(*started.wakes)
+    call_as(call, call.uuid, "start", {"agent": name})

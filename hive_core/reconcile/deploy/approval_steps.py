@@ -106,7 +106,8 @@ class ApprovalSteps:
             approval.id, checked.binding, effect, checked.request, {**checked.review, **held}
         )
         call.ledger.approvals.move(approval.id, "check", call.now)
-        return Record(DeployResult(text="pending"), frozenset({f"approval:{approval.id}"}))
+        call.notify(f"approval:{approval.id}")
+        return Record(DeployResult(text="pending"))
 
     # Approved: check the binding, build, put in place.
 
@@ -289,7 +290,8 @@ class ApprovalSteps:
             current = call.ledger.approvals.get(approval.id)
             if current is not None and current.state is state:
                 call.ledger.approvals.move(approval.id, event, call.now)
-            return Record(DeployResult(text=event), frozenset({f"approval:{approval.id}"}))
+            call.notify(f"approval:{approval.id}")
+            return Record(DeployResult(text=event))
 
         self.context.perform(f"{event}_request", handler)
 

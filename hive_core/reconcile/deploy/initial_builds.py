@@ -75,4 +75,5 @@ def _request_builds(call: Call, names: list[str]) -> Record[DeployResult]:
     for name in names:
         if name in call.hive.specs and not call.ledger.approvals.of_agent(call.hive.spec(name).id):
             topics.add(approval_topic(create_update(call, name).id))
-    return Record(DeployResult(text=", ".join(names)), frozenset(topics), {"agents": len(topics)})
+    call.notify(*topics)
+    return Record(DeployResult(text=", ".join(names)), fields={"agents": len(topics)})

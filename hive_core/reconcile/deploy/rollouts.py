@@ -62,7 +62,8 @@ def _advance(call: Call, rollout: str) -> Record[DeployResult]:
     rows = waves.agents(rollout)
     if not any(row.state in (WAITING, RUNNING) for row in rows):
         topics |= _finish_job(call, rollout, rows)
-    return Record(DeployResult(text=rollout), frozenset(topics), {"rollout": rollout})
+    call.notify(*topics)
+    return Record(DeployResult(text=rollout), fields={"rollout": rollout})
 
 
 def _outcome(call: Call, row: RolloutAgent) -> str:

@@ -98,4 +98,5 @@ def _finish(call: Call, job: str, error: str) -> Record[DeployResult]:
         return Record(DeployResult(text="it has ended meanwhile"))
     call.ledger.jobs.finish(job, error, call.now)
     fields = {"job": job, **({"error": error} if error else {})}
-    return Record(DeployResult(text=error or "seeded"), frozenset({f"job:{job}"}), fields)
+    call.notify(f"job:{job}")
+    return Record(DeployResult(text=error or "seeded"), fields=fields)

@@ -92,11 +92,11 @@ def put_in_place(call: Call, step: DeployStep) -> Change[DeployResult]:
     )
     ledger.approvals.move(approval.id, "deploy", call.now)
     summary = f"{_verb(approval)} {step.name} {(after.config or '-')[:12]} (generation {number})"
+    call.notify(approval_topic(approval.id), f"run:{uuid}")
     return Change(
         DeployResult(text=summary),
         call.hive.with_spec(step.name, after),
         summary,
-        frozenset({approval_topic(approval.id), f"run:{uuid}"}),
         {"approval": approval.id, "generation": number, "effect": step.effect},
         _trailers(call, approval, step.effect),
     )
@@ -129,7 +129,8 @@ def watch(call: Call, approval: Approval, until: float) -> Record[DeployResult]:
         call.ledger.approvals.move(approval.id, "watch", call.now)
     deploy = _deploy_row(call, approval.id)
     call.ledger.deploys.put(replace(deploy, until=until))
-    return Record(DeployResult(text="watched"), frozenset({approval_topic(approval.id)}))
+    call.notify(approval_topic(approval.id))
+    return Record(DeployResult(text="watched"))
 
 
 def confirm(call: Call, approval: Approval) -> Record[DeployResult]:
@@ -199,7 +200,8 @@ def try_again(call: Call, deploy: DeployRecord, uuid: str, patience: float) -> R
     before = {**deploy.before, "tries": tries}
     until = call.now + patience
     call.ledger.deploys.put(replace(deploy, before=before, nonce=wish.nonce, until=until))
-    return Record(DeployResult(text=f"try {tries + 1}"), frozenset({f"run:{uuid}"}))
+    call.notify(f"run:{uuid}")
+    return Record(DeployResult(text=f"try {tries + 1}"))
 
 
 def _starts(step: DeployStep) -> bool:

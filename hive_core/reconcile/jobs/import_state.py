@@ -90,9 +90,8 @@ class ImportJobs:
             call.ledger.jobs.progress(job.id, figures)
             call.ledger.jobs.finish(job.id, error, call.now)
             fields = {"job": job.id, **({"error": error} if error else {})}
-            return Record(
-                DeployResult(text=error or "copied"), frozenset({f"job:{job.id}"}), fields
-            )
+            call.notify(f"job:{job.id}")
+            return Record(DeployResult(text=error or "copied"), fields=fields)
 
         self.broker.perform("end_import", finish)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import MessageGivenUp, happened
+from hive_core.broker.hooks import MessageGivenUp, emit
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.model.wire.record import DAEMON, Message
@@ -29,8 +29,9 @@ class LettersGivenUp(Result):
 
 def give_up_letters(call: Call, letters: Sequence[Message]) -> Record[LettersGivenUp]:
     """Record the consequences of messages of the daemon that expired unread."""
-    topics = frozenset[str]().union(*(happened(call, MessageGivenUp(letter)) for letter in letters))
-    return Record(LettersGivenUp(letters=len(letters)), topics, audited=True)
+    for letter in letters:
+        emit(call, MessageGivenUp(letter))
+    return Record(LettersGivenUp(letters=len(letters)), audited=True)
 
 
 @dataclass
