@@ -95,7 +95,7 @@ class Dispatch:
             if not name:
                 raise NotFound("the caller is not an agent of this hive any more")
         call = self._call(batch, name, party, connection.uid, more=pending.streams)
-        key = idempotency.key_of(operation, params) if operation.mutates else None
+        key = getattr(params, "idempotency_key", None) if operation.is_remembered else None
         if key is not None:
             stored = idempotency.first_result(call, operation, params, key)
             if stored is not None:

@@ -117,14 +117,13 @@ class FairQueue:
         until: float,
     ) -> float:  # fmt: skip
         """Add a party's part of the batch; the time after it. Parsing is charged to the party."""
-        now, read, end = began, self._reader.read, len(calls) + PARTY
-        begin = len(calls)
+        now, read, left = began, self._reader.read, PARTY
         for connection in list(self._ready[party]):
             if not connection.is_ready:
                 self.leave(connection)
                 continue
-            share = min(SHARE, end - len(calls))
-            if share <= 0 or (len(calls) > begin and now > until):
+            share = left if left < SHARE else SHARE
+            if share <= 0 or (left < PARTY and now > until):
                 break
             if connection.frames:
                 read(connection, share, until)
@@ -133,6 +132,7 @@ class FairQueue:
                 if call.writes and not _fits(writes, call, party):
                     break
                 calls.append(call)
+                left -= 1
         self.charge(party, now - began)
         return now
 

@@ -13,11 +13,6 @@ from hive_core.ledger.core.idempotency_keys import StoredResult
 _MANNER = {"idempotency_key", "wait"}
 
 
-def key_of(operation: Operation, params: Params) -> str | None:
-    """The key under which the call is remembered; None: it is not."""
-    return getattr(params, "idempotency_key", None) if operation.is_remembered else None
-
-
 def first_result(call: Call, operation: Operation, params: Params, key: str) -> bytes | None:
     """The stored result as JSON; None for a new key; Conflict for a key of another call."""
     stored = call.ledger.keys.lookup(call.uuid, key)

@@ -61,8 +61,9 @@ class RequestReader:
                 call = PendingCall(connection)
                 call.fault = frame
             else:
-                call = PendingCall(connection, len(frame))
-                if len(frame) < _LARGE:
+                size = len(frame)
+                call = PendingCall(connection, size)
+                if size < _LARGE:
                     self._parse(call, frame)
                 else:
                     with _no_garbage_collection():

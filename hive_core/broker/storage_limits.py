@@ -74,7 +74,7 @@ class StorageLimiter:
     def _check_all(self, call: Call, operation: Operation) -> None:
         """The first half of the ledger is free for all; then each branch has an eighth at most."""
         most = call.settings.limits.ledger
-        if abs(call.now - self._looked) >= _AGAIN:
+        if not -_AGAIN < call.now - self._looked < _AGAIN:
             self._look(call, most)
         if self._used >= most:
             raise _full(operation, f"the ledger of this host is full ({most} bytes)", "ledger")

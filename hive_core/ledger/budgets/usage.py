@@ -100,7 +100,7 @@ class UsageStore:
         key = (now // DAY, agent, kind)  # kept cheap: it runs for each call
         self._counts[key] += 1
         if self._db.inside:
-            self._db.undo.note(self._uncount, key)
+            self._db.undo.steps.append((self._uncount, (key,)))
 
     def on_rollback(self, back: Callable[..., object], *values: object) -> None:
         """Call `back(*values)` if the transaction is rolled back: it will be counted again."""

@@ -29,7 +29,7 @@ class MetricsTally:
     def count(self, name: str, label: str) -> None:
         """One more, inside a transaction."""
         self._counts[name, label] += 1
-        self._db.undo.note(self._uncount, name, label)
+        self._db.undo.steps.append((self._uncount, (name, label)))
 
     def turn(self, role: str, bucket: float, seconds: float) -> None:
         """One turn of an agent of this role, which fell into this bucket."""

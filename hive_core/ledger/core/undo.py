@@ -13,7 +13,10 @@ Step = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class Undo:
-    """Ways back, the newest last. A savepoint goes back to its mark, a transaction to the start."""
+    """Ways back, the newest last; the hottest callers append to `steps` without a call of `note`.
+
+    A savepoint goes back to its mark, a transaction to the start.
+    """
 
     __slots__ = ("_always", "marks", "steps")
 

@@ -95,7 +95,7 @@ class Boxes:
         box.fresh.append(waiting)
         self._unplaced += 1
         self._since += 1
-        self._undo.note(self._untake, box, size)
+        self._undo.steps.append((self._untake, (box, size)))
 
     def check_room(self, box: Box, size: int, factor: int = 1) -> None:
         """InboxFull when so many bytes more do not fit."""

@@ -106,7 +106,8 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
         raise InvalidArgument("say to whom", field="to")
     if params.kind in RESERVED:
         raise InvalidArgument(f"{params.kind} is a word of the daemon", field="kind")
-    _check_answer(call, params, recipient)
+    if params.reply_to is not None:
+        _check_answer(call, params, params.reply_to, recipient)
     _check_rate(call, recipient, params.to)
     check_share(call, recipient, params.to)
     if Counted.MESSAGES in call.ledger.budgets.kinds:  # who fails after a change costs all others
@@ -156,14 +157,12 @@ def _party_uuid(call: Call, name: str) -> str | None:
     return None if spec is None else spec.id
 
 
-def _check_answer(call: Call, params: SendParams, recipient: str) -> None:
+def _check_answer(call: Call, params: SendParams, reply_to: str, recipient: str) -> None:
     """A reply goes to a party of the message only: to no third agent, and no successor of a name.
 
     A message that is not the caller's is unknown to it; the ledger says so.
     """
-    if params.reply_to is None:
-        return
-    message = call.ledger.messages.get(params.reply_to)
+    message = call.ledger.messages.get(reply_to)
     parties = () if message is None else (message.sender, message.recipient)
     if call.uuid in parties and recipient not in parties:
         reason = f"cannot reply to {params.to}: that message was neither from nor to it"
@@ -171,7 +170,7 @@ def _check_answer(call: Call, params: SendParams, recipient: str) -> None:
 
 
 def _check_rate(call: Call, recipient: str, name: str) -> None:
-    if call.by_operator:
+    if call.uuid == OPERATOR:
         return
     after = call.ledger.sends.take((call.uuid, recipient), call.now)
     if after > 0:

@@ -247,7 +247,7 @@ class ApprovalSteps:
                 return Record(DeployResult(text=ENDED_MEANWHILE))
             end_approval(call, current, event, reason=reason, lines=lines)
             if _was_first(call, current) and reason != OVERTAKEN:  # else the other one is built
-                call.notify(*park(call, current.agent, f"cannot be built: {reason}"))
+                park(call, current.agent, f"cannot be built: {reason}")
             return Record(
                 DeployResult(text=reason), fields={"approval": approval.id, "reason": reason}
             )

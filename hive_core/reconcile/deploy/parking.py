@@ -14,14 +14,14 @@ def lacks_system(spec: AgentSpec) -> bool:
     return spec.image == NIX_IMAGE and spec.system is None
 
 
-def park(call: Call, uuid: str, why: str) -> frozenset[str]:
-    """Inside a transaction: park an agent until it is started again; returns topics to notify."""
+def park(call: Call, uuid: str, why: str) -> None:
+    """Inside a transaction: park an agent until it is started again."""
     ledger = call.ledger
     run = ledger.runs.get(uuid)
     if run is None:
-        return frozenset()
+        return
     ledger.starts.put(uuid, replace(
         ledger.starts.get(uuid) or FailureHistory(), failures=(call.now,), next_at=0.0, parked=True,
         nonce=run.nonce, why=why, returns=False,
     ))  # fmt: skip
-    return frozenset({f"run:{uuid}"})
+    call.notify(f"run:{uuid}")

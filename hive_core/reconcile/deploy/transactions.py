@@ -171,7 +171,7 @@ def take_back(
         return Record(DeployResult(text="it was destroyed"))
     spec = undo(call.hive.spec(name), deploy.part("fields"), deploy.part("after"))
     if lacks_system(spec):
-        call.notify(*park(call, approval.agent, f"what was built is not healthy: {failure.why}"))
+        park(call, approval.agent, f"what was built is not healthy: {failure.why}")
         call.ledger.deploys.drop(approval.id)
     else:
         nonce = _start_again(call, approval, deploy, failure)
