@@ -112,11 +112,11 @@ def _sends(hive: Path) -> list[Row]:
 
 
 def _rates(services: dict[str, Path], load: Load) -> dict[str, float]:
-    found = dict.fromkeys(services, 0.0)
+    values = dict.fromkeys(services, 0.0)
     for _ in range(ROUNDS):
         for kind, folder in services.items():
-            found[kind] = max(found[kind], rate(folder, load))
-    return found
+            values[kind] = max(values[kind], rate(folder, load))
+    return values
 
 
 def best(folder: Path, load: Load) -> float:
@@ -174,9 +174,9 @@ class Line:
         data = self.socket.recv(1 << 20)
         if not data or b'"error"' in data:
             raise RuntimeError(f"no answer but {data[:200]!r}")
-        found = data.count(b"\0")
-        self.done += found
-        self.left -= found
+        replies = data.count(b"\0")
+        self.done += replies
+        self.left -= replies
         if self.left == 0:
             self.waits.append(time.perf_counter() - self._asked)
             self.ask()

@@ -90,12 +90,12 @@ def _questions(hive: Hive) -> list[Question]:
     """Half about somebody below the caller, half about anybody."""
     random = Random(1)  # noqa: S311 - the same questions each time
     names = list(hive.topology)[1:]
-    found = []
+    values = []
     for number in range(ASKED):
         target = random.choice(names)
         above = hive.topology.lineage(target) if number % 2 else names
-        found.append(Question(random.choice(above), random.choice(VERBS), target))
-    return found
+        values.append(Question(random.choice(above), random.choice(VERBS), target))
+    return values
 
 
 def _casbin(parents: Mapping[str, str | None], depth: int, *, fast: bool) -> Enforce:

@@ -105,12 +105,12 @@ def _reads(ledger: Ledger) -> list[Row]:
     last = ledger.events.last
     replay = _cpu_microseconds(lambda: _replay(ledger, EventFilter()), last)
     nothing = EventFilter(parties=frozenset({"nobody"}))
-    found = _cpu_microseconds(lambda: _tails(ledger, nothing), FOLLOWERS)
+    values = _cpu_microseconds(lambda: _tails(ledger, nothing), FOLLOWERS)
     verify = _cpu_microseconds(ledger.events.verify, last)
     return [
         _row(f"replay {last:,}, all of them", replay),
         _row("follow the chain (verify)", verify),
-        _row("a follower that one new event does not concern", found, "us a follower"),
+        _row("a follower that one new event does not concern", values, "us a follower"),
     ]
 
 

@@ -122,8 +122,8 @@ def _put(ledger: Ledger, number: int, now: float) -> None:
 
 def _mail(ledger: Ledger) -> float:
     def pop() -> None:
-        (found,) = ledger.messages.lease("bob", 1, 60, time.time())
-        ledger.messages.ack("bob", [found.id])
+        (letter,) = ledger.messages.lease("bob", 1, 60, time.time())
+        ledger.messages.ack("bob", [letter.id])
 
     return _pop_time(ledger, pop)
 
@@ -133,8 +133,8 @@ def _thing(ledger: Ledger) -> float:
     assert queue is not None
 
     def pop() -> None:
-        (found,) = ledger.queues.take(queue, "bob", TakeFilter(1, 60), time.time())
-        ledger.queues.ack("bob", [queue_item_id(found.id)])
+        (item,) = ledger.queues.take(queue, "bob", TakeFilter(1, 60), time.time())
+        ledger.queues.ack("bob", [queue_item_id(item.id)])
 
     return _pop_time(ledger, pop)
 

@@ -55,10 +55,10 @@ def _measure(length: int, *, crowded: bool) -> dict[str, float]:
         ledger = Ledger.open(Path(folder) / "hive.db", limits=full if crowded else WIDE)
         _fill(ledger, length, crowded=crowded)
         spent: dict[str, list[float]] = {}
-        given: list[Message] = []
+        values: list[Message] = []
         for _ in range(ROUNDS):
             for name, work in (
-                _shared_inbox_steps(ledger, given) if crowded else _steps(ledger, given)
+                _shared_inbox_steps(ledger, values) if crowded else _steps(ledger, values)
             ):
                 start = time.process_time()
                 with ledger.transaction():
@@ -67,29 +67,29 @@ def _measure(length: int, *, crowded: bool) -> dict[str, float]:
         ledger.close()
     # The best third: what disturbs a round can only slow it.
     return {
-        name: sum(sorted(each)[: ROUNDS // 3]) / (ROUNDS // 3) * 1e6
+        name: sum(sorted(item)[: ROUNDS // 3]) / (ROUNDS // 3) * 1e6
         / (1 if name.startswith("a page") else BATCH)
-        for name, each in spent.items()
+        for name, item in spent.items()
     }  # fmt: skip
 
 
 Steps = list[tuple[str, Callable[[], object]]]
 
 
-def _steps(ledger: Ledger, given: list[Message]) -> Steps:
+def _steps(ledger: Ledger, values: list[Message]) -> Steps:
     now, mail = time.time(), ledger.messages
 
     def lease() -> None:
-        given[:] = mail.lease("bob", BATCH, 60, now)
+        values[:] = mail.lease("bob", BATCH, 60, now)
 
     return [
         ("send", lambda: _send(ledger, BATCH)),
         ("recv", lease),
-        ("ack", lambda: mail.ack("bob", [each.id for each in given])),
+        ("ack", lambda: mail.ack("bob", [item.id for item in values])),
     ]
 
 
-def _shared_inbox_steps(ledger: Ledger, given: list[Message]) -> Steps:
+def _shared_inbox_steps(ledger: Ledger, values: list[Message]) -> Steps:
     """The same where it is looked at who fills the box, as a `send` of an agent does."""
     mail = ledger.messages
 
@@ -98,7 +98,7 @@ def _shared_inbox_steps(ledger: Ledger, given: list[Message]) -> Steps:
             mail.bytes_by_sender("bob")
             _send(ledger, 1, crowded=True)
 
-    steps = [(name, work) for name, work in _steps(ledger, given) if name != "send"]
+    steps = [(name, work) for name, work in _steps(ledger, values) if name != "send"]
     words = "four priorities, half full: "
     page = lambda: mail.inbox("bob", dead=False, limit=PAGE)  # noqa: E731
     return [

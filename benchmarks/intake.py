@@ -81,17 +81,17 @@ def _rows(host: HiveHost) -> Iterator[Row]:
         "intake beside 300,000 refs",
         _judgement_time(host, _agent_with_commit(host, REFS), "pending"),
     )
-    for what, script in HOSTILE.items():
+    for label, script in HOSTILE.items():
         yield _row(
-            f"refusal: {what}", _judgement_time(host, _agent_with_commit(host, script), "refused")
+            f"refusal: {label}", _judgement_time(host, _agent_with_commit(host, script), "refused")
         )
 
 
 def _beside(host: HiveHost, name: str, agent: str, rounds: int) -> Row:
     value = median(_judgement_time(host, agent, "pending") for _ in range(rounds))
     peer = beside("git clone, git fsck", lambda: median(_peer(host, agent) for _ in range(rounds)))
-    if isinstance(found := peer.get("peer_value"), float):
-        peer["peer_value"] = found * 1e3
+    if isinstance(values := peer.get("peer_value"), float):
+        peer["peer_value"] = values * 1e3
     return {**_row(name, value), **peer}
 
 
@@ -118,9 +118,9 @@ def _judgement_time(host: HiveHost, agent: str, state: str) -> float:
     again = "git commit-tree -m x -p HEAD HEAD^{tree} 2>/dev/null || git rev-parse HEAD"
     commit = _inside(host, agent, again)
     started = time.perf_counter()
-    found = host.ask(agent, "RequestApplyCommit", agent=agent, commit=commit, message="x")
+    reply = host.ask(agent, "RequestApplyCommit", agent=agent, commit=commit, message="x")
     while True:
-        row = host.call("GetApproval", id=found["approval"], limit=1)["approval"]
+        row = host.call("GetApproval", id=reply["approval"], limit=1)["approval"]
         if row["state"] != "received":
             break
         time.sleep(0.005)

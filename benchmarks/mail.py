@@ -156,11 +156,11 @@ def send(caller: Client, to: str) -> None:
 
 
 def take(agent: Client) -> int:
-    found = agent.call("org.hive.Broker.Recv", {"wait": 0.2, "max": 100})["messages"]
-    assert isinstance(found, list)
-    if found:
-        agent.call("org.hive.Broker.Ack", {"ids": [each["id"] for each in found]})
-    return len(found)
+    messages = agent.call("org.hive.Broker.Recv", {"wait": 0.2, "max": 100})["messages"]
+    assert isinstance(messages, list)
+    if messages:
+        agent.call("org.hive.Broker.Ack", {"ids": [entry["id"] for entry in messages]})
+    return len(messages)
 
 
 # Out of containers.
@@ -204,26 +204,26 @@ def _inside(lab: Lab, programs: list[list[str]], names: list[str]) -> float:
         for number, program in enumerate(programs)
     ]
     threads = [
-        threading.Thread(target=follow, args=(number, each.stdout.readline), daemon=True)
-        for number, each in enumerate(running)
-        if each.stdout is not None
+        threading.Thread(target=follow, args=(number, item.stdout.readline), daemon=True)
+        for number, item in enumerate(running)
+        if item.stdout is not None
     ]
     for thread in threads:
         thread.start()
     _until(lambda: all(counts), "they do not send")
     before, start = sum(counts), time.perf_counter()
     time.sleep(SECONDS)
-    found = (sum(counts) - before) / (time.perf_counter() - start)
+    values = (sum(counts) - before) / (time.perf_counter() - start)
     over.set()
-    for each in running:
-        each.kill()
-        each.communicate()
-    return found
+    for item in running:
+        item.kill()
+        item.communicate()
+    return values
 
 
-def _until(holds: Callable[[], object], what: str) -> None:
+def _until(holds: Callable[[], object], label: str) -> None:
     ends = time.monotonic() + 30
     while not holds():
         if time.monotonic() > ends:
-            raise RuntimeError(what)
+            raise RuntimeError(label)
         time.sleep(0.05)

@@ -46,12 +46,12 @@ def _rows(host: HiveHost, size: int, moves: int) -> Iterator[Row]:
         "call to visible in a container": called,
         "call to access gone": revoked,
     }
-    for what, found in rows.items():
-        middle, most = _percentiles(found)
-        about = f"{what}, subtree of {size}"
+    for label, times in rows.items():
+        middle, most = _percentiles(times)
+        about = f"{label}, subtree of {size}"
         yield {"name": f"{about}, p50", "value": middle, "unit": "ms"}
         row: Row = {"name": f"{about}, p99", "value": most, "unit": "ms"}
-        yield with_aim(row, AIM, at_most=20) if found is shown else row
+        yield with_aim(row, AIM, at_most=20) if times is shown else row
 
 
 def _grow(host: HiveHost, name: str, size: int) -> None:
@@ -112,6 +112,6 @@ def looking(host: HiveHost, agent: str) -> Iterator[Eye]:
         process.communicate()
 
 
-def _percentiles(found: Sequence[float]) -> tuple[float, float]:
-    cuts = quantiles(found, n=100, method="inclusive")
+def _percentiles(times: Sequence[float]) -> tuple[float, float]:
+    cuts = quantiles(times, n=100, method="inclusive")
     return cuts[49], cuts[98]

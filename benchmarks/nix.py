@@ -155,8 +155,8 @@ def _evaluations() -> Iterator[Row]:
 def _flake(place: Path) -> Path:
     """A flake with as many agents as there ever are, locked."""
     made = inputs.make(place / "inputs")
-    each = "{ name = toString n; value = [ n ]; }"
-    weight = f"builtins.listToAttrs (builtins.genList (n: {each}) {WEIGHT})"
+    item = "{ name = toString n; value = [ n ]; }"
+    weight = f"builtins.listToAttrs (builtins.genList (n: {item}) {WEIGHT})"
     files = place / "tree"
     files.mkdir()
     module = f"{{ config, ... }}: {{ weight = {weight}; environment.etc.word.text = toString"
@@ -179,11 +179,11 @@ def _evaluation_rows(place: Path, flake: Path, count: int) -> Iterator[Row]:
     alone = [_nix(place, _words(flake, [name])) for name in names]
     together = _nix(place, _words(flake, names))
     plural = "s" if count > 1 else ""
-    for what, unit, ours, theirs in (
-        ("time", "s", sum(each[0] for each in alone), together[0]),
-        ("peak memory", "MiB", max(each[1] for each in alone), together[1]),
+    for label, unit, ours, theirs in (
+        ("time", "s", sum(item[0] for item in alone), together[0]),
+        ("peak memory", "MiB", max(item[1] for item in alone), together[1]),
     ):
-        name = f"evaluation of {count} changed agent{plural}, {what}"
+        name = f"evaluation of {count} changed agent{plural}, {label}"
         yield {"name": name, "value": ours, "unit": unit, "peer": ALL, "peer_value": theirs}
 
 

@@ -67,8 +67,8 @@ def _drain(ledger: Ledger, now: float) -> None:
     with ledger.transaction():
         for number in range(SENDERS):
             recipient = f"r{number}"
-            while given := ledger.messages.lease(recipient, 1000, 60, now):
-                ledger.messages.ack(recipient, [each.id for each in given])
+            while values := ledger.messages.lease(recipient, 1000, 60, now):
+                ledger.messages.ack(recipient, [item.id for item in values])
 
 
 def _bare(folder: Path) -> Callable[[int], None]:

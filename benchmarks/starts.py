@@ -65,12 +65,12 @@ def run() -> list[Row]:
 
 def _rows(size: Size, ways: Sequence[Way]) -> Iterator[Row]:
     """One row beside the bare units and one beside podman; each round tries all three."""
-    found: list[list[float | Exception]] = [[] for _ in ways]
+    values: list[list[float | Exception]] = [[] for _ in ways]
     for _ in range(size.rounds + 1):
-        for way, figures in zip(ways, found, strict=True):
+        for way, figures in zip(ways, values, strict=True):
             time.sleep(CALM)
             figures.append(_try_start(way, size))
-    ours, units, pods = (figures[1:] for figures in found)  # the first round warms up
+    ours, units, pods = (figures[1:] for figures in values)  # the first round warms up
     row: Row = {"name": size.name, "value": _ms(ours), "unit": "ms"}
     yield with_aim({**row, **beside(BARE, lambda: _ms(units))}, AIM, ratio_at_most=1.25)
     yield {**row, **beside(PODMAN, lambda: _ms(pods))}
@@ -108,13 +108,13 @@ class Hive:
         for wire, call in zip(wires, calls, strict=True):
             wire.write(call)
         replies = [wire.read() for wire in wires]
-        told = time.time()
+        seen = time.time()
         assert not any("error" in reply for reply in replies), replies
         for wire in wires:
             wire.close()
         said = max(float(self._told[number].read_text()) for number in size.numbers)
         self._end(size)
-        return max(told, said) - began
+        return max(seen, said) - began
 
     def _make(self, size: Size) -> None:
         """They exist, are stopped, and have said nothing."""
@@ -131,7 +131,7 @@ class Hive:
             self._told[number].unlink(missing_ok=True)
 
     def _state(self, name: str) -> Path:
-        shorts = [self._host.uuid(each)[:8] for each in ("root", "top", name)]
+        shorts = [self._host.uuid(item)[:8] for item in ("root", "top", name)]
         return self._host.lab.path("/var/lib/hive/tree/" + "/kids/".join(shorts) + "/state")
 
     def _end(self, size: Size) -> None:

@@ -46,7 +46,7 @@ def _sockets() -> Iterator[Row]:
             pairs = [
                 [_rate(folder, agents, kind) for kind in (Task, Letter)] for _ in range(ROUNDS)
             ]
-            tasks, letters = (max(each) for each in zip(*pairs, strict=True))
+            tasks, letters = (max(item) for item in zip(*pairs, strict=True))
         yield {
             "name": f"tasks given, taken and reported by {agents:,} agents", "value": tasks,
             "unit": "tasks/s", "peer": "a message, the same run", "peer_value": letters,
@@ -169,7 +169,7 @@ def _drain(ready: selectors.DefaultSelector, cycles: list[Cycle]) -> None:
         cycle.ask = lambda answer, self=cycle, ask=cycle.ask: (  # type: ignore[method-assign,misc]
             None if self._step == 0 else ask(answer)
         )
-    while any(each.done == old for each, old in zip(cycles, before, strict=True)):
+    while any(item.done == old for item, old in zip(cycles, before, strict=True)):
         _turn(ready)
     for cycle in cycles:
         for line in cycle.lines:
@@ -197,8 +197,8 @@ def _containers() -> Iterator[Row]:
 def three(host: HiveHost) -> float:
     """Seconds from the first assignment to the last result."""
     names = ("one", "two", "three")
-    given = {"description": f"sleep {FLOOR:g}"}
-    tasks = [host.ask("lead", "AssignTask", agent=name, **given)["task"] for name in names]
+    values = {"description": f"sleep {FLOOR:g}"}
+    tasks = [host.ask("lead", "AssignTask", agent=name, **values)["task"] for name in names]
     host.ask("lead", "WaitTasks", tasks=tasks, wait=30)
     rows = [host.call("GetTask", task=task)["task"] for task in tasks]
     assert all(row["result"]["status"] == "success" for row in rows)

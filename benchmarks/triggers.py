@@ -46,13 +46,13 @@ def share(values: list[float], part: float) -> float:
 def crowd(broker: Broker) -> list[str]:
     """Agents without machines: triggers ask the tree for them, and mail waits."""
     hive = Hive()
-    found = []
+    values = []
     for number in range(AGENTS):
         spec = AgentSpec(uuid=uuid4(), capabilities=("trigger",))
         hive = hive.with_agent(f"a{number}", None, spec)
-        found.append(spec.id)
+        values.append(spec.id)
     broker.hive = hive
-    return found
+    return values
 
 
 def rules(number: int, now: float, *, at_once: bool) -> TriggerRule:
@@ -135,8 +135,8 @@ def main() -> None:
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 30.0
     for name, at_once in (("spread over a minute", False), ("all at one second", True)):
         with tempfile.TemporaryDirectory(prefix="hive-triggers-") as folder:
-            found = asyncio.run(lateness(folder, count, seconds, at_once=at_once))
-        print(json.dumps({"name": name, **found}))
+            result = asyncio.run(lateness(folder, count, seconds, at_once=at_once))
+        print(json.dumps({"name": name, **result}))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ from seeds import folder_in_ram
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with folder_in_ram() as found:
-        yield found
+    with folder_in_ram() as path:
+        yield path
 
 
 @pytest.fixture
 def house(folder: Path) -> Iterator[House]:
-    with open_house(folder) as found:
-        yield found
+    with open_house(folder) as opened:
+        yield opened

@@ -151,10 +151,10 @@ class Phone:
     def error(self, method: str, parameters: Parameters | None = None) -> HiveError:
         """The error that the call must bring."""
         try:
-            found = self.call(method, parameters)
+            answer = self.call(method, parameters)
         except HiveError as error:
             return error
-        raise AssertionError(f"{method} was answered: {found}")
+        raise AssertionError(f"{method} was answered: {answer}")
 
 
 class House:
@@ -203,8 +203,8 @@ class House:
         self.run()
 
     def events(self, kind: str | None = None) -> list[Event]:
-        found = self.ledger.events.page(0, 1000)
-        return [each for each in found if kind in (None, each.kind)]
+        events = self.ledger.events.page(0, 1000)
+        return [entry for entry in events if kind in (None, entry.kind)]
 
 
 @contextmanager

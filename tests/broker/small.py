@@ -120,9 +120,9 @@ class Heard(Result):
 @operation(action="receive", allow=SELF, streams=True, into=SMALL)
 def hear(call: Call, params: HearParams) -> Record[Heard] | Wait[Heard]:
     """Take letters, or wait for them."""
-    found = call.ledger.messages.lease(call.uuid, 2, 60.0, call.now)
-    if found:
-        return Record(Heard(texts=[each.body for each in found]))
+    letters = call.ledger.messages.lease(call.uuid, 2, 60.0, call.now)
+    if letters:
+        return Record(Heard(texts=[entry.body for entry in letters]))
     deadline = None if call.more else call.now + params.wait
     until = None if params.doze is None else call.now + params.doze
     return Wait(frozenset((f"inbox:{call.uuid}",)), deadline, Heard(texts=[]), until)
@@ -163,8 +163,8 @@ def fetch(call: Call, params: FetchParams) -> Later[Fetched]:
     uuid = call.hive.spec(params.agent or call.caller).id
 
     async def read(reads: SlowReadSources) -> Fetched:
-        found = await reads.journal.read(LogQuery(uuid, "unit"))
-        return Fetched(lines=[line.text for line in found])
+        lines = await reads.journal.read(LogQuery(uuid, "unit"))
+        return Fetched(lines=[line.text for line in lines])
 
     return Later(read)
 

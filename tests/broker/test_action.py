@@ -43,8 +43,8 @@ def _house(tmp_path: Path) -> Iterator[House]:
             ("ada", "ann", "architect"), ("led", "ann", "lead"),
             ("under_ada", "ada", "worker"), ("under_led", "led", "worker"),
         ):  # fmt: skip
-            given = {"name": name.replace("_", "-"), "parent": parent, "role": role, "boot": False}
-            house.phone(THE_OPERATOR).call("Spawn", given)
+            values = {"name": name.replace("_", "-"), "parent": parent, "role": role, "boot": False}
+            house.phone(THE_OPERATOR).call("Spawn", values)
         yield house
 
 

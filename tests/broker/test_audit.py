@@ -39,7 +39,7 @@ def test_h27_a_refusal_says_which_rule_said_no(house: House) -> None:
 def test_a_refusal_about_an_unseen_agent_is_recorded_with_its_identity(house: House) -> None:
     house.phone("dan").error("Look", {"agent": "cat"})
     house.phone("dan").error("Look", {"agent": "nobody"})
-    assert [each.target for each in house.events("refusal")] == [spec("cat").id, "nobody"]
+    assert [item.target for item in house.events("refusal")] == [spec("cat").id, "nobody"]
 
 
 def test_a_refusal_by_a_handler_is_recorded_with_its_rule(house: House) -> None:
@@ -85,9 +85,9 @@ def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted(folder: Path) 
         house.advance(2.0)
         dan.replies.clear()
         dan.error("Look", {"agent": "ann"})
-        kept = [each.fields for each in house.events("refusal")]
-        assert kept[-1]["not_kept"]
-        assert sum(int(str(each.get("not_kept", 0))) for each in kept) == 440
+        fields = [item.fields for item in house.events("refusal")]
+        assert fields[-1]["not_kept"]
+        assert sum(int(str(item.get("not_kept", 0))) for item in fields) == 440
 
 
 def test_how_many_were_not_kept_outlives_a_transaction_that_is_taken_back(folder: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_chain_of_events_holds(house: House) -> None:
         ann.ask("Grow", {"name": "eve"})
     house.run()
     assert house.ledger.events.verify() is None
-    assert [each.seq for each in house.events()] == list(range(1, 8))
+    assert [event.seq for event in house.events()] == list(range(1, 8))
 
 
 def test_a_stranger_at_a_socket_is_recorded(house: House) -> None:
@@ -137,8 +137,8 @@ def test_strangers_that_were_not_kept_are_counted_and_cost_the_agent_nothing(
         house.run()
         house.phone("ann").error("Note", {"agent": "root"})
         assert len(house.events("refusal")) == 61
-        found = [each.fields.get("not_kept", 0) for each in house.events("refusal")]
-        assert sum(int(str(each)) for each in found) == 40
+        values = [entry.fields.get("not_kept", 0) for entry in house.events("refusal")]
+        assert sum(int(str(entry)) for entry in values) == 40
 
 
 def test_who_names_nobody_acts_on_itself(house: House) -> None:

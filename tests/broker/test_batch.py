@@ -55,14 +55,14 @@ def test_a_batch_that_only_reads_has_no_transaction(folder: Path) -> None:
 
 def test_who_only_reads_is_answered_before_the_disk_has_what_others_record(folder: Path) -> None:
     """Attack 37: an agent that floods fills each batch, and a disk takes its time."""
-    told, readers = list[int](), list[Phone]()
-    with open_house(folder, step=lambda _: told.extend(len(r.replies) for r in readers)) as house:
+    seen, readers = list[int](), list[Phone]()
+    with open_house(folder, step=lambda _: seen.extend(len(r.replies) for r in readers)) as house:
         writer, reader = house.phone("ann"), house.phone("dan")
         readers.append(reader)
         writer.ask("Note", {"agent": "bob"})
         reader.ask("Look")
         house.turn()
-        assert told == [1, 1]
+        assert seen == [1, 1]
         assert writer.result() == {"nonce": 1}
 
 
@@ -71,8 +71,8 @@ def test_a_line_is_answered_in_order_whatever_it_mixes(house: House) -> None:
     for method in ("Look", "Grow", "Look", "Note", "Look"):
         ann.ask(method, {"name": "eve"} if method == "Grow" else {"agent": "bob"})
     house.run()
-    found = ann.results()
-    assert [each.get("agents") for each in found] == [6, None, 7, None, 7]
+    replies = ann.results()
+    assert [entry.get("agents") for entry in replies] == [6, None, 7, None, 7]
 
 
 def test_a_call_that_fails_after_its_effect_takes_back_its_own_only(house: House) -> None:
@@ -183,23 +183,23 @@ def test_a_daemon_that_dies_at_a_step_has_answered_nothing(folder: Path, step: s
         steps.die_at = ""
     with closing(Ledger.open(folder / "hive.db")) as ledger:
         repo = MetaRepo.open(folder / "meta")
-        found = repo.recover(ledger.head)
+        recovered = repo.recover(ledger.head)
         assert ("eve" in repo.read(repo.head()).topology) == (step == "committed")
-        assert found.head == ledger.head == repo.head()
+        assert recovered.head == ledger.head == repo.head()
 
 
 def test_a_hand_commit_is_adopted_before_the_change_that_met_it(house: House) -> None:
     def adopt() -> None:
-        found = house.repo.recover(house.ledger.head)
-        assert found.hive is not None
-        house.broker.adopt(found.hive, found.head, "hand")
+        recovered = house.repo.recover(house.ledger.head)
+        assert recovered.hive is not None
+        house.broker.adopt(recovered.hive, recovered.head, "hand")
 
     house.broker.branch_moved = adopt
     by_hand(house, "eve")
     house.phone("ann").call("Grow", {"name": "fay"})
     tree = house.repo.read(house.repo.head()).topology
     assert {"eve", "fay"} <= set(tree)
-    assert [each.operation for each in house.events("adopt")] == ["hand"]
+    assert [item.operation for item in house.events("adopt")] == ["hand"]
 
 
 def test_a_branch_that_stays_in_other_hands_makes_changes_busy_and_nothing_else(
@@ -216,19 +216,19 @@ def test_a_branch_that_stays_in_other_hands_makes_changes_busy_and_nothing_else(
 
 
 def test_the_others_share_one_commit_beside_a_change_that_cannot_be_made(folder: Path) -> None:
-    told: list[str] = []
-    with open_house(folder, step=told.append) as house:
+    seen: list[str] = []
+    with open_house(folder, step=seen.append) as house:
         ann, bob = house.phone("ann"), house.phone("bob")
         by_hand(house, "eve")
-        told.clear()
+        seen.clear()
         ann.ask("Grow", {"name": "fay"})
         for _ in range(3):
             bob.ask("Note", {"agent": "cat"})
         house.run()
         with pytest.raises(Busy, match="by hand"):
             ann.result()
-        assert [each["nonce"] for each in bob.results()] == [1, 2, 3]
-        assert told.count("committed") == 1
+        assert [reply["nonce"] for reply in bob.results()] == [1, 2, 3]
+        assert seen.count("committed") == 1
 
 
 def test_a_batch_that_is_run_again_takes_its_tokens_once(folder: Path) -> None:

@@ -27,10 +27,10 @@ def test_an_alias_is_the_same_method(house: House) -> None:
 def test_a_visible_agent_that_is_not_the_callers_gives_the_rule_and_the_reason(
     house: House,
 ) -> None:
-    found = house.phone("dan").error("Look", {"agent": "ann"})
-    assert isinstance(found, NotAllowed)
-    assert found.reason.startswith("cannot look ann: not your")
-    assert found.fields["rule"]
+    error = house.phone("dan").error("Look", {"agent": "ann"})
+    assert isinstance(error, NotAllowed)
+    assert error.reason.startswith("cannot look ann: not your")
+    assert error.fields["rule"]
 
 
 def test_attack_41_unknown_and_unseen_agents_look_the_same(house: House) -> None:
@@ -44,9 +44,9 @@ def test_attack_41_unknown_and_unseen_agents_look_the_same(house: House) -> None
 
 
 def test_a_name_as_long_as_a_frame_does_not_come_back(house: House) -> None:
-    found = house.phone("dan").error("Look", {"agent": "x" * 500_000})
-    assert isinstance(found, NotFound)
-    assert len(found.reason) < 200
+    error = house.phone("dan").error("Look", {"agent": "x" * 500_000})
+    assert isinstance(error, NotFound)
+    assert len(error.reason) < 200
     assert len(house.events("refusal")[0].target) <= 64
 
 
@@ -65,23 +65,23 @@ def test_a_name_as_long_as_a_frame_does_not_come_back(house: House) -> None:
 def test_what_does_not_fit_the_schema_names_the_parameter(
     house: House, parameters: dict[str, object], name: str
 ) -> None:
-    found = house.phone("ann").error("Note", parameters)
-    assert isinstance(found, InvalidParameter)
-    assert found.parameter == name
-    assert found.parameters == {"parameter": name, "reason": found.why}
-    assert found.why
+    error = house.phone("ann").error("Note", parameters)
+    assert isinstance(error, InvalidParameter)
+    assert error.parameter == name
+    assert error.parameters == {"parameter": name, "reason": error.why}
+    assert error.why
 
 
 def test_a_word_outside_of_an_enum_does_not_fit(house: House) -> None:
-    found = house.phone("ann").error("Look", {"near": "moon"})
-    assert isinstance(found, InvalidParameter)
-    assert found.parameter == "near"
+    error = house.phone("ann").error("Look", {"near": "moon"})
+    assert isinstance(error, InvalidParameter)
+    assert error.parameter == "near"
 
 
 def test_a_value_that_fits_and_makes_no_sense_names_the_field(house: House) -> None:
-    found = house.phone("ann").error("Note", {"agent": "bob", "times": 99})
-    assert isinstance(found, InvalidArgument)
-    assert found.parameters == {
+    error = house.phone("ann").error("Note", {"agent": "bob", "times": 99})
+    assert isinstance(error, InvalidArgument)
+    assert error.parameters == {
         "field": "times",
         "reason": "should be less than or equal to 9, not 99",
     }
@@ -91,8 +91,8 @@ def test_a_method_or_an_interface_that_is_not_there(house: House) -> None:
     ann = house.phone("ann")
     assert isinstance(ann.error("Dance"), errors.MethodNotFound)
     assert isinstance(ann.error("org.varlink.service.Dance"), errors.MethodNotFound)
-    found = ann.error("org.other.Dance")
-    assert found.parameters == {"interface": "org.other"}
+    error = ann.error("org.other.Dance")
+    assert error.parameters == {"interface": "org.other"}
     assert isinstance(ann.error("nodot"), errors.MethodNotFound)
 
 
@@ -162,7 +162,7 @@ def test_absent_and_null_parameters_are_none(house: House) -> None:
         b'{"method":"org.hive.Broker.Look","parameters":null,"more":null}',
     )
     house.run()
-    assert [each["name"] for each in ann.results()] == ["ann", "ann"]
+    assert [reply["name"] for reply in ann.results()] == ["ann", "ann"]
 
 
 def test_a_oneway_call_is_done_and_not_answered(house: House) -> None:
@@ -172,7 +172,7 @@ def test_a_oneway_call_is_done_and_not_answered(house: House) -> None:
     ann.ask("Hear", {"wait": 9.0}, oneway=True)
     ann.ask("Look")
     house.run()
-    assert [each["name"] for each in ann.results()] == ["ann"]
+    assert [reply["name"] for reply in ann.results()] == ["ann"]
     assert house.ledger.runs.get(spec("bob").id) is not None
 
 
@@ -193,9 +193,9 @@ def test_bytes_that_are_no_frame_are_answered_after_the_calls_before_and_end_the
 
 def test_a_fault_of_a_handler_costs_one_call_and_says_nothing_of_its_inside(house: House) -> None:
     ann = house.phone("ann")
-    found = ann.error("Note", {"agent": "bob", "then": "fault"})
-    assert isinstance(found, errors.Internal)
-    assert "bug" not in found.reason
+    error = ann.error("Note", {"agent": "bob", "then": "fault"})
+    assert isinstance(error, errors.Internal)
+    assert "bug" not in error.reason
     assert ann.call("Look")["name"] == "ann"
     assert house.ledger.runs.get(spec("bob").id) is None
 
@@ -213,8 +213,8 @@ def test_the_daemon_is_no_caller_on_the_wire(house: House) -> None:
     house.broker.hive = house.hive
     line = house.phone("ann")
     line.line.party = "daemon"
-    found = line.error("Look", {"agent": "bob"})
-    assert isinstance(found, NotFound | NotAllowed)
+    error = line.error("Look", {"agent": "bob"})
+    assert isinstance(error, NotFound | NotAllowed)
 
 
 def test_the_service_describes_itself(house: House) -> None:
@@ -227,16 +227,16 @@ def test_the_service_describes_itself(house: House) -> None:
     wrong = ann.error("org.varlink.service.GetInterfaceDescription", {"interface": "a.b"})
     assert wrong.parameters == {"interface": "a.b"}
     for odd in ({}, {"interface": 1}, {"interface": "a.b", "x": 1}):
-        found = ann.error("org.varlink.service.GetInterfaceDescription", odd)
-        assert isinstance(found, InvalidParameter)
+        error = ann.error("org.varlink.service.GetInterfaceDescription", odd)
+        assert isinstance(error, InvalidParameter)
 
 
 def test_a_call_about_a_thing_is_judged_by_the_agent_that_it_belongs_to(house: House) -> None:
     thing = {"thing": "cat's thing"}
     assert house.phone("ann").call("Mend", thing) == {"id": "cat's thing"}
-    found = house.phone("cat").error("Mend", thing)
-    assert isinstance(found, NotAllowed)
-    assert found.reason.startswith("cannot mend of cat: not")
+    error = house.phone("cat").error("Mend", thing)
+    assert isinstance(error, NotAllowed)
+    assert error.reason.startswith("cannot mend of cat: not")
     assert house.events("record")[-1].target == spec("cat").id
 
 

@@ -100,10 +100,10 @@ def test_attack_61_who_used_little_has_its_answer_before_the_next_party_is_serve
     served = Served()
     with open_house(folder, served.registry) as house:
         ann, dan = house.phone("ann"), house.phone("dan")
-        told = list[int]()
+        seen = list[int]()
 
         def advance(seconds: float) -> None:
-            told.append(len(dan.replies))
+            seen.append(len(dan.replies))
             house.clock.advance(seconds)
 
         served.advance = advance
@@ -113,7 +113,7 @@ def test_attack_61_who_used_little_has_its_answer_before_the_next_party_is_serve
         ask([dan], 0.0)
         house.turn()
         assert served.order == ["ann", "dan", "ann"]
-        assert told == [0, 0, 1]
+        assert seen == [0, 0, 1]
 
 
 def test_time_that_nobody_else_wanted_is_no_debt(folder: Path) -> None:

@@ -29,10 +29,10 @@ VALUES = st.recursive(
 @st.composite
 def calls(draw: st.DrawFn) -> bytes:
     """A call that is nearly right: a method that exists, some of its parameters."""
-    found = REGISTRY[draw(st.sampled_from(sorted(REGISTRY)))]
-    fields = sorted(found.params.model_fields)
+    declared = REGISTRY[draw(st.sampled_from(sorted(REGISTRY)))]
+    fields = sorted(declared.params.model_fields)
     chosen = draw(st.lists(st.sampled_from(fields), max_size=4)) if fields else []
-    message: dict[str, Any] = {"method": f"org.hive.Broker.{found.method}"}
+    message: dict[str, Any] = {"method": f"org.hive.Broker.{declared.method}"}
     message["parameters"] = {name: draw(VALUES) for name in chosen}
     message |= draw(st.dictionaries(st.sampled_from(["more", "oneway", "x"]), VALUES, max_size=1))
     return json.dumps(message).encode("utf-8", "surrogatepass")
@@ -64,7 +64,7 @@ def test_attack_36_no_frame_stops_the_broker_or_another_caller(
         if not house.desk.woken:
             break
         house.turn()
-    assert len([each for each in other.replies if "parameters" in each]) == len(said)
+    assert len([reply for reply in other.replies if "parameters" in reply]) == len(said)
     for name, phone in phones.items():
         asked = [frame for caller, frame in said if caller == name]
         check(phone, asked)

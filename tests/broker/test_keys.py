@@ -31,9 +31,9 @@ def test_the_same_key_with_another_call_is_a_conflict(house: House) -> None:
     ann = house.phone("ann")
     ann.call("Note", NOTE)
     for method, parameters in (("Note", NOTE | {"times": 2}), ("Grow", {"name": "eve"})):
-        found = ann.error(method, parameters | {"idempotency_key": "k1"})
-        assert isinstance(found, Conflict)
-        assert "key" in found.reason
+        error = ann.error(method, parameters | {"idempotency_key": "k1"})
+        assert isinstance(error, Conflict)
+        assert "key" in error.reason
 
 
 def test_a_key_belongs_to_its_caller(house: House) -> None:
@@ -87,9 +87,9 @@ def test_a_repeat_does_not_wait_for_a_job_that_has_ended(house: House) -> None:
 
 def test_a_key_has_bounds(house: House) -> None:
     for key in ("", "k" * 129):
-        found = house.phone("ann").error("Note", {"agent": "bob", "idempotency_key": key})
-        assert isinstance(found, InvalidArgument)
-        assert found.field == "idempotency_key"
+        error = house.phone("ann").error("Note", {"agent": "bob", "idempotency_key": key})
+        assert isinstance(error, InvalidArgument)
+        assert error.field == "idempotency_key"
 
 
 def test_a_key_is_taken_back_with_the_effect(house: House) -> None:

@@ -39,14 +39,14 @@ class Kept(Confidential):
     key: int = 0
 
 
-def fault(given: dict[str, object], model: type[Params] = Given) -> HiveError:
+def fault(values: dict[str, object], model: type[Params] = Given) -> HiveError:
     with pytest.raises(ValidationError) as caught:
-        model.model_validate(given)
-    return validation_error(caught.value, given, model)
+        model.model_validate(values)
+    return validation_error(caught.value, values, model)
 
 
 @pytest.mark.parametrize(
-    ("given", "place", "why"),
+    ("values", "place", "why"),
     [
         ({}, "agent", "it is missing"),
         ({"agent": 5}, "agent", "expected text, not 5"),
@@ -69,17 +69,17 @@ def fault(given: dict[str, object], model: type[Params] = Given) -> HiveError:
     ],
 )  # fmt: skip
 def test_a_wrong_shape_says_what_was_expected(
-    given: dict[str, object], place: str, why: str
+    values: dict[str, object], place: str, why: str
 ) -> None:
-    found = fault({"agent": "a", **given} if given else given)
-    assert isinstance(found, InvalidParameter)
-    assert (found.parameter, found.why) == (place, why)
-    again = from_wire(found.wire, found.parameters)
+    error = fault({"agent": "a", **values} if values else values)
+    assert isinstance(error, InvalidParameter)
+    assert (error.parameter, error.why) == (place, why)
+    again = from_wire(error.wire, error.parameters)
     assert str(again) == f"parameter {place!r} does not fit: {why}"
 
 
 @pytest.mark.parametrize(
-    ("given", "place", "why"),
+    ("values", "place", "why"),
     [
         ({"times": 10}, "times", "should be less than or equal to 9, not 10"),
         ({"steps": ["ten letters"]}, "steps.0",
@@ -89,30 +89,30 @@ def test_a_wrong_shape_says_what_was_expected(
     ],
 )  # fmt: skip
 def test_a_value_out_of_bounds_says_the_bound_and_what_came(
-    given: dict[str, object], place: str, why: str
+    values: dict[str, object], place: str, why: str
 ) -> None:
-    found = fault({"agent": "a", **given})
-    assert isinstance(found, InvalidArgument)
-    assert (found.field, found.reason) == (place, why)
+    error = fault({"agent": "a", **values})
+    assert isinstance(error, InvalidArgument)
+    assert (error.field, error.reason) == (place, why)
 
 
 def test_a_name_that_is_wrong_is_told_before_the_one_that_is_missing() -> None:
-    found = fault({"agnet": "bob"})
-    assert isinstance(found, InvalidParameter)
-    assert found.parameter == "agnet"
+    error = fault({"agnet": "bob"})
+    assert isinstance(error, InvalidParameter)
+    assert error.parameter == "agnet"
 
 
 def test_nothing_in_it_acts_on_a_terminal() -> None:
-    found = fault({"agent": "a", "times": "\x1b[2J\u202e" + "x" * 1000})
-    assert isinstance(found, InvalidParameter)
-    assert found.why.isprintable()
-    assert "\\u001b[2J\\u202e" in found.why
-    assert len(found.why) < 120
+    error = fault({"agent": "a", "times": "\x1b[2J\u202e" + "x" * 1000})
+    assert isinstance(error, InvalidParameter)
+    assert error.why.isprintable()
+    assert "\\u001b[2J\\u202e" in error.why
+    assert len(error.why) < 120
 
 
 def test_what_may_be_a_secret_is_not_repeated() -> None:
-    for given in ({"value": "hunter2-hunter2"}, {"value": "x", "key": "hunter2"}):
-        found = fault({**given}, Kept)
-        assert "hunter2" not in str(found.parameters)
-        assert "a text of" in str(found.parameters)
+    for values in ({"value": "hunter2-hunter2"}, {"value": "x", "key": "hunter2"}):
+        error = fault({**values}, Kept)
+        assert "hunter2" not in str(error.parameters)
+        assert "a text of" in str(error.parameters)
     assert "not 1.5" in str(fault({"value": "x", "key": 1.5}, Kept).parameters)

@@ -27,7 +27,7 @@ SNAKE = re.compile(r"[a-z]+(_[a-z]+)*")
 
 
 @pytest.fixture(params=NAMES)
-def found(request: pytest.FixtureRequest) -> Operation:
+def declared(request: pytest.FixtureRequest) -> Operation:
     return REGISTRY[request.param]
 
 
@@ -75,8 +75,8 @@ def fitting(operation: Operation, target: str | None = None) -> dict[str, Any]:
 def models(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
     """The model and every one inside of it."""
     yield kind
-    for each in kind.model_fields.values():
-        for inner in _classes(each.annotation):
+    for model in kind.model_fields.values():
+        for inner in _classes(model.annotation):
             yield from models(inner)
 
 
@@ -87,71 +87,71 @@ def _classes(annotation: object) -> Iterator[type[BaseModel]]:
         yield from _classes(inner)
 
 
-def test_it_has_a_name_and_says_in_a_sentence_what_it_does(found: Operation) -> None:
-    assert SNAKE.fullmatch(found.name)
-    assert all(SNAKE.fullmatch(alias) for alias in found.aliases)
-    first = found.doc.splitlines()[0]
+def test_it_has_a_name_and_says_in_a_sentence_what_it_does(declared: Operation) -> None:
+    assert SNAKE.fullmatch(declared.name)
+    assert all(SNAKE.fullmatch(alias) for alias in declared.aliases)
+    first = declared.doc.splitlines()[0]
     assert first[0].isupper()
     assert first.endswith(".")
 
 
-def test_every_field_is_described(found: Operation) -> None:
-    for each in (*models(found.params), *models(found.result)):
-        for name, field in each.model_fields.items():
-            assert field.description, f"{each.__name__}.{name}"
+def test_every_field_is_described(declared: Operation) -> None:
+    for model in (*models(declared.params), *models(declared.result)):
+        for name, field in model.model_fields.items():
+            assert field.description, f"{model.__name__}.{name}"
 
 
-def test_parameters_are_what_json_has_and_are_taken_strictly(found: Operation) -> None:
-    for each in models(found.params):
-        assert issubclass(each, Params), f"{each.__name__} is not strict"
-    schema = str(params_schema(found)).replace("'format': 'password'", "")  # of a secret
+def test_parameters_are_what_json_has_and_are_taken_strictly(declared: Operation) -> None:
+    for model in models(declared.params):
+        assert issubclass(model, Params), f"{model.__name__} is not strict"
+    schema = str(params_schema(declared)).replace("'format': 'password'", "")  # of a secret
     assert "'format'" not in schema
 
 
-def test_the_rule_has_words_for_the_docs(found: Operation) -> None:
-    assert found.allow.name
-    assert found.allow.text
+def test_the_rule_has_words_for_the_docs(declared: Operation) -> None:
+    assert declared.allow.name
+    assert declared.allow.text
 
 
-def test_an_unknown_parameter_is_refused_by_name(house: House, found: Operation) -> None:
-    error = house.phone("ann").error(found.method, fitting(found, "ann") | {"no_such": 1})
+def test_an_unknown_parameter_is_refused_by_name(house: House, declared: Operation) -> None:
+    error = house.phone("ann").error(declared.method, fitting(declared, "ann") | {"no_such": 1})
     assert isinstance(error, InvalidParameter)
     assert error.parameter == "no_such"
 
 
-def test_a_parameter_of_another_type_is_refused_by_name(house: House, found: Operation) -> None:
-    for name in found.params.model_fields:
-        wrong = fitting(found, "ann") | {name: 7.5 if name in FREE else {"odd": [1]}}
-        error = house.phone("ann").error(found.method, wrong)
+def test_a_parameter_of_another_type_is_refused_by_name(house: House, declared: Operation) -> None:
+    for name in declared.params.model_fields:
+        wrong = fitting(declared, "ann") | {name: 7.5 if name in FREE else {"odd": [1]}}
+        error = house.phone("ann").error(declared.method, wrong)
         assert isinstance(error, InvalidParameter), name
         assert error.parameter.split(".")[0] == name
 
 
-def test_a_missing_parameter_is_refused_by_name(house: House, found: Operation) -> None:
-    for name in params_schema(found).get("required", ()):
-        parameters = fitting(found)
+def test_a_missing_parameter_is_refused_by_name(house: House, declared: Operation) -> None:
+    for name in params_schema(declared).get("required", ()):
+        parameters = fitting(declared)
         del parameters[name]
-        error = house.phone("ann").error(found.method, parameters)
+        error = house.phone("ann").error(declared.method, parameters)
         assert isinstance(error, InvalidParameter)
         assert error.parameter == name
 
 
-def test_a_stranger_is_refused_and_recorded(house: House, found: Operation) -> None:
+def test_a_stranger_is_refused_and_recorded(house: House, declared: Operation) -> None:
     """`lone` is a root of its own and sees nobody; without a target it may ask about itself."""
-    thing = found.whose is not None
+    thing = declared.whose is not None
     if (
-        found.target is None
+        declared.target is None
         and not thing
-        and decide(found.allow, Question(house.hive, "lone", found.name, "lone")).allowed
+        and decide(declared.allow, Question(house.hive, "lone", declared.name, "lone")).allowed
     ):
-        assert found.name in FOR_EVERYONE
+        assert declared.name in FOR_EVERYONE
         return
     before = house.ledger.events.last
-    error = house.phone("lone").error(found.method, fitting(found, "cat"))
-    assert isinstance(error, NotFound if found.target or thing else NotAllowed)
+    error = house.phone("lone").error(declared.method, fitting(declared, "cat"))
+    assert isinstance(error, NotFound if declared.target or thing else NotAllowed)
     (event,) = house.ledger.events.page(before, 10)
     assert event.allowed is False
-    assert event.operation == found.name
+    assert event.operation == declared.name
     assert event.rule
 
 
@@ -171,20 +171,22 @@ FOR_EVERYONE = {
 }  # fmt: skip
 
 
-def test_a_mutation_takes_a_key_and_a_read_none(found: Operation) -> None:
-    assert found.mutates == ("idempotency_key" in found.params.model_fields)
-    assert found.writes or not found.mutates
+def test_a_mutation_takes_a_key_and_a_read_none(declared: Operation) -> None:
+    assert declared.mutates == ("idempotency_key" in declared.params.model_fields)
+    assert declared.writes or not declared.mutates
 
 
-def test_what_streams_can_go_on(found: Operation) -> None:
-    if "after" in found.params.model_fields:
-        assert found.streams
-        assert "next" in found.result.model_fields
+def test_what_streams_can_go_on(declared: Operation) -> None:
+    if "after" in declared.params.model_fields:
+        assert declared.streams
+        assert "next" in declared.result.model_fields
 
 
-def test_a_result_is_described_as_it_is_written(found: Operation) -> None:
-    schema = result_schema(found)
-    names = {field.serialization_alias or name for name, field in found.result.model_fields.items()}
+def test_a_result_is_described_as_it_is_written(declared: Operation) -> None:
+    schema = result_schema(declared)
+    names = {
+        field.serialization_alias or name for name, field in declared.result.model_fields.items()
+    }
     assert set(schema.get("properties", {})) == names
 
 
@@ -212,8 +214,8 @@ def test_mistakes_of_a_declaration_stop_the_import(change: dict[str, Any], why: 
         """Do nothing."""
         raise AssertionError((call, params))
 
-    for each in (known, other):
-        each.__annotations__ = {"call": Call, "params": NoParams, "return": Record[NoResult]}
+    for item in (known, other):
+        item.__annotations__ = {"call": Call, "params": NoParams, "return": Record[NoResult]}
     operation(action="read", allow=OPERATOR, into=registry)(known)
     with pytest.raises(TypeError, match=why):
         operation(action="read", allow=OPERATOR, into=registry, **change)(other)
@@ -222,17 +224,17 @@ def test_mistakes_of_a_declaration_stop_the_import(change: dict[str, Any], why: 
         operation(action="read", allow=OPERATOR, into=registry)(other)
 
 
-def test_a_shared_name_is_an_alias_of_another_operation(found: Operation) -> None:
-    for name, parameter in found.shares.items():
-        (owner,) = [each for each in REGISTRY.values() if name in each.aliases]
-        assert owner is not found
-        assert parameter in found.params.model_fields
+def test_a_shared_name_is_an_alias_of_another_operation(declared: Operation) -> None:
+    for name, parameter in declared.shares.items():
+        (owner,) = [declared for declared in REGISTRY.values() if name in declared.aliases]
+        assert owner is not declared
+        assert parameter in declared.params.model_fields
         assert parameter not in owner.params.model_fields
 
 
-def test_nobody_outside_of_the_tree_may_anything(found: Operation) -> None:
-    question = Question(Hive(), "ghost", found.name, None)
-    assert not decide(found.allow, question).allowed
+def test_nobody_outside_of_the_tree_may_anything(declared: Operation) -> None:
+    question = Question(Hive(), "ghost", declared.name, None)
+    assert not decide(declared.allow, question).allowed
 
 
 def test_the_first_set_of_the_contract_is_there(folder: Path) -> None:
@@ -241,6 +243,6 @@ def test_the_first_set_of_the_contract_is_there(folder: Path) -> None:
         "move", "get_logs", "send", "recv", "ack", "nack", "wake", "get_job", "wait_job", "status",
     }  # fmt: skip
     assert wanted <= set(NAMES)
-    aliases = {alias for each in REGISTRY.values() for alias in each.aliases}
+    aliases = {alias for declared in REGISTRY.values() for alias in declared.aliases}
     assert {"request_spawn", "request_init_config"} <= aliases
     assert folder.is_dir()

@@ -56,15 +56,15 @@ def touch(call: Call, params: TouchParams) -> Record[Touched] | Wait[Touched]:
 
 @pytest.fixture
 def house(folder: Path) -> Iterator[House]:
-    with open_house(folder, TOUCHING) as found:
-        yield found
+    with open_house(folder, TOUCHING) as opened:
+        yield opened
 
 
 def topics_touched(house: House) -> list[set[str]]:
     """What each batch touched, without what every recorded call does."""
-    found = [set(topics) - {"events"} for topics in house.woken]
+    values = [set(topics) - {"events"} for topics in house.woken]
     house.woken.clear()
-    return [topics for topics in found if topics]
+    return [topics for topics in values if topics]
 
 
 def test_what_a_call_notifies_is_touched_after_its_commit(house: House) -> None:

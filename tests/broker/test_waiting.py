@@ -72,7 +72,7 @@ def test_a_waiting_call_blocks_its_line_and_no_other(house: House) -> None:
     assert not ann.replies
     assert house.phone("ann").call("Look")["name"] == "ann"
     house.advance(31)
-    assert [set(each) for each in ann.results()] == [{"texts"}, {"name", "agents"}]
+    assert [set(reply) for reply in ann.results()] == [{"texts"}, {"name", "agents"}]
 
 
 def test_a_letter_sent_in_the_same_batch_after_the_wait_is_not_missed(house: House) -> None:
@@ -170,8 +170,8 @@ def test_a_slow_read_happens_outside_and_is_delivered(house: House) -> None:
     async def bring() -> Result:
         return await read(desk)
 
-    found = asyncio.run(bring())
-    house.broker.read_completed(line, found)
+    result = asyncio.run(bring())
+    house.broker.read_completed(line, result)
     house.run()
     assert ann.result() == {"lines": ["line"]}
     assert ann.result()["name"] == "ann"
