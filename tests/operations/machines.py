@@ -7,7 +7,7 @@ from itertools import count
 from operations.world import World
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentEnded, AgentStarted, TaskEnded, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, TaskEnded, emit
 from hive_core.broker.operation import Result
 from hive_core.model.agents.machine import DesiredRun, DesiredState, State
 
@@ -34,7 +34,8 @@ def start_machines(world: World, *names: str) -> None:
             Record[Nothing]
         ):  # fmt: skip
             call.ledger.lives.mark_running(uuid, f"{next(_SERIAL):032x}", nonce)
-            return Record(Nothing(), happened(call, AgentStarted(uuid, name, nonce)))
+            emit(call, AgentStarted(uuid, name, nonce))
+            return Record(Nothing())
 
         world.broker.perform("watch", began)
     world.run()
@@ -60,7 +61,8 @@ def end_machine(
             (run.wanted if asked else own).value, returns,
             {"invocation": life.invocation, "nonce": life.nonce, "output": output},
         )  # fmt: skip
-        return Record(Nothing(), happened(call, result))
+        emit(call, result)
+        return Record(Nothing())
 
     world.broker.perform("watch", over)
     world.run()
@@ -71,7 +73,8 @@ def end_task(world: World, name: str, status: str = "success") -> None:
 
     def ended(call: Call) -> Record[Nothing]:
         result = TaskEnded("0" * 12, world.uuid(name), world.uuid("root"), status)
-        return Record(Nothing(), happened(call, result))
+        emit(call, result)
+        return Record(Nothing())
 
     world.broker.perform("task", ended)
     world.run()

@@ -11,7 +11,7 @@ from long import times
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, emit
 from hive_core.broker.operation import Result
 from hive_core.ledger.budgets.cpu_time import GROUPS_MOST
 from hive_core.model.agents.machine import Cpu
@@ -23,7 +23,8 @@ Sums = dict[object, object]
 
 def start(world: World, agent: str) -> None:
     def act(call: Call) -> Record[Result]:
-        return Record(Result(), happened(call, AgentStarted(call.hive.spec(agent).id, agent, 1)))
+        emit(call, AgentStarted(call.hive.spec(agent).id, agent, 1))
+        return Record(Result())
 
     world.broker.perform("start", act)
     world.run()
@@ -38,7 +39,8 @@ def end(world: World, agent: str, cpu: Cpu | None) -> None:
             call.hive.spec(agent).id, agent, 0, "", clean=True, asked=True, wanted="stopped",
             fields={"cpu": cpu},
         )  # fmt: skip
-        return Record(Result(), happened(call, result))
+        emit(call, result)
+        return Record(Result())
 
     world.broker.perform("end", act)
     world.run()

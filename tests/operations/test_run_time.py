@@ -9,7 +9,7 @@ from long import times
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, emit
 from hive_core.broker.operation import Result
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.budget import BudgetKind
@@ -20,7 +20,9 @@ def start(world: World, *agents: str) -> None:
 
     def act(call: Call) -> Record[Result]:
         subject = (AgentStarted(call.hive.spec(agent).id, agent, 1) for agent in agents)
-        return Record(Result(), frozenset().union(*(happened(call, item) for item in subject)))
+        for item in subject:
+            emit(call, item)
+        return Record(Result())
 
     world.broker.perform("start", act)
     world.run()
@@ -34,7 +36,9 @@ def end(world: World, *agents: str) -> None:
             )
             for agent in agents
         )
-        return Record(Result(), frozenset().union(*(happened(call, item) for item in subject)))
+        for item in subject:
+            emit(call, item)
+        return Record(Result())
 
     world.broker.perform("end", act)
     world.run()

@@ -9,7 +9,7 @@ from operations.test_triggers import DO, MAKE, fires, put
 from operations.world import World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import AgentEnded, happened
+from hive_core.broker.hooks import AgentEnded, emit
 from hive_core.model.work.trigger import OUTPUT
 from hive_core.operations.triggers.lifecycle_hooks import pause_triggers
 from hive_core.operations.triggers.runs import TriggerRunCount
@@ -162,7 +162,8 @@ def end_agent(hive: World, name: str, code: int) -> None:
     )  # fmt: skip
 
     def tell(call: Call) -> Record[TriggerRunCount]:
-        return Record(TriggerRunCount(fires=0), happened(call, result))
+        emit(call, result)
+        return Record(TriggerRunCount(fires=0))
 
     hive.broker.perform("life", tell)
     hive.run()
