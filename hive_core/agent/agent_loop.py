@@ -64,7 +64,7 @@ def _awaits_plan(desk: TaskClient, row: TaskSnapshot) -> bool:
         return False
     plans = desk.ask("list_plans", task=row.id)["plans"]
     made = plans if isinstance(plans, list) else []
-    if any(each["state"] == "submitted" for each in made):
+    if any(plan["state"] == "submitted" for plan in made):
         return True
     if len(made) >= _PLANS:
         desk.finish(row, "failed", f"{len(made)} plans were rejected: {made[0]['reason']}")
@@ -117,10 +117,10 @@ class StateFile:
     def read(self) -> dict[str, Any]:
         """What was kept; nothing when there is none, or when it is damaged."""
         try:
-            found = json.loads(self._path.read_text())
+            value = json.loads(self._path.read_text())
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return value if isinstance(value, dict) else {}
 
     def write(self, value: dict[str, Any]) -> None:
         """Keep this in its place: all of it or what was there before."""

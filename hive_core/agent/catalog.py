@@ -25,7 +25,7 @@ def full_method(name: str, catalog: Catalog) -> str:
         return name
     wanted = name.replace("-", "").replace("_", "").lower()
     for operation in catalog:
-        if wanted in {each.replace("_", "") for each in operation.names}:
+        if wanted in {alias.replace("_", "") for alias in operation.names}:
             return operation.method
     raise MethodNotFound(name)
 
@@ -42,7 +42,7 @@ class Flag:
         self.required = required
         self.positional = required or first
         self.help = str(schema.get("description", ""))
-        choices = [each for each in _variants(schema) if each.get("type") != "null"]
+        choices = [item for item in _variants(schema) if item.get("type") != "null"]
         self.schema = choices[0] if len(choices) == 1 else {"type": "object"}
 
     @property
@@ -53,8 +53,8 @@ class Flag:
     def choices(self) -> list[str] | None:
         """Of a word, or of the words of a list, all that there are; None when it is free."""
         items = _schema(self.schema.get("items")) if self.kind == "array" else self.schema
-        found = items.get("enum")
-        return [str(each) for each in found] if isinstance(found, list) else None
+        words = items.get("enum")
+        return [str(word) for word in words] if isinstance(words, list) else None
 
     def parse(self, text: str) -> object:
         """The value that `text` stands for; ValueError when it is none of this type."""
@@ -76,7 +76,7 @@ class Flag:
 
 def _variants(schema: Schema) -> list[Schema]:
     options = schema.get("anyOf")
-    return [_schema(each) for each in options] if isinstance(options, list) else [schema]
+    return [_schema(option) for option in options] if isinstance(options, list) else [schema]
 
 
 class CatalogEntry:
@@ -90,7 +90,7 @@ class CatalogEntry:
         self.mutates = bool(entry.get("mutates"))
         self.stream = bool(entry.get("stream"))
         aliases = entry.get("aliases")
-        self.aliases = [str(each) for each in aliases] if isinstance(aliases, list) else []
+        self.aliases = [str(item) for item in aliases] if isinstance(aliases, list) else []
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class CatalogEntry:
         # `finish-task [TASK] STATUS SUMMARY`: what it is about never does.
         thing = self.entry.get("thing")
         lone = thing or (None if needed else self.entry.get("target"))
-        order = dict.fromkeys((*(each for each in (thing,) if each), *needed, *properties))
+        order = dict.fromkeys((*(first for first in (thing,) if first), *needed, *properties))
         return [
             Flag(
                 name, _resolve(_schema(properties[name]), defs),
@@ -131,7 +131,7 @@ def _resolve(schema: Schema, defs: Schema) -> Schema:
     """The schema with a reference to a local definition replaced by that definition."""
     options = schema.get("anyOf")
     if isinstance(options, list):
-        return {**schema, "anyOf": [_resolve(_schema(each), defs) for each in options]}
+        return {**schema, "anyOf": [_resolve(_schema(option), defs) for option in options]}
     if isinstance(schema.get("items"), dict):
         return {**schema, "items": _resolve(_schema(schema["items"]), defs)}
     target = schema.get("$ref")
@@ -144,7 +144,7 @@ class Catalog:
     """All operations, by name."""
 
     def __init__(self, entries: Schema) -> None:
-        self._entries = {name: CatalogEntry(name, _schema(each)) for name, each in entries.items()}
+        self._entries = {name: CatalogEntry(name, _schema(item)) for name, item in entries.items()}
 
     def __iter__(self) -> Iterator[CatalogEntry]:
         return iter(self._entries.values())
@@ -152,7 +152,7 @@ class Catalog:
     def get(self, name: str) -> CatalogEntry | None:
         """The operation with this name or alias, dashes read as underscores."""
         wanted = name.replace("-", "_")
-        by_alias = (each for each in self if wanted in each.aliases)
+        by_alias = (entry for entry in self if wanted in entry.aliases)
         return self._entries.get(wanted) or next(by_alias, None)
 
     @property

@@ -73,11 +73,11 @@ class CheckAlerts:
                 yield about[1], str(row["id"])
 
     def _escalate(self, name: str, known: CheckState) -> str:
-        told = self.link.change(
+        reply = self.link.change(
             "escalate", issue=f"the check {name} is bad: {known.how}", severity="warning",
             context=known.said,
         )  # fmt: skip
-        return str(told["escalation"])
+        return str(reply["escalation"])
 
     def _cancel(self, question: str, why: str) -> None:
         """Cancel it; one that was answered meanwhile needs nothing."""

@@ -85,9 +85,9 @@ class Checks:
     _me: str = ""
     _later: float = -inf
 
-    def set_checks(self, found: list[dict[str, Any]]) -> None:
+    def set_checks(self, rows: list[dict[str, Any]]) -> None:
         """Take over the operator's checks; forget the state of those that are gone."""
-        self.specs = {each["name"]: CheckSpec.of(each) for each in found}
+        self.specs = {row["name"]: CheckSpec.of(row) for row in rows}
         for name in [name for name in self.states if name not in self.specs]:
             self._alerts.withdraw(self.states[name], f"{name} is not checked any more")
             del self.states[name]
@@ -134,8 +134,8 @@ class Checks:
             for run in self.running.values()
         ]
         if len(self.running) < AT_ONCE:
-            idle = (each for each in self.specs.values() if each.name not in self.running)
-            times += [self._last_run(each) + each.every - self.now() for each in idle]
+            idle = (spec for spec in self.specs.values() if spec.name not in self.running)
+            times += [self._last_run(spec) + spec.every - self.now() for spec in idle]
         return max(0.05, self._later - self.clock(), min(times, default=inf))
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
@@ -167,8 +167,8 @@ class Checks:
         """The children that may exist, for the next start."""
         return {**self.earlier_runs, **{run.agent: run.uuid for run in self.running.values()}}
 
-    def restore(self, kept: Mapping[str, Any], runs: Mapping[str, str]) -> None:
-        self.states = {name: CheckState(**each) for name, each in kept.items()}
+    def restore(self, states: Mapping[str, Any], runs: Mapping[str, str]) -> None:
+        self.states = {name: CheckState(**state) for name, state in states.items()}
         self.earlier_runs = dict(runs)
 
     @property
@@ -185,9 +185,9 @@ class Checks:
         return known.at if known is not None and known.at <= self.now() else -inf
 
     def _due_checks(self) -> Iterator[CheckSpec]:
-        for each in self.specs.values():
-            if each.name not in self.running and self._last_run(each) + each.every <= self.now():
-                yield each
+        for spec in self.specs.values():
+            if spec.name not in self.running and self._last_run(spec) + spec.every <= self.now():
+                yield spec
 
     def _seconds_left(self, run: CheckRun) -> float:
         wanted = self.specs.get(run.check)

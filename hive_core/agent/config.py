@@ -72,12 +72,12 @@ class ConfigClone:
         # the other one, who may be any user of the descendant, does not matter to upload-pack.
         real = self.source.resolve() / ".git"
         upload = f"git -c safe.directory={real} -c safe.directory={self.source}/.git upload-pack"
-        kept = {
+        settings = {
             "user.name": self.me, "user.email": f"{self.me}@hive.invalid", "core.symlinks": "false",
             "core.protectHFS": "true", "core.protectNTFS": "true", "fetch.fsckObjects": "true",
             "remote.origin.uploadpack": upload,
         }  # fmt: skip
-        words = [f"--config={key}={value}" for key, value in kept.items()]
+        words = [f"--config={key}={value}" for key, value in settings.items()]
         return [*words, f"--upload-pack={upload}"]
 
 

@@ -30,12 +30,12 @@ def write_report(program: str, error: BaseException) -> str:
     """Write the report of a fault, and give the line that says so."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    what = f"internal error: {type(error).__name__}{where}"
+    summary = f"internal error: {type(error).__name__}{where}"
     try:
         file = _write_file(program, "\n".join(_lines(program, error)) + "\n")
     except OSError as fault:
-        return f"{what}; no report could be written: {fault.strerror}"
-    return f"{what}; please report it with {file}"
+        return f"{summary}; no report could be written: {fault.strerror}"
+    return f"{summary}; please report it with {file}"
 
 
 def report_threads(program: str) -> None:
@@ -66,7 +66,9 @@ def _write_file(program: str, text: str) -> Path:
 
 
 def _remove_old(folder: Path, program: str) -> None:
-    reports = sorted(folder.glob(f"{program}-report-*.txt"), key=lambda each: each.stat().st_mtime)
+    reports = sorted(
+        folder.glob(f"{program}-report-*.txt"), key=lambda report: report.stat().st_mtime
+    )
     for old in reports[:-KEPT]:
         with suppress(OSError):
             old.unlink()
@@ -75,10 +77,10 @@ def _remove_old(folder: Path, program: str) -> None:
 def _lines(program: str, error: BaseException) -> Iterator[str]:
     yield f"{program} {VERSION}, Python {platform.python_version()}, {platform.platform()}"
     yield time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    for each in reversed(list(_chain(error))):
+    for fault in reversed(list(_chain(error))):
         yield "Traceback (most recent call last):"
-        yield "".join(traceback.format_tb(each.__traceback__)).rstrip("\n")
-        yield f"{type(each).__name__}: {_without_values(str(each))}"
+        yield "".join(traceback.format_tb(fault.__traceback__)).rstrip("\n")
+        yield f"{type(fault).__name__}: {_without_values(str(fault))}"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

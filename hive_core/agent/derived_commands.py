@@ -76,11 +76,11 @@ def _add_flag(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
 
 def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
     """What stands before `--`, and after it (None when there is no `--`)."""
-    given = list(arguments)
-    if "--" not in given:
-        return given, None
-    at = given.index("--")
-    return given[:at], given[at + 1 :]
+    words = list(arguments)
+    if "--" not in words:
+        return words, None
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
 
 
 def _parameters(
@@ -98,21 +98,21 @@ def _parameters(
     before, command = split_command(arguments)
     if command is not None and not any(flag.name == "command" for flag in flags):
         before, command = list(arguments), None
-    found = parser.parse_args(before)
+    options = parser.parse_args(before)
     names = {flag.name for flag in flags}
-    given = {k: v for k, v in vars(found).items() if k in names and v is not None}
-    return found, given if command is None else {**given, "command": command}
+    params = {k: v for k, v in vars(options).items() if k in names and v is not None}
+    return options, params if command is None else {**params, "command": command}
 
 
 def run_operation(path: str, wanted: catalog.CatalogEntry, arguments: Sequence[str]) -> int:
     """Carry out one derived command line."""
-    options, given = _parameters(wanted, arguments)
+    options, params = _parameters(wanted, arguments)
     with Link(path) as link:
         if getattr(options, "follow", False):
-            for reply in link.stream(wanted.method, given):
+            for reply in link.stream(wanted.method, params):
                 output.result(reply, options.output)
             return 0
         if wanted.keyed:
-            given["idempotency_key"] = new_key()
-        output.result(link.call(wanted.method, given, repeat=True), options.output)
+            params["idempotency_key"] = new_key()
+        output.result(link.call(wanted.method, params, repeat=True), options.output)
     return 0

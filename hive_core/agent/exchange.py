@@ -58,8 +58,8 @@ def wait_reply(link: Link, message: str, seconds: float) -> dict[str, object] | 
     ends = time.monotonic() + seconds
     while True:
         left = max(ends - time.monotonic(), 0.0)
-        found = link.ask("wait_reply", id=message, wait=min(left, _AT_ONCE)).get("reply")
-        if isinstance(found, dict):
-            return found
+        reply = link.ask("wait_reply", id=message, wait=min(left, _AT_ONCE)).get("reply")
+        if isinstance(reply, dict):
+            return reply
         if left <= 0:
             return None

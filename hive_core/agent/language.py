@@ -59,15 +59,15 @@ class JobText:
     @property
     def text(self) -> str:
         """The job as a text that reads back as the same."""
-        found = [f"combine {self.combine}"]
-        found += [f"workers {self.workers}"] if self.workers else []
-        found += [f"domain {self.domain}"] if self.domain else []
-        found += ["context keep"] if self.keeps_context else []
-        found += ["keep workers"] if self.keeps_workers else []
-        found += [f"budget fresh {self.budget}"] if self.budget else []
+        lines = [f"combine {self.combine}"]
+        lines += [f"workers {self.workers}"] if self.workers else []
+        lines += [f"domain {self.domain}"] if self.domain else []
+        lines += ["context keep"] if self.keeps_context else []
+        lines += ["keep workers"] if self.keeps_workers else []
+        lines += [f"budget fresh {self.budget}"] if self.budget else []
         for group in self.groups:
-            found += ["group", *group]
-        return "\n".join(found)
+            lines += ["group", *group]
+        return "\n".join(lines)
 
 
 @dataclass
@@ -140,7 +140,7 @@ def asks_for_plan(text: str) -> bool:
 def combine(how: str, values: Sequence[str]) -> str:
     """What comes out of a job, from what came out of its lines, in their order."""
     if how == "sum":
-        return str(sum(int(each) for each in values))
+        return str(sum(int(value) for value in values))
     return "\n".join(values)
 
 
@@ -182,7 +182,7 @@ def _fail(rest: str, data: Mapping[str, object]) -> str:
 
 
 def _numbers(rest: str) -> list[int]:
-    return [int(each) for each in rest.split()]
+    return [int(word) for word in rest.split()]
 
 
 def _wc(rest: str) -> str:

@@ -24,7 +24,7 @@ _NOTHING: Final = frozenset({"", "-"})
 
 def breadth(text: str) -> int:
     """Columns that a text takes on a terminal."""
-    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
+    return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
 def pad(text: str, width: int) -> str:
@@ -60,7 +60,7 @@ def fold(text: str, width: int, most: int) -> list[str]:
     return [*pieces, cut(rest, width)]
 
 
-def _unpainted(word: str, shown: str) -> str:
+def _without_paint(word: str, shown: str) -> str:
     del word
     return shown
 
@@ -68,7 +68,7 @@ def _unpainted(word: str, shown: str) -> str:
 def table(
     cells: Cells,
     width: int | None,
-    paint: Paint = _unpainted,
+    paint: Paint = _without_paint,
     whole: Container[str] = (),
     lines: int = _LINES,
 ) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _below(
     cells: Cells, rooms: Sequence[int], width: int, paint: Paint, lines: int
 ) -> Iterator[str]:
     for number, row in enumerate(cells):
-        colour = paint if number else _unpainted
+        colour = paint if number else _without_paint
         yield from _aligned_rows([row[:-1]], rooms, _FOLDED, colour, heading=False)
         if row[-1] not in _NOTHING:
             for piece in fold(row[-1], width - _INDENT, lines):
@@ -128,7 +128,7 @@ def _below(
 def _least_width(cells: Cells, at: int, natural: int) -> int:
     """The longest word of a column; what begins with a digit is a time or an id and stays whole."""
     heading, *values = (row[at][: 2 * natural] for row in cells)
-    whole = any(each[:1].isdigit() for each in values)
+    whole = any(value[:1].isdigit() for value in values)
     words = [word for text in (heading, *([] if whole else values)) for word in text.split(" ")]
     return min(max(map(breadth, [*words, *(values if whole else [])])), natural, 2 * _LEAST)
 
@@ -139,14 +139,14 @@ def _aligned_rows(
     """Rows of as many lines as their longest cell; the last column is as long as it likes where
     `lines` is None."""
     for number, row in enumerate(cells):
-        colour = _unpainted if heading and not number else paint
+        colour = _without_paint if heading and not number else paint
         if lines is None:
-            folded = [[each] for each in row]
+            folded = [[cell] for cell in row]
         else:
             most = [*[_FOLDED] * (len(row) - 1), lines]
-            folded = [fold(*each) for each in zip(row, rooms, most, strict=True)]
+            folded = [fold(*cell) for cell in zip(row, rooms, most, strict=True)]
         for at in range(max(map(len, folded))):
-            pieces = [each[at] if at < len(each) else "" for each in folded]
+            pieces = [cell[at] if at < len(cell) else "" for cell in folded]
             shown = [
                 colour(word, pad(piece, room))
                 for word, piece, room in zip(row, pieces, rooms, strict=True)

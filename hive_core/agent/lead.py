@@ -93,7 +93,7 @@ class Lead:
         workers = self._worker_count(job)
         for first in range(workers):
             mine = [line for line in lines if line.group % workers == first]
-            line = next((each for each in mine if each.value is None), None)
+            line = next((own for own in mine if own.value is None), None)
             if line is None or (line.busy and not self._take_back(line)):
                 continue
             before = _line_before(line, lines)
@@ -121,7 +121,7 @@ class Lead:
         most = language.WORKERS_MOST
         names = [f"{self._desk.name}-{number + 1}" for number in range(most)]
         rest = [names[workers]] if workers < most else [*names[first + 1 :], *names[:first]]
-        return next((each for each in rest if each != usual), names[first])
+        return next((name for name in rest if name != usual), names[first])
 
     def _finish(self, row: TaskSnapshot, job: JobText, lines: list[JobLine]) -> None:
         values = [str(line.value) for line in lines]
@@ -160,8 +160,8 @@ class Lead:
 
     def _learn(self, job: JobText, row: TaskSnapshot, *, well: bool) -> None:
         """Remember how a split went and what it cost: the best one is used again."""
-        kept = self._memory.read()
-        splits: dict[str, Any] = kept.get("splits", {})
+        state = self._memory.read()
+        splits: dict[str, Any] = state.get("splits", {})
         seconds = round(max(0.0, time.time() - row.created), 1)
         best = splits.get(job.signature)
         parts = self._desk.parts(row).values()
@@ -173,8 +173,8 @@ class Lead:
         if best is None or _split_rank(new) >= _split_rank(best):
             splits.pop(job.signature, None)
             splits[job.signature] = new
-        kept["splits"] = dict(list(splits.items())[-_LEARNED:])
-        self._memory.write(kept)
+        state["splits"] = dict(list(splits.items())[-_LEARNED:])
+        self._memory.write(state)
 
 
 def _split_rank(split: Mapping[str, Any]) -> tuple[bool, int, float]:
@@ -184,8 +184,12 @@ def _split_rank(split: Mapping[str, Any]) -> tuple[bool, int, float]:
 
 def _line_before(line: JobLine, lines: list[JobLine]) -> TaskSnapshot | None:
     """The task that did the line before it in its group; the same worker goes on."""
-    found = (each for each in lines if (each.group, each.number + 1) == (line.group, line.number))
-    return next((row for each in found for row in each.tries if row.succeeded), None)
+    candidates = (
+        candidate
+        for candidate in lines
+        if (candidate.group, candidate.number + 1) == (line.group, line.number)
+    )
+    return next((row for candidate in candidates for row in candidate.tries if row.succeeded), None)
 
 
 def _earlier_values(line: JobLine, lines: list[JobLine]) -> list[str]:
@@ -193,15 +197,17 @@ def _earlier_values(line: JobLine, lines: list[JobLine]) -> list[str]:
 
     Only the last of them, as many as a task can carry.
     """
-    mine = [each for each in lines if each.group == line.group and each.number < line.number]
-    found, room = list[str](), _BEFORE
-    for each in reversed(mine):
-        value = str(each.value)[: language.KEPT]
+    mine = [
+        earlier for earlier in lines if earlier.group == line.group and earlier.number < line.number
+    ]
+    values, room = list[str](), _BEFORE
+    for earlier in reversed(mine):
+        value = str(earlier.value)[: language.KEPT]
         room -= len(json.dumps(value))
         if room < 0:
             break
-        found.insert(0, value)
-    return found
+        values.insert(0, value)
+    return values
 
 
 def _lines(job: JobText, parts: Mapping[str, TaskSnapshot]) -> Iterator[JobLine]:

@@ -37,9 +37,9 @@ class ReceivedLetter:
     @classmethod
     def of(cls, message: object) -> Self:
         """From the wire: absent and null look the same."""
-        found = message if isinstance(message, dict) else {}
+        row = message if isinstance(message, dict) else {}
         names = ("id", "from", "relation", "body", "kind", "thread", "reply_to", "source")
-        return cls(*(str(found.get(name) or "") for name in names))
+        return cls(*(str(row.get(name) or "") for name in names))
 
     def is_one_of(self, kinds: Collection[str]) -> bool:
         """Whether it is of these kinds: by its own word, as a message, or as a notice.
@@ -75,7 +75,7 @@ class ReceivedLetter:
     @property
     def environment(self) -> dict[str, str]:
         """What the command sees beside the body on its standard input."""
-        found = {
+        variables = {
             "HIVE_MESSAGE_ID": self.id,
             "HIVE_FROM": self.sender,
             "HIVE_RELATION": self.relation,
@@ -86,13 +86,13 @@ class ReceivedLetter:
             "HIVE_QUESTION": self.question[0],
         }
         # execve takes no NUL, and a kind or thread is the sender's text.
-        return {key: value.replace("\0", "") for key, value in found.items()}
+        return {key: value.replace("\0", "") for key, value in variables.items()}
 
 
 def answers(text: str, items: int) -> list[str]:
     """What was printed as one answer for each item: all of it, or a line for each."""
-    found = [text] if items == 1 else text.split("\n")
-    return [each.encode()[:ANSWER_LIMIT].decode(errors="ignore") for each in found]
+    pieces = [text] if items == 1 else text.split("\n")
+    return [piece.encode()[:ANSWER_LIMIT].decode(errors="ignore") for piece in pieces]
 
 
 def reply_body(output: bytes) -> str:

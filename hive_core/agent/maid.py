@@ -56,8 +56,8 @@ class MaidFinding(NamedTuple):
 def host_usage(meminfo: Path = Path("/proc/meminfo"), disk: str = "/") -> HostUsage:
     """Memory of the host, and the disk that this container lies on."""
     lines = (line.split() for line in meminfo.read_text().splitlines())
-    found = {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1}
-    total, free = found.get("MemTotal", 0), found.get("MemAvailable", 0)
+    meminfo_values = {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1}
+    total, free = meminfo_values.get("MemTotal", 0), meminfo_values.get("MemAvailable", 0)
     room = os.statvfs(disk)
     return HostUsage(
         round(1 - free / total, 4) if total else 0.0,
@@ -86,16 +86,16 @@ def agent_findings(
         if (row["unanswered"] or 0) >= quiet:
             waited = f"a question waits on {name} for {row['unanswered']:.0f} s"
             yield MaidFinding("unanswered", name, waited)
-    for each in left_overs:
+    for left_over in left_overs:
         yield MaidFinding(
-            "left-over", each, f"belongs to no agent, or is not as it should be: {each}"
+            "left-over", left_over, f"belongs to no agent, or is not as it should be: {left_over}"
         )
 
 
 def usage_findings(now: HostUsage, before: list[HostUsage]) -> Iterator[MaidFinding]:
     """What is used up, or far more than usual."""
     for name in HostUsage._fields:
-        share, known = getattr(now, name), [getattr(each, name) for each in before]
+        share, known = getattr(now, name), [getattr(sample, name) for sample in before]
         usual = median(known) if len(known) >= FEW else None
         if share >= FULL:
             yield MaidFinding(name, "full", f"{name}: {share:.0%} in use")
@@ -167,10 +167,10 @@ class MaidAgent:
     def restore(self) -> None:
         """Read the state of the last start: what was usual, and what was reported."""
         with suppress(HiveError, ValueError, TypeError, KeyError):
-            kept = json.loads(str(self.link.ask("get_snapshot").get("data") or "{}"))
-            self.samples = [HostUsage(*each) for each in kept["samples"]]
-            self.reported = {(kind, subject) for kind, subject in kept["told"]}
-            self.checks.restore(kept.get("checks", {}), kept.get("runs", {}))
+            state = json.loads(str(self.link.ask("get_snapshot").get("data") or "{}"))
+            self.samples = [HostUsage(*sample) for sample in state["samples"]]
+            self.reported = {(kind, subject) for kind, subject in state["told"]}
+            self.checks.restore(state.get("checks", {}), state.get("runs", {}))
 
     def save(self) -> None:
         """Save the state for the next start."""
@@ -211,31 +211,31 @@ class MaidAgent:
             if after is None:
                 self.checks.set_checks(list_of(page, "checks"))
             rows += self.checks.without_checkers(list_of(page, "agents"))
-            left_overs = [str(each) for each in list_of(page, "left_overs")]
+            left_overs = [str(item) for item in list_of(page, "left_overs")]
             quiet, self.every = float(page["quiet"]), float(page["every"])  # type: ignore[arg-type]
             after = page.get("next")
             if after is None:
                 break
         self.checks.earlier_runs.clear()  # who was there is taken up
         now = self.measure()
-        found = [*agent_findings(rows, left_overs, quiet), *usage_findings(now, self.samples)]
-        found += (MaidFinding(*each) for each in self.checks.problems())
+        findings = [*agent_findings(rows, left_overs, quiet), *usage_findings(now, self.samples)]
+        findings += (MaidFinding(*item) for item in self.checks.problems())
         self.samples = [*self.samples, now][-KEPT:]
-        return found
+        return findings
 
     def look(self) -> None:
         """Look around, reap zombies, and report what is new or over."""
-        found = self.findings()
+        findings = self.findings()
         cleared: list[str] = []
-        if any(each.kind == "zombie" for each in found):
+        if any(finding.kind == "zombie" for finding in findings):
             reply = self.link.change("reap_zombies", older=self.every)
-            cleared = [str(each) for each in list_of(reply, "agents")]
-        now = {(each.kind, each.subject) for each in found}
+            cleared = [str(finding) for finding in list_of(reply, "agents")]
+        now = {(finding.kind, finding.subject) for finding in findings}
         good = [f"- good again: {name}" for name in self.checks.recovered]
         news = now != self.reported or bool(cleared or good)
         turned, self.checks.news, self.reported = self.checks.news, False, now
         if news or turned or not self.looks:
-            text = report_text(found, cleared, [*good, *self.checks.report_lines()])
+            text = report_text(findings, cleared, [*good, *self.checks.report_lines()])
             self.report(text, quietly=not news)
         self.checks.recovered.clear()
         if news or turned or not self.saved or self.looks % KEEP_EVERY == 0:
@@ -259,20 +259,22 @@ def report_artifact(text: str) -> dict[str, object]:
     return {"name": REPORT, "text": text, "visibility": "subtree", "type": "text/plain"}
 
 
-def report_text(found: list[MaidFinding], cleared: Sequence[str], more: Sequence[str] = ()) -> str:
+def report_text(
+    findings: list[MaidFinding], cleared: Sequence[str], more: Sequence[str] = ()
+) -> str:
     """The report; the same findings make the same words, whatever order they came in."""
-    lines = [f"- {each.kind}: {each.text}" for each in sorted(found)]
+    lines = [f"- {finding.kind}: {finding.text}" for finding in sorted(findings)]
     if cleared:
         lines.append(f"- cleared away: {', '.join(cleared)}")
-    head = f"{len(found)} findings" if found else "all is well"
+    head = f"{len(findings)} findings" if findings else "all is well"
     text = "\n".join([head, *lines, *more])
     return text.encode(errors="replace")[:_BODY_MOST].decode(errors="ignore")
 
 
 def list_of(reply: Any, key: str) -> list[Any]:  # noqa: ANN401 - JSON is anything
     """A list in an answer; none is an empty one."""
-    found = reply.get(key)
-    return found if isinstance(found, list) else []
+    values = reply.get(key)
+    return values if isinstance(values, list) else []
 
 
 def say(text: str) -> None:

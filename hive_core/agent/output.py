@@ -31,11 +31,11 @@ _MOMENTS: Final = (1e9, 4.1e9)
 
 def plain(text: str) -> str:
     """The text with everything that acts on a terminal spelled out as ⟨U+001B⟩."""
-    return _HOSTILE.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
+    return _HOSTILE.sub(lambda match: f"⟨U+{ord(match.group()):04X}⟩", text)
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    return json.dumps(found.group())[1:-1]
+def _json_escape(match: re.Match[str]) -> str:
+    return json.dumps(match.group())[1:-1]
 
 
 def as_json(value: object, indent: int | None = None) -> str:
@@ -70,7 +70,7 @@ def _cell(value: object) -> str:
             text = "-"
         case str():
             text = plain(value).replace("\n", "⏎").replace("\t", " ")
-        case list() if all(isinstance(each, str) for each in value):
+        case list() if all(isinstance(item, str) for item in value):
             text = ",".join(map(_cell, value))
         case float():
             text = _number(value)
@@ -104,7 +104,7 @@ def _columns() -> int | None:
 def _text(reply: Mapping[str, object]) -> list[str]:
     lines = []
     for key, value in reply.items():
-        if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
             lines += _table(value)
         elif isinstance(value, str) and "\n" in value:
             lines += [f"{key}:", *(f"    {plain(line)}" for line in value.split("\n"))]
@@ -115,5 +115,5 @@ def _text(reply: Mapping[str, object]) -> list[str]:
 
 def result(reply: Mapping[str, object], style: str) -> None:
     """One reply of the daemon, in the style that was asked for."""
-    for each in [as_json(reply)] if style == "json" else _text(reply):
-        line(each)
+    for text in [as_json(reply)] if style == "json" else _text(reply):
+        line(text)

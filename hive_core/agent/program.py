@@ -55,9 +55,9 @@ class CappedOutputs:
         self._selector = selectors.DefaultSelector()
         self.data = [bytearray() for _ in sources]
         self.cut = False
-        for source, kept in zip(sources, self.data, strict=True):
+        for source, buffer in zip(sources, self.data, strict=True):
             if source is not None:
-                self._selector.register(source, selectors.EVENT_READ, kept)
+                self._selector.register(source, selectors.EVENT_READ, buffer)
 
     def read(self, seconds: float) -> bool:
         """What has come, or comes in this time; False when nothing did."""
@@ -118,15 +118,19 @@ def kill_group(group: int, grant: str) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
     for _ in range(_ROUNDS):
-        if not [1 for each in _marked_processes(grant) if _kill_process(each, grant)]:
+        if not [1 for pid in _marked_processes(grant) if _kill_process(pid, grant)]:
             return
         time.sleep(0.01)
 
 
 def _marked_processes(grant: str) -> Iterator[int]:
-    for each in Path("/proc").iterdir():
-        if each.name.isdigit() and int(each.name) != os.getpid() and _has_mark(each, grant):
-            yield int(each.name)
+    for process in Path("/proc").iterdir():
+        if (
+            process.name.isdigit()
+            and int(process.name) != os.getpid()
+            and _has_mark(process, grant)
+        ):
+            yield int(process.name)
 
 
 def _has_mark(place: Path, grant: str) -> bool:

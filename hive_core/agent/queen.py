@@ -39,7 +39,7 @@ _COMPLEX: Final = frozenset(
 
 def words(text: str) -> set[str]:
     """What tells one task from another: its words, without numbers."""
-    return {each for each in text.lower().split() if each.isalpha()}
+    return {word for word in text.lower().split() if word.isalpha()}
 
 
 def strategy(text: str, history: list[dict[str, Any]]) -> tuple[str, str]:
@@ -48,22 +48,22 @@ def strategy(text: str, history: list[dict[str, Any]]) -> tuple[str, str]:
     As it asks for itself; else as a task that was much alike and went well; else by its words; else
     complex, without a reason.
     """
-    found = words(text)
+    task_words = words(text)
     if language.asks_for_plan(text):
         return ARCHITECT, "asked for"
     for before in reversed(history[-HISTORY:]):
         known = set(before["words"])
-        alike = len(found & known) / len(found | known) if found | known else 0.0
+        alike = len(task_words & known) / len(task_words | known) if task_words | known else 0.0
         if before["well"] and alike >= ALIKE:
             return str(before["strategy"]), "history"
-    return _by_words(text, found)
+    return _by_words(text, task_words)
 
 
-def _by_words(text: str, found: set[str]) -> tuple[str, str]:
-    many = len(found & _COMPLEX) >= COMPLEX_WORDS
-    if found & _ARCHITECT:
+def _by_words(text: str, task_words: set[str]) -> tuple[str, str]:
+    many = len(task_words & _COMPLEX) >= COMPLEX_WORDS
+    if task_words & _ARCHITECT:
         return ARCHITECT, "words"
-    if len(text) < SHORT and found & _SIMPLE and not many:
+    if len(text) < SHORT and task_words & _SIMPLE and not many:
         return SIMPLE, "words"
     return COMPLEX, "words" if many or len(text) > LONG else "default"
 
@@ -166,14 +166,14 @@ class Queen:
 
     def _pass_plan_on(self, row: TaskSnapshot, plan: TaskSnapshot, number: int) -> dict[str, Any]:
         """Store the architect's plan as the queen's own, which all agents below her can read."""
-        data, kept = {"plan": plan.data.get("result", plan.summary)}, list[str]()
+        data, stored = {"plan": plan.data.get("result", plan.summary)}, list[str]()
         with suppress(NotFound):
-            for each in plan.artifacts[:1]:
-                text, key = self._desk.read_artifact(each), f"{row.id}:kept-plan.{number}"
-                kept = self._desk.store(f"plan-{row.id}", text, "subtree", idempotency_key=key)
-        if not kept:
+            for artifact in plan.artifacts[:1]:
+                text, key = self._desk.read_artifact(artifact), f"{row.id}:kept-plan.{number}"
+                stored = self._desk.store(f"plan-{row.id}", text, "subtree", idempotency_key=key)
+        if not stored:
             return {"data": data}
-        return {"data": {"plan_artifact": kept[0]}, "artifacts": kept}
+        return {"data": {"plan_artifact": stored[0]}, "artifacts": stored}
 
     def _order_plan(
         self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot], number: int
@@ -201,12 +201,12 @@ class Queen:
         """An idle lead of the same domain; one of another domain makes room for a new one."""
         domain = language.parse(text).domain
         title = f"lead {domain}".strip()
-        busy = {each.agent for each in self._desk.delegated_tasks()}
-        idle = [each for each in self._leads() if each.name not in busy]
-        same = next((each for each in idle if each.title == title), None)
-        for each in idle:
-            if each.title != title:
-                self._desk.destroy_child(each.name)
+        busy = {lead.agent for lead in self._desk.delegated_tasks()}
+        idle = [lead for lead in self._leads() if lead.name not in busy]
+        same = next((lead for lead in idle if lead.title == title), None)
+        for lead in idle:
+            if lead.title != title:
+                self._desk.destroy_child(lead.name)
         name = same.name if same is not None else f"lead-{row.id[:8]}"
         self._desk.ensure_child(
             name, role="lead", command=["hive-agent", "lead"], title=title, parallel=1
@@ -242,18 +242,18 @@ class Queen:
             self._desk.destroy_child(name)
 
     def _leads(self) -> list[ChildAgent]:
-        return [each for each in self._desk.children().values() if each.role == "lead"]
+        return [child for child in self._desk.children().values() if child.role == "lead"]
 
     def _reap(self) -> None:
         """Leads that had nothing to do for a while go, and architects whose task is over."""
-        open_ = {each.id[:8] for each in self._desk.own_tasks()}
+        open_ = {item.id[:8] for item in self._desk.own_tasks()}
         for name in self._desk.children():
             stem, _, task = name.partition("-")
             if stem == "architect" and task not in open_:
                 self._desk.destroy_child(name)
-        busy = {each.agent for each in self._desk.delegated_tasks()}
+        busy = {item.agent for item in self._desk.delegated_tasks()}
         now = time.monotonic()
-        idle = {each.name for each in self._leads() if each.name not in busy}
+        idle = {item.name for item in self._leads() if item.name not in busy}
         self._idle = {name: self._idle.get(name, now) for name in idle}
         for name, since in self._idle.items():
             if now - since >= POOL_SECONDS:
@@ -266,20 +266,20 @@ class Queen:
 
         A plan that came to nothing is remembered too, and nothing twice.
         """
-        kept = self._memory.read()
+        state = self._memory.read()
         took: dict[str, Any] = {
             "task": row.id, "words": sorted(words(text)),
             "seconds": round(max(0.0, time.time() - row.created), 1),
-            "tokens": sum(each.tokens for each in parts.values()),
-            "cost": sum(each.cost for each in parts.values()),
+            "tokens": sum(item.tokens for item in parts.values()),
+            "cost": sum(item.cost for item in parts.values()),
         }  # fmt: skip
-        told = _strategy_data(parts)
-        new = [{**took, "strategy": told["strategy"], "well": well}]
-        if "instead_of" in told:
-            new.insert(0, {**took, "strategy": told["instead_of"], "well": False})
-        before = [each for each in kept.get("history", []) if each.get("task") != row.id]
-        kept["history"] = [*before, *new][-HISTORY:]
-        self._memory.write(kept)
+        strategy_data = _strategy_data(parts)
+        new = [{**took, "strategy": strategy_data["strategy"], "well": well}]
+        if "instead_of" in strategy_data:
+            new.insert(0, {**took, "strategy": strategy_data["instead_of"], "well": False})
+        before = [item for item in state.get("history", []) if item.get("task") != row.id]
+        state["history"] = [*before, *new][-HISTORY:]
+        self._memory.write(state)
 
 
 _TOLD: Final = 4000
@@ -288,8 +288,8 @@ _TOLD: Final = 4000
 def _strategy_of(parts: Mapping[str, TaskSnapshot]) -> str:
     """The way on which a task is; without a plan, when there was one and it came to nothing."""
     kinds = {title.partition(".")[0] for title in parts}
-    found = next((way for way in (SIMPLE, COMPLEX) if way in kinds), "")
-    return found or (ARCHITECT if "plan" in kinds else "")
+    way = next((way for way in (SIMPLE, COMPLEX) if way in kinds), "")
+    return way or (ARCHITECT if "plan" in kinds else "")
 
 
 def _strategy_data(parts: Mapping[str, TaskSnapshot]) -> dict[str, str]:

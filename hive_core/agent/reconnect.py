@@ -52,8 +52,8 @@ class Link:
 
     def ask(self, operation: str, /, **params: object) -> Message:
         """Call an operation by its name; None stands for a parameter not given."""
-        given = {key: value for key, value in params.items() if value is not None}
-        return self.call(wire_name(operation), given, repeat=True)
+        present = {key: value for key, value in params.items() if value is not None}
+        return self.call(wire_name(operation), present, repeat=True)
 
     def change(self, operation: str, /, **params: object) -> Message:
         """The same for an operation that records or changes: sent under a key of its own."""

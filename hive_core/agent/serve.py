@@ -127,13 +127,13 @@ class MessageLoop:
     def read_snapshot(self) -> None:
         """Write the agent's snapshot to a file that the command finds in HIVE_SNAPSHOT."""
         try:
-            kept = str(self._call("get_snapshot").get("data") or "")
+            snapshot = str(self._call("get_snapshot").get("data") or "")
         except HiveError as error:
             _say(f"cannot get snapshot: {error.reason}")
             return
-        if kept:
+        if snapshot:
             with NamedTemporaryFile("w", prefix="hive-snapshot-", delete=False) as file:
-                file.write(kept)
+                file.write(snapshot)
             self._work.environment["HIVE_SNAPSHOT"] = file.name
 
     def step(self) -> bool:
@@ -272,8 +272,8 @@ def until_stopped(body: Callable[[], object]) -> int:
     # The container's stub init sends HUP at the heels of TERM, which would cut the farewell short:
     # https://github.com/systemd/systemd/blob/v252/src/nspawn/nspawn-stub-pid1.c
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, _raise_stopped)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _raise_stopped)
     try:
         body()
     except AgentStopped as stop:

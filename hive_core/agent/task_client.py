@@ -137,17 +137,17 @@ class TaskClient:
 
     def receive(self, wait: float) -> list[Message]:
         """Receive and acknowledge messages: they only say that there is something to look at."""
-        found = self.ask("recv", wait=wait, max=100)["messages"]
-        if not isinstance(found, list):
+        messages = self.ask("recv", wait=wait, max=100)["messages"]
+        if not isinstance(messages, list):
             return []
-        if found:
-            self.try_change("ack", ids=[each["id"] for each in found])
-        return found
+        if messages:
+            self.try_change("ack", ids=[message["id"] for message in messages])
+        return messages
 
     def own_tasks(self) -> list[TaskSnapshot]:
         """The open tasks of this agent, the oldest first."""
-        found = self._rows(only=True, open=True)
-        return sorted(found, key=lambda row: row.created)
+        tasks = self._rows(only=True, open=True)
+        return sorted(tasks, key=lambda row: row.created)
 
     def delegated_tasks(self) -> list[TaskSnapshot]:
         """The open tasks of agents below, the newest first."""
@@ -155,11 +155,11 @@ class TaskClient:
 
     def parts(self, task: TaskSnapshot) -> dict[str, TaskSnapshot]:
         """The parts of this task that were assigned to others, by title; the last of each."""
-        found: dict[str, TaskSnapshot] = {}
+        parts: dict[str, TaskSnapshot] = {}
         for row in self._rows(since=task.created):
             if row.part_of == task.id:
-                found.setdefault(row.title, row)
-        return {title: self._with_whole_data(row) for title, row in found.items()}
+                parts.setdefault(row.title, row)
+        return {title: self._with_whole_data(row) for title, row in parts.items()}
 
     def _with_whole_data(self, row: TaskSnapshot) -> TaskSnapshot:
         """The row with its whole data, also where that was too long for a report."""
@@ -194,9 +194,9 @@ class TaskClient:
 
     def description(self, task: TaskSnapshot) -> tuple[str, Message]:
         """The text of a task, and its data."""
-        found = self.ask("get_task", task=task.id)
-        data = found.get("data")
-        return str(found["description"]), data if isinstance(data, dict) else {}
+        reply = self.ask("get_task", task=task.id)
+        data = reply.get("data")
+        return str(reply["description"]), data if isinstance(data, dict) else {}
 
     def assign_part(
         self, task: TaskSnapshot, agent: str, title: str, text: str, **more: object
@@ -210,15 +210,15 @@ class TaskClient:
     def finish(self, task: TaskSnapshot, status: str, summary: str, **more: object) -> None:
         """Send the one report; a task that ended meanwhile stays as it ended."""
         key = f"finish:{task.id}:{task.attempt}:{status}"
-        given = _without_absent(more)
-        data = json.dumps(given.get("data"), indent=1)
+        fields = _without_absent(more)
+        data = json.dumps(fields.get("data"), indent=1)
         if len(data.encode()) > DATA_MOST:
-            given["data"] = (
-                {_WHOLE: kept[0]} if (kept := self.store(f"data-{task.id}", data)) else {}
+            fields["data"] = (
+                {_WHOLE: stored[0]} if (stored := self.store(f"data-{task.id}", data)) else {}
             )
         self.try_change(
             "finish_task", task=task.id, status=status, summary=_cut_summary(summary),
-            idempotency_key=key, **given,
+            idempotency_key=key, **fields,
         )  # fmt: skip
 
     def tier(self) -> str:
@@ -227,7 +227,7 @@ class TaskClient:
 
     def children(self) -> dict[str, ChildAgent]:
         """The children of this agent, by name."""
-        found: dict[str, ChildAgent] = {}
+        children: dict[str, ChildAgent] = {}
         after: object = None
         while True:
             page = self.ask("list_agents", after=after)
@@ -235,10 +235,10 @@ class TaskClient:
             for row in rows if isinstance(rows, list) else []:
                 if row["parent"] == self.name:
                     child = ChildAgent(row["name"], row["role"], row.get("title", ""), row["state"])
-                    found[child.name] = child
+                    children[child.name] = child
             after = page.get("next")
             if not after:
-                return found
+                return children
 
     def ensure_child(self, name: str, **spec: object) -> None:
         """Create a child, or start the one that is there."""
@@ -260,10 +260,10 @@ class TaskClient:
 
     def store(self, name: str, text: str, visibility: str = "user", **more: object) -> list[str]:
         """Store a text as an artifact; its id in a list, which is empty when that was refused."""
-        found = self.try_change(
+        reply = self.try_change(
             "store_artifact", name=name, text=text, visibility=visibility, type="text/plain", **more
         )
-        return [str(found["id"])] if "id" in found else []
+        return [str(reply["id"])] if "id" in reply else []
 
     def read_artifact(self, artifact: str) -> str:
         """The text of an artifact."""
@@ -277,15 +277,15 @@ class TaskClient:
 
     def _rows(self, since: float = 0.0, **params: object) -> list[TaskSnapshot]:
         """Tasks of the agent and all below it, the newest first, down to a time."""
-        found: list[TaskSnapshot] = []
+        tasks: list[TaskSnapshot] = []
         after: object = None
         while True:
             page = self.ask("list_tasks", limit=_PAGE, after=after, **params)
             rows = page["tasks"]
-            found += [TaskSnapshot.of(row) for row in rows] if isinstance(rows, list) else []
+            tasks += [TaskSnapshot.of(row) for row in rows] if isinstance(rows, list) else []
             after = page.get("next")
-            if not after or found[-1].created < since:
-                return found
+            if not after or tasks[-1].created < since:
+                return tasks
 
 
 def _without_absent(params: dict[str, object]) -> dict[str, object]:

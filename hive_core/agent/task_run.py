@@ -32,11 +32,11 @@ class TaskInput:
     environment: Mapping[str, str]
 
     @classmethod
-    def of(cls, found: Mapping[str, object], letter: ReceivedLetter) -> TaskInput:
+    def of(cls, reply: Mapping[str, object], letter: ReceivedLetter) -> TaskInput:
         """From what `get_task` says, and the letter that is the reason to do it now."""
-        row = mapping(found.get("task"))
-        data = found.get("data")
-        parts = [str(found.get("description") or "")]
+        row = mapping(reply.get("task"))
+        data = reply.get("data")
+        parts = [str(reply.get("description") or "")]
         if data is not None:
             parts.append(f"data:\n{json.dumps(data, indent=1, ensure_ascii=False)}")
         if letter.kind in GOES_ON:
@@ -130,12 +130,12 @@ def _feed(pipe: IO[bytes] | None, text: str) -> None:
 
 def _read_capped(pipe: IO[bytes] | None) -> bytes:
     """So much of what comes as is kept; all of it is read, or the command would wait."""
-    found = bytearray()
+    output = bytearray()
     if pipe is not None:
         with pipe:
             while part := os.read(pipe.fileno(), 65_536):
-                found += part[: max(0, OUTPUT_MOST - len(found))]
-    return bytes(found)
+                output += part[: max(0, OUTPUT_MOST - len(output))]
+    return bytes(output)
 
 
 def end_reason(status: int) -> str:

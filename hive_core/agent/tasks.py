@@ -105,7 +105,9 @@ class TaskLoop:
             return False
         messages = reply.get("messages")
         letters = (
-            [ReceivedLetter.of(each) for each in messages] if isinstance(messages, list) else []
+            [ReceivedLetter.of(message) for message in messages]
+            if isinstance(messages, list)
+            else []
         )
         if not letters:
             self._room.release()
@@ -163,13 +165,13 @@ class TaskLoop:
                 self._beginning.discard(task)
 
     def _new_run(self, task: str, letter: ReceivedLetter) -> TaskRun | None:
-        found = self._begin_at_daemon(task)
-        if found is None:
+        reply = self._begin_at_daemon(task)
+        if reply is None:
             return None
         if not self.accepts:
             self._report(task, {"status": "failed", "summary": NO_TASKS})
             return None
-        run = TaskRun(self.command, TaskInput.of(found, letter), self.timeout)
+        run = TaskRun(self.command, TaskInput.of(reply, letter), self.timeout)
         with self._lock:
             self._runs[task] = run
         return run
@@ -318,4 +320,4 @@ class TaskLoop:
 
 def _rows(reply: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
     rows = reply.get("tasks")
-    return (mapping(each) for each in (rows if isinstance(rows, list) else []))
+    return (mapping(row) for row in (rows if isinstance(rows, list) else []))

@@ -28,39 +28,37 @@ def run_tool(path: str, arguments: Sequence[str]) -> int:
     """The command; the exit status of `bash` is that of its program, 124 when its time was over."""
     before, words = split_command(_with_separator(arguments))
     options = _parser().parse_args(before)
-    given = _ALIASES.get(options.tool, options.tool)
-    if given == "bash" and not words:
+    name = _ALIASES.get(options.tool, options.tool)
+    if name == "bash" and not words:
         _parser().error("the program is missing: hive-agent tool bash -- PROGRAM...")
-    argument = list(words or ()) if given == "bash" else [options.path]
+    argument = list(words or ()) if name == "bash" else [options.path]
     if argument == [None]:
         _parser().error("the path is missing")
     # What it is given to write comes first: a grant does not wait for a slow pen.
-    content = sys.stdin.buffer.read() if given == "edit" and options.old is None else b""
+    content = sys.stdin.buffer.read() if name == "edit" and options.old is None else b""
     with Link(path) as link:
         grant = str(link.change(
             "use_tool", tool=options.tool, argument=argument, task=options.task,
             seconds=options.timeout,
         )["grant"])  # fmt: skip
-        return _use_grant(
-            link, grant, lambda: _use_tool(given, options, argument, (grant, content))
-        )
+        return _use_grant(link, grant, lambda: _use_tool(name, options, argument, (grant, content)))
 
 
 def _with_separator(arguments: Sequence[str]) -> list[str]:
     """`bash ls -l` as `bash -- ls -l`: behind its own options all is the program's."""
-    given, tool, at = list(arguments), "", 0
-    while at < len(given) and given[at] != "--":
-        word = given[at]
+    words, tool, at = list(arguments), "", 0
+    while at < len(words) and words[at] != "--":
+        word = words[at]
         if word.startswith("-"):
             # Each option but that for help has a value.
             at += 1 if "=" in word or word in ("-h", "--help") else 2
         elif tool:
-            return [*given[:at], "--", *given[at:]]
+            return [*words[:at], "--", *words[at:]]
         elif _ALIASES.get(word, word) != "bash":
-            return given
+            return words
         else:
             tool, at = word, at + 1
-    return given
+    return words
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,10 +82,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _file_offset(text: str) -> int:
     """Where in a file, as far as files go."""
-    found = int(text)
-    if not 0 <= found < 1 << 62:
+    offset = int(text)
+    if not 0 <= offset < 1 << 62:
         raise ValueError(text)
-    return found
+    return offset
 
 
 def _use_grant(link: Link, grant: str, use: Callable[[], int]) -> int:
@@ -115,9 +113,9 @@ def _exit_on_term(_number: int, _frame: object) -> NoReturn:
 
 
 def _use_tool(
-    name: str, options: argparse.Namespace, argument: Sequence[str], given: tuple[str, bytes]
+    name: str, options: argparse.Namespace, argument: Sequence[str], use: tuple[str, bytes]
 ) -> int:
-    root, (grant, content) = _workspace_root(options.root), given
+    root, (grant, content) = _workspace_root(options.root), use
     if name == "bash":
         wanted = program.ProgramCall(argument, root, grant, options.timeout, workspace.MOST)
         return _run_program(wanted)
@@ -149,10 +147,10 @@ def _write_output(way: int, data: bytes) -> None:
         file.write(data)
 
 
-def _workspace_root(given: Path | None) -> Path:
+def _workspace_root(root: Path | None) -> Path:
     """The workspace: as said, or the agent's own state, or where it is."""
-    if given is not None:
-        return given
+    if root is not None:
+        return root
     if place := os.environ.get("HIVE_WORKSPACE"):
         return Path(place)
     own = Path("/agents", os.environ.get("HIVE_NAME", "-"), "state")

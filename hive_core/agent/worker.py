@@ -22,7 +22,7 @@ _WATCH: Final = 5.0  # seconds that one look at a task waits
 _REMEMBERED: Final = 100
 
 
-class WorkStopped(Exception):
+class LineInterrupted(Exception):
     """Somebody ends the work on this task."""
 
 
@@ -58,7 +58,7 @@ class Worker:
             for line in language.parse(text).lines:
                 done.append(self._do_line(row, line, data))
                 self._report_progress(row, f"{len(done)} lines are done")
-        except WorkStopped:
+        except LineInterrupted:
             self._desk.finish(row, "stopped", "\n".join(done))
         except (CommandFailed, UnknownCommand) as error:
             self._desk.finish(row, "failed", f"{error}", data={"done": done, "line": text})
@@ -69,7 +69,7 @@ class Worker:
         """What it begins with. What it has forgotten, or never knew, is told with the task."""
         if row.context != "keep":
             self._results = []
-        before = [str(each) for each in data.get("before") or []]
+        before = [str(result) for result in data.get("before") or []]
         if before and self._results[-len(before) :] != before:
             self._results = before
 
@@ -84,9 +84,13 @@ class Worker:
         if "plan_artifact" in data:
             before = self._desk.read_artifact(str(data["plan_artifact"]))
         plan = self._plan_text(before, data.get("faults") or [])
-        kept = self._desk.store(f"plan-{row.id}", plan, "subtree")
+        stored = self._desk.store(f"plan-{row.id}", plan, "subtree")
         self._desk.finish(
-            row, "success", plan, artifacts=kept or None, data=None if kept else {"result": plan}
+            row,
+            "success",
+            plan,
+            artifacts=stored or None,
+            data=None if stored else {"result": plan},
         )
 
     def _do_line(self, row: TaskSnapshot, line: str, data: dict[str, Any]) -> str:
@@ -105,22 +109,22 @@ class Worker:
         """Wait, and hear at once when the work is ended."""
         ends, after = time.monotonic() + seconds, None
         while (left := ends - time.monotonic()) > 0:
-            found = self._desk.ask("watch_task", task=row.id, after=after, wait=min(left, _WATCH))
-            if found["state"] not in OPEN:
-                raise WorkStopped
-            after = found.get("next")
+            seen = self._desk.ask("watch_task", task=row.id, after=after, wait=min(left, _WATCH))
+            if seen["state"] not in OPEN:
+                raise LineInterrupted
+            after = seen.get("next")
         return ""
 
     def _report_progress(self, row: TaskSnapshot, text: str) -> None:
         """How far it is; a daemon that hears it too often is not bothered again."""
         if len(text) and self._desk.ask("watch_task", task=row.id)["state"] not in OPEN:
-            raise WorkStopped
+            raise LineInterrupted
         self._desk.try_change("report_progress", task=row.id, text=text)
 
     def _plan_text(self, text: str, faults: list[object]) -> str:
         """How a job is done: its groups. What went wrong with an earlier plan is mended."""
         job = language.parse(text)
-        bad = {str(each) for each in faults}
+        bad = {str(fault) for fault in faults}
         groups = tuple(
             tuple(language.without_unknown_words(line) if line in bad else line for line in group)
             for group in job.groups

@@ -46,8 +46,8 @@ def edit(root: Path, path: str, old: str, new: str) -> None:
         raise LimitReached(f"cannot edit {path}: {size} bytes are more than {MOST}")
     text = content.decode()
     if not old or text.count(old) != 1:
-        found = text.count(old) if old else 0
-        raise InvalidArgument(f"the old text stands {found} times in {path}, not once", field="old")
+        count = text.count(old) if old else 0
+        raise InvalidArgument(f"the old text stands {count} times in {path}, not once", field="old")
     write(root, path, text.replace(old, new).encode())
 
 
@@ -96,12 +96,12 @@ def _open_plain(folder: int, name: str, path: str) -> Iterator[int]:
 
 def _mode_of(folder: int, name: str, path: str) -> int:
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return 0o644
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise InvalidArgument(f"{path} is no plain file", field="path")
-    return stat.S_IMODE(found.st_mode) & 0o777
+    return stat.S_IMODE(status.st_mode) & 0o777
 
 
 def _replace_file(folder: int, name: str, content: bytes, mode: int) -> None:

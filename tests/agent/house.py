@@ -62,10 +62,10 @@ class MaidHost:
 
     def reports(self) -> list[str]:
         """What the parent of the maid got, and takes."""
-        found = [each for each in self.world.mail("queen") if each["kind"] == "health"]
-        if found:
-            self.world.call("queen", "ack", ids=[each["id"] for each in found])
-        return [str(each["body"]) for each in found]
+        messages = [each for each in self.world.mail("queen") if each["kind"] == "health"]
+        if messages:
+            self.world.call("queen", "ack", ids=[each["id"] for each in messages])
+        return [str(each["body"]) for each in messages]
 
     def checker(self, maid: MaidAgent, check: str) -> str:
         """Who does this check now, as soon as it runs."""
@@ -85,8 +85,8 @@ class MaidHost:
 
     def report(self) -> str:
         """The newest that is stored."""
-        found = self.world.call("queen", "get_artifact", name=REPORT, owner="maid")
-        return b64decode(str(found["data"])).decode()
+        reply = self.world.call("queen", "get_artifact", name=REPORT, owner="maid")
+        return b64decode(str(reply["data"])).decode()
 
     def escalations(self) -> list[Reply]:
         """Escalations that wait on the queen."""

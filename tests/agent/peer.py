@@ -74,11 +74,11 @@ class FakeBroker:
             self.calls.append((method, params))
             self.heard.notify_all()
         try:
-            found = self.answers[method](params)
+            answer = self.answers[method](params)
         except HiveError as error:
             connection.sendall(encode({"error": error.wire, "parameters": error.parameters}))
             return
-        pages = found if isinstance(found, list) else [found]
+        pages = answer if isinstance(answer, list) else [answer]
         for number, page in enumerate(pages, 1):
             more = {"continues": True} if number < len(pages) else {}
             connection.sendall(encode({"parameters": page, **more}))

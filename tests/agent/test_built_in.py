@@ -79,8 +79,8 @@ def test_what_fails_is_tried_again_and_then_by_another_worker(stage: AgentStage)
 def tries(stage: AgentStage, title: str) -> list[Any]:
     """What was recorded of the tries of one line, in their order."""
     events = [fields(each) for each in stage.world.events() if each["operation"] == "assign"]
-    found = [each for each in events if str(each.get("title", "")).startswith(title)]
-    return [{"worker": each["target_name"]} for each in found]
+    assigned = [each for each in events if str(each.get("title", "")).startswith(title)]
+    return [{"worker": each["target_name"]} for each in assigned]
 
 
 def test_what_nobody_can_do_is_escalated_and_reported(stage: AgentStage) -> None:
@@ -113,8 +113,8 @@ def test_context_is_cleared_or_kept_between_tasks_of_a_worker(stage: AgentStage)
     text = "workers 1\ngroup\nsum 1 2\ngroup\nrecall sum\ncombine lines"
     cleared = stage.result_of(text)
     assert cleared["result"]["summary"] == "3\n0"
-    kept = stage.result_of(text + "\ncontext keep")
-    assert kept["result"]["summary"] == "3\n3"
+    row = stage.result_of(text + "\ncontext keep")
+    assert row["result"]["summary"] == "3\n3"
 
 
 def test_workers_are_kept_when_the_job_says_so(stage: AgentStage) -> None:
@@ -129,8 +129,8 @@ def test_splits_that_went_well_are_learned_and_used_again(
 ) -> None:
     stage.result_of("workers 1\n" + JOB)
     (lead,) = stage.agents("lead")
-    kept = StateFile(tmp_path / f"{stage.world.uuid(lead)}.json").read()["splits"]
-    assert kept[parse(JOB).signature]["workers"] == 1
+    splits = StateFile(tmp_path / f"{stage.world.uuid(lead)}.json").read()["splits"]
+    assert splits[parse(JOB).signature]["workers"] == 1
     stage.troupe.minds.clear()
     stage.result_of(JOB + "keep workers\n")
     assert len(stage.agents("worker")) == 1
@@ -205,8 +205,8 @@ def test_whoever_is_killed_before_whichever_call_the_result_is_right(
     (purse,) = rows(stage.world.call("operator", "get_usage")["budgets"])
     assert purse["left"] == 999
     finals = ("finish", "fail", "drop", "stopped", "expired")
-    told = [each for each in stage.world.events() if each["kind"] == "task"]
-    ended = Counter(fields(each)["task"] for each in told if each["operation"] in finals)
+    events = [each for each in stage.world.events() if each["kind"] == "task"]
+    ended = Counter(fields(each)["task"] for each in events if each["operation"] in finals)
     assert max(ended.values()) == 1
     assert sum(count for name, count in calls.items() if name != "all") == len(ends)
     assert calls["all"] >= CALLS

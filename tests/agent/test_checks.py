@@ -62,14 +62,16 @@ def test_what_turns_bad_is_escalated_once_and_what_is_good_again_is_told_once(
     (question,) = house.escalations()
     assert question["prompt"] == "the check disk is bad: ended with 2"
     assert question["severity"] == "warning"
-    (told,) = house.reports()
-    assert "- check: disk is bad: ended with 2\nchecks:\n- disk: bad: ended with 2\n  > 97%" in told
+    (report,) = house.reports()
+    assert (
+        "- check: disk is bad: ended with 2\nchecks:\n- disk: bad: ended with 2\n  > 97%" in report
+    )
     for _ in range(2):
         house.world.advance(60)
         house.run_check(maid, "disk", 0)
     assert house.escalations() == []
-    (told,) = house.reports()
-    assert told.startswith("all is well\n- good again: disk\nchecks:\n- disk: good: ended with 0")
+    (report,) = house.reports()
+    assert report.startswith("all is well\n- good again: disk\nchecks:\n- disk: good: ended with 0")
 
 
 def test_what_was_bad_stays_so_until_a_run_says_otherwise(house: MaidHost) -> None:

@@ -34,8 +34,8 @@ def test_who_has_no_room_for_a_child_says_so_and_tries_again_later() -> None:
         for _ in range(2):
             maid.wait(1)
             maid.look()
-        (told,) = made.reports()
-        assert "- unchecked: disk could not be checked: max_children (0) of maid reached" in told
+        (report,) = made.reports()
+        assert "- unchecked: disk could not be checked: max_children (0) of maid reached" in report
         assert made.escalations() == []
         assert maid.checks.pause() == pytest.approx(60, abs=3)
 
@@ -50,8 +50,8 @@ def test_one_that_could_not_be_started_says_nothing(house: MaidHost) -> None:
     assert maid.checks.step()
     assert house.below() == []
     maid.look()
-    (told,) = house.reports()
-    assert "- unchecked: disk could not be checked: NotRunning: no such program" in told
+    (report,) = house.reports()
+    assert "- unchecked: disk could not be checked: NotRunning: no such program" in report
     assert house.escalations() == []
 
 
@@ -150,5 +150,5 @@ def test_who_has_nothing_left_to_spend_on_children_says_so(house: MaidHost) -> N
     house.world.advance(60)
     maid.wait(1)
     maid.look()
-    (told,) = house.reports()
-    assert "- unchecked: disk could not be checked: maid may do no more of this" in told
+    (report,) = house.reports()
+    assert "- unchecked: disk could not be checked: maid may do no more of this" in report

@@ -56,9 +56,9 @@ def result(hive: World, server: BrokerServer, task: str) -> Reply:
         assert isinstance(row, dict)
         return row["result"] or None
 
-    found = server.serve_until(look)
-    assert found is not None
-    return found
+    report = server.serve_until(look)
+    assert report is not None
+    return report
 
 
 def test_every_example_is_listed_and_tested() -> None:

@@ -54,8 +54,8 @@ def test_the_report_is_an_artifact_that_those_above_read(house: MaidHost) -> Non
     house.world.seen.states[house.world.uuid("lead")] = State.PARKED
     for _ in range(2):
         maid.look()
-    found = rows(house.world.call("queen", "list_artifacts")["artifacts"])
-    assert [(each["name"], each["version"]) for each in found] == [("maid/health-report", 2)]
+    artifacts = rows(house.world.call("queen", "list_artifacts")["artifacts"])
+    assert [(each["name"], each["version"]) for each in artifacts] == [("maid/health-report", 2)]
 
 
 def test_the_same_trouble_is_told_once(house: MaidHost) -> None:
@@ -134,13 +134,13 @@ def test_a_damaged_memory_is_no_memory(house: MaidHost) -> None:
 def test_the_host_is_measured(tmp_path: Path) -> None:
     file = tmp_path / "meminfo"
     file.write_text("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable:  250 kB\n")
-    found = host_usage(file, str(tmp_path))
-    assert found.memory == 0.75
-    assert 0 <= found.disk <= 1
+    usage = host_usage(file, str(tmp_path))
+    assert usage.memory == 0.75
+    assert 0 <= usage.disk <= 1
     assert 0 < host_usage().memory < 1
 
 
 def test_a_report_fits_into_a_message() -> None:
     """Which the daemon counts in UTF-8."""
-    found = [MaidFinding("left-over", f"{n}", "\N{GRINNING FACE}" * 1000) for n in range(100)]
-    assert 59_000 < len(report_text(found, []).encode()) <= 60_000
+    findings = [MaidFinding("left-over", f"{n}", "\N{GRINNING FACE}" * 1000) for n in range(100)]
+    assert 59_000 < len(report_text(findings, []).encode()) <= 60_000

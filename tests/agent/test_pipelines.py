@@ -65,10 +65,12 @@ def test_a_plan_is_an_artifact_of_the_subtree_from_the_highest_tier(stage: Agent
     row = stage.result_of("architect\ngroup\nplease sum 1 2\ncombine lines")
     assert row["result"]["summary"] == "3"
     assert tiers == {"strategic"}
-    found = rows(stage.world.call("operator", "list_artifacts", limit=100)["artifacts"])
-    plans = {(each["owner"], each["visibility"]) for each in found if "plan-" in str(each["name"])}
+    artifacts = rows(stage.world.call("operator", "list_artifacts", limit=100)["artifacts"])
+    plans = {
+        (each["owner"], each["visibility"]) for each in artifacts if "plan-" in str(each["name"])
+    }
     assert plans == {(f"architect-{row['id'][:8]}", "subtree"), ("queen", "subtree")}
-    mine = {each["name"]: each["version"] for each in found if each["owner"] == "queen"}
+    mine = {each["name"]: each["version"] for each in artifacts if each["owner"] == "queen"}
     assert mine[f"plan-{row['id']}"] == 2
 
 
@@ -132,8 +134,8 @@ def test_a_line_has_a_budget_of_its_own_where_the_job_says_so(stage: AgentStage)
             and stage.world.hive.specs[_name(stage, uuid)].role == "worker"
         ):
             (task,) = stage.world.ledger.tasks.offered_tasks(uuid)
-            found = rows(stage.world.call("operator", "get_task", task=task.id)["budget"])
-            seen.extend(each["left"] for each in found)
+            budget = rows(stage.world.call("operator", "get_task", task=task.id)["budget"])
+            seen.extend(each["left"] for each in budget)
 
     stage.troupe.before = before
     job = "group\nsum 1 2\nsum 3 4\ngroup\nsum 5 6\ncombine sum\nbudget "
@@ -218,8 +220,8 @@ def test_a_result_that_is_too_much_for_a_report_is_read_from_the_store(stage: Ag
     assert row["result"]["status"] == "success"
     assert row["result"]["summary"].endswith("[cut]")
     (stored,) = row["result"]["artifacts"]
-    found = stage.world.call("operator", "get_artifact", id=stored)
-    assert rows([found["artifact"]])[0]["size"] == 3 * 9000 + 2
+    artifact = stage.world.call("operator", "get_artifact", id=stored)
+    assert rows([artifact["artifact"]])[0]["size"] == 3 * 9000 + 2
 
 
 def test_what_is_refused_for_good_ends_that_task_and_no_other(stage: AgentStage) -> None:

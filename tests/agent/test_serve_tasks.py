@@ -54,10 +54,10 @@ class Daemon:
             each for each in self.letters if each["relation"] == "daemon" and each["kind"] in kinds
         ]
         rest = [each for each in self.letters if each not in work]
-        found = (work if params["only"] == "work" else rest)[:1]
-        for each in found:
+        messages = (work if params["only"] == "work" else rest)[:1]
+        for each in messages:
             self.letters.remove(each)
-        return {"messages": found}
+        return {"messages": messages}
 
     def begin(self, params: Message) -> Message:
         if self.state in ("done", "cancelled", "queued"):
@@ -89,17 +89,17 @@ class Daemon:
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
     with fake_broker(tmp_path / "broker.sock") as made:
-        found = Daemon(made)
+        daemon_ = Daemon(made)
         made.answers = {
-            "Recv": found.recv, "BeginTask": found.begin, "GetTask": found.get,
-            "WatchTask": found.watch, "FinishTask": found.finish,
+            "Recv": daemon_.recv, "BeginTask": daemon_.begin, "GetTask": daemon_.get,
+            "WatchTask": daemon_.watch, "FinishTask": daemon_.finish,
             "Ack": lambda _: {"acked": 1}, "Nack": lambda _: {},
-            "ListTasks": lambda _: {"tasks": [{"id": ID, "state": found.state}]},
+            "ListTasks": lambda _: {"tasks": [{"id": ID, "state": daemon_.state}]},
             "Send": lambda _: {"id": "m2"},
         }  # fmt: skip
-        yield found
-        found.become("done")
-        for link in found.links:
+        yield daemon_
+        daemon_.become("done")
+        for link in daemon_.links:
             link.close()
 
 
@@ -178,8 +178,8 @@ def test_a_command_that_is_not_there_fails_the_task(daemon: Daemon) -> None:
 def test_a_big_output_goes_to_the_store(daemon: Daemon) -> None:
     daemon.peer.answers["StoreArtifact"] = lambda _: {"id": "art1"}
     report = run_task(daemon, sys.executable, "-c", "print('y' * 100_000)")
-    (kept,) = daemon.peer.params_of("StoreArtifact")
-    assert len(str(kept["text"])) == 100_000
+    (stored,) = daemon.peer.params_of("StoreArtifact")
+    assert len(str(stored["text"])) == 100_000
     assert report["artifacts"] == ["art1"]
     assert str(report["summary"]).endswith("y\n[cut]")
     assert len(str(report["summary"])) == 16 * 1024
@@ -271,11 +271,11 @@ def test_a_task_that_waits_for_an_answer_goes_on_with_it(daemon: Daemon) -> None
         """The first run asks: the task waits for somebody afterwards."""
 
         def __call__(self, params: Message) -> Message:
-            found = daemon.get(params)
+            reply = daemon.get(params)
             if len(daemon.peer.params_of("GetTask")) == 2:
                 daemon.state = "awaiting_more_information"
-                found = daemon.get(params)
-            return found
+                reply = daemon.get(params)
+            return reply
 
     daemon.peer.answers["GetTask"] = Asks()
     loop = message_loop(daemon, "tail", "-n", "1")
@@ -332,13 +332,13 @@ def test_a_stop_that_comes_while_its_command_ends_is_confirmed(daemon: Daemon) -
     looks: list[str] = []
 
     def get(params: Message) -> Message:
-        found = daemon.get(params)
+        reply = daemon.get(params)
         looks.append(daemon.state)
         if len(looks) == 2:  # after the run: it waits for somebody, and is called off at once
             daemon.state = "awaiting_more_information"
-            found = daemon.get(params)
+            reply = daemon.get(params)
             daemon.state = "stopping"
-        return found
+        return reply
 
     daemon.peer.answers["GetTask"] = get
     daemon.peer.answers["WatchTask"] = lambda _: {"attempt": 1, "next": None}

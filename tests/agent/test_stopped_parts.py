@@ -20,8 +20,8 @@ def stop(stage: AgentStage, name: str) -> None:
 def works(stage: AgentStage, role: str) -> str:
     """Who of this role has begun something; empty: nobody."""
     tasks = stage.world.ledger.tasks
-    found = (name for name in stage.agents(role) if tasks.offered_tasks(stage.world.uuid(name)))
-    return next(found, "")
+    busy = (name for name in stage.agents(role) if tasks.offered_tasks(stage.world.uuid(name)))
+    return next(busy, "")
 
 
 @pytest.mark.parametrize("role", ["lead", "worker"])

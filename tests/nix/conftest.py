@@ -109,10 +109,10 @@ def shop() -> Iterator[Workshop]:
     # Outside /dev/shm, whose mounts a sandbox does not take; files of a store are read-only.
     folder = Path(tempfile.mkdtemp(prefix="hive-nix-"))
     try:
-        found = Workshop(folder, inputs.make(folder))
-        said = found.relock("missing")
+        workshop = Workshop(folder, inputs.make(folder))
+        said = workshop.relock("missing")
         assert said["ok"], said
-        yield found
+        yield workshop
     finally:
         shutil.rmtree(folder, onerror=_writable)
 

@@ -49,18 +49,18 @@ def enabled(**options: object) -> dict[str, object]:
 
 
 def units() -> dict[str, str]:
-    found: dict[str, str] = ask("s.units e.config", enabled(agents={"ann": {}}))
-    return found
+    written: dict[str, str] = ask("s.units e.config", enabled(agents={"ann": {}}))
+    return written
 
 
 def parsed(unit: str) -> dict[tuple[str, str], list[str]]:
     """A unit as what it assigns: values of (section, key) in their order."""
-    found: dict[tuple[str, str], list[str]] = {}
+    values: dict[tuple[str, str], list[str]] = {}
     section = ""
     for line in unit.splitlines():
         if line.startswith("["):
             section = line.strip("[]")
         elif line and not line.startswith(("#", ";")):
             key, _, value = line.partition("=")
-            found.setdefault((section, key), []).append(value)
-    return found
+            values.setdefault((section, key), []).append(value)
+    return values

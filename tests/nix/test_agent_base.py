@@ -29,21 +29,21 @@ def test_it_is_a_container_without_what_it_could_not_use() -> None:
 
 def test_lines_go_to_the_host_and_do_not_pile_up_inside() -> None:
     text = inside('a.config.environment.etc."systemd/journald.conf.d/hive.conf".text')
-    found = parsed(text)
-    assert found["Journal", "ForwardToConsole"] == ["yes"]
-    assert found["Journal", "Storage"] == ["volatile"]
-    assert found["Journal", "RuntimeMaxUse"] == ["16M"]
+    values = parsed(text)
+    assert values["Journal", "ForwardToConsole"] == ["yes"]
+    assert values["Journal", "Storage"] == ["volatile"]
+    assert values["Journal", "RuntimeMaxUse"] == ["16M"]
 
 
 def test_the_harness_gets_who_it_is_and_its_secrets() -> None:
     """Rows H4 and H28: HIVE_PARENT from outside, and secrets as credentials."""
-    found = unit(command=["serve", "a b", "100%"], secrets=["api-key"], environment={"A": "b"})
-    assert found["Service", "PassEnvironment"] == [
+    values = unit(command=["serve", "a b", "100%"], secrets=["api-key"], environment={"A": "b"})
+    assert values["Service", "PassEnvironment"] == [
         "HIVE_NAME", "HIVE_PARENT", "HIVE_SOCKET", "PYTHONPATH",
     ]  # fmt: skip
-    assert found["Service", "LoadCredential"] == ["api-key:/run/hive/credentials/api-key"]
-    assert found["Service", "ExecStart"] == [':"serve" "a b" "100%%"']
-    assert '"A=b"' in found["Service", "Environment"]
+    assert values["Service", "LoadCredential"] == ["api-key:/run/hive/credentials/api-key"]
+    assert values["Service", "ExecStart"] == [':"serve" "a b" "100%%"']
+    assert '"A=b"' in values["Service", "Environment"]
 
 
 def test_without_a_command_there_is_no_harness() -> None:

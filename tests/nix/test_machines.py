@@ -18,8 +18,8 @@ MACHINES = ("host", "config", "nix-image", "demo")
 
 def script(name: str) -> str:
     what = f'(import {NIX}/tests/{name}.nix {{ self = "/src"; nixpkgs = {{ }}; }}).testScript'
-    found: str = ask(what)
-    return found
+    text: str = ask(what)
+    return text
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -48,7 +48,7 @@ def test_edits_of_the_machine_fit_the_template() -> None:
     """Its calls of sed, tried on agent.toml."""
     text = script("config")
     template = HERE.parents[1] / "hive_core/seed/host/agent.toml"
-    found: dict[str, object] = {}
+    edits: dict[str, object] = {}
     for edit in re.findall(r"edit\((\".*sed.*\")\)", text):
         words = shlex.split(ast.literal_eval(edit).partition(";")[0])
         assert (words[:2], words[3:]) == (["sed", "-i"], ["agent.toml"])
@@ -56,5 +56,5 @@ def test_edits_of_the_machine_fit_the_template() -> None:
             ["sed", words[2], template], capture_output=True, text=True, check=True
         )
         made = tomllib.loads(done.stdout)
-        found |= {**made["harness"], **made["request"]}
-    assert (found["reload"], found["command"]) == ("live", ["false"])
+        edits |= {**made["harness"], **made["request"]}
+    assert (edits["reload"], edits["command"]) == ("live", ["false"])

@@ -31,8 +31,8 @@ DEBIAN = layout.Installation(
 
 
 def files(**options: object) -> dict[str, str]:
-    found = ask("e.config.environment.etc", enabled(**options))
-    return {name: each["text"] for name, each in found.items()}
+    files_of_etc = ask("e.config.environment.etc", enabled(**options))
+    return {name: each["text"] for name, each in files_of_etc.items()}
 
 
 def settings(**options: object) -> Settings:
@@ -104,7 +104,7 @@ def test_without_options_the_daemon_has_its_own_defaults() -> None:
 
 
 def test_each_option_reaches_the_daemon() -> None:
-    found = settings(
+    daemon_settings = settings(
         defaultImage="web", images={"web": "/srv/web"}, uidStart=655360,
         root={"name": "boss", "boot": True, "command": ["say", 'a "b"\n$c'], "autostart": False},
         meta={"flakeInputs": {"nixpkgs": "path:/x"}},
@@ -113,7 +113,7 @@ def test_each_option_reaches_the_daemon() -> None:
                 "buildTimeout": 6, "firstWave": 2, "secondWave": 0.5},
         retention={"generations": 3, "archive": 5}, settings={"limits": {"agents": 7}},
     )  # fmt: skip
-    assert found.model_dump(exclude_unset=True, mode="json") == {
+    assert daemon_settings.model_dump(exclude_unset=True, mode="json") == {
         "default_image": "web", "images": {"host": None, "nix": None, "web": "/srv/web"},
         "uid_start": 655360,
         "root": {"name": "boss", "boot": True, "command": ["say", 'a "b"\n$c'], "autostart": False},
@@ -126,9 +126,11 @@ def test_each_option_reaches_the_daemon() -> None:
 
 
 def test_files_beside_the_settings() -> None:
-    found = files(images={"web": "/srv/web"}, approval={"allowedSigners": "alice ssh-ed25519 AAAA"})
-    assert found["hive/images"] == "web /srv/web\n"
-    assert found["hive/allowed_signers"] == "alice ssh-ed25519 AAAA"
+    written = files(
+        images={"web": "/srv/web"}, approval={"allowedSigners": "alice ssh-ed25519 AAAA"}
+    )
+    assert written["hive/images"] == "web /srv/web\n"
+    assert written["hive/allowed_signers"] == "alice ssh-ed25519 AAAA"
     assert "hive/allowed_signers" not in files()
 
 
@@ -155,9 +157,9 @@ def test_declared_agents_are_told_in_the_words_of_the_operation() -> None:
         "lead": {"role": "lead", "title": "Leads", "limits": {"memoryMax": 1 << 30, "disk": 99}},
         "hand": {"parent": "lead", "capabilities": ["secret:key"], "command": ["sleep", "1"]},
     }
-    found = json.loads(files(agents=agents)["hive/agents.json"])
+    declared = json.loads(files(agents=agents)["hive/agents.json"])
     common = {"boot": False, "command": [], "title": "", "limits": {}, "role": "agent"}
-    assert found == {
+    assert declared == {
         "lead": {**common, "role": "lead", "title": "Leads",
                  "limits": {"memory_max": 1 << 30, "disk": 99}},
         "hand": {**common, "parent": "lead", "capabilities": ["secret:key"],
@@ -226,12 +228,12 @@ def test_the_configuration_of_the_guide_is_accepted() -> None:
     (machine,) = (each for each in blocks if "services.hive" in each)
     for each in blocks:
         subprocess.run(["nix-instantiate", "--parse", "-E", each], check=True, capture_output=True)
-    what = "f: let e = s.evaluate (import {}/module.nix) (f {{ }}); in {}"
-    told = "{ inherit (e.config) assertions warnings; etc = e.config.environment.etc; }"
-    found = ask(f"({what.format(NIX, told)}) ({machine})")
-    assert [each for each in found["assertions"] if not each["assertion"]] == []
-    assert found["warnings"] == []
-    written = {name: each["text"] for name, each in found["etc"].items()}
+    template = "f: let e = s.evaluate (import {}/module.nix) (f {{ }}); in {}"
+    expression = "{ inherit (e.config) assertions warnings; etc = e.config.environment.etc; }"
+    evaluated = ask(f"({template.format(NIX, expression)}) ({machine})")
+    assert [each for each in evaluated["assertions"] if not each["assertion"]] == []
+    assert evaluated["warnings"] == []
+    written = {name: each["text"] for name, each in evaluated["etc"].items()}
     told_settings = Settings.model_validate(tomllib.loads(written["hive/hive.toml"]))
     assert told_settings.deploy.window == 60
     assert told_settings.all_limits.memory_max == 16 << 30

@@ -12,12 +12,12 @@ from hive_core.model.names import RESERVED, name_fault
 
 def refusals(host: dict[str, Any]) -> list[str]:
     asked = "map (each: each.message) (builtins.filter (each: !each.assertion) e.config.assertions)"
-    found: list[str] = ask(asked, host)
-    return found
+    messages: list[str] = ask(asked, host)
+    return messages
 
 
-def agents(**found: dict[str, object]) -> dict[str, object]:
-    return enabled(agents=found)
+def agents(**specs: dict[str, object]) -> dict[str, object]:
+    return enabled(agents=specs)
 
 
 @pytest.mark.parametrize(("host", "said"), [
@@ -64,8 +64,8 @@ def agents(**found: dict[str, object]) -> dict[str, object]:
     ({**enabled(), "boot": {"isContainer": True}}, "enable: hive makes containers and cannot run"),
 ], ids=lambda value: value[:40] if isinstance(value, str) else "")  # fmt: skip
 def test_what_cannot_work_is_refused_in_words(host: dict[str, Any], said: str) -> None:
-    found = refusals(host)
-    assert any(each.startswith("services.hive.") and said in each for each in found), found
+    messages = refusals(host)
+    assert any(each.startswith("services.hive.") and said in each for each in messages), messages
 
 
 def test_a_sound_host_is_not_refused() -> None:
@@ -92,8 +92,8 @@ def test_names_are_judged_as_the_daemon_judges_them() -> None:
 
 def test_what_is_missing_for_a_use_is_a_warning() -> None:
     def warned(**options: object) -> list[str]:
-        found: list[str] = ask("e.config.warnings", enabled(**options))
-        return found
+        messages: list[str] = ask("e.config.warnings", enabled(**options))
+        return messages
 
     assert [each.split(" ")[0] for each in warned()] == [
         "services.hive.meta.flakeInputs", "services.hive.operators"

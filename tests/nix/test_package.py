@@ -22,8 +22,8 @@ NEEDED = ("sh", "bash", "env", "python3", "git", "nix", "find", "cp", "sed", "gr
 
 @pytest.fixture(scope="module")
 def package() -> dict[str, Any]:
-    found: dict[str, Any] = ask(f'import {HERE}/package.nix {{ inherit s; site = "{SITE}"; }}')
-    return found
+    derivation: dict[str, Any] = ask(f'import {HERE}/package.nix {{ inherit s; site = "{SITE}"; }}')
+    return derivation
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def test_what_containers_run_is_left_as_it_is(out: Path) -> None:
 def test_it_is_the_version_and_has_the_dependencies_of_pyproject(package: dict[str, Any]) -> None:
     project = tomllib.loads((NIX.parent / "pyproject.toml").read_text())["project"]
     wanted = {re.split(r"[><=]", each)[0] for each in project["dependencies"]}
-    found = set(package["dependencies"]) - {"typing-extensions"}  # comes with pydantic elsewhere
-    assert found == {each.removesuffix("-python") for each in wanted}
+    names = set(package["dependencies"]) - {"typing-extensions"}  # comes with pydantic elsewhere
+    assert names == {each.removesuffix("-python") for each in wanted}
     assert package["version"] == hive_core.VERSION
     for path in package["enabledTestPaths"]:
         assert (NIX.parent / path).is_dir()

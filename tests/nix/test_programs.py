@@ -22,9 +22,11 @@ def test_a_system_is_evaluated_and_built(shop: Workshop) -> None:
 
 def test_h4_another_parent_is_the_same_derivation(shop: Workshop) -> None:
     """Moving an agent rebuilds nothing, for itself or anybody else."""
-    found = {json.dumps(shop.evaluate(PLAIN, parent=parent)) for parent in ("alice", "carl", None)}
-    assert len(found) == 1
-    assert json.loads(found.pop())["ok"]
+    derivations = {
+        json.dumps(shop.evaluate(PLAIN, parent=parent)) for parent in ("alice", "carl", None)
+    }
+    assert len(derivations) == 1
+    assert json.loads(derivations.pop())["ok"]
 
 
 def test_the_difference_of_two_systems_is_told(shop: Workshop) -> None:

@@ -153,13 +153,13 @@ class AgentClient:
         The call is repeated when the connection breaks: pass an `idempotency_key` to an operation
         that changes something, or use `change`.
         """
-        given = {name: value for name, value in params.items() if value is not None}
+        present = {name: value for name, value in params.items() if value is not None}
         wire_name = INTERFACE + "".join(word.capitalize() for word in operation.split("_"))
         gives_up = time.monotonic() + self._patience
         attempt = 0
         while True:
             try:
-                return self._exchange(wire_name, given)
+                return self._exchange(wire_name, present)
             except OSError as error:
                 self.close()
                 if time.monotonic() >= gives_up:
