@@ -62,10 +62,10 @@ class MaidHost:
 
     def reports(self) -> list[str]:
         """What the parent of the maid got, and takes."""
-        messages = [each for each in self.world.mail("queen") if each["kind"] == "health"]
+        messages = [row for row in self.world.mail("queen") if row["kind"] == "health"]
         if messages:
-            self.world.call("queen", "ack", ids=[each["id"] for each in messages])
-        return [str(each["body"]) for each in messages]
+            self.world.call("queen", "ack", ids=[row["id"] for row in messages])
+        return [str(row["body"]) for row in messages]
 
     def checker(self, maid: MaidAgent, check: str) -> str:
         """Who does this check now, as soon as it runs."""

@@ -36,10 +36,10 @@ class FakeBroker:
     def stop(self) -> None:
         """Hang up on everyone, as a daemon that dies does."""
         assert self._listener is not None
-        for each in (self._listener, *self._open):
+        for connection in (self._listener, *self._open):
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
         self._open.clear()
 
     def params_of(self, method: str) -> list[Message]:

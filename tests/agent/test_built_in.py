@@ -62,33 +62,33 @@ def test_a_job_that_no_plan_can_mend_is_tried_without_one_and_reported_as_failed
     assert row["result"]["data"]["faults"] == ["fail 99 x"]
     assert row["result"]["data"]["instead_of"] == "architect"
     history = stage.memory("queen")["history"]
-    assert [(each["strategy"], each["well"]) for each in history] == [
+    assert [(row["strategy"], row["well"]) for row in history] == [
         ("architect", False), ("complex", False),
     ]  # fmt: skip
-    assert {each["task"] for each in history} == {row["id"]}
+    assert {row["task"] for row in history} == {row["id"]}
     assert {"seconds", "tokens", "cost"} <= history[0].keys()
 
 
 def test_what_fails_is_tried_again_and_then_by_another_worker(stage: AgentStage) -> None:
     row = stage.result_of("group\nfail 2 well\ngroup\nsum 1 2\nsum 3 4\ncombine lines")
     assert row["result"]["summary"] == "well\n3\n7"
-    tried = [each["worker"] for each in tries(stage, "0.0.")]
+    tried = [row["worker"] for row in tries(stage, "0.0.")]
     assert tried[0] == tried[1] != tried[2]
 
 
 def tries(stage: AgentStage, title: str) -> list[Any]:
     """What was recorded of the tries of one line, in their order."""
-    events = [fields(each) for each in stage.world.events() if each["operation"] == "assign"]
-    assigned = [each for each in events if str(each.get("title", "")).startswith(title)]
-    return [{"worker": each["target_name"]} for each in assigned]
+    events = [fields(row) for row in stage.world.events() if row["operation"] == "assign"]
+    assigned = [row for row in events if str(row.get("title", "")).startswith(title)]
+    return [{"worker": row["target_name"]} for row in assigned]
 
 
 def test_what_nobody_can_do_is_escalated_and_reported(stage: AgentStage) -> None:
     row = stage.result_of("group\nfail 99 x\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
     assert row["result"]["status"] == "failed"
     assert "fail 99 x" in row["result"]["error"] + row["result"]["summary"]
-    assert "escalation" in [each["kind"] for each in stage.world.mail("queen")] or any(
-        each["operation"] == "escalate" for each in stage.world.events()
+    assert "escalation" in [row["kind"] for row in stage.world.mail("queen")] or any(
+        row["operation"] == "escalate" for row in stage.world.events()
     )
 
 
@@ -152,7 +152,7 @@ def test_a_plan_is_asked_for_where_the_task_says_so(stage: AgentStage, kind: str
     hive.call("operator", "reject_plan", task=task, plan=first, reason="smaller steps")
     troupe.play(lambda: len(plans()) == 2)
     assert "smaller steps" in plans()[0]["note"]
-    steps = [each["title"] for each in rows(plans()[0]["steps"])]
+    steps = [row["title"] for row in rows(plans()[0]["steps"])]
     assert steps == ["sum 1 2", "echo x", "echo x"]
     assert stage.agents("worker") == ([] if kind == "lead" else ["w"])
     hive.call("operator", "approve_plan", task=task, plan=plans()[0]["plan"])
@@ -205,8 +205,8 @@ def test_whoever_is_killed_before_whichever_call_the_result_is_right(
     (purse,) = rows(stage.world.call("operator", "get_usage")["budgets"])
     assert purse["left"] == 999
     finals = ("finish", "fail", "drop", "stopped", "expired")
-    events = [each for each in stage.world.events() if each["kind"] == "task"]
-    ended = Counter(fields(each)["task"] for each in events if each["operation"] in finals)
+    events = [row for row in stage.world.events() if row["kind"] == "task"]
+    ended = Counter(fields(row)["task"] for row in events if row["operation"] in finals)
     assert max(ended.values()) == 1
     assert sum(count for name, count in calls.items() if name != "all") == len(ends)
     assert calls["all"] >= CALLS

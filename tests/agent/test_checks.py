@@ -128,7 +128,7 @@ def test_the_round_goes_on_while_a_check_runs(house: MaidHost) -> None:
     house.checker(maid, "disk")
     house.world.call("queen", "send", to="maid", body="how is it?")
     maid.wait(3)
-    (reply,) = (each for each in house.world.mail("queen") if each["reply_to"])
+    (reply,) = (row for row in house.world.mail("queen") if row["reply_to"])
     assert reply["body"] == "all is well\nchecks:\n- disk: not checked yet"
     assert "disk" in maid.checks.running
 

@@ -51,7 +51,7 @@ def test_sixteen_checks_that_write_smiles_fit_into_what_is_kept() -> None:
         maid.reported = {("unanswered", f"agent-{n:03}-{'x' * 53}") for n in range(200)}
         maid.save()
         again = made.maid()
-        assert {each.said for each in again.checks.states.values()} == {SMILE * 240}
+        assert {state.said for state in again.checks.states.values()} == {SMILE * 240}
         assert (again.samples, again.reported) == (maid.samples, maid.reported)
 
 

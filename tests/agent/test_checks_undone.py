@@ -135,11 +135,11 @@ def test_who_may_not_escalate_yet_goes_on_and_escalates_later(house: MaidHost) -
     assert "- check: disk is bad" in house.reports()[-1]
     house.world.call("maid", "cancel_question", question=many[0])
     maid.checks.step()
-    assert {each["severity"] for each in house.escalations()} == {"info"}
+    assert {row["severity"] for row in house.escalations()} == {"info"}
     assert maid.checks.pause() > 3
     house.world.advance(5)
     maid.checks.step()
-    assert [each["severity"] for each in house.escalations()].count("warning") == 1
+    assert [row["severity"] for row in house.escalations()].count("warning") == 1
 
 
 def test_who_has_nothing_left_to_spend_on_children_says_so(house: MaidHost) -> None:

@@ -76,7 +76,7 @@ def test_attack_64_only_the_last_reports_are_kept(damaged: Path, tmp_path: Path)
         os.utime(folder / f"hive-report-{number}.txt", (number, number))
     (folder / "hive-agent-report-1.txt").touch()
     run_command(damaged, tmp_path, "hive")
-    names = {each.name for each in reports(tmp_path)}
+    names = {report.name for report in reports(tmp_path)}
     assert len(names) == crash_report.KEPT + 1
     assert {"hive-agent-report-1.txt", "hive-report-29.txt"} < names
     assert "hive-report-0.txt" not in names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -124,7 +125,7 @@ def test_a_webhook_becomes_a_task_whose_report_names_the_commits(
     summaries = []
     for number, body in enumerate((json.dumps(push), "[]")):
         delivery = Delivery(str(trigger), f"m{number}", "", "application/json", "text", body)
-        hive.broker.perform("webhook", lambda call, what=delivery: deliver_webhook(call, what))  # type: ignore[misc]
+        hive.broker.perform("webhook", partial(deliver_webhook, delivery=delivery))
         task = rows(hive.call("operator", "list_tasks", agent="agent")["tasks"])[0]
         summaries.append(result(hive, server, str(task["id"]))["summary"])
     assert summaries[0] == "refs/heads/main: 1 commits\nabababababab One"

@@ -85,7 +85,7 @@ def test_no_line_is_wider_than_the_terminal_nor_begins_with_what_was_folded(
 @pytest.mark.parametrize("text", ["", "one", "one two three", "x" * 50, "漢" * 30, "a  b  " * 9])
 def test_folded_lines_are_all_of_the_text(text: str) -> None:
     pieces = fold(text, 10, 20)
-    assert all(breadth(each) <= 10 for each in pieces)
+    assert all(breadth(piece) <= 10 for piece in pieces)
     assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
 
 

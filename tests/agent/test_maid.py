@@ -41,8 +41,8 @@ def test_a_zombie_is_told_and_cleared_away(house: MaidHost) -> None:
     house.world.advance(61)
     maid.look()
     assert "once" not in house.world.hive.specs
-    (told,) = house.reports()
-    assert "- cleared away: once" in told
+    (report,) = house.reports()
+    assert "- cleared away: once" in report
     maid.look()
     assert house.reports() == ["all is well"]
 
@@ -55,7 +55,7 @@ def test_the_report_is_an_artifact_that_those_above_read(house: MaidHost) -> Non
     for _ in range(2):
         maid.look()
     artifacts = rows(house.world.call("queen", "list_artifacts")["artifacts"])
-    assert [(each["name"], each["version"]) for each in artifacts] == [("maid/health-report", 2)]
+    assert [(row["name"], row["version"]) for row in artifacts] == [("maid/health-report", 2)]
 
 
 def test_the_same_trouble_is_told_once(house: MaidHost) -> None:
@@ -63,8 +63,8 @@ def test_the_same_trouble_is_told_once(house: MaidHost) -> None:
     maid = house.maid()
     for _ in range(3):
         maid.look()
-    (told,) = house.reports()
-    assert told.splitlines() == [
+    (report,) = house.reports()
+    assert report.splitlines() == [
         "3 findings", "- orphan: once runs, and its parent lead does not",
         "- orphan: work runs, and its parent lead does not", "- unwell: lead is parked",
     ]  # fmt: skip
@@ -77,9 +77,9 @@ def test_work_without_a_word_is_told(house: MaidHost) -> None:
     house.world.call("once", "ask", items=[{"prompt": "why?"}])
     house.world.advance(301)
     house.maid().look()
-    (told,) = house.reports()
-    assert "- stuck: work says nothing of its task for 301 s" in told
-    assert "- unanswered: a question waits on lead for 301 s" in told
+    (report,) = house.reports()
+    assert "- stuck: work says nothing of its task for 301 s" in report
+    assert "- unanswered: a question waits on lead for 301 s" in report
 
 
 def test_the_host_is_compared_with_what_was_usual_here(house: MaidHost) -> None:
@@ -110,7 +110,7 @@ def test_what_was_told_before_a_restart_is_not_told_again(house: MaidHost) -> No
      (HostUsage(0.2, 0.4), [HostUsage(0.3, 0.2)] * 5, ["disk"])],
 )  # fmt: skip
 def test_a_bound_is_a_bound(now: HostUsage, before: list[HostUsage], kinds: list[str]) -> None:
-    assert [each.kind for each in usage_findings(now, before)] == kinds
+    assert [finding.kind for finding in usage_findings(now, before)] == kinds
 
 
 def test_the_first_look_is_early_and_a_parent_that_asks_is_answered(house: MaidHost) -> None:
@@ -120,8 +120,8 @@ def test_the_first_look_is_early_and_a_parent_that_asks_is_answered(house: MaidH
     assert house.world.clock.monotonic() - began == pytest.approx(10)
     house.world.call("queen", "send", to="maid", body="how is it?")
     maid.wait(1)
-    replies = [each for each in house.world.mail("queen") if each["reply_to"]]
-    assert [each["body"] for each in replies] == ["all is well"]
+    replies = [row for row in house.world.mail("queen") if row["reply_to"]]
+    assert [row["body"] for row in replies] == ["all is well"]
     assert maid.every == 60
 
 

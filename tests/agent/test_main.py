@@ -67,7 +67,7 @@ def test_why_something_is_done_is_one_flag_whatever_the_wire_calls_it(
     for flag in ("--reason", "--why"):
         run(["nack", "m1", flag, "broken"], broker.path)
     run(["cancel-task", "t1", "--reason", "broken"], broker.path)
-    assert [each["why"] for each in broker.params_of("Nack")] == ["broken", "broken"]
+    assert [row["why"] for row in broker.params_of("Nack")] == ["broken", "broken"]
     assert broker.params_of("CancelTask")[0]["reason"] == "broken"
     for command in ("nack", "cancel-task", "cancel-question"):
         with pytest.raises(SystemExit):
@@ -268,8 +268,8 @@ def test_text_for_people_has_times_as_times_and_lines_as_lines(
     broker: FakeBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     since, due = (
-        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each))
-        for each in (1795347235, 1795347299)
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+        for moment in (1795347235, 1795347299)
     )
     rows = [{"task": "t1", "since": 1795347235.38, "age": 4.126611}]
     broker.answers["LooseEnds"] = lambda _: {

@@ -66,11 +66,9 @@ def test_a_plan_is_an_artifact_of_the_subtree_from_the_highest_tier(stage: Agent
     assert row["result"]["summary"] == "3"
     assert tiers == {"strategic"}
     artifacts = rows(stage.world.call("operator", "list_artifacts", limit=100)["artifacts"])
-    plans = {
-        (each["owner"], each["visibility"]) for each in artifacts if "plan-" in str(each["name"])
-    }
+    plans = {(row["owner"], row["visibility"]) for row in artifacts if "plan-" in str(row["name"])}
     assert plans == {(f"architect-{row['id'][:8]}", "subtree"), ("queen", "subtree")}
-    mine = {each["name"]: each["version"] for each in artifacts if each["owner"] == "queen"}
+    mine = {row["name"]: row["version"] for row in artifacts if row["owner"] == "queen"}
     assert mine[f"plan-{row['id']}"] == 2
 
 
@@ -104,16 +102,16 @@ def test_who_gives_a_task_says_whether_its_agent_begins_with_what_it_remembers(
     """K34: keep or clear, for each task; it stands in the letter and in the row."""
     name = worker(stage)
 
-    def said(text: str, **more: object) -> str:
+    def result_text(text: str, **more: object) -> str:
         return str(stage.result_of(text, name, **more)["result"]["summary"])
 
-    assert said("sum 1 2") == "3"
-    assert said("recall sum", context="keep") == "3"
-    assert said("recall sum", context="clear") == "0"
-    assert said("sum 4 5", context="keep") == "9"
-    assert said("recall sum") == "0"
+    assert result_text("sum 1 2") == "3"
+    assert result_text("recall sum", context="keep") == "3"
+    assert result_text("recall sum", context="clear") == "0"
+    assert result_text("sum 4 5", context="keep") == "9"
+    assert result_text("recall sum") == "0"
     task = stage.assign("sum 1 1", name, context="keep")
-    letter = next(each for each in stage.world.mail(name) if task in str(each["body"]))
+    letter = next(row for row in stage.world.mail(name) if task in str(row["body"]))
     assert "\ncontext: keep\n" in str(letter["body"])
     assert stage.troupe.task(task)["context"] == "keep"
 
@@ -135,7 +133,7 @@ def test_a_line_has_a_budget_of_its_own_where_the_job_says_so(stage: AgentStage)
         ):
             (task,) = stage.world.ledger.tasks.offered_tasks(uuid)
             budget = rows(stage.world.call("operator", "get_task", task=task.id)["budget"])
-            seen.extend(each["left"] for each in budget)
+            seen.extend(row["left"] for row in budget)
 
     stage.troupe.before = before
     job = "group\nsum 1 2\nsum 3 4\ngroup\nsum 5 6\ncombine sum\nbudget "
@@ -153,9 +151,9 @@ def _name(stage: AgentStage, uuid: str) -> str:
 
 def test_more_groups_than_workers_are_done_one_after_the_other(stage: AgentStage) -> None:
     """K34: what one group remembers is not mixed with another of the same worker."""
-    groups = [f"group\nsum {each} {each}\nrecall sum" for each in range(1, 6)]
+    groups = [f"group\nsum {number} {number}\nrecall sum" for number in range(1, 6)]
     row = stage.result_of("\n".join([*groups, "workers 2", "combine lines"]))
-    doubled = [str(2 * each) for each in range(1, 6) for _ in range(2)]
+    doubled = [str(2 * number) for number in range(1, 6) for _ in range(2)]
     assert row["result"]["summary"].split() == doubled
 
 
@@ -185,8 +183,8 @@ def test_a_worker_that_ends_between_two_lines_goes_on_with_the_same_memory(
 
 def tries(stage: AgentStage, title: str) -> list[str]:
     """Tries of a line that were given to somebody."""
-    told = [fields(each) for each in stage.world.events() if each["operation"] == "assign"]
-    return [str(each["title"]) for each in told if str(each.get("title", "")).startswith(title)]
+    events = [fields(row) for row in stage.world.events() if row["operation"] == "assign"]
+    return [str(row["title"]) for row in events if str(row.get("title", "")).startswith(title)]
 
 
 def test_what_is_to_be_done_again_and_again_becomes_a_trigger(stage: AgentStage) -> None:
@@ -200,11 +198,11 @@ def test_what_is_to_be_done_again_and_again_becomes_a_trigger(stage: AgentStage)
         stage.troupe.play(
             lambda: not stage.world.ledger.tasks.open_tasks(stage.world.uuid("queen"), 1)
         )
-    assert [str(each["body"]).rpartition("\n")[2] for each in results_sent(stage)] == ["42", "42"]
+    assert [str(row["body"]).rpartition("\n")[2] for row in results_sent(stage)] == ["42", "42"]
 
 
 def results_sent(stage: AgentStage) -> list[Reply]:
-    return [each for each in stage.world.mail("root") if each["kind"] == "result"]
+    return [row for row in stage.world.mail("root") if row["kind"] == "result"]
 
 
 def test_a_time_that_is_none_is_said(stage: AgentStage) -> None:
@@ -235,7 +233,7 @@ def test_what_is_refused_for_good_ends_that_task_and_no_other(stage: AgentStage)
 
 def test_groups_beside_each_other_begin_before_the_first_one_ends(stage: AgentStage) -> None:
     stage.result_of("group\nsum 1 2\nsum 1 1\ngroup\nsum 3 4\nsum 2 2\ncombine sum")
-    told = [fields(each) for each in stage.world.events() if each["kind"] == "task"]
-    lines = [(each.get("title"), each["target_name"]) for each in told if each.get("title")]
+    events = [fields(row) for row in stage.world.events() if row["kind"] == "task"]
+    lines = [(row.get("title"), row["target_name"]) for row in events if row.get("title")]
     order = [str(title) for title, _ in lines if str(title)[:1].isdigit()]
     assert order.index("1.0.1") < order.index("0.1.1")

@@ -63,7 +63,7 @@ def run(server: BrokerServer, agent: str, act: Callable[[AgentClient], T]) -> T:
     return results[0]
 
 
-def received(client: AgentClient) -> InboxMessage:
+def take_message(client: AgentClient) -> InboxMessage:
     message = client.recv(5)
     assert message is not None
     return message
@@ -91,7 +91,7 @@ def test_a_message_is_answered_in_its_conversation_and_acknowledged(
     sent = hive.call("lead", "send", to="worker", body="hello", thread="t")
 
     def act(client: AgentClient) -> InboxMessage:
-        message = received(client)
+        message = take_message(client)
         client.reply(message, message.body.upper())
         return message
 
@@ -108,13 +108,13 @@ def test_a_message_that_was_answered_before_a_crash_is_answered_once(
     hive.call("lead", "send", to="worker", body="hello")
 
     def crash(client: AgentClient) -> None:
-        message = received(client)
+        message = take_message(client)
         monkeypatch.setattr(client, "ack", lambda _: None)
         client.reply(message, "one")
 
     run(server, "worker", crash)
     hive.advance(61)
-    run(server, "worker", lambda client: client.reply(received(client), "another"))
+    run(server, "worker", lambda client: client.reply(take_message(client), "another"))
     assert [row["body"] for row in hive.mail("lead")] == ["one"]
     assert hive.mail("worker") == []
 
@@ -143,7 +143,7 @@ def test_a_lead_spawns_assigns_and_waits_and_the_worker_reports(
     own = str(hive.call("operator", "assign_task", agent="lead", description="count")["task"])
 
     def lead(client: AgentClient) -> list[str]:
-        task = client.begin(received(client))
+        task = client.begin(take_message(client))
         assert task is not None
         assert (task.id, task.text, task.attempt, task.assigner) == (own, "count", 1, "operator")
         client.spawn("helper", ["true"], role="worker")
@@ -156,7 +156,7 @@ def test_a_lead_spawns_assigns_and_waits_and_the_worker_reports(
     start_machines(hive, "helper")
 
     def worker(client: AgentClient) -> Assignment:
-        task = client.begin(received(client))
+        task = client.begin(take_message(client))
         assert task is not None
         client.progress(task, "half", 50)
         client.report(task, "2", data={"words": 2})
@@ -176,7 +176,7 @@ def test_a_task_that_is_cancelled_ends_the_work_and_the_wait(
     task = str(hive.call("lead", "assign_task", agent="worker", description="long")["task"])
 
     def begin(client: AgentClient) -> Assignment:
-        begun = client.begin(received(client))
+        begun = client.begin(take_message(client))
         assert begun is not None
         client.check(begun)
         return begun
@@ -197,7 +197,7 @@ def test_a_stop_of_a_task_on_which_nothing_works_is_confirmed(
     hive: World, server: BrokerServer
 ) -> None:
     task = str(hive.call("lead", "assign_task", agent="worker", description="long")["task"])
-    run(server, "worker", lambda client: client.begin(received(client)))
+    run(server, "worker", lambda client: client.begin(take_message(client)))
     hive.call("lead", "cancel_task", task=task)
     assert run(server, "worker", lambda client: client.recv(0.5)) is None
     row = hive.call("lead", "get_task", task=task)["task"]
@@ -207,7 +207,7 @@ def test_a_stop_of_a_task_on_which_nothing_works_is_confirmed(
 
 def test_a_task_that_was_taken_back_is_not_begun(hive: World, server: BrokerServer) -> None:
     task = str(hive.call("lead", "assign_task", agent="worker", description="x")["task"])
-    message = run(server, "worker", received)
+    message = run(server, "worker", take_message)
     hive.call("lead", "cancel_task", task=task)
     assert run(server, "worker", lambda client: client.begin(message)) is None
 

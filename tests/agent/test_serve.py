@@ -161,7 +161,7 @@ def test_the_loop_goes_on_while_a_reply_waits_for_room(broker: FakeBroker) -> No
         loop.step()
         assert broker.params_of("Ack") == [{"ids": ["m9"]}]
         loop.outbox.deliver(link.ask)
-    keys = [each["idempotency_key"] for each in broker.params_of("Send")]
+    keys = [row["idempotency_key"] for row in broker.params_of("Send")]
     assert keys == ["reply:m1", "reply:m9", "reply:m1"]
     assert broker.params_of("Ack") == [{"ids": ["m9"]}, {"ids": ["m1"]}]
 
@@ -197,7 +197,7 @@ def test_a_daemon_that_went_away_is_waited_for_and_the_reply_is_sent_under_the_s
 
     broker.answers["Send"] = hang_up
     step(broker, *SHOUT)
-    keys = {each["idempotency_key"] for each in broker.params_of("Send")}
+    keys = {row["idempotency_key"] for row in broker.params_of("Send")}
     assert keys == {"reply:m1"}
     assert broker.params_of("Ack")
 
@@ -291,17 +291,17 @@ def question(items: int, **more: object) -> Message:
 
 
 @pytest.mark.parametrize(
-    ("items", "printed", "given"),
+    ("items", "printed", "sent"),
     [(1, "rather\nblue", ["rather\nblue"]), (2, "yes\nno", ["yes", "no"])],
 )
 def test_what_the_command_prints_is_the_answer_to_a_question(
-    broker: FakeBroker, items: int, printed: str, given: list[str]
+    broker: FakeBroker, items: int, printed: str, sent: list[str]
 ) -> None:
     broker.answers["Recv"] = lambda _: {"messages": [question(items)]}
     broker.answers["Answer"] = lambda _: {"question": "q1", "state": "answered", "asker": "lead"}
     assert step(broker, "printf", printed)
     assert broker.params_of("Answer") == [
-        {"question": "q1", "answers": given, "idempotency_key": "answer:m1"}
+        {"question": "q1", "answers": sent, "idempotency_key": "answer:m1"}
     ]
     assert broker.params_of("Send") == []
     assert broker.params_of("Ack") == [{"ids": ["m1"]}]

@@ -31,8 +31,8 @@ class Wire(Link):
         operation = method.rpartition(".")[2].lower()
         self.before(operation)
         # Nobody else could send while this thread waits.
-        given = {**params, "wait": 0} if operation == "recv" else params
-        return self._world.ask_as(self._uuid, operation, given).result()
+        present = {**params, "wait": 0} if operation == "recv" else params
+        return self._world.ask_as(self._uuid, operation, present).result()
 
 
 @pytest.fixture(name="hive")
@@ -63,7 +63,7 @@ def test_messages_are_worked_off_in_their_order(hive: World) -> None:
     wire = Wire(hive, "worker")
     while step(wire, "cat"):
         pass
-    assert [each["body"] for each in hive.mail("lead")] == ["one", "two", "three"]
+    assert [row["body"] for row in hive.mail("lead")] == ["one", "two", "three"]
 
 
 class Crash(BaseException):
@@ -89,7 +89,7 @@ def test_a_crash_between_reply_and_acknowledgement_answers_only_once(
     hive.advance(61)
     assert step(again, *command)
     assert (tmp_path / "runs").read_text() == "x\nx\n"
-    assert [each["body"] for each in hive.mail("lead")] == ["x"]
+    assert [row["body"] for row in hive.mail("lead")] == ["x"]
     assert hive.mail("worker") == []
 
 

@@ -50,13 +50,11 @@ class Daemon:
 
     def recv(self, params: Message) -> Message:
         kinds = ("task", "answer", "plan_approved", "plan_rejected")
-        work = [
-            each for each in self.letters if each["relation"] == "daemon" and each["kind"] in kinds
-        ]
-        rest = [each for each in self.letters if each not in work]
+        work = [row for row in self.letters if row["relation"] == "daemon" and row["kind"] in kinds]
+        rest = [row for row in self.letters if row not in work]
         messages = (work if params["only"] == "work" else rest)[:1]
-        for each in messages:
-            self.letters.remove(each)
+        for row in messages:
+            self.letters.remove(row)
         return {"messages": messages}
 
     def begin(self, params: Message) -> Message:

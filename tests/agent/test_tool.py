@@ -47,7 +47,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def end_reports(broker: FakeBroker) -> list[object]:
-    return [each["status"] for each in broker.params_of("EndTool")]
+    return [params["status"] for params in broker.params_of("EndTool")]
 
 
 def test_a_program_runs_with_a_grant_and_its_end_is_told(
@@ -135,7 +135,7 @@ def test_an_edit_names_one_place(place: Path) -> None:
     workspace.edit(place, "a", "e o", "e, o")
     assert (place / "a").read_text() == "one, one"
     assert (place / "a").stat().st_mode & 0o777 == 0o755
-    assert [each.name for each in place.iterdir()] == ["a"]
+    assert [path.name for path in place.iterdir()] == ["a"]
 
 
 def marked_processes(mark: str) -> list[int]:
@@ -200,15 +200,15 @@ def test_a_daemon_that_is_gone_when_it_ends_does_not_spoil_the_use(
 ) -> None:
     del place
 
-    def gone(_: Message) -> Message:
+    def refuse(_: Message) -> Message:
         raise NotFound("no grant")
 
-    broker.answers["EndTool"] = gone
+    broker.answers["EndTool"] = refuse
     assert run_tool(broker.path, ["bash", "--", "true"]) == 0
 
 
 @pytest.mark.parametrize(
-    ("given", "asked"),
+    ("arguments", "asked"),
     [
         (["bash", "echo", "-n", "hi"], ["echo", "-n", "hi"]),
         (["--timeout=9", "run_command", "--task", "3f", "echo", "a"], ["echo", "a"]),
@@ -217,11 +217,11 @@ def test_a_daemon_that_is_gone_when_it_ends_does_not_spoil_the_use(
     ],
 )
 def test_a_program_may_stand_without_the_two_dashes_in_front(
-    broker: FakeBroker, place: Path, given: list[str], asked: list[str]
+    broker: FakeBroker, place: Path, arguments: list[str], asked: list[str]
 ) -> None:
     assert place.is_dir()
-    assert run_tool(broker.path, given) == 0
-    assert [each["argument"] for each in broker.params_of("UseTool")] == [asked]
+    assert run_tool(broker.path, arguments) == 0
+    assert [params["argument"] for params in broker.params_of("UseTool")] == [asked]
 
 
 @pytest.mark.parametrize("start", ["-1", "9" * 20, "x"])

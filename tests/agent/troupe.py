@@ -45,8 +45,8 @@ class Wire(Link):
         operation = re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
         self._before(self._uuid, operation)
         # Nobody else could do anything while this thread waits.
-        given = {**params, "wait": 0} if "wait" in params else params
-        return self._world.ask_as(self._uuid, operation, given).result()
+        present = {**params, "wait": 0} if "wait" in params else params
+        return self._world.ask_as(self._uuid, operation, present).result()
 
 
 @dataclass

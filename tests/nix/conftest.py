@@ -63,7 +63,7 @@ class Workshop:
         room = self.room(flake_nix=render(self.nix, []), flake_lock=self.lock)
         if not self.lock:
             (room.inside / "flake.lock").unlink()
-        said = self._said(room, lambda: nix_lock.main([str(room.out), *inputs], room))
+        said = self._run_job(room, lambda: nix_lock.main([str(room.out), *inputs], room))
         if said["ok"]:
             self.lock = (room.out / "flake.lock").read_bytes()
         return said
@@ -81,15 +81,15 @@ class Workshop:
         pin = Pin(name, UUID, parent, ("spawn",), "c" * 40, nar.digest(archive), place)
         flake = render(self.nix, [pin])
         room = self.room(flake_nix=flake, flake_lock=self.lock, tree_nar=archive)
-        return self._said(room, lambda: nix_evaluate.main([name, pin.path, str(seconds)], room))
+        return self._run_job(room, lambda: nix_evaluate.main([name, pin.path, str(seconds)], room))
 
     def build(self, made: Said, before: str = "none", fetches: str = "no") -> Said:
         room = self.room()
         link = str(room.out / "result")
         words = [made["drv"], made["out"], link, before, fetches, "60"]
-        return self._said(room, lambda: nix_build.main(words, room))
+        return self._run_job(room, lambda: nix_build.main(words, room))
 
-    def made(self, agent: str, before: str = "none") -> Said:
+    def build_agent(self, agent: str, before: str = "none") -> Said:
         """Evaluate and build what must be right."""
         evaluated = self.evaluate(agent)
         assert evaluated["ok"], evaluated
@@ -98,7 +98,7 @@ class Workshop:
     def real(self, path: str) -> Path:
         return Path(f"{self.store}{path}")
 
-    def _said(self, room: JobFolders, act: Callable[[], None]) -> Said:
+    def _run_job(self, room: JobFolders, act: Callable[[], None]) -> Said:
         act()
         said: Said = json.loads((room.out / "said.json").read_text())
         return said

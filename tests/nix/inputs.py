@@ -46,5 +46,5 @@ def _python(usr: Path) -> None:
 
 
 def _libraries(program: Path) -> list[Path]:
-    told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    return [Path(path) for path in re.findall(r"(/\S+\.so\S*)", told)]
+    listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return [Path(path) for path in re.findall(r"(/\S+\.so\S*)", listing)]

@@ -28,11 +28,11 @@ def expression(value: object) -> str:
     return quote(value) if isinstance(value, str) else json.dumps(value)
 
 
-def ask(what: str, host: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - JSON
+def ask(wanted: str, host: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - JSON
     """Evaluate `what`, in which `s` is the stand-in and `e` the module with this host."""
     text = (
         f"let s = import {HERE}/standin.nix; "
-        f"e = s.evaluate (import {NIX}/module.nix) ({expression(host or enabled())}); in {what}"
+        f"e = s.evaluate (import {NIX}/module.nix) ({expression(host or host_with())}); in {wanted}"
     )
     done = subprocess.run(
         ["nix-instantiate", "--store", "dummy://", "--eval", "--strict", "--json", "-E", text],
@@ -43,17 +43,17 @@ def ask(what: str, host: Mapping[str, object] | None = None) -> Any:  # noqa: AN
     return json.loads(done.stdout)
 
 
-def enabled(**options: object) -> dict[str, object]:
+def host_with(**options: object) -> dict[str, object]:
     """A host that has hive, with these options."""
     return {"services": {"hive": {"enable": True, **options}}}
 
 
 def units() -> dict[str, str]:
-    written: dict[str, str] = ask("s.units e.config", enabled(agents={"ann": {}}))
+    written: dict[str, str] = ask("s.units e.config", host_with(agents={"ann": {}}))
     return written
 
 
-def parsed(unit: str) -> dict[tuple[str, str], list[str]]:
+def assignments(unit: str) -> dict[tuple[str, str], list[str]]:
     """A unit as what it assigns: values of (section, key) in their order."""
     values: dict[tuple[str, str], list[str]] = {}
     section = ""

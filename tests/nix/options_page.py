@@ -22,16 +22,18 @@ rest of hive.toml. Every name begins with `services.hive.`
 
 
 def page() -> str:
-    return HEAD + "".join(f"{_row(each)}\n" for each in ask('s.listed "" e.options.services.hive'))
+    return HEAD + "".join(
+        f"{_row(option)}\n" for option in ask('s.listed "" e.options.services.hive')
+    )
 
 
 def _row(option: dict[str, Any]) -> str:
     name = option["name"].removeprefix(".")
-    told = " ".join(option["description"].split())
+    text = " ".join(option["description"].split())
     if option["example"] is not None:
-        told += f" Example: {_value(option['example'])}"
+        text += f" Example: {_value(option['example'])}"
     default = "fixed: " if option["readOnly"] else ""
-    cells = (f"`{name}`", option["type"], default + _value(option["default"]), told)
+    cells = (f"`{name}`", option["type"], default + _value(option["default"]), text)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from nix.module import HERE, NIX, ask, expression, parsed
+from nix.module import HERE, NIX, ask, assignments, expression
 
 BASE = f"s.evaluate (import {NIX}/agent-base.nix)"
 
 
-def inside(what: str, **harness: object) -> Any:  # noqa: ANN401 - JSON
-    return ask(f"let a = {BASE} ({expression({'hive': {'harness': harness}})}); in {what}")
+def inside(wanted: str, **harness: object) -> Any:  # noqa: ANN401 - JSON
+    return ask(f"let a = {BASE} ({expression({'hive': {'harness': harness}})}); in {wanted}")
 
 
 def unit(**harness: object) -> dict[tuple[str, str], list[str]]:
-    return parsed(inside("s.units a.config", **harness)["hive-harness.service"])
+    return assignments(inside("s.units a.config", **harness)["hive-harness.service"])
 
 
 def test_it_is_a_container_without_what_it_could_not_use() -> None:
@@ -29,7 +29,7 @@ def test_it_is_a_container_without_what_it_could_not_use() -> None:
 
 def test_lines_go_to_the_host_and_do_not_pile_up_inside() -> None:
     text = inside('a.config.environment.etc."systemd/journald.conf.d/hive.conf".text')
-    values = parsed(text)
+    values = assignments(text)
     assert values["Journal", "ForwardToConsole"] == ["yes"]
     assert values["Journal", "Storage"] == ["volatile"]
     assert values["Journal", "RuntimeMaxUse"] == ["16M"]
@@ -50,7 +50,7 @@ def test_without_a_command_there_is_no_harness() -> None:
     assert "hive-harness.service" not in inside("s.units a.config")
 
 
-def made(asked: str) -> Any:  # noqa: ANN401 - JSON
+def mk_agent(asked: str) -> Any:  # noqa: ANN401 - JSON
     """mkAgent over a nixosSystem that gives back what it is given."""
     nixpkgs = (
         "{ lib = s.lib // { nixosSystem = given: given; }; legacyPackages.x86_64-linux = { }; }"
@@ -63,15 +63,15 @@ def test_h4_who_the_parent_is_and_what_it_may_never_reaches_the_system() -> None
     one = 'mk { name = "ann"; parent = "root"; capabilities = [ "meta.read" ]; }'
     other = 'mk { name = "ann"; parent = "bob"; }'
     bare = '(removeAttrs (%s) [ "passthru" ])'
-    assert made(f"{bare % one} == {bare % other}")
-    assert not made(f"{bare % one} == {bare % other.replace('ann', 'eve')}")
-    assert made(f"({one}).passthru.hive") == {
+    assert mk_agent(f"{bare % one} == {bare % other}")
+    assert not mk_agent(f"{bare % one} == {bare % other.replace('ann', 'eve')}")
+    assert mk_agent(f"({one}).passthru.hive") == {
         "name": "ann", "parent": "root", "capabilities": ["meta.read"]
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", ["nixosModules", "lib", "packages", "apps", "devShells", "checks"])
-def test_the_flake_has_what_is_promised(what: str) -> None:
+@pytest.mark.parametrize("attribute", ["nixosModules", "lib", "packages", "apps", "devShells", "checks"])
+def test_the_flake_has_what_is_promised(attribute: str) -> None:
     nixpkgs = (
         "{ lib = s.lib // { genAttrs = names: f: builtins.listToAttrs (map (name: { inherit name;"
         " value = f name; }) names); }; legacyPackages = { x86_64-linux = { callPackage = _: _: 1;"
@@ -80,11 +80,11 @@ def test_the_flake_has_what_is_promised(what: str) -> None:
     )
     flake = f"(import {HERE.parents[1]}/flake.nix)"
     outputs = f"let self = {flake}.outputs {{ inherit self; nixpkgs = {nixpkgs}; }}; in self"
-    system = "" if what in ("nixosModules", "lib") else ".x86_64-linux"
+    system = "" if attribute in ("nixosModules", "lib") else ".x86_64-linux"
     expected = {
         "nixosModules": ["agent", "default"], "lib": ["mkAgent"], "apps": ["demo"],
         "packages": ["default", "hive"], "devShells": ["default"],
         "checks": ["config", "demo", "host", "nix-image", "package", "refusals"],
     }  # fmt: skip
-    assert ask(f"builtins.attrNames ({outputs}).{what}{system}") == expected[what]
+    assert ask(f"builtins.attrNames ({outputs}).{attribute}{system}") == expected[attribute]
     assert ask(f"builtins.attrNames {flake}.inputs") == ["nixpkgs"]

@@ -61,7 +61,7 @@ class Here:
 
     @property
     def kinds(self) -> list[JobKind]:
-        return [each.work for each in self.ran]
+        return [job.work for job in self.ran]
 
 
 @dataclass
@@ -261,8 +261,8 @@ def test_h13_newer_inputs_are_locked_shown_and_taken_over(bench: Bench) -> None:
     hive = bench.inputs.change(judged, bench.hive)
     assert sha256(hive.lock).hexdigest()[:40] == taken.binding.commit
     assert taken.binding.lock == bench.hive.lock_hash
-    kept = bench.settings.paths.applied / ".inputs" / f"{approval.id}.diff"
-    assert any(json.loads(line)["sign"] == "+" for line in kept.read_text().splitlines())
+    diff_file = bench.settings.paths.applied / ".inputs" / f"{approval.id}.diff"
+    assert any(json.loads(line)["sign"] == "+" for line in diff_file.read_text().splitlines())
     assert len(bench.profiles.links("inputs")) == 2
 
 
@@ -271,7 +271,7 @@ def test_h13_the_first_lock_is_asked_for_in_the_same_way(bench: Bench) -> None:
     taken = wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), bench.hive))
     assert taken.binding.lock == ""
     changes = cast("list[dict[str, str]]", taken.review["changes"])
-    assert [each["input"] for each in changes] == ["hive", "nixpkgs"]
+    assert [change["input"] for change in changes] == ["hive", "nixpkgs"]
 
 
 def test_inputs_that_are_the_newest_need_no_decision(bench: Bench) -> None:
@@ -310,12 +310,12 @@ def test_inputs_that_cannot_be_had_are_refused(bench: Bench) -> None:
 
 
 def test_those_who_are_built_from_the_inputs_follow_parents_first(bench: Bench) -> None:
-    def built(hive: Hive, name: str) -> Hive:
+    def with_build(hive: Hive, name: str) -> Hive:
         made = {
             "image": "nix", "config": "1a" * 20, "system": "/nix/store/" + "0" * 32 + "-system"
         }  # fmt: skip
         return hive.with_spec(name, hive.spec(name).model_copy(update=made))
 
-    hive = built(built(bench.hive.with_parent("bob", "carl"), "bob"), "carl")
+    hive = with_build(with_build(bench.hive.with_parent("bob", "carl"), "bob"), "carl")
     assert bench.inputs.built_agents(hive) == ["carl", "bob"]
     assert bench.inputs.built_agents(bench.hive) == []

@@ -17,15 +17,15 @@ MACHINES = ("host", "config", "nix-image", "demo")
 
 
 def script(name: str) -> str:
-    what = f'(import {NIX}/tests/{name}.nix {{ self = "/src"; nixpkgs = {{ }}; }}).testScript'
-    text: str = ask(what)
+    expression = f'(import {NIX}/tests/{name}.nix {{ self = "/src"; nixpkgs = {{ }}; }}).testScript'
+    text: str = ask(expression)
     return text
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_script_is_python_and_uses_commands_that_there_are(name: str) -> None:
     tree = ast.parse(script(name))
-    texts = [each.value for each in ast.walk(tree) if isinstance(each, ast.Constant)]
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     words = {
         word
         for text in texts
@@ -38,7 +38,7 @@ def test_a_script_is_python_and_uses_commands_that_there_are(name: str) -> None:
 
 def test_each_machine_is_a_check_of_the_flake() -> None:
     listed = (NIX / "tests" / "default.nix").read_text()
-    files = {each.stem for each in (NIX / "tests").glob("*.nix")}
+    files = {path.stem for path in (NIX / "tests").glob("*.nix")}
     assert files == {*MACHINES, "default", "machine", "refusals"}
     for name in MACHINES:
         assert f"{name} = run ./{name}.nix;" in listed

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nix.module import HERE, NIX, STORE, Refused, ask, enabled, parsed, units
+from nix.module import HERE, NIX, STORE, Refused, ask, assignments, host_with, units
 
 from hive_core.cli.config.declare import with_sizes as declare_with_sizes
 from hive_core.cli.host.install import layout
@@ -31,8 +31,8 @@ DEBIAN = layout.Installation(
 
 
 def files(**options: object) -> dict[str, str]:
-    files_of_etc = ask("e.config.environment.etc", enabled(**options))
-    return {name: each["text"] for name, each in files_of_etc.items()}
+    files_of_etc = ask("e.config.environment.etc", host_with(**options))
+    return {name: entry["text"] for name, entry in files_of_etc.items()}
 
 
 def settings(**options: object) -> Settings:
@@ -46,25 +46,25 @@ def test_every_file_is_nix(path: Path) -> None:
 
 def test_the_units_are_those_that_setup_writes_on_debian() -> None:
     """One source: a setting of a template is in both, or the test fails."""
-    debian = {each.path.name: each.text for each in layout.unit_files(DEBIAN)}
+    debian = {item.path.name: item.text for item in layout.unit_files(DEBIAN)}
     nixos = units()
     for name in SHARED:
-        ours, theirs = parsed(nixos[name]), parsed(debian[name])
+        ours, theirs = assignments(nixos[name]), assignments(debian[name])
         variables = theirs.pop(("Service", "Environment"), [])
         assert {key: ours[key] for key in ours.keys() - OURS} == {
             key: [" ".join(" ".join(values).split())] if key[0] == "Unit" else values
             for key, values in theirs.items()
         }, name
-        for each in " ".join(variables).split():
-            assert f'"{each}"' in ours["Service", "Environment"]
+        for item in " ".join(variables).split():
+            assert f'"{item}"' in ours["Service", "Environment"]
 
 
 def test_no_template_is_left_out_of_the_module() -> None:
-    assert {each.name for each in layout.templates()} == {*SHARED, "hive.tmpfiles"}
+    assert {template.name for template in layout.templates()} == {*SHARED, "hive.tmpfiles"}
 
 
 def test_the_directories_are_those_that_setup_makes() -> None:
-    (debian,) = (each for each in layout.unit_files(DEBIAN) if each.path.parent == layout.TMPFILES)
+    (debian,) = (file for file in layout.unit_files(DEBIAN) if file.path.parent == layout.TMPFILES)
     lines = [line for line in debian.text.splitlines() if line and not line.startswith("#")]
     made = ask("e.config.systemd.tmpfiles.rules")
     assert made == [*lines, "d /nix/var/nix/profiles/hive 0755 hive hive"]
@@ -93,9 +93,9 @@ def test_a_switch_reloads_the_daemon_and_never_restarts_it() -> None:
     first, second = service["serviceConfig"]["ExecReload"]
     assert first.endswith("/bin/hive config check")
     assert "kill -HUP" in second
-    mark = parsed(units()["hived.service"])["Unit", "X-Reload-Triggers"]
-    other = ask('(s.units e.config)."hived.service"', enabled(deploy={"healthWindow": 31}))
-    assert parsed(other)["Unit", "X-Reload-Triggers"] != mark
+    mark = assignments(units()["hived.service"])["Unit", "X-Reload-Triggers"]
+    other = ask('(s.units e.config)."hived.service"', host_with(deploy={"healthWindow": 31}))
+    assert assignments(other)["Unit", "X-Reload-Triggers"] != mark
 
 
 def test_without_options_the_daemon_has_its_own_defaults() -> None:
@@ -135,7 +135,7 @@ def test_files_beside_the_settings() -> None:
 
 
 def test_operators_are_a_group_and_the_daemon_an_account() -> None:
-    users = ask("e.config.users", enabled(operators=["alice"]))
+    users = ask("e.config.users", host_with(operators=["alice"]))
     assert users["groups"] == {"hive": {}, "hive-operator": {"members": ["alice"]}}
     assert users["users"]["hive"]["isSystemUser"]
     assert users["users"]["hive"]["extraGroups"] == ["systemd-journal"]
@@ -165,7 +165,7 @@ def test_declared_agents_are_told_in_the_words_of_the_operation() -> None:
         "hand": {**common, "parent": "lead", "capabilities": ["secret:key"],
                  "command": ["sleep", "1"]},
     }  # fmt: skip
-    assert "hive-declare.service" in ask("s.units e.config", enabled(agents=agents))
+    assert "hive-declare.service" in ask("s.units e.config", host_with(agents=agents))
     assert "hive-declare.service" not in ask("s.units e.config")
 
 
@@ -187,8 +187,8 @@ def test_agents_have_tiers_tools_wakes_and_sizes_as_hive_declare_reads_them() ->
 def test_secret_files_reach_their_agents_and_nobody_else() -> None:
     """systemd reads them as root; their values are in no unit, no argument and no file of /etc."""
     secrets = {"api-key": "/run/secrets/api-key", "token": "/run/agenix/token"}
-    host = enabled(agents={"ann": {"secretFiles": secrets}, "bob": {}})
-    service = parsed(ask('(s.units e.config)."hive-secrets.service"', host))
+    host = host_with(agents={"ann": {"secretFiles": secrets}, "bob": {}})
+    service = assignments(ask('(s.units e.config)."hive-secrets.service"', host))
     assert service["Service", "LoadCredential"] == [
         "ann.api-key:/run/secrets/api-key", "ann.token:/run/agenix/token",
     ]  # fmt: skip
@@ -197,7 +197,7 @@ def test_secret_files_reach_their_agents_and_nobody_else() -> None:
         "hive secret set ann token --file %d/ann.token",
     ]
     assert service["Service", "User"] == ["hive"]
-    assert "hive-secrets.service" not in ask("s.units e.config", enabled(agents={"bob": {}}))
+    assert "hive-secrets.service" not in ask("s.units e.config", host_with(agents={"bob": {}}))
 
 
 @pytest.mark.parametrize(("options", "said"), [
@@ -214,7 +214,7 @@ def test_secret_files_reach_their_agents_and_nobody_else() -> None:
 ])  # fmt: skip
 def test_types_are_strict(options: dict[str, object], said: str) -> None:
     with pytest.raises(Refused, match=said):
-        ask("[ e.config.environment.etc e.config.users ]", enabled(**options))
+        ask("[ e.config.environment.etc e.config.users ]", host_with(**options))
 
 
 def test_the_page_of_options_is_fresh() -> None:
@@ -225,15 +225,15 @@ def test_the_page_of_options_is_fresh() -> None:
 def test_the_configuration_of_the_guide_is_accepted() -> None:
     guide = (NIX.parent / "docs" / "how-to" / "nixos.md").read_text()
     blocks = re.findall(r"^```nix\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
-    (machine,) = (each for each in blocks if "services.hive" in each)
-    for each in blocks:
-        subprocess.run(["nix-instantiate", "--parse", "-E", each], check=True, capture_output=True)
+    (machine,) = (item for item in blocks if "services.hive" in item)
+    for item in blocks:
+        subprocess.run(["nix-instantiate", "--parse", "-E", item], check=True, capture_output=True)
     template = "f: let e = s.evaluate (import {}/module.nix) (f {{ }}); in {}"
     expression = "{ inherit (e.config) assertions warnings; etc = e.config.environment.etc; }"
     evaluated = ask(f"({template.format(NIX, expression)}) ({machine})")
-    assert [each for each in evaluated["assertions"] if not each["assertion"]] == []
+    assert [item for item in evaluated["assertions"] if not item["assertion"]] == []
     assert evaluated["warnings"] == []
-    written = {name: each["text"] for name, each in evaluated["etc"].items()}
+    written = {name: item["text"] for name, item in evaluated["etc"].items()}
     told_settings = Settings.model_validate(tomllib.loads(written["hive/hive.toml"]))
     assert told_settings.deploy.window == 60
     assert told_settings.all_limits.memory_max == 16 << 30

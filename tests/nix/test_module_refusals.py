@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from nix.module import NIX, ask, enabled
+from nix.module import NIX, ask, host_with
 
 from hive_core.model.names import RESERVED, name_fault
 
@@ -17,7 +17,7 @@ def refusals(host: dict[str, Any]) -> list[str]:
 
 
 def agents(**specs: dict[str, object]) -> dict[str, object]:
-    return enabled(agents=specs)
+    return host_with(agents=specs)
 
 
 @pytest.mark.parametrize(("host", "said"), [
@@ -36,42 +36,43 @@ def agents(**specs: dict[str, object]) -> dict[str, object]:
     (agents(ann={"secretFiles": {"a b": "/run/x"}}), "agents.ann.secretFiles: the key a b must be"),
     (agents(ann={"secretFiles": {"key": "/nix/store/abc/key"}}),
      "agents.ann.secretFiles.key: the file lies in the store, which every user can read"),
-    (enabled(agents={"a": {}, "b": {"parent": "a"}}, settings={"limits": {"depth": 2}}),
+    (host_with(agents={"a": {}, "b": {"parent": "a"}}, settings={"limits": {"depth": 2}}),
      "agents.b: deeper than 2 levels"),
-    (enabled(root={"name": "-"}), "root.name: the name must be"),
-    (enabled(defaultImage="web"), "images: there is no image web; there are host, nix"),
-    (enabled(images={"host": "/srv"}), "images: host and nix are hive's own and have no path"),
-    (enabled(images={"Web": "/srv"}), "images.Web: the name must be of"),
-    (enabled(uidStart=600000), "uidStart: must be a multiple of 65536"),
-    (enabled(settings={"paths": {"state": "/srv"}}), "settings.paths: the root helper knows"),
-    ({**enabled(), "users": {"users": {"joe": {"name": "joe", "uid": 805306368 + 9}}}},
+    (host_with(root={"name": "-"}), "root.name: the name must be"),
+    (host_with(defaultImage="web"), "images: there is no image web; there are host, nix"),
+    (host_with(images={"host": "/srv"}), "images: host and nix are hive's own and have no path"),
+    (host_with(images={"Web": "/srv"}), "images.Web: the name must be of"),
+    (host_with(uidStart=600000), "uidStart: must be a multiple of 65536"),
+    (host_with(settings={"paths": {"state": "/srv"}}), "settings.paths: the root helper knows"),
+    ({**host_with(), "users": {"users": {"joe": {"name": "joe", "uid": 805306368 + 9}}}},
      "uidStart: the uids of agents (805306368 to 1460666367) meet those of users.users.joe"),
-    ({**enabled(), "users": {"users": {"joe": {
+    ({**host_with(), "users": {"users": {"joe": {
         "name": "joe", "subUidRanges": [{"startUid": 805306300, "count": 69}]}}}},
      "meet those of users.users.joe (805306300 to 805306368)"),
-    ({**enabled(), "nix": {"settings": {"sandbox": False}}},
+    ({**host_with(), "nix": {"settings": {"sandbox": False}}},
      "defaultImage: the nix image needs nix.settings.sandbox = true"),
-    ({**enabled(), "nix": {"settings": {"sandbox": "relaxed"}}},
+    ({**host_with(), "nix": {"settings": {"sandbox": "relaxed"}}},
      "defaultImage: the nix image needs nix.settings.sandbox = true"),
-    ({**enabled(), "nix": {"settings": {"sandbox-fallback": True}}},
+    ({**host_with(), "nix": {"settings": {"sandbox-fallback": True}}},
      "defaultImage: the nix image needs nix.settings.sandbox-fallback = false"),
-    ({**enabled(), "nix": {"settings": {"trusted-users": ["root", "*"]}}},
+    ({**host_with(), "nix": {"settings": {"trusted-users": ["root", "*"]}}},
      'defaultImage: nix.settings.trusted-users must not hold "*"'),
-    ({**enabled(), "nix": {"settings": {"trusted-users": ["hive"]}}},
+    ({**host_with(), "nix": {"settings": {"trusted-users": ["hive"]}}},
      "user: nix.settings.trusted-users must not hold hive"),
-    ({**enabled(), "system": {"etc": {"overlay": {"enable": True, "mutable": False}}}},
+    ({**host_with(), "system": {"etc": {"overlay": {"enable": True, "mutable": False}}}},
      "enable: system.etc.overlay.mutable must be true"),
-    ({**enabled(), "boot": {"isContainer": True}}, "enable: hive makes containers and cannot run"),
+    ({**host_with(), "boot": {"isContainer": True}}, "enable: hive makes containers and"),
 ], ids=lambda value: value[:40] if isinstance(value, str) else "")  # fmt: skip
 def test_what_cannot_work_is_refused_in_words(host: dict[str, Any], said: str) -> None:
     messages = refusals(host)
-    assert any(each.startswith("services.hive.") and said in each for each in messages), messages
+    ours = [message for message in messages if message.startswith("services.hive.")]
+    assert any(said in message for message in ours), messages
 
 
 def test_a_sound_host_is_not_refused() -> None:
     tree = {"ann": {}, "bob": {"parent": "ann"}, "eve": {"parent": ""}, "kim": {"parent": "root"}}
     host = {
-        **enabled(agents=tree, images={"web": "/srv/web"}, root={"image": "web"}),
+        **host_with(agents=tree, images={"web": "/srv/web"}, root={"image": "web"}),
         "users": {"users": {"joe": {"name": "joe", "uid": 1000,
                                     "subUidRanges": [{"startUid": 100000, "count": 65536}]}}},
     }  # fmt: skip
@@ -79,7 +80,7 @@ def test_a_sound_host_is_not_refused() -> None:
 
 
 def test_the_sandbox_is_nothing_to_a_host_without_images_of_nix() -> None:
-    host = {**enabled(defaultImage="host"), "nix": {"settings": {"sandbox": False}}}
+    host = {**host_with(defaultImage="host"), "nix": {"settings": {"sandbox": False}}}
     assert refusals(host) == []
 
 
@@ -91,12 +92,12 @@ def test_names_are_judged_as_the_daemon_judges_them() -> None:
 
 
 def test_what_is_missing_for_a_use_is_a_warning() -> None:
-    def warned(**options: object) -> list[str]:
-        messages: list[str] = ask("e.config.warnings", enabled(**options))
+    def warnings_of(**options: object) -> list[str]:
+        messages: list[str] = ask("e.config.warnings", host_with(**options))
         return messages
 
-    assert [each.split(" ")[0] for each in warned()] == [
+    assert [warning.split(" ")[0] for warning in warnings_of()] == [
         "services.hive.meta.flakeInputs", "services.hive.operators"
     ]  # fmt: skip
     inputs = {"nixpkgs": "path:/a", "hive": "path:/b"}
-    assert warned(operators=["alice"], meta={"flakeInputs": inputs}) == []
+    assert warnings_of(operators=["alice"], meta={"flakeInputs": inputs}) == []

@@ -64,9 +64,9 @@ def test_what_containers_run_is_left_as_it_is(out: Path) -> None:
 
 def test_it_is_the_version_and_has_the_dependencies_of_pyproject(package: dict[str, Any]) -> None:
     project = tomllib.loads((NIX.parent / "pyproject.toml").read_text())["project"]
-    wanted = {re.split(r"[><=]", each)[0] for each in project["dependencies"]}
+    wanted = {re.split(r"[><=]", name)[0] for name in project["dependencies"]}
     names = set(package["dependencies"]) - {"typing-extensions"}  # comes with pydantic elsewhere
-    assert names == {each.removesuffix("-python") for each in wanted}
+    assert names == {name.removesuffix("-python") for name in wanted}
     assert package["version"] == hive_core.VERSION
     for path in package["enabledTestPaths"]:
         assert (NIX.parent / path).is_dir()

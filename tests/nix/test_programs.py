@@ -13,7 +13,7 @@ from hive_core.jobs.nix import SAID_MOST, JobFolders, NixRefused
 
 
 def test_a_system_is_evaluated_and_built(shop: Workshop) -> None:
-    made = shop.made('{ ... }: { environment.etc.motd.text = "hello"; }')
+    made = shop.build_agent('{ ... }: { environment.etc.motd.text = "hello"; }')
     assert made["ok"], made
     assert shop.real(f"{made['out']}/etc/motd").read_text() == "hello"
     assert made["closure"]["bytes"] > 0
@@ -30,8 +30,8 @@ def test_h4_another_parent_is_the_same_derivation(shop: Workshop) -> None:
 
 
 def test_the_difference_of_two_systems_is_told(shop: Workshop) -> None:
-    before = shop.made(PLAIN)
-    after = shop.made('{ ... }: { environment.etc.motd.text = "new"; }', before["out"])
+    before = shop.build_agent(PLAIN)
+    after = shop.build_agent('{ ... }: { environment.etc.motd.text = "new"; }', before["out"])
     come = [name for name, _ in after["closure"]["come"]]
     gone = [name for name, _ in after["closure"]["gone"]]
     assert (come, gone) == (["nixos-system-bob"], ["nixos-system-bob"])
@@ -177,7 +177,7 @@ def test_attack_29_what_has_the_network_while_it_is_built_is_not_built(shop: Wor
 def test_attack_29_a_build_sees_neither_host_nor_network(shop: Workshop) -> None:
     look = "b ls / /etc >$out/etc/seen 2>&1; b cat /etc/passwd >$out/etc/users;" \
            " b cat /proc/net/dev >$out/etc/net"  # fmt: skip
-    made = shop.made(f'{{ ... }}: {{ fixture.build = "{look}"; }}')
+    made = shop.build_agent(f'{{ ... }}: {{ fixture.build = "{look}"; }}')
     assert made["ok"], made
     etc = shop.real(f"{made['out']}/etc")
     assert "var" not in (etc / "seen").read_text().split()
@@ -277,7 +277,7 @@ SYSTEMS = {
 def test_attack_32_a_system_that_leads_out_of_the_store_is_refused(
     shop: Workshop, script: str
 ) -> None:
-    said = shop.made(f'{{ ... }}: {{ fixture.build = "{script}"; }}')
+    said = shop.build_agent(f'{{ ... }}: {{ fixture.build = "{script}"; }}')
     assert not said["ok"], said
     assert said["text"].startswith("the system ")
 
@@ -286,7 +286,7 @@ def test_attack_32_what_is_built_survives_the_collector_until_it_is_taken_over(
     shop: Workshop,
 ) -> None:
     """The link lies where the host sees it, so that the collector does too."""
-    made = shop.made('{ ... }: { environment.etc.kept.text = "kept"; }')
+    made = shop.build_agent('{ ... }: { environment.etc.kept.text = "kept"; }')
     roots = [path.readlink() for path in shop.store.glob("nix/var/nix/gcroots/auto/*")]
     links = {str(path): str(path.readlink()) for path in roots if path.is_symlink()}
     assert made["out"] in links.values()
