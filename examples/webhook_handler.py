@@ -3,7 +3,7 @@
 
 The operator sets the trigger once, and gives its address and its secret to the forge:
 
-    hive trigger set forge push 'somebody pushed' --webhook --path ci/push --action task
+    hive trigger set forge push 'a commit was pushed' --webhook --path ci/push --action task
 """
 
 import json

@@ -156,7 +156,7 @@ def check_hive(words: list[str], *, whole: bool) -> None:
         context = click.Context(below, info_name=word, parent=context)
         command = below
     if whole:
-        command.make_context(context.info_name, rest, parent=context.parent)
+        command.make_context(context.info_name, rest, parent=context.parent).close()
     else:
         with contextlib.suppress(click.BadOptionUsage):  # a flag may be named without its value
             command.make_parser(context).parse_args([each for each in rest if each != "..."])

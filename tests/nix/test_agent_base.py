@@ -70,7 +70,9 @@ def test_h4_who_the_parent_is_and_what_it_may_never_reaches_the_system() -> None
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("attribute", ["nixosModules", "lib", "packages", "apps", "devShells", "checks"])
+@pytest.mark.parametrize(
+    "attribute", ["nixosModules", "lib", "packages", "apps", "devShells", "checks"]
+)
 def test_the_flake_has_what_is_promised(attribute: str) -> None:
     nixpkgs = (
         "{ lib = s.lib // { genAttrs = names: f: builtins.listToAttrs (map (name: { inherit name;"
