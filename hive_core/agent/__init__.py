@@ -1,1 +1,1 @@
-"""What runs inside a container: standard library, the codec and the errors only."""
+"""The programs of a container; they use the standard library, the codec and the errors."""

@@ -20,10 +20,10 @@ _FAULTS: Final = 5.0  # seconds after something that the daemon refused
 
 
 class AgentBehaviour(Protocol):
-    """What an agent makes of its tasks."""
+    """The behaviour of one kind of agent."""
 
     def on_message(self, letter: dict[str, Any]) -> None:
-        """A message came."""
+        """Note a message that came."""
         ...
 
     def step(self) -> None:
@@ -32,7 +32,7 @@ class AgentBehaviour(Protocol):
 
 
 def advance_tasks(desk: TaskClient, act: Callable[[TaskSnapshot], None]) -> None:
-    """Each task of the agent as far as it goes now, whatever becomes of the others.
+    """Advance each task of the agent; a failure of one does not stop the others.
 
     What needs a plan waits for it. What the daemon will never allow ends a task; what it may allow
     later is tried again.
@@ -80,7 +80,7 @@ def _awaits_plan(desk: TaskClient, row: TaskSnapshot) -> bool:
 
 
 def _plan_step(line: str) -> dict[str, str]:
-    """A step that says all that is done, or that something of it is left out."""
+    """A plan step with the text of a line, which is cut where it is too long."""
     return {"title": line if len(line) <= _TITLE else f"{line[: _TITLE - 3]}..."}
 
 
@@ -92,7 +92,7 @@ def run_once(desk: TaskClient, mind: AgentBehaviour, wait: float) -> None:
 
 
 def run_forever(desk: TaskClient, mind: AgentBehaviour) -> None:
-    """For ever. At first without waiting: there may be work from before."""
+    """Run for ever; the first round does not wait, because work may be there from before."""
     wait = 0.0
     while True:
         try:
@@ -104,18 +104,18 @@ def run_forever(desk: TaskClient, mind: AgentBehaviour) -> None:
 
 
 class StateFile:
-    """A little that is kept over restarts: a file of JSON in the state folder of the agent."""
+    """A small state that survives restarts: a JSON file in the state folder of the agent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @classmethod
     def of(cls, name: str) -> StateFile:
-        """Where the built-in agent of this name keeps it."""
+        """The state file of the built-in agent of this name."""
         return cls(Path(f"/agents/{name}/state/built-in.json"))
 
     def read(self) -> dict[str, Any]:
-        """What was kept; nothing when there is none, or when it is damaged."""
+        """The saved state; empty when there is none, or when it is damaged."""
         try:
             value = json.loads(self._path.read_text())
         except (OSError, ValueError):
@@ -138,7 +138,7 @@ def agent_name() -> str:
 
 
 def run(path: str, mind: type[Any]) -> int:
-    """What `hive-agent worker|lead|queen` does."""
+    """Run `hive-agent worker`, `lead` or `queen`."""
     name = agent_name()
     with Link(path, answer=POLL) as link:
         desk = TaskClient(link, name)

@@ -1,4 +1,4 @@
-"""What the daemon cannot do from outside: say hello, and switch the system in place.
+"""Say hello and switch the system in place, which the daemon cannot do from outside.
 
 `hive-agent attend` is a service of root in guests that boot an init. `hive-agent serve` has the
 first half of it beside its loop. All that is told is what is there to be seen inside.
@@ -96,7 +96,7 @@ class ConfigWatcher:
         self._told = now
 
     def _switch(self, system: str) -> str:
-        """Why it did not work; empty when it did."""
+        """Switch to a system; returns the fault, or an empty text."""
         _say(f"switching to {system}")
         before = failed_units()
         try:
@@ -144,7 +144,7 @@ def start_beside(path: str) -> None:
 
 
 def run_attend(path: str) -> Never:
-    """What the service runs."""
+    """Run the service."""
     os.chdir("/")
     ConfigWatcher(Link(path)).forever()
 

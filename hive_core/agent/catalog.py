@@ -35,7 +35,7 @@ def _schema(value: object) -> Schema:
 
 
 class Flag:
-    """One parameter of an operation, as its JSON schema tells it."""
+    """One parameter of an operation, from its JSON schema."""
 
     def __init__(self, name: str, schema: Schema, *, required: bool, first: bool) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Flag:
 
     @property
     def choices(self) -> list[str] | None:
-        """Of a word, or of the words of a list, all that there are; None when it is free."""
+        """The words that the value, or each entry of a list, may be; None when it is free."""
         items = _schema(self.schema.get("items")) if self.kind == "array" else self.schema
         words = items.get("enum")
         return [str(word) for word in words] if isinstance(words, list) else None
@@ -69,7 +69,7 @@ class Flag:
                 return json.loads(text)
 
     def item(self, text: str) -> object:
-        """One entry of a list; of objects an entry may be said as JSON."""
+        """One entry of a list; an object is given as JSON."""
         objects = _schema(self.schema.get("items")).get("type") == "object"
         return json.loads(text) if objects and text.startswith("{") else text
 

@@ -35,7 +35,7 @@ _PASSES: Final = (Unreachable, TimedOut, Busy)
 
 @dataclass(frozen=True)
 class CheckSpec:
-    """One of the checks, as the survey tells it."""
+    """One check, from a row of `survey`."""
 
     name: str
     command: list[str]
@@ -50,7 +50,7 @@ class CheckSpec:
 
 @dataclass
 class CheckRun:
-    """A child that does one. `since`: when it was seen to run; without a `job` it was taken up."""
+    """A child that runs a check. `since`: when it was seen to run; an adopted one has no `job`."""
 
     check: str
     agent: str

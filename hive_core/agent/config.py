@@ -29,7 +29,7 @@ _PATIENCE: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class ConfigClone:
-    """Of the configuration of `name`, by `me`; `into` is where it goes by default: `place`."""
+    """A clone of the configuration of `name` for `me`, at `into` or the default place."""
 
     name: str
     me: str

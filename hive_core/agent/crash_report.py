@@ -1,4 +1,4 @@
-"""What a command leaves of a fault of its own: one line for people, and a report in a file.
+"""The report of an internal error: one line for people, and a file.
 
 A report holds where it happened and what kind of fault it was, and nothing that the command was
 given: no arguments, no variables, no values. What an exception says often quotes a value; what

@@ -38,7 +38,7 @@ def _value_parser(flag: catalog.Flag) -> Callable[[str], object]:
 
 
 def _item_parser(flag: catalog.Flag) -> Callable[[str], object]:
-    """The same for one entry of a list."""
+    """argparse's `type` for one entry of a list."""
 
     def parse(text: str) -> object:
         return flag.item(text)
@@ -75,7 +75,7 @@ def _add_flag(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
 
 
 def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """What stands before `--`, and after it (None when there is no `--`)."""
+    """The words before `--` and those after it (None when there is no `--`)."""
     words = list(arguments)
     if "--" not in words:
         return words, None

@@ -28,7 +28,7 @@ class CommandFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class JobText:
-    """What a text asks for. `workers` 0: as many as was learned, or three.
+    """A parsed job. `workers` 0: as many as was learned, or three.
 
     `budget`: tokens that each line has for itself; 0: it draws on what there is above.
     """
@@ -113,7 +113,7 @@ def _fresh_budget(said: str) -> int:
 
 
 def schedule_of(text: str) -> tuple[dict[str, object], str]:
-    """When a job is to be done again and again, as `set_trigger` takes it, and the job.
+    """The schedule of a recurring job, as `set_trigger` takes it, and the job.
 
     Empty: it is to be done once, now.
     """
@@ -138,7 +138,7 @@ def asks_for_plan(text: str) -> bool:
 
 
 def combine(how: str, values: Sequence[str]) -> str:
-    """What comes out of a job, from what came out of its lines, in their order."""
+    """The result of a job from the results of its lines, in their order."""
     if how == "sum":
         return str(sum(int(value) for value in values))
     return "\n".join(values)

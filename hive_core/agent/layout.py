@@ -155,7 +155,7 @@ def _aligned_rows(
 
 
 def _records(cells: Cells, width: int, lines: int) -> Iterator[str]:
-    """Each row as lines of heading and value, an empty line between two."""
+    """Show each row as lines of heading and value, with an empty line between rows."""
     headings, *rows = cells
     label = max(map(breadth, headings))
     for number, row in enumerate(rows):

@@ -26,7 +26,7 @@ _BEFORE: Final = 16 * 1024
 
 @dataclass(frozen=True)
 class JobLine:
-    """One line of a job: in which group, the how manieth of it, and what was tried so far."""
+    """One line of a job: its group, its place in the group, and its tries so far."""
 
     group: int
     number: int
@@ -35,7 +35,7 @@ class JobLine:
 
     @property
     def value(self) -> str | None:
-        """What came out of it; None: nothing yet."""
+        """The result of the line; None while there is none."""
         well = next((row for row in self.tries if row.succeeded), None)
         return None if well is None else str(well.data.get("result", well.summary))
 
@@ -49,12 +49,12 @@ class JobLine:
 
     @property
     def title(self) -> str:
-        """Of its next try."""
+        """The title of its next try."""
         return f"{self.group}.{self.number}.{len(self.tries) + 1}"
 
 
 class Lead:
-    """Up to five workers, three without a word; groups beside each other, a group in its order.
+    """A lead of up to five workers, three by default; groups run in parallel.
 
     Where there are more groups than workers, a worker does several, one after the other.
     """
@@ -67,7 +67,7 @@ class Lead:
         """Nothing: the tasks say what to do."""
 
     def step(self) -> None:
-        """Each job as far as it goes now."""
+        """Advance each job."""
         advance_tasks(self._desk, self._advance)
 
     def _advance(self, row: TaskSnapshot) -> None:
@@ -153,7 +153,7 @@ class Lead:
                 self._desk.destroy_child(child.name)
 
     def _worker_count(self, job: JobText) -> int:
-        """As many as are asked for, or were best for such a job, and no more than there is work."""
+        """The number of workers: as the job says, or as was best before; never more than groups."""
         learned = self._memory.read().get("splits", {}).get(job.signature, {})
         wanted = job.workers or int(learned.get("workers", language.WORKERS))
         return max(1, min(wanted, language.WORKERS_MOST, len(job.groups)))

@@ -1,4 +1,4 @@
-"""One received message, and what may be said about it."""
+"""One received message, and how `serve` treats it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADDRESSED: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class ReceivedLetter:
-    """What `serve` needs of a message; the rest stays on the wire."""
+    """The fields of a message that `serve` needs."""
 
     id: str
     sender: str
@@ -74,7 +74,7 @@ class ReceivedLetter:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the command sees beside the body on its standard input."""
+        """The variables that the command gets beside the body on its standard input."""
         variables = {
             "HIVE_MESSAGE_ID": self.id,
             "HIVE_FROM": self.sender,
@@ -90,13 +90,13 @@ class ReceivedLetter:
 
 
 def answers(text: str, items: int) -> list[str]:
-    """What was printed as one answer for each item: all of it, or a line for each."""
+    """The output as one answer for each item: all of it, or a line for each."""
     pieces = [text] if items == 1 else text.split("\n")
     return [piece.encode()[:ANSWER_LIMIT].decode(errors="ignore") for piece in pieces]
 
 
 def reply_body(output: bytes) -> str:
-    """What a command printed as a body: text, without the last newline, cut where it must be."""
+    """The output of a command as a body: text without the last newline, cut to the limit."""
     text = output.decode(errors="replace").removesuffix("\n")
     data = text.encode()
     if len(data) <= BODY_LIMIT:

@@ -46,7 +46,7 @@ class HostUsage(NamedTuple):
 
 
 class MaidFinding(NamedTuple):
-    """What is wrong with whom; `text` is for people."""
+    """A finding about one subject; `text` is for people."""
 
     kind: str
     subject: str
@@ -68,7 +68,7 @@ def host_usage(meminfo: Path = Path("/proc/meminfo"), disk: str = "/") -> HostUs
 def agent_findings(
     rows: list[dict[str, Any]], left_overs: list[str], quiet: float
 ) -> Iterator[MaidFinding]:
-    """What is wrong with agents, and what is left over on the host."""
+    """Findings about agents, and about files that are left over on the host."""
     for row in rows:
         name = str(row["name"])
         if row["ended_at"] is not None:
@@ -93,7 +93,7 @@ def agent_findings(
 
 
 def usage_findings(now: HostUsage, before: list[HostUsage]) -> Iterator[MaidFinding]:
-    """What is used up, or far more than usual."""
+    """Findings about memory and disk: nearly full, or far more used than usual."""
     for name in HostUsage._fields:
         share, known = getattr(now, name), [getattr(sample, name) for sample in before]
         usual = median(known) if len(known) >= FEW else None
@@ -272,7 +272,7 @@ def report_text(
 
 
 def list_of(reply: Any, key: str) -> list[Any]:  # noqa: ANN401 - JSON is anything
-    """A list in an answer; none is an empty one."""
+    """A list of a reply; an absent one is empty."""
     values = reply.get(key)
     return values if isinstance(values, list) else []
 

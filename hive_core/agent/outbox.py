@@ -20,7 +20,7 @@ PAUSE: Final = 2.0  # seconds between two rounds
 
 
 class BrokerCall(Protocol):
-    """One call by its name; raises what the daemon refuses."""
+    """Call an operation by its name; raises a refusal of the daemon."""
 
     def __call__(self, operation: str, /, **params: object) -> dict[str, object]: ...
 
@@ -48,7 +48,7 @@ def send_reply(ask: BrokerCall, letter: ReceivedLetter, output: bytes) -> bool:
 
 
 class Outbox:
-    """What waits for room, by message."""
+    """Replies that wait for room, by message."""
 
     def __init__(self) -> None:
         self._replies: dict[str, tuple[ReceivedLetter, bytes]] = {}
@@ -77,7 +77,7 @@ class Outbox:
             self.filled.clear()
 
     def forever(self, ask: BrokerCall, sleep: Callable[[float], object]) -> Never:
-        """What the thread beside the loop does."""
+        """Deliver replies for ever; runs in a thread of its own."""
         while True:
             self.filled.wait()
             sleep(PAUSE)

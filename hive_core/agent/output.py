@@ -1,4 +1,4 @@
-"""What `hive-agent` prints: JSON for programs, a few aligned lines for people.
+"""The output of `hive-agent`: JSON for programs, aligned lines for people.
 
 Text that others wrote is shown with control and direction characters spelled out, so that it can
 neither move the cursor nor pose as something else.
@@ -45,7 +45,7 @@ def as_json(value: object, indent: int | None = None) -> str:
 
 
 def sentence(error: HiveError) -> str:
-    """What an error says to a person."""
+    """The text of an error for people."""
     match error:
         case InvalidArgument(field=field, reason=reason) if field and field not in reason:
             return f"{field}: {reason}"
@@ -80,7 +80,7 @@ def _cell(value: object) -> str:
 
 
 def _number(value: float) -> str:
-    """A moment as local time, anything else to a thousandth."""
+    """A moment as local time, any other number to a thousandth."""
     if _MOMENTS[0] <= value < _MOMENTS[1]:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
     return f"{value:.3f}".rstrip("0").rstrip(".")
@@ -94,7 +94,7 @@ def _table(rows: list[Mapping[str, object]]) -> list[str]:
 
 
 def _columns() -> int | None:
-    """How wide the terminal is; None where the output is none."""
+    """The width of the terminal; None where the output is no terminal."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):
@@ -114,6 +114,6 @@ def _text(reply: Mapping[str, object]) -> list[str]:
 
 
 def result(reply: Mapping[str, object], style: str) -> None:
-    """One reply of the daemon, in the style that was asked for."""
+    """Print a reply of the daemon in this style."""
     for text in [as_json(reply)] if style == "json" else _text(reply):
         line(text)

@@ -28,7 +28,7 @@ _STEP: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ProgramCall:
-    """What to run, where, for how long, and how many bytes of each output to pass on."""
+    """A program to run: where, for how long, and how many bytes of each output to keep."""
 
     words: Sequence[str]
     folder: Path
@@ -48,7 +48,7 @@ class ProgramEnd:
 
 
 class CappedOutputs:
-    """What a program prints, up to so many bytes of each; the rest is read and dropped."""
+    """The outputs of a program, up to a number of bytes; the rest is read and dropped."""
 
     def __init__(self, sources: Sequence[IO[bytes] | None], most: int) -> None:
         self._most = most
@@ -60,7 +60,7 @@ class CappedOutputs:
                 self._selector.register(source, selectors.EVENT_READ, buffer)
 
     def read(self, seconds: float) -> bool:
-        """What has come, or comes in this time; False when nothing did."""
+        """Read what comes within this time; False when nothing came."""
         if not self._selector.get_map():
             time.sleep(seconds)  # it closed its outputs and goes on
             return False

@@ -38,7 +38,7 @@ _COMPLEX: Final = frozenset(
 
 
 def words(text: str) -> set[str]:
-    """What tells one task from another: its words, without numbers."""
+    """The words of a task, without numbers, by which tasks are compared."""
     return {word for word in text.lower().split() if word.isalpha()}
 
 
@@ -178,7 +178,7 @@ class Queen:
     def _order_plan(
         self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot], number: int
     ) -> None:
-        """A task for the architect, who sleeps when it has none; the mail wakes it.
+        """Assign a plan to the architect, which sleeps without work; the mail wakes it.
 
         It is of the highest tier that she may give. To revise a plan it reads the last one, as she
         keeps it: so another architect can go on where the first one is gone.
@@ -198,7 +198,7 @@ class Queen:
         )
 
     def _lead_for(self, row: TaskSnapshot, text: str) -> str:
-        """An idle lead of the same domain; one of another domain makes room for a new one."""
+        """Choose an idle lead of the same domain; idle leads of other domains are destroyed."""
         domain = language.parse(text).domain
         title = f"lead {domain}".strip()
         busy = {lead.agent for lead in self._desk.delegated_tasks()}
@@ -262,7 +262,7 @@ class Queen:
     def _remember(
         self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot], *, well: bool
     ) -> None:
-        """Which way a task went, how well, and what it took: for the next one like it.
+        """Remember the strategy of a task, its success and its cost for the next one like it.
 
         A plan that came to nothing is remembered too, and nothing twice.
         """
@@ -293,14 +293,14 @@ def _strategy_of(parts: Mapping[str, TaskSnapshot]) -> str:
 
 
 def _strategy_data(parts: Mapping[str, TaskSnapshot]) -> dict[str, str]:
-    """Which way it went, and which one came to nothing before."""
+    """The strategy of a task, and the one that failed before it."""
     way = _strategy_of(parts)
     planned = any(title.startswith("plan.") for title in parts)
     return {"strategy": way, **({"instead_of": ARCHITECT} if planned and way == COMPLEX else {})}
 
 
 def _count_tries(parts: Mapping[str, TaskSnapshot], kind: str) -> int:
-    """How often this was tried."""
+    """The number of tries of this kind."""
     return sum(title.partition(".")[0] == kind for title in parts)
 
 

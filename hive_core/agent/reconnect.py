@@ -26,12 +26,12 @@ def wire_name(operation: str) -> str:
 
 
 def new_key() -> str:
-    """An idempotency key of its own for each call."""
+    """A new idempotency key."""
     return os.urandom(16).hex()
 
 
 class Link:
-    """One connection to the broker behind `path`, opened when first needed."""
+    """One connection to the broker behind `path`; the first call opens it."""
 
     def __init__(self, path: str, patience: float = PATIENCE, answer: float = 60.0) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Link:
         return self.call(wire_name(operation), present, repeat=True)
 
     def change(self, operation: str, /, **params: object) -> Message:
-        """The same for an operation that records or changes: sent under a key of its own."""
+        """Call an operation that changes something, under a new idempotency key."""
         return self.ask(operation, **{"idempotency_key": new_key(), **params})
 
     def call(self, method: str, params: Message, *, repeat: bool = False) -> Message:
@@ -74,7 +74,7 @@ class Link:
         return self._repeat(method, params)
 
     def stream(self, method: str, params: Message) -> Iterator[Message]:
-        """Each reply of a `more` call, on a connection of its own, however long it takes."""
+        """The replies of a `more` call, on a connection of its own, without a time limit."""
         with Client(self.path, wait=None) as client:
             yield from client.stream(method, params)
 

@@ -37,7 +37,7 @@ _ENDED: Final = frozenset({"done", "cancelled"})
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """One task. `status` is empty while it has not ended; `tokens` and `cost`: what was said.
+    """One task. `status` is empty until it has ended; `tokens` and `cost` are as reported.
 
     `offered`: whether its agent may begin it, and has not.
     """
@@ -84,13 +84,13 @@ class TaskSnapshot:
 
     @property
     def why(self) -> str:
-        """Why it did not go well."""
+        """The reason why it did not succeed."""
         return self.error or self.summary or self.status
 
 
 @dataclass(frozen=True, slots=True)
 class ChildAgent:
-    """An agent right below."""
+    """A child of this agent."""
 
     name: str
     role: str
@@ -300,6 +300,6 @@ def _cut_summary(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """A line in the log of the agent."""
+    """Write a line to the log of the agent."""
     sys.stderr.write(f"hive-agent: {text}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What a command printed for a task, as its result."""
+"""The output of a command as the result of its task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of a command for a task: what it is given, what it leaves, and how it is ended."""
+"""One run of a command for a task: its input, its output, and how it is ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENV_MOST: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """A task as it is to be done now; `more` is what came for it meanwhile, an answer for one."""
+    """The input of a run: the task, and what came for it meanwhile, such as an answer."""
 
     id: str
     attempt: int
@@ -57,7 +57,7 @@ class TaskInput:
 
 
 def task_of(letter: ReceivedLetter) -> str:
-    """Of which task a letter of the daemon is: `task: ID` in its head, or JSON in its first line.
+    """The task that a message of the daemon is about: `task: ID`, or JSON in its first line.
 
     Anybody may send a message that looks like it; only the daemon's is believed.
     """
@@ -73,7 +73,7 @@ def task_of(letter: ReceivedLetter) -> str:
 
 @dataclass
 class TaskRun:
-    """One run of the command. It may be stopped from another thread, at any time."""
+    """One run of the command, which another thread may stop at any time."""
 
     command: Sequence[str]
     input: TaskInput

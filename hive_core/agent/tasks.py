@@ -49,7 +49,7 @@ def say(text: str) -> None:
 
 @dataclass
 class TaskLoop:
-    """All tasks of this agent that run, at most `parallel` at once. `does`: whether it does any."""
+    """The running tasks, at most `parallel` at once. `accepts`: whether the agent does tasks."""
 
     path: str
     command: Sequence[str]
@@ -68,7 +68,7 @@ class TaskLoop:
         self._room = threading.Semaphore(self.parallel)
 
     def set_parallel(self, parallel: int) -> None:
-        """As many as this at once; said before anything is begun."""
+        """Set the number of tasks at once, before any is begun."""
         self.parallel = parallel
         self._room = threading.Semaphore(parallel)
 
@@ -118,7 +118,7 @@ class TaskLoop:
     def _take_letter(
         self, link: Link, letter: ReceivedLetter, other: Callable[[ReceivedLetter], None]
     ) -> None:
-        """With the room that was kept for it. The letter is done with once the work is begun."""
+        """Begin the task of a message in the reserved room, then acknowledge the message."""
         task = task_of(letter)
         if not task:
             self._room.release()
@@ -153,7 +153,7 @@ class TaskLoop:
             threading.Thread(target=self._run_and_report, args=(run,), name=f"task {task}").start()
 
     def _run_of(self, task: str, letter: ReceivedLetter) -> TaskRun | None:
-        """What there is to run; None: nothing, as it runs, was taken back, or is not wanted."""
+        """The run for a task; None: it runs already, was taken back, or is not accepted."""
         with self._lock:
             if task in self._runs or task in self._beginning or self._closed:
                 return None
@@ -230,7 +230,7 @@ class TaskLoop:
         return {}
 
     def _run_and_report(self, run: TaskRun) -> None:
-        """One task in a thread of its own: run, watched, reported."""
+        """Run, watch and report one task, in a thread of its own."""
         report = None
         try:
             threading.Thread(target=self._watch, args=(run,), daemon=True).start()

@@ -69,19 +69,23 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     names = ["bash", "edit", "read", *_ALIASES]
     parser.add_argument("tool", choices=names, metavar="TOOL", help="read, edit, bash, or an alias")
-    parser.add_argument("path", nargs="?", help="of read and edit: below the workspace")
-    parser.add_argument("--task", default="", help="for which task")
-    parser.add_argument("--timeout", type=float, default=SECONDS, help="seconds of bash (30)")
-    parser.add_argument("--old", help="of edit: the text that is replaced, which stands there once;"
-                        " without it, standard input becomes the file")  # fmt: skip
-    parser.add_argument("--new", default="", help="of edit: what replaces it")
-    parser.add_argument("--start", type=_file_offset, default=0, help="of read: from which byte on")
-    parser.add_argument("--root", type=Path, help="the workspace (HIVE_WORKSPACE)")
+    parser.add_argument("path", nargs="?", help="file of read and edit, below the workspace")
+    parser.add_argument("--task", default="", help="task that the tool is used for")
+    parser.add_argument(
+        "--timeout", type=float, default=SECONDS, help="seconds that bash may take (30)"
+    )
+    parser.add_argument("--old", help="edit: text to replace, which must occur once (default: the"
+                        " whole file, by standard input)")  # fmt: skip
+    parser.add_argument("--new", default="", help="edit: the new text")
+    parser.add_argument("--start", type=_file_offset, default=0, help="read: offset in bytes (0)")
+    parser.add_argument(
+        "--root", type=Path, help="the workspace (default: HIVE_WORKSPACE, or the agent's state)"
+    )
     return parser
 
 
 def _file_offset(text: str) -> int:
-    """Where in a file, as far as files go."""
+    """An offset in a file."""
     offset = int(text)
     if not 0 <= offset < 1 << 62:
         raise ValueError(text)

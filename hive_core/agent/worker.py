@@ -27,7 +27,7 @@ class LineInterrupted(Exception):
 
 
 class Worker:
-    """What it remembers of earlier tasks is lost with its machine.
+    """The built-in worker. Its memory of earlier tasks is lost with its machine.
 
     Who gives a task says whether it begins with that or with nothing, which it does by itself.
     """
@@ -41,10 +41,10 @@ class Worker:
         self._results: list[str] = []
 
     def on_message(self, letter: dict[str, Any]) -> None:
-        """What came is seen in the tasks."""
+        """Nothing: the tasks say what to do."""
 
     def step(self) -> None:
-        """Each task that may be worked on, one after the other."""
+        """Work on each task, one after the other."""
         advance_tasks(self._desk, self._work)
 
     def _work(self, row: TaskSnapshot) -> None:
@@ -66,7 +66,7 @@ class Worker:
             self._finish(row, done)
 
     def _remember(self, row: TaskSnapshot, data: dict[str, Any]) -> None:
-        """What it begins with. What it has forgotten, or never knew, is told with the task."""
+        """Choose the memory that the task begins with; the task brings what the worker lacks."""
         if row.context != "keep":
             self._results = []
         before = [str(result) for result in data.get("before") or []]
@@ -79,7 +79,7 @@ class Worker:
         self._desk.finish(row, "success", result, data={"result": result})
 
     def _make_plan(self, row: TaskSnapshot, text: str, data: dict[str, Any]) -> None:
-        """A plan is an artifact, and so it is known to its maker when that wakes up again."""
+        """Make a plan, and store it as an artifact for the architect to read after its sleep."""
         before = str(data.get("plan", text))
         if "plan_artifact" in data:
             before = self._desk.read_artifact(str(data["plan_artifact"]))
@@ -116,13 +116,13 @@ class Worker:
         return ""
 
     def _report_progress(self, row: TaskSnapshot, text: str) -> None:
-        """How far it is; a daemon that hears it too often is not bothered again."""
+        """Report the progress; a refusal, such as too many reports, is only logged."""
         if len(text) and self._desk.ask("watch_task", task=row.id)["state"] not in OPEN:
             raise LineInterrupted
         self._desk.try_change("report_progress", task=row.id, text=text)
 
     def _plan_text(self, text: str, faults: list[object]) -> str:
-        """How a job is done: its groups. What went wrong with an earlier plan is mended."""
+        """The plan of a job: its groups, with the faults of an earlier plan corrected."""
         job = language.parse(text)
         bad = {str(fault) for fault in faults}
         groups = tuple(

@@ -22,7 +22,7 @@ _LINK: Final = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
 
 
 def read(root: Path, path: str, start: int = 0) -> tuple[bytes, int]:
-    """At most 50 KiB of a file from a byte on, and how many it has in all."""
+    """Read at most 50 KiB of a file from an offset; also returns its size."""
     with (
         _open_parent(root, path, make=False) as (folder, name),
         _open_plain(folder, name, path) as file,
@@ -80,7 +80,7 @@ def _open_below(here: int, part: str, path: str, *, make: bool) -> int:
 
 @contextmanager
 def _open_plain(folder: int, name: str, path: str) -> Iterator[int]:
-    """A file that is a file: no link, no pipe that would never end, no device."""
+    """Open a regular file; links, pipes and devices are refused."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         file = os.open(name, flags, dir_fd=folder)
