@@ -127,7 +127,9 @@ def _hint_while_up(call: Call, task: Task, name: str) -> str:
     messages = call.ledger.messages
     if not messages.is_reader(task.assignee):
         return f"{name} runs and has not asked for its mail since it started"
-    if task.offered and not messages.untaken(task.assignee, task.message):
+    # Not `untaken`, which sorts new mail into its queue: a read must write nothing.
+    message = messages.get(task.message) if task.offered else None
+    if task.offered and (message is None or message.attempt):
         return f"{name} has received the task and not begun it: no deadline runs before it does"
     return ""
 
