@@ -202,8 +202,8 @@ def test_whoever_is_killed_before_whichever_call_the_result_is_right(
     job, result = JOBS[number % len(JOBS)]
     row = stage.result_of(job)
     assert (row["result"]["status"], row["result"]["summary"]) == ("success", result), calls
-    (purse,) = rows(stage.world.call("operator", "get_usage")["budgets"])
-    assert purse["left"] == 999
+    (budget,) = rows(stage.world.call("operator", "get_usage")["budgets"])
+    assert budget["left"] == 999
     finals = ("finish", "fail", "drop", "stopped", "expired")
     events = [row for row in stage.world.events() if row["kind"] == "task"]
     ended = Counter(fields(row)["task"] for row in events if row["operation"] in finals)

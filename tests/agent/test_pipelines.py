@@ -122,7 +122,7 @@ def test_the_context_of_a_job_is_handed_on_to_those_who_do_it(stage: AgentStage)
 
 
 def test_a_line_has_a_budget_of_its_own_where_the_job_says_so(stage: AgentStage) -> None:
-    """K34: fresh for each task, out of the purse of who gives it; what is left goes back."""
+    """K34: fresh for each task, from the budget of the assigner; the rest is returned."""
     stage.world.call("operator", "allocate_budget", agent="queen", kind="tokens", amount=900)
     seen = list[object]()
 
@@ -141,8 +141,8 @@ def test_a_line_has_a_budget_of_its_own_where_the_job_says_so(stage: AgentStage)
     assert seen == []
     assert stage.result_of(job + "fresh 300")["result"]["summary"] == "21"
     assert seen == [300, 300, 300]
-    (purse,) = rows(stage.world.call("operator", "get_usage")["budgets"])
-    assert (purse["agent"], purse["left"]) == ("queen", 900)
+    (budget,) = rows(stage.world.call("operator", "get_usage")["budgets"])
+    assert (budget["agent"], budget["left"]) == ("queen", 900)
 
 
 def _name(stage: AgentStage, uuid: str) -> str:

@@ -184,9 +184,9 @@ def _money(end: Working, past: Past) -> Iterator[str]:
     usage: Counter[str] = Counter()
     for (_, kind, _), amount in end.ledger.budgets.usage.sums("", 0).items():
         usage[kind] += amount
-    purses = end.ledger.budgets.of_kind(BudgetKind.TOKENS)
-    paid = sum(purse.spent + purse.over for purse in purses)
-    there = sum(purse.free + purse.spent for purse in purses)
+    budgets = end.ledger.budgets.of_kind(BudgetKind.TOKENS)
+    paid = sum(budget.spent + budget.over for budget in budgets)
+    there = sum(budget.free + budget.spent for budget in budgets)
     sent, tasks = len(past.did("send")), len(past.did("assign_task"))
     found = (usage["tokens_in"], usage["tokens"], paid, there, usage["messages"], usage["tasks"])
     wanted = (told, ended, told + ended, GIVEN, sent, tasks)
@@ -209,7 +209,7 @@ def _bell(end: Working, bell: str, born: float) -> Iterator[str]:
 
 TAMPERED = {
     "a task is gone": "DELETE FROM tasks WHERE number = (SELECT MIN(number) FROM tasks)",
-    "a token is made of nothing": "UPDATE purses SET free = free + 1 WHERE over = 0",
+    "a token is made of nothing": "UPDATE budgets SET free = free + 1 WHERE over = 0",
     "a report is charged twice": "UPDATE usage SET amount = amount * 2 WHERE kind = 'tokens_in'",
     "a note is gone": "DELETE FROM messages WHERE body LIKE 'note %'",
     "an artifact is gone": "DELETE FROM artifacts",

@@ -71,10 +71,10 @@ def end_machine(
 def end_task(world: World, name: str, status: str = "success") -> None:
     """A task of this agent has come to its end, and it has no other."""
 
-    def ended(call: Call) -> Record[Nothing]:
+    def emit_end(call: Call) -> Record[Nothing]:
         result = TaskEnded("0" * 12, world.uuid(name), world.uuid("root"), status)
         emit(call, result)
         return Record(Nothing())
 
-    world.broker.perform("task", ended)
+    world.broker.perform("task", emit_end)
     world.run()

@@ -32,7 +32,7 @@ class Oracle:
 
     parents: dict[str, str | None] = field(default_factory=dict)
     ghosts: dict[str, set[str]] = field(default_factory=dict)
-    kept: dict[str, Kept] = field(default_factory=dict)
+    artifacts: dict[str, Kept] = field(default_factory=dict)
 
     def line(self, uuid: str) -> list[str]:
         """It, its parent, and so on."""
@@ -54,13 +54,13 @@ class Oracle:
                 self.ghosts[child] |= left
 
     def store(self, id_: str, owner: str, visibility: str) -> None:
-        self.kept[id_] = Kept(owner, visibility, tuple(self.line(owner)[1:]))
+        self.artifacts[id_] = Kept(owner, visibility, tuple(self.line(owner)[1:]))
 
     def reads(self, uuid: str) -> set[str]:
         line = self.line(uuid)
         under = set(line).union(*(self.ghosts[item] for item in line))
         rows = set()
-        for id_, value in self.kept.items():
+        for id_, value in self.artifacts.items():
             root = value.then[-1] if value.then else value.owner
             seen = {
                 "private": False,

@@ -7,7 +7,7 @@ from operations.given import finish, give, phase, state
 from operations.test_reported_bounds import context, set_bound, use
 from operations.test_reported_bounds import row as bound_row
 from operations.test_run_time import end, start, wanted_state
-from operations.test_spending import budget, told
+from operations.test_spending import budget, budget_notices
 from operations.world import World, rows
 
 from hive_core.errors import LimitReached
@@ -78,7 +78,7 @@ def test_who_is_adopted_by_one_who_has_nothing_either_is_told_and_somebody_is_as
     world.call("operator", "destroy", agent="a")
     assert state(world, waits) == "queued"
     assert askers(world, "operator") == ["root"]
-    assert "the token budget of root is used up" in told(world, "a1")[-1]
+    assert "the token budget of root is used up" in budget_notices(world, "a1")[-1]
     budget(world, "root", 10)
     assert phase(world, waits) == "offered"
 
@@ -92,7 +92,7 @@ def test_time_to_stop_runs_again_for_who_comes_to_an_empty_purse(world: World) -
     world.advance(70)
     assert stop_at(world, "b") is None
     world.call("operator", "move", agent="a1", parent="b")
-    assert "the token budget of b pays for you now and is used up" in told(world, "a1")
+    assert "the token budget of b pays for you now and is used up" in budget_notices(world, "a1")
     world.advance(70)
     assert state(world, task) == "stopping"
 
@@ -152,7 +152,9 @@ def test_machines_that_were_stopped_for_time_wait_for_the_empty_purse_that_pays_
     end(world, "a", "a1", "root", "b")
     another_pays(world, how)
     assert wanted_state(world, "a1") is DesiredState.STOPPED
-    assert f"the time budget of {payer} pays for you now and is used up" in told(world, "a1")
+    assert f"the time budget of {payer} pays for you now and is used up" in budget_notices(
+        world, "a1"
+    )
     world.advance(300)
     budget(world, "root", 5000, kind="time")
     if payer == "b":
@@ -195,7 +197,7 @@ def test_a_context_is_held_against_the_bound_of_the_new_place_at_the_move(world:
     assert world.fault("root", "assign_task", agent="a1", description="x") == ""
     world.call("operator", "move", agent="a1", parent="b")
     assert askers(world, "b") + askers(world, "operator") == ["a1"]
-    assert "the bound of tokens of context of a1 is reached" in told(world, "a1")[-1]
+    assert "the bound of tokens of context of a1 is reached" in budget_notices(world, "a1")[-1]
     assert world.fault("root", "assign_task", agent="a1", description="x") == "LimitReached"
 
 
@@ -242,7 +244,7 @@ def test_who_comes_near_to_the_bound_of_its_new_place_is_warned_at_the_move(worl
     set_bound(world, "a", 1000, "context")
     context(world, "a1", 90)
     world.call("operator", "move", agent="a1", parent="b")
-    assert "is nearly reached" in told(world, "a1")[-1]
+    assert "is nearly reached" in budget_notices(world, "a1")[-1]
 
 
 def test_the_bounds_of_who_is_destroyed_hold_nobody_below(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Time of machines: measured from start to end, paid out of purses of time (rows K22, K23, K25)."""
+"""Time of machines: measured from start to end, paid from budgets of time (rows K22, K23, K25)."""
 
 from __future__ import annotations
 

@@ -307,6 +307,6 @@ def test_what_does_not_fit_is_refused_before_it_is_paid_for() -> None:
         faults = [made.fault("a", "send", to="b", body="x") for _ in range(4)]
         assert faults == ["", "", "InboxFull", "InboxFull"]
         assert made.broker._batches_with_savepoints == 0
-        purse = made.ledger.budgets.get(made.uuid("a"), BudgetKind.MESSAGES)
-        assert purse is not None
-        assert purse.spent == 2
+        budget = made.ledger.budgets.get(made.uuid("a"), BudgetKind.MESSAGES)
+        assert budget is not None
+        assert budget.spent == 2

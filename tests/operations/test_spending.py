@@ -17,7 +17,7 @@ def budget(world: World, agent: str, amount: int, kind: str = "tokens", **more: 
     world.call("operator", "allocate_budget", agent=agent, kind=kind, amount=amount, **more)
 
 
-def told(world: World, agent: str, kind: str = "budget") -> list[str]:
+def budget_notices(world: World, agent: str, kind: str = "budget") -> list[str]:
     """First lines of the daemon's mail of this kind."""
     return [
         str(letter["body"]).splitlines()[0]
@@ -40,10 +40,13 @@ def test_the_agent_and_its_giver_are_warned_once_for_each_crossing(world: World)
     for _ in range(9):
         world.call("a", "report_usage", tokens_in=9)
     low = ["the token budget of a runs low: 81 of 100 tokens spent"]
-    assert told(world, "a") == told(world, "root") == low
+    assert budget_notices(world, "a") == budget_notices(world, "root") == low
     budget(world, "a", 100)
     world.call("a", "report_usage", tokens_in=80)
-    assert told(world, "a") == [*low, "the token budget of a runs low: 161 of 200 tokens spent"]
+    assert budget_notices(world, "a") == [
+        *low,
+        "the token budget of a runs low: 161 of 200 tokens spent",
+    ]
     assert budget_events(world) == ["low", "low"]
 
 
@@ -79,7 +82,7 @@ def test_an_answer_with_a_number_gives_so_much_and_work_goes_on(world: World) ->
     purse = world.ledger.budgets.of(world.uuid("a"))[0]
     assert (purse.free, purse.spent, purse.over) == (30, 110, 0)
     assert world.fault("root", "assign_task", agent="a", description="mend it") == ""
-    assert "has 30 tokens again: go on" in told(world, "a")[-1]
+    assert "has 30 tokens again: go on" in budget_notices(world, "a")[-1]
 
 
 def test_an_answer_gives_no_more_than_who_answers_has(world: World) -> None:
@@ -89,7 +92,7 @@ def test_an_answer_gives_no_more_than_who_answers_has(world: World) -> None:
     (question,) = rows(world.call("root", "list_questions")["questions"])
     world.call("root", "answer", question=question["id"], answers=["1000"])
     assert world.ledger.budgets.of(world.uuid("a"))[0].free == 0
-    assert "are 50 left" in told(world, "root")[-1]
+    assert "are 50 left" in budget_notices(world, "root")[-1]
 
 
 def test_a_top_up_closes_the_question(world: World) -> None:
@@ -140,7 +143,7 @@ def test_who_had_an_empty_budget_goes_on_where_another_one_pays(world: World, ho
         world.call("root", "move", agent="a1", parent="b")
     assert phase(world, waits) == "offered"
     assert rows(world.call("a", "list_questions")["questions"]) == []
-    assert "is closed, and what is above pays: go on" in told(world, "a1")[-1]
+    assert "is closed, and what is above pays: go on" in budget_notices(world, "a1")[-1]
 
 
 def test_a_closed_budget_below_an_empty_one_wakes_nobody(world: World) -> None:
@@ -153,7 +156,7 @@ def test_a_closed_budget_below_an_empty_one_wakes_nobody(world: World) -> None:
     finish(world, "a1", first)
     world.call("root", "allocate_budget", agent="a1", kind="tokens", close=True)
     assert state(world, waits) == "queued"
-    assert not any("is closed" in item for item in told(world, "a1"))
+    assert not any("is closed" in item for item in budget_notices(world, "a1"))
     budget(world, "a", 20)
     assert phase(world, waits) == "offered"
 
@@ -226,7 +229,9 @@ def test_a_task_at_its_bound_gets_no_more_tools_and_is_stopped(world: World) -> 
         world.call("w", "end_tool", grant=grant)
     with pytest.raises(LimitReached, match="2 of 2 tool calls; report now"):
         world.call("w", "use_tool", **use)
-    assert told(world, "w") == [f"task {task} has used 2 of 2 tool calls: report now what you have"]
+    assert budget_notices(world, "w") == [
+        f"task {task} has used 2 of 2 tool calls: report now what you have"
+    ]
     world.clock.advance(61)
     world.run()
     assert state(world, task) == "stopping"

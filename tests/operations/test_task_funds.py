@@ -17,10 +17,10 @@ def _budgets(world: World) -> None:
 
 
 def left(world: World, agent: str) -> tuple[int, int, int]:
-    """Of the agent's own purse: left, spent, owed."""
-    purse = world.ledger.budgets.get(world.uuid(agent), BudgetKind.TOKENS)
-    assert purse is not None
-    return purse.free, purse.spent, purse.over
+    """The agent's own budget: left, spent, owed."""
+    budget = world.ledger.budgets.get(world.uuid(agent), BudgetKind.TOKENS)
+    assert budget is not None
+    return budget.free, budget.spent, budget.over
 
 
 def fund(world: World, task: str) -> tuple[int, int, int] | None:
