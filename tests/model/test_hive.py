@@ -37,7 +37,7 @@ def test_children_go_to_the_nearest_ancestor_that_stays(parents: Parents, gone: 
     naive = Closure(parents)
     for name in parents.keys() - gone:
         heirs = naive.above[name] - gone
-        nearest = max(heirs, key=lambda each: len(naive.above[each]), default=None)
+        nearest = max(heirs, key=lambda agent: len(naive.above[agent]), default=None)
         assert left.topology.parent(name) == nearest
     assert left.specs.keys() == parents.keys() - gone
     assert set(left.names.values()) == set(left.specs)

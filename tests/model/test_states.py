@@ -50,16 +50,16 @@ def test_a_course_with_a_mistake_is_refused(moves: tuple[Transition, ...], fault
         course(*moves)
 
 
-@pytest.mark.parametrize("given", [course(*DOOR), COURSE])
-def test_the_triggers_allow_exactly_the_moves(given: StateMachine) -> None:
+@pytest.mark.parametrize("course_", [course(*DOOR), COURSE])
+def test_the_triggers_allow_exactly_the_moves(course_: StateMachine) -> None:
     db = sqlite3.connect(":memory:")
     db.execute("CREATE TABLE things (id INTEGER PRIMARY KEY, state TEXT)")
-    for sql in given.sql_triggers("things").values():
+    for sql in course_.sql_triggers("things").values():
         db.execute(sql)
-    ways = {(move.source, move.to) for move in given.transitions}
-    for source in given.states:
-        for to in given.states - {source}:
-            allowed = _try(db, given, source, to)
+    ways = {(move.source, move.to) for move in course_.transitions}
+    for source in course_.states:
+        for to in course_.states - {source}:
+            allowed = _try(db, course_, source, to)
             assert allowed == ((source, to) in ways), (source, to)
 
 

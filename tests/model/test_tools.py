@@ -44,14 +44,14 @@ def test_a_manager_executes_nothing_and_every_tool_of_a_role_is_in_the_table() -
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "expected"),
     [
         ("file_reader", "read"), ("read_file", "read"), ("Read", "read"), ("command", "bash"),
         ("run_command", "bash"), ("edit_file", "edit"), ("write_file", "edit"), ("WRITE", "edit"),
     ],
 )  # fmt: skip
-def test_a_tool_has_one_name_and_the_aliases_of_the_seeds(name: str, found: str) -> None:
-    assert find_tool(name).name == found
+def test_a_tool_has_one_name_and_the_aliases_of_the_seeds(name: str, expected: str) -> None:
+    assert find_tool(name).name == expected
 
 
 def test_an_unknown_tool_is_answered_with_the_nearest() -> None:

@@ -73,8 +73,8 @@ def _parts(low: int, high: int, names: tuple[str, ...] = ()) -> st.SearchStrateg
         lambda step: Part("*" if step == 1 else f"*/{step}", frozenset(every[::step]))
     )
     lists = st.lists(st.one_of(one, spans), min_size=2, max_size=3).map(
-        lambda found: Part(",".join(entry.text for entry in found),
-                           frozenset().union(*(entry.values for entry in found))))  # fmt: skip
+        lambda parts: Part(",".join(entry.text for entry in parts),
+                           frozenset().union(*(entry.values for entry in parts))))  # fmt: skip
     return st.one_of(stars, one, spans, steps, lists)
 
 
@@ -159,7 +159,7 @@ def moments(draw: st.DrawFn) -> tuple[str, float]:
 
 
 def runs_between(rule: TriggerRule, since: float, until: float) -> list[float]:
-    return list(takewhile(lambda each: each <= until, times(rule, since)))
+    return list(takewhile(lambda time: time <= until, times(rule, since)))
 
 
 @pytest.mark.sized

@@ -1,4 +1,4 @@
-"""Everything that is known of one agent, for the operator: spec, place, state, last end."""
+"""All details of one agent, for the operator: spec, place, state, last exit."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class GetAgentParams(Params):
 
 
 class LastEnd(Result):
-    at: float = Field(description="Seconds since 1970.")
+    at: float = Field(description="When it ended, in seconds since 1970.")
     code: int | None = Field(
-        description="Exit status of the command; null where there is none. 255 may be a signal."
+        description="Exit status of the command; null: none. 255 may also mean a signal."
     )
-    reason: str = Field(description="How it ended, or why it was ended.")
-    asked: bool = Field(description="Whether an operation asked for this end, such as a stop.")
+    reason: str = Field(description="How it ended, or why it was stopped.")
+    asked: bool = Field(description="Whether an operation requested the exit, such as a stop.")
     output: str = Field(description="Its last lines; empty after a stop.")
 
 
 class AgentDetails(Result):
-    name: str = Field(description="Name among the living.")
-    uuid: str = Field(description="The identity.")
-    role: str = Field(description="What the agent is for.")
-    title: str = Field(description="Free text.")
+    name: str = Field(description="Name of the agent.")
+    uuid: str = Field(description="UUID of the agent.")
+    role: str = Field(description="Role of the agent.")
+    title: str = Field(description="Title of the agent: free text.")
     tier: str = Field(description="strategic, tactical or operational.")
     model: str = Field(description="Its model, or that of its tier; empty: none was named.")
     parent: str | None = Field(description="Name of the parent; null for a root.")
@@ -39,32 +39,38 @@ class AgentDetails(Result):
     children: list[str] = Field(description="Names of its children.")
     image: str = Field(description="Name of its image, or a path.")
     boot: bool = Field(description="Whether an init runs inside.")
-    command: list[str] = Field(description="What it runs; empty: it holds, and mail waits.")
+    command: list[str] = Field(
+        description="Command of the agent; with an empty command nothing runs, and mail waits."
+    )
     config: str | None = Field(description="The deployed commit of its configuration.")
-    capabilities: list[str] = Field(description="What it may do beside what its place allows.")
-    allow: list[str] = Field(description="Agents that it may write to by its allow-list.")
+    capabilities: list[str] = Field(description="Capabilities that it holds.")
+    allow: list[str] = Field(description="Agents on its allow-list, to which it may write.")
     tools: list[str] | None = Field(description="Its tools; null: those of its role.")
-    limits: dict[str, int] = Field(description="Bounds of its machine; absent: the host's.")
-    subtree: dict[str, int] = Field(description="Bounds of it with all its descendants.")
-    max_children: int = Field(description="Children at most.")
-    after_task: str | None = Field(description="After its last task; null: as its role does.")
+    limits: dict[str, int] = Field(description="Limits of its machine; absent: the host's.")
+    subtree: dict[str, int] = Field(
+        description="Limits of the agent together with all its descendants."
+    )
+    max_children: int = Field(description="Maximum number of children.")
+    after_task: str | None = Field(
+        description="What it does when its last task has ended; null: the default of its role."
+    )
     wakes: bool = Field(description="Whether mail wakes it when it sleeps.")
     state: str = Field(description="State of its machine.")
-    activity: str = Field(description="What the agent is at: idle, running or blocked.")
-    since: float | None = Field(description="Since when `wanted` is so; seconds since 1970.")
-    wanted: str = Field(description="What its machine should be: running, stopped or sleeping.")
-    why: str = Field(description="Why its machine is in this state; empty where nothing is known.")
-    failures: int = Field(description="Failures that count for parking.")
+    activity: str = Field(description="What the agent is doing: idle, running or blocked.")
+    since: float | None = Field(description="When `wanted` last changed, in seconds since 1970.")
+    wanted: str = Field(description="Desired state of its machine: running, stopped or sleeping.")
+    why: str = Field(description="Why its machine is in this state; empty: not known.")
+    failures: int = Field(description="Number of failures that count for parking.")
     next_start: float | None = Field(
         description="When it is started again after a failure; null: it is not."
     )
     restart_needed: bool = Field(
         description="Whether its machine runs from an older spec, until its next start."
     )
-    last_end: LastEnd | None = Field(description="How its machine ended last; null: not yet.")
+    last_end: LastEnd | None = Field(description="The last exit of its machine; null: none.")
     unit: str = Field(description="Its unit on this host.")
-    inbox: int = Field(description="Messages that wait for it.")
-    tasks: int = Field(description="Open tasks that it has.")
+    inbox: int = Field(description="Number of unacknowledged messages in its inbox.")
+    tasks: int = Field(description="Number of its open tasks.")
 
 
 @operation(action="administer", allow=OPERATOR, target="agent")

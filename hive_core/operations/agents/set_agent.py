@@ -19,23 +19,27 @@ _DOWN = frozenset({State.ABSENT, State.STOPPED, State.SLEEPING, State.FAILED, St
 
 class SetAgentParams(Mutation):
     agent: Agent = Field(description="The agent.")
-    title: str | None = Field(None, max_length=200, description="Free text; absent: as it is.")
+    title: str | None = Field(
+        None, max_length=200, description="Title of the agent: free text; absent: no change."
+    )
     command: Annotated[list[str], AfterValidator(check_command)] | None = Field(
-        None, max_length=1024,
-        description="What it runs; empty: it holds, and mail waits. Absent: as it is.",
-    )  # fmt: skip
+        None,
+        max_length=1024,
+        description="Command of the agent; with an empty command nothing runs, and mail waits."
+        " Absent: no change.",
+    )
     limits: SpawnLimits = Field(
         SpawnLimits.model_construct(),
-        description="Bounds of its machine that change; null takes the host's default. Those that"
-        " are absent stay.",
+        description="Limits of its machine to change; null sets the host's default. Absent ones do"
+        " not change.",
     )
 
 
 class SetAgentResult(Result):
     agent: str = Field(description="The agent.")
-    changed: list[str] = Field(description="What of its spec is different now; empty: nothing.")
+    changed: list[str] = Field(description="Fields of its spec that changed; empty: none.")
     restart_needed: bool = Field(
-        description="Whether its machine runs and takes the change up with its next start."
+        description="Whether its machine runs, and takes the change up with its next start."
     )
 
 
