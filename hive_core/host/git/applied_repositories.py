@@ -26,7 +26,7 @@ _SUFFIX: Final = ".git"
 
 
 class AppliedRepositories:
-    """Where they are, and which are there."""
+    """Knows where the repositories are, and keeps them in line with the hive."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class AppliedRepositories:
         self._seen: Mapping[str, str] | None = None
 
     def open(self) -> None:
-        """Look at what there is; the folder itself is made when it is missing."""
+        """Read which repositories and links exist; create the folders if they are missing."""
         with guard_repository(self.folder):
             for folder in (self.folder, self.folder / ARCHIVE):
                 folder.mkdir(exist_ok=True)
@@ -63,10 +63,13 @@ class AppliedRepositories:
     async def follow(
         self, hive: Hive, archived: Collection[str], dead: Callable[[str], bool]
     ) -> None:
-        """Repositories and names as the hive has them; `dead`: nobody will ever come back."""
+        """Create, archive and delete repositories as the hive says.
+
+        `dead` tells whether a destroyed agent can no longer be restored.
+        """
         living = hive.names
         if living is self._seen and self._shelved <= set(archived):
-            return  # a commit that is about nobody's coming or going
+            return  # no agent was created or destroyed
         with guard_repository(self.folder):
             for uuid in living.keys() - self._there:
                 # Beside the loop: each is a dozen files, on a disk that may be busy.
@@ -99,7 +102,7 @@ class AppliedRepositories:
         return self.folder / ARCHIVE / f"{uuid}{_SUFFIX}"
 
     def _update_links(self, wanted: Mapping[str, str]) -> None:
-        """The symlinks, those that differ; each leads somewhere at any time."""
+        """Replace the symlinks that differ; none is missing or broken at any moment."""
         for name in self._links.keys() - wanted.keys():
             (self.folder / name).unlink(missing_ok=True)
         for name, target in wanted.items() - self._links.items():

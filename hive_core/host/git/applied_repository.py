@@ -43,7 +43,7 @@ _MESSAGE_MOST: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class ReviewFiles:
-    """What a review leaves behind."""
+    """The files that a review job hands over."""
 
     pack: bytes
     table: bytes
@@ -54,7 +54,7 @@ class ReviewFiles:
 
 @dataclass(frozen=True, slots=True)
 class ProposalTag:
-    """What became of a proposal. `text` may be anybody's words: it is escaped and bounded."""
+    """The outcome of a proposal. `text` is untrusted: it is escaped and bounded."""
 
     kind: str
     approval: str
@@ -74,7 +74,7 @@ class AppliedRepo:
         return (self.path / "HEAD").is_file()
 
     def create(self, kind: str) -> None:
-        """A repository that holds the seed. Nothing in it is lost that could not be made again."""
+        """Create a repository that holds the seed. It is not synced: it can be created again."""
         if self.exists:
             return
         with guard_repository(self.path):
@@ -86,7 +86,7 @@ class AppliedRepo:
             spare.rename(self.path)
 
     def promote(self, approval: str, binding: Binding, parts: ReviewFiles) -> None:
-        """Take over what a review found, after everything in it was found to belong together."""
+        """Store the files of a review, after checking that they belong together."""
         fault = pack_fault(parts.pack, parts.table)
         if not fault and nar.digest(parts.archive) != binding.nar:
             fault = "the archive is another one"
@@ -146,7 +146,7 @@ class AppliedRepo:
         return self._hive / f"{_check_name(_ID, approval)}.{suffix}"
 
     def tag(self, tag: ProposalTag) -> None:
-        """Write down what became of a proposal; what was written once stays as it is."""
+        """Record the outcome of a proposal as a tag; a tag that exists is never changed."""
         if tag.kind not in KINDS:
             raise ValueError(f"no tag is called {tag.kind}")
         name = f"{tag.kind}/{_check_name(_ID, tag.approval)}"
@@ -161,23 +161,23 @@ class AppliedRepo:
             put_ref(path, object_name("tag", data))
 
     def set_deployed(self, commit: str) -> None:
-        """Have `main` stand at what is deployed."""
+        """Move `main` to the commit that is deployed."""
         if self.ref(MAIN) != commit:
             with guard_repository(self.path):
                 put_ref(self.path / MAIN, _check_name(_OID, commit))
 
     def propose(self, approval: str, commit: str) -> None:
-        """A proposal of what lies here already: a generation that there was before."""
+        """Propose a commit that is in the repository already: an earlier generation."""
         with guard_repository(self.path):
             put(self._review_file(approval, "pack"), b"")  # it brought none
             put_ref(self.path / PROPOSALS / _check_name(_ID, approval), _check_name(_OID, commit))
 
     def has_proposal(self, approval: str) -> bool:
-        """Whether the commit of this proposal lies here."""
+        """Whether the repository has the commit of this proposal."""
         return (self.path / PROPOSALS / _check_name(_ID, approval)).exists()
 
     def ref(self, name: str) -> str:
-        """Where a ref leads; empty when there is none."""
+        """The object that a ref names; empty if there is no such ref."""
         return self.refs().get(name, "")
 
     def refs(self) -> dict[str, str]:
@@ -229,7 +229,7 @@ def tree_of(files: nar.Files) -> str:
 
 
 def escape_message(text: str) -> str:
-    """Words for a message: plain, printable ASCII lines, cut when they are too long."""
+    """The text as printable ASCII lines, cut to the allowed length."""
     lines = (_plain(line) for line in text.splitlines())
     return "\n".join(lines)[:_MESSAGE_MOST] or "(no message)"
 

@@ -21,7 +21,7 @@ _OID: Final = re.compile(r"[0-9a-f]{40}")
 
 
 class Branch:
-    """`move` it inside `locked`; nobody else can move it meanwhile."""
+    """The branch of the meta repository. `move` it inside `lock_at`, which excludes other gits."""
 
     def __init__(self, handle: RepositoryHandle) -> None:
         folder, self._handle = handle.folder, handle
@@ -54,14 +54,14 @@ class Branch:
             self.lock.release()
 
     def move(self, oid: str) -> None:
-        """Under the lock: let the branch stand at `oid`, durably."""
+        """Set the branch to `oid`, durably. The caller holds the lock."""
         if not _OID.fullmatch(oid):
             raise DamagedRepo(Damage(BRANCH, str(self._file), f"{oid!r} is no commit"))
         with guard_writes():
             replace_file(self._file, f"{oid}\n".encode(), self._spare, durable=True)
 
     def delete(self) -> None:
-        """Let the branch have no commit."""
+        """Delete the branch."""
         with guard_writes():
             self._file.unlink(missing_ok=True)
             sync_folder(self._file.parent)
@@ -70,7 +70,7 @@ class Branch:
                 self._handle.git.references.delete(BRANCH)
 
     def is_checked_out(self) -> bool:
-        """Whether HEAD is this branch: only then is the work tree ours to keep."""
+        """Whether HEAD is this branch. Only then does the daemon update the work tree."""
         git = self._handle.git
         with guard_reads("HEAD", str(self._file.parents[2] / "HEAD")):
             return bool(git.lookup_reference("HEAD").target == BRANCH)

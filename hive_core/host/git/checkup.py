@@ -1,4 +1,4 @@
-"""Looking for damage, with a handle of its own: another one would answer from its cache."""
+"""Looks for damage, with a repository handle of its own: another one answers from its cache."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def _notes(folder: Path) -> Iterator[Damage]:
 
 
 def _packs(folder: Path) -> Iterator[Damage]:
-    """Also of what nobody has asked for yet, as far as that shows without reading all of it."""
+    """Damaged packs, as far as that shows without reading them completely."""
     for file, why in ObjectStore(folder).packs.faults():
         yield Damage(file.name, str(file), why)
 
 
 def _locks(folder: Path) -> Iterator[Damage]:
-    """Locks that nobody seems to hold any more. A dead one of ours is taken over when needed."""
+    """Locks that look abandoned. The daemon removes its own stale locks when it needs them."""
     for file in [*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock")]:
         try:
             age = time.time() - file.stat().st_mtime

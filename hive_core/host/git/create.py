@@ -1,4 +1,4 @@
-"""Making the repository: it is there as a whole or not at all, whenever the power fails."""
+"""Creates the meta repository: after a power cut it is complete, or it does not exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFIG: Final = b"""[core]
 
 
 def create_repository(path: Path) -> None:
-    """An empty repository that nobody but the daemon can enter (attack 59)."""
+    """Create an empty repository that only the daemon can enter (attack 59)."""
     spare = path / ".new"  # on the same file system, whatever `path` is
     shutil.rmtree(spare, ignore_errors=True)
     pygit2.init_repository(str(spare), initial_head=BRANCH.rpartition("/")[2])
@@ -39,7 +39,7 @@ def create_repository(path: Path) -> None:
 
 
 def _sync_all(folder: Path) -> None:
-    """Modes, and everything on disk."""
+    """Set the modes, and sync every file and directory."""
     for path in (folder, *folder.rglob("*")):
         if path.is_dir():
             path.chmod(FOLDER)

@@ -40,12 +40,12 @@ class DamagedRepo(Internal):
 
 
 class HeadMoved(Conflict):
-    """The branch is not where the ledger says: somebody committed by hand, or it lags behind."""
+    """The branch is not at the ledger's head: there is a commit by hand, or the branch lags."""
 
 
 @contextmanager
 def guard_reads(subject: str, where: str) -> Iterator[None]:
-    """Any failure inside is damage of `what`."""
+    """Raise any failure inside as damage of `subject`."""
     try:
         yield
     except KeyError as error:
@@ -56,10 +56,10 @@ def guard_reads(subject: str, where: str) -> Iterator[None]:
 
 @contextmanager
 def guard_writes() -> Iterator[None]:
-    """Any failure inside means that nothing was written, or that the disk fails: then Broken.
+    """Raise any failure inside as StorageFull, Internal, or Broken if the disk itself fails.
 
-    After an fsync that failed nobody knows what is on the disk; what was asked for is not tried
-    again on it, and a fresh start reads what is there.
+    After a failed fsync the state of the disk is unknown. The write is not tried again; the daemon
+    restarts and reads what is there.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Files of a repository, hived's alone: whole when they have their name."""
+"""Writes files of the daemon's repositories: a file is complete when it has its name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hive_core.host.storage.disk import sync_folder
 
 FOLDER: Final = 0o700
 FILE: Final = 0o600
-_DEAD: Final = 60.0  # seconds after which a lock is nobody's: ours are held for a moment
+_DEAD: Final = 60.0  # seconds after which a lock is stale: the daemon holds one for a moment only
 
 
 @contextmanager
 def guard_repository(folder: Path) -> Iterator[None]:
-    """Errors of the disk as errors of ours. Inside nothing has its name unless it is whole."""
+    """Raise errors of the disk as errors of hive."""
     try:
         yield
     except OSError as error:
@@ -30,7 +30,7 @@ def guard_repository(folder: Path) -> Iterator[None]:
 
 
 def make_folder(path: Path) -> Path:
-    """A directory that nobody else may enter, whatever the umask says."""
+    """Create a directory that only the daemon may enter, whatever the umask is."""
     if not path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(FOLDER)
@@ -38,7 +38,7 @@ def make_folder(path: Path) -> Path:
 
 
 def put(path: Path, data: bytes, mode: int = FILE, *, durable: bool = True) -> None:
-    """The file under its name with this content, in one step."""
+    """Write the file, in one step: readers see the old content or the new one."""
     spare = path.with_name(f".{path.name}.new")
     spare.unlink(missing_ok=True)  # of a daemon that was killed; it may be read-only
     handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
@@ -47,7 +47,7 @@ def put(path: Path, data: bytes, mode: int = FILE, *, durable: bool = True) -> N
 
 
 def put_ref(path: Path, oid: str, *, durable: bool = True) -> None:
-    """Have a ref lead there, in git's own way: the lock becomes the ref."""
+    """Set a ref, as git does it: the lock file is renamed to the ref."""
     make_folder(path.parent)
     lock = path.with_name(f"{path.name}.lock")
     handle = _create_lock(lock)
@@ -56,7 +56,7 @@ def put_ref(path: Path, oid: str, *, durable: bool = True) -> None:
 
 
 def _replace(path: Path, spare: Path, handle: int, data: bytes, *, durable: bool) -> None:
-    """What is written into the spare file takes its name; on a full disk nothing is left of it."""
+    """Write the spare file and rename it; remove it if the disk is full."""
     try:
         with open(handle, "wb") as file:
             file.write(data)
@@ -82,7 +82,7 @@ def _create_lock(lock: Path) -> int:
 
 
 def drop_ref(path: Path, oid: str) -> None:
-    """Have a ref lead nowhere, if it still leads there."""
+    """Delete a ref if it still names this object."""
     lock = path.with_name(f"{path.name}.lock")
     os.close(_create_lock(lock))
     try:

@@ -22,7 +22,7 @@ def open_without_objects(folder: Path) -> pygit2.Repository:
 
 
 class RepositoryHandle:
-    """Opened when it is first needed: one that git cannot open is no reason not to start."""
+    """Opens the repository when it is first needed: the daemon starts over a damaged one too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -34,7 +34,7 @@ class RepositoryHandle:
 
 
 def open_with_loose_objects(folder: Path) -> pygit2.Repository:
-    """One that knows loose objects, of which `Store.sure` has read every one that it is given."""
+    """A repository that reads loose objects. Check each with `ObjectStore.check_object` first."""
     git, loose = open_without_objects(folder), pygit2.Odb()
     fsync = True
     loose.add_backend(pygit2.OdbBackendLoose(str(folder / "objects"), -1, fsync, 0, 0), 1)

@@ -1,7 +1,6 @@
-"""Packs and differences for people, made by a process beside hived (`git/lend.py`).
+"""Packs and diffs for people's clones, made by a child process (`git/lend.py`).
 
-A pack that was made is handed out in parts, and is gone when its last part was, or when others
-need its room.
+A pack is sent in parts. It is deleted after its last part, or when newer packs need the room.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ AT_ONCE: Final = 2  # processes
 LENT_MOST: Final = 8  # packs that are being handed out
 IDLE: Final = 600.0
 DEADLINE: Final = 300.0
-SOON: Final = 10.0  # seconds until who asked hears something
+SOON: Final = 10.0  # seconds after which a call is answered, with an empty part if need be
 _SAID: Final = 500
-_GONE: Final = "this pack is not kept any more: fetch again"
+_GONE: Final = "this pack was deleted: fetch again"
 _OFFSET_MOST: Final = 12  # digits
 _PROGRAM: Final = Path(__file__).with_name("lend.py")
 
 
 @dataclass
 class PackExport:
-    """A pack on its way to somebody."""
+    """A pack that a client is fetching."""
 
     path: Path
     at: float
@@ -104,7 +103,7 @@ class PackExports:
         return id_
 
     def _consume_result(self, id_: str, out: Path, task: asyncio.Task[None]) -> None:
-        """What went wrong is told to who fetches, who may be gone."""
+        """Read the error, so that asyncio does not log it: the client gets it, if it still asks."""
         if not task.cancelled():
             task.exception()
         if id_ not in self._lent:

@@ -28,7 +28,7 @@ _STARTED: Final = 19  # field of /proc/PID/stat behind the name: proc(5), startt
 
 
 def write_owner_file(folder: Path) -> Path:
-    """Write down in the git directory who we are; what locks are made of from now on."""
+    """Write the file that names this process. Locks are hard links to it."""
     # The token tells this process from one before a reboot that had the same number and start. The
     # boot id would do as well, but the unit hides it (ProcSubset=pid).
     name = f"{_MARK} {os.getpid()} {_process_start(os.getpid())} {uuid4().hex}\n"
@@ -38,9 +38,9 @@ def write_owner_file(folder: Path) -> Path:
 
 
 def is_stale(lock: Path, folder: Path) -> bool:
-    """Whether a hived that is no more made this lock in the git directory `folder`.
+    """Whether a dead daemon made this lock in the git directory `folder`.
 
-    Or anybody, before the host last started: a power cut leaves locks of people's git behind.
+    Any lock from before the host last started is stale too: a power cut leaves locks of other gits.
     """
     if _is_older_than_boot(lock):
         return True
@@ -64,7 +64,7 @@ def _is_older_than_boot(lock: Path) -> bool:
 
 
 def _process_start(pid: int) -> str:
-    """When a process began, in ticks; empty when there is none."""
+    """The start time of a process, in ticks; empty if it does not exist."""
     # The name may hold spaces and brackets; the rest begins behind the last bracket.
     rest = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return rest[_STARTED] if rest else ""
@@ -78,7 +78,7 @@ def _read(path: Path) -> str:
 
 
 class RepositoryLock:
-    """The lock of one file of the repository in `folder`. Busy when somebody has it."""
+    """The lock of one file of the repository in `folder`. Busy while another git holds it."""
 
     def __init__(self, target: Path, folder: Path) -> None:
         self.path = target.with_name(target.name + ".lock")
@@ -99,7 +99,7 @@ class RepositoryLock:
             self.held = False
 
     def remove_stale(self) -> bool:
-        """Take it away from a hived that is no more; whether one had it."""
+        """Remove the lock of a dead daemon; whether there was one."""
         dead = is_stale(self.path, self._folder)
         if dead:
             with guard_writes():
@@ -118,7 +118,7 @@ class RepositoryLock:
 
 
 def replace_file(target: Path, data: bytes, spare: Path, *, durable: bool = False) -> None:
-    """Put `data` in place of `target` in one step; `spare` is where it is made ready."""
+    """Replace `target` by `data` in one step, by way of the file `spare`."""
     handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
     with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
         file.write(data)
@@ -131,7 +131,7 @@ def replace_file(target: Path, data: bytes, spare: Path, *, durable: bool = Fals
 
 
 def make_durable_folder(folder: Path) -> Path:
-    """A directory that is there, its name durable; those above it too, as far as they are new."""
+    """Create a directory and its parents, and make their names durable."""
     if not folder.is_dir():
         make_durable_folder(folder.parent)
         folder.mkdir(exist_ok=True)

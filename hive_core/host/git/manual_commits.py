@@ -1,4 +1,4 @@
-"""Commits made by hand: judged, adopted or parked; never in the way of anything else (row H2)."""
+"""Commits made by hand: adopted if valid, else kept aside. They never block other work (row H2)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHECKED_EVERY: Final = 60  # looks
 
 
 def judge(ledger: Ledger, limits: HostLimits) -> Judge:
-    """What speaks against a valid hive: an identity that somebody had, too many agents, a lock."""
+    """The checks that git cannot do: tombstones of destroyed agents, limits, flake.lock."""
 
     def look(before: Hive, hive: Hive) -> None:
         if hive.lock != before.lock:
@@ -51,7 +51,7 @@ def judge(ledger: Ledger, limits: HostLimits) -> Judge:
 
 
 def _check_rights(before: Hive, hive: Hive) -> None:
-    """What a commit gives is on the closed list and has an effect; what was held stays."""
+    """A commit can grant only capabilities that exist and have an effect; held ones stay."""
     for name, spec in hive.specs.items():
         old = before.name(spec.id)
         held = before.spec(old).capabilities if old is not None else ()
@@ -64,7 +64,7 @@ def _check_rights(before: Hive, hive: Hive) -> None:
 
 @dataclass
 class ManualCommits:
-    """Compares the branch with what is in force, whenever somebody says that it moved."""
+    """Compares the branch with the commit in force, and adopts or refuses commits by hand."""
 
     repo: MetaRepo
     broker: Broker
@@ -81,7 +81,7 @@ class ManualCommits:
         return self.broker.services.settings
 
     def check_quickly(self) -> None:
-        """Once a second: the branch alone, which costs little; the rest every few seconds."""
+        """Once a second: compare the branch alone, which is cheap; the rest every few seconds."""
         self._glances += 1
         if self._glances % LOOK_EVERY == 0 or not self.repo.is_at(self.broker.hive.commit):
             self.check_branch()
@@ -93,7 +93,7 @@ class ManualCommits:
             raise Conflict("cannot push main: it has moved; pull first")
 
     def push(self, old: str, new: str) -> None:
-        """Judge a commit that was pushed. Conflict says why it is refused; it is kept aside."""
+        """Judge a pushed commit. A refused one is kept aside, and Conflict says why."""
         self.repo.move_branch("" if old == NO_OBJECT else old, new)
         self.check_branch()
         if self.repo.is_adopted(self.broker.hive.commit, new):
@@ -104,7 +104,7 @@ class ManualCommits:
         raise Conflict(f"{new[:12]} is refused: {reason}", commit=new)
 
     def check_branch(self) -> None:
-        """The branch may have moved, or the work tree been changed."""
+        """Judge a branch that moved, and restore a work tree that was changed."""
         head = self.broker.hive.commit
         try:
             if not self.repo.is_at(head):
@@ -122,13 +122,13 @@ class ManualCommits:
             self.look.faults = [error.reason]
 
     def _look_for_damage(self) -> None:
-        """Look for damage now and then: it is told before somebody needs what is damaged."""
+        """Look for damage now and then, to report it before the damaged object is needed."""
         if self._looks % CHECKED_EVERY == 0:
             self.look.faults = [damage.text for damage in self.repo.verify()]
         self._looks += 1
 
     def apply_recovery(self, recovery: Recovery) -> None:
-        """Take over what was found, or tell that it was parked."""
+        """Adopt valid commits; record refused ones in the audit log."""
         if recovery.kind is RecoveryKind.ADOPT and recovery.hive is not None:
             before, after = self.broker.hive, recovery.hive
             reason = "; ".join(
@@ -149,8 +149,8 @@ class ManualCommits:
         self.look.parked = self.repo.refusals()
 
     def _record_refusal(self, oid: str, reason: str) -> None:
-        """Row H27: a commit that was refused, or a branch that was damaged, stands in the log."""
-        log.warning("The branch of the meta repo is set back: %s", reason)
+        """Record a refused commit or a damaged branch in the audit log (row H27)."""
+        log.warning("Set back the branch of the meta repo: %s", reason)
         entry = AuditEntry(
             kind=REFUSED, caller=OPERATOR, operation="hand", target="", allowed=False,
             rule="hand commit", reason=reason, commit=oid,
@@ -161,7 +161,7 @@ class ManualCommits:
         self.broker.touch({EVENTS})
 
     def _record_changes(self, before: Hive, recovery: Recovery) -> set[str]:
-        """The rows that an operation would have written along with such a change."""
+        """Write the ledger rows that operations write for the same changes."""
         after = recovery.hive or before
         now, wakes = self.broker.services.clock.now(), set[str]()
         if recovery.placed:

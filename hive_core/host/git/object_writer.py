@@ -1,7 +1,7 @@
-"""Writing objects: each is on the disk, under its name, when `put` returns, or was not written.
+"""Writes objects: when `put` returns, the object is on the disk under its name.
 
-Not libgit2's way: when its fsync fails, or the disk is full, it tries another way of its own and
-tells nobody (`git_odb_write` falls back to a stream).
+libgit2 is not used: if its fsync fails, or the disk is full, it falls back to a stream without
+reporting the error (`git_odb_write`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def commit_bytes(tree: str, parents: Sequence[str], author: str, message: str) -
 
 
 def _is_there(store: ObjectStore, path: Path, oid: str) -> bool:
-    """Whether it is there and whole; a torn copy is written anew."""
+    """Whether the object exists and is whole; a damaged one is written again."""
     if not path.exists():
         return False
     try:

@@ -1,4 +1,4 @@
-"""Commits as hives, and hives as commits: written durably, read with suspicion."""
+"""Reads commits as hives, and writes hives as commits. Every byte read is checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOTHING: Final[Mapping[str, TreeEntry]] = {}
 
 
 class Objects:
-    """What a commit holds, as a hive, and back."""
+    """Converts between commits and hives."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Objects:
         return self.read_as_written(oid).validate()
 
     def read_as_written(self, oid: str) -> Hive:
-        """The same, of which only the files themselves were checked."""
+        """The hive at a commit; each file is checked, and not whether they agree."""
         top = self.store.tree(self.store.commit(oid).tree, "the top")
         parents = files.read_topology(self._file(top, files.TOPOLOGY, files.TOPOLOGY))
         lock = self.flakes.read_lock(top, self._file)
@@ -68,7 +68,7 @@ class Objects:
             return put(self.store, "commit", commit_bytes(tree, parents, author, text))
 
     def check(self, oid: str) -> set[str]:
-        """Read everything that a commit holds, known to us or not; what it all is."""
+        """Read and check every object of a commit; their names."""
         tree = self.store.commit(oid).tree
         seen = {oid, tree}
         for path, entry in self.store.walk(tree):

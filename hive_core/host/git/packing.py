@@ -1,4 +1,4 @@
-"""Keeping the object store small: loose objects go into packs, packs into one."""
+"""Keeps the object store small: packs loose objects, and removes partial files."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def remove_partial_files(folder: Path) -> None:
 
 
 def sync_objects(folder: Path, oids: Iterable[str], commits: Iterable[ManualCommit]) -> None:
-    """Make durable what another git wrote, before the ledger relies on it."""
+    """Sync objects that another git wrote, before the ledger relies on them."""
     with guard_writes():
         _sync_objects(folder, {*oids, *(commit.oid for commit in commits)})
 
@@ -119,7 +119,7 @@ def _flush_packs(folder: Path) -> None:
 
 
 def loose_objects(objects: Path) -> Iterator[str]:
-    """Names of those that are in no pack, or in a file of their own as well."""
+    """Names of the objects that have a file of their own."""
     for file in objects.glob("[0-9a-f][0-9a-f]/*"):
         oid = file.parent.name + file.name
         if _OID.fullmatch(oid):

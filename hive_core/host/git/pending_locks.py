@@ -30,7 +30,7 @@ class PendingLocks:
             put(self._file(approval, "lock"), lock)
 
     def lock(self, approval: str) -> bytes:
-        """The lock as it was put there, or what has come in its place: it is for who reads it."""
+        """The bytes of the lock. They are not trusted: the caller compares their hash."""
         try:
             with open(os.open(self._file(approval, "lock"), _FLAGS), "rb") as file:  # noqa: PTH123
                 return file.read(LOCK_MOST + 1)

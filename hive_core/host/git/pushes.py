@@ -1,4 +1,4 @@
-"""What people push: checked by a job in a quarantine, put beside what is there, and judged.
+"""Pushes of people: a job checks the pack in quarantine, then the commit or tag is judged.
 
 A commit by hand goes to the branch of the meta repository and is adopted or refused as every other
 one; a signed tag goes to the repository of its agent and approves, or is put aside.
@@ -48,7 +48,7 @@ _SLACK: Final = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReceivedPack:
-    """What the job left of a pack; `tag` only when it was one."""
+    """The checked pack that the job wrote; `tag` is empty unless a tag was pushed."""
 
     pack: bytes
     table: bytes
@@ -66,7 +66,7 @@ class PendingPush:
 
 @dataclass
 class Pushes:
-    """`hand` and `signed` judge; `repo` gives the repository of an agent."""
+    """`manual_commits` and `signed` judge; `repo` returns the repository of an agent."""
 
     settings: Settings
     jobs: Jobs
@@ -188,7 +188,7 @@ class Pushes:
         return "approved"
 
     async def _receive(self, push: Push, kind: str, data: bytes) -> ReceivedPack:
-        """What came out of the quarantine; InvalidArgument when it is refused there."""
+        """Have a job check the pack; InvalidArgument if the job refuses it."""
         caps = IntakeLimits(**self.settings.intake.model_dump())
         job = str(uuid4())
         with exchange(self.settings.paths.work, job) as box:
@@ -208,7 +208,7 @@ class Pushes:
 
 
 def _keep_pack(folder: Path, received: ReceivedPack) -> str:
-    """Put a pack beside those that are there; its name, empty for one that was there before."""
+    """Store a pack; its name, or empty if the repository has it already."""
     if (folder / f"pack-{received.pack[-20:].hex()}.idx").exists():
         return ""  # pushed earlier, for something that may be in force
     if fault := pack_fault(received.pack, received.table):
@@ -218,6 +218,6 @@ def _keep_pack(folder: Path, received: ReceivedPack) -> str:
 
 
 def _drop_pack(folder: Path, name: str) -> None:
-    """Nothing else can rely on it: it was put there by this push."""
+    """Delete a pack that only this push has stored."""
     for suffix in (".idx", ".pack"):
         (folder / f"{name}{suffix}").unlink(missing_ok=True)

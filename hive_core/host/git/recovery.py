@@ -37,7 +37,7 @@ Judge = Callable[[Hive, Hive], None]
 
 
 class RecoveryKind(StrEnum):
-    """What was found."""
+    """How the branch stood to the ledger."""
 
     SAME = "same"
     FORWARDED = "forwarded"  # the branch lagged behind the ledger: a crash before the last step
@@ -48,7 +48,7 @@ class RecoveryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ManualCommit:
-    """One commit that hived did not make."""
+    """A commit that the daemon did not make."""
 
     oid: str
     author: str
@@ -111,7 +111,7 @@ def ancestors(store: ObjectStore, oid: str, until: str = "") -> Iterator[str]:
 
 
 def check_identities(before: Hive, after: Hive) -> None:
-    """A name keeps its UUID and a UUID its name, or rights and mail would change hands."""
+    """Refuse a commit that gives a name another UUID: rights and mail belong to the UUID."""
     for name, spec in after.specs.items():
         old = before.specs.get(name)
         if old is not None and old.uuid != spec.uuid:
@@ -132,7 +132,7 @@ def unplaced_agents(before: Hive, written: Hive) -> tuple[str, ...]:
 
 
 def last_good(store: ObjectStore, read: Callable[[str], Hive], oid: str) -> Hive | None:
-    """The nearest ancestor that can be read."""
+    """The nearest ancestor that can be read, if any."""
     with suppress(HiveError):
         for older in islice(ancestors(store, oid), 1, _SEARCHED):
             with suppress(HiveError):
@@ -141,7 +141,7 @@ def last_good(store: ObjectStore, read: Callable[[str], Hive], oid: str) -> Hive
 
 
 class RefusedCommits:
-    """Refused commits: a ref that keeps each, and a file beside the refs that says why."""
+    """Refused commits: each has a ref that keeps it, and a file with the reason."""
 
     def __init__(self, folder: Path, store: ObjectStore) -> None:
         self._folder = folder
@@ -166,25 +166,25 @@ class RefusedCommits:
         replace_file(file, text.encode(), spare, durable=True)
 
     def mark_reported(self, oid: str) -> None:
-        """That it was refused stands in the audit log."""
+        """Note that the refusal is in the audit log."""
         with guard_writes():
             self._put(self._mark(oid), "")
 
     def unreported(self) -> list[tuple[str, str]]:
-        """Those whose refusal a crash kept from the audit log."""
+        """Refusals that are not in the audit log yet, because of a crash."""
         return [(oid, why) for oid, why in self.refusals() if not self._mark(oid).exists()]
 
     def _mark(self, oid: str) -> Path:
         return self._reasons / f"{oid}.told"
 
     def readable_commits(self) -> builtins.list[str]:
-        """Those that can be handed out: one that is not whole would spoil every clone."""
+        """Refused commits that are whole: a damaged one would break every clone."""
         folder = self._folder / REFUSED
         names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
         return [name for name in names if _OID.fullmatch(name) and self._is_whole(name)]
 
     def _is_whole(self, oid: str) -> bool:
-        """As far as the commit itself and those right before it go."""
+        """Whether the commit, its tree and its parents can be read."""
         try:
             commit = self._store.commit(oid)
             self._store.tree(commit.tree, "a refused commit")
@@ -195,7 +195,7 @@ class RefusedCommits:
         return True
 
     def refusals(self) -> list[tuple[str, str]]:
-        """Commit and reason, newest first. Notes that cannot be read keep nobody from anything."""
+        """Commit and reason, newest first. Reasons that cannot be read are logged."""
         try:
             if not self._reasons.is_dir():
                 return []

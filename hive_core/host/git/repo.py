@@ -39,7 +39,7 @@ _NEAR: Final = 10  # commits of the daemon's own that follow one by hand at once
 
 
 def no_step(step: str) -> None:
-    """Where a test may end the process; here it goes on."""
+    """The default for `step`: do nothing. Tests end the process there."""
 
 
 class MetaRepo:
@@ -103,7 +103,7 @@ class MetaRepo:
         self.root_agent = root
 
     def remove_stale_locks(self) -> None:
-        """Take away locks of a hived that is no more: people's git would stop at them."""
+        """Remove locks of a dead daemon: other gits would stop at them."""
         for lock in (self._branch.lock, self._tree.lock):
             lock.remove_stale()
 
@@ -112,7 +112,7 @@ class MetaRepo:
         return self._branch.head()
 
     def is_at(self, oid: str) -> bool:
-        """Whether the branch is there; not when it cannot be read. Else `recover` is due."""
+        """Whether the branch is at this commit; False if it cannot be read: call `recover` then."""
         try:
             return self.head() == oid
         except DamagedRepo:
@@ -156,7 +156,7 @@ class MetaRepo:
         self.schedule(self._refresh_later)
 
     def move_branch(self, old: str, new: str) -> None:
-        """Move the branch to a commit that somebody pushed, for `recover` to judge."""
+        """Move the branch to a pushed commit, for `recover` to judge."""
         with self._branch.lock_at(old):
             self._branch.move(new)
 
@@ -179,12 +179,12 @@ class MetaRepo:
             raise InvalidArgument(reason, field="pack") from error
 
     def refresh_worktree(self) -> bool:
-        """Let the work tree show the branch; False when somebody's git is at work in it."""
+        """Update the work tree to the branch; False while another git is using it."""
         try:
             if self._branch.is_checked_out() and (head := self.head()):
                 self._tree.show(head)
         except HiveError as error:
-            log.info("The work tree is not brought up to date: %s", error.reason)
+            log.info("Cannot update the work tree: %s", error.reason)
             return False
         finally:
             self._tree.lock.release()
@@ -227,22 +227,22 @@ class MetaRepo:
             log.info("The work tree is not restored: %s", error.reason)
 
     def refusals(self) -> list[tuple[str, str]]:
-        """Commits that were not taken over, and why; newest first."""
+        """Refused commits and their reasons, newest first."""
         return self._parked_commits.refusals()
 
     def readable_parked_commits(self) -> list[str]:
-        """Refused commits that are still here."""
+        """Refused commits that are still whole."""
         return self._parked_commits.readable_commits()
 
     def unreported_refusals(self) -> list[tuple[str, str]]:
-        """Refused commits that do not stand in the audit log yet; `told` when one does."""
+        """Refused commits that are not in the audit log yet; see `mark_reported`."""
         return self._parked_commits.unreported()
 
     def mark_reported(self, oid: str) -> None:
         self._parked_commits.mark_reported(oid)
 
     def changed_files(self) -> list[str]:
-        """What in the work tree differs from the branch."""
+        """Files of the work tree that differ from the branch."""
         try:
             if not self._branch.is_checked_out():
                 return ["HEAD is not the branch main"]
@@ -251,7 +251,7 @@ class MetaRepo:
         return self._tree.changed_files()
 
     def restore_files(self) -> list[str]:
-        """Put back what somebody changed in the work tree; the names of those files."""
+        """Restore the files of the work tree that were changed; their names."""
         try:
             return self._tree.restore() if self._branch.is_checked_out() else []
         except HiveError as error:
@@ -305,7 +305,7 @@ class MetaRepo:
         return replace(written, topology=Topology(parents)).validate()
 
     def _write_places(self, hive: Hive, written: Hive, names: Sequence[str]) -> str:
-        """A commit of ours on top of that by hand, on disk. No ref moves: the ledger decides."""
+        """Write a commit of the daemon on top of that by hand. No ref moves: the ledger decides."""
         trailers = {"Hive-Caller": "daemon", "Hive-Operation": "hand"}
         return self.write(
             hive, written, f"place {', '.join(names)} under {self.root_agent}", trailers
@@ -314,7 +314,7 @@ class MetaRepo:
     def _refuse(
         self, head: str, branch: str, reason: str, commits: tuple[recovery.ManualCommit, ...] = ()
     ) -> Recovery:
-        """Keep it aside, first of all; then the branch and the work tree return."""
+        """Keep the commit aside; then set back the branch and the work tree."""
         whole = self._sync_refused(branch, commits)
         self._parked_commits.add(branch, reason)
         if whole:
@@ -330,7 +330,7 @@ class MetaRepo:
         return Recovery(RecoveryKind.REFUSED, head, None, commits, reason, branch)
 
     def _sync_refused(self, branch: str, commits: tuple[recovery.ManualCommit, ...]) -> bool:
-        """Make durable what is refused; False when the work tree has all that is left of it."""
+        """Sync a refused commit; False if its objects are missing."""
         try:
             packing.sync_objects(self.folder, self._objects.check(branch), commits)
         except DamagedRepo:
@@ -342,7 +342,7 @@ class MetaRepo:
         return True
 
     def _compare(self, head: str) -> tuple[RecoveryKind, str, str]:
-        """How the branch stands to the ledger's head, where it is, and what is wrong with it."""
+        """How the branch stands to the ledger's head, its commit, and what is wrong with it."""
         try:
             branch = self.head()
             if head and not branch:

@@ -35,7 +35,7 @@ def restore_objects(folder: Path, source: Path) -> int:
 
 
 def _drop_damaged(folder: Path, table: Path) -> None:
-    """A file of one object is read before any pack."""
+    """Remove damaged loose objects that the pack has: a loose object is read before a pack."""
     store = ObjectStore(folder)
     for name in Pack(table).names():
         oid = name.hex()

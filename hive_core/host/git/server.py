@@ -69,7 +69,7 @@ class MetaGitServer:
         return self.meta.folder if repo == META else self.repo(repo).path
 
     def _log(self, start: str, limit: int) -> list[MetaCommit]:
-        """With eyes of its own: it runs beside the loop."""
+        """Reads with an object store of its own, because it runs in a thread."""
         store = ObjectStore(self.meta.folder)
         if not start:
             return []

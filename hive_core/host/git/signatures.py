@@ -40,7 +40,7 @@ class Signatures:
         self._signers, self._owner = signers, owner
 
     async def signer(self, tag: SignedTag) -> str:
-        """Who signed it; NotAllowed when that is nobody who may."""
+        """The signer of a tag; NotAllowed unless the signers file lists the key."""
         text = self._read()
         with TemporaryDirectory(prefix="hive-signed-") as name:
             folder = Path(name)
@@ -60,7 +60,7 @@ class Signatures:
                     raise NotAllowed(f"{self._signers} must be root's alone to write")
                 data = file.read(LIMIT + 1)
         except OSError as error:
-            raise NotAllowed(f"nobody may sign: {self._signers}: {error.strerror}") from error
+            raise NotAllowed(f"cannot read {self._signers}: {error.strerror}") from error
         if len(data) > LIMIT:
             raise NotAllowed(f"{self._signers} is larger than {LIMIT} bytes")
         return data.decode("utf-8", "replace")

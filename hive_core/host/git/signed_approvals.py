@@ -69,7 +69,7 @@ class SignedApprovals:
             await asyncio.sleep(LOOK_EVERY)
 
     async def check_tags(self) -> None:
-        """One look; what goes wrong with one tag keeps no other waiting."""
+        """Look at each open approval once; an error of one does not stop the others."""
         undecided = self.broker.services.ledger.approvals.open()
         for gone in self.troubles.keys() - {approval.id for approval in undecided}:
             del self.troubles[gone]
@@ -82,7 +82,7 @@ class SignedApprovals:
                     self._log_once(approval.id, f"cannot look for a tag that approves it: {error}")
 
     def _log_once(self, approval: str, text: str) -> None:
-        """Said once, though it is tried each second."""
+        """Log a reason once, although the check is repeated each second."""
         if self.troubles.get(approval) != text:
             log.warning("Approval %s: %s", approval, text)
         self.troubles[approval] = text
@@ -97,7 +97,7 @@ class SignedApprovals:
         return approval
 
     async def judge(self, id_: str) -> None:
-        """Approve by the tag that was just pushed; one that does not approve raises why."""
+        """Approve by the tag that was just pushed; raise why if it does not approve."""
         async with self._alone:
             approval = self.broker.services.ledger.approvals.get(id_)
             if approval is not None and approval.state is ApprovalState.PENDING:

@@ -61,7 +61,7 @@ class ObjectStore:
         self.packs = Packs(self._folder / "pack")
 
     def path(self, oid: str) -> Path:
-        """Where an object lies that is in no pack."""
+        """The file of a loose object."""
         return self._folder / oid[:2] / oid[2:]
 
     def read(self, oid: str, purpose: str) -> tuple[str, bytes]:
@@ -75,7 +75,7 @@ class ObjectStore:
             return _unpack(oid, raw)
 
     def check_object(self, oid: str, purpose: str) -> str:
-        """The same name, after its content was read."""
+        """Read and check an object; its name."""
         self.read(oid, purpose)
         return oid
 

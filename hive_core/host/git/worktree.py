@@ -32,7 +32,7 @@ _SEARCHED: Final = 500  # commits; the kernel wrote back what is older long ago
 
 
 class WorkTree:
-    """`show` is safe to repeat; what it showed last stands in a file, so a crash loses nothing."""
+    """Updates the work tree. A file names the commit that is shown, so a crash loses nothing."""
 
     def __init__(self, handle: RepositoryHandle, objects: Objects) -> None:
         folder = handle.folder
@@ -47,7 +47,7 @@ class WorkTree:
         self.lock = RepositoryLock(self._index, folder)
 
     def shown_commit(self) -> str:
-        """The commit that was shown last; empty when none was."""
+        """The commit that was shown last; empty if there was none."""
         return self._read(self._mark)
 
     @staticmethod
@@ -59,12 +59,12 @@ class WorkTree:
         return text if text.isalnum() else ""
 
     def mark_shown(self, oid: str) -> None:
-        """The work tree shows `oid`: whoever committed it by hand has it there."""
+        """Note that the work tree shows `oid`."""
         with guard_writes():
             replace_file(self._mark, f"{oid}\n".encode(), self._mark.with_suffix(".new"))
 
     def show(self, oid: str) -> None:
-        """Show the commit. Busy while somebody's git holds the index."""
+        """Update the work tree to a commit. Busy while another git holds the index."""
         before, store = self.shown_commit(), self._objects.store
         if before == oid:
             return
@@ -230,7 +230,7 @@ class WorkTree:
             index.remove(path)
 
     def _file(self, path: str) -> str:
-        """What the work tree has there; an odd thing counts as somebody's work."""
+        """The blob name of a file of the work tree; another text if it is no plain file."""
         file = self._root / path
         if file.is_symlink() or file.is_dir():
             return "no plain file"

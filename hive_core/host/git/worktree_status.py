@@ -1,4 +1,4 @@
-"""What somebody has changed by hand and not committed; cheap enough to ask after every commit.
+"""Files of the work tree that differ from a commit; cheap enough to ask after every commit.
 
 A file whose name, size and times are as they were has the content that it had
 (https://git-scm.com/docs/racy-git says what that leaves out; here it only delays a line of text).
@@ -32,7 +32,7 @@ def is_whole_index(index: bytes) -> bool:
 
 
 def file_signature(path: Path | os.DirEntry[str]) -> FileSignature | None:
-    """What changes when the content does; None where there is no plain file."""
+    """Times, size and inode of a plain file, which change with its content; else None."""
     try:
         status = path.stat(follow_symlinks=False)
     except OSError:

@@ -17,7 +17,7 @@ UNSENT_MOST: Final = 4 << 20
 
 @dataclass(slots=True)
 class Listener:
-    """Whose socket it is, who may be behind it, and who is."""
+    """A listening socket: its party, its allowed peers and its connections."""
 
     party: str
     path: Path

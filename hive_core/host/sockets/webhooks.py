@@ -125,7 +125,7 @@ class WebhookServer:
         return b"".join(parts)
 
     def _answer(self, asked: WebhookRequest) -> Response | None:
-        """None for who has no business there."""
+        """The answer; None for a request that names no trigger or has a wrong signature."""
         trigger = self._find_trigger(asked.target)
         secret = self._secret(trigger)
         scope = signature_scope(secret, asked, self.clock())
@@ -153,7 +153,7 @@ class WebhookServer:
         return None if spec is None else self.ledger.triggers.by_path(spec.id, path)
 
     def _secret(self, trigger: Trigger | None) -> bytes:
-        """For an address that nobody has, the work is the same."""
+        """The secret of a trigger. Without a trigger the work is the same: it takes as long."""
         if trigger is None:
             return NOBODY
         try:
@@ -206,7 +206,7 @@ def _text(body: bytes) -> tuple[str, str]:
 
 
 def _bind_socket(path: Path, group: str) -> socket.socket:
-    """A socket that nobody can reach before it is the group's."""
+    """A socket that gets its group and mode before a client can connect."""
     path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -89,7 +89,7 @@ class ArtifactContents:
     # Coming in.
 
     def begin(self, party: str, most: int) -> str:
-        """Somebody will send a content in parts; the id under which it does."""
+        """Begin an upload in parts; its id."""
         self._drop_idle()
         open_ = [
             upload
@@ -189,7 +189,7 @@ class ArtifactContents:
         )
 
     def cancel(self, party: str) -> None:
-        """Somebody is gone, and what it was sending."""
+        """Delete the uploads of a destroyed agent."""
         for id_ in [
             upload_id for upload_id, upload in self._uploads.items() if upload.party == party
         ]:
@@ -225,7 +225,7 @@ class ArtifactContents:
         return await asyncio.shield(task)
 
     def _consume_result(self, task: asyncio.Task[Any]) -> None:
-        """What went wrong is told to who waits; nobody may, and then it is no line of the log."""
+        """Read the error, so that asyncio does not log it: the waiting caller gets it, if any."""
         self._works.discard(task)
         if not task.cancelled():
             task.exception()
@@ -257,7 +257,7 @@ class ArtifactContents:
             return await self.beside(lambda: self.blobs.read(content, at))
 
     def report_damage(self, digest: str, why: str) -> DamagedContent:
-        """The operator knows; who wanted to read it is told this."""
+        """Raise an alarm for the operator; the error for the caller."""
         text = f"the content {digest} of an artifact is damaged: {why}"
         log.error("%s", text)
         self.alarm(text)
@@ -267,7 +267,7 @@ class ArtifactContents:
         self.blobs.remove(digest)
 
     def remaining_digests(self) -> Iterator[str]:
-        """Clear what an earlier daemon was in the middle of; then every digest that is there."""
+        """Delete partial files of an earlier daemon; then every digest that is stored."""
         for partial in self.blobs.partial_files():
             if partial.name not in self._uploads:
                 partial.unlink(missing_ok=True)

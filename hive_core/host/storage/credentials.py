@@ -44,7 +44,7 @@ class Credentials:
         self._vault, self._base = vault, base
 
     def show(self, uuid: str, run: Path, capabilities: Iterable[str]) -> None:
-        """Have those there that it holds a capability for, and no others."""
+        """Show the secrets that the agent has a capability for, and remove the others."""
         held = {
             capability.removeprefix(_WORD)
             for capability in capabilities
@@ -79,7 +79,7 @@ def _folder(folder: Path, base: int) -> None:
 
 
 def _write(place: Path, value: bytes, base: int) -> None:
-    """Whole, and readable by nobody else at any moment; what is so already stays."""
+    """Write a secret in one step, readable by the container's root only."""
     with suppress(FileNotFoundError):
         if place.read_bytes() == value and os.getxattr(place, _ACL) == access(_READ, _READ, base):
             return

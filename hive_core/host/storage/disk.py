@@ -14,7 +14,7 @@ FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 
 
 def sync_folder(folder: Path) -> None:
-    """What was renamed, made or removed in it is on the disk when this returns."""
+    """Make durable what was created, renamed or removed in a directory."""
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(place)
@@ -24,7 +24,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def guard_disk(action: str) -> Iterator[None]:
-    """A failure of the disk as one of ours; no path and nothing that was written is in it."""
+    """Raise an error of the disk as an error of hive, without paths and contents."""
     try:
         yield
     except OSError as error:

@@ -15,7 +15,7 @@ QUOTA: Final = frozenset({"prjquota", "pquota"})  # as ext4 and XFS show a mount
 
 
 def disk_used(folder: Path) -> DiskUse:
-    """Bytes and inodes in use, whoever has them."""
+    """Bytes and inodes in use on the file system."""
     stats = os.statvfs(folder)
     return DiskUse((stats.f_blocks - stats.f_bfree) * stats.f_frsize, stats.f_files - stats.f_ffree)
 

@@ -44,7 +44,7 @@ class EventLog:
             self._woken.set()
 
     async def run(self) -> None:
-        """For ever; a disk that is full or broken is an alarm, and is tried again."""
+        """Copy for ever. A full or broken disk raises an alarm, and the copy is retried."""
         while True:
             try:
                 await self._copy()

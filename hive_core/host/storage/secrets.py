@@ -38,7 +38,7 @@ class SecretStore:
             self._mask_all()
 
     def sweep(self) -> None:
-        """Remove what a daemon that was killed had begun to keep; while nobody keeps anything."""
+        """Remove half-written files of a killed daemon. Call it before anything is written."""
         with guard_disk("remove secrets that were never kept"):
             for uuid in self.holders():
                 for path in (self.folder / uuid).glob(f"{_NEW}*"):
@@ -118,7 +118,7 @@ class SecretStore:
         return True
 
     def retire(self, uuid: str, key: str) -> None:
-        """Forget one that somebody made for itself: the logs hide it for a while, not for good."""
+        """Delete a secret that its agent made. The logs hide it for a while, not for ever."""
         with suppress(HiveError):
             self.masks.retire(self.read(uuid, key))
         self.remove(uuid, key)
@@ -134,13 +134,13 @@ class SecretStore:
             return self._place(uuid, key).read_bytes()
 
     def holders(self) -> list[str]:
-        """Everybody who has, or had, a secret here."""
+        """UUIDs of agents that have, or had, a secret."""
         with suppress(FileNotFoundError):
             return sorted(path.name for path in self.folder.iterdir() if is_uuid(path.name))
         return []
 
     def drop(self, uuid: str) -> None:
-        """Forget all of somebody who will never come back."""
+        """Delete all secrets of an agent that cannot be restored."""
         if is_uuid(uuid):
             with guard_disk("remove secrets"), suppress(FileNotFoundError):
                 shutil.rmtree(self.folder / uuid)

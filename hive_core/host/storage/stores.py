@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Stores:
-    """What lies on disk. `damage`: why nobody but the operator is served."""
+    """Ledger and repository. `damage`: why only the operator is served."""
 
     ledger: Ledger
     repo: MetaRepo
@@ -83,7 +83,7 @@ class Stores:
 
     @cached_property
     def vault(self) -> SecretStore:
-        """With it, what it holds stands in no event and in no line of the log."""
+        """The secrets. Once opened, its values are masked in events and log lines."""
         vault = SecretStore(self.paths.secrets)
         with suppress(HiveError):  # the disk tells whoever reads a secret
             vault.sweep()
@@ -110,7 +110,7 @@ class Stores:
         return ledger, repo
 
     def served_operations(self, registry: Mapping[str, Operation]) -> Mapping[str, Operation]:
-        """The operations as they can be served: over damage whatever only reads.
+        """The operations that can be served: with a damaged repository only those that read.
 
         Else `gc` would find that nobody accounts for anything.
         """

@@ -28,7 +28,7 @@ def group_of(slice_: str, unit: str) -> str:
 
 
 def read(group: str, groups: Path = GROUPS) -> Cpu | None:
-    """What a group has used since it was made; None where nobody counts, or it is no more."""
+    """CPU time of a group since it was created; None if it is gone or not counted."""
     for top in (groups / "unified", groups) if group.strip("/") else ():  # never that of all
         try:
             folder = os.open(f"{top}{group}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

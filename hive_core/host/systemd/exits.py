@@ -44,7 +44,7 @@ def list_jobs(folder: Path) -> list[str]:
 
 
 def _cpu(record: Mapping[str, object]) -> Cpu | None:
-    """None in records of older scripts, and where nobody counted."""
+    """None in records of older scripts, and where CPU time was not counted."""
     group, used = record.get("group"), record.get("cpu")
     if isinstance(group, str) and group and isinstance(used, int) and used >= 0:
         return Cpu(name_of(group), used)

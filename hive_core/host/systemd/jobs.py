@@ -45,7 +45,7 @@ _FRAME: Final = re.compile(r"(Spawning container |Press Ctrl-\] |Container |Tryi
 
 
 def _printable(text: str) -> str:
-    """A line of somebody else's, plainly visible and not long."""
+    """A line of untrusted text: printable characters only, and cut."""
     return "".join(char if char.isprintable() else " " for char in text[:_LINE]).strip()
 
 

@@ -45,7 +45,7 @@ _STATIC: Final = (
 
 
 class Roster(Protocol):
-    """Who should be here: needed to ask about somebody of whom there is nothing to see."""
+    """The agents that should be on this host: some have no unit to see."""
 
     def uuids(self) -> Iterable[str]: ...
     def name(self, uuid: str) -> str | None: ...
@@ -94,13 +94,13 @@ class NspawnMachines:
         self._wakes.append(wake)
 
     def on_unit_signal(self, unit: str) -> None:
-        """A signal about a unit; one that is nobody's wants a look at everything."""
+        """Handle a signal about a unit; an unknown unit causes a look at all agents."""
         uuid = self._units.get(unit, "")
         for wake in self._wakes:
             wake(uuid)
 
     def on_topics(self, topics: frozenset[str]) -> None:
-        """Secrets of agents are others now: they are shown along with who an agent is."""
+        """Secrets changed: show them again, together with the identity."""
         for topic in topics:
             kind, _, uuid = topic.partition(":")
             if kind == "secret" and self._storage.identities.pop(uuid, None) is not None:
