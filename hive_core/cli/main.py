@@ -81,7 +81,7 @@ machine a hive host.
 """
 
 
-class Hive(Group):
+class HiveGroup(Group):
     """The command `hive` itself."""
 
     lazy = COMMANDS
@@ -106,7 +106,7 @@ class Hive(Group):
 
 @click.group(
     "hive",
-    cls=Hive,
+    cls=HiveGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(

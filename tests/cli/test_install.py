@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hive_core.cli.host.install import images, layout
-from hive_core.cli.host.install.machine import Machine
+from hive_core.cli.host.install.machine import HostMachine
 from hive_core.cli.host.setup import root_agent
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.config.settings import Settings
@@ -45,7 +45,7 @@ def test_an_old_systemd_is_refused() -> None:
 
 def test_a_file_is_written_once_and_the_operators_own_is_never_touched(tmp_path: Path) -> None:
     told: list[str] = []
-    machine = Machine(told.append)
+    machine = HostMachine(told.append)
     unit = layout.File(tmp_path / "deep" / "hived.service", "[Unit]\n")
     assert [machine.file(unit), machine.file(unit)] == [True, False]
     assert told == [f"wrote {unit.path}"]
@@ -63,7 +63,7 @@ def test_removing_follows_no_symlink(tmp_path: Path) -> None:
     (tmp_path / "hive").mkdir()
     (tmp_path / "hive" / "link").symlink_to(tmp_path / "precious")
     (tmp_path / "top").symlink_to(tmp_path / "precious")
-    Machine(lambda _: None).remove([tmp_path / "hive", tmp_path / "top", tmp_path / "absent"])
+    HostMachine(lambda _: None).remove([tmp_path / "hive", tmp_path / "top", tmp_path / "absent"])
     assert [each.name for each in tmp_path.iterdir()] == ["precious"]
     assert (tmp_path / "precious" / "file").exists()
 

@@ -14,7 +14,7 @@ from hive_core.agent import catalog
 from hive_core.cli.core.manual import escape, manual, write
 from hive_core.cli.host.install import documents
 from hive_core.cli.host.install.layout import File
-from hive_core.cli.host.install.machine import Machine
+from hive_core.cli.host.install.machine import HostMachine
 from hive_core.cli.main import COMMANDS, hive
 from hive_core.model.config.settings import Settings
 
@@ -66,7 +66,7 @@ def test_completion_and_pages_are_installed_once_and_removed(
     share, files = documents.SHARE, documents.documents()
     assert tuple(file.path for file in files) == documents.PATHS
     told: list[str] = []
-    machine = Machine(told.append)
+    machine = HostMachine(told.append)
     here = [File(tmp_path / file.path.relative_to(share), file.text) for file in files]
     assert [machine.file(file) for file in here] == [True] * len(here)
     assert [machine.file(file) for file in here] == [False] * len(here)

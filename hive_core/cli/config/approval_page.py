@@ -91,8 +91,8 @@ def count_followers(reply: Mapping[str, object]) -> str:
             return ""
 
 
-def _follower_count(found: Message) -> str:
-    return f", {count}" if (count := count_followers(found)) else ""
+def _follower_count(reply: Message) -> str:
+    return f", {count}" if (count := count_followers(reply)) else ""
 
 
 def _follows(reply: Message) -> Iterator[str]:

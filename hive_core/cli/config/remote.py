@@ -35,7 +35,7 @@ _REPO: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}", re.ASCII)
 _REFS_MOST: Final = 200_000
 
 
-class Daemon:
+class RemoteRepository:
     """The daemon's side: one repository of it."""
 
     def __init__(self, socket: str, repo: str) -> None:
@@ -86,7 +86,7 @@ class Daemon:
 class Helper:
     """What git asks, line by line. `say` tells people."""
 
-    daemon: Daemon
+    daemon: RemoteRepository
     clone: Clone
     out: TextIO
     options: dict[str, str] = field(default_factory=dict)
@@ -196,7 +196,7 @@ def main() -> None:
         sys.exit(2)
     socket = os.environ.get("HIVE_OPERATOR_SOCKET", SOCKET)
     try:
-        helper = Helper(Daemon(socket, sys.argv[2]), remote_git.Clone(), sys.stdout)
+        helper = Helper(RemoteRepository(socket, sys.argv[2]), remote_git.Clone(), sys.stdout)
         helper.run(line.rstrip("\n") for line in sys.stdin)
     except HiveError as error:
         say(_why(error))

@@ -12,7 +12,7 @@ from hive_core.cli.core.output import Column, Listing, Row, echo, output_option,
 from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session
 from hive_core.cli.host.install import layout
-from hive_core.cli.host.install.machine import Machine, settings
+from hive_core.cli.host.install.machine import HostMachine, settings
 from hive_core.cli.host.install.older_install import Old
 from hive_core.cli.host.install.takeover import Takeover, steps
 from hive_core.cli.host.setup import need_root, root_agent
@@ -39,7 +39,7 @@ def _own(style: str, *, dry_run: bool) -> int:
     if not dry_run and any(row["state"] == DUE for row in rows):
         need_root("migrate")
         with working("migrating"):
-            Machine(echo).restart("hived.service")
+            HostMachine(echo).restart("hived.service")
         rows = _states()
     ROWS.show(rows, style)
     return int(any(row["state"] == "newer" for row in rows))

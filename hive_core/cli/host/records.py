@@ -80,7 +80,9 @@ def logs(
         names = tuple(str(row["name"]) for row in session.rows("list_agents", "agents"))
     if not names:
         raise click.UsageError("name one or more agents, or give --all")
-    rows = _followed(session, names, filters) if follow else _logged(session, names, filters)
+    rows = (
+        _stream_lines(session, names, filters) if follow else _last_lines(session, names, filters)
+    )
     if style != "table":
         Listing("text", ()).show(rows, style)
         return
@@ -88,7 +90,7 @@ def logs(
         echo(_log_line(row, several=len(names) > 1))
 
 
-def _logged(
+def _last_lines(
     session: Session, names: Sequence[str], filters: Mapping[str, object]
 ) -> Iterator[Row]:  # fmt: skip
     """The last lines of all these agents together, the oldest first."""
@@ -105,7 +107,7 @@ def _log_rows(session: Session, name: str, filters: Mapping[str, object]) -> lis
     return [{"agent": name, **line} for line in lines]
 
 
-def _followed(
+def _stream_lines(
     session: Session, names: Sequence[str], filters: Mapping[str, object]
 ) -> Iterator[Row]:  # fmt: skip
     """Lines as they are written; of several agents each has a connection of its own."""
@@ -113,7 +115,7 @@ def _followed(
         return session.follow("get_logs", "lines", agent=names[0], **filters)
     if len(names) > _MOST_AT_ONCE:
         raise click.UsageError(f"at most {_MOST_AT_ONCE} agents can be followed at once")
-    return _merged(session.socket, names, filters)
+    return _merge_logs(session.socket, names, filters)
 
 
 # Lines of several logs; None where one ends, an error where it broke.
@@ -131,7 +133,7 @@ def _follow_log(socket: str, name: str, filters: Mapping[str, object], lines: _L
         lines.put(None)
 
 
-def _merged(
+def _merge_logs(
     socket: str, names: Sequence[str], filters: Mapping[str, object]
 ) -> Iterator[Row]:  # fmt: skip
     lines = _Lines()

@@ -14,7 +14,7 @@ from hive_core.cli.core.output import echo, say
 from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session
 from hive_core.cli.host.install import layout, steps
-from hive_core.cli.host.install.machine import Machine, settings
+from hive_core.cli.host.install.machine import HostMachine, settings
 from hive_core.errors import NotAllowed, TimedOut
 
 _NAMED: Final = 10  # agents that a question names
@@ -61,7 +61,7 @@ def setup(session: Session) -> None:
         done.append(text)
         echo(text)
 
-    machine = Machine(tell)
+    machine = HostMachine(tell)
     if not steps.by_configuration(machine):
         steps.check(lambda text: say(f"warning: {text}"))
         _check_settings()
@@ -84,7 +84,7 @@ def teardown(*, purge: bool, yes: bool) -> None:
     """
     need_root("tear down")
     steps.check_removable()
-    machine = Machine(echo)
+    machine = HostMachine(echo)
     if not yes:
         _confirm(machine, purge=purge)
     with working("stopping"):
@@ -94,7 +94,7 @@ def teardown(*, purge: bool, yes: bool) -> None:
             steps.purge(machine)
 
 
-def _confirm(machine: Machine, *, purge: bool) -> None:
+def _confirm(machine: HostMachine, *, purge: bool) -> None:
     """Print what ends, and ask at the terminal."""
     if not sys.stdin.isatty():
         raise click.UsageError("standard input is no terminal: teardown needs --yes")

@@ -62,7 +62,7 @@ def _usage(session: Session) -> str:
     return f"{', '.join(parts) or 'nothing'} today (UTC)"
 
 
-def _failed(row: Row) -> Iterator[str]:
+def _failure_lines(row: Row) -> Iterator[str]:
     failed = entries(row, "failed")
     for agent in failed[:_SHOWN]:
         reason = f": {words(agent.get('why'))}" if agent.get("why") else ""
@@ -77,7 +77,7 @@ def _lines(row: Row, usage: str) -> Iterator[str]:
     yield f"hived    {words(hived.get('version'))}, since {stamp(hived.get('since'))}"
     yield f"commit   {words(row.get('commit'))}"
     yield f"agents   {_agents(row)}"
-    for line in _failed(row):
+    for line in _failure_lines(row):
         yield f"         {line}"
     yield f"tasks    {_tasks(row)}"
     yield f"todo     {row.get('waiting') or 'nothing'} waiting for you (`hive todo`)"

@@ -69,7 +69,7 @@ def settings(config: Path) -> dict[str, object]:
         raise Conflict(f"cannot read {config}: {error}") from error
 
 
-class Machine:
+class HostMachine:
     """The machine; every change is reported through `tell`."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:

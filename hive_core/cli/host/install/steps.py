@@ -8,7 +8,7 @@ from typing import Final
 
 from hive_core.cli.host.install import documents, images, layout
 from hive_core.cli.host.install.machine import (  # fmt: skip
-    Machine,
+    HostMachine,
     installation,
     is_booted,
     settings,
@@ -20,7 +20,7 @@ NIXOS: Final = Path("/etc/NIXOS")
 _PATIENCE: Final = 10.0  # seconds an agent has at teardown before it is killed
 
 
-def by_configuration(machine: Machine) -> bool:
+def by_configuration(machine: HostMachine) -> bool:
     """Whether the module of NixOS has set this host up."""
     return NIXOS.exists() and machine.active("hived.service")
 
@@ -38,7 +38,7 @@ def check(warn: Callable[[str], None]) -> None:
         warn(f"systemd {version} works; {layout.WISHED} or newer is better")
 
 
-def install(machine: Machine) -> None:
+def install(machine: HostMachine) -> None:
     """Accounts, directories, files, units; running daemons at the end."""
     _accounts(machine)
     for directory in layout.directories():
@@ -57,7 +57,7 @@ def install(machine: Machine) -> None:
     _units(machine, {path.name for path in changed})
 
 
-def _older(machine: Machine) -> None:
+def _older(machine: HostMachine) -> None:
     """Remove what older versions installed for the git of operators."""
     units = [unit for unit in layout.OLD_UNITS if (layout.SYSTEM / unit).exists()]
     if units:
@@ -72,14 +72,14 @@ def _images() -> layout.File:
     return layout.File(images.FILE, images.text(named, images.lines()))
 
 
-def _accounts(machine: Machine) -> None:
+def _accounts(machine: HostMachine) -> None:
     for group in (layout.USER, layout.OPERATORS):
         machine.group(group)
     machine.user(layout.USER, layout.HOME)
     machine.member(layout.USER, layout.JOURNAL)
 
 
-def _units(machine: Machine, changed: set[str]) -> None:
+def _units(machine: HostMachine, changed: set[str]) -> None:
     """Enable and start both daemons; one that runs from an old unit is restarted.
 
     This stops no agent: containers have units of their own.
@@ -98,14 +98,14 @@ def check_removable() -> None:
         raise Conflict("NixOS is set up by its configuration: services.hive.enable = false")
 
 
-def running_agents(machine: Machine) -> list[str]:
+def running_agents(machine: HostMachine) -> list[str]:
     """Names of the agents whose containers run now."""
     first, last = layout.AGENTS[0].split("*")
     units = machine.loaded_units(layout.AGENTS[0])
     return sorted(unit.removeprefix(first).removesuffix(last) for unit in units)
 
 
-def remove(machine: Machine) -> None:
+def remove(machine: HostMachine) -> None:
     """Stop everything and remove the units; files and accounts stay."""
     check_removable()
     machine.end(("hived.service",), _PATIENCE)
@@ -125,7 +125,7 @@ def remove(machine: Machine) -> None:
     machine.run("systemctl", "daemon-reload")
 
 
-def purge(machine: Machine) -> None:
+def purge(machine: HostMachine) -> None:
     """Remove what agents and operators made, and the accounts."""
     machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent, Path(layout.PROFILES.path)])
     machine.account_gone(layout.USER, (layout.USER, layout.OPERATORS))
