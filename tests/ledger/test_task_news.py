@@ -11,13 +11,13 @@ IDS = [f"{number:012x}" for number in range(TASKS_PER_MESSAGE + 20)]
 
 
 def test_what_changes_again_is_told_last_and_the_oldest_are_left_out(folder: Path) -> None:
-    fresh, again = list[str](), [IDS[each * 37 % len(IDS)] for each in range(200)]
+    fresh, again = list[str](), [IDS[number * 37 % len(IDS)] for number in range(200)]
     ledger = Ledger.open(folder / "hive.db", primed=0)
     news = ledger.tasks.news
     with ledger.transaction():
         news.save(NewsState("anna", at=7.0))
         for task in [*IDS, *again]:
-            fresh = [*(each for each in fresh if each != task), task][-TASKS_PER_MESSAGE:]
+            fresh = [*(item for item in fresh if item != task), task][-TASKS_PER_MESSAGE:]
             assert news.add("anna", task, 7.01, 0.1)
             assert news.get("anna") == NewsState("anna", pending=tuple(fresh), at=7.0, due=7.1)
     ledger.close()

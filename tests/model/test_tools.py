@@ -44,14 +44,14 @@ def test_a_manager_executes_nothing_and_every_tool_of_a_role_is_in_the_table() -
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "tool"),
     [
         ("file_reader", "read"), ("read_file", "read"), ("Read", "read"), ("command", "bash"),
         ("run_command", "bash"), ("edit_file", "edit"), ("write_file", "edit"), ("WRITE", "edit"),
     ],
 )  # fmt: skip
-def test_a_tool_has_one_name_and_the_aliases_of_the_seeds(name: str, expected: str) -> None:
-    assert find_tool(name).name == expected
+def test_a_tool_has_one_name_and_the_aliases_of_the_seeds(name: str, tool: str) -> None:
+    assert find_tool(name).name == tool
 
 
 def test_an_unknown_tool_is_answered_with_the_nearest() -> None:
@@ -143,8 +143,8 @@ def test_an_entry_reads_back_as_it_is_written(pattern: ToolEntry) -> None:
 
 
 @given(st.lists(patterns(), max_size=5))
-def test_a_list_in_its_one_spelling_allows_the_same(found: list[ToolEntry]) -> None:
-    texts = [str(entry) for entry in found]
+def test_a_list_in_its_one_spelling_allows_the_same(listed: list[ToolEntry]) -> None:
+    texts = [str(entry) for entry in listed]
     result = normalized_entries(texts)
     assert missing_entries(result, texts) == missing_entries(texts, result) == ()
     assert normalized_entries(result) == result

@@ -72,7 +72,7 @@ def test_the_order_is_depth_first_with_siblings_by_name(parents: Parents) -> Non
 
 
 @pytest.mark.parametrize(
-    ("parents", "refusal"),
+    ("parents", "message"),
     [
         ({"a": "a"}, "a is its own parent"),
         ({"a": None, "b": "ghost"}, "parent ghost of b is unknown"),
@@ -82,8 +82,8 @@ def test_the_order_is_depth_first_with_siblings_by_name(parents: Parents) -> Non
         ({"a": None, "b": "a", "c": "b", "d": "c"}, "d would be deeper than 3 levels"),
     ],
 )
-def test_a_refusal_names_the_agent_and_the_rule(parents: Parents, refusal: str) -> None:
-    with pytest.raises(InvalidArgument, match=refusal):
+def test_a_refusal_names_the_agent_and_the_rule(parents: Parents, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
         Topology.forest(parents, depth_limit=3)
 
 

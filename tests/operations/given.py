@@ -7,29 +7,29 @@ from operations.world import World
 
 def give(world: World, assigner: str, agent: str, **wish: object) -> str:
     """A task, taken by its agent; its id."""
-    given = {"description": "mend it", **wish}
-    task = str(world.call(assigner, "assign_task", agent=agent, **given)["task"])
+    params = {"description": "mend it", **wish}
+    task = str(world.call(assigner, "assign_task", agent=agent, **params)["task"])
     take(world, agent)
     return task
 
 
 def take(world: World, agent: str) -> list[dict[str, object]]:
     """All that waits for an agent, read and acked, its tasks begun."""
-    found = read(world, agent)
-    for each in found:
-        head = str(each["body"]).partition("\n")[0]
-        if each["kind"] == "task" and each["relation"] == "daemon":
+    messages = read(world, agent)
+    for row in messages:
+        head = str(row["body"]).partition("\n")[0]
+        if row["kind"] == "task" and row["relation"] == "daemon":
             world.call(agent, "begin_task", task=head.removeprefix("task: "))
-    return found
+    return messages
 
 
 def read(world: World, agent: str) -> list[dict[str, object]]:
     """All that waits for an agent, read and acked, and nothing is done about it."""
-    found = world.call(agent, "recv", max=100)["messages"]
-    assert isinstance(found, list)
-    if found:
-        world.call(agent, "ack", ids=[each["id"] for each in found])
-    return found
+    messages = world.call(agent, "recv", max=100)["messages"]
+    assert isinstance(messages, list)
+    if messages:
+        world.call(agent, "ack", ids=[row["id"] for row in messages])
+    return messages
 
 
 def finish(world: World, agent: str, task: str, status: str = "success", **more: object) -> None:
@@ -42,11 +42,11 @@ def state(world: World, task: str) -> str:
 
 def end(world: World, task: str, status: str = "success", **more: object) -> None:
     """Its agent reports."""
-    found = world.ledger.tasks.require(task)
-    finish(world, str(world.hive.name(found.assignee)), task, status, **more)
+    result = world.ledger.tasks.require(task)
+    finish(world, str(world.hive.name(result.assignee)), task, status, **more)
 
 
 def phase(world: World, task: str) -> str:
     """Its state, or `offered`: queued, and its agent may begin it."""
-    found = world.ledger.tasks.require(task)
-    return "offered" if found.offered else found.state.value
+    result = world.ledger.tasks.require(task)
+    return "offered" if result.offered else result.state.value

@@ -42,7 +42,7 @@ class Model:
         return caller in self.above(target)
 
     def below(self, name: str) -> set[str]:
-        return {each for each in self.parents if self.is_above(name, each)}
+        return {parent for parent in self.parents if self.is_above(name, parent)}
 
     def siblings(self, one: str, other: str) -> bool:
         parent = self.parents[one]
@@ -104,20 +104,20 @@ class Model:
     def destroy(self, name: str, *, recursive: bool) -> set[str]:
         gone = {name, *self.below(name)} if recursive else {name}
         heir = self.parents[name]
-        for each in gone:
-            parent = self.parents[each]
-            uuid = self.uuids[each]
-            self.archives[uuid] = (each, None if parent is None else self.uuids[parent])
-        for each, parent in list(self.parents.items()):
-            if each not in gone and parent in gone:
-                self.parents[each] = heir
-        for each in gone:
-            del self.parents[each], self.boxes[self.uuids.pop(each)]
+        for item in gone:
+            parent = self.parents[item]
+            uuid = self.uuids[item]
+            self.archives[uuid] = (item, None if parent is None else self.uuids[parent])
+        for agent, parent in list(self.parents.items()):
+            if agent not in gone and parent in gone:
+                self.parents[agent] = heir
+        for item_ in gone:
+            del self.parents[item_], self.boxes[self.uuids.pop(item_)]
         return gone
 
     def restore(self, uuid: str, root: str) -> str:
         name, above = self.archives.pop(uuid)
-        names = {known: each for each, known in self.uuids.items()}
+        names = {known: agent for agent, known in self.uuids.items()}
         self.spawn(name, None if above is None else names.get(above, root), uuid)
         return name
 

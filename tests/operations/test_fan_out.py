@@ -39,17 +39,17 @@ def work(world: World, begun: Reply, item: int, status: str = "success", **more:
 
 
 def notices(world: World, name: str = "a") -> list[Reply]:
-    return [each for each in world.mail(name) if each["kind"] == "batch_done"]
+    return [message for message in world.mail(name) if message["kind"] == "batch_done"]
 
 
 def test_workers_are_made_up_to_the_cap_and_the_rest_is_queued(world: World) -> None:
     begun = run(world, 5, concurrency=2)
     assert begun["worker_count"] == 2
-    assert [bool(each) for each in texts(begun["tasks"])] == [True, True, False, False, False]
+    assert [bool(text) for text in texts(begun["tasks"])] == [True, True, False, False, False]
     for name in texts(begun["workers"]):
         assert world.hive.topology.parent(name) == "a"
         assert spec(world, name).command == ("hive-agent", "worker")
-    states = [each["state"] for each in reports(world, begun)]
+    states = [report["state"] for report in reports(world, begun)]
     assert states == ["given", "given", "queued", "queued", "queued"]
 
 
@@ -75,8 +75,10 @@ def test_reports_stand_in_the_order_of_the_tasks(world: World) -> None:
     work(world, begun, 2, "partial", summary="third", data={"x": 3})
     work(world, begun, 0, summary="first")
     work(world, begun, 1, "failed", summary="second")
-    found = [(each["title"], each["status"], each["summary"]) for each in reports(world, begun)]
-    assert found == [
+    result = [
+        (report["title"], report["status"], report["summary"]) for report in reports(world, begun)
+    ]
+    assert result == [
         ("t0", "success", "first"), ("t1", "failed", "second"), ("t2", "partial", "third"),
     ]  # fmt: skip
     assert reports(world, begun)[2]["data"] == {"x": 3}
@@ -108,8 +110,8 @@ def test_the_timeout_ends_the_rest_and_keeps_what_there_is(world: World) -> None
     assert batch(world, begun)["state"] == "running"
     end(world, str(row["task"]), "partial", summary="half of it")
     world.advance(0)
-    found = [(each["status"], each["summary"]) for each in reports(world, begun)]
-    assert found == [("success", "done"), ("timeout", "half of it"), ("timeout", "")]
+    result = [(report["status"], report["summary"]) for report in reports(world, begun)]
+    assert result == [("success", "done"), ("timeout", "half of it"), ("timeout", "")]
     assert batch(world, begun)["state"] == "timeout"
     assert len(notices(world)) == 1
 
@@ -134,9 +136,9 @@ def test_existing_agents_can_do_the_work(world: World) -> None:
 def test_a_named_worker_that_is_stopped_is_started(world: World) -> None:
     world.call("a", "stop", agent="a1")
     run(world, 1, agents=["a1"])
-    found = world.ledger.runs.get(world.uuid("a1"))
-    assert found is not None
-    assert found.wanted is DesiredState.RUNNING
+    result = world.ledger.runs.get(world.uuid("a1"))
+    assert result is not None
+    assert result.wanted is DesiredState.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -164,9 +166,9 @@ def test_sixty_four_tasks_end_one_after_the_other(world: World) -> None:
     begun = run(world, 64, concurrency=4)
     for item in range(64):
         work(world, begun, item, summary=str(item))
-    found = reports(world, begun)
-    assert [each["summary"] for each in found] == [str(item) for item in range(64)]
-    assert len({each["task"] for each in found}) == 64
+    result = reports(world, begun)
+    assert [row["summary"] for row in result] == [str(item) for item in range(64)]
+    assert len({row["task"] for row in result}) == 64
     assert len(notices(world)) == 1
 
 
@@ -199,22 +201,22 @@ def test_a_batch_whose_named_workers_are_gone_ends(world: World) -> None:
     world.call("a", "destroy", agent="a2")
     world.advance(0)
     assert batch(world, begun)["state"] == "done"
-    assert {each["status"] for each in reports(world, begun)} == {"failed"}
+    assert {report["status"] for report in reports(world, begun)} == {"failed"}
 
 
 def test_a_worker_that_was_moved_away_gets_nothing_more_and_its_task_is_not_ended(
     world: World,
 ) -> None:
     begun = run(world, 4, agents=["a2", "a1"])
-    kept, other = texts(begun["tasks"])[:2]
+    still_running, other = texts(begun["tasks"])[:2]
     world.call("operator", "move", agent="a1", parent="b")
     world.call("operator", "move", agent="a2", parent="b")
-    given = [each["worker"] for each in reports(world, begun)]
-    for name in given[:2]:
+    params = [report["worker"] for report in reports(world, begun)]
+    for name in params[:2]:
         take(world, str(name))
-    end(world, kept)
+    end(world, still_running)
     world.advance(0)
-    assert [each["worker"] for each in reports(world, begun)] == [*given[:2], "", ""]
+    assert [report["worker"] for report in reports(world, begun)] == [*params[:2], "", ""]
     world.call("a", "stop_work", reason="enough", grace=0)
     world.advance(60)
     assert state(world, other) == "in_progress"

@@ -38,17 +38,17 @@ def crash(world: World, name: str) -> None:
     world.run()
 
 
-def shown(world: World, batch: object) -> Reply:
+def batch_reply(world: World, batch: object) -> Reply:
     return world.call("operator", "get_batch", batch=batch)
 
 
-def given(found: Reply) -> list[Reply]:
-    return [each for each in rows(found["reports"]) if each["state"] == "given"]
+def assigned_reports(reports: Reply) -> list[Reply]:
+    return [report for report in rows(reports["reports"]) if report["state"] == "given"]
 
 
-def happen(world: World, draw: random.Random, found: Reply) -> None:
+def happen(world: World, draw: random.Random, batch: Reply) -> None:
     """One thing that may happen to a batch."""
-    some = given(found)
+    some = assigned_reports(batch)
     match draw.choice(["finish"] * 5 + ["crash", "destroy", "restart", "jump", "time"]):
         case "finish" if some:
             row = draw.choice(some)
@@ -78,23 +78,23 @@ def test_whatever_happens_each_task_of_a_batch_ends_once_and_the_batch_with_the_
     begun = world.call(
         "a", "run_parallel_workers", tasks=tasks, concurrency=CAP, requeue=2, timeout=80_000.0
     )
-    wait = world.call("a", "wait_for", tasks=[each for each in texts(begun["tasks"]) if each],
+    wait = world.call("a", "wait_for", tasks=[text for text in texts(begun["tasks"]) if text],
                       until="all", deadline=90_000.0)["wait_id"]  # fmt: skip
     for _ in range(400):
-        found = shown(world, begun["batch"])
-        assert len(given(found)) <= CAP
-        if found["state"] != "running":
+        result = batch_reply(world, begun["batch"])
+        assert len(assigned_reports(result)) <= CAP
+        if result["state"] != "running":
             break
-        happen(world, draw, found)
-    found = shown(world, begun["batch"])
-    assert (found["state"], found["open"]) == ("done", 0)
-    reports = rows(found["reports"])
-    assert [each["title"] for each in reports] == [f"t{n}" for n in range(COUNT)]
-    assert all(each["status"] for each in reports)
-    told = [each for each in world.events() if each["kind"] == "task"]
-    ends = Counter(fields(each)["task"] for each in told if each["operation"] in FINALS)
+        happen(world, draw, result)
+    result = batch_reply(world, begun["batch"])
+    assert (result["state"], result["open"]) == ("done", 0)
+    reports = rows(result["reports"])
+    assert [report["title"] for report in reports] == [f"t{n}" for n in range(COUNT)]
+    assert all(report["status"] for report in reports)
+    events = [event for event in world.events() if event["kind"] == "task"]
+    ends = Counter(fields(event)["task"] for event in events if event["operation"] in FINALS)
     assert set(ends.values()) <= {1}
-    mail = [each["kind"] for each in world.mail("a")]
+    mail = [message["kind"] for message in world.mail("a")]
     assert mail.count("batch_done") == 1
     over = world.ledger.plans.waits.require(str(wait))
     assert over.state == "met"
@@ -109,9 +109,9 @@ def test_plans_waits_and_the_lock_are_there_after_a_restart(world: World) -> Non
     wait = world.call("a", "wait_for", agents=["a2"], deadline=500.0)["wait_id"]
     world.restart(off=100.0)
     assert execution_lock(world.ledger, world.uuid("a1"))
-    assert [each["id"] for each in rows(world.call("a", "list_waits")["waits"])] == [wait]
+    assert [wait["id"] for wait in rows(world.call("a", "list_waits")["waits"])] == [wait]
     world.call("a2", "send", to="a", body="x")
-    assert wait in [each["wait_id"] for each in take(world, "a")]
+    assert wait in [message["wait_id"] for message in take(world, "a")]
     world.call("a", "approve_plan", task=task, plan=plan)
     world.restart(off=0.0)
     assert world.fault("a", "approve_plan", task=task, plan=plan) == "Conflict"
@@ -124,7 +124,9 @@ def test_a_deadline_that_passed_while_no_daemon_ran_ends_the_wait_at_its_start(
     wait = world.call("a", "wait_for", deadline=50.0)["wait_id"]
     world.restart(off=100.0)
     world.advance(0)
-    assert [each["wait_id"] for each in take(world, "a") if each["kind"] == "wait_over"] == [wait]
+    assert [
+        message["wait_id"] for message in take(world, "a") if message["kind"] == "wait_over"
+    ] == [wait]
 
 
 def test_a_task_of_a_batch_may_be_said_as_its_text_alone(world: World) -> None:

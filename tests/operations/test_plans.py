@@ -18,8 +18,8 @@ def propose(world: World, agent: str, task: str, **more: object) -> Reply:
     return world.call(agent, "create_plan", task=task, steps=STEPS, **more)
 
 
-def asked(world: World, name: str = "a") -> list[Reply]:
-    return [each for each in world.mail(name) if each["kind"] == "plan_submitted"]
+def prompts(world: World, name: str = "a") -> list[Reply]:
+    return [message for message in world.mail(name) if message["kind"] == "plan_submitted"]
 
 
 def test_a_plan_waits_for_who_gave_the_task_and_execution_is_locked(world: World) -> None:
@@ -28,7 +28,7 @@ def test_a_plan_waits_for_who_gave_the_task_and_execution_is_locked(world: World
     assert (plan["state"], plan["decides"]) == ("submitted", "a")
     assert state(world, task) == "awaiting_plan_approval"
     assert execution_lock(world.ledger, world.uuid("a1"))
-    (letter,) = asked(world)
+    (letter,) = prompts(world)
     head, _, text = str(letter["body"]).partition("\n")
     assert json.loads(head) == {"task": task, "plan": plan["plan"], "agent": "a1", "voids": []}
     assert "1. look [read_file]" in text
@@ -40,7 +40,7 @@ def test_a_step_may_be_said_as_its_title_alone(world: World) -> None:
     task = give(world, "a", "a1", plan_required=True)
     made = world.call("a1", "create_plan", task=task, steps=["look", {"title": "mend"}])
     steps = world.call("a1", "get_plan", plan=made["plan"])["steps"]
-    assert [each["title"] for each in rows(steps)] == ["look", "mend"]
+    assert [step["title"] for step in rows(steps)] == ["look", "mend"]
 
 
 def test_execution_is_locked_before_there_is_a_plan(world: World) -> None:
@@ -55,7 +55,7 @@ def test_an_approved_plan_unlocks_and_the_agent_is_told(world: World) -> None:
     assert done == {"plan": plan, "task": task, "agent": "a1", "state": "approved"}
     assert state(world, task) == "in_progress"
     assert execution_lock(world.ledger, world.uuid("a1")) == ""
-    assert "plan_approved" in [each["kind"] for each in world.mail("a1")]
+    assert "plan_approved" in [message["kind"] for message in world.mail("a1")]
 
 
 def test_a_plan_is_approved_exactly_once(world: World) -> None:
@@ -74,7 +74,7 @@ def test_a_rejected_plan_keeps_the_lock_and_tells_why(world: World) -> None:
     world.call("a", "reject_plan", task=task, plan=plan, reason="too risky")
     assert state(world, task) == "in_progress"
     assert execution_lock(world.ledger, world.uuid("a1"))
-    (letter,) = [each for each in world.mail("a1") if each["kind"] == "plan_rejected"]
+    (letter,) = [message for message in world.mail("a1") if message["kind"] == "plan_rejected"]
     assert "too risky" in str(letter["body"])
     assert world.fault("a", "approve_plan", task=task, plan=plan) == "Conflict"
 
@@ -87,7 +87,7 @@ def test_a_revised_plan_voids_the_one_before(world: World) -> None:
     with pytest.raises(Conflict, match="took its place"):
         world.call("a", "approve_plan", task=task, plan=first)
     world.call("a", "approve_plan", task=task, plan=second["plan"])
-    states = [each["state"] for each in rows(world.call("a", "list_plans", task=task)["plans"])]
+    states = [plan["state"] for plan in rows(world.call("a", "list_plans", task=task)["plans"])]
     assert states == ["approved", "void"]
 
 
@@ -142,7 +142,7 @@ def test_a_main_manager_s_own_plans_need_nobody(world: World) -> None:
     assert execution_lock(world.ledger, world.uuid("root"))
     assert propose(world, "root", task)["state"] == "approved"
     assert execution_lock(world.ledger, world.uuid("root")) == ""
-    assert not asked(world, "operator")
+    assert not prompts(world, "operator")
 
 
 def test_steps_of_an_approved_plan_have_their_own_status(world: World) -> None:
@@ -154,7 +154,7 @@ def test_steps_of_an_approved_plan_have_their_own_status(world: World) -> None:
     world.call("a1", "update_plan_step", **step)
     world.call("a1", "update_plan_step", plan=plan, step=1, status="done", note="fine")
     shown = rows(world.call("a", "get_plan", plan=plan)["steps"])
-    assert [(each["status"], each["note"]) for each in shown] == [("done", "fine"), ("pending", "")]
+    assert [(item["status"], item["note"]) for item in shown] == [("done", "fine"), ("pending", "")]
     with pytest.raises(Conflict):
         world.call("a1", "update_plan_step", plan=plan, step=1, status="failed")
     assert world.fault("a1", "update_plan_step", plan=plan, step=3, status="done") == "NotFound"
@@ -181,7 +181,7 @@ def test_a_plan_of_a_hundred_long_steps_is_a_message_of_bounded_size(world: Worl
     task = give(world, "a", "a1")
     steps = [{"title": "x", "detail": "y" * 2000}] * 100
     plan = world.call("a1", "create_plan", task=task, steps=steps)["plan"]
-    (letter,) = asked(world)
+    (letter,) = prompts(world)
     body = str(letter["body"])
     assert len(body) < 64 * 1024
     assert f"more: get_plan {plan}" in body

@@ -11,18 +11,18 @@ from operations.given import end, give, state
 from operations.world import Reply, World, fields, names, rows, texts
 
 
-def ended(found: Reply) -> dict[object, tuple[object, object]]:
-    return {each["task"]: (each["state"], each["status"]) for each in rows(found["tasks"])}
+def task_ends(reply: Reply) -> dict[object, tuple[object, object]]:
+    return {task["task"]: (task["state"], task["status"]) for task in rows(reply["tasks"])}
 
 
 def test_queued_work_stops_at_once_and_running_work_is_told(world: World) -> None:
     running = give(world, "a", "a1")
     queued = [give(world, "a", "a2", needs=[running]) for _ in range(2)]
-    found = world.call("a", "stop_work", reason="enough")
-    assert ended(found) == {
+    reply = world.call("a", "stop_work", reason="enough")
+    assert task_ends(reply) == {
         running: ("stopping", ""), **dict.fromkeys(queued, ("cancelled", "stopped")),
     }  # fmt: skip
-    assert found["stopping"] == 1
+    assert reply["stopping"] == 1
     assert "task_stop" in names(world.mail("a1"), "kind")
 
 
@@ -31,9 +31,9 @@ def test_the_waiting_answer_says_what_really_stopped(world: World) -> None:
     asked = world.ask("a", "stop_work", reason="enough", wait=20)
     assert asked.pending
     end(world, task, "partial", summary="half")
-    found = asked.result()
-    assert ended(found) == {task: ("cancelled", "stopped")}
-    assert found["stopping"] == 0
+    result = asked.result()
+    assert task_ends(result) == {task: ("cancelled", "stopped")}
+    assert result["stopping"] == 0
 
 
 def test_the_answer_waits_for_the_last_of_them(world: World) -> None:
@@ -49,9 +49,9 @@ def test_what_does_not_stop_in_time_is_told_as_it_is(world: World) -> None:
     task = give(world, "a", "a1")
     asked = world.ask("a", "stop_work", reason="enough", grace=1, wait=50)
     world.advance(1 + world.settings.waits.stop + 1)
-    found = asked.result()
-    assert ended(found) == {task: ("stopping", "")}
-    assert found["stopping"] == 1
+    result = asked.result()
+    assert task_ends(result) == {task: ("stopping", "")}
+    assert result["stopping"] == 1
     run = world.ledger.runs.get(world.uuid("a1"))
     assert run is not None
     assert "did not stop" in run.reason
@@ -71,21 +71,21 @@ def test_an_end_that_does_not_come_is_told_once_and_asked_for_ever_more_rarely(
             asked.append(run.since)
     assert len(asked) < 12
     assert asked[-1] - asked[-2] >= 1800
-    told = [each for each in world.events() if each["operation"] == "forced"]
-    assert sorted(str(fields(each)["task"]) for each in told) == sorted([task, other])
-    assert not [each for each in world.events() if each["operation"] == "task_deadlines"]
+    messages = [event for event in world.events() if event["operation"] == "forced"]
+    assert sorted(str(fields(message)["task"]) for message in messages) == sorted([task, other])
+    assert not [event for event in world.events() if event["operation"] == "task_deadlines"]
     assert (state(world, task), state(world, other)) == ("stopping", "stopping")
 
 
 def test_batches_of_the_whole_subtree_stop_with_what_they_queued(world: World) -> None:
     tasks = [{"task": f"{n}"} for n in range(4)]
     begun = world.call("a1", "run_parallel_workers", tasks=tasks, concurrency=1)
-    found = world.call("operator", "stop_work", agent="a", reason="enough")
-    assert found["batches"] == [begun["batch"]]
+    reply = world.call("operator", "stop_work", agent="a", reason="enough")
+    assert reply["batches"] == [begun["batch"]]
     world.advance(0)
     seen = world.call("operator", "get_batch", batch=begun["batch"])
     assert seen["state"] == "stopped"
-    assert {each["status"] for each in rows(seen["reports"])} == {"stopped"}
+    assert {report["status"] for report in rows(seen["reports"])} == {"stopped"}
     assert not set(texts(begun["workers"])) & set(world.hive.specs)
 
 
@@ -97,8 +97,8 @@ def test_triggers_are_switched_off(world: World) -> None:
         when={"every": 60.0},
         action={"kind": "message", "text": "x"},
     )
-    found = world.call("a", "stop_work", reason="enough")
-    assert found["triggers"] == [made["id"]]
+    reply = world.call("a", "stop_work", reason="enough")
+    assert reply["triggers"] == [made["id"]]
 
 
 def test_others_go_on(world: World) -> None:
@@ -116,8 +116,8 @@ def test_an_agent_s_own_work_stops_when_another_says_so(world: World) -> None:
 
 
 def test_nothing_to_stop_is_an_answer_too(world: World) -> None:
-    found = world.call("a", "stop_work", reason="", wait=10)
-    assert (found["tasks"], found["batches"], found["triggers"], found["stopping"]) == (
+    reply = world.call("a", "stop_work", reason="", wait=10)
+    assert (reply["tasks"], reply["batches"], reply["triggers"], reply["stopping"]) == (
         [], [], [], 0,
     )  # fmt: skip
 
@@ -146,10 +146,10 @@ def test_a_very_long_queue_stops_without_reading_all_of_it_again_for_each_end(
         raw = world.ledger.connection._raw
         raw.set_progress_handler(partial(_tick, ticks), 10)
         raw.set_trace_callback(said.append)
-        found = world.call("a", "stop_work", reason="enough")
+        reply = world.call("a", "stop_work", reason="enough")
         raw.set_progress_handler(None, 0)
         raw.set_trace_callback(None)
-        assert len(rows(found["tasks"])) == count
+        assert len(rows(reply["tasks"])) == count
         steps[count] = next(ticks) / count
     assert steps[80] < 1.2 * steps[20]
     assert len(said) / 100 < 30
@@ -168,7 +168,7 @@ def test_what_runs_is_told_first_however_much_waits_and_whoever_else_is_ended(
     world.call("b", "destroy", agent="b1")
     said = world.call("a", "stop_work", reason="enough")
     assert state(world, running) == "stopping"
-    assert {state(world, each) for each in waiting[31:]} == {"waiting"}
+    assert {state(world, item) for item in waiting[31:]} == {"waiting"}
     assert (len(rows(said["tasks"])), said["stopping"]) == (41, 10)
     sweeps = world.ledger.plans.sweeps
     assert (first := sweeps.first()) is not None
@@ -179,7 +179,7 @@ def test_what_has_not_ended_yet_is_told_as_stopping(world: World) -> None:
     for _ in range(40):
         world.call("operator", "assign_task", agent="a1", description="x")
     said = world.call("a", "stop_work", reason="enough")
-    states = [each["state"] for each in rows(said["tasks"])]
+    states = [task["state"] for task in rows(said["tasks"])]
     assert (states.count("stopping"), set(states)) == (8, {"stopping", "cancelled"})
     assert said["stopping"] == 8
 
@@ -189,9 +189,9 @@ def test_the_event_tells_how_many_and_names_the_last_of_them(world: World) -> No
         world.call("operator", "assign_task", agent="a1", description="x")
     running = give(world, "a", "a2")
     world.call("a", "stop_work", reason="enough")
-    (told,) = [each for each in world.events() if each["operation"] == "stop_work"]
-    assert (fields(told)["count"], len(texts(fields(told)["tasks"]))) == (71, 64)
-    assert running in texts(fields(told)["tasks"])
+    (event,) = [event for event in world.events() if event["operation"] == "stop_work"]
+    assert (fields(event)["count"], len(texts(fields(event)["tasks"]))) == (71, 64)
+    assert running in texts(fields(event)["tasks"])
 
 
 def test_nothing_that_waits_is_begun_because_another_one_ends(world: World) -> None:
@@ -201,5 +201,5 @@ def test_nothing_that_waits_is_begun_because_another_one_ends(world: World) -> N
     ]
     world.broker.listeners.remove(world.agenda.on_topics)
     world.call("a", "stop_work", reason="enough")
-    states = [state(world, str(each)) for each in tasks]
+    states = [state(world, str(task)) for task in tasks]
     assert (states.count("cancelled"), set(states)) == (32, {"cancelled", "queued"})

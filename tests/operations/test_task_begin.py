@@ -40,12 +40,12 @@ def test_a_queue_that_is_longer_than_its_deadlines_does_not_fail(world: World) -
     world.call("operator", "spawn", name="narrow", parent="a", parallel=1)
     start_machines(world, "narrow")
     tasks = [assign(world, "narrow", deadline=3) for _ in range(4)]
-    for each in tasks:
+    for task_ in tasks:
         assert [state(world, one) for one in tasks].count("in_progress") == 0
-        world.call("narrow", "begin_task", task=each)
+        world.call("narrow", "begin_task", task=task_)
         world.advance(2)
-        finish(world, "narrow", each)
-    assert {world.ledger.tasks.require(each).result.status for each in tasks} == {"success"}  # type: ignore[union-attr]
+        finish(world, "narrow", task_)
+    assert {world.ledger.tasks.require(task).result.status for task in tasks} == {"success"}  # type: ignore[union-attr]
 
 
 def test_it_is_begun_once_and_by_its_own_agent(world: World) -> None:
@@ -79,8 +79,8 @@ def test_whoever_says_something_of_a_task_has_begun_it(world: World, how: str) -
     operation, params, then = DOES[how]
     task = assign(world, "a1")
     world.call("a1", operation, task=task, **params)
-    found = world.ledger.tasks.require(task)
-    assert (found.state, found.started) == (then, world.clock.now())
+    result = world.ledger.tasks.require(task)
+    assert (result.state, result.started) == (then, world.clock.now())
 
 
 def test_a_sub_task_begins_its_whole(world: World) -> None:
@@ -92,8 +92,8 @@ def test_a_sub_task_begins_its_whole(world: World) -> None:
 def test_an_agent_that_has_read_of_a_task_is_told_that_it_is_not_to_begin(world: World) -> None:
     unread, seen = assign(world, "a1"), assign(world, "a2")
     read(world, "a2")
-    for each in (unread, seen):
-        world.call("a", "cancel_task", task=each, reason="no need")
+    for item in (unread, seen):
+        world.call("a", "cancel_task", task=item, reason="no need")
     assert world.mail("a1") == []
     (letter,) = read(world, "a2")
     assert (letter["kind"], str(letter["body"]).splitlines()[0]) == ("task_stop", f"task: {seen}")
@@ -107,7 +107,7 @@ def test_a_machine_that_ends_loses_nothing_of_what_it_had_not_begun(world: World
     end_machine(world, "a1", 137, returns=True)
     start_machines(world, "a1")
     assert (phase(world, task), world.ledger.tasks.require(task).attempt) == ("offered", 1)
-    assert [each["kind"] for each in take(world, "a1")] == ["task"]
+    assert [message["kind"] for message in take(world, "a1")] == ["task"]
     assert state(world, task) == "in_progress"
 
 
@@ -211,12 +211,12 @@ def test_work_and_other_mail_can_be_received_apart(world: World) -> None:
     task = assign(world, "a1")
     world.call("a", "send", to="a1", body="hello")
 
-    def got(only: str) -> list[object]:
+    def task_letters(only: str) -> list[object]:
         letters = rows(world.call("a1", "recv", only=only)["messages"])
-        return [str(each["body"]).partition("\n")[0] for each in letters]
+        return [str(letter["body"]).partition("\n")[0] for letter in letters]
 
-    assert got("work") == [f"task: {task}"]
-    assert got("other") == ["task: 0", "hello"]
+    assert task_letters("work") == [f"task: {task}"]
+    assert task_letters("other") == ["task: 0", "hello"]
 
 
 def upkeep(world: World) -> None:

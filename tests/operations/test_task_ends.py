@@ -17,13 +17,13 @@ def row(world: World, task: str) -> Task:
 
 
 def result(world: World, task: str) -> TaskResult:
-    found = row(world, task).result
-    assert found is not None
-    return found
+    result = row(world, task).result
+    assert result is not None
+    return result
 
 
-def told(world: World, agent: str, kind: str) -> list[str]:
-    return [str(each["body"]) for each in take(world, agent) if each["kind"] == kind]
+def notices(world: World, agent: str, kind: str) -> list[str]:
+    return [str(message["body"]) for message in take(world, agent) if message["kind"] == kind]
 
 
 def test_the_report_is_the_end_and_a_record(world: World) -> None:
@@ -86,7 +86,7 @@ def test_progress_is_seen_and_comes_at_a_bounded_rate(world: World) -> None:
     assert faults == {"", "LimitReached"}
     world.advance(1)
     assert world.fault("a1", "report_progress", task=task, text="later") == ""
-    assert told(world, "a", "tasks") == []
+    assert notices(world, "a", "tasks") == []
 
 
 def test_a_watch_ends_with_the_task(world: World) -> None:
@@ -110,13 +110,13 @@ def test_work_that_is_cancelled_is_stopped_and_what_there_was_is_kept(world: Wor
     seen = world.ask("a1", "watch_task", task=task, more=True)
     assert world.call("a", "cancel_task", task=task, reason="not needed")["state"] == "stopping"
     assert seen.pages[-1]["state"] == "stopping"
-    (body,) = told(world, "a1", "task_stop")
+    (body,) = notices(world, "a1", "task_stop")
     assert body.startswith(f"task: {task}\nstatus: stopped\n")
     finish(world, "a1", task, "partial", summary="a third", data={"n": 3})
-    found = result(world, task)
-    assert (state(world, task), found.status.value) == ("cancelled", "stopped")
-    assert (found.summary, found.data, found.error) == ("a third", {"n": 3}, "not needed")
-    assert "cancelled, stopped: a third" in told(world, "root", "tasks")[0]
+    result_ = result(world, task)
+    assert (state(world, task), result_.status.value) == ("cancelled", "stopped")
+    assert (result_.summary, result_.data, result_.error) == ("a third", {"n": 3}, "not needed")
+    assert "cancelled, stopped: a third" in notices(world, "root", "tasks")[0]
 
 
 def test_who_does_not_stop_has_its_container_ended(world: World) -> None:
@@ -143,14 +143,14 @@ def test_a_cancel_takes_all_its_parts_along_and_says_what_it_hit(world: World) -
     inner = give(world, "a1", "a11")
     other = give(world, "root", "a2", part_of="-")
     hit = rows(world.call("root", "cancel_task", task=whole)["hit"])
-    assert [(each["task"], each["agent"], each["state"]) for each in hit] == [
+    assert [(hit_["task"], hit_["agent"], hit_["state"]) for hit_ in hit] == [
         (whole, "a", "stopping"), (part, "a1", "stopping"), (inner, "a11", "stopping"),
     ]  # fmt: skip
     assert state(world, other) == "in_progress"
     world.advance(60)
     for name in ("a", "a1", "a11"):
         end_machine(world, name, 137, returns=True)
-    assert {state(world, each) for each in (whole, part, inner)} == {"cancelled"}
+    assert {state(world, item) for item in (whole, part, inner)} == {"cancelled"}
 
 
 def test_an_end_cannot_be_taken_back(world: World) -> None:
@@ -164,18 +164,18 @@ def test_the_soft_deadline_asks_and_the_hard_one_stops(world: World) -> None:
     """Row Q23."""
     task = give(world, "a", "a1", soft=60, deadline=100)
     world.advance(59)
-    assert told(world, "a1", "task_report") == []
+    assert notices(world, "a1", "task_report") == []
     world.advance(2)
-    (body,) = told(world, "a1", "task_report")
+    (body,) = notices(world, "a1", "task_report")
     assert body.startswith(f"task: {task}\n")
     world.advance(40)
     assert state(world, task) == "stopping"
     finish(world, "a1", task, "partial", summary="most of it")
-    found = result(world, task)
-    assert (state(world, task), found.status.value, found.summary) == (
+    result_ = result(world, task)
+    assert (state(world, task), result_.status.value, result_.summary) == (
         "done", "timeout", "most of it",
     )  # fmt: skip
-    assert found.error == "its time is over: 100 s"
+    assert result_.error == "its time is over: 100 s"
 
 
 def test_time_does_not_run_while_somebody_else_has_to_answer(world: World) -> None:
@@ -209,7 +209,7 @@ def test_a_crash_ends_the_task_with_the_reason(world: World) -> None:
     assert (state(world, task), state(world, after)) == ("done", "done")
     assert result(world, task).status.value == "failed"
     assert result(world, task).error == "a1 ended: ended with 1"
-    assert f"{task} a1 [mend it] done, failed: a1 ended" in told(world, "a", "tasks")[-1]
+    assert f"{task} a1 [mend it] done, failed: a1 ended" in notices(world, "a", "tasks")[-1]
 
 
 def test_a_crashed_worker_is_started_again_for_a_task_that_has_another_try(world: World) -> None:
@@ -222,7 +222,7 @@ def test_a_crashed_worker_is_started_again_for_a_task_that_has_another_try(world
         assert state(world, task) == "queued"
         assert run_of(world, "a1").nonce == nonce + 1
         start_machines(world, "a1")
-        (letter,) = [each for each in take(world, "a1") if each["kind"] == "task"]
+        (letter,) = [message for message in take(world, "a1") if message["kind"] == "task"]
         assert f"attempt: {attempt}" in str(letter["body"])
     end_machine(world, "a1", 1)
     assert state(world, task) == "done"
@@ -280,7 +280,7 @@ def test_a_crash_for_good_ends_what_was_not_begun_too(world: World) -> None:
         str(world.call("a", "assign_task", agent="a1", description="y")["task"]) for _ in range(8)
     ]
     end_machine(world, "a1", 1)
-    assert {state(world, each) for each in ids} == {"done"}
+    assert {state(world, id_) for id_ in ids} == {"done"}
     assert world.mail("a1") == []
 
 
@@ -298,11 +298,11 @@ def test_a_destroyed_agent_leaves_no_open_task(world: World) -> None:
     begun = give(world, "a", "a1", requeue=3)
     waiting = give(world, "a", "a1", needs=[begun])
     world.call("a", "destroy", agent="a1", recursive=True)
-    assert {state(world, each) for each in (begun, waiting)} == {"done"}
+    assert {state(world, item) for item in (begun, waiting)} == {"done"}
     assert result(world, begun).error == "a1 was destroyed"
-    found = world.call("a", "get_task", task=begun)["task"]
-    assert isinstance(found, dict)
-    assert found["agent"] == "a1"
+    task = world.call("a", "get_task", task=begun)["task"]
+    assert isinstance(task, dict)
+    assert task["agent"] == "a1"
 
 
 def test_of_a_destroyed_agent_one_end_may_be_that_of_another(world: World) -> None:
@@ -311,7 +311,7 @@ def test_of_a_destroyed_agent_one_end_may_be_that_of_another(world: World) -> No
     chain = [first, give(world, "a", "a1", needs=[first])]
     chain.append(give(world, "a1", "a11", part_of=first))
     world.call("a", "destroy", agent="a1", recursive=True)
-    assert {state(world, each) for each in chain} == {"done"}
+    assert {state(world, id_) for id_ in chain} == {"done"}
 
 
 def test_of_a_crashed_agent_one_end_may_be_that_of_another(world: World) -> None:
@@ -319,17 +319,17 @@ def test_of_a_crashed_agent_one_end_may_be_that_of_another(world: World) -> None
     first = give(world, "a", "a1")
     second = give(world, "a", "a1", needs=[first])
     end_machine(world, "a1", 1)
-    assert {state(world, each) for each in (first, second)} == {"done"}
+    assert {state(world, item) for item in (first, second)} == {"done"}
 
 
 def test_the_tasks_of_a_destroyed_assigner_go_to_who_is_above_it(world: World) -> None:
     task = give(world, "a", "a1")
     world.call("root", "destroy", agent="a")
     assert row(world, task).assigner == world.uuid("root")
-    assert told(world, "root", "tasks") != []
+    assert notices(world, "root", "tasks") != []
     world.advance(1)
     finish(world, "a1", task)
-    assert f"{task} a1 [mend it] done, success" in told(world, "root", "tasks")[0]
+    assert f"{task} a1 [mend it] done, success" in notices(world, "root", "tasks")[0]
 
 
 def test_who_lost_the_agent_loses_its_task_too(world: World) -> None:
@@ -337,13 +337,13 @@ def test_who_lost_the_agent_loses_its_task_too(world: World) -> None:
     task = give(world, "a", "a1")
     world.call("operator", "move", agent="a1", parent="b")
     assert row(world, task).assigner == world.uuid("root")
-    assert "a1 was moved: its task is yours now" in told(world, "root", "tasks")[0]
+    assert "a1 was moved: its task is yours now" in notices(world, "root", "tasks")[0]
     world.advance(1)
     assert world.fault("a", "get_task", task=task) == "NotFound"
     assert world.fault("a", "cancel_task", task=task) == "NotFound"
     finish(world, "a1", task, summary="secret of b")
-    assert told(world, "a", "tasks") == []
-    assert "secret of b" in told(world, "root", "tasks")[0]
+    assert notices(world, "a", "tasks") == []
+    assert "secret of b" in notices(world, "root", "tasks")[0]
 
 
 def test_the_parts_of_what_failed_are_stopped(world: World) -> None:
@@ -365,14 +365,14 @@ def test_what_ended_long_ago_is_forgotten_and_nothing_else(world: World) -> None
         assert world.ledger.tasks.prune(world.clock.now() - 50) == 1
     assert world.ledger.tasks.get(old) is None
     assert world.ledger.tasks.last_events(old, 1000) == []
-    assert all(world.ledger.tasks.get(each) for each in (whole, part, new))
+    assert all(world.ledger.tasks.get(item) for item in (whole, part, new))
 
 
 def test_a_clock_that_is_set_takes_deadlines_along(world: World) -> None:
     task = give(world, "a", "a1", deadline=100)
     with world.ledger.transaction():
         world.ledger.shifts.move(86_400.0, world.clock.now() + 86_400, 1.0)
-    found = row(world, task)
-    assert found.hard_at is not None
-    assert found.hard_at - found.created == pytest.approx(100)
-    assert found.hard_at > world.clock.now() + 86_400
+    result = row(world, task)
+    assert result.hard_at is not None
+    assert result.hard_at - result.created == pytest.approx(100)
+    assert result.hard_at > world.clock.now() + 86_400

@@ -9,20 +9,20 @@ from operations.world import World, rows
 from hive_core.model.agents.machine import FailureHistory, State
 
 
-def assigned(world: World, **more: object) -> dict[str, object]:
+def assign(world: World, **more: object) -> dict[str, object]:
     return world.call("a", "assign_task", agent="a1", description="x", **more)
 
 
 def test_an_agent_that_reads_nothing_is_named_until_it_asks_for_its_mail(world: World) -> None:
     start_machines(world, "a1")
-    said = assigned(world)
+    said = assign(world)
     assert said["state"] == "queued"
     assert said["hint"] == "a1 runs and has not asked for its mail since it started"
     world.call("a1", "recv")
-    assert assigned(world)["hint"] == ""
+    assert assign(world)["hint"] == ""
     end_machine(world, "a1", 137, returns=True)
     start_machines(world, "a1")
-    assert "has not asked" in str(assigned(world)["hint"])
+    assert "has not asked" in str(assign(world)["hint"])
 
 
 STATES = {
@@ -46,14 +46,14 @@ def test_the_state_of_an_agent_that_cannot_begin_is_said(world: World, state: St
             ),
         )
     world.seen.states[uuid] = state
-    said = assigned(world)
+    said = assign(world)
     assert said["hint"] == STATES[state]
     assert world.call("operator", "get_task", task=said["task"])["hint"] == said["hint"]
 
 
 def test_nothing_is_said_of_what_waits_for_others_or_was_begun(world: World) -> None:
-    first = assigned(world)
-    second = assigned(world, needs=[first["task"]])
+    first = assign(world)
+    second = assign(world, needs=[first["task"]])
     assert second["hint"] == ""
     world.call("a1", "begin_task", task=first["task"])
     assert world.call("operator", "get_task", task=first["task"])["hint"] == ""
@@ -63,7 +63,7 @@ def test_an_agent_that_took_a_task_and_does_not_begin_it_is_named(world: World) 
     """No deadline runs before it begins, so its assigner has to hear what it waits for."""
     start_machines(world, "a1")
     world.call("a1", "recv")
-    task = assigned(world)["task"]
+    task = assign(world)["task"]
     assert world.call("a", "get_task", task=task)["hint"] == ""
     letters = rows(world.call("a1", "recv", max=10)["messages"])
     world.call("a1", "ack", ids=[letter["id"] for letter in letters])
@@ -75,8 +75,8 @@ def test_an_agent_that_took_a_task_and_does_not_begin_it_is_named(world: World) 
 
 def test_an_agent_that_has_a_message_to_do_is_at_work(world: World) -> None:
     def activity() -> object:
-        found = rows(world.call("a", "list_agents", root="a1")["agents"])
-        return found[0]["activity"]
+        agents = rows(world.call("a", "list_agents", root="a1")["agents"])
+        return agents[0]["activity"]
 
     world.call("a", "send", to="a1", body="hello")
     assert activity() == "idle"

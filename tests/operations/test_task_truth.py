@@ -15,25 +15,25 @@ from operations.world import World, rows, world
 from hive_core.errors import HiveError, Internal
 from hive_core.model.work.task import AWAITING, FINALS, TaskState
 
-LINES = {each.value: each.value.replace("_", " ") for each in TaskState}
+LINES = {item.value: item.value.replace("_", " ") for item in TaskState}
 
 
 def news(world: World, name: str) -> list[str]:
     """The letters about its tasks that it has not read."""
     world.advance(0.2)
-    return [str(each["body"]) for each in world.mail(name) if each["kind"] == "tasks"]
+    return [str(message["body"]) for message in world.mail(name) if message["kind"] == "tasks"]
 
 
 def untrue(world: World, body: str) -> list[str]:
     """Lines of a letter that say of a task what is not so."""
-    found = []
+    result = []
     for line in body.splitlines():
         task = world.ledger.tasks.get(line.partition(" ")[0])
         if task is not None:
             said = line.rpartition("] ")[2] if "] " in line else line
             if not said.startswith(LINES[task.state.value]):
-                found.append(line)
-    return found
+                result.append(line)
+    return result
 
 
 def plan(world: World, task: str) -> str:
@@ -77,21 +77,21 @@ def test_who_gave_a_task_hears_that_somebody_else_answered_its_question(world: W
 def test_a_letter_that_asks_for_a_decision_goes_when_that_is_made(world: World, who: str) -> None:
     task = give(world, "a", "a1", plan_required=True)
     id_ = plan(world, task)
-    assert [each["kind"] for each in world.mail("a")] == ["tasks", "plan_submitted"]
+    assert [message["kind"] for message in world.mail("a")] == ["tasks", "plan_submitted"]
     world.call(who, "approve_plan", task=task, plan=id_)
     world.advance(0.2)
-    kinds = [each["kind"] for each in world.mail("a")]
+    kinds = [message["kind"] for message in world.mail("a")]
     assert kinds == ([] if who == "a" else ["tasks"]), "its own step is no news"
 
 
 def test_a_newer_plan_and_the_end_of_its_task_take_the_letter_back_too(world: World) -> None:
     task = give(world, "a", "a1", plan_required=True)
     first, second = plan(world, task), plan(world, task)
-    (letter,) = [each for each in world.mail("a") if each["kind"] == "plan_submitted"]
+    (letter,) = [message for message in world.mail("a") if message["kind"] == "plan_submitted"]
     assert second in str(letter["body"])
     assert f'"plan": "{first}"' not in str(letter["body"])
     world.call("a1", "finish_task", task=task, status="failed", summary="no")
-    assert [each["kind"] for each in world.mail("a")] == ["tasks"]
+    assert [message["kind"] for message in world.mail("a")] == ["tasks"]
 
 
 def test_what_was_not_read_is_written_anew_when_it_is_not_so_any_more(world: World) -> None:
@@ -113,24 +113,24 @@ def test_who_loses_a_task_reads_nothing_of_it_any_more(world: World) -> None:
     plan(world, task)
     world.call("operator", "move", agent="a1", parent="b")
     assert news(world, "a") == []
-    assert [each["kind"] for each in world.mail("a")] == []
+    assert [message["kind"] for message in world.mail("a")] == []
     assert "yours now" in news(world, "root")[0]
 
 
 # Who does what to a task of a's that a1 has; the agent whose machine ends does nothing itself.
 STEPS = (
     ("a1", "begin"), ("a1", "report"), ("a1", "finish"), ("a1", "plan"), ("a1", "ask"),
-    *((who, what) for who in ("a", "root", "operator")
-      for what in ("approve", "reject", "answer", "cancel")),
+    *((who, event) for who in ("a", "root", "operator")
+      for event in ("approve", "reject", "answer", "cancel")),
     ("daemon", "crash"), ("daemon", "stop"), ("daemon", "time"), ("daemon", "up"),
 )  # fmt: skip
 
 
-def act(world: World, who: str, what: str, task: str) -> None:
+def act(world: World, who: str, event: str, task: str) -> None:
     """One step, where it is allowed now."""
     plans = rows(world.call("operator", "list_plans", task=task)["plans"])
     newest = plans[0]["plan"] if plans else ""
-    asked = [str(each.id) for each in world.ledger.questions.open_of_task(task)]
+    asked = [str(item.id) for item in world.ledger.questions.open_of_task(task)]
     calls: dict[str, tuple[str, dict[str, object]]] = {
         "begin": ("begin_task", {}), "report": ("report_progress", {"text": "at it"}),
         "finish": ("finish_task", {"status": "success", "summary": "x"}),
@@ -138,21 +138,21 @@ def act(world: World, who: str, what: str, task: str) -> None:
         "approve": ("approve_plan", {"plan": newest}), "cancel": ("cancel_task", {}),
         "reject": ("reject_plan", {"plan": newest, "reason": "no"}),
     }  # fmt: skip
-    if what == "answer":
-        for each in asked:
-            world.call(who, "answer", question=each, answers=["so"])
-    elif what == "crash":
+    if event == "answer":
+        for item_ in asked:
+            world.call(who, "answer", question=item_, answers=["so"])
+    elif event == "crash":
         end_machine(world, "a1", 137, returns=True)
-    elif what == "stop":
+    elif event == "stop":
         world.call("operator", "stop", agent="a1")
         end_machine(world, "a1")
-    elif what == "up":
+    elif event == "up":
         world.call("operator", "start", agent="a1")
         start_machines(world, "a1")
-    elif what == "time":
+    elif event == "time":
         world.advance(31)
     else:
-        operation, params = calls[what]
+        operation, params = calls[event]
         world.call(who, operation, task=task, **params)
 
 
@@ -176,25 +176,27 @@ def test_whoever_does_whatever_the_giver_knows_how_its_task_stands(
         wish = {"agent": "a1", "description": "x", "deadline": 30, "requeue": again}
         task = str(made.call("a", "assign_task", **wish)["task"])
         known = state(made, task)
-        for (who, what), reads in steps:
+        for (who, event), reads in steps:
             before = state(made, task)
             with suppress(HiveError):
                 try:
-                    act(made, who, what, task)
+                    act(made, who, event, task)
                 except Internal as error:
                     raise AssertionError(error) from error
             letters, now = news(made, "a"), state(made, task)
             assert len(letters) <= 1
-            assert [line for each in letters for line in untrue(made, each)] == []
+            assert [line for letter in letters for line in untrue(made, letter)] == []
             if who == "a" and now != before:
                 known = now
             if reads:
                 read(made, "a")
-                told = [f"{task} a1 [x] " in each.partition("\n\nopen:")[0] for each in letters]
-                known = now if any(told) else known
+                named = [
+                    f"{task} a1 [x] " in letter.partition("\n\nopen:")[0] for letter in letters
+                ]
+                known = now if any(named) else known
                 quiet = {TaskState.QUEUED, TaskState.IN_PROGRESS, TaskState.STOPPING}
                 same = known == now or {TaskState(known), TaskState(now)} <= quiet
-                assert same, (known, now, what)
+                assert same, (known, now, event)
                 if now in (*FINALS, *AWAITING):
                     assert known == now
                 assert news(made, "a") == [], "it is told once"

@@ -37,11 +37,12 @@ TREE = ("root/a", "a/a1", "a1/a11", "a/a2", "root/b", "b/b1")
 ENDED: Counter[str] = Counter()
 
 
-@on(TaskEnded)
-def count_ended(call: Call, event: TaskEnded) -> None:
+@when(TaskEnded)
+def count_end(call: Call, event: TaskEnded) -> frozenset[str]:
     """How often each task was said to have ended, whoever runs."""
     del call
     ENDED[event.id] += 1
+    return frozenset()
 
 
 class Walks(RuleBasedStateMachine):
@@ -62,7 +63,7 @@ class Walks(RuleBasedStateMachine):
         self.world.advance(60)
         for name in self.living():
             end_machine(self.world, name, 137, returns=True)
-        assert [each for each in self.tasks if self.row(each).open] == []
+        assert [task for task in self.tasks if self.row(task).open] == []
         self.each_task_ends_once()
         assert self.world.ledger.events.verify() is None
         self.stack.close()
@@ -83,7 +84,7 @@ class Walks(RuleBasedStateMachine):
         return self.world.ledger.tasks.require(task)
 
     def living(self) -> list[str]:
-        return [each for each in (*AGENTS, "narrow") if each in self.world.hive.specs]
+        return [agent for agent in (*AGENTS, "narrow") if agent in self.world.hive.specs]
 
     def agent(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(self.living()), "agent")
@@ -135,12 +136,12 @@ class Walks(RuleBasedStateMachine):
         name = self.world.hive.name(row.assignee)
         if name is None:
             return
-        given = {"task": row.id, "status": status, "summary": status}
+        params = {"task": row.id, "status": status, "summary": status}
         if row.open:
-            self.try_(name, "finish_task", **given)
+            self.try_(name, "finish_task", **params)
         else:
             with pytest.raises((Conflict, NotFound)):
-                self.world.call(name, "finish_task", **given)
+                self.world.call(name, "finish_task", **params)
 
     @precondition(lambda self: self.tasks)
     @rule(data=DATA)
@@ -224,7 +225,7 @@ class Walks(RuleBasedStateMachine):
     def every_way_is_a_legal_one(self) -> None:
         for task in self.tasks:
             before, now = self.seen.get(task, COURSE.start), self.row(task).state.value
-            assert now in _reached(before), (task, before, now)
+            assert now in _reachable_states(before), (task, before, now)
             self.seen[task] = now
 
     @invariant()
@@ -238,11 +239,11 @@ class Walks(RuleBasedStateMachine):
             assert {row.id for row in mine if row.state in ACTIVE} <= {row.id for row in held}
             assert ledger.count_open("assignee", uuid) == len(mine) == len(ledger.open_tasks(uuid))
             assert ledger.count_offered(uuid) == len(held) <= self.world.hive.spec(name).at_once
-            given = [row for row in open_ if row.assigner == uuid]
-            assert ledger.count_open("assigner", uuid) == len(given)
+            params = [row for row in open_ if row.assigner == uuid]
+            assert ledger.count_open("assigner", uuid) == len(params)
         assert {row.assignee for row in open_} <= set(self.world.hive.names)
         listed = rows(self.world.call("operator", "list_tasks", open=True, limit=1000)["tasks"])
-        assert {each["id"] for each in listed} == {row.id for row in open_}
+        assert {item["id"] for item in listed} == {row.id for row in open_}
 
     @invariant()
     def whoever_has_given_a_task_stands_above_it(self) -> None:
@@ -256,13 +257,13 @@ class Walks(RuleBasedStateMachine):
                 assert tree.is_ancestor(giver, agent), row
 
 
-def _reached(state: str) -> set[str]:
+def _reachable_states(state: str) -> set[str]:
     """Where a task may be, some steps later."""
-    found, fresh = {state}, {state}
+    reached, fresh = {state}, {state}
     while fresh:
-        fresh = {move.to for move in COURSE.transitions if move.source in fresh} - found
-        found |= fresh
-    return found
+        fresh = {move.to for move in COURSE.transitions if move.source in fresh} - reached
+        reached |= fresh
+    return reached
 
 
 @pytest.mark.sized

@@ -30,8 +30,8 @@ def test_the_text_comes_with_its_data_and_its_id(world: World) -> None:
 
 def test_the_same_key_makes_one_task(world: World) -> None:
     """Row Q42."""
-    given = {"agent": "a1", "description": "once", "idempotency_key": "k"}
-    first, again = (world.call("a", "assign_task", **given) for _ in range(2))
+    params = {"agent": "a1", "description": "once", "idempotency_key": "k"}
+    first, again = (world.call("a", "assign_task", **params) for _ in range(2))
     assert first == again
     assert len(board(world, "a")) == 1
 
@@ -44,14 +44,14 @@ def test_what_there_is_no_room_for_waits_by_priority_and_age(world: World) -> No
     """Row K14: at most `parallel` at once."""
     world.call("operator", "spawn", name="narrow", parent="a", parallel=1)
     ids = [
-        str(world.call("a", "assign_task", agent="narrow", description="x", priority=each)["task"])
-        for each in (2, 2, 3, 0)
+        str(world.call("a", "assign_task", agent="narrow", description="x", priority=item)["task"])
+        for item in (2, 2, 3, 0)
     ]
     began = []
-    while any(not each["ended"] for each in board(world, "a")):
+    while any(not item["ended"] for item in board(world, "a")):
         (letter,) = take(world, "narrow")
         began.append(str(letter["body"]).split()[1])
-        assert sum(state(world, each) == "in_progress" for each in ids) == 1
+        assert sum(state(world, id_) == "in_progress" for id_ in ids) == 1
         finish(world, "narrow", began[-1])
     assert began == [ids[0], ids[3], ids[1], ids[2]]
 
@@ -65,7 +65,7 @@ def test_one_that_waits_is_unblocked_by_the_last_good_end(world: World) -> None:
     assert state(world, third) == "waiting"
     finish(world, "a2", second, "partial")
     assert phase(world, third) == "offered"
-    (letter,) = [each for each in take(world, "a2") if each["kind"] == "task"]
+    (letter,) = [message for message in take(world, "a2") if message["kind"] == "task"]
     assert "the figure is 7" in str(letter["body"])
 
 
@@ -76,7 +76,7 @@ def test_a_bad_end_fails_all_who_waited_for_it_however_long_the_chain(world: Wor
         chain.append(give(world, "a", "a2", needs=chain[-1:]))
     finish(world, "a1", chain[0], "failed")
     world.advance(0)
-    assert {state(world, each) for each in chain} == {"done"}
+    assert {state(world, id_) for id_ in chain} == {"done"}
     last = world.ledger.tasks.require(chain[-1])
     assert last.result is not None
     assert last.result.error == f"task {chain[-2]}, which it waited for, came out as failed"
@@ -89,9 +89,9 @@ def test_nothing_can_be_made_to_wait_for_what_failed_or_is_not_there(world: Worl
     with pytest.raises(Conflict, match="came out as failed"):
         give(world, "a", "a1", needs=[bad])
     hidden = give(world, "b", "b1")
-    for each in (hidden, "0" * 12):
-        with pytest.raises(NotFound, match=f"no task {each}"):
-            give(world, "a", "a1", needs=[each])
+    for item in (hidden, "0" * 12):
+        with pytest.raises(NotFound, match=f"no task {item}"):
+            give(world, "a", "a1", needs=[item])
     assert len(board(world, "a")) == 1
 
 
@@ -122,15 +122,15 @@ def test_a_board_keeps_what_was_given_to_agents_that_are_gone(world: World) -> N
 
 
 def test_a_board_comes_in_pages(world: World) -> None:
-    ids = [give(world, "a", "a1", title=str(each)) for each in range(5)]
-    found = list[object]()
+    ids = [give(world, "a", "a1", title=str(number)) for number in range(5)]
+    result = list[object]()
     after = None
     while True:
         page = world.call("a", "list_tasks", limit=2, after=after)
-        found += names(page["tasks"], "id")
+        result += names(page["tasks"], "id")
         if (after := page["next"]) is None:
             break
-    assert found == ids[::-1]
+    assert result == ids[::-1]
 
 
 @pytest.mark.parametrize("operation", ["get_task", "watch_task", "cancel_task", "finish_task"])
@@ -147,14 +147,14 @@ def test_the_history_of_a_task_is_its_events(world: World) -> None:
     task = give(world, "a", "a1", title="Sum")
     world.call("a1", "report_progress", task=task, text="half", percent=50)
     finish(world, "a1", task, summary="42")
-    found = world.call("a", "get_task", task=task)
-    steps = [(row["event"], row["state"], row["by"]) for row in rows(found["history"])]
+    reply = world.call("a", "get_task", task=task)
+    steps = [(row["event"], row["state"], row["by"]) for row in rows(reply["history"])]
     assert steps == [
         ("assign", "queued", "a"), ("offer", "queued", "a"), ("begin", "in_progress", "a1"),
         ("progress", "in_progress", "a1"), ("finish", "done", "a1"),
     ]  # fmt: skip
     seqs = {row["seq"] for row in world.events() if row["kind"] == "task"}
-    assert {row["seq"] for row in rows(found["history"])} == seqs
+    assert {row["seq"] for row in rows(reply["history"])} == seqs
 
 
 def test_a_sub_task_is_part_of_the_only_task_of_its_assigner(world: World) -> None:
@@ -181,24 +181,24 @@ def test_too_much_is_refused(world: World) -> None:
 def test_what_is_told_of_64_ends_is_one_message(world: World) -> None:
     """Row T8: coalesced, with the state of all."""
     world.call("operator", "spawn", name="wide", parent="b", parallel=100)
-    ids = [give(world, "b", "wide", title=f"n{each}") for each in range(65)]
+    ids = [give(world, "b", "wide", title=f"n{number}") for number in range(65)]
     take(world, "b")
-    for each in ids[:64]:
-        finish(world, "wide", each)
+    for id_ in ids[:64]:
+        finish(world, "wide", id_)
     world.advance(1)
-    (letter,) = [each for each in take(world, "b") if each["kind"] == "tasks"]
+    (letter,) = [message for message in take(world, "b") if message["kind"] == "tasks"]
     body = str(letter["body"])
-    assert all(f"{each} wide [n{at}] done, success" in body for at, each in enumerate(ids[:64]))
+    assert all(f"{task} wide [n{at}] done, success" in body for at, task in enumerate(ids[:64]))
     assert f"open: 1\n{ids[64]} wide [n64] in progress" in body
     finish(world, "wide", ids[64], "failed", summary="no luck")
-    (letter,) = [each for each in take(world, "b") if each["kind"] == "tasks"]
+    (letter,) = [message for message in take(world, "b") if message["kind"] == "tasks"]
     assert str(letter["body"]) == f"changed:\n{ids[64]} wide [n64] done, failed: no luck\n\nopen: 0"
 
 
 def test_who_does_it_itself_is_not_told(world: World) -> None:
     task = give(world, "a", "a1")
     world.call("a", "cancel_task", task=task)
-    assert [each for each in world.mail("a") if each["kind"] == "tasks"] == []
+    assert [message for message in world.mail("a") if message["kind"] == "tasks"] == []
 
 
 def test_a_new_manager_delegates_first(world: World) -> None:
@@ -226,8 +226,12 @@ def test_a_new_manager_that_reports_has_begun(world: World) -> None:
 
 def test_an_agent_and_its_task_are_made_together(world: World) -> None:
     """Row T3: ids and a free name by the daemon."""
-    given = {"agent_role": "Software Engineer!", "task_description": "Mend", "agent_type": "worker"}
-    made = world.call("a", "spawn_agent_and_assign_task", **given)
+    params = {
+        "agent_role": "Software Engineer!",
+        "task_description": "Mend",
+        "agent_type": "worker",
+    }
+    made = world.call("a", "spawn_agent_and_assign_task", **params)
     name = str(made["name"])
     assert name.startswith("software-engineer-")
     assert made["agent_id"] == world.uuid(name)
@@ -237,16 +241,18 @@ def test_an_agent_and_its_task_are_made_together(world: World) -> None:
     assert (made["state"], made["wait_id"]) == ("queued", None)
     (letter,) = take(world, name)
     assert str(letter["body"]).startswith(f"task: {made['task_id']}\n")
-    other = world.call("a", "spawn_agent_and_assign_task", **given)
+    other = world.call("a", "spawn_agent_and_assign_task", **params)
     assert other["name"] != name
 
 
 def test_of_a_refused_pair_nothing_is_left(world: World) -> None:
     """Row T3: on refusal of the task there is no agent."""
     before = world.hive
-    given = {"agent_role": "x", "task_description": "y", "agent_type": "worker"}
-    assert world.fault("a", "spawn_agent_and_assign_task", **given, needs=["0" * 12]) == "NotFound"
-    assert world.fault("a", "spawn_agent_and_assign_task", **given, role="daemon", tier="strategic")
+    params = {"agent_role": "x", "task_description": "y", "agent_type": "worker"}
+    assert world.fault("a", "spawn_agent_and_assign_task", **params, needs=["0" * 12]) == "NotFound"
+    assert world.fault(
+        "a", "spawn_agent_and_assign_task", **params, role="daemon", tier="strategic"
+    )
     assert world.hive is before
     assert board(world, "operator") == []
     assert rows(world.call("operator", "list_jobs")["jobs"])[0]["operation"] == "spawn"
@@ -271,4 +277,4 @@ def test_with_wait_the_reply_comes_at_once_with_the_id_of_the_wait(world: World)
     assert texts([made["wait_id"]]) != [""]
     take(world, str(made["name"]))
     finish(world, str(made["name"]), str(made["task_id"]))
-    assert any(str(made["wait_id"]) in str(each["body"]) for each in take(world, "a"))
+    assert any(str(made["wait_id"]) in str(message["body"]) for message in take(world, "a"))

@@ -47,9 +47,9 @@ def test_a_role_executes_what_its_row_says(hive: World, who: str, may: set[str])
     if who != "operator":
         assert set(ROLE_DEFAULTS[hive.hive.spec(who).role].tools) == may
     for name in ("file_reader", "command", "edit_file"):
-        found = {"file_reader": "read", "command": "bash", "edit_file": "edit"}[name]
+        result = {"file_reader": "read", "command": "bash", "edit_file": "edit"}[name]
         error = hive.fault(who, "use_tool", tool=name, argument=["a"])
-        assert error == ("" if found in may else "NotAllowed"), name
+        assert error == ("" if result in may else "NotAllowed"), name
 
 
 def test_a_manager_s_command_is_refused_and_recorded(hive: World) -> None:
@@ -94,7 +94,7 @@ def test_a_grant_ends_by_itself_and_that_is_told(hive: World) -> None:
     assert hive.ledger.tools.get(grant) is not None
     hive.advance(1)
     assert hive.ledger.tools.get(grant) is None
-    (event,) = [each for each in hive.events() if each["kind"] == "tool"]
+    (event,) = [event for event in hive.events() if event["kind"] == "tool"]
     assert (event["target"], fields(event)["grant"]) == ("wu", grant)
     with pytest.raises(NotFound):
         hive.call("wu", "end_tool", grant=grant)
@@ -108,7 +108,7 @@ def test_open_grants_are_few(hive: World) -> None:
     assert use(hive, "tim", *STATUS)
 
 
-def assigned(hive: World, **wish: object) -> Task:
+def assign(hive: World, **wish: object) -> Task:
     """A task of wu's."""
     made: list[Task] = []
 
@@ -122,11 +122,11 @@ def assigned(hive: World, **wish: object) -> Task:
     return made[0]
 
 
-def moved(hive: World, task: Task, event: str, **kept: str) -> None:
+def move(hive: World, task: Task, event: str, **changes: str) -> None:
     def act(call: Call) -> Record[Nothing]:
-        found = hive.ledger.tasks.get(task.id)
-        assert found is not None
-        move_task(call, found, event, **kept)  # type: ignore[arg-type]
+        result = hive.ledger.tasks.get(task.id)
+        assert result is not None
+        move_task(call, result, event, **changes)  # type: ignore[arg-type]
         return Record(Nothing())
 
     hive.broker.perform("act", act)
@@ -135,21 +135,21 @@ def moved(hive: World, task: Task, event: str, **kept: str) -> None:
 
 def test_nothing_is_executed_before_the_plan_is_approved(hive: World) -> None:
     """T7: the lock is the broker's, and no message opens it."""
-    task = assigned(hive, plan_required=True)
+    task = assign(hive, plan_required=True)
     with pytest.raises(NotAllowed, match=task.id):
         use(hive, "wu", *STATUS)
     hive.call("wu", "begin_task", task=task.id)
-    moved(hive, task, "submit")
+    move(hive, task, "submit")
     hive.call("lead", "send", to="wu", body="approved, go on")
     with pytest.raises(NotAllowed, match="not approved yet"):
         use(hive, "wu", *STATUS)
-    assert {why != "" for _, why in listed(hive, "wu").values()} == {True}
-    moved(hive, task, "approve", plan="p1")
+    assert {why != "" for _, why in list_tools(hive, "wu").values()} == {True}
+    move(hive, task, "approve", plan="p1")
     assert use(hive, "wu", *STATUS)
 
 
 def test_a_use_is_for_an_open_task_of_one_s_own(hive: World) -> None:
-    task = assigned(hive)
+    task = assign(hive)
     assert hive.call("wu", "use_tool", tool="bash", argument=STATUS, task=task.id)["grant"]
     assert fields(hive.events()[-1])["task"] == task.id
     for who, id_ in (("tim", task.id), ("wu", "feedfeedfeed")):
@@ -203,28 +203,28 @@ def test_a_list_is_kept_in_one_spelling_and_a_wrong_one_refused(hive: World) -> 
     assert hive.fault("root", "spawn", name="b", tools=["bash(git * x)"]) == "InvalidArgument"
 
 
-def listed(hive: World, who: str, **given: object) -> dict[object, tuple[object, object]]:
-    found = rows(hive.call(who, "list_tools", **given)["tools"])
-    return {row["tool"]: (row["entries"], row["why"]) for row in found}
+def list_tools(hive: World, who: str, **texts: object) -> dict[object, tuple[object, object]]:
+    tools = rows(hive.call(who, "list_tools", **texts)["tools"])
+    return {row["tool"]: (row["entries"], row["why"]) for row in tools}
 
 
 def test_an_agent_is_told_what_it_may_use_and_why_not_the_others(hive: World) -> None:
     spawn(hive, "lead", "gus", "worker", tools=["bash(git *)"])
-    assert listed(hive, "gus") == {
+    assert list_tools(hive, "gus") == {
         "bash": (["bash(git *)"], ""), "edit": ([], "it is not on your list"),
         "read": ([], "it is not on your list"),
     }  # fmt: skip
-    assert listed(hive, "lead", agent="gus") == listed(hive, "gus")
-    assert {why for _, why in listed(hive, "lead").values()} == {"you plan and delegate"}
+    assert list_tools(hive, "lead", agent="gus") == list_tools(hive, "gus")
+    assert {why for _, why in list_tools(hive, "lead").values()} == {"you plan and delegate"}
     assert hive.fault("wu", "list_tools", agent="gus") == "NotAllowed"
-    assert listed(hive, "operator", agent="ada")["read"] == (["read"], "")
+    assert list_tools(hive, "operator", agent="ada")["read"] == (["read"], "")
 
 
 def test_every_role_is_in_the_list_of_roles(hive: World) -> None:
     """K1, K26."""
-    found = {row["role"]: row for row in rows(hive.call("tim", "list_roles")["roles"])}
-    assert found.keys() == set(Role)
-    assert found["worker"]["creates"] == ["task"]
-    assert found["task"]["highest_tier"] == "tactical"
+    result = {row["role"]: row for row in rows(hive.call("tim", "list_roles")["roles"])}
+    assert result.keys() == set(Role)
+    assert result["worker"]["creates"] == ["task"]
+    assert result["task"]["highest_tier"] == "tactical"
     (only,) = rows(hive.call("operator", "list_roles", role="lead")["roles"])
     assert only["behaviour"] == "manager"

@@ -13,14 +13,14 @@ from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.work.planning import WaitCondition
 
 
-def park(world: World, agent: str = "a", **what: object) -> str:
-    return str(world.call(agent, "wait_for", **what)["wait_id"])
+def park(world: World, agent: str = "a", **params: object) -> str:
+    return str(world.call(agent, "wait_for", **params)["wait_id"])
 
 
 def over(world: World, agent: str = "a") -> list[Reply]:
     """The heads of notices that a wait is over."""
-    found = [each for each in take(world, agent) if each["kind"] == "wait_over"]
-    return [json.loads(str(each["body"]).partition("\n")[0]) for each in found]
+    result = [message for message in take(world, agent) if message["kind"] == "wait_over"]
+    return [json.loads(str(row["body"]).partition("\n")[0]) for row in result]
 
 
 def waits(world: World, agent: str = "a") -> list[object]:
@@ -28,9 +28,9 @@ def waits(world: World, agent: str = "a") -> list[object]:
 
 
 def test_a_wait_answers_at_once_and_blocks_the_caller(world: World) -> None:
-    found = world.call("a", "wait_for")
-    assert found["over"] is False
-    assert waits(world) == [found["wait_id"]]
+    reply = world.call("a", "wait_for")
+    assert reply["over"] is False
+    assert waits(world) == [reply["wait_id"]]
     assert world.ledger.lives.activity(world.uuid("a")) == "blocked"
 
 
@@ -65,7 +65,7 @@ def test_a_sibling_s_word_ends_only_a_wait_for_it(world: World) -> None:
     named = park(world, agents=["b"])
     world.call("b", "send", to="a", body="hi")
     assert named not in waits(world)
-    assert [each["wait_id"] for each in take(world, "a")] == [None, named]
+    assert [message["wait_id"] for message in take(world, "a")] == [None, named]
 
 
 def test_a_child_s_word_does_not_end_a_wait_for_another(world: World) -> None:
@@ -99,9 +99,9 @@ def test_tasks_that_have_ended_end_it_at_once(world: World) -> None:
     task = give(world, "a", "a1")
     end(world, task)
     take(world, "a")
-    found = world.call("a", "wait_for", tasks=[task])
-    assert found["over"] is True
-    assert [each["wait_id"] for each in over(world)] == [found["wait_id"]]
+    reply = world.call("a", "wait_for", tasks=[task])
+    assert reply["over"] is True
+    assert [item["wait_id"] for item in over(world)] == [reply["wait_id"]]
     assert waits(world) == []
 
 
@@ -122,14 +122,14 @@ def test_who_waits_can_answer_a_worker_meanwhile(world: World) -> None:
     (letter,) = take(world, "a")
     world.call("a", "send", to="a1", body="so", reply_to=letter["id"])
     assert waits(world) == [wait]
-    assert [each["body"] for each in take(world, "a1")] == ["so"]
+    assert [message["body"] for message in take(world, "a1")] == ["so"]
 
 
 def test_what_needs_an_answer_ends_it_so_that_two_never_wait_for_each_other(world: World) -> None:
     task = give(world, "a", "a1", plan_required=True)
     wait = park(world, tasks=[task])
     world.call("a1", "create_plan", task=task, steps=[{"title": "x"}])
-    assert [each["kind"] for each in take(world, "a") if each["wait_id"] == wait] == [
+    assert [message["kind"] for message in take(world, "a") if message["wait_id"] == wait] == [
         "plan_submitted"
     ]
 
@@ -139,9 +139,9 @@ def test_news_that_may_be_replaced_carry_no_wait(world: World) -> None:
     wait = park(world)
     end(world, one)
     end(world, two)
-    found = take(world, "a")
-    assert [each["kind"] for each in found if each["wait_id"]] == ["wait_over"]
-    assert [each["wait_id"] for each in found if each["wait_id"]] == [wait]
+    messages = take(world, "a")
+    assert [row["kind"] for row in messages if row["wait_id"]] == ["wait_over"]
+    assert [row["wait_id"] for row in messages if row["wait_id"]] == [wait]
 
 
 def test_a_cancelled_wait_ends_without_a_word(world: World) -> None:
@@ -196,7 +196,7 @@ def test_a_script_can_hold_a_call_open_for_tasks(world: World) -> None:
     assert held.pending
     end(world, one, "failed")
     ends = rows(held.result()["tasks"])
-    assert [(each["task"], each["status"]) for each in ends] == [(one, "failed"), (two, "success")]
+    assert [(end_["task"], end_["status"]) for end_ in ends] == [(one, "failed"), (two, "success")]
     late = world.ask("a", "wait_tasks", tasks=[give(world, "a", "a1", deadline=0.0)], wait=5)
     world.advance(6)
     assert late.result()["done"] is False
@@ -205,14 +205,14 @@ def test_a_script_can_hold_a_call_open_for_tasks(world: World) -> None:
 def test_waits_are_there_after_a_restart_and_move_with_the_clock(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "db", primed=0)
     with ledger.transaction():
-        found = ledger.plans.waits.create(
+        result = ledger.plans.waits.create(
             "a", WaitCondition(("t1",), ("b",), all=True), 100.0, 200.0
         )
     ledger.close()
     ledger = Ledger.open(tmp_path / "db", primed=0)
     with ledger.transaction():
-        (kept,) = ledger.plans.waits.open_waits("a")
-        assert kept == found
+        (stored,) = ledger.plans.waits.open_waits("a")
+        assert stored == result
         ledger.shifts.move(1000.0, 1100.0, 10.0)
         assert ledger.plans.waits.next_deadline() == 1200.0
     ledger.close()

@@ -15,20 +15,20 @@ def look(world: World, focus: str = "activity", caller: str = "a", **more: objec
     return world.call(caller, "get_worker_status", focus=focus, **more)
 
 
-def lines(found: Reply, worker: str = "a1") -> str:
-    (row,) = [each for each in rows(found["workers"]) if each["worker"] == worker]
+def lines(reply: Reply, worker: str = "a1") -> str:
+    (row,) = [row for row in rows(reply["workers"]) if row["worker"] == worker]
     assert isinstance(row["lines"], list)
     return "\n".join(map(str, row["lines"]))
 
 
 def test_all_below_the_caller_are_shown_in_the_order_of_the_tree(world: World) -> None:
     task = give(world, "a", "a1")
-    found = look(world)
-    assert names(found["workers"], "worker") == ["a1", "a11", "a2"]
-    first = rows(found["workers"])[0]
+    reply = look(world)
+    assert names(reply["workers"], "worker") == ["a1", "a11", "a2"]
+    first = rows(reply["workers"])[0]
     assert (first["activity"], first["tasks"], first["state"]) == ("running", 1, "running")
-    assert task in lines(found)
-    assert "a1 (agent): running, running, 1 task\n" in str(found["text"])
+    assert task in lines(reply)
+    assert "a1 (agent): running, running, 1 task\n" in str(reply["text"])
 
 
 def test_progress_is_what_the_worker_says_and_how_far_its_plan_is(world: World) -> None:
