@@ -37,7 +37,7 @@ TREE = ("root/a", "a/a1", "a1/a11", "a/a2", "root/b", "b/b1")
 ENDED: Counter[str] = Counter()
 
 
-@when(TaskEnded)
+@on(TaskEnded)
 def count_end(call: Call, event: TaskEnded) -> frozenset[str]:
     """How often each task was said to have ended, whoever runs."""
     del call
