@@ -106,7 +106,7 @@ class Daemon:
 
     @cached_property
     def sockets(self) -> SocketServer:
-        plan = lambda: self.reconciler.fresh_plan()  # noqa: E731, PLW0108 - the road needs sockets
+        plan = lambda: self.reconciler.fresh_plan()  # noqa: E731, PLW0108 - the reconciler needs sockets
         diffs = ReviewDiffs(self.settings.paths.applied)
         reads = DeferredReads(
             self.journal, plan, diffs.read, self.observed.machines, self._wait_for_observation

@@ -52,7 +52,7 @@ class RequestedChange:
     gives: bool
 
 
-def grant(spec: AgentSpec, wishes: ConfigRequest) -> AgentSpec:
+def grant(spec: AgentSpec, request: ConfigRequest) -> AgentSpec:
     """The spec with the requested values granted.
 
     Raises InvalidArgument for an unknown value, and for a capability that the agent does not hold
@@ -61,13 +61,13 @@ def grant(spec: AgentSpec, wishes: ConfigRequest) -> AgentSpec:
     """
     wanted: dict[str, object] = {
         "capabilities": check_grantable(
-            wishes.capabilities_after(spec.capabilities), spec.capabilities
+            request.capabilities_after(spec.capabilities), spec.capabilities
         )
     }
-    if named := wishes.limits.model_dump(exclude_none=True):
+    if named := request.limits.model_dump(exclude_none=True):
         wanted["limits"] = Limits(**{**spec.limits.model_dump(), **named})
     for field in ("command", "boot", "harness"):
-        if (value := getattr(wishes, field)) is not None:
+        if (value := getattr(request, field)) is not None:
             wanted[field] = value
     return spec.model_copy(update=wanted)
 
@@ -149,18 +149,18 @@ def _by_files(before: ConfiguredAgent, after: ConfiguredAgent, changed: Collecti
     return Effect.SWITCH if module else Effect.LIVE
 
 
-def requested_changes(spec: AgentSpec, wishes: ConfigRequest) -> tuple[RequestedChange, ...]:
+def requested_changes(spec: AgentSpec, request: ConfigRequest) -> tuple[RequestedChange, ...]:
     """Every requested value, and everything that the agent would lose by the request."""
     return (
-        *_capabilities(spec, wishes),
-        *_limits(spec.limits, wishes.limits),
-        *_plain(spec, wishes),
+        *_capabilities(spec, request),
+        *_limits(spec.limits, request.limits),
+        *_plain(spec, request),
     )
 
 
-def _capabilities(spec: AgentSpec, wishes: ConfigRequest) -> Iterator[RequestedChange]:
-    held, after = set(spec.capabilities), set(wishes.capabilities_after(spec.capabilities))
-    named = _named_capabilities(wishes)
+def _capabilities(spec: AgentSpec, request: ConfigRequest) -> Iterator[RequestedChange]:
+    held, after = set(spec.capabilities), set(request.capabilities_after(spec.capabilities))
+    named = _named_capabilities(request)
     for capability in sorted(after & (named | (after - held))):
         new = capability not in held
         if new and no_effect_reason(capability):
@@ -172,17 +172,18 @@ def _capabilities(spec: AgentSpec, wishes: ConfigRequest) -> Iterator[RequestedC
     for capability in sorted(held - after):
         yield RequestedChange(*_kind(capability), HELD, LOST, gives=False)
     for kind, values in (
-        ("capability", wishes.capabilities), ("mount", wishes.mounts), ("secret", wishes.secrets),
+        ("capability", request.capabilities), ("mount", request.mounts),
+        ("secret", request.secrets),
     ):  # fmt: skip
         if values == ():
             yield RequestedChange(kind, NONE, "", NONE, gives=False)
-    if wishes.network == NONE:
+    if request.network == NONE:
         yield RequestedChange("network", NONE, "", NONE, gives=False)
 
 
-def _named_capabilities(wishes: ConfigRequest) -> set[str]:
+def _named_capabilities(request: ConfigRequest) -> set[str]:
     """The capabilities that the request names, directly or by another key."""
-    only = wishes.model_copy(update={"capabilities": wishes.capabilities or ()})
+    only = request.model_copy(update={"capabilities": request.capabilities or ()})
     return set(only.capabilities_after(()))
 
 
@@ -207,9 +208,9 @@ def _limits(before: Limits, wanted: Limits) -> Iterator[RequestedChange]:
         yield RequestedChange("limit", name, shown, str(value), gives=more)
 
 
-def _plain(spec: AgentSpec, wishes: ConfigRequest) -> Iterator[RequestedChange]:
+def _plain(spec: AgentSpec, request: ConfigRequest) -> Iterator[RequestedChange]:
     for name in ("command", "boot", "harness"):
-        if (value := getattr(wishes, name)) is not None:
+        if (value := getattr(request, name)) is not None:
             old = getattr(spec, name)
             yield RequestedChange(name, name, _words(old), _words(value), gives=old != value)
 

@@ -1,4 +1,4 @@
-"""Mounts of agents: roots and nodes, mapped into the agent's range. The only door to ctypes.
+"""Mounts of agents: roots and nodes, mapped into the agent's range. Only this module uses ctypes.
 
 https://man7.org/linux/man-pages/man2/mount_setattr.2.html tells how idmapped mounts work.
 """
@@ -162,7 +162,7 @@ def _hive() -> Ids:
 
 
 def show_store(action: ShowStore) -> bool:
-    """Attach a repository of hived's at its leaf of a door, or take it away."""
+    """Mount a repository of hived's at its entry of a socket directory, or unmount it."""
     place = Path(tree.DOORS, action.uuid, action.store)
     with tree.open_steps(tree.DOORS, action.uuid, action.store) as there:
         if not action.shown:
@@ -176,7 +176,7 @@ def show_store(action: ShowStore) -> bool:
 
 
 def hide_stores(uuid: str, *stores: str) -> bool:
-    """Take away what is shown at a door; where a repository is, no door can be removed."""
+    """Unmount the repositories of a socket directory; before, it cannot be removed."""
     for store in stores or STORES:
         _clear(Path(tree.DOORS, uuid, store))
     return True

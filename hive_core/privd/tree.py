@@ -1,4 +1,4 @@
-"""What lies on disk: the tree of nodes, copied roots, doors. Walked by descriptors, not by paths.
+"""What lies on disk: the tree of nodes, copied roots, socket directories. Walked by descriptors.
 
 Node and `kids/` directories belong to root, so nothing below a held descriptor changes under us;
 `state/` and `config/` belong to the storage range and are never entered.
@@ -126,7 +126,7 @@ def door(uuid: str) -> bool:
 
 
 def close_door(uuid: str) -> bool:
-    """Remove a door and the record of the last end; rmtree follows no link of hived's."""
+    """Remove a socket directory and the exit record; rmtree follows no link of hived's."""
     Path(f"{RUN}/exits/{uuid}").unlink(missing_ok=True)
     with open_steps(DOORS) as above:
         if gone := _exists(uuid, above):

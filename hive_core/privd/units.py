@@ -1,4 +1,4 @@
-"""The door to systemd: transient units of agents and jobs, slices, and the processes in them.
+"""Everything about systemd: transient units of agents and jobs, slices, and the processes in them.
 
 What only root may read of a process.
 """

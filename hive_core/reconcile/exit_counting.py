@@ -97,8 +97,8 @@ class ExitCounter:
         return any(counted.needs_last_lines for counted in self._new_exits(uuid))
 
     def _new_exits(self, uuid: str) -> list[CountedExit]:
-        wishes = self.runner.observed.cache
-        known = wishes.runs.get(uuid), wishes.starts.get(uuid)
+        cache = self.runner.observed.cache
+        known = cache.runs.get(uuid), cache.starts.get(uuid)
         judged = self._judge(uuid, self._new_events(uuid), *known)
         return [change for change in judged if isinstance(change, CountedExit)]
 

@@ -47,9 +47,9 @@ class ObservedState:
 
     @classmethod
     def build(cls, ledger: Ledger, settings: Settings, hive: Hive, clock: Clock) -> Self:
-        wishes = LedgerCache(ledger, settings)
-        wishes.load()
-        return cls(wishes, Placements.build(hive, settings), clock, clock.now())
+        cache = LedgerCache(ledger, settings)
+        cache.load()
+        return cls(cache, Placements.build(hive, settings), clock, clock.now())
 
     # Who should be here (the roster of `host/systemd/machines.py`).
 
@@ -96,8 +96,8 @@ class ObservedState:
     def _current_state(self, uuid: str) -> State:
         return self._state_for(uuid, self.cache.runs.get(uuid))
 
-    def _state_for(self, uuid: str, wish: DesiredRun | None) -> State:
-        run = wish if uuid in self.places.by_uuid else None
+    def _state_for(self, uuid: str, requested: DesiredRun | None) -> State:
+        run = requested if uuid in self.places.by_uuid else None
         machine = self.machines.get(uuid) or Machine(uuid)
         return state_of(facts(run, machine, self.cache.starts.get(uuid)))
 
@@ -166,11 +166,11 @@ class ObservedState:
 
     def _failures_without_parent(self) -> Iterator[tuple[str, str]]:
         """Failures of roots, which have no parent to notify, by UUID."""
-        now, wishes = self.clock.now(), self.cache
-        for uuid, starts in wishes.starts.items():
-            place, run = self.places.by_uuid.get(uuid), wishes.runs.get(uuid)
+        now, cache = self.clock.now(), self.cache
+        for uuid, starts in cache.starts.items():
+            place, run = self.places.by_uuid.get(uuid), cache.runs.get(uuid)
             if place is not None:
-                text = alarm_without_parent(place, run, starts, wishes.settings, now)
+                text = alarm_without_parent(place, run, starts, cache.settings, now)
                 yield from ((uuid, text),) if text else ()
 
     def _names(self, revocation: Revocation) -> str:

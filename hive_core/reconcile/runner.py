@@ -144,9 +144,9 @@ class ActionRunner:
         self.spawn(uuid, self._run_steps(uuid, chain))
 
     async def _run_steps(self, uuid: str, chain: tuple[ReconcileStep, ...]) -> None:
-        wish = self._request(uuid)
+        request = self._request(uuid)
         for step in chain:
-            if self._request(uuid) != wish:
+            if self._request(uuid) != request:
                 return  # wanted otherwise by now
             level = logging.DEBUG if isinstance(step.action, DaemonAction) else logging.INFO
             log.log(level, "%s", step.text, extra={"HIVE_UUID": uuid, "HIVE_NAME": step.name})

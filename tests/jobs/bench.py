@@ -62,9 +62,9 @@ class Repo:
     def own(self) -> Path:
         return self.folder / ".git"
 
-    def git(self, *words: str, given: bytes = b"") -> str:
+    def git(self, *words: str, data: bytes = b"") -> str:
         command = ["git", "-C", str(self.folder), *words]
-        return subprocess.check_output(command, env=ENVIRONMENT, input=given).decode().strip()
+        return subprocess.check_output(command, env=ENVIRONMENT, input=data).decode().strip()
 
     def write(self, files: dict[str, bytes]) -> str:
         """A commit of these files beside those that are there."""
@@ -93,7 +93,7 @@ class Repo:
         return self.put("tree", b"".join(rows))
 
     def commit(self, tree: str, *parents: str, message: bytes = b"change\n") -> str:
-        head = [f"tree {tree}".encode(), *(f"parent {each}".encode() for each in parents)]
+        head = [f"tree {tree}".encode(), *(f"parent {parent}".encode() for parent in parents)]
         head += [b"author " + WHO, b"committer " + WHO, b"", message]
         return self.put("commit", b"\n".join(head))
 

@@ -206,11 +206,11 @@ def test_attack_18_a_delta_that_asks_for_all_memory_is_refused(bench: Bench) -> 
 
 def number(value: int) -> bytes:
     """As deltas write a size."""
-    found = b""
+    encoded = b""
     while value > 127:
-        found += bytes([value & 127 | 128])
+        encoded += bytes([value & 127 | 128])
         value >>= 7
-    return found + bytes([value])
+    return encoded + bytes([value])
 
 
 def entry(kind: int, data: bytes, base: bytes = b"") -> bytes:

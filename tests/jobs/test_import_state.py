@@ -19,11 +19,11 @@ SOURCE = "import-0123456789abcdef"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """What the job sees: the state of the old alice at /in2, the new one's at /agent."""
-    found = tmp_path / "root"
-    found.mkdir()
-    (make(tmp_path / "old") / "agents/alice/state").rename(found / "in2")
-    (found / "agent").mkdir()
-    return found
+    folder = tmp_path / "root"
+    folder.mkdir()
+    (make(tmp_path / "old") / "agents/alice/state").rename(folder / "in2")
+    (folder / "agent").mkdir()
+    return folder
 
 
 def test_everything_is_there_as_it_was_but_what_no_file_is(root: Path) -> None:
@@ -43,7 +43,7 @@ def test_what_is_there_already_stays_and_the_other_one_is_kept_beside(root: Path
     figures = import_state.run((SOURCE, "."), root)
     assert (root / "agent/diary.txt").read_text() == "mine\n"
     beside = root / "agent/.imported" / SOURCE
-    assert [each.name for each in beside.iterdir()] == ["diary.txt"]
+    assert [path.name for path in beside.iterdir()] == ["diary.txt"]
     assert (beside / "diary.txt").read_text() == "diary of alice\n"
     assert figures["kept_aside"] == 1
 
@@ -85,8 +85,8 @@ def test_a_job_that_was_killed_anywhere_goes_on(root: Path) -> None:
 
 def _kept_names(root: Path) -> dict[str, object]:
     """What is there but for the times of our own folder."""
-    found = listing(root / "agent")
-    return {name: each for name, each in found.items() if not name.startswith(".imported")}
+    entries = listing(root / "agent")
+    return {name: entry for name, entry in entries.items() if not name.startswith(".imported")}
 
 
 def _end_at(count: int) -> None:

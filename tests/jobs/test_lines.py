@@ -21,13 +21,13 @@ FEW = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"d"]), max_size=20)
 
 def rebuilt(old: list[bytes], new: list[bytes]) -> int:
     """Check the runs of both; how many lines they have in common."""
-    found = lines.runs(old, new)
-    assert [line for run in found for line in old[run.old : run.old_end]] == old
-    assert [line for run in found for line in new[run.new : run.new_end]] == new
-    for run in found:
+    blocks = lines.runs(old, new)
+    assert [line for run in blocks for line in old[run.old : run.old_end]] == old
+    assert [line for run in blocks for line in new[run.new : run.new_end]] == new
+    for run in blocks:
         assert not run.same or old[run.old : run.old_end] == new[run.new : run.new_end]
-    assert all(one.same != other.same for one, other in pairwise(found))
-    return sum(run.old_end - run.old for run in found if run.same)
+    assert all(one.same != other.same for one, other in pairwise(blocks))
+    return sum(run.old_end - run.old for run in blocks if run.same)
 
 
 @given(FEW, FEW)
@@ -42,9 +42,9 @@ def test_the_runs_are_both_texts_and_as_short_as_can_be(old: list[bytes], new: l
 
 @given(FEW, FEW)
 def test_passages_leave_out_nothing_that_changed(old: list[bytes], new: list[bytes]) -> None:
-    found = lines.runs(old, new)
-    shown = [run for passage in lines.passages(found) for run in passage]
-    assert [run for run in shown if not run.same] == [run for run in found if not run.same]
+    blocks = lines.runs(old, new)
+    shown = [run for passage in lines.passages(blocks) for run in passage]
+    assert [run for run in shown if not run.same] == [run for run in blocks if not run.same]
     assert all(run.old_end - run.old <= 6 for run in shown if run.same)
 
 
@@ -71,9 +71,9 @@ def test_attack_18_texts_made_to_be_hard_are_compared_in_time(kind: str) -> None
 @given(st.binary(max_size=200))
 def test_whatever_a_tree_is_it_is_read_or_refused(data: bytes) -> None:
     with suppress(JobRefused):
-        found = list(objects.entries(data, ""))
-        raw = (b"%s %s\0%s" % (each.mode, each.name.encode("utf-8", "surrogateescape"),
-                               bytes.fromhex(each.oid)) for each in found)  # fmt: skip
+        entries = list(objects.entries(data, ""))
+        raw = (b"%s %s\0%s" % (entry.mode, entry.name.encode("utf-8", "surrogateescape"),
+                               bytes.fromhex(entry.oid)) for entry in entries)  # fmt: skip
         assert b"".join(raw) == data
 
 
@@ -89,12 +89,12 @@ def test_attack_19_only_usual_modes_in_order_come_out_of_a_tree(
 ) -> None:
     data = b"".join(mode + b" " + name + b"\0" + oid for mode, name, oid in rows)
     try:
-        found = list(objects.entries(data, "d/"))
+        entries = list(objects.entries(data, "d/"))
     except JobRefused:
         return
-    assert [each.mode for each in found] == [mode for mode, _, _ in rows]
-    assert {each.mode for each in found} <= {b"100644", b"100755", b"40000"}
-    assert len({each.name for each in found}) == len(found)
+    assert [entry.mode for entry in entries] == [mode for mode, _, _ in rows]
+    assert {entry.mode for entry in entries} <= {b"100644", b"100755", b"40000"}
+    assert len({entry.name for entry in entries}) == len(entries)
 
 
 @given(st.text(max_size=12))

@@ -22,11 +22,11 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """What the job sees: a node at `node`. `elsewhere` lies on the same file system."""
-    found = tmp_path / "root"
-    (found / "node/state").mkdir(parents=True)
-    (found / "node/kids/0a1b2c3d/state").mkdir(parents=True)
+    folder = tmp_path / "root"
+    (folder / "node/state").mkdir(parents=True)
+    (folder / "node/kids/0a1b2c3d/state").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
-    return found
+    return folder
 
 
 def make_links(
@@ -84,11 +84,11 @@ def test_pipes_and_sockets_are_replaced_and_symlinks_left(root: Path) -> None:
     for name in ("pipe", "socket", "link"):
         os.link(place / name, root / "node/state" / name, follow_symlinks=False)
     own_inodes.run((), root)
-    found = {name: (root / "node/state" / name).lstat() for name in ("pipe", "socket", "link")}
-    assert stat.S_ISFIFO(found["pipe"].st_mode)
-    assert stat.S_IMODE(found["pipe"].st_mode) == 0o640
-    assert stat.S_ISSOCK(found["socket"].st_mode)
-    assert [found[name].st_nlink for name in found] == [1, 1, 2]
+    facts = {name: (root / "node/state" / name).lstat() for name in ("pipe", "socket", "link")}
+    assert stat.S_ISFIFO(facts["pipe"].st_mode)
+    assert stat.S_IMODE(facts["pipe"].st_mode) == 0o640
+    assert stat.S_ISSOCK(facts["socket"].st_mode)
+    assert [facts[name].st_nlink for name in facts] == [1, 1, 2]
 
 
 def test_attack_58_no_name_that_an_agent_chose_keeps_the_job_from_its_end(root: Path) -> None:
@@ -129,7 +129,7 @@ def test_names_are_replaced_so_many_at_a_time(root: Path) -> None:
         for number in range(1, names):
             os.link(root / f"node/state/{inode}", root / f"node/state/{inode}.{number}")
     assert own_inodes.run((), root, most=9)["links"] == inodes * names + 1
-    assert {each.stat().st_nlink for each in outside.parent.iterdir()} == {1}
+    assert {path.stat().st_nlink for path in outside.parent.iterdir()} == {1}
 
 
 def test_a_hole_stays_a_hole(root: Path) -> None:
@@ -210,4 +210,4 @@ def test_attack_58_a_job_over_many_files_goes_on_where_it_was_killed(root: Path)
 
 
 def _shared_inodes(root: Path) -> int:
-    return sum(each.stat().st_nlink > 1 for each in (root.parent / "elsewhere").iterdir())
+    return sum(path.stat().st_nlink > 1 for path in (root.parent / "elsewhere").iterdir())

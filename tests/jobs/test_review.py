@@ -71,10 +71,10 @@ TREES: dict[str, tuple[str, Callable[[Repo], list[Line]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", TREES)
-def test_attack_19_a_tree_of_anything_but_plain_files_is_refused(bench: Bench, what: str) -> None:
+@pytest.mark.parametrize("case", TREES)
+def test_attack_19_a_tree_of_anything_but_plain_files_is_refused(bench: Bench, case: str) -> None:
     """By our own walk, and by the whole job, in which git says no to most of it first."""
-    rule, lines = TREES[what]
+    rule, lines = TREES[case]
     assert bare(lines, bench).rule == rule
     commit = bench.repo.of(lines(bench.repo))
     said = bench.fetch(commit)
@@ -234,18 +234,20 @@ def test_attack_20_attributes_neither_hide_nor_change_anything(bench: Bench) -> 
     })  # fmt: skip
     (bench.repo.own / "info").mkdir(exist_ok=True)
     (bench.repo.own / "info/attributes").write_bytes(attributes)
-    found = bench.check(commit, before)
-    assert found.files["keep"] == (False, b"$Format:%H$\n")
-    assert found.files["a.sh"][1] == b"echo cruel\n"
-    assert found.text("a.sh") == ["echo kind", "echo cruel"]
-    assert ".gitattributes: has no effect" in " ".join(found.review.warnings)
+    checked = bench.check(commit, before)
+    assert checked.files["keep"] == (False, b"$Format:%H$\n")
+    assert checked.files["a.sh"][1] == b"echo cruel\n"
+    assert checked.text("a.sh") == ["echo kind", "echo cruel"]
+    assert ".gitattributes: has no effect" in " ".join(checked.review.warnings)
 
 
 def test_attack_20_a_pointer_to_a_large_file_elsewhere_is_flagged(bench: Bench) -> None:
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 12\n" % (b"a" * 64)
-    found = bench.check(bench.repo.write({"model": pointer}))
-    assert found.files["model"] == (False, pointer)
-    assert any("model: is a pointer to a large file" in each for each in found.review.warnings)
+    checked = bench.check(bench.repo.write({"model": pointer}))
+    assert checked.files["model"] == (False, pointer)
+    assert any(
+        "model: is a pointer to a large file" in warning for warning in checked.review.warnings
+    )
 
 
 def test_attack_22_nothing_invisible_and_no_binary_reaches_whoever_reads(bench: Bench) -> None:
@@ -254,16 +256,16 @@ def test_attack_22_nothing_invisible_and_no_binary_reaches_whoever_reads(bench: 
         b"\x1b[2Jclear\n" b"safe\rover\n" b"a\xe2\x80\xaeb\n" b"zero\xe2\x80\x8bwidth\n"
         b"\x00\xff\xfe\n" b"p\xd0\xb0ypal\n" b"x\xc2\x9bm\n" b"e\xcc\x81\n" b"\xe2\x9f\xa8U+202E\n"
     )  # fmt: skip
-    found = bench.check(bench.repo.write({"note.md": content}))
-    assert found.text("note.md") == [
+    checked = bench.check(bench.repo.write({"note.md": content}))
+    assert checked.text("note.md") == [
         "⟨U+001B⟩[2Jclear", "safe⟨U+000D⟩over", "a⟨U+202E⟩b", "zero⟨U+200B⟩width",
         "⟨U+0000⟩⟨0xFFFE⟩", "p\u0430ypal", "x⟨U+009B⟩m", "e\u0301", "⟨U+27E8⟩U+202E",
     ]  # fmt: skip
-    flags = "\n".join(found.review.warnings)
+    flags = "\n".join(checked.review.warnings)
     for flag in ("note.md:1: hidden characters: U+001B", "note.md:3: hidden characters: U+202E",
                  "note.md:6: ", "mixes CYRILLIC and LATIN (U+0430)"):  # fmt: skip
         assert flag in flags
-    assert found.review.changed[0].binary
+    assert checked.review.changed[0].binary
 
 
 def test_attack_22_author_and_message_are_spelled_out_and_flagged(bench: Bench) -> None:
@@ -272,11 +274,11 @@ def test_attack_22_author_and_message_are_spelled_out_and_flagged(bench: Bench) 
     message = b"fix\x1b[8m \xe2\x80\xaeoops\n\nApproved-by: operator\r\n"
     text = b"tree %s\nauthor \xe2\x80\xaeann <a@b> 1700000000 +0000\n" % tree.encode()
     text += b"committer c <a@b> 1700000000 +0000\n\n" + message
-    found = bench.check(repo.put("commit", text)).review
-    assert found.subject == "fix⟨U+001B⟩[8m ⟨U+202E⟩oops"
-    assert found.author.startswith("⟨U+202E⟩ann <a@b>")
-    assert found.message.splitlines()[2] == "Approved-by: operator⟨U+000D⟩"
-    assert "the author of the commit: hidden characters: U+202E" in found.warnings
+    review = bench.check(repo.put("commit", text)).review
+    assert review.subject == "fix⟨U+001B⟩[8m ⟨U+202E⟩oops"
+    assert review.author.startswith("⟨U+202E⟩ann <a@b>")
+    assert review.message.splitlines()[2] == "Approved-by: operator⟨U+000D⟩"
+    assert "the author of the commit: hidden characters: U+202E" in review.warnings
 
 
 def test_attack_22_a_difference_is_never_folded(bench: Bench) -> None:
@@ -284,10 +286,10 @@ def test_attack_22_a_difference_is_never_folded(bench: Bench) -> None:
     before = {"a": (False, b"".join(b"%d\n" % number for number in range(6000)))}
     after = before["a"][1].replace(b"\n3000\n", b"\nthree\n") + b"x" * (1 << 20) + b"\n"
     after += b"y" + b" " * 500 + b"rm -rf /\n"
-    found = bench.check(bench.repo.write({"a": after, "new": b"l\n" * 5000}), before)
-    assert found.text("a") == ["3000", "three", "x" * (1 << 20), "y" + " " * 500 + "rm -rf /"]
-    assert found.text("new") == ["l"] * 5000
-    assert "a:6002: has text far to the right" in found.review.warnings
+    checked = bench.check(bench.repo.write({"a": after, "new": b"l\n" * 5000}), before)
+    assert checked.text("a") == ["3000", "three", "x" * (1 << 20), "y" + " " * 500 + "rm -rf /"]
+    assert checked.text("new") == ["l"] * 5000
+    assert "a:6002: has text far to the right" in checked.review.warnings
 
 
 def test_the_difference_is_to_what_is_deployed_and_says_all(bench: Bench) -> None:
@@ -301,19 +303,23 @@ def test_the_difference_is_to_what_is_deployed_and_says_all(bench: Bench) -> Non
         "empty": b"",
     })  # fmt: skip
     (repo.folder / "mode").chmod(0o755)
-    found = bench.check(repo.write({}), before)
-    kinds = {each.path: each.kind for each in found.review.changed}
+    checked = bench.check(repo.write({}), before)
+    kinds = {file.path: file.kind for file in checked.review.changed}
     assert kinds == {"gone": "removed", "mode": "mode", "text": "changed", "end": "changed",
                      "empty": "added"}  # fmt: skip
-    rows = [(row.sign, row.old, row.new, row.text) for row in found.diff if row.path == "text"]
+    rows = [(row.sign, row.old, row.new, row.text) for row in checked.diff if row.path == "text"]
     assert rows[0][::3] == ("@", "changed")
     assert ("-", 5, None, "5") in rows
     assert ("+", None, 5, "five") in rows
     assert (" ", 2, 2, "2") in rows
-    assert "becomes executable" in found.text("mode", "@")
-    assert found.text("end", "@-+")[1:] == ["e", "e", "the line above has no line break at its end"]
-    assert found.review.figures == {
-        "files": 5, "bytes": sum(len(data) for _, data in found.files.values()),
+    assert "becomes executable" in checked.text("mode", "@")
+    assert checked.text("end", "@-+")[1:] == [
+        "e",
+        "e",
+        "the line above has no line break at its end",
+    ]
+    assert checked.review.figures == {
+        "files": 5, "bytes": sum(len(data) for _, data in checked.files.values()),
         "changed": 5, "added": 2, "removed": 3,
     }  # fmt: skip
 
@@ -330,21 +336,21 @@ def test_a_commit_that_does_not_build_on_what_is_deployed_is_flagged(bench: Benc
 
 
 def test_agent_toml_comes_along_parsed_or_with_its_fault(bench: Bench) -> None:
-    found = bench.check(bench.repo.write({"agent.toml": b"[request]\nboot = true\n"})).review
-    assert found.agent_toml == {"request": {"boot": True}}
+    review = bench.check(bench.repo.write({"agent.toml": b"[request]\nboot = true\n"})).review
+    assert review.agent_toml == {"request": {"boot": True}}
     for text in (b"a = " + b"[" * 5000, b"\xff", b"a = nan", b"x"):
-        found = bench.check(bench.repo.write({"agent.toml": text})).review
-        assert found.agent_toml is None
-        assert found.agent_toml_fault.startswith("agent.toml: ")
+        review = bench.check(bench.repo.write({"agent.toml": text})).review
+        assert review.agent_toml is None
+        assert review.agent_toml_fault.startswith("agent.toml: ")
     bench.repo.git("rm", "-q", "agent.toml")
-    found = bench.check(bench.repo.write({"b": b""})).review
-    assert (found.agent_toml, found.agent_toml_fault) == (None, "")
+    review = bench.check(bench.repo.write({"b": b""})).review
+    assert (review.agent_toml, review.agent_toml_fault) == (None, "")
 
 
 def test_attack_48_what_looks_like_a_secret_is_flagged(bench: Bench) -> None:
     key = b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n"
-    found = bench.check(bench.repo.write({"id": key})).review
-    assert any(each.startswith("id: may contain a secret") for each in found.warnings)
+    review = bench.check(bench.repo.write({"id": key})).review
+    assert any(warning.startswith("id: may contain a secret") for warning in review.warnings)
 
 
 def test_a_review_is_believed_no_further_than_its_shape() -> None:

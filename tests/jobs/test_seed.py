@@ -43,7 +43,7 @@ def test_a_template_is_put_in_place_and_what_was_there_is_kept_whole(
     assert content(place) == content(bench.root / "in/seed")
     assert bench.repo.git("status", "--porcelain") == ""
     assert bench.repo.git("rev-parse", "HEAD") == seed.seed("host").commit
-    assert [each.name for each in (place / job.KEPT).iterdir()] == ["123"]
+    assert [path.name for path in (place / job.KEPT).iterdir()] == ["123"]
 
 
 def test_a_second_time_keeps_both(bench: Bench, place: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_repeat_of_the_same_job_changes_nothing(bench: Bench, place: Path) -> 
     (place / "agent.toml").write_text("[harness]\n")
     assert bench.run("seed", "1").ok
     assert (place / "agent.toml").read_text() == "[harness]\n"
-    assert sorted(each.name for each in (place / job.KEPT).iterdir()) == ["1"]
+    assert sorted(path.name for path in (place / job.KEPT).iterdir()) == ["1"]
 
 
 def test_a_job_that_dies_at_any_step_is_finished_by_the_next(

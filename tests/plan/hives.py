@@ -34,8 +34,8 @@ def spec(number: int, **fields: object) -> AgentSpec:
 
 def hive(parents: Mapping[str, str | None], specs: Mapping[str, AgentSpec] | None = None) -> Hive:
     """A hive by the map name -> parent; agents are numbered as they come."""
-    found = {name: spec(number) for number, name in enumerate(parents)}
-    return Hive("c", Topology.forest(parents, 100), {**found, **(specs or {})})
+    usual = {name: spec(number) for number, name in enumerate(parents)}
+    return Hive("c", Topology.forest(parents, 100), {**usual, **(specs or {})})
 
 
 @dataclass
@@ -59,22 +59,22 @@ class World:
         before = set(self.hive.names)
         self.hive = hive
         self.places = Placements.build(hive, self.settings)
-        for each in hive.names:
-            self.runs.setdefault(each, DesiredRun(each, DesiredState.RUNNING, 1))
-        for each in before - set(hive.names):
-            self.archives[each] = self.clock.now() + self.settings.retention.archive
-            self.runs.pop(each, None)
+        for name in hive.names:
+            self.runs.setdefault(name, DesiredRun(name, DesiredState.RUNNING, 1))
+        for name in before - set(hive.names):
+            self.archives[name] = self.clock.now() + self.settings.retention.archive
+            self.runs.pop(name, None)
 
     def want(self, name: str, wanted: DesiredState, grace: float = 5.0) -> None:
-        each = self.hive.specs[name].id
+        uuid = self.hive.specs[name].id
         bump = wanted is DesiredState.RUNNING
-        run = self.runs[each]
-        self.runs[each] = DesiredRun(each, wanted, run.nonce + bump, grace, self.clock.now())
+        run = self.runs[uuid]
+        self.runs[uuid] = DesiredRun(uuid, wanted, run.nonce + bump, grace, self.clock.now())
 
     @property
     def desired(self) -> Desired:
-        numbers = {each: n for n, each in enumerate((*self.places.by_uuid, *self.archives))}
-        bases = {each: FIRST_BASE + n * a.RANGE for each, n in numbers.items()}
+        numbers = {uuid: n for n, uuid in enumerate((*self.places.by_uuid, *self.archives))}
+        bases = {uuid: FIRST_BASE + n * a.RANGE for uuid, n in numbers.items()}
         return Desired(
             self.places, self.settings, self.runs, bases, self.starts, self.archives,
             frozenset(self.held),
@@ -143,14 +143,14 @@ def _specs(draw: st.DrawFn, number: int) -> AgentSpec:
 @st.composite
 def move(draw: st.DrawFn, before: Hive, turn: int = 0) -> Hive:
     """Another hive with some of the same agents in other places, some gone, some new."""
-    kept = [name for name in before.specs if draw(st.integers(0, 4))]
-    order = draw(st.permutations(kept))
+    names = [name for name in before.specs if draw(st.integers(0, 4))]
+    order = draw(st.permutations(names))
     parents: dict[str, str | None] = {}
     for index, name in enumerate(order):
         parents[name] = draw(st.sampled_from([None, *order[:index]]))
-    found = {name: before.specs[name] for name in order}
+    specs = {name: before.specs[name] for name in order}
     for number in range(draw(st.integers(0, 3))):
         name = f"b{turn}x{number}"
-        parents[name] = draw(st.sampled_from([None, *found]))
-        found[name] = draw(_specs(1000 * (turn + 1) + number))
-    return Hive("d", Topology.forest(parents, 100), found)
+        parents[name] = draw(st.sampled_from([None, *specs]))
+        specs[name] = draw(_specs(1000 * (turn + 1) + number))
+    return Hive("d", Topology.forest(parents, 100), specs)

@@ -40,22 +40,22 @@ def uuid(short: str) -> str:
 def case_desired(case: dict[str, Any]) -> Desired:
     agents = case["desired"]["agents"]
     specs = {
-        name: AgentSpec.model_validate({"uuid": uuid(each["id"]), **each.get("spec", {})})
-        for name, each in agents.items()
+        name: AgentSpec.model_validate({"uuid": uuid(agent["id"]), **agent.get("spec", {})})
+        for name, agent in agents.items()
     }
     settings = Settings.model_validate(case["desired"].get("settings", {}))
     places = Placements.build(
-        hive({name: each["parent"] for name, each in agents.items()}, specs), settings
+        hive({name: agent["parent"] for name, agent in agents.items()}, specs), settings
     )
     runs, starts, bases = {}, {}, {}
-    for number, (name, each) in enumerate(agents.items()):
+    for number, (name, agent) in enumerate(agents.items()):
         key = specs[name].id
-        run = {"wanted": "running", "nonce": 1, **each.get("run", {})}
+        run = {"wanted": "running", "nonce": 1, **agent.get("run", {})}
         runs[key] = DesiredRun(key, DesiredState(run.pop("wanted")), **run)
         bases[key] = FIRST_BASE + number * a.RANGE
-        if "failures" in each:
-            given = {"nonce": runs[key].nonce, **each["failures"]}
-            starts[key] = FailureHistory(**{**given, "failures": tuple(given["failures"])})
+        if "failures" in agent:
+            fields = {"nonce": runs[key].nonce, **agent["failures"]}
+            starts[key] = FailureHistory(**{**fields, "failures": tuple(fields["failures"])})
     archives = {uuid(s): at for s, at in case["desired"].get("archives", {}).items()}
     held = frozenset(specs[name].id for name in case["desired"].get("held", ()))
     return Desired(places, settings, runs, bases, starts, archives, held)
@@ -82,9 +82,9 @@ def case_observed(case: dict[str, Any], wanted: Desired) -> Observed:
         machine = as_it_should_be(place, wanted.runs[place.uuid]) if place else Machine(uuid(name))
         if facts.get("active", "active") != "active":
             machine = replace(machine, unit="", verified=False, executed=False, mounted=False)
-        given: dict[str, Any] = {k: tuple(v) if k == "node" else v for k, v in facts.items()}
-        machines[machine.uuid] = replace(machine, **given)
-    strays = tuple(Orphan(**each) for each in case["observed"].get("strays", ()))
+        fields: dict[str, Any] = {k: tuple(v) if k == "node" else v for k, v in facts.items()}
+        machines[machine.uuid] = replace(machine, **fields)
+    strays = tuple(Orphan(**orphan) for orphan in case["observed"].get("strays", ()))
     slices = case["observed"].get("slices", {})
     return Observed(machines, strays, slices)
 
@@ -93,10 +93,10 @@ def case_observed(case: dict[str, Any], wanted: Desired) -> Observed:
 def test_the_plan_is_the_one_in_the_file(path: Path) -> None:
     case = json.loads(path.read_text())
     wanted = case_desired(case)
-    found = plan(wanted, case_observed(case, wanted), NOW)
-    names = {each.uuid: each.name for each in wanted.places.by_uuid.values()}
-    assert [step.text for step in found.steps] == case["actions"]
-    waits = {names.get(key, key[:8]): when - NOW.monotonic for key, when in found.waits.items()}
+    result = plan(wanted, case_observed(case, wanted), NOW)
+    names = {place.uuid: place.name for place in wanted.places.by_uuid.values()}
+    assert [step.text for step in result.steps] == case["actions"]
+    waits = {names.get(key, key[:8]): when - NOW.monotonic for key, when in result.waits.items()}
     assert waits == case.get("waits", {})
-    assert [each.text for each in found.reports] == case.get("reports", [])
-    assert [names[each] for each in found.queued] == case.get("queued", [])
+    assert [report.text for report in result.reports] == case.get("reports", [])
+    assert [names[uuid] for uuid in result.queued] == case.get("queued", [])

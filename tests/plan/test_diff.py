@@ -54,24 +54,24 @@ def test_a_new_hive_is_made_parents_first_and_runs() -> None:
 
 def test_a_hive_that_is_as_it_should_be_needs_no_step() -> None:
     world = running()
-    found = world.plan()
-    assert (found.steps, found.waits, found.queued, found.reports) == ((), {}, (), ())
+    result = world.plan()
+    assert (result.steps, result.waits, result.queued, result.reports) == ((), {}, (), ())
 
 
 def test_a_move_is_done_and_shown_by_what_was_known_before_anybody_looks() -> None:
     world = running()
     known = world.host.snapshot().machines
     world.change(world.hive.with_parent("bob", "dan"))
-    found = early_plan(world.desired, known, world.places.by_uuid)
-    assert [step.text for step in found.tree] == ["bob: MoveNode (its parent changed)"]
-    shown = [(step.name, type(step.action).__name__) for step in found.steps[1:]]
+    result = early_plan(world.desired, known, world.places.by_uuid)
+    assert [step.text for step in result.tree] == ["bob: MoveNode (its parent changed)"]
+    shown = [(step.name, type(step.action).__name__) for step in result.steps[1:]]
     assert set(shown) == {
         ("root", "ShowView"), ("bob", "ShowIdentity"),
         ("ann", "ShowView"), ("ann", "ShowIdentity"),
         ("dan", "ShowView"), ("dan", "ShowIdentity"),
     }  # fmt: skip
     assert shown[-1] == ("root", "ShowView")
-    for step in found.steps:
+    for step in result.steps:
         world.host.apply_now(step.action)
     assert world.plan().steps == ()
 
@@ -170,14 +170,14 @@ def test_a_changed_property_and_a_changed_spec_are_reported_and_left_alone() -> 
     world = World(hive(TREE, {"dan": spec(4, limits={"tasks_max": 100})}))
     world.converge()
     world.host.change(world.uuid("dan"), properties={**USUAL, "tasks_max": 7, "memory_max": 9})
-    found = world.plan()
-    assert [each.text for each in found.reports] == [
+    result = world.plan()
+    assert [report.text for report in result.reports] == [
         "property dan: memory_max is 9, not None",
         "property dan: tasks_max is 7, not 100",
     ]
-    assert found.steps == ()
+    assert result.steps == ()
     world.change(world.hive.with_spec("dan", spec(4, limits={"tasks_max": 200})))
-    assert [each.kind for each in world.plan().reports] == ["spec"]
+    assert [report.kind for report in world.plan().reports] == ["spec"]
 
 
 def test_a_stray_node_and_a_stray_machine_are_reported_and_left_alone() -> None:
@@ -186,11 +186,11 @@ def test_a_stray_node_and_a_stray_machine_are_reported_and_left_alone() -> None:
     unit = replace(world.host.units[world.uuid("dan")], unit="hive-agent@x.service")
     world.host.units[numbered(90)] = replace(unit, uuid=numbered(90))
     world.host.storage.roots.add(numbered(91))
-    found = world.plan()
-    assert {each.text for each in found.reports} == {
+    result = world.plan()
+    assert {report.text for report in result.reports} == {
         "node deadbeef", f"unit hive-agent@x.service: of {numbered(90)}", f"root {numbered(91)}",
     }  # fmt: skip
-    assert found.steps == ()
+    assert result.steps == ()
 
 
 def test_a_parked_agent_stays_down_and_a_failed_one_waits() -> None:
@@ -327,7 +327,7 @@ def test_an_unchanged_tree_is_copied_once() -> None:
     world.converge()
     world.want("root", DesiredState.RUNNING)
     world.converge()
-    assert sum(isinstance(each, a.AdoptRoot) for each in world.host.applied) == 1
+    assert sum(isinstance(action, a.AdoptRoot) for action in world.host.applied) == 1
 
 
 def test_identity_and_view_follow_the_topology() -> None:
@@ -409,8 +409,8 @@ def test_planning_the_dirty_ones_finds_what_planning_all_finds(data: st.DataObje
     assert _work(world.plan(dirty)) == _work(everything)
 
 
-def _work(found: ReconcilePlan) -> set[tuple[str, str]]:
-    work = {(step.name, type(step.action).__name__) for step in found.steps}
+def _work(result: ReconcilePlan) -> set[tuple[str, str]]:
+    work = {(step.name, type(step.action).__name__) for step in result.steps}
     return {(name, kind) for name, kind in work if kind != "SetSlice"}
 
 
@@ -432,6 +432,6 @@ def test_thousands_of_agents_are_planned_in_no_time(count: int) -> None:
 def test_listening_needs_a_range() -> None:
     world = World(hive({"root": None}))
     bare = replace(world.desired, bases={})
-    found = plan(bare, world.host.snapshot(), world.moment)
-    assert [type(step.action) for step in found.steps] == [a.MakeNode]
-    assert not any(isinstance(step.action, Listen) for step in found.steps)
+    result = plan(bare, world.host.snapshot(), world.moment)
+    assert [type(step.action) for step in result.steps] == [a.MakeNode]
+    assert not any(isinstance(step.action, Listen) for step in result.steps)

@@ -35,7 +35,7 @@ CAPABILITIES = st.one_of(
 LISTS = st.lists(CAPABILITIES, max_size=4, unique=True)
 # What has an effect; the others may be held, of a time when that was not refused.
 ASKED = st.lists(
-    CAPABILITIES.filter(lambda each: not no_effect_reason(each)), max_size=4, unique=True
+    CAPABILITIES.filter(lambda name: not no_effect_reason(name)), max_size=4, unique=True
 )
 LIMITS = st.fixed_dictionaries(
     {},
@@ -62,7 +62,7 @@ RELOADS = st.sampled_from(["live", "restart"])
 
 @st.composite
 def specs(draw: st.DrawFn) -> AgentSpec:
-    found = spec_of(
+    made = spec_of(
         1,
         capabilities=sorted(draw(LISTS)),
         limits=draw(LIMITS),
@@ -70,7 +70,7 @@ def specs(draw: st.DrawFn) -> AgentSpec:
         harness=draw(st.booleans()),
         image=draw(st.sampled_from(["host", "nix"])),
     )
-    return found.model_copy(update={"command": tuple(draw(PARTS["command"]))})
+    return made.model_copy(update={"command": tuple(draw(PARTS["command"]))})
 
 
 def config(reload: str = "restart") -> AgentConfig:
@@ -115,17 +115,19 @@ def test_attack_23_whatever_stands_in_request_is_marked(
 def test_attack_23_every_new_privilege_is_marked_as_one(
     spec: AgentSpec, wishes: ConfigRequest
 ) -> None:
-    after, found = grant(spec, wishes), requested_changes(spec, wishes)
-    red = {(mark.kind, mark.name) for mark in found if mark.gives}
+    after, changes = grant(spec, wishes), requested_changes(spec, wishes)
+    red = {(mark.kind, mark.name) for mark in changes if mark.gives}
     gained = missing_capabilities(spec.capabilities, after.capabilities)
-    assert len([each for each in red if each[0] in KINDS]) >= len(gained)
+    assert len([mark for mark in red if mark[0] in KINDS]) >= len(gained)
     for name, value in after.limits:
         old = getattr(spec.limits, name)
         if value is not None and (old is None or value > old):
             assert ("limit", name) in red
     for name in ("command", "boot", "harness"):
         assert ((name, name) in red) == (getattr(spec, name) != getattr(after, name))
-    assert all(mark.gives or mark.kind != "command" or mark.before == mark.after for mark in found)
+    assert all(
+        mark.gives or mark.kind != "command" or mark.before == mark.after for mark in changes
+    )
 
 
 KINDS = ("capability", "network", "mount", "secret")
@@ -189,8 +191,8 @@ def test_what_it_holds_already_and_what_it_would_lose_is_no_new_privilege() -> N
     wishes = ConfigRequest.model_validate(
         {"capabilities": ["spawn"], "limits": {"memory_max": 1 << 29}}
     )
-    found = {(m.name, m.before, m.after, m.gives) for m in requested_changes(spec, wishes)}
-    assert found == {
+    rows = {(m.name, m.before, m.after, m.gives) for m in requested_changes(spec, wishes)}
+    assert rows == {
         ("spawn", "held", "held", False),
         ("kill", "held", "taken", False),
         ("memory_max", str(1 << 30), str(1 << 29), False),
@@ -313,12 +315,12 @@ def test_the_way_back_keeps_what_the_operator_did_meanwhile(
     now = new.model_copy(
         update={"capabilities": tuple({*new.capabilities, granted} - {revoked}), "title": "new"}
     )
-    found = undo(now, fields(spec), fields(new))
-    assert found.title == "new"
+    restored = undo(now, fields(spec), fields(new))
+    assert restored.title == "new"
     if revoked in new.capabilities:
-        assert revoked not in found.capabilities
+        assert revoked not in restored.capabilities
     if granted not in new.capabilities and granted != revoked:
-        assert granted in found.capabilities
+        assert granted in restored.capabilities
 
 
 @given(specs(), WISHES)
@@ -326,15 +328,15 @@ def test_going_back_to_a_generation_gives_no_capability(
     spec: AgentSpec, wishes: ConfigRequest
 ) -> None:
     now = grant(spec, wishes)
-    found = roll_back(now, fields(spec), fields(now))
-    assert not missing_capabilities(now.capabilities, found.capabilities)
-    assert set(found.capabilities) == set(spec.capabilities) & set(now.capabilities)
-    assert (found.limits, found.command) == (spec.limits, spec.command)
+    restored = roll_back(now, fields(spec), fields(now))
+    assert not missing_capabilities(now.capabilities, restored.capabilities)
+    assert set(restored.capabilities) == set(spec.capabilities) & set(now.capabilities)
+    assert (restored.limits, restored.command) == (spec.limits, spec.command)
 
 
 def test_a_limit_that_somebody_changed_since_stays() -> None:
     old = spec_of(1, limits={"memory_max": 1 << 28, "tasks_max": 100})
     new = grant_to(old, limits={"memory_max": 1 << 29, "tasks_max": 200})
     now = new.model_copy(update={"limits": Limits(memory_max=1 << 30, tasks_max=200)})
-    found = undo(now, fields(old), fields(new))
-    assert (found.limits.memory_max, found.limits.tasks_max) == (1 << 30, 100)
+    restored = undo(now, fields(old), fields(new))
+    assert (restored.limits.memory_max, restored.limits.tasks_max) == (1 << 30, 100)

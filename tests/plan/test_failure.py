@@ -20,8 +20,8 @@ OUT_OF_MEMORY = Exit("one", "oom-kill", "killed", "KILL", nonce=1)
 
 def judge(role: str, end: Exit, starts: FailureHistory | None = None) -> ExitVerdict:
     settings = Settings()
-    found = hive({"root": None, "dan": "root"}, {"dan": spec(2, role=role)})
-    place = Placements.build(found, settings).by_name("dan")
+    tree = hive({"root": None, "dan": "root"}, {"dan": spec(2, role=role)})
+    place = Placements.build(tree, settings).by_name("dan")
     run = DesiredRun(place.uuid, DesiredState.RUNNING, nonce=1)
     return ExitCase(place, run, starts or FailureHistory(), settings).judge(end, NOW)
 

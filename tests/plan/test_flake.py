@@ -50,8 +50,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=10)
 @given(texts=st.lists(HOSTILE.filter(lambda text: "\0" not in text), min_size=40, max_size=80))
 def test_every_quoted_text_is_that_text_to_nix(folder: Path, texts: list[str]) -> None:
-    found = nix(folder, "[" + " ".join(map(quote, texts)) + "]")
-    assert found == texts
+    values = nix(folder, "[" + " ".join(map(quote, texts)) + "]")
+    assert values == texts
 
 
 def test_a_text_that_nix_cannot_hold_is_refused() -> None:
@@ -65,16 +65,16 @@ def test_no_name_becomes_code(folder: Path, name: str, capability: str, commit: 
     """Names are checked long before; the rendering does not rely on that."""
     texts = [text.replace("\0", "") for text in (name, capability, commit)]
     pin = replace(PIN, name=texts[0], capabilities=(texts[1],), commit=texts[2])
-    found = parse(folder, render(NIX, [pin]))
+    values = parse(folder, render(NIX, [pin]))
     wanted = {"name": texts[0], "parent": "alice", "capabilities": [texts[1]], "nixpkgs": 1,
               "system": "x86_64-linux"}  # fmt: skip
-    assert found == {"inputs": inputs(), "agents": {texts[0]: wanted}}
+    assert values == {"inputs": inputs(), "agents": {texts[0]: wanted}}
 
 
 def inputs() -> Mapping[str, object]:
-    found: dict[str, dict[str, object]] = {name: {"url": url} for name, url in NIX.inputs.items()}
-    found["hive"]["inputs"] = {"nixpkgs": {"follows": "nixpkgs"}}
-    return found
+    rows: dict[str, dict[str, object]] = {name: {"url": url} for name, url in NIX.inputs.items()}
+    rows["hive"]["inputs"] = {"nixpkgs": {"follows": "nixpkgs"}}
+    return rows
 
 
 def test_the_same_agents_in_any_order_give_the_same_bytes() -> None:
@@ -92,10 +92,10 @@ def test_the_flake_holds_the_agents_of_the_image_nix_that_have_a_configuration()
         "carl": spec(2, image="host", **made),
         "dora": spec(3, image="nix"),
     }
-    (found,) = pins(hive(tree, specs))
-    assert (found.name, found.parent, found.commit) == ("bob", "alice", PIN.commit)
-    assert found.path == f"/run/hive/agents/{specs['bob'].id}/run/.configs/{PIN.commit}"
-    text = render(NIX, [found]).decode()
+    (pin,) = pins(hive(tree, specs))
+    assert (pin.name, pin.parent, pin.commit) == ("bob", "alice", PIN.commit)
+    assert pin.path == f"/run/hive/agents/{specs['bob'].id}/run/.configs/{PIN.commit}"
+    text = render(NIX, [pin]).decode()
     assert 'parent = "alice";' in text
     assert "evil" not in text
 
@@ -105,6 +105,6 @@ def test_without_the_inputs_that_systems_are_made_of_there_are_none(
     folder: Path, missing: str
 ) -> None:
     less = NixSettings(inputs={name: url for name, url in NIX.inputs.items() if name != missing})
-    found = parse(folder, render(less, [PIN]))
-    assert isinstance(found, dict)
-    assert found["agents"] == {}
+    values = parse(folder, render(less, [PIN]))
+    assert isinstance(values, dict)
+    assert values["agents"] == {}

@@ -14,33 +14,33 @@ from hive_core.plan.locks import as_jsonl, changes, difference
 
 
 def lock(**revisions: str) -> bytes:
-    found: dict[str, object] = {"root": {"inputs": {name: name for name in revisions}}}
+    document: dict[str, object] = {"root": {"inputs": {name: name for name in revisions}}}
     for name, revision in revisions.items():
         locked = {"type": "github", "owner": "o", "repo": name, "rev": revision,
                   "lastModified": 1_700_000_000, "narHash": f"sha256-{revision}"}  # fmt: skip
-        found[name] = {"locked": locked}
-    return json.dumps({"nodes": found, "root": "root", "version": 7}, indent=2).encode()
+        document[name] = {"locked": locked}
+    return json.dumps({"nodes": document, "root": "root", "version": 7}, indent=2).encode()
 
 
 def test_each_changed_input_has_one_line() -> None:
-    found = changes(lock(a="1", b="1", c="1"), lock(a="1", b="2", d="1"))
-    assert [each.input for each in found] == ["b", "c", "d"]
-    assert found[0].old == "github:o/b 1 2023-11-14 sha256-1"
-    assert found[0].new == "github:o/b 2 2023-11-14 sha256-2"
-    assert (found[1].new, found[2].old) == ("", "")
+    rows = changes(lock(a="1", b="1", c="1"), lock(a="1", b="2", d="1"))
+    assert [change.input for change in rows] == ["b", "c", "d"]
+    assert rows[0].old == "github:o/b 1 2023-11-14 sha256-1"
+    assert rows[0].new == "github:o/b 2 2023-11-14 sha256-2"
+    assert (rows[1].new, rows[2].old) == ("", "")
 
 
 def test_the_first_lock_is_all_new() -> None:
-    assert [each.old for each in changes(b"", lock(a="1"))] == [""]
+    assert [change.old for change in changes(b"", lock(a="1"))] == [""]
     assert changes(lock(a="1"), lock(a="1")) == []
 
 
 @given(st.text(max_size=80))
 def test_attack_22_nothing_of_a_lock_acts_on_a_terminal(text: str) -> None:
     after = lock(a=text)
-    told = [*changes(lock(a="1"), after)]
+    rows = [*changes(lock(a="1"), after)]
     lines = difference(b"", json.dumps({"x": text}, ensure_ascii=False).encode("utf-8", "replace"))
-    shown = [part for each in told for part in each] + [line.text for line in lines]
+    shown = [part for row in rows for part in row] + [line.text for line in lines]
     assert all(
         " " <= char <= "~"
         or char in "\N{MATHEMATICAL LEFT ANGLE BRACKET}\N{MATHEMATICAL RIGHT ANGLE BRACKET}"

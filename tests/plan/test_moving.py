@@ -30,23 +30,23 @@ def changed_names(hive: Hive, name: str, **update: object) -> Hive:
 
 def test_attack_58_who_loses_is_all_that_was_above_with_whatever_stays_below() -> None:
     hive = hive_of(PARENTS)
-    found = consequences(hive, hive.with_parent("x", "right"), "x")
-    assert found.lost == ("left", "inner")
-    assert set(found.losing) == {"left", "inner", "twin", "pup", "other"}
-    assert (found.gaining, found.crossing) == (("right",), ())
+    effects = consequences(hive, hive.with_parent("x", "right"), "x")
+    assert effects.lost == ("left", "inner")
+    assert set(effects.losing) == {"left", "inner", "twin", "pup", "other"}
+    assert (effects.gaining, effects.crossing) == (("right",), ())
 
 
 def test_a_common_ancestor_loses_nothing_and_who_goes_up_loses_what_it_leaves() -> None:
     hive = hive_of(PARENTS)
-    found = consequences(hive, hive.with_parent("x", "left"), "x")
-    assert found.lost == ("inner",)
-    assert set(found.losing) == {"inner", "twin", "pup"}
+    effects = consequences(hive, hive.with_parent("x", "left"), "x")
+    assert effects.lost == ("inner",)
+    assert set(effects.losing) == {"inner", "twin", "pup"}
 
 
 def test_nobody_loses_what_goes_further_down() -> None:
     hive = hive_of(PARENTS)
-    found = consequences(hive, hive.with_parent("x", "pup"), "x")
-    assert (found.lost, found.losing) == ((), ())
+    effects = consequences(hive, hive.with_parent("x", "pup"), "x")
+    assert (effects.lost, effects.losing) == ((), ())
 
 
 def test_whoever_is_above_it_again_has_not_lost_it() -> None:
@@ -93,7 +93,7 @@ def test_who_crosses_is_who_gets_another_slice(
             hive = changed_names(hive, name, subtree=LIMIT)
     agent = data.draw(st.sampled_from(sorted(parents)))
     below = set(hive.topology.subtree(agent))
-    targets = [None, *(each for each in sorted(parents) if each not in below)]
+    targets = [None, *(parent for parent in sorted(parents) if parent not in below)]
     after = hive.with_parent(agent, data.draw(st.sampled_from(targets)))
     old, new = Placements.build(hive, Settings()), Placements.build(after, Settings())
     crossing = {name for name in parents if old.by_name(name).slice != new.by_name(name).slice}

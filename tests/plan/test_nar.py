@@ -37,10 +37,10 @@ def test_a_changed_archive_is_refused_or_is_the_archive_of_what_comes_out(
         at = data.draw(st.integers(0, len(archive) - 1))
         archive[at] = data.draw(st.integers(0, 255))
     try:
-        found = nar.unpack(bytes(archive))
+        unpacked = nar.unpack(bytes(archive))
     except nar.BadArchive:
         return
-    assert nar.pack(found) == bytes(archive)
+    assert nar.pack(unpacked) == bytes(archive)
 
 
 @given(st.binary(max_size=200))

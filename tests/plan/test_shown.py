@@ -22,10 +22,10 @@ BYTES = st.binary(max_size=40) | TEXT.map(lambda text: text.encode("utf-8", "ign
 def rendered_text(text: str) -> bytes:
     """What a text was before it was spelled out."""
 
-    def back(found: re.Match[str]) -> str:
-        if found[2]:
-            return bytes.fromhex(found[2]).decode("utf-8", "surrogateescape")
-        return chr(int(found[1], 16))
+    def back(match: re.Match[str]) -> str:
+        if match[2]:
+            return bytes.fromhex(match[2]).decode("utf-8", "surrogateescape")
+        return chr(int(match[1], 16))
 
     return _SPELLED.sub(back, text).encode("utf-8", "surrogateescape")
 
@@ -117,7 +117,7 @@ def test_what_is_hidden_is_named_once_and_brackets_are_not() -> None:
     ],
 )
 def test_attack_22_words_that_look_like_others_are_flagged(text: str, flag: str) -> None:
-    assert any(flag in each for each in confusable_text(text))
+    assert any(flag in line for line in confusable_text(text))
 
 
 @pytest.mark.parametrize(
@@ -132,5 +132,5 @@ def test_words_of_one_script_are_left_alone(text: str) -> None:
 
 @given(TEXT)
 def test_flags_are_lines_of_words(text: str) -> None:
-    for each in confusable_text(escape(text)):
-        assert escape(each).isprintable()
+    for line in confusable_text(escape(text)):
+        assert escape(line).isprintable()

@@ -18,29 +18,30 @@ RUN = DesiredRun("u", DesiredState.RUNNING, 3)
 
 
 def test_every_combination_has_exactly_one_state() -> None:
-    for each in EVERYTHING:
-        assert state_of(each) in State
+    for facts_ in EVERYTHING:
+        assert state_of(facts_) in State
 
 
 def test_every_line_of_the_table_decides_something() -> None:
     deciding = {
-        next(index for index, (holds, _) in enumerate(TABLE) if holds(each)) for each in EVERYTHING
+        next(index for index, (holds, _) in enumerate(TABLE) if holds(facts_))
+        for facts_ in EVERYTHING
     }
     assert deciding == set(range(len(TABLE)))
 
 
 def test_every_state_can_be_reached() -> None:
-    assert {state_of(each) for each in EVERYTHING} == set(State)
+    assert {state_of(facts_) for facts_ in EVERYTHING} == set(State)
 
 
 def test_running_needs_an_active_unit_of_this_nonce_verified_and_executed() -> None:
     """Attack 1: a machine whose user namespace was not seen never counts."""
-    for each in EVERYTHING:
-        if state_of(each) in (State.RUNNING, State.DEGRADED):
-            assert each.phase is Phase.UP
-            assert each.healthy
-            assert each.current
-            assert each.wanted is DesiredState.RUNNING
+    for facts_ in EVERYTHING:
+        if state_of(facts_) in (State.RUNNING, State.DEGRADED):
+            assert facts_.phase is Phase.UP
+            assert facts_.healthy
+            assert facts_.current
+            assert facts_.wanted is DesiredState.RUNNING
 
 
 @pytest.mark.parametrize(

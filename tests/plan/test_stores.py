@@ -43,7 +43,7 @@ def test_h18_who_may_see_a_store_is_shown_it_once_it_runs() -> None:
     made = World(hive({"root": None}, {"root": spec(0, capabilities=["meta.read"])}))
     made.host.slow = True
     assert made.converge() > 0
-    assert not [each for each in made.host.applied if isinstance(each, a.ShowStore)]
+    assert not [action for action in made.host.applied if isinstance(action, a.ShowStore)]
     made.host.settle(made.uuid("root"))
     assert steps(made) == ["meta True"]
     made.converge()
@@ -109,12 +109,12 @@ def test_the_image_nix_starts_when_its_system_is_there_and_needs_no_copy() -> No
     assert made.host.starts == []
     respec(made, system=SYSTEM)
     made.converge()
-    starts = [each for each in made.host.applied if isinstance(each, a.StartUnit)]
-    assert [(each.image, each.system) for each in starts] == [("nix", SYSTEM)]
+    starts = [action for action in made.host.applied if isinstance(action, a.StartUnit)]
+    assert [(action.image, action.system) for action in starts] == [("nix", SYSTEM)]
     assert not made.host.storage.roots
 
 
 def test_a_system_of_another_image_goes_nowhere() -> None:
     made = world(system=SYSTEM)
-    starts = [each for each in made.host.applied if isinstance(each, a.StartUnit)]
-    assert [each.system for each in starts] == [None]
+    starts = [action for action in made.host.applied if isinstance(action, a.StartUnit)]
+    assert [action.system for action in starts] == [None]

@@ -14,11 +14,11 @@ AGENTS = st.lists(st.text(min_size=1), unique=True)
 def test_attack_51_every_agent_comes_in_one_wave(
     agents: list[str], first: int, share: float
 ) -> None:
-    found = waves(agents, first, share)
-    assert [agent for wave in found for agent in wave] == agents
-    assert all(found)
-    assert len(found) <= 3
-    assert not agents or len(found[0]) <= first
+    cut = waves(agents, first, share)
+    assert [agent for wave in cut for agent in wave] == agents
+    assert all(cut)
+    assert len(cut) <= 3
+    assert not agents or len(cut[0]) <= first
 
 
 def test_one_then_a_tenth_then_the_rest() -> None:

@@ -56,7 +56,7 @@ class House:
         return self.clock.now()
 
     def add(self, *after: float) -> None:
-        self.moments += [self.now + each for each in after]
+        self.moments += [self.now + delay for delay in after]
         self.agenda.on_topics(frozenset({"bell:anna"}))
 
 

@@ -28,7 +28,7 @@ UNDONE = {S.VOID, S.FAILED, S.DENIED, S.REFUSED}
 async def approve(stage: Stage, random: Random) -> Round:
     """Two requests that wait for the operator; the good one is approved."""
     number = str(random.random())
-    good, evil = (proposal({**each, "number": number}) for each in (GOOD, EVIL))
+    good, evil = (proposal({**files, "number": number}) for files in (GOOD, EVIL))
     it = Round(stage, random, stage.uuid("bob"), good, evil)
     it.approval, it.other = stage.request("bob", good), stage.request("bob", evil)
     await stage.settle()
@@ -38,7 +38,7 @@ async def approve(stage: Stage, random: Random) -> Round:
 
 async def disturb(it: Round, when: str, edits: list[int]) -> None:
     """Approve, and let it happen at that step of the deploy."""
-    left = [EDITS[each] for each in edits]
+    left = [EDITS[edit] for edit in edits]
 
     def step(name: str) -> None:
         while name == when and left:
@@ -55,7 +55,7 @@ async def disturb(it: Round, when: str, edits: list[int]) -> None:
 def judge(it: Round) -> S:
     """Nobody ever ran anything but what the operator let it."""
     state = it.stage.state_of(it.approval)
-    bound = {each.binding.commit: each.binding.nar for each in (it.good, it.evil)}
+    bound = {offer.binding.commit: offer.binding.nar for offer in (it.good, it.evil)}
     start = seed_for("host")
     allowed = {it.good.binding.commit, start.commit, *it.moved}
     for uuid, commit, data in it.ran:
@@ -92,14 +92,14 @@ def test_attack_21_whatever_happens_meanwhile_what_runs_was_approved_or_it_is_vo
         try:
             play(story)
         except Exception as error:
-            words = [EDITS[each].__name__ for each in edits]
+            words = [EDITS[edit].__name__ for edit in edits]
             raise AssertionError(f"--seed {schedule}, {number}: {when} {words}") from error
     figure("R19 edits", rounds=ROUNDS, seed=schedule, **seen)
     assert seen[S.DEPLOYED] > ROUNDS // 20
-    assert sum(seen[each] for each in UNDONE) > ROUNDS // 10
+    assert sum(seen[edit] for edit in UNDONE) > ROUNDS // 10
 
 
-@pytest.mark.parametrize("edit", range(len(EDITS)), ids=[each.__name__ for each in EDITS])
+@pytest.mark.parametrize("edit", range(len(EDITS)), ids=[edit.__name__ for edit in EDITS])
 def test_attack_21_each_edit_before_the_deploy(edit: int) -> None:
     """One after the other, right after the approval."""
 

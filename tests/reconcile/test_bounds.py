@@ -107,7 +107,7 @@ def test_who_comes_near_is_warned_about_once(tmp_path: Path) -> None:
         disk.used["bob"] = DiskUse(9 * MIB + 1000, 20)
         for _ in range(20):
             await disk.look()
-        assert [each.kind for each in road.mail("ann")] == ["disk_warning"]
+        assert [letter.kind for letter in road.mail("ann")] == ["disk_warning"]
         assert road.state("bob") is State.RUNNING
 
     play(tmp_path, story)

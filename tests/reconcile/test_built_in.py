@@ -28,8 +28,8 @@ def _world() -> Iterator[World]:
 
 def start(world: World) -> list[str]:
     """What stands in the way at a start of the daemon."""
-    given = BrokerHandle(lambda: world.hive, world.broker.touch, world.broker.perform)
-    return list(ensure_built_in_agents(given, world.settings))
+    handle = BrokerHandle(lambda: world.hive, world.broker.touch, world.broker.perform)
+    return list(ensure_built_in_agents(handle, world.settings))
 
 
 def test_they_are_made_once(world: World) -> None:

@@ -91,8 +91,8 @@ class Walk:
 
 Step = Callable[[Walk], Awaitable[None]]
 STEPS: Mapping[str, Step] = {
-    each.__name__: each
-    for each in (
+    step.__name__: step
+    for step in (
         Walk.is_measured, Walk.is_stopped, Walk.is_started, Walk.crashes, Walk.crashes_unseen,
         Walk.reboots_unseen, Walk.daemon_restarts, Walk.host_reboots,
     )

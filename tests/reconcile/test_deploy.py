@@ -28,12 +28,12 @@ def test_a_deploy_restarts_is_watched_and_is_confirmed() -> None:
     """H9; attack 49: every step is written down before the next one."""
 
     async def story(stage: Stage) -> None:
-        found, before = proposal({"agent.toml": ""}), stage.host.units[stage.uuid("bob")]
-        approval = await stage.deploy("bob", found)
+        proposed, before = proposal({"agent.toml": ""}), stage.host.units[stage.uuid("bob")]
+        approval = await stage.deploy("bob", proposed)
         assert stage.state_of(approval) is S.WATCHING
         after = stage.host.units[stage.uuid("bob")]
         assert after.invocation != before.invocation
-        assert stage.shown_commit("bob") == stage.spec("bob").config == found.binding.commit
+        assert stage.shown_commit("bob") == stage.spec("bob").config == proposed.binding.commit
         assert stage.job(approval) == ("running", "")
         await stage.advance(WINDOW - 1)
         assert stage.state_of(approval) is S.WATCHING
@@ -41,12 +41,15 @@ def test_a_deploy_restarts_is_watched_and_is_confirmed() -> None:
         assert stage.state_of(approval) is S.DEPLOYED
         assert stage.job(approval) == ("done", "")
         assert stage.tags("bob") == {"approved", "building", "deployed"}
-        assert stage.git("bob").ref("refs/heads/main") == found.binding.commit
-        assert [each.commit for each in stage.generations("bob")] == [found.binding.commit, SEED]
-        assert [each.kind for each in stage.mail("ann")] == ["config"]
+        assert stage.git("bob").ref("refs/heads/main") == proposed.binding.commit
+        assert [generation.commit for generation in stage.generations("bob")] == [
+            proposed.binding.commit,
+            SEED,
+        ]
+        assert [letter.kind for letter in stage.mail("ann")] == ["config"]
         assert stage.ledger.deploys.all() == []
         log = stage.log()
-        assert f"deploy bob {found.binding.commit[:12]} (generation 2)" in log
+        assert f"deploy bob {proposed.binding.commit[:12]} (generation 2)" in log
         assert f"Hive-Approval: {approval}\nHive-Requested-By: ann" in log
         assert "Hive-Approved-By: uid:0\nHive-Effect: restart" in log
 
@@ -88,10 +91,10 @@ def test_a_live_change_is_shown_while_the_agent_runs_on() -> None:
         await stage.advance(WINDOW + 1)
         assert stage.state_of(first) is S.DEPLOYED
         before = stage.host.units[stage.uuid("bob")]
-        found = proposal({"agent.toml": LIVE, "AGENTS.md": "Be kind.\n"})
-        approval = await stage.deploy("bob", found)
+        proposed = proposal({"agent.toml": LIVE, "AGENTS.md": "Be kind.\n"})
+        approval = await stage.deploy("bob", proposed)
         assert stage.state_of(approval) is S.WATCHING
-        assert stage.shown_commit("bob") == found.binding.commit
+        assert stage.shown_commit("bob") == proposed.binding.commit
         await stage.advance(WINDOW + 1)
         assert stage.state_of(approval) is S.DEPLOYED
         assert stage.host.units[stage.uuid("bob")] == before
@@ -103,8 +106,8 @@ def test_a_crash_in_the_window_takes_it_back_with_the_last_lines() -> None:
     """H9: who asked and the parent are told; the generation that failed is kept."""
 
     async def story(stage: Stage) -> None:
-        found = proposal({"agent.toml": ""})
-        approval = await stage.deploy("bob", found, by="root")
+        proposed = proposal({"agent.toml": ""})
+        approval = await stage.deploy("bob", proposed, by="root")
         await stage.advance(10)
         stage.journal.write(stage.uuid("bob"), "no such prompt")
         stage.host.crash(stage.uuid("bob"), "7")
@@ -113,16 +116,16 @@ def test_a_crash_in_the_window_takes_it_back_with_the_last_lines() -> None:
         assert stage.approval(approval).reason == "it crashed: ended with 7"
         assert stage.spec("bob").config == stage.shown_commit("bob") == SEED
         assert stage.state("bob") is State.RUNNING
-        assert [each.failed for each in stage.generations("bob")] == [
+        assert [generation.failed for generation in stage.generations("bob")] == [
             "it crashed: ended with 7", "",
         ]  # fmt: skip
         state, error = stage.job(approval)
         assert state == "failed"
         assert "it crashed: ended with 7" in error
         for name in ("ann", "root"):
-            (told,) = (each for each in stage.mail(name) if each.kind == "config")
-            assert "it crashed: ended with 7" in told.body
-            assert "no such prompt" in told.body
+            (letter,) = (letter for letter in stage.mail(name) if letter.kind == "config")
+            assert "it crashed: ended with 7" in letter.body
+            assert "no such prompt" in letter.body
         assert stage.tags("bob") == {"approved", "building", "failed"}
         assert stage.git("bob").ref("refs/heads/main") == SEED
         assert "take back bob" in stage.log()
@@ -134,12 +137,12 @@ def test_a_crash_in_the_window_takes_it_back_with_the_last_lines() -> None:
 def test_an_agent_that_is_stopped_gets_it_without_a_start_and_without_a_window() -> None:
     async def story(stage: Stage) -> None:
         await stage.want("bob", DesiredState.STOPPED)
-        found = proposal({"agent.toml": ""})
-        approval = await stage.deploy("bob", found)
+        proposed = proposal({"agent.toml": ""})
+        approval = await stage.deploy("bob", proposed)
         assert stage.state_of(approval) is S.DEPLOYED
         assert stage.state("bob") is State.STOPPED
         await stage.want("bob", DesiredState.RUNNING)
-        assert stage.shown_commit("bob") == found.binding.commit
+        assert stage.shown_commit("bob") == proposed.binding.commit
 
     play(story)
 
@@ -148,12 +151,12 @@ def test_who_stops_it_in_the_window_keeps_what_is_new_and_nobody_watches() -> No
     """An operator or ancestor who stops it does not say that it is bad."""
 
     async def story(stage: Stage) -> None:
-        found = proposal({"agent.toml": ""})
-        approval = await stage.deploy("bob", found)
+        proposed = proposal({"agent.toml": ""})
+        approval = await stage.deploy("bob", proposed)
         await stage.advance(3)
         await stage.want("bob", DesiredState.STOPPED)
         assert stage.state_of(approval) is S.DEPLOYED
-        assert stage.spec("bob").config == found.binding.commit
+        assert stage.spec("bob").config == proposed.binding.commit
         assert stage.state("bob") is State.STOPPED
 
     play(story)
@@ -194,7 +197,7 @@ def test_a_restart_that_takes_away_access_is_not_held_against_it() -> None:
         assert stage.state_of(approval) is S.WATCHING
         await stage.advance(2)
         assert stage.state_of(approval) is S.DEPLOYED
-        assert [each.failed for each in stage.generations("bob")] == ["", ""]
+        assert [generation.failed for generation in stage.generations("bob")] == ["", ""]
 
     play(story)
 
@@ -239,10 +242,10 @@ def test_one_with_a_harness_has_to_say_hello_with_what_is_deployed() -> None:
 
 def test_a_fault_that_the_agent_tells_takes_it_back_at_once() -> None:
     async def story(stage: Stage) -> None:
-        found = proposal({"agent.toml": ""})
-        approval = await stage.deploy("bob", found)
+        proposed = proposal({"agent.toml": ""})
+        approval = await stage.deploy("bob", proposed)
         await stage.advance(1)
-        stage.hello("bob", found.binding.commit, "2 units failed")
+        stage.hello("bob", proposed.binding.commit, "2 units failed")
         await stage.settle()
         assert stage.approval(approval).reason == "it says: 2 units failed"
         assert stage.spec("bob").config == stage.shown_commit("bob") == SEED
@@ -271,8 +274,8 @@ def test_what_does_not_come_up_goes_back_and_what_goes_back_is_started_again() -
 
 def test_going_back_keeps_what_others_did_and_gives_no_capability_back() -> None:
     async def story(stage: Stage) -> None:
-        found = proposal({"agent.toml": ""}, capabilities=["escalate", "spawn"])
-        approval = await stage.deploy("bob", found)
+        proposed = proposal({"agent.toml": ""}, capabilities=["escalate", "spawn"])
+        approval = await stage.deploy("bob", proposed)
         assert set(stage.spec("bob").capabilities) == {"escalate", "spawn"}
         spec = stage.spec("bob")
         stage.change(stage.broker.hive.with_spec(
@@ -295,14 +298,14 @@ def test_one_deploy_at_a_time_for_each_agent_and_the_second_is_void() -> None:
         second = stage.request("bob", proposal({"agent.toml": "", "AGENTS.md": "2"}))
         other = stage.request("ann", proposal({"agent.toml": "", "AGENTS.md": "3"}), "root")
         await stage.settle()
-        for each in (first, second, other):
-            stage.decide(each)
+        for id_ in (first, second, other):
+            stage.decide(id_)
         await stage.settle()
-        assert [stage.state_of(each) for each in (first, second, other)] == [
+        assert [stage.state_of(id_) for id_ in (first, second, other)] == [
             S.WATCHING, S.APPROVED, S.WATCHING,
         ]  # fmt: skip
         await stage.advance(WINDOW + 1)
-        assert [stage.state_of(each) for each in (first, second, other)] == [
+        assert [stage.state_of(id_) for id_ in (first, second, other)] == [
             S.DEPLOYED, S.VOID, S.DEPLOYED,
         ]  # fmt: skip
         assert "denied" in stage.tags("bob")
@@ -313,8 +316,8 @@ def test_one_deploy_at_a_time_for_each_agent_and_the_second_is_void() -> None:
 def test_the_second_has_its_turn_when_the_first_went_back() -> None:
     async def story(stage: Stage) -> None:
         first = stage.request("bob", proposal({"agent.toml": "", "AGENTS.md": "1"}))
-        found = proposal({"agent.toml": "", "AGENTS.md": "2"})
-        second = stage.request("bob", found)
+        proposed = proposal({"agent.toml": "", "AGENTS.md": "2"})
+        second = stage.request("bob", proposed)
         await stage.settle()
         stage.decide(first)
         await stage.settle()
@@ -324,7 +327,7 @@ def test_the_second_has_its_turn_when_the_first_went_back() -> None:
         await stage.settle()
         await stage.advance(WINDOW + 1)
         assert (stage.state_of(first), stage.state_of(second)) == (S.FAILED, S.DEPLOYED)
-        assert stage.shown_commit("bob") == found.binding.commit
+        assert stage.shown_commit("bob") == proposed.binding.commit
 
     play(story)
 
@@ -335,8 +338,8 @@ def test_what_nobody_decides_expires_and_what_is_refused_leaves_no_ref() -> None
         await stage.advance(86_401)
         assert stage.state_of(waits) is S.EXPIRED
         assert stage.tags("bob") == {"denied"}
-        found = proposal({"agent.toml": "", "AGENTS.md": "x"})
-        refused = stage.request("bob", found)
+        proposed = proposal({"agent.toml": "", "AGENTS.md": "x"})
+        refused = stage.request("bob", proposed)
         stage.known.clear()
         await stage.settle()
         assert stage.state_of(refused) is S.REFUSED
@@ -349,10 +352,10 @@ def test_what_nobody_decides_expires_and_what_is_refused_leaves_no_ref() -> None
 def test_a_way_back_is_a_new_generation_and_only_so_many_are_kept() -> None:
     async def story(stage: Stage) -> None:
         made = [proposal({"agent.toml": LIVE, "AGENTS.md": str(number)}) for number in range(5)]
-        for found in made:
-            await stage.deploy("bob", found)
+        for proposed in made:
+            await stage.deploy("bob", proposed)
             await stage.advance(WINDOW + 1)
-        assert [each.number for each in stage.generations("bob")] == [6, 5, 4]
+        assert [generation.number for generation in stage.generations("bob")] == [6, 5, 4]
         back = stage.roll_back("bob", 5)
         await stage.advance(0)
         await stage.advance(WINDOW + 1)
@@ -361,8 +364,8 @@ def test_a_way_back_is_a_new_generation_and_only_so_many_are_kept() -> None:
         assert (newest.number, newest.commit) == (7, made[3].binding.commit)
         assert stage.approval(back).effect is Effect.LIVE
         assert stage.shown_commit("bob") == made[3].binding.commit
-        kept = {name for name in stage.git("bob").refs() if name.startswith("refs/hive/proposals/")}
-        assert len(kept) <= 6
+        refs = {name for name in stage.git("bob").refs() if name.startswith("refs/hive/proposals/")}
+        assert len(refs) <= 6
 
     play(story, deploy={"generations": 3})
 
@@ -383,9 +386,9 @@ def test_an_agent_that_is_destroyed_meanwhile_ends_it_all() -> None:
 
 def test_who_is_destroyed_on_trial_comes_back_with_what_it_had_before() -> None:
     def destroy_bob(call: Call) -> Change[Result]:
-        found = destroy(call, ScopeParams(agent="bob"))
-        assert isinstance(found, Change)
-        return found
+        outcome = destroy(call, ScopeParams(agent="bob"))
+        assert isinstance(outcome, Change)
+        return outcome
 
     async def story(stage: Stage) -> None:
         before = stage.spec("bob")
@@ -452,7 +455,7 @@ def test_who_is_approved_waits_for_no_hostile_proposal_and_checks_have_their_tur
             await asyncio.sleep(0)
         stage.intake.gate.set()
         await stage.settle()
-        assert {stage.state_of(each) for each in hanging} == {S.PENDING}
+        assert {stage.state_of(id_) for id_ in hanging} == {S.PENDING}
 
     play(story)
 
@@ -484,8 +487,8 @@ def test_who_has_files_that_are_damaged_can_be_stopped_and_does_not_start() -> N
     """R8: fail closed, and stopping works whatever is broken."""
 
     async def story(stage: Stage) -> None:
-        found = proposal({"agent.toml": ""})
-        await stage.deploy("bob", found)
+        proposed = proposal({"agent.toml": ""})
+        await stage.deploy("bob", proposed)
         await stage.advance(WINDOW + 1)
         repo = stage.git("bob").path
         for path in (*repo.glob("hive/*.nar"), *repo.glob("objects/pack/*")):

@@ -39,7 +39,7 @@ async def run_rollout(stage: Stage) -> str:
 
 
 def states(stage: Stage, rollout: str) -> list[tuple[int, str]]:
-    return [(each.wave, each.state) for each in stage.ledger.rollouts.agents(rollout)]
+    return [(row.wave, row.state) for row in stage.ledger.rollouts.agents(rollout)]
 
 
 def _play(story: Callable[[Stage], object]) -> None:
@@ -76,9 +76,9 @@ def test_attack_51_a_failure_stops_the_rest_and_says_so() -> None:
         rollout = await run_rollout(stage)
         stage.builder.fault = Conflict("it does not evaluate")
         await stage.settle()
-        found = states(stage, rollout)
-        assert found[0] == (0, FAILED)
-        assert {state for _, state in found[1:]} == {STOPPED}
+        outcomes = states(stage, rollout)
+        assert outcomes[0] == (0, FAILED)
+        assert {state for _, state in outcomes[1:]} == {STOPPED}
         assert stage.builder.builds == 1
         job = stage.ledger.jobs.get(rollout)
         assert job is not None
@@ -105,8 +105,8 @@ def test_attack_51_a_daemon_that_starts_again_goes_on_with_the_wave() -> None:
         assert RUNNING in {state for _, state in states_of_fresh(stage, rollout)}
         await stage.settle()
         assert {state for _, state in states(stage, rollout)} == {DONE}
-        ended = [stage.approval(each.approval) for each in stage.ledger.rollouts.agents(rollout)]
-        assert {each.state for each in ended} == {ApprovalState.DEPLOYED}
+        ended = [stage.approval(row.approval) for row in stage.ledger.rollouts.agents(rollout)]
+        assert {approval.state for approval in ended} == {ApprovalState.DEPLOYED}
 
     def states_of_fresh(stage: Stage, rollout: str) -> list[tuple[int, str]]:
         stage.step = lambda _: None
@@ -121,8 +121,8 @@ def test_an_agent_that_is_gone_holds_nobody_up() -> None:
         rollout = await run_rollout(stage)
         stage.destroy("kid05")
         await stage.settle()
-        found = [state for _, state in states(stage, rollout)]
-        assert found.count(STOPPED) == 1
-        assert found.count(DONE) == MANY - 1
+        outcomes = [state for _, state in states(stage, rollout)]
+        assert outcomes.count(STOPPED) == 1
+        assert outcomes.count(DONE) == MANY - 1
 
     _play(story)

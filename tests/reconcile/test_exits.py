@@ -62,7 +62,7 @@ def test_who_is_started_again_for_a_task_is_not_said_to_stay_down(tmp_path: Path
             tasks.move(task.id, "begin", 1.0, started=1.0)
         road.host.crash(road.uuid("bob"))
         await road.settle()
-        (letter,) = [each for each in road.mail("root") if each.kind == "container_crash"]
+        (letter,) = [letter for letter in road.mail("root") if letter.kind == "container_crash"]
         assert letter.body == (
             "bob crashed: ended with 1; it is restarted, for a task that has another try"
         )
@@ -78,7 +78,7 @@ def test_what_nspawn_says_at_an_end_is_none_of_the_agents_lines() -> None:
         " trigger immediate termination.",
         "Container bob terminated by signal KILL.",
     ]
-    lines = [LogLine(1.0, "hive-agent@bob.service", each) for each in (*said, *frame)]
+    lines = [LogLine(1.0, "hive-agent@bob.service", text) for text in (*said, *frame)]
     assert agent_lines(lines) == said
 
 

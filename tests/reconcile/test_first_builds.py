@@ -32,9 +32,9 @@ def waiting(stage: Stage, *, fresh: bool = False) -> str:
 
 
 def job(stage: Stage, id_: str) -> JobRecord:
-    found = stage.ledger.jobs.get(id_)
-    assert found is not None
-    return found
+    row = stage.ledger.jobs.get(id_)
+    assert row is not None
+    return row
 
 
 def test_who_waits_for_an_agent_that_cannot_be_built_is_told_why() -> None:
@@ -73,15 +73,15 @@ def test_another_start_builds_again_and_nothing_else_does() -> None:
 
 def test_a_start_during_the_build_is_told_how_that_ends() -> None:
     async def story(stage: Stage) -> None:
-        found = list[str]()
+        requests = list[str]()
 
         def step(name: str) -> None:
-            if name == "tagged building" and not found:
-                found.append(waiting(stage, fresh=True))
+            if name == "tagged building" and not requests:
+                requests.append(waiting(stage, fresh=True))
 
         stage.step = step
         await born(stage)
-        assert [job(stage, each).state for each in found] == ["failed"]
+        assert [job(stage, id_).state for id_ in requests] == ["failed"]
         assert (stage.builder.builds, stage.state("ann")) == (1, State.PARKED)
 
     play(story, {}, images={"nix": ""})

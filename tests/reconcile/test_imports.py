@@ -40,10 +40,10 @@ class Host:
         broker = BrokerHandle(
             lambda: self.world.hive, self.world.broker.touch, self.world.broker.perform
         )
-        found = ImportJobs.build(self.ports, broker, self._fatal)
+        imports = ImportJobs.build(self.ports, broker, self._fatal)
         self.world.broker.listeners[:] = [self._on_topics]
-        self.imports = found
-        return found
+        self.imports = imports
+        return imports
 
     def _on_topics(self, topics: frozenset[str]) -> None:
         self.world.loop.call_soon(self.imports.on_topics, topics)

@@ -18,8 +18,8 @@ def litter(road: Road) -> None:
     """A container, a door, a root, a range, a node and an archive that nobody knows."""
     store, bob = road.host.storage, road.unit("bob")
     road.host.apply_now(a.OpenDoor(NOBODY))
-    for found in (store.mounts, store.roots):
-        found.add(NOBODY)
+    for folders in (store.mounts, store.roots):
+        folders.add(NOBODY)
     lost = replace(bob, uuid=NOBODY, unit="hive-agent@lost.service")
     road.host.units[NOBODY] = lost
     store.parents[NOBODY[:8]] = None
@@ -41,7 +41,7 @@ def test_what_is_left_of_nobody_goes_with_gc_alone(tmp_path: Path) -> None:
         await road.settle()
         store = road.host.storage
         assert NOBODY not in {*road.host.units, *store.mounts, *store.doors}
-        work = [each.uuid for each in road.jobs.ran if each.work is a.JobKind.PURGE_ROOT]
+        work = [ran.uuid for ran in road.jobs.ran if ran.work is a.JobKind.PURGE_ROOT]
         assert work == [NOBODY]
         assert road.ledger.ranges.all().keys() == {road.uuid("root"), road.uuid("bob")}
         assert {road.uuid("root"), road.uuid("bob")} == road.host.units.keys()

@@ -40,19 +40,19 @@ def story(folder: Path, tell: Callable[[Road], Coroutine[Any, Any, None]]) -> No
 
 
 def ends(road: Road, name: str) -> list[ExitRecord]:
-    found = []
+    texts = []
     rows = road.ledger.connection.rows("SELECT DISTINCT parent FROM ends ORDER BY parent")
     for (parent,) in rows:
-        found += road.ledger.lives.uncollected_ends(parent, road.uuid(name))
-    return found
+        texts += road.ledger.lives.uncollected_ends(parent, road.uuid(name))
+    return texts
 
 
 def notices(road: Road, name: str) -> list[tuple[str, str]]:
     """Kind and first words of the events of one machine."""
     events = road.ledger.events.page(0, 1000)
     return [
-        (each.kind, each.reason) for each in events
-        if each.operation == "watch" and each.target == road.uuid(name)
+        (event.kind, event.reason) for event in events
+        if event.operation == "watch" and event.target == road.uuid(name)
     ]  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_an_end_that_was_asked_for_is_told_too(tmp_path: Path, wanted: DesiredSt
         await road.want(wanted, "lead", goal="stopped")
         kind, text = notices(road, "lead")[-1]
         assert (kind, text) == ("exit", f"lead ended with 0 ({wanted.value})")
-        assert [each.stays for each in ends(road, "lead")] == [True] * (
+        assert [end.stays for end in ends(road, "lead")] == [True] * (
             wanted is DesiredState.STOPPED
         )
 
@@ -121,7 +121,7 @@ def test_a_daemon_that_crashes_comes_back_and_its_parent_hears_of_it(tmp_path: P
             await road.settle()
             assert ends(road, "maid") == []
             await road.advance(300)
-        mail = [each.body for each in road.mail("lead")]
+        mail = [letter.body for letter in road.mail("lead")]
         assert mail
         assert all("next try" in body for body in mail)
 
@@ -140,8 +140,8 @@ def test_what_ended_while_no_daemon_ran_is_told_by_the_next(tmp_path: Path) -> N
         for _ in range(2):
             road.restart()
             await road.settle()
-            assert [each.code for each in ends(road, "once")] == [3]
-            assert [each.asked for each in ends(road, "lead")] == [True]
+            assert [end.code for end in ends(road, "once")] == [3]
+            assert [end.asked for end in ends(road, "lead")] == [True]
 
     story(tmp_path, tell)
 
@@ -171,7 +171,7 @@ def test_an_end_that_cannot_be_written_down_is_told_later(tmp_path: Path) -> Non
     """Nothing is half told: the count, the message and the end are one transaction."""
 
     async def tell(road: Road) -> None:
-        kept = road.road.broker.perform
+        perform = road.road.broker.perform
         road.host.crash(road.uuid("lead"), "5")
 
         def full(*_: object) -> Any:  # noqa: ANN401 - it never answers
@@ -182,9 +182,9 @@ def test_an_end_that_cannot_be_written_down_is_told_later(tmp_path: Path) -> Non
         await asyncio.gather(*road.road.runner.busy.values())
         assert ends(road, "lead") == []
         assert road.mail("root") == []
-        object.__setattr__(road.road.broker, "perform", kept)
+        object.__setattr__(road.road.broker, "perform", perform)
         await road.advance(1)
-        assert [each.code for each in ends(road, "lead")] == [5]
+        assert [end.code for end in ends(road, "lead")] == [5]
         assert len(road.mail("root")) == 1
 
     story(tmp_path, tell)
@@ -194,7 +194,7 @@ def test_whose_end_cannot_be_written_down_waits_and_the_others_do_not(tmp_path: 
     """A full disk: what starts anew would hide how it ended, and others can still be stopped."""
 
     async def tell(road: Road) -> None:
-        kept = road.road.broker.perform
+        perform = road.road.broker.perform
 
         def full(*_: object) -> Any:  # noqa: ANN401 - it never answers
             raise StorageFull("the disk of the host is full")
@@ -203,12 +203,12 @@ def test_whose_end_cannot_be_written_down_waits_and_the_others_do_not(tmp_path: 
         await road.want(DesiredState.RUNNING, "lead", fresh=True)
         await road.want(DesiredState.STOPPED, "maid", goal="stopped")
         assert {road.uuid("lead"), road.uuid("maid")}.isdisjoint(road.host.units)
-        assert any("cannot record starts" in each for each in road.look.alarms())
-        object.__setattr__(road.road.broker, "perform", kept)
+        assert any("cannot record starts" in alarm for alarm in road.look.alarms())
+        object.__setattr__(road.road.broker, "perform", perform)
         await road.advance(1)
         assert [kind for kind, _ in notices(road, "lead")] == ["start", "exit", "start"]
         assert notices(road, "maid")[-1][0] == "exit"
-        assert not [each for each in road.look.alarms() if "cannot record starts" in each]
+        assert not [alarm for alarm in road.look.alarms() if "cannot record starts" in alarm]
 
     story(tmp_path, tell)
 
@@ -254,7 +254,7 @@ def test_every_machine_that_ran_ended_once(acts: list[tuple[str, str, bool]]) ->
             if unseen:
                 road.restart()
             await road.advance(400)
-        up = {each.invocation for each in road.host.units.values()}
+        up = {unit.invocation for unit in road.host.units.values()}
         rows = road.ledger.connection.rows("SELECT invocation FROM ends")
         ended = [invocation for (invocation,) in rows]
         assert len(ended) == len({*ended})

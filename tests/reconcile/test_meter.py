@@ -32,8 +32,8 @@ def story(folder: Path, tell: Story) -> None:
 
 def cpu_used(road: Road, uuid: str) -> int:
     """In milliseconds."""
-    found = road.ledger.budgets.usage.sums("", 0, [uuid])
-    return sum(amount for (_, kind, _), amount in found.items() if kind == CPU)
+    sums = road.ledger.budgets.usage.sums("", 0, [uuid])
+    return sum(amount for (_, kind, _), amount in sums.items() if kind == CPU)
 
 
 def meter(road: Road) -> CpuMeter:
@@ -148,8 +148,8 @@ def test_an_end_that_is_told_when_the_next_machine_is_measured_counts_once(tmp_p
     async def tell(road: Road) -> None:
         bob = road.uuid("bob")
         for group, so_far in (("1", 60), ("2", 5), ("1", 100), ("1", 60), ("2", 80)):
-            found = {bob: Cpu(group, so_far * SECOND)}
-            record_cpu(road.road.ports, road.road.broker, found)
+            readings = {bob: Cpu(group, so_far * SECOND)}
+            record_cpu(road.road.ports, road.road.broker, readings)
         assert cpu_used(road, bob) == 180_000
 
     story(tmp_path, tell)

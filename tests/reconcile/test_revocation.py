@@ -45,12 +45,12 @@ def invocations(road: Road) -> dict[str, str]:
 
 def jobs(road: Road) -> list[str]:
     """Whose nodes were looked through for links."""
-    found = [each for each in road.jobs.ran if each.work is a.JobKind.OWN_INODES]
-    return [str(road.hive.name(each.uuid or "")) for each in found]
+    ran = [action for action in road.jobs.ran if action.work is a.JobKind.OWN_INODES]
+    return [str(road.hive.name(action.uuid or "")) for action in ran]
 
 
 def state(road: Road) -> list[RevocationState]:
-    return [each.state for each in road.ledger.revocations.open()]
+    return [revocation.state for revocation in road.ledger.revocations.open()]
 
 
 def test_attack_58_who_loses_is_restarted_and_who_moves_runs_on(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_attack_58_losers_stay_down_while_their_links_cannot_be_split(tmp_path: 
         assert job.state == "running"
         await road.advance(10)
         assert LOSERS.isdisjoint(name for name in TREE if road.uuid(name) in road.host.units)
-        assert any("no room" in each for each in road.look.alarms())
+        assert any("no room" in alarm for alarm in road.look.alarms())
         road.jobs.refused = None
         await road.advance(60)
         assert road.job(job.id).state == "done"
@@ -293,12 +293,12 @@ def test_attack_58_who_lost_an_agent_that_is_destroyed_waits_until_it_is_archive
 
 def busy_until_told(road: Road, *names: str) -> set[str]:
     """Agents that work on something while they are in this set."""
-    found = {road.uuid(name) for name in names}
+    uuids = {road.uuid(name) for name in names}
     activity = road.look.activity
     road.look.activity = (  # type: ignore[method-assign]
-        lambda uuid: "running" if uuid in found else activity(uuid)
+        lambda uuid: "running" if uuid in uuids else activity(uuid)
     )
-    return found
+    return uuids
 
 
 def test_when_idle_waits_until_they_are_and_no_longer_than_said(tmp_path: Path) -> None:
@@ -390,8 +390,8 @@ def test_such_a_restart_is_no_failure_and_forgives_none(tmp_path: Path) -> None:
         road.road.on_topics(frozenset({f"run:{uuid}"}))
         await road.settle()
         await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
-        found = road.ledger.starts.get(uuid)
-        assert found == replace(failed, nonce=run.nonce + 1)
+        starts = road.ledger.starts.get(uuid)
+        assert starts == replace(failed, nonce=run.nonce + 1)
         assert road.state("ann") is State.RUNNING
         assert road.events("crash") == []
 

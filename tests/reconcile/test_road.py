@@ -54,7 +54,7 @@ def test_a_crash_is_told_to_the_parent_once_with_the_last_lines(tmp_path: Path) 
         road.host.crash(road.uuid("bob"), "7")
         await road.settle()
         letters = road.mail("ann")
-        assert [each.kind for each in letters] == ["container_crash"]
+        assert [letter.kind for letter in letters] == ["container_crash"]
         assert "bob crashed: ended with 7" in letters[0].body
         assert "about to fall" in letters[0].body
         assert road.state("bob") is State.FAILED
@@ -89,7 +89,7 @@ def test_an_end_with_zero_is_stopped(tmp_path: Path) -> None:
         run = road.ledger.runs.get(road.uuid("bob"))
         assert run is not None
         assert run.reason == "ended: ended with 0"
-        assert "container_crash" not in {each.kind for each in road.mail("ann")}
+        assert "container_crash" not in {letter.kind for letter in road.mail("ann")}
         await road.want(DesiredState.RUNNING, "bob")
         assert road.state("bob") is State.RUNNING
 
@@ -162,8 +162,8 @@ def test_failures_in_a_row_of_an_agent_without_a_parent_are_an_alarm(tmp_path: P
         for number in range(1, 5):
             road.host.crash(uuid, str(number))
             await road.settle()
-            told = f"root failed {number} times in a row, and has no parent to notify: ended with"
-            expected = [f"{told} {number}"] if number > 1 else []
+            text = f"root failed {number} times in a row, and has no parent to notify: ended with"
+            expected = [f"{text} {number}"] if number > 1 else []
             assert road.look.alarms() == expected
             await road.advance(20)
             assert road.state("root") is State.RUNNING
@@ -282,10 +282,10 @@ def test_who_is_told_to_start_during_a_look_keeps_its_seat(tmp_path: Path) -> No
             return await apply(action)
 
         async def long(_: object = None) -> Observed:
-            found = road.host.snapshot()
+            observed = road.host.snapshot()
             gate.set()
             await asyncio.gather(*road.road.runner.busy.values())
-            return found
+            return observed
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(road.host, "apply", late)
@@ -296,7 +296,7 @@ def test_who_is_told_to_start_during_a_look_keeps_its_seat(tmp_path: Path) -> No
             await road.road.converge()
         await road.settle()
         units = road.host.units.values()
-        assert len([each for each in units if each.active == "activating"]) == 3
+        assert len([unit for unit in units if unit.active == "activating"]) == 3
 
     many = {f"a{n}": None for n in range(12)}
     play(tmp_path, story, hive(many), limits={"starts_at_once": 3})
@@ -307,7 +307,7 @@ def test_a_recursive_stop_goes_leaves_first(tmp_path: Path) -> None:
 
     async def story(road: Road) -> None:
         job = await road.want(DesiredState.STOPPED, "root", "ann", "bob", "cat", "dan")
-        ends = [each.name for each in road.host.applied if isinstance(each, a.StopUnit)]
+        ends = [action.name for action in road.host.applied if isinstance(action, a.StopUnit)]
         assert set(ends[:3]) == {"bob", "cat", "dan"}
         assert ends[3:] == ["ann", "root"]
         assert job.state == "done"
@@ -354,7 +354,7 @@ def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path, kind: type[
     async def story(road: Road) -> None:
         road.refuse("Mount", kind("no room for it"))
         job = await road.want(DesiredState.RUNNING, "bob", fresh=True)
-        assert any("no room" in each for each in road.look.alarms())
+        assert any("no room" in alarm for alarm in road.look.alarms())
         for _ in range(4):
             await road.advance(1)
         assert road.job(job.id).error.startswith(f"{kind.__name__}: cannot reconcile agent bob")
@@ -372,7 +372,7 @@ def test_a_helper_that_is_away_for_a_while_fails_no_job(tmp_path: Path) -> None:
         job = await road.want(DesiredState.RUNNING, "bob", fresh=True)
         for _ in range(8):
             await road.advance(1)
-        assert any("root helper" in each for each in road.look.alarms())
+        assert any("root helper" in alarm for alarm in road.look.alarms())
         assert road.job(job.id).ended is None
         road.host.refused.clear()
         await road.advance(60)
@@ -388,7 +388,7 @@ def test_a_step_that_changes_nothing_is_not_repeated_in_a_hurry(tmp_path: Path) 
         road.host.change(uuid, slice="other.slice")
         road.host.stubborn.add(uuid)
         await road.settle()
-        assert len([each for each in road.host.applied if isinstance(each, a.StopUnit)]) <= 2
+        assert len([action for action in road.host.applied if isinstance(action, a.StopUnit)]) <= 2
 
     play(tmp_path, story)
 
@@ -408,7 +408,7 @@ def test_destroy_archives_and_in_due_time_deletes(tmp_path: Path) -> None:
         assert uuid in road.ledger.ranges.all()
         await road.advance(road.settings.retention.archive)
         assert uuid not in road.host.storage.archives
-        assert [each.work for each in road.jobs.ran] == [a.JobKind.PURGE_ARCHIVE]
+        assert [action.work for action in road.jobs.ran] == [a.JobKind.PURGE_ARCHIVE]
         assert (road.ledger.archives.all(), uuid in road.ledger.ranges.all()) == ([], False)
         assert road.ledger.runs.get(uuid) is None
 
@@ -443,7 +443,7 @@ def test_a_wish_that_changes_while_it_is_carried_out_is_heard(tmp_path: Path) ->
 
 def test_prepared_trees_are_copied_by_a_job(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
-        assert [each.work for each in road.jobs.ran] == [a.JobKind.COPY_TREE]
+        assert [action.work for action in road.jobs.ran] == [a.JobKind.COPY_TREE]
         assert road.state("dan") is State.RUNNING
 
     images = {"debian": "/srv/debian"}

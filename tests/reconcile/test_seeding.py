@@ -32,17 +32,17 @@ def asks(stage: Stage, agent: str) -> str:
 
 def jobs(stage: Stage, run: Run) -> MemoryJobs:
     """Containers in which `run` stands for the program."""
-    found = stage.ports.jobs
-    assert isinstance(found, MemoryJobs)
-    found.work = stage.settings.paths.work
-    found.programs[JobKind.SEED] = run
-    return found
+    memory = stage.ports.jobs
+    assert isinstance(memory, MemoryJobs)
+    memory.work = stage.settings.paths.work
+    memory.programs[JobKind.SEED] = run
+    return memory
 
 
 def end(stage: Stage, job: str) -> JobRecord:
-    found = stage.ledger.jobs.get(job)
-    assert found is not None
-    return found
+    row = stage.ledger.jobs.get(job)
+    assert row is not None
+    return row
 
 
 def seeds(place: Path) -> Run:
@@ -132,7 +132,7 @@ def test_a_daemon_that_was_killed_runs_the_job_again_under_its_name(tmp_path: Pa
         ran = jobs(stage, seeds(place)).ran
         await stage.settle()
         assert end(stage, job).state == "done"
-        assert [(each.job, each.words) for each in ran] == words
+        assert [(action.job, action.words) for action in ran] == words
 
     play(story, paths={"state": str(tmp_path)})
 
@@ -144,7 +144,7 @@ def test_an_agent_that_is_gone_is_not_seeded(tmp_path: Path) -> None:
         stage.destroy("bob")
         await stage.settle()
         assert end(stage, job).error == "NotFound: it was destroyed meanwhile"
-        assert [each for each in ran if each.work is JobKind.SEED] == []
+        assert [action for action in ran if action.work is JobKind.SEED] == []
 
     play(story, paths={"state": str(tmp_path)})
 
@@ -152,9 +152,9 @@ def test_an_agent_that_is_gone_is_not_seeded(tmp_path: Path) -> None:
 def test_many_at_once_have_their_turn_and_leave_room_for_requests(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         ran = jobs(stage, refuses).ran
-        found = [asks(stage, name) for name in ("root", "ann", "bob") * 3]
+        ids = [asks(stage, name) for name in ("root", "ann", "bob") * 3]
         await stage.settle()
-        assert {end(stage, job).state for job in found} == {"failed"}
-        assert len(ran) == len(found)
+        assert {end(stage, job).state for job in ids} == {"failed"}
+        assert len(ran) == len(ids)
 
     play(story, paths={"state": str(tmp_path)})

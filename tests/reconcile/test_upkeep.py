@@ -39,8 +39,8 @@ class House:
         ports = Ports(
             host, MemoryJournal(), MemoryJobs(host), self.clock, self.ledger, settings
         )  # fmt: skip
-        given = BrokerHandle(lambda: hive({}), self.topics.extend, _nobody)
-        self.ports, self.given, self.reloads = ports, given, 0
+        handle = BrokerHandle(lambda: hive({}), self.topics.extend, _nobody)
+        self.ports, self.given, self.reloads = ports, handle, 0
         self.upkeep = self.again()
 
     def again(self) -> Upkeep:
@@ -75,9 +75,9 @@ class House:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    found = House(tmp_path)
-    yield found
-    found.ledger.close()
+    made = House(tmp_path)
+    yield made
+    made.ledger.close()
 
 
 def test_a_message_whose_time_is_over_dies_on_time_and_its_sender_is_told(house: House) -> None:
@@ -118,26 +118,26 @@ def test_every_hour_what_was_kept_long_enough_goes(house: House) -> None:
 
 def test_a_sweep_goes_on_until_all_that_is_old_is_gone(house: House) -> None:
     """Attack 37: who uses up more keys in an hour than go at once cannot fill the disk."""
-    kept, now = StoredResult("digest", "test", "{}"), house.clock.now()
+    stored, now = StoredResult("digest", "test", "{}"), house.clock.now()
     with house.ledger.transaction():
         for number in range(2500):
-            house.ledger.keys.store("operator", str(number), kept, now)
+            house.ledger.keys.store("operator", str(number), stored, now)
     house.clock.advance(Settings().retention.keys + HOUR)
     house.clock.advance(1)
     assert house.ledger.connection.value("SELECT COUNT(*) FROM keys") == 0
 
 
 def test_old_events_go_and_the_chain_still_holds(tmp_path: Path) -> None:
-    kept = 48 * HOUR  # there is a sweep each hour
-    house = House(tmp_path, Settings(retention=RetentionSettings(events=kept)))
+    seconds = 48 * HOUR  # there is a sweep each hour
+    house = House(tmp_path, Settings(retention=RetentionSettings(events=seconds)))
     for _ in range(5):
         house.event()
-    house.clock.advance(kept - HOUR)
+    house.clock.advance(seconds - HOUR)
     newer = house.event()
     house.clock.advance(2 * HOUR + 1)
-    assert [each.seq for each in house.ledger.events.page(0, 100)] == [newer]
+    assert [event.seq for event in house.ledger.events.page(0, 100)] == [newer]
     assert house.ledger.events.verify() is None
-    house.clock.advance(kept)
+    house.clock.advance(seconds)
     assert house.event() == newer + 1
     house.ledger.close()
 

@@ -21,7 +21,7 @@ def test_a_step_that_changes_nothing_is_done_ever_less_often(tmp_path: Path) -> 
         job = await road.want(DesiredState.STOPPED, "bob")
         for _ in range(100):
             await road.advance(0.1)
-        stops = [each for each in road.host.applied if isinstance(each, a.StopUnit)]
+        stops = [action for action in road.host.applied if isinstance(action, a.StopUnit)]
         assert 3 <= len(stops) <= 8
         road.host.stubborn.clear()
         await road.advance(30)

@@ -22,7 +22,7 @@ def no_hook(step: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """What the check of a request found. `wishes`: values of `[request]`, as they were granted.
+    """The result of a check. `request`: values of `[request]`, as they were granted.
 
     `parts`: what the applied repository of the agent takes over; None when that is not its affair.
     """
@@ -80,10 +80,10 @@ class InputUpdates(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeployContext:
-    """Everything that the road reaches.
+    """Everything that the deployer uses.
 
-    `followed` is called when the hive has changed; `spare` frees the ballast of a full disk; `step`
-    is called by name between what the road does.
+    `on_tree_followed` is called when the hive has changed. `release_ballast` frees the ballast of a
+    full disk. `step` is called with a name between the deployer's steps.
     """
 
     ports: Ports

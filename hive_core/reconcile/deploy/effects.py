@@ -48,9 +48,9 @@ def next_spec(spec: AgentSpec, approval: Approval, built: BuiltSystem, then: tup
     system = built.system or spec.system
     if approval.kind is ApprovalKind.UPDATE:
         return spec.model_copy(update={"system": system})
-    wishes = ConfigRequest.model_validate(dict(approval.requested))
+    request = ConfigRequest.model_validate(dict(approval.requested))
     files = {"config": approval.binding.commit, "nar": approval.binding.nar, "system": system}
-    return grant(spec, wishes).model_copy(update=files)
+    return grant(spec, request).model_copy(update=files)
 
 
 def revoked_capabilities(now: AgentSpec, after: AgentSpec, approval: Approval) -> str:

@@ -115,9 +115,9 @@ class JobIntake:
         binding = Binding(
             review.commit, review.tree, review.nar, spec.config or "", lock, hive.commit
         )  # fmt: skip
-        wishes = config.request.model_dump(mode="json", exclude_none=True)
+        request = config.request.model_dump(mode="json", exclude_none=True)
         figures = {**review.figures, "warnings": list(review.warnings)}
-        return CheckedRequest(binding, reviewed.effect(config), wishes, figures, reviewed.parts)
+        return CheckedRequest(binding, reviewed.effect(config), request, figures, reviewed.parts)
 
 
 @dataclass(frozen=True)
