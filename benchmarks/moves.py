@@ -75,13 +75,13 @@ def _move_times(host: HiveHost, name: str, to: str) -> tuple[float, float, float
         eye.begin(f"/agents/{name}/state")
         called = time.time()
         reply = wire.ask("Move", {"agent": name, "parent": to})
-        told = time.time()
+        now = time.time()
         seen = eye.end()
     job = wire.ask("WaitJob", {"id": reply["parameters"]["job"], "wait": 50})
     assert job["parameters"]["state"] == "done", job
     wire.close()
     revoked = float(job["parameters"]["progress"]["revoked"])
-    return max(0.0, seen - told) * 1e3, (seen - called) * 1e3, (revoked - called) * 1e3
+    return max(0.0, seen - now) * 1e3, (seen - called) * 1e3, (revoked - called) * 1e3
 
 
 class Eye:

@@ -61,18 +61,18 @@ def test_figures_go_between_the_marks_of_the_page_and_nowhere_else() -> None:
     text = (
         "a\n<!-- figures of sends -->\nold\n<!-- end -->\nb\n<!-- figures of x -->\n<!-- end -->\n"
     )
-    found = [{"benchmark": "sends", "name": "send | one", "value": 1234.5, "unit": "sends/s"}]
-    new = page.fill_page(text, {"machine": {"cores": 2}, "rows": found})
+    result = [{"benchmark": "sends", "name": "send | one", "value": 1234.5, "unit": "sends/s"}]
+    new = page.fill_page(text, {"machine": {"cores": 2}, "rows": result})
     assert "| send \\| one | 1,234 sends/s |" in new
     assert "old" not in new
     assert new.startswith("a\n")
     assert new.endswith("b\n<!-- figures of x -->\n<!-- end -->\n")
-    assert page.fill_page(new, {"machine": {}, "rows": found}) == new
+    assert page.fill_page(new, {"machine": {}, "rows": result}) == new
 
 
 def test_a_benchmark_that_the_page_does_not_know_yet_comes_last() -> None:
-    found = [{"benchmark": "moves", "name": "move", "value": 3, "unit": "ms"}]
-    new = page.fill_page("# Performance\n", {"machine": {}, "rows": found})
+    result = [{"benchmark": "moves", "name": "move", "value": 3, "unit": "ms"}]
+    new = page.fill_page("# Performance\n", {"machine": {}, "rows": result})
     assert new.startswith("# Performance\n\n## moves\n\n<!-- figures of moves -->\n")
     assert "| move | 3 ms |" in new
 

@@ -45,12 +45,12 @@ def docstrings_of(path: Path) -> Iterator[tuple[str, str]]:
 @cache
 def coverage_by_row() -> dict[str, list[str]]:
     """Tests with real containers by the rows that they name."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for path in sorted((TESTS / "e2e").glob("test_*.py")):
         for name, said in docstrings_of(path):
             for row in rows_in(said):
-                found.setdefault(row, []).append(f"{path.stem}::{name}")
-    return found
+                result.setdefault(row, []).append(f"{path.stem}::{name}")
+    return result
 
 
 @pytest.mark.parametrize("row", [each for each in ROWS if each not in PAGES])

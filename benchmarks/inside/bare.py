@@ -93,9 +93,9 @@ def start_all(found: Sequence[Container], at_once: int) -> float:
     with ThreadPoolExecutor(at_once) as pool:
         began = time.time()
         list(pool.map(Container.run, found))
-        told = time.time()
+        now = time.time()
     said = max(map(_start_stamp, found))
-    return max(told, said) - began
+    return max(now, said) - began
 
 
 def _start_stamp(container: Container) -> float:

@@ -56,7 +56,7 @@ class Store:
         with self._lock:
             self._digest = sha256(self._digest + event.encode()).digest()
             self._db.execute("BEGIN IMMEDIATE")
-            found = self._db.execute(
+            lastrowid = self._db.execute(
                 "INSERT INTO messages (sender, recipient, relation, kind, sent_at, body)"
                 " VALUES (1, 2, 'sibling', 'message', ?, ?)",
                 (now, body),
@@ -65,7 +65,7 @@ class Store:
                 "INSERT INTO events (digest, body) VALUES (?, ?)", (self._digest, event)
             )
             self._db.execute("COMMIT")
-        return found or 0
+        return lastrowid or 0
 
 
 def answer(peer: socket.socket, store: Store) -> None:
@@ -79,8 +79,8 @@ def _answer(peer: socket.socket, store: Store) -> None:
         *frames, rest = (rest + data).split(b"\0")
         for frame in frames:
             parameters = json.loads(frame)["parameters"]
-            found = store.send(parameters["to"], parameters["body"])
-            peer.sendall(json.dumps({"parameters": {"id": f"{found:013x}"}}).encode() + b"\0")
+            result = store.send(parameters["to"], parameters["body"])
+            peer.sendall(json.dumps({"parameters": {"id": f"{result:013x}"}}).encode() + b"\0")
 
 
 def main(folder: Path) -> None:

@@ -136,9 +136,9 @@ def _wait(path: Path) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.connect(str(path))
             with Redis(unix_socket_path=str(path)) as client:
-                found: Client = client.config_get("appendfsync")
-            if found != {"appendfsync": "always"}:
-                raise RuntimeError(f"redis says {found}")
+                result: Client = client.config_get("appendfsync")
+            if result != {"appendfsync": "always"}:
+                raise RuntimeError(f"redis says {result}")
         except OSError:
             time.sleep(0.02)
         else:

@@ -27,13 +27,13 @@ def with_aim(row: Row, aim: str, **bounds: float) -> Row:
     ratio_at_most. A ratio that could not be had leaves it open.
     """
     row = {**row, **ratio(row), "aim": aim}
-    told: list[bool] = []
+    result: list[bool] = []
     for bound, limit in bounds.items():
         value = row.get("ratio" if bound.startswith("ratio") else "value")
         if not isinstance(value, int | float):
             return row
-        told.append(value >= limit if bound.endswith("at_least") else value <= limit)
-    return {**row, "met": all(told)}
+        result.append(value >= limit if bound.endswith("at_least") else value <= limit)
+    return {**row, "met": all(result)}
 
 
 def ratio(row: Row) -> Row:

@@ -340,8 +340,8 @@ NOTICES = ("config", "moved", "tasks", "child_exit", "made-up-later")
 def test_notices_of_the_daemon_are_logged_and_not_given_to_the_command(
     broker: FakeBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
-    told = {**LETTER, "from": "daemon", "relation": "daemon", "kind": kind, "body": "so it is\nx"}
-    broker.answers["Recv"] = lambda _: {"messages": [told]}
+    result = {**LETTER, "from": "daemon", "relation": "daemon", "kind": kind, "body": "so it is\nx"}
+    broker.answers["Recv"] = lambda _: {"messages": [result]}
     step(broker, "touch", str(tmp_path / "ran"))
     assert not (tmp_path / "ran").exists()
     assert broker.params_of("Ack") == [{"ids": ["m1"]}]
@@ -350,8 +350,8 @@ def test_notices_of_the_daemon_are_logged_and_not_given_to_the_command(
 
 @pytest.mark.parametrize("kinds", [{"message", "notice"}, {"config"}])
 def test_who_wants_notices_gets_them(broker: FakeBroker, tmp_path: Path, kinds: set[str]) -> None:
-    told = {**LETTER, "from": "daemon", "relation": "daemon", "kind": "config"}
-    broker.answers["Recv"] = lambda _: {"messages": [told]}
+    result = {**LETTER, "from": "daemon", "relation": "daemon", "kind": "config"}
+    broker.answers["Recv"] = lambda _: {"messages": [result]}
     turn(broker, ServedCommand(("touch", str(tmp_path / "ran")), kinds=frozenset(kinds)))
     assert (tmp_path / "ran").exists()
 
@@ -360,7 +360,7 @@ def test_who_wants_notices_gets_them(broker: FakeBroker, tmp_path: Path, kinds: 
 def test_what_the_daemon_brings_for_somebody_is_a_message(
     broker: FakeBroker, tmp_path: Path, kind: str
 ) -> None:
-    told = {**LETTER, "from": "daemon", "relation": "daemon", "kind": kind}
-    broker.answers["Recv"] = lambda _: {"messages": [told]}
+    result = {**LETTER, "from": "daemon", "relation": "daemon", "kind": kind}
+    broker.answers["Recv"] = lambda _: {"messages": [result]}
     step(broker, "touch", str(tmp_path / "ran"))
     assert (tmp_path / "ran").exists()

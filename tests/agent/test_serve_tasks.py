@@ -140,8 +140,8 @@ def test_what_the_command_prints_is_the_summary(daemon: Daemon) -> None:
 def test_text_and_data_stand_on_its_input_together(daemon: Daemon) -> None:
     """Row Q20."""
     daemon.data = {"n": 3}
-    told = "$HIVE_TASK_DATA $HIVE_TASK_ID $HIVE_FROM $HIVE_TASK_CONTEXT"
-    report = run_task(daemon, "sh", "-c", f"cat; echo; echo {told}")
+    result = "$HIVE_TASK_DATA $HIVE_TASK_ID $HIVE_FROM $HIVE_TASK_CONTEXT"
+    report = run_task(daemon, "sh", "-c", f"cat; echo; echo {result}")
     assert report["summary"] == f'add\n\ndata:\n{{\n "n": 3\n}}\n{{"n": 3}} {ID} lead keep'
 
 

@@ -338,6 +338,6 @@ def test_a_late_failure_runs_its_batch_again_and_the_next_ones_with_savepoints(
             assert steps.seen == ["commit", "committed"]
         assert house.broker._batches_with_savepoints > 90
         assert [reply.get("error") is None for reply in ann.replies] == [False, True] * 2
-        assert [each["nonce"] for each in bob.results()] == [1, 2]
+        assert [result["nonce"] for result in bob.results()] == [1, 2]
         assert house.ledger.events.verify() is None
         assert len(house.events("record")) == 4

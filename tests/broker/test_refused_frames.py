@@ -41,12 +41,12 @@ def test_attack_61_a_slow_read_that_fails_leaves_no_cycle(house: House) -> None:
         raise Busy(f"{len(values)} are too many")
 
     async def bring() -> HiveError:
-        found: HiveError = Busy("")
+        hive_error: HiveError = Busy("")
         try:
             await read(None)
         except HiveError as error:
-            found = error
-        return found
+            hive_error = error
+        return hive_error
 
     ann = house.phone("ann")
     gc.collect()

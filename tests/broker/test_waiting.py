@@ -106,7 +106,7 @@ def test_a_stream_is_asked_page_by_page_until_its_end(house: House) -> None:
     ann.ask("Count", {"to": 5}, more=True)
     house.run()
     assert [reply.get("continues", False) for reply in ann.replies] == [True, True, False]
-    assert [each["numbers"] for each in ann.results()] == [[1, 2], [3, 4], [5]]
+    assert [result["numbers"] for result in ann.results()] == [[1, 2], [3, 4], [5]]
 
 
 def test_without_more_a_stream_is_one_page(house: House) -> None:
@@ -154,7 +154,7 @@ def test_a_stream_without_places_goes_on_for_ever(house: House) -> None:
     for text in ("one", "two"):
         bob.call("Tell", {"agent": "ann", "text": text})
     assert all(reply["continues"] for reply in ann.replies)
-    assert [each["texts"] for each in ann.results()] == [["one"], ["two"]]
+    assert [result["texts"] for result in ann.results()] == [["one"], ["two"]]
     house.advance(1000)
 
 

@@ -95,8 +95,8 @@ def peers(name: str) -> list[str]:
     below = {name}
     while grown := {other for other, parent in TREE.items() if parent in below} - below:
         below |= grown
-    found = (family | below | {TREE[name] or OPERATOR, OPERATOR}) - {name} - SILENT
-    return sorted(found)
+    result = (family | below | {TREE[name] or OPERATOR, OPERATOR}) - {name} - SILENT
+    return sorted(result)
 
 
 def homes(name: str) -> list[str]:
@@ -188,12 +188,12 @@ def leaders(host: HiveHost) -> dict[str, tuple[str, str]]:
 
     A nest is left out: it is restarted whenever a child is moved away from it.
     """
-    found = {}
+    result = {}
     for name in TREE.keys() - NESTS:
         located = host.call("Locate", agent=name)
         stat = host.run("cat", f"/proc/{located['leader']}/stat").stdout
-        found[name] = (str(located["leader"]), stat.rpartition(")")[2].split()[19])
-    return found
+        result[name] = (str(located["leader"]), stat.rpartition(")")[2].split()[19])
+    return result
 
 
 def ends(host: HiveHost) -> list[tuple[str, str]]:
@@ -201,8 +201,8 @@ def ends(host: HiveHost) -> list[tuple[str, str]]:
     words = ("journalctl", "--no-pager", "-o", "cat", "-u", "hived", "-u", "hive-privd")
     lines = host.run(*words).stdout.splitlines()
     exited = re.compile(r"([\w-]+)\.service: Main process exited, .*(status=\S+)")
-    found = map(exited.match, lines)
-    return [(each[1], each[2]) for each in found if each]
+    map_ = map(exited.match, lines)
+    return [(each[1], each[2]) for each in map_ if each]
 
 
 @dataclass

@@ -86,8 +86,8 @@ class Client:
                 error=reply,
             )  # fmt: skip
             return {"error": name}
-        found: Reply = reply["parameters"]
-        return found
+        result: Reply = reply["parameters"]
+        return result
 
     def insist(self, method: str, key: str, /, **parameters: object) -> Reply:
         """With a key, again and again until it is answered; sometimes once more after that."""
@@ -165,21 +165,21 @@ def _answer(client: Client, ids: list[str], key: str) -> None:
     for id_ in ids:
         (kind,) = client.random.choices(tuple(kinds), (90, 6, 4))
         kinds[kind].append(id_)
-    if given := kinds["nack"]:
-        reply = client.insist("Nack", f"{key}-nack", ids=given)
+    if nack := kinds["nack"]:
+        reply = client.insist("Nack", f"{key}-nack", ids=nack)
         if "error" not in reply:
-            client.say("nacked", ids=given)
-    if not (given := kinds["ack"]):
+            client.say("nacked", ids=nack)
+    if not (nack := kinds["ack"]):
         return
     if client.random.random() < 0.5:
-        found: Reply | None = client.insist("Ack", f"{key}-ack", ids=given)
+        result: Reply | None = client.insist("Ack", f"{key}-ack", ids=nack)
     else:
-        client.say("acking", ids=given)
-        found = client.call("Ack", ids=given)
-    if found is None:
+        client.say("acking", ids=nack)
+        result = client.call("Ack", ids=nack)
+    if result is None:
         client.say("unknown", method="ack")
-    elif "error" not in found:
-        client.say("acked", ids=given)
+    elif "error" not in result:
+        client.say("acked", ids=nack)
 
 
 def look(client: Client) -> None:

@@ -49,12 +49,12 @@ class File:
 
     def surviving_bytes(self, chance: random.Random) -> bytes:
         """What the disk may have of it."""
-        found = _some(self.late, chance)
-        if found and (last := found[-1][1]) and chance.random() < 0.3:
+        some = _some(self.late, chance)
+        if some and (last := some[-1][1]) and chance.random() < 0.3:
             # The last one may be torn, at a sector.
             cut = chance.randrange(0, len(last) + 1, SECTOR)
-            found = [*found[:-1], (found[-1][0], last[:cut])]
-        return _apply_writes(self.kept, found)
+            some = [*some[:-1], (some[-1][0], last[:cut])]
+        return _apply_writes(self.kept, some)
 
 
 @dataclass(eq=False)
@@ -108,19 +108,19 @@ class Disk:
         names: dict[Folder, dict[str, File | Folder]] = {}
         for change in _some(late, chance):
             for folder, name, node in change.parts:
-                found = names.setdefault(folder, dict(folder.kept))
-                found.pop(name, None)
+                setdefault = names.setdefault(folder, dict(folder.kept))
+                setdefault.pop(name, None)
                 if node is not None:
-                    found[name] = node
+                    setdefault[name] = node
         _save(self._top, target, names, chance)
 
     def _parent(self, path: str) -> tuple[Folder, str]:
         *steps, name = path.removeprefix(self._root).strip("/").split("/")
         at = self._top
         for step in steps:
-            found = at.live[step]
-            assert isinstance(found, Folder), path
-            at = found
+            result = at.live[step]
+            assert isinstance(result, Folder), path
+            at = result
         return at, name
 
     def _find(self, path: str) -> File | Folder:
@@ -130,9 +130,9 @@ class Disk:
         return folder.live[name]
 
     def _file(self, path: str) -> File:
-        found = self._find(path)
-        assert isinstance(found, File), path
-        return found
+        result = self._find(path)
+        assert isinstance(result, File), path
+        return result
 
     def _name(self, path: str, node: File | Folder | None) -> None:
         self._change([(*self._parent(path), node)])
@@ -186,14 +186,14 @@ def _apply_writes(data: bytes, late: list[tuple[int, bytes | None]]) -> bytes:
 
 
 def _load(base: Path) -> Folder:
-    found = Folder()
+    folder = Folder()
     for path in base.iterdir():
         if path.is_dir():
-            found.live[path.name] = _load(path)
+            folder.live[path.name] = _load(path)
         elif path.is_file():
-            found.live[path.name] = File(path.read_bytes())
-    found.kept = dict(found.live)
-    return found
+            folder.live[path.name] = File(path.read_bytes())
+    folder.kept = dict(folder.live)
+    return folder
 
 
 def _save(

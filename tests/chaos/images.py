@@ -18,12 +18,12 @@ from hive_core.operations import load
 def look(folder: Path, say: Say, *, deep: bool) -> None:
     """Start on it, tell what is there, and go on working."""
     stage = Stage(folder)
-    found: Reply = {"state": state(stage), "faults": faults(stage, deep=False)}
+    reply: Reply = {"state": state(stage), "faults": faults(stage, deep=False)}
     stage.call("spawn", name="later", parent="")
     stage.call("send", to="later", body="later")
-    found["faults"] += faults(stage, deep=deep)
+    reply["faults"] += faults(stage, deep=deep)
     stage.close()
-    say(found)
+    say(reply)
 
 
 def main() -> None:

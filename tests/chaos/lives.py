@@ -95,9 +95,9 @@ class Course:
         """What a life left behind is the old or the new; the same call again leads to the new."""
         first, last = life["found"]
         assert first["faults"] == last["faults"] == [], (where, first["faults"], last["faults"])
-        found = once(first["seen"])
-        assert found in (self._old, self._new), (
-            where, differences(found, self._old), differences(found, self._new)
+        result = once(first["seen"])
+        assert result in (self._old, self._new), (
+            where, differences(result, self._old), differences(result, self._new)
         )  # fmt: skip
         left = differences(without_events(last["seen"]), without_events(self._end))
         assert not left, (where, left)

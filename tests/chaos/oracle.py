@@ -85,8 +85,8 @@ class Evidence:
     @cached_property
     def uuids(self) -> dict[str, str]:
         """Names that events know."""
-        found = {event["fields"].get("caller_name", ""): event["caller"] for event in self.events}
-        return {name: uuid for name, uuid in found.items() if name}
+        result = {event["fields"].get("caller_name", ""): event["caller"] for event in self.events}
+        return {name: uuid for name, uuid in result.items() if name}
 
 
 def verdict(evidence: Evidence) -> list[str]:
@@ -104,8 +104,8 @@ def verdict(evidence: Evidence) -> list[str]:
         _history,
         _living,
     )
-    found = [line for check in checks for line in check(evidence)]
-    return [f"the audit log breaks at {broken}"] * (broken is not None) + found
+    result = [line for check in checks for line in check(evidence)]
+    return [f"the audit log breaks at {broken}"] * (broken is not None) + result
 
 
 def _client_faults(evidence: Evidence) -> Iterator[str]:

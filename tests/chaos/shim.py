@@ -43,13 +43,13 @@ class Kind(IntFlag):
 
 def build(folder: Path) -> Path:
     """Compile the shim."""
-    found = folder / "shim.so"
+    result = folder / "shim.so"
     source = Path(__file__).with_name("shim.c")
     subprocess.run(
-        ["cc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", found, source, "-ldl"],
+        ["cc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", result, source, "-ldl"],
         check=True,
     )
-    return found
+    return result
 
 
 class Faults:
@@ -110,13 +110,13 @@ class Faults:
     @property
     def count(self) -> int:
         """How many calls were numbered since it was armed."""
-        found: int = struct.unpack_from("=Q", self._room, _COUNT)[0]
-        return found
+        result: int = struct.unpack_from("=Q", self._room, _COUNT)[0]
+        return result
 
     def names(self) -> list[str]:
         """What was called: "fsync PATH", in order."""
-        found = []
+        result = []
         for number in range(min(self.count, _NAMED)):
             start = _HEAD.size + number * _LENGTH
-            found.append(self._room[start : start + _LENGTH].split(b"\0", 1)[0].decode())
-        return found
+            result.append(self._room[start : start + _LENGTH].split(b"\0", 1)[0].decode())
+        return result

@@ -39,11 +39,11 @@ def gauge(host: HiveHost, file: Path, every: float) -> Iterator[list[Row]]:
     assert process.stdin is not None
 
     def collect(lines: Any) -> None:  # noqa: ANN401 - a text stream
-        with file.open("a", encoding="utf-8") as kept:
+        with file.open("a", encoding="utf-8") as opened:
             for line in lines:
                 samples.append(json.loads(line))
-                kept.write(line)
-                kept.flush()
+                opened.write(line)
+                opened.flush()
 
     thread = threading.Thread(target=collect, args=(process.stdout,))
     thread.start()

@@ -56,8 +56,8 @@ class Stage:
         ledger, repo = self.stores.ledger, self.stores.repo
         self.look = ObservedState.build(ledger, self.settings, self.stores.hive, self.clock)
         self.look.damage = self.stores.damage
-        kept = self.stores.vault, self.stores.contents
-        world = Services(ledger, repo, self.settings, self.look, self.clock, *kept)
+        result = self.stores.vault, self.stores.contents
+        world = Services(ledger, repo, self.settings, self.look, self.clock, *result)
         registry = self.stores.served_operations(load())
         self.broker = Broker(world, self.stores.hive, registry, {})
         self.ballast = Ballast(paths.ballast, ballast)
@@ -79,8 +79,8 @@ class Stage:
         machines = MemoryMachines()
         jobs = MemoryJobs(machines)
         ports = Ports(machines, MemoryJournal(), jobs, clock, ledger, self.settings)
-        given = Given(lambda: self.broker.hive, self.broker.touch, self.broker.perform)
-        return Upkeep(ports, given)
+        result = Given(lambda: self.broker.hive, self.broker.touch, self.broker.perform)
+        return Upkeep(ports, result)
 
     def wake(self) -> None:
         self._woken = True
@@ -112,10 +112,10 @@ class Stage:
             self._woken = False
             self.broker.serve_batch()
         (reply,) = replies
-        found: Reply = reply.get("parameters", {})
+        result: Reply = reply.get("parameters", {})
         if "error" in reply:
-            raise from_wire(str(reply["error"]), found)
-        return found
+            raise from_wire(str(reply["error"]), result)
+        return result
 
     def uuid(self, name: str) -> str:
         return self.broker.hive.spec(name).id
@@ -147,18 +147,18 @@ def durable_state(stage: Stage) -> Reply:
     """Everything that is durable, without what differs between two runs of the same."""
     connection, repo = stage.stores.ledger.connection, stage.stores.repo
     hive = stage.broker.hive
-    found: Reply = {name: connection.rows(sql) for name, sql in TABLES.items()}
-    found["events"] = [_event(json.loads(body)) for (body,) in found["events"]]
-    found["tree"] = dict(sorted(hive.topology.parents.items()))
-    found["specs"] = {name: spec.model_dump(mode="json") for name, spec in hive.specs.items()}
-    found["refused"] = len(repo.refusals())
-    names = {**hive.names, **{archive[0]: archive[1] for archive in found["archives"]}}
-    text = json.dumps(found, sort_keys=True)
+    reply: Reply = {name: connection.rows(sql) for name, sql in TABLES.items()}
+    reply["events"] = [_event(json.loads(body)) for (body,) in reply["events"]]
+    reply["tree"] = dict(sorted(hive.topology.parents.items()))
+    reply["specs"] = {name: spec.model_dump(mode="json") for name, spec in hive.specs.items()}
+    reply["refused"] = len(repo.refusals())
+    names = {**hive.names, **{archive[0]: archive[1] for archive in reply["archives"]}}
+    text = json.dumps(reply, sort_keys=True)
     text = _UUID.sub(lambda uuid: names.get(uuid[0], "somebody"), text)
-    found = json.loads(_ID.sub("an id", text))
+    reply = json.loads(_ID.sub("an id", text))
     for name in _BY_UUID:
-        found[name].sort()
-    return found
+        reply[name].sort()
+    return reply
 
 
 def _event(body: Reply) -> list[object]:
@@ -176,7 +176,7 @@ def faults(stage: Stage, *, deep: bool) -> list[str]:
         found.append(f"the audit log is broken at {broken}")
     if (sound := ledger.connection.value("PRAGMA integrity_check")) != "ok":
         found.append(f"the ledger: {sound}")
-    found += [f"changed by nobody: {each}" for each in repo.changed_files()]
+    found += [f"changed by nobody: {changed_file}" for changed_file in repo.changed_files()]
     locks = [meta / ".git" / name for name in ("refs/heads/main.lock", "index.lock")]
     found += [f"left behind: {lock}" for lock in locks if lock.exists()]
     return found + (_deep(meta) if deep else [])

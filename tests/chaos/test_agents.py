@@ -165,8 +165,8 @@ def test_a_bad_agent_is_bounded_and_its_neighbours_hardly_notice(
         host.call("WaitAgents", agents=[bad.name], states=at_work, wait=20)
         loud = neighbour.pings()
         # In between it may be on its way down.
-        found = host.call("WaitAgents", agents=[bad.name], states=bad.ends, wait=50)
-        assert found["done"], found
+        reply = host.call("WaitAgents", agents=[bad.name], states=bad.ends, wait=50)
+        assert reply["done"], reply
         began = time.monotonic()
         host.call("Stop", agent=bad.name, grace=1, wait=0)
         host.wait("stopped", bad.name, seconds=50)

@@ -66,10 +66,10 @@ class Works:
                 for method, state in (("Stop", "stopped"), ("Start", "running")):
                     done = line.ask(method, {"agent": "ann", "wait": 40})
                     assert "error" not in done, done
-                    found = line.ask(
+                    reply = line.ask(
                         "WaitAgents", {"agents": ["ann"], "states": [state], "wait": 40}
                     )
-                    assert found["parameters"]["done"], found
+                    assert reply["parameters"]["done"], reply
                 self.cycles += 1
 
 

@@ -39,8 +39,8 @@ def running() -> Iterator[Stage]:
 
 
 def bodies(stage: Stage, lease: float = 60) -> list[str]:
-    found = stage.call("recv", "lead", max=100, lease=lease)["messages"]
-    return [each["body"] for each in found]
+    messages = stage.call("recv", "lead", max=100, lease=lease)["messages"]
+    return [each["body"] for each in messages]
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -83,9 +83,9 @@ def test_what_was_missed_while_no_daemon_ran_is_as_the_trigger_says(
         assert mail(hive) == 1
         hive.restart(off=5 * 3600)
         hive.advance(1)
-        found = fires(hive, id_)[1:]
-        assert [each["count"] for each in found] == counts
-        assert {each["state"] for each in found} == {"skipped" if missed == "skip" else "done"}
+        result = fires(hive, id_)[1:]
+        assert [each["count"] for each in result] == counts
+        assert {each["state"] for each in result} == {"skipped" if missed == "skip" else "done"}
         assert mail(hive) == (1 if missed == "skip" else 2)
 
 
@@ -116,10 +116,10 @@ def test_no_course_of_jumps_loses_a_trigger_or_makes_a_storm() -> None:
                 step = chance.uniform(60, 7200)
                 hive.advance(step)
                 passed += step
-            found = hive.ledger.triggers.runs.of(1, None, 100)
+            result = hive.ledger.triggers.runs.of(1, None, 100)
             count = hive.ledger.triggers.require(str(every)).fired
             assert count == passed // 900, (number, case)
-            assert len({each.due for each in found}) == len(found)
+            assert len({each.due for each in result}) == len(result)
             cron = hive.ledger.triggers.require(
                 str(put(hive, name="cron", when={"every": 9.0})["id"])
             )

@@ -41,15 +41,15 @@ def many_files() -> Iterator[None]:
 
 def crowd(here: Served, size: int) -> list[socket.socket]:
     """Connections in every manner on each of the sockets."""
-    found = []
+    result = []
     for number in range(size):
         each = socket.socket(socket.AF_UNIX)
         each.connect(str(here.path(number % SOCKETS)))
         each.settimeout(0)
         if words := MANNERS[number // SOCKETS % len(MANNERS)]:
             each.send(words)
-        found.append(each)
-    return found
+        result.append(each)
+    return result
 
 
 class End(NamedTuple):

@@ -30,13 +30,13 @@ def client_rows(made: World) -> Iterator[Row]:
     """What clients would have kept of a short life: letters, of which two are acked; a child."""
     yield {"who": "operator/first", "what": "told", "method": "spawn", "times": 3}
     yield from sends(made, 4)
-    given = rows(made.call("cid", "recv", max=3)["messages"])
-    for each in given:
+    result = rows(made.call("cid", "recv", max=3)["messages"])
+    for each in result:
         mark = str(each["body"]).partition(" ")[0]
         sender = str(each["from_uuid"])
         yield {"who": "cid/reader", "what": "got", "id": each["id"], "sender": sender, "mark": mark}
-    made.call("cid", "ack", ids=[each["id"] for each in given[:2]])
-    yield {"who": "cid/reader", "what": "acked", "ids": [each["id"] for each in given[:2]]}
+    made.call("cid", "ack", ids=[each["id"] for each in result[:2]])
+    yield {"who": "cid/reader", "what": "acked", "ids": [each["id"] for each in result[:2]]}
     for method, words in (("Spawn", {"name": "pet"}), ("Destroy", {"agent": "pet"})):
         reply = made.call("ann", method.lower(), **words)
         yield {"who": "ann/gardener", "what": "did", "method": method, "pet": "pet", "at": 1.0,
@@ -47,12 +47,12 @@ def client_rows(made: World) -> Iterator[Row]:
 def _sound(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     folder = tmp_path_factory.mktemp("sound")
     with world(None, "root/ann:lead", "ann/cid") as made:
-        found = [{"at": 1.0, **row} for row in client_rows(made)]
+        result = [{"at": 1.0, **row} for row in client_rows(made)]
         for job in made.ledger.jobs.open():
             made.finish(job.id)
         made.ledger.checkpoint()
         shutil.copytree(made.ledger.connection.path.parent, folder, dirs_exist_ok=True)
-    return Evidence(folder, found)
+    return Evidence(folder, result)
 
 
 @pytest.fixture(name="evidence")
@@ -152,8 +152,8 @@ def test_a_sound_hive_has_nothing_against_it(evidence: Evidence) -> None:
 def test_each_kind_of_damage_is_named(evidence: Evidence, name: str) -> None:
     damage, expected = DAMAGES[name]
     damage(evidence)
-    found = verdict(evidence)
-    assert any(expected in line for line in found), found
+    result = verdict(evidence)
+    assert any(expected in line for line in result), result
 
 
 def test_a_letter_that_was_cleared_away_after_its_ack_is_not_lost(evidence: Evidence) -> None:
@@ -164,9 +164,9 @@ def test_a_letter_that_was_cleared_away_after_its_ack_is_not_lost(evidence: Evid
 
 @pytest.mark.parametrize("seed", range(2))
 def test_whoever_changes_the_audit_log_is_seen(evidence: Evidence, seed: int) -> None:
-    found = verify_tampered_logs(evidence.folder, seed)
-    assert len(found) == 6
-    assert None not in found.values()
+    result = verify_tampered_logs(evidence.folder, seed)
+    assert len(result) == 6
+    assert None not in result.values()
 
 
 def test_the_silence_after_a_kill_is_the_longest_pause_that_begins_with_it() -> None:

@@ -67,12 +67,14 @@ def test_no_power_cut_loses_what_was_acknowledged() -> None:
                     disk.image(folder / "image", chance)
                     judge.stdin.write(f"{folder / 'image'}\n")
                     judge.stdin.flush()
-                    found = json.loads(judge.stdout.readline())
+                    document = json.loads(judge.stdout.readline())
                     where = (number, at, f"{op.kind} {op.path}", acked)
-                    assert "raised" not in found, (where, found["raised"][-2000:])
+                    assert "raised" not in document, (where, document["raised"][-2000:])
                     faults = [
-                        fault for fault in found["faults"] if not (by_hand and THEIRS.match(fault))
+                        fault
+                        for fault in document["faults"]
+                        if not (by_hand and THEIRS.match(fault))
                     ]
                     assert faults == [], (where, faults)
-                    assert found["state"] in history[acked : acked + 2], where
+                    assert document["state"] in history[acked : acked + 2], where
     figure("power cut", images=images, changes=len(ops), calls=len(history) - 1, seed=number)

@@ -66,12 +66,12 @@ def starts(host: HiveHost) -> dict[str, tuple[float, float]]:
     """When each agent's unit began to start, and when systemd called it started."""
     names = ("Id", "InactiveExitTimestampMonotonic", "ActiveEnterTimestampMonotonic")
     shown = host.run("systemctl", "show", "-p", ",".join(names), "hive-agent@*.service").stdout
-    found = {}
+    result = {}
     for part in shown.strip().split("\n\n"):
         unit = dict(line.split("=", 1) for line in part.splitlines())
         began, ended = (int(unit[name]) / 1e6 for name in names[1:])
-        found[unit["Id"].removeprefix("hive-agent@").removesuffix(".service")] = (began, ended)
-    return found
+        result[unit["Id"].removeprefix("hive-agent@").removesuffix(".service")] = (began, ended)
+    return result
 
 
 def at_once(spans: dict[str, tuple[float, float]]) -> int:

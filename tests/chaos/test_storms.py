@@ -102,8 +102,8 @@ def test_a_crash_loop_of_many_ends_parked_and_never_floods_the_host() -> None:
                 break
         assert states == {State.PARKED: len(DAEMONS), State.RUNNING: MANY - len(DAEMONS)}
         # The first crash was that of the start before; four more tries each, no more ever.
-        each = Counter(uuid for _, uuid in started)
-        assert set(each.values()) == {4}
+        counts = Counter(uuid for _, uuid in started)
+        assert set(counts.values()) == {4}
         alarms = [text for text in road.look.alarms() if " is parked: " in text]
         assert len(alarms) == len(DAEMONS)
         before = len(road.host.starts)
@@ -118,10 +118,10 @@ def test_a_crash_loop_of_many_ends_parked_and_never_floods_the_host() -> None:
 
 
 def _tries(started: list[tuple[float, str]]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for when, uuid in started:
-        found.setdefault(uuid, []).append(when)
-    return found
+        result.setdefault(uuid, []).append(when)
+    return result
 
 
 def test_pauses_double_up_to_five_minutes_and_chance_keeps_a_crowd_apart() -> None:

@@ -89,13 +89,13 @@ def calls() -> list[tuple[str, str, ast.Call]]:
 
 
 def test_every_program_that_is_started_has_a_deadline() -> None:
-    found = set[str]()
+    result = set[str]()
     for file, name, node in calls():
         if name.startswith("subprocess.") and not file.startswith(JOBS):
-            found.add(file)
+            result.add(file)
             bounded = any(word.arg == "timeout" for word in node.keywords)
             assert bounded or PROGRAMS.get(file), f"{file}:{node.lineno} {name} waits for ever"
-    assert found == PROGRAMS.keys()
+    assert result == PROGRAMS.keys()
 
 
 def test_only_doors_change_the_disk() -> None:
@@ -105,7 +105,7 @@ def test_only_doors_change_the_disk() -> None:
 
 
 def test_every_wait_for_somebody_else_has_a_deadline() -> None:
-    found = set[str]()
+    result = set[str]()
     for file, tree in trees():
         if not file.startswith(("host/", "reconcile/", "daemon.py")):
             continue
@@ -113,8 +113,8 @@ def test_every_wait_for_somebody_else_has_a_deadline() -> None:
             if isinstance(work, ast.AsyncFunctionDef):
                 for node in _unbounded_awaits(work):
                     assert f"{file}:{work.name}" in BOUNDED, f"{file}:{node.lineno} waits for ever"
-                    found.add(f"{file}:{work.name}")
-    assert found == BOUNDED.keys()
+                    result.add(f"{file}:{work.name}")
+    assert result == BOUNDED.keys()
 
 
 def _unbounded_awaits(node: ast.AST) -> Iterator[ast.Await]:

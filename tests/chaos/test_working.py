@@ -38,13 +38,13 @@ def test_nothing_is_lost_and_nothing_is_done_twice_over_kills(folder: Path) -> N
         live(folder, past, Random(chance.getrandbits(64)))  # noqa: S311 - the same
     end = Working(folder, past)
     settle(end, past)
-    found = list(verdict(end, past, bell, born))
+    result = list(verdict(end, past, bell, born))
     done = Counter(
         row["operation"] for row in past.asked
         if "refused" not in past.answers.get(row["asked"], {"refused": ""})
     )  # fmt: skip
     end.close()
-    assert not found, (number, found[:20])
+    assert not result, (number, result[:20])
     figure("K32 work over kills", lives=lives, done=dict(done), at=dict(past.kills), seed=number)
 
 
@@ -71,8 +71,8 @@ def verdict(end: Working, past: Past, bell: str, born: float) -> Iterator[str]:
     yield from _bell(end, bell, born)
     yield from _queue(end, past)
     for row, result in past.did("store_artifact"):
-        kept = end.call(row["caller"], "get_artifact", id=result["id"])["artifact"]
-        if not isinstance(kept, dict) or kept["name"] != row["params"]["name"]:
+        artifact = end.call(row["caller"], "get_artifact", id=result["id"])["artifact"]
+        if not isinstance(artifact, dict) or artifact["name"] != row["params"]["name"]:
             yield f"artifact {result['id']} is not there"
     if end.ledger.events.verify() is not None:
         yield "the chain of events is broken"
@@ -82,15 +82,15 @@ def _tasks(end: Working, past: Past) -> Iterator[str]:
     """Each is there once and ended once, as it was told."""
     every = [task for name in WORKERS for task in _all_tasks(end, name)]
     texts = Counter(str(task["title"]) for task in every)
-    given = {result["task"] for _, result in past.did("assign_task")}
-    if {str(task["id"]) for task in every} != given:
-        yield f"tasks: {len(every)} there, {len(given)} given"
+    tasks = {result["task"] for _, result in past.did("assign_task")}
+    if {str(task["id"]) for task in every} != tasks:
+        yield f"tasks: {len(every)} there, {len(tasks)} given"
     yield from (f"{text} is there {count} times" for text, count in texts.items() if count > 1)
     ends = Counter(
         str(event.fields["task"]) for event in _events(end, "task")
         if event.fields.get("state") in {"done", "cancelled"} and event.operation != "progress"
     )  # fmt: skip
-    yield from (f"task {each} ended {ends[each]} times" for each in given if ends[each] != 1)
+    yield from (f"task {each} ended {ends[each]} times" for each in tasks if ends[each] != 1)
     for row, _ in past.did("finish_task"):
         result = end.ledger.tasks.require(row["params"]["task"]).result
         if result is None or result.summary != row["params"]["summary"]:
@@ -125,13 +125,13 @@ def _questions(end: Working, past: Past) -> Iterator[str]:
     )  # fmt: skip
     answers = {row["params"]["question"]: row["params"]["answers"] for row, _ in past.did("answer")}
     for _, result in past.did("ask"):
-        found = end.ledger.questions.get(result["question"])
-        if found is None or found.open != (ends[result["question"]] == 0):
-            yield f"question {result['question']} is {found}"
+        require = end.ledger.questions.get(result["question"])
+        if require is None or require.open != (ends[result["question"]] == 0):
+            yield f"question {result['question']} is {require}"
     for id_, said in answers.items():
-        found = end.ledger.questions.require(id_)
-        if ends[id_] != 1 or list(found.answers) != said:
-            yield f"question {id_} ended {ends[id_]} times with {found.answers}, not {said}"
+        require = end.ledger.questions.require(id_)
+        if ends[id_] != 1 or list(require.answers) != said:
+            yield f"question {id_} ended {ends[id_]} times with {require.answers}, not {said}"
 
 
 def _mail(end: Working, past: Past) -> Iterator[str]:
@@ -179,7 +179,7 @@ def _queue(end: Working, past: Past) -> Iterator[str]:
 
 def _money(end: Working, past: Past) -> Iterator[str]:
     """What was reported is written down once, and paid or owed once."""
-    told = sum(row["params"]["tokens_in"] for row, _ in past.did("report_usage"))
+    total = sum(row["params"]["tokens_in"] for row, _ in past.did("report_usage"))
     ended = 3 * len(past.did("finish_task"))
     usage: Counter[str] = Counter()
     for (_, kind, _), amount in end.ledger.budgets.usage.sums("", 0).items():
@@ -188,10 +188,10 @@ def _money(end: Working, past: Past) -> Iterator[str]:
     paid = sum(budget.spent + budget.over for budget in budgets)
     there = sum(budget.free + budget.spent for budget in budgets)
     sent, tasks = len(past.did("send")), len(past.did("assign_task"))
-    found = (usage["tokens_in"], usage["tokens"], paid, there, usage["messages"], usage["tasks"])
-    wanted = (told, ended, told + ended, GIVEN, sent, tasks)
-    if found != wanted:
-        yield f"budgets: {found} instead of {wanted}"
+    result = (usage["tokens_in"], usage["tokens"], paid, there, usage["messages"], usage["tasks"])
+    wanted = (total, ended, total + ended, GIVEN, sent, tasks)
+    if result != wanted:
+        yield f"budgets: {result} instead of {wanted}"
 
 
 def _bell(end: Working, bell: str, born: float) -> Iterator[str]:
@@ -233,10 +233,10 @@ def test_the_verdict_sees_what_is_lost_or_doubled(folder: Path) -> None:
         with end.ledger.transaction():
             end.ledger.connection.run(sql)
         heard = deepcopy(past)
-        found = judge(end, heard, bell)
+        result = judge(end, heard, bell)
         end.leave()
         shutil.rmtree(copy)
-        assert found, name
+        assert result, name
 
 
 def judge(end: Working, heard: Past, bell: str) -> list[str]:

@@ -202,21 +202,21 @@ class Life:
 
     def read(self) -> None:
         name = self._chance.choice(("lead", *WORKERS))
-        found = rows(self.world.call(name, "recv", max=5)["messages"])
-        for each in found:
+        result = rows(self.world.call(name, "recv", max=5)["messages"])
+        for each in result:
             self._tell({"got": each["id"], "who": name, "body": each["body"],
                         "wait": each.get("wait_id")})  # fmt: skip
-        if found:
-            self.do(name, "ack", ids=[each["id"] for each in found])
+        if result:
+            self.do(name, "ack", ids=[each["id"] for each in result])
 
     def put(self) -> None:
         self.do("lead", "put", queue=QUEUE, body=f"thing {self._next}")
 
     def take(self) -> None:
         name = self.worker
-        found = rows(self.world.call(name, "take", queue=QUEUE, max=2)["things"])
-        if found:
-            self.do(name, "ack", ids=[each["id"] for each in found])
+        result = rows(self.world.call(name, "take", queue=QUEUE, max=2)["things"])
+        if result:
+            self.do(name, "ack", ids=[each["id"] for each in result])
 
     def report(self) -> None:
         self.do(self.worker, "report_usage", tokens_in=self._chance.randint(1, 50))

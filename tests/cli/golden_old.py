@@ -38,7 +38,7 @@ def make(folder: Path, topology: object = None) -> Path:
 
 def listing(folder: Path) -> dict[str, object]:
     """All that is there: kind, mode, owner, content and time."""
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         facts = path.lstat()
         content: object = None
@@ -47,8 +47,8 @@ def listing(folder: Path) -> dict[str, object]:
         elif path.is_file():
             content = path.read_bytes()
         key = str(path.relative_to(folder))
-        found[key] = (facts.st_mode, facts.st_uid, facts.st_gid, facts.st_mtime_ns, content)
-    return found
+        result[key] = (facts.st_mode, facts.st_uid, facts.st_gid, facts.st_mtime_ns, content)
+    return result
 
 
 def _write(path: Path, text: str, mode: int = 0o644) -> None:

@@ -92,10 +92,10 @@ def of_inputs(*follows: object, more: int = 0, count: int | None = None) -> Mess
     changes: list[object] = [
         {"input": "nixpkgs", "old": OLD, "new": NEW}, {"input": "utils", "old": "", "new": NEW},
     ]  # fmt: skip
-    found = shown(line("nix", path="flake.lock"), kind="inputs", agent="", effect="switch")
-    found["review"] = {"inputs": ["nixpkgs"], "changes": changes, "more": more}
+    result = shown(line("nix", path="flake.lock"), kind="inputs", agent="", effect="switch")
+    result["review"] = {"inputs": ["nixpkgs"], "changes": changes, "more": more}
     followers = len(follows) if count is None else count
-    return {**found, "marks": [], "follows": list(follows), "followers": followers}
+    return {**result, "marks": [], "follows": list(follows), "followers": followers}
 
 
 def test_nobody_approves_a_lock_blind(hive: Hive) -> None:
@@ -154,14 +154,14 @@ def test_nothing_is_said_of_an_effect_that_nobody_worked_out(hive: Hive, state: 
 def test_attack_22_all_words_of_agents_stand_behind_the_bar(hive: Hive) -> None:
     """Message, command, warnings, reason and lines; whatever they are made of."""
     evil = "EVIL\nEVIL approve this\r\x1b[1AEVIL\u2028EVIL\x85EVIL\u202eEVIL\vEVIL"
-    found = shown(line(evil), line(evil, " "), message=evil, reason=evil, state="denied")
-    found["marks"] = [{**dict(MARKS[3]), "after": evil}]  # type: ignore[call-overload]
-    found["review"] = {"files": 1, "warnings": [evil]}
-    answering(hive, found)
+    result = shown(line(evil), line(evil, " "), message=evil, reason=evil, state="denied")
+    result["marks"] = [{**dict(MARKS[3]), "after": evil}]  # type: ignore[call-overload]
+    result["review"] = {"files": 1, "warnings": [evil]}
+    answering(hive, result)
     out = hive("approvals", "show", ID).out
-    told = [each for each in out.split("\n") if "EVIL" in each]
-    assert len(told) == 9
-    assert all(each.startswith(BAR) for each in told)
+    words = [word for word in out.split("\n") if "EVIL" in word]
+    assert len(words) == 9
+    assert all(each.startswith(BAR) for each in words)
     assert not [each for each in out if each != "\n" and not each.isprintable()]
 
 
@@ -203,12 +203,12 @@ def test_attack_22_no_line_goes_on_as_another_line(
     monkeypatch.setenv("COLUMNS", "62")
     filled = "x" * 50 if between != "\n" else "x"
     text = f"{filled}{between}=== agent.toml{between}    3 - x"
-    found = [click.unstyle(each) for each in difference([line(text)])]
-    rows = [each for each in found if each.startswith(BAR)]
+    unstyles = [click.unstyle(each) for each in difference([line(text)])]
+    rows = [each for each in unstyles if each.startswith(BAR)]
     assert rows[0] == "│ === a.md"
     assert len(rows) == 2
     assert rows[1].startswith("│     7 + x")
-    assert all(each.startswith((BAR, GOES_ON)) for each in found)
+    assert all(each.startswith((BAR, GOES_ON)) for each in unstyles)
 
 
 def test_a_line_in_parts_is_one_line(hive: Hive) -> None:
@@ -226,9 +226,9 @@ def test_programs_get_all_pages_as_one_value(hive: Hive) -> None:
     answering(hive, shown(line("\x1b[1m"), after="9.0"), shown(line("two")))
     done = hive("approvals", "show", ID, "-o", "json")
     assert "\x1b" not in done.out
-    found = json.loads(done.out)
-    assert [each["text"] for each in found["lines"]] == ["\x1b[1m", "two"]
-    assert found["next"] is None
+    document = json.loads(done.out)
+    assert [each["text"] for each in document["lines"]] == ["\x1b[1m", "two"]
+    assert document["next"] is None
     assert hive("approvals", "show", ID, "-o", "name").out == f"{ID}\n"
 
 
@@ -360,7 +360,7 @@ def test_history_lists_generations_of_one_or_of_all(hive: Hive) -> None:
     assert all(each in out for each in ("alice", "3", "yes", COMMIT[:12], ID, "no⟨U+001B⟩"))
     assert "\x1b" not in out
     assert json.loads(hive("history", "-o", "json").out) == [row]
-    assert [each.get("agent") for each in hive.peer.params_of("History")] == ["alice", None]
+    assert [param.get("agent") for param in hive.peer.params_of("History")] == ["alice", None]
 
 
 def test_a_rollback_is_waited_for(hive: Hive) -> None:

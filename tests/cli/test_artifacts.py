@@ -37,7 +37,7 @@ def test_an_artifact_is_put_together_from_its_parts(hive: Hive, tmp_path: Path) 
     done = hive("artifact", "get", "notes", "--of", "alice", "--to", str(tmp_path / "file"))
     assert (done.status, done.err) == (0, "")
     assert (tmp_path / "file").read_bytes() == b"onetwo\xff"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "operator.sock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "operator.sock"]
 
 
 def test_no_file_is_written_over_without_force(hive: Hive, tmp_path: Path) -> None:

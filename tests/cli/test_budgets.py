@@ -157,10 +157,10 @@ def test_the_kernel_counts_cpu_of_a_group_also_where_systemd_does_not(tmp_path: 
     folder = tmp_path / "unified/hive.slice/hive-x.slice"
     folder.mkdir(parents=True)
     (folder / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1000000\n")
-    told = {"CPUUsageNSec": "[not set]", "ControlGroup": "/hive.slice/hive-x.slice"}
-    assert _cpu(with_cpu_time(told, tmp_path)) == "1.500s"
-    assert _cpu(with_cpu_time({**told, "CPUUsageNSec": "2000000000"}, tmp_path)) == "2.000s"
-    assert _cpu(with_cpu_time({**told, "ControlGroup": ""}, tmp_path)) == NOT_MEASURED
+    result = {"CPUUsageNSec": "[not set]", "ControlGroup": "/hive.slice/hive-x.slice"}
+    assert _cpu(with_cpu_time(result, tmp_path)) == "1.500s"
+    assert _cpu(with_cpu_time({**result, "CPUUsageNSec": "2000000000"}, tmp_path)) == "2.000s"
+    assert _cpu(with_cpu_time({**result, "ControlGroup": ""}, tmp_path)) == NOT_MEASURED
 
 
 def _cpu(told: Mapping[str, str]) -> object:

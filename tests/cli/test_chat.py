@@ -34,7 +34,7 @@ def test_answers_are_printed_acknowledged_and_waited_for(hive: Hive) -> None:
     hive.peer.answers["ListMessages"] = answer
     done = hive("chat", "alice")
     assert (done.status, done.out) == (0, "HELLO\nFINE\n")
-    assert [each["ids"] for each in hive.peer.params_of("Ack")] == [["of-m1"], ["of-m2"]]
+    assert [param["ids"] for param in hive.peer.params_of("Ack")] == [["of-m1"], ["of-m2"]]
     first, second = hive.peer.params_of("Send")
     assert (first["to"], first["body"]) == ("alice", "hello")
     assert "thread" not in first

@@ -153,8 +153,8 @@ def test_a_script_must_say_yes_to_destroy(hive: Hive, monkeypatch: pytest.Monkey
 
 
 def test_a_name_is_enough_to_restore_unless_several_had_it(hive: Hive) -> None:
-    kept = [("u1", "bob"), ("u2", "carl"), ("u3", "carl")]
-    rows: list[object] = [{"id": uuid, "name": name} for uuid, name in kept]
+    result = [("u1", "bob"), ("u2", "carl"), ("u3", "carl")]
+    rows: list[object] = [{"id": uuid, "name": name} for uuid, name in result]
     hive.peer.answers["ListArchives"] = lambda _: {"archives": rows}
     hive.peer.answers["Restore"] = lambda _: {"name": "bob", "uuid": "u1", "job": "j1"}
     hive.peer.answers["WaitJob"] = lambda _: DONE

@@ -23,9 +23,9 @@ def folder(tmp_path: Path) -> Path:
 def faults(hive: Hive, folder: Path) -> dict[str, str]:
     """What lint says of each place."""
     done = hive("config", "lint", str(folder), "-o", "json")
-    found = {row["place"]: row["fault"] for row in json.loads(done.out)}
-    assert done.status == bool(found)
-    return found
+    result = {row["place"]: row["fault"] for row in json.loads(done.out)}
+    assert done.status == bool(result)
+    return result
 
 
 @pytest.mark.parametrize("kind", seed.LAYERS)
@@ -114,7 +114,7 @@ def test_the_settings_of_the_host_are_checked(hive: Hive, tmp_path: Path) -> Non
         f"{file}:4: waits.open: 0 does not fit; allowed is a whole number from 1\n",
     )  # fmt: skip
     rows = json.loads(hive("config", "check", str(file), "-o", "json").out)
-    assert [(each["line"], each["key"]) for each in rows] == [
+    assert [(row["line"], row["key"]) for row in rows] == [
         (2, "limits.depht"),
         (4, "waits.open"),
     ]

@@ -62,8 +62,8 @@ def test_files_and_folders_come_out_and_nothing_else(
         ("./link", LINK, "/etc/shadow"), ("./hard\x1b", HARD, "a/b/c"), ("./pipe", FIFO, ""),
     )  # fmt: skip
     unpack(made, tmp_path / "out")
-    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
-    assert found == ["out", "out/a", "out/a/b", "out/a/b/c", "out/a/d"]
+    texts = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+    assert texts == ["out", "out/a", "out/a/b", "out/a/b/c", "out/a/d"]
     assert (tmp_path / "out/a/b/c").read_text() == "text"
     assert (tmp_path / "out/a/b/c").stat().st_mode & 0o7000 == 0
     said = capsys.readouterr().err

@@ -24,14 +24,14 @@ SPAWN = _SPAWN
 
 @pytest.fixture
 def made(hive: Hive) -> list[Message]:
-    found: list[Message] = []
+    messages: list[Message] = []
 
     def spawn(params: Message) -> Message:
-        found.append({key: value for key, value in params.items() if key != "idempotency_key"})
+        messages.append({key: value for key, value in params.items() if key != "idempotency_key"})
         return {"name": params["name"], "uuid": "u", "job": "j"}
 
     hive.peer.answers["Spawn"] = spawn
-    return found
+    return messages
 
 
 def wanted(folder: Path, **agents: object) -> str:

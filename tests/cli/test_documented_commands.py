@@ -74,9 +74,9 @@ def written(text: str) -> Iterator[tuple[int, str]]:
 
 def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
     yield name, command.help or ""
-    for each in command.params:
-        if isinstance(each, click.Option):
-            yield f"{name} {each.opts[0]}", each.help or ""
+    for param in command.params:
+        if isinstance(param, click.Option):
+            yield f"{name} {param.opts[0]}", param.help or ""
     if isinstance(command, click.Group):
         context = click.Context(command, **hive.context_settings)
         for word in command.list_commands(context):
@@ -89,8 +89,8 @@ def everything() -> Iterator[Said]:
     for page in PAGES:
         text, place = page.read_text(encoding="utf-8"), page.relative_to(ROOT)
         for number, line in blocks(text):
-            if found := _PROMPT.match(line):
-                yield Said(f"{place}:{number}", line[found.end() :], whole=True)
+            if match_ := _PROMPT.match(line):
+                yield Said(f"{place}:{number}", line[match_.end() :], whole=True)
         for number, code in written(text):
             yield Said(f"{place}:{number}", code, whole=False)
     for name, text in helps(hive, "hive"):
@@ -194,7 +194,7 @@ def test_a_flag_that_is_named_by_itself_is_one_of_ours() -> None:
     """`--subtree-...` stood in the help of `budget group`, and there is no such flag."""
     known = all_options() | FOREIGN
     odd = [f"{each.place}: {each.text}" for each in everything()
-           if (found := _OPTION.match(each.text)) and found.group() not in known]  # fmt: skip
+           if (match_ := _OPTION.match(each.text)) and match_.group() not in known]  # fmt: skip
     assert odd == []
 
 

@@ -40,8 +40,8 @@ def test_version_1_and_2_of_the_control_groups_are_both_joined() -> None:
         "cgroup /sys/fs/cgroup/memory cgroup rw,nosuid,memory 0 0\n"
         "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,nosuid,cpu,cpuacct 0 0\n"
     )
-    found = enter.hierarchies(mounts.splitlines())
-    assert found == {
+    hierarchies = enter.hierarchies(mounts.splitlines())
+    assert hierarchies == {
         "": "/sys/fs/cgroup/unified",
         "name=systemd": "/sys/fs/cgroup/systemd",
         "memory": "/sys/fs/cgroup/memory",
@@ -52,29 +52,29 @@ def test_version_1_and_2_of_the_control_groups_are_both_joined() -> None:
 def test_only_the_kind_of_the_terminal_goes_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setenv("TERM", "xterm\nLD_PRELOAD=/x")
-    found = enter.environment(place())
-    assert set(found) == {
+    environment = enter.environment(place())
+    assert set(environment) == {
         "PATH", "HOME", "LANG", "TERM", "HIVE_NAME", "HIVE_SOCKET", "PYTHONPATH",
         "CREDENTIALS_DIRECTORY",
     }  # fmt: skip
-    assert found["TERM"] == "dumb"
+    assert environment["TERM"] == "dumb"
 
 
 def test_words_of_the_operator_are_taken_as_they_are() -> None:
-    found = enter.argv(place(), ["echo", "$HOME ${PATH} %n"])
-    assert found[-2:] == ["echo", "$$HOME $${PATH} %n"]
-    assert "--pipe" in found
+    argv = enter.argv(place(), ["echo", "$HOME ${PATH} %n"])
+    assert argv[-2:] == ["echo", "$$HOME $${PATH} %n"]
+    assert "--pipe" in argv
     assert "/dev/pts/7" in enter.argv(place(), ["sh"], "/dev/pts/7")
 
 
 def test_pipes_pass_bytes_and_status(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     script = "printf 'a\\0b'; echo oops >&2; kill -TERM $$"
     with Path("/dev/null").open() as nothing:
-        kept = os.dup(0)
+        dup = os.dup(0)
         os.dup2(nothing.fileno(), 0)
         status = in_pipes(["/bin/sh", "-c", script])
-        os.dup2(kept, 0)
-        os.close(kept)
+        os.dup2(dup, 0)
+        os.close(dup)
     said = capfdbinary.readouterr()
     assert (status, said.out, said.err) == (128 + 15, b"a\0b", b"oops\n")
 

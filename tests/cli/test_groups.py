@@ -37,7 +37,7 @@ OTHERS = sorted(GROUPS.keys() - set(LISTS))
 
 def test_there_is_no_other_kind_of_group() -> None:
     assert len(LISTS) > 9
-    assert all(isinstance(each, Group) for each in GROUPS.values())
+    assert all(isinstance(group, Group) for group in GROUPS.values())
     assert OTHERS == [("config",)], "what can be listed is a ListGroup"
 
 

@@ -72,14 +72,14 @@ def commands() -> Iterator[tuple[list[str], click.Command]]:
 
 def words(command: click.Command) -> Iterator[str]:
     """The least that a command has to be given."""
-    for each in command.params:
-        choice = each.type.choices[0] if isinstance(each.type, click.Choice) else "1"
-        if isinstance(each, click.Argument):
+    for param in command.params:
+        choice = param.type.choices[0] if isinstance(param.type, click.Choice) else "1"
+        if isinstance(param, click.Argument):
             yield from (
-                __file__ if isinstance(each.type, click.File) else str(choice),
-            ) * each.nargs
-        elif each.required:
-            yield from (each.opts[-1], str(choice))
+                __file__ if isinstance(param.type, click.File) else str(choice),
+            ) * param.nargs
+        elif param.required:
+            yield from (param.opts[-1], str(choice))
 
 
 def _always(reply: Message, _: Message) -> Message:
@@ -88,11 +88,11 @@ def _always(reply: Message, _: Message) -> Message:
 
 @pytest.fixture(scope="module", name="answers")
 def _answers() -> dict[str, Answer]:
-    found: dict[str, Answer] = {}
-    for each in json.loads(OPERATIONS.read_text(encoding="utf-8"))["operations"].values():
-        reply = answer(each["result"], each["result"].get("$defs", {}))
-        found[each["method"]] = partial(_always, reply)
-    return {**found, "WaitJob": lambda _: {"state": "done", "error": ""}}
+    result: dict[str, Answer] = {}
+    for operation in json.loads(OPERATIONS.read_text(encoding="utf-8"))["operations"].values():
+        reply = answer(operation["result"], operation["result"].get("$defs", {}))
+        result[operation["method"]] = partial(_always, reply)
+    return {**result, "WaitJob": lambda _: {"state": "done", "error": ""}}
 
 
 # What they print, or print last, is one text as it is: an answer, a result, what was defined.
@@ -111,7 +111,7 @@ def test_nothing_that_an_agent_says_acts_on_the_terminal_or_begins_a_line(
     hive: Hive, answers: dict[str, Answer], words_: list[str], command: click.Command
 ) -> None:
     hive.peer.answers = answers
-    styles = STYLES if any(each.name == "style" for each in command.params) else STYLES[:1]
+    styles = STYLES if any(param.name == "style" for param in command.params) else STYLES[:1]
     for style in styles:
         done = hive(*words_, *words(command), *MORE.get(tuple(words_), ()), *style)
         for text in (done.out, done.err):

@@ -21,21 +21,21 @@ def test_the_settings_file_is_all_defaults_and_names_every_one() -> None:
     text = layout.config().text
     assert Settings.model_validate(tomllib.loads(text)) == Settings()
     shown = re.sub(r"^#(?=[a-z_]+ = )", "", text, flags=re.MULTILINE)
-    told = tomllib.loads(shown)
-    assert Settings.model_validate(told) == Settings()
+    document = tomllib.loads(shown)
+    assert Settings.model_validate(document) == Settings()
     defaults = Settings().model_dump(mode="json", exclude_none=True)
     for table in ("root", "limits", "retention", "back_off", "grace"):
-        assert told[table] == defaults[table], table
+        assert document[table] == defaults[table], table
 
 
 def test_units_name_the_installation_and_leave_no_placeholder() -> None:
     files = layout.unit_files(HERE)
-    names = {each.path.name for each in files}
+    names = {file.path.name for file in files}
     assert set(layout.UNITS) <= names
-    for each in files:
-        assert not re.search(r"@[A-Z]+@", each.text), each.path
-        assert each.path.parent in (layout.SYSTEM, layout.TMPFILES)
-    assert any("/opt/x/" in each.text for each in files)
+    for file in files:
+        assert not re.search(r"@[A-Z]+@", file.text), file.path
+        assert file.path.parent in (layout.SYSTEM, layout.TMPFILES)
+    assert any("/opt/x/" in file.text for file in files)
 
 
 def test_an_old_systemd_is_refused() -> None:
@@ -44,15 +44,15 @@ def test_an_old_systemd_is_refused() -> None:
 
 
 def test_a_file_is_written_once_and_the_operators_own_is_never_touched(tmp_path: Path) -> None:
-    told: list[str] = []
-    machine = HostMachine(told.append)
+    result: list[str] = []
+    machine = HostMachine(result.append)
     unit = layout.File(tmp_path / "deep" / "hived.service", "[Unit]\n")
     assert [machine.file(unit), machine.file(unit)] == [True, False]
-    assert told == [f"wrote {unit.path}"]
+    assert result == [f"wrote {unit.path}"]
     unit.path.write_text("changed")
     assert machine.file(unit)
-    kept = layout.File(unit.path, "other", keep_existing=True)
-    assert not machine.file(kept)
+    file = layout.File(unit.path, "other", keep_existing=True)
+    assert not machine.file(file)
     assert unit.path.read_text() == "[Unit]\n"
     assert unit.path.stat().st_mode & 0o777 == 0o644
 
@@ -64,7 +64,7 @@ def test_removing_follows_no_symlink(tmp_path: Path) -> None:
     (tmp_path / "hive" / "link").symlink_to(tmp_path / "precious")
     (tmp_path / "top").symlink_to(tmp_path / "precious")
     HostMachine(lambda _: None).remove([tmp_path / "hive", tmp_path / "top", tmp_path / "absent"])
-    assert [each.name for each in tmp_path.iterdir()] == ["precious"]
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
     assert (tmp_path / "precious" / "file").exists()
 
 
@@ -87,8 +87,8 @@ def test_images_are_the_named_ones_and_the_paths_that_operators_gave(tmp_path: P
     images.enter(str(tmp_path), table)
     images.enter(str(tmp_path), table)
     assert table.read_text() == f"web /srv/web\n{images.label(str(tmp_path))} {tmp_path}\n"
-    kept = images.text({"new": "/srv/new"}, images.lines(table))
-    assert kept == f"new /srv/new\n{images.label(str(tmp_path))} {tmp_path}\n"
+    text = images.text({"new": "/srv/new"}, images.lines(table))
+    assert text == f"new /srv/new\n{images.label(str(tmp_path))} {tmp_path}\n"
 
 
 @pytest.mark.parametrize("path", ["relative/tree", "/no/such/tree", "/tmp\nhost /"])

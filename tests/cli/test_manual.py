@@ -65,8 +65,8 @@ def test_completion_and_pages_are_installed_once_and_removed(
 ) -> None:
     share, files = documents.SHARE, documents.documents()
     assert tuple(file.path for file in files) == documents.PATHS
-    told: list[str] = []
-    machine = HostMachine(told.append)
+    result: list[str] = []
+    machine = HostMachine(result.append)
     here = [File(tmp_path / file.path.relative_to(share), file.text) for file in files]
     assert [machine.file(file) for file in here] == [True] * len(here)
     assert [machine.file(file) for file in here] == [False] * len(here)

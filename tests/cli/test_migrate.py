@@ -109,7 +109,7 @@ def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_dry_run_prints_every_step_and_changes_nothing(hive: Hive, old: Path) -> None:
     before = listing(old)
     done = hive("migrate", "--from", str(old), "--dry-run")
-    expected = [f"would {each.format(old)}" for each in STEPS] + [f"would write {old / MARKER}"]
+    expected = [f"would {step.format(old)}" for step in STEPS] + [f"would write {old / MARKER}"]
     assert (done.status, done.out.splitlines()) == (0, expected)
     assert f"stays where it is: {old}/agents/alice/loose-file" in done.err
     assert listing(old) == before
@@ -177,7 +177,7 @@ def test_a_path_that_cannot_be_entered_is_a_fault(
     Takeover(session, found, lambda _: None, daemon.table).check("root", HostLimits())
     session.close()
     assert found.faults
-    assert all("a path that cannot be written down" in each for each in found.faults)
+    assert all("a path that cannot be written down" in fault for fault in found.faults)
 
 
 @pytest.mark.usefixtures("as_root")
@@ -200,7 +200,7 @@ def test_the_manager_becomes_the_root_agent_and_children_keep_their_parents(
 ) -> None:
     before = listing(old)
     said = take_over(hive, daemon, old)
-    assert said == [each.format(old) for each in STEPS]
+    assert said == [step.format(old) for step in STEPS]
     assert daemon.agents == {
         "root": None, "alice": "root", "bob": "alice", "carol": "bob", "dora": "root", "solo": None
     }  # fmt: skip
@@ -252,11 +252,11 @@ def test_an_agent_of_ours_is_never_taken_for_one_of_theirs(
     hive: Hive, daemon: Daemon, old: Path
 ) -> None:
     daemon.agents["bob"] = "root"
-    found = Old(old, "root")
+    result = Old(old, "root")
     session = Session(hive.peer.path)
-    Takeover(session, found, lambda _: None, daemon.table).check("root", HostLimits())
+    Takeover(session, result, lambda _: None, daemon.table).check("root", HostLimits())
     session.close()
-    assert found.faults == ["'bob': there is an agent of this name here"]
+    assert result.faults == ["'bob': there is an agent of this name here"]
     assert daemon.copied == {}
 
 
@@ -302,9 +302,9 @@ def test_a_topology_that_cannot_be_read_is_told_and_one_that_is_missing_is_no_fa
     (fault,) = Old(old, "root").faults
     assert fault.startswith(f"{old}/meta/topology.json: Expecting")
     (old / "meta/topology.json").unlink()
-    found = Old(old, "root")
-    assert not found.faults
-    parents = {each.name: each.parent for each in found.agents}
+    result = Old(old, "root")
+    assert not result.faults
+    parents = {agent.name: agent.parent for agent in result.agents}
     assert parents == {"root": None, **dict.fromkeys(("alice", "bob", "carol", "dora"), "root")}
 
 
@@ -331,9 +331,9 @@ def test_what_still_runs_is_not_copied(old: Path, tmp_path: Path) -> None:
 
 
 def test_any_name_may_be_that_of_the_root_agent(old: Path) -> None:
-    found = Old(old, "queen")
-    assert not found.faults
-    assert next(steps(found, "queen")).text == f"copy {old}/manager/state to /agents/queen/state"
+    result = Old(old, "queen")
+    assert not result.faults
+    assert next(steps(result, "queen")).text == f"copy {old}/manager/state to /agents/queen/state"
 
 
 def test_an_import_is_entered_only_while_it_is_used(tmp_path: Path) -> None:

@@ -30,4 +30,4 @@ def test_zombies_are_cleared_away_until_there_are_none(hive: Hive) -> None:
     hive.peer.answers["ReapZombies"] = lambda _: {"agents": left.pop(0)}
     done = hive("reap", "--older", "5")
     assert (done.status, done.err) == (0, "gone: a, b\ngone: c\n")
-    assert {each["older"] for each in hive.peer.params_of("ReapZombies")} == {5.0}
+    assert {param["older"] for param in hive.peer.params_of("ReapZombies")} == {5.0}

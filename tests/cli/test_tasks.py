@@ -76,9 +76,9 @@ def test_a_task_is_given(hive: Hive) -> None:
         "--deadline", "60", "--plan", "--priority", "0", "--title", "Sum", "--context", "keep",
     )  # fmt: skip
     assert (done.status, done.out) == (0, f"{ID}\n")
-    given = dict(hive.peer.params_of("AssignTask")[0])
-    assert given.pop("idempotency_key")
-    assert given == {
+    result = dict(hive.peer.params_of("AssignTask")[0])
+    assert result.pop("idempotency_key")
+    assert result == {
         "agent": "bob", "description": "Add", "data": {"n": 3}, "needs": [PART], "requeue": 2,
         "deadline": 60.0, "plan_required": True, "priority": 0, "title": "Sum", "context": "keep",
     }  # fmt: skip
@@ -105,8 +105,8 @@ def test_with_wait_the_result_is_printed(hive: Hive, how: str, status: int) -> N
 def test_what_keeps_the_agent_from_beginning_is_said_at_once(hive: Hive, wait: list[str]) -> None:
     """Nobody waits in silence for one that is stopped."""
     hint = "bob is stopped: it gets the task when it is started"
-    given: dict[str, object] = {"task": ID, "agent": "bob", "state": "queued", "hint": hint}
-    hive.peer.answers["AssignTask"] = lambda _: given
+    result: dict[str, object] = {"task": ID, "agent": "bob", "state": "queued", "hint": hint}
+    hive.peer.answers["AssignTask"] = lambda _: result
     hive.peer.answers["WatchTask"] = lambda _: [{"state": "done"}]
     hive.peer.answers["GetTask"] = lambda _: {**SHOWN, "hint": hint}
     done = hive("task", "assign", "bob", "Add", *wait)

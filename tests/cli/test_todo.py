@@ -25,8 +25,8 @@ ROWS: list[object] = [
 
 def test_each_row_says_what_settles_it(hive: Hive) -> None:
     hive.peer.answers["Todo"] = lambda _: {"todo": ROWS, "more": 0}
-    found = json.loads(hive("todo", "-o", "json").out)
-    assert [each["settle"] for each in found] == [
+    document = json.loads(hive("todo", "-o", "json").out)
+    assert [each["settle"] for each in document] == [
         "hive question answer q1 TEXT...", "hive logs bob; hive start bob",
         "hive inbox --dead; hive inbox clear --dead",
     ]  # fmt: skip
@@ -115,9 +115,8 @@ def test_waiting_for_an_event_takes_the_next_one_of_its_kind(hive: Hive) -> None
     assert json.loads(done.out) == event(9, "question")
     done = hive("wait", "--for", "event.question", "--timeout", "30")
     assert json.loads(done.out) == event(11, "question")
-    assert [each.get("after") for each in hive.peer.params_of("ListEvents") if "after" in each] == [
-        "7", "7", "10",
-    ]  # fmt: skip
+    calls = hive.peer.params_of("ListEvents")
+    assert [call.get("after") for call in calls if "after" in call] == ["7", "7", "10"]
 
 
 def test_an_event_that_does_not_come_is_124(hive: Hive) -> None:

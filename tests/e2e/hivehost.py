@@ -121,9 +121,9 @@ class HiveHost:
         `hive shell` does it the careful way: what it runs counts as the agent's, and may not call
         all there is. That takes ten times as long; `shell` is for tests to which it matters.
         """
-        found = self.call("Locate", agent=agent)
+        reply = self.call("Locate", agent=agent)
         clean = ("env", "-i", "LANG=C.UTF-8", f"HIVE_NAME={agent}", *_INSIDE)
-        enter = ("nsenter", f"--target={found['leader']}", "--all", "--")
+        enter = ("nsenter", f"--target={reply['leader']}", "--all", "--")
         return self.run(*clean, *enter, *command, check=check)
 
     def shell(self, agent: str, *command: str, check: bool = True) -> str:
@@ -229,14 +229,14 @@ class HiveHost:
 
     def mail(self, agent: str, **parameters: object) -> list[dict[str, Any]]:
         """Take everything out of an agent's inbox, as itself."""
-        found: list[dict[str, Any]] = self.ask(agent, "Recv", max=100, **parameters)["messages"]
-        if found:
-            self.ask(agent, "Ack", ids=[each["id"] for each in found])
-        return found
+        messages: list[dict[str, Any]] = self.ask(agent, "Recv", max=100, **parameters)["messages"]
+        if messages:
+            self.ask(agent, "Ack", ids=[each["id"] for each in messages])
+        return messages
 
     def events(self, **last: int | str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.call("ListEvents", **last)["events"]
-        return found
+        result: list[dict[str, Any]] = self.call("ListEvents", **last)["events"]
+        return result
 
     def tree(self) -> dict[str, str | None]:
         """name -> parent."""

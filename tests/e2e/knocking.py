@@ -71,7 +71,7 @@ def lawless(path: str, secret: str) -> dict[bytes, int]:
     chunked = f"{begin}transfer-encoding: chunked\r\n\r\n"
     spelt = [path.replace("/", "//", 1), f"{path}/", f"{path}%00", "/hook/x/..%2f..", "/metrics"]
     spelt += [f"{path[:-1]}%{ord(path[-1]):02x}", path.upper()]
-    found = {
+    result = {
         f"{begin}a: {'y' * 200_000}": 400,
         f"{head}idempotency-key: 1\r\nidempotency-key: 2\r\n\r\n": 400,
         f"{head}content-length: 2\r\ncontent-length: 3\r\n\r\n{{}}": 400,
@@ -81,7 +81,7 @@ def lawless(path: str, secret: str) -> dict[bytes, int]:
         f"{chunked}z\r\n": 400,
         **{f"POST {each} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n": 404 for each in spelt},
     }
-    return {each.encode(): status for each, status in found.items()}
+    return {each.encode(): status for each, status in result.items()}
 
 
 def smuggling_request(path: str, secret: str) -> bytes:

@@ -56,15 +56,15 @@ class NixHost(HiveHost):
     def wait_for_approval(self, approval: str, seconds: float = 60) -> dict[str, object]:
         """An approval once there is nothing more to come of it."""
         open_ = {"received", "approved", "building", "deploying", "watching"}
-        found: list[dict[str, object]] = []
+        result: list[dict[str, object]] = []
 
         def over() -> bool:
             reply = self.call("GetApproval", id=approval)
-            found[:] = [{**reply["approval"], "review": reply["review"]}]
-            return found[0]["state"] not in open_
+            result[:] = [{**reply["approval"], "review": reply["review"]}]
+            return result[0]["state"] not in open_
 
         self.until(over, f"approval {approval} does not end", seconds)
-        return found[0]
+        return result[0]
 
     def approve(self, asked: Reply, *, state: str = "deployed") -> dict[str, object]:
         """Let happen what was asked for, and see it through."""
@@ -93,8 +93,8 @@ class NixHost(HiveHost):
         )
         words = ["sh", "-c", script, "sh", module, toml]
         commit = self.inside("root", *words).strip().splitlines()[-1]
-        given = {"agent": agent, "commit": commit, "message": "please", "source": "root"}
-        return self.ask("root", "RequestApplyCommit", **given, **more)
+        result = {"agent": agent, "commit": commit, "message": "please", "source": "root"}
+        return self.ask("root", "RequestApplyCommit", **result, **more)
 
     def change(self, agent: str, module: str, toml: str = "", *, state: str = "deployed") -> (
         dict[str, object]

@@ -194,9 +194,9 @@ class Host:
         pid = int(self.show(agent.unit, "MainPID") or 0)
         if pid == 0:
             return UnitFacts(ours=False, mapped=False, payload=False, tree=False, leader=0)
-        found = self.do(ObserveUnit(agent.uuid, agent.name, agent.lineage, agent.base, pid))
-        assert isinstance(found, UnitFacts)
-        return found
+        result = self.do(ObserveUnit(agent.uuid, agent.name, agent.lineage, agent.base, pid))
+        assert isinstance(result, UnitFacts)
+        return result
 
     def runs(self, agent: Agent) -> bool:
         if self.show(agent.unit, "ActiveState") != "active":
@@ -275,13 +275,13 @@ class Host:
 def _rung(pipe: Path) -> bool:
     """Tell an obedient agent to look; whether it was there to be told."""
     try:
-        told = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        opened = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
         return False
     try:
-        return os.write(told, b"\n") == 1
+        return os.write(opened, b"\n") == 1
     finally:
-        os.close(told)
+        os.close(opened)
 
 
 def inside(base: int, uid: str) -> bool:

@@ -126,9 +126,9 @@ def take_over(host: HiveHost) -> None:
     host.lab.path(f"{EVIL}/run").write_text(PROGRAM)
     host.lab.path(f"{EVIL}/run").chmod(0o755)
     host.run("sh", "-c", f"rm -f {EVIL}/config; touch {EVIL}/ran; chmod 666 {EVIL}/ran")
-    found = keys(host)
-    assert found >= _LEAST, _LEAST - found
-    for key, value in {**dict.fromkeys(sorted(found), f"{EVIL}/run"), **_MORE}.items():
+    result = keys(host)
+    assert result >= _LEAST, _LEAST - result
+    for key, value in {**dict.fromkeys(sorted(result), f"{EVIL}/run"), **_MORE}.items():
         host.run("git", "config", "--file", f"{EVIL}/config", key, value)
     said = host.run(*AS_HIVE, "sh", "-c", TRAPS)
     assert "ermission denied" not in said.stderr.replace("served", "")
@@ -151,9 +151,9 @@ def blocks(page: Path) -> Iterator[list[str]]:
         if line.startswith("```"):
             fenced = not fenced
         inside = fenced or line.startswith("    ") or page.name == "demo"
-        found = _COMMAND.fullmatch(line.strip()) if inside else None
-        if found:
-            block.append(found[1])
+        match_ = _COMMAND.fullmatch(line.strip()) if inside else None
+        if match_:
+            block.append(match_[1])
         elif not inside and not line.startswith("```") and line.strip() and block:
             yield block
             block = []
@@ -174,9 +174,9 @@ def git_script(page: Path, words: dict[str, str]) -> str:
 
 
 def pages() -> list[Path]:
-    found = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "scripts/demo"]
+    result = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "scripts/demo"]
     return [
-        page for page in sorted(found) if "reference" not in page.parts and git_script(page, {})
+        page for page in sorted(result) if "reference" not in page.parts and git_script(page, {})
     ]
 
 

@@ -131,10 +131,10 @@ def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
 
 
 def test_status_counts_the_agents(host: HiveHost) -> None:
-    found = host.json("status")
-    assert found["agents"]["running"] == 4
-    assert found["refused"] == []
-    assert found["hived"]["version"]
+    document = host.json("status")
+    assert document["agents"]["running"] == 4
+    assert document["refused"] == []
+    assert document["hived"]["version"]
 
 
 def test_stop_start_and_what_is_not_running(host: HiveHost) -> None:
@@ -308,12 +308,12 @@ def test_why_explains_both_answers(host: HiveHost) -> None:
     done = host.run("hive", "why", "worker", "stop", "lead", check=False)
     assert done.returncode == 5
     assert done.stdout.startswith("refused\n")
-    found = json.loads(
+    document = json.loads(
         host.run("hive", "why", "worker", "stop", "lead", "-o", "json", check=False).stdout
     )
-    assert found["allowed"] is False
-    assert found["reason"] == "not your descendant"
-    assert found["commit"]
+    assert document["allowed"] is False
+    assert document["reason"] == "not your descendant"
+    assert document["commit"]
 
 
 def test_events_tell_who_did_what_and_what_was_refused(host: HiveHost) -> None:

@@ -30,10 +30,10 @@ def serving(host: HiveHost, name: str, script: str) -> None:
 def soon(look: Callable[[], Any], seconds: float = 60) -> Any:  # noqa: ANN401 - what it finds
     """What a look finds, once it finds something."""
     ends = time.monotonic() + seconds
-    while not (found := look()):
+    while not (result := look()):
         assert time.monotonic() < ends
         time.sleep(0.1)
-    return found
+    return result
 
 
 def send(host: HiveHost, name: str, body: str) -> str:
@@ -80,8 +80,8 @@ def test_a_session_agent_keeps_its_conversation_until_its_user_ends_it(host: Hiv
     host.hive("start", "butler")
     assert host.hive("chat", "butler", text="who am i?\n") == "I am ada\n"
     host.hive("stop", "butler")
-    (kept,) = host.call("ListArtifacts")["artifacts"]
-    assert (kept["name"], kept["visibility"]) == ("preferences", "user")
+    (artifact,) = host.call("ListArtifacts")["artifacts"]
+    assert (artifact["name"], artifact["visibility"]) == ("preferences", "user")
     assert host.hive("wait", "butler", "--for", "stopped", "--timeout", "10") == "butler stopped\n"
 
 

@@ -61,8 +61,8 @@ def request(host: HiveHost, commit: str, who: str = "lead", source: str = "lead"
 
 
 def approval(host: HiveHost, id_: str) -> dict[str, Any]:
-    found: dict[str, Any] = host.call("GetApproval", id=id_)["approval"]
-    return found
+    result: dict[str, Any] = host.call("GetApproval", id=id_)["approval"]
+    return result
 
 
 def until(host: HiveHost, id_: str, *states: str, seconds: float = 30) -> dict[str, Any]:
@@ -102,9 +102,9 @@ def test_h9_a_parent_edits_asks_and_the_operator_approves(host: HiveHost) -> Non
     id_, commit = pending(host, {"agent.toml": LIVE, "AGENTS.md": "Be kind.\n"})
     assert "Be kind" not in show_file(host)
     assert host.main_pid("bob") == first
-    found = approval(host, id_)
-    assert (found["requester"], found["agent"], found["commit"]) == ("lead", "bob", commit)
-    assert found["effect"] == "restart"
+    result = approval(host, id_)
+    assert (result["requester"], result["agent"], result["commit"]) == ("lead", "bob", commit)
+    assert result["effect"] == "restart"
     host.hive("approval", "approve", id_, "--commit", commit[:8], "--yes")
     assert approval(host, id_)["state"] == "deployed"
     assert show_file(host) == "Be kind.\n"

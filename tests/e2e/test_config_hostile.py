@@ -42,14 +42,14 @@ echo '* diff=x filter=x' >.git/info/attributes
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
     """root above mum, mum above kid and imp."""
-    found = HiveHost(lab)
-    found.settings(SETTINGS)
-    found.setup()
-    found.grow(mum="root", kid="mum", imp="mum")
+    hive_host = HiveHost(lab)
+    hive_host.settings(SETTINGS)
+    hive_host.setup()
+    hive_host.grow(mum="root", kid="mum", imp="mum")
     for name in ("kid", "imp"):
-        found.hive("cap", "grant", name, "config.propose")
-    yield found
-    found.hush()
+        hive_host.hive("cap", "grant", name, "config.propose")
+    yield hive_host
+    hive_host.hush()
 
 
 def sh(host: HiveHost, agent: str, script: str, where: str = "") -> str:
@@ -81,9 +81,9 @@ def request(
 
 def refusal(host: HiveHost, commit: str) -> str:
     """Why a commit of kid's is refused."""
-    found = request(host, commit)["approval"]
-    assert found["state"] == "refused", found
-    return str(found["reason"])
+    approval = request(host, commit)["approval"]
+    assert approval["state"] == "refused", approval
+    return str(approval["reason"])
 
 
 def sprung(host: HiveHost) -> str:
@@ -97,23 +97,23 @@ def test_attack_15_and_16_traps_of_a_repository_are_stepped_into_by_nobody(host:
     """H9: the commit of imp is fine, and is judged; its parent works in a clone of its own."""
     commit = make_commit(host, "imp", "echo hello >notes.md")
     sh(host, "imp", TRAPS)
-    found = request(host, commit, "imp", "imp")
-    assert found["approval"]["state"] == "pending", found
-    assert [row["text"] for row in found["lines"] if row["sign"] == "+"] == ["hello"]
+    result = request(host, commit, "imp", "imp")
+    assert result["approval"]["state"] == "pending", result
+    assert [row["text"] for row in result["lines"] if row["sign"] == "+"] == ["hello"]
     place = sh(host, "mum", "hive-agent config clone imp", "imp")
     assert place == "/agents/mum/state/configs/imp"
     mine = sh(
         host, "mum", f"cd {place}; echo better >>AGENTS.md; git status >/dev/null;"
         " git commit -qam better; git fetch -q; git rev-parse HEAD", "imp",
     )  # fmt: skip
-    found = request(host, mine, "imp", "mum", "mum")["approval"]
-    assert (found["state"], found["requester"], found["source"]) == ("pending", "mum", "mum")
+    result = request(host, mine, "imp", "mum", "mum")["approval"]
+    assert (result["state"], result["requester"], result["source"]) == ("pending", "mum", "mum")
     assert sprung(host) == ""
     sh(host, "imp", "git status >/dev/null 2>&1")
     assert sprung(host) != ""
     before = host.inside("imp", "cat", "/run/hive/config/AGENTS.md")
     assert "better" not in before
-    host.hive("approval", "approve", found["id"], "--commit", mine[:8])
+    host.hive("approval", "approve", result["id"], "--commit", mine[:8])
     deployed = ("cat", "/run/hive/config/AGENTS.md")
     host.until(
         lambda: "better" in host.inside("imp", *deployed, check=False), "it is not deployed", 60
@@ -180,8 +180,8 @@ def test_attack_18_what_hangs_is_ended_and_keeps_nobody_waiting(host: HiveHost) 
         "approval"
     ]
     fine = make_commit(host, "mum", "echo fine >f")
-    found = request(host, fine, "mum", "root", source="mum")["approval"]
-    assert found["state"] == "pending"
+    approval = request(host, fine, "mum", "root", source="mum")["approval"]
+    assert approval["state"] == "pending"
     assert host.call("GetApproval", id=hung)["approval"]["state"] == "received"
     sh(host, "kid", f"f=.git/objects/{commit[:2]}/{commit[2:]}; rm -f $f; true")
 
@@ -204,14 +204,14 @@ def test_attack_20_and_22_what_is_read_is_what_is_deployed(host: HiveHost) -> No
         FRESH + "echo '* -diff export-ignore' >.gitattributes;"
         " printf 'kind \\342\\200\\256cruel\\033[2J\\n' >prompts/system.md"
     )
-    found = request(host, make_commit(host, "kid", script))
-    assert found["approval"]["state"] == "pending", found
-    seen = [row["text"] for row in found["lines"] if row["path"] == "prompts/system.md"]
+    result = request(host, make_commit(host, "kid", script))
+    assert result["approval"]["state"] == "pending", result
+    seen = [row["text"] for row in result["lines"] if row["path"] == "prompts/system.md"]
     assert "kind ⟨U+202E⟩cruel⟨U+001B⟩[2J" in seen
-    shown = host.hive("approval", "show", found["approval"]["id"])
+    shown = host.hive("approval", "show", result["approval"]["id"])
     assert "\x1b" not in shown
     assert "\u202e" not in shown
-    assert ".gitattributes: has no effect" in json.dumps(found, ensure_ascii=False)
+    assert ".gitattributes: has no effect" in json.dumps(result, ensure_ascii=False)
 
 
 def test_init_config_keeps_what_was_there(host: HiveHost) -> None:

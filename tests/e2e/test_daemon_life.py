@@ -20,11 +20,11 @@ HOLD = ["sleep", "1000"]
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    found = HiveHost(lab)
-    found.setup()
-    found.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
-    yield found
-    found.hush()
+    hive_host = HiveHost(lab)
+    hive_host.setup()
+    hive_host.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
+    yield hive_host
+    hive_host.hush()
 
 
 def pids(host: HiveHost) -> list[int]:
@@ -181,9 +181,9 @@ def test_a_hand_commit_that_makes_no_sense_is_parked_and_in_nobodys_way(host: Hi
     cycle = json.dumps({"ann": "bob", "bob": "ann", "root": None})
     assert "cycle" in by_hand(host, f"echo '{cycle}' >topology.json").stderr
     host.until(lambda: host.call("Status")["refused"], "refused", seconds=3)
-    found = host.call("Status")
-    assert found["commit"] == commit
-    assert "cycle" in found["refused"][0]["reason"]
+    reply = host.call("Status")
+    assert reply["commit"] == commit
+    assert "cycle" in reply["refused"][0]["reason"]
     assert host.hive("meta", "log", "-n", "1", "-o", "name").strip() == commit
     host.grow(cat={"parent": "ann", "command": HOLD})
     host.hive("destroy", "cat", "--yes")

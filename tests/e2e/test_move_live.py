@@ -15,16 +15,16 @@ HOLD = ["sleep", "1000"]
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    found = HiveHost(lab)
-    found.setup()
-    found.grow(
+    hive_host = HiveHost(lab)
+    hive_host.setup()
+    hive_host.grow(
         one={"command": HOLD},
         two={"command": HOLD},
         kid={"parent": "one", "command": HOLD},
         pup={"parent": "kid", "command": HOLD},
     )
-    yield found
-    found.hush()
+    yield hive_host
+    hive_host.hush()
 
 
 def sees(host: HiveHost, agent: str) -> set[str]:
@@ -49,8 +49,10 @@ def test_a_move_is_live_and_takes_the_view_with_it(host: HiveHost) -> None:
 
 def test_identity_is_live(host: HiveHost) -> None:
     def identity(agent: str) -> dict[str, object]:
-        found: dict[str, object] = json.loads(host.inside(agent, "cat", "/run/hive/identity.json"))
-        return found
+        document: dict[str, object] = json.loads(
+            host.inside(agent, "cat", "/run/hive/identity.json")
+        )
+        return document
 
     assert identity("kid")["parent"] == "two"
     assert identity("two")["children"] == ["kid"]
@@ -72,9 +74,9 @@ def test_who_loses_is_restarted_with_what_stays_below_it(host: HiveHost) -> None
     assert (shown["restarts"], shown["revoked"]) == (["boo", "sib"], None)
     reply = host.call("Move", agent="sub", parent="two", wait=50)
     assert reply["restarts"] == ["boo", "sib"]
-    told = [event for event in host.events(limit=1000) if event["kind"] == "revoked"]
-    assert told[-1]["fields"]["restarted"] == ["boo", "sib"]
-    assert told[-1]["time"] == pytest.approx(reply["revoked"])
+    events = [event for event in host.events(limit=1000) if event["kind"] == "revoked"]
+    assert events[-1]["fields"]["restarted"] == ["boo", "sib"]
+    assert events[-1]["time"] == pytest.approx(reply["revoked"])
     host.wait("running", "boo", "sib")
     after = host.pids(*before)
     assert {name for name in before if before[name] != after[name]} == {"boo", "sib"}

@@ -33,22 +33,22 @@ systemctl stop hived hive-privd
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    found = HiveHost(lab)
-    found.settings("[root]\nautostart = false\n")
-    found.setup()
-    found.run("sh", "-c", LAID, "sh", STORE)
+    hive_host = HiveHost(lab)
+    hive_host.settings("[root]\nautostart = false\n")
+    hive_host.setup()
+    hive_host.run("sh", "-c", LAID, "sh", STORE)
     for unit in GOLDEN.iterdir():
         target = lab.path(f"/etc/systemd/system/{unit.name}")
         target.unlink(missing_ok=True)
         target.write_text(unit.read_text())
-    found.settings('[root]\ncommand = ["sleep", "1000"]\n')
+    hive_host.settings('[root]\ncommand = ["sleep", "1000"]\n')
     lab.path("/etc/hive/agents.json").write_text(
         json.dumps({"ann": {"command": ["sleep", "1000"]}, "bob": {"parent": "ann"}})
     )
-    found.run("systemctl", "daemon-reload")
-    found.run("systemctl", "start", "hive-privd", "hived")
-    yield found
-    found.hush()
+    hive_host.run("systemctl", "daemon-reload")
+    hive_host.run("systemctl", "start", "hive-privd", "hived")
+    yield hive_host
+    hive_host.hush()
 
 
 def test_agents_that_are_declared_run_from_a_tree_of_the_store(host: HiveHost) -> None:

@@ -162,9 +162,9 @@ def test_the_probe_gets_out_where_root_is_root_of_the_host(scene: Scene) -> None
     command = [*NSPAWN, IN_LAB, *scene.options("--shared=/tree")]
     done = lab.run(command, check=False)
     rows = {row["name"]: row for row in json.loads(done.stdout)["attempts"]}
-    found = out(rows)
-    assert "/applied by_remount" in found["remount"]
-    assert {"device_nodes", "setuid_on_shared", "kernel_knobs", "host_network"} <= found.keys()
+    result = out(rows)
+    assert "/applied by_remount" in result["remount"]
+    assert {"device_nodes", "setuid_on_shared", "kernel_knobs", "host_network"} <= result.keys()
     left = lab.path("/srv/rw/hive-probe-planted-setuid").stat()
     assert (left.st_uid, left.st_mode & stat.S_ISUID) == (0, stat.S_ISUID)
 
@@ -184,14 +184,14 @@ def _shells(lab: Lab) -> None:
     canary = ["/usr/bin/env", f"CANARY={WORD}", "/usr/bin/python3", "-Ic", CANARIES, WORD]
     outside = lab.popen(canary, stdout=-1)
     assert outside.stdout is not None
-    told = options(int(outside.stdout.readline()), "--structure=/tree", "--structure=/tree/kids")
+    answer = options(int(outside.stdout.readline()), "--structure=/tree", "--structure=/tree/kids")
     for name in ("shut", "full"):
-        said = host.shell(name, "/usr/bin/python3", "-I", IN_LAB, *told, check=False)
-        found = out({row["name"]: row for row in json.loads(said)["attempts"]})
+        said = host.shell(name, "/usr/bin/python3", "-I", IN_LAB, *answer, check=False)
+        result = out({row["name"]: row for row in json.loads(said)["attempts"]})
         # Whoever enters joins the agent's control groups, whose root may write in them: it can
         # end the shell, and that is all.
-        found.pop("control_groups", None)
-        assert found == {}
+        result.pop("control_groups", None)
+        assert result == {}
     outside.kill()
     outside.communicate()
     host.hush()
@@ -207,5 +207,5 @@ def planted_files(host: Host) -> set[Path]:
     assert layers
     memory = [host.lab.path(place) for place in ("/run", "/dev", "/var/lib/hive")]
     find = ["find", *map(str, (*layers, *memory)), "-name", "hive-probe-planted*"]
-    found = subprocess.run(find, capture_output=True, text=True, check=False).stdout
-    return {Path(line.partition("/root/")[2]) for line in found.splitlines()}
+    stdout = subprocess.run(find, capture_output=True, text=True, check=False).stdout
+    return {Path(line.partition("/root/")[2]) for line in stdout.splitlines()}

@@ -86,8 +86,8 @@ def test_a_line_of_a_unit_inside_reaches_the_journal_with_its_name(host: Host) -
     host.enter(agent, *run, "logger", "-t", "talker", "yes")
 
     def lines() -> list[str]:
-        found = host.log("-u", agent.unit, f"HIVE_UUID={agent.uuid}", "-t", agent.name)
-        return [re.sub(r"\[\d+\]", "", line) for line in found]
+        log = host.log("-u", agent.unit, f"HIVE_UUID={agent.uuid}", "-t", agent.name)
+        return [re.sub(r"\[\d+\]", "", line) for line in log]
 
     host.until(lambda: "talker: yes" in lines(), "does not talk")
     unit = [line for line in lines() if line.startswith("inner.service: ")]

@@ -39,9 +39,9 @@ def agent(host: Host) -> Agent:
 
 def test_the_helper_is_confined(host: Host) -> None:
     said = host.lab.run(["systemd-analyze", "security", "--threshold=50", "hive-privd"]).stdout
-    found = re.search(r"exposure level for hive-privd.service: (\S+)", said)
-    assert found is not None
-    assert float(found[1]) <= 5.0
+    match_ = re.search(r"exposure level for hive-privd.service: (\S+)", said)
+    assert match_ is not None
+    assert float(match_[1]) <= 5.0
 
 
 def test_nobody_but_hived_is_answered(host: Host) -> None:

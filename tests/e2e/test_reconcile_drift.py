@@ -19,12 +19,12 @@ SETTINGS = "[back_off]\nmost = 1\n"
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    found = HiveHost(lab)
-    found.settings(SETTINGS)
-    found.setup()
-    found.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
-    yield found
-    found.hush()
+    hive_host = HiveHost(lab)
+    hive_host.settings(SETTINGS)
+    hive_host.setup()
+    hive_host.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
+    yield hive_host
+    hive_host.hush()
 
 
 def invocations(host: HiveHost, *agents: str) -> list[str]:
@@ -32,8 +32,8 @@ def invocations(host: HiveHost, *agents: str) -> list[str]:
 
 
 def converge(host: HiveHost) -> list[str]:
-    found: list[str] = host.call("Converge", dry_run=True)["drift"]
-    return found
+    drift: list[str] = host.call("Converge", dry_run=True)["drift"]
+    return drift
 
 
 def test_a_unit_that_was_stopped_by_hand_is_started_again(host: HiveHost) -> None:
@@ -165,8 +165,8 @@ def test_a_subtree_is_stopped_leaves_first(host: HiveHost) -> None:
     reply = host.call("Stop", agent="gil", recursive=True, wait=40)
     assert reply["agents"] == ["hal", "gil"]
     host.wait("stopped", "gil", "hal", seconds=1)
-    told = [each["body"] for each in host.mail("ann")]
-    assert told == ["gil was stopped by operator"], "once, and no crash"
+    bodies = [each["body"] for each in host.mail("ann")]
+    assert bodies == ["gil was stopped by operator"], "once, and no crash"
 
 
 def test_systemd_and_the_bus_may_start_anew_without_a_false_crash(host: HiveHost) -> None:

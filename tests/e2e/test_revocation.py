@@ -167,17 +167,17 @@ class Tree:
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    found = HiveHost(lab)
-    found.setup()
-    yield found
-    found.hush()
+    hive_host = HiveHost(lab)
+    hive_host.setup()
+    yield hive_host
+    hive_host.hush()
 
 
 @pytest.fixture
 def tree(host: HiveHost) -> Tree:
-    found = Tree(host)
-    found.fresh()
-    return found
+    result = Tree(host)
+    result.fresh()
+    return result
 
 
 def test_attack_58_nothing_that_a_process_holds_outlives_a_move(tree: Tree) -> None:
@@ -282,14 +282,14 @@ def test_attack_58_who_comes_back_elsewhere_is_nobody_else_s(tree: Tree) -> None
     host.hive("destroy", "stay", "--yes")
     before = host.pids("one", "root", "pup")
     assert before["pup"] == pup["pup"]
-    found = host.call("Restore", id=kid, wait=50)
+    reply = host.call("Restore", id=kid, wait=50)
     host.wait("running", "kid")
     host.inside(
         "kid", "sh", "-c", "printf after | dd of=/tree/state/notes conv=notrunc status=none"
     )
     read = tree.read("two", "/tree/state/kept"), tree.leak("two", "holds").rstrip("\0")
     assert read == ("before", "")
-    assert (found["parent"], found["restarts"]) == ("root", ["two", "pup"])
+    assert (reply["parent"], reply["restarts"]) == ("root", ["two", "pup"])
     after = host.pids(*before)
     assert {name for name in before if before[name] != after[name]} == {"pup"}
 
@@ -304,12 +304,12 @@ def test_without_restarts_the_operator_sees_who_may_still_hold_what(tree: Tree) 
     assert host.pids("one", "stay") == before
     tree.write()
     assert tree.leak("one", "holds").startswith("after")  # as the operator wanted
-    told = "may still hold files of kid, and were not restarted: "
-    assert f"{told}one, stay" in host.hive("status")
+    result = "may still hold files of kid, and were not restarted: "
+    assert f"{result}one, stay" in host.hive("status")
     host.hive("restart", "one")
-    assert f"{told}stay" in host.hive("status")
+    assert f"{result}stay" in host.hive("status")
     host.hive("restart", "stay")
-    host.until(lambda: told not in host.hive("status"), "is still told")
+    host.until(lambda: result not in host.hive("status"), "is still told")
     (event,) = [each for each in host.events(limit=1000) if each["kind"] == "revocation_left"]
     assert event["fields"]["left"] == ["one", "stay"]
 
@@ -320,8 +320,8 @@ def test_tasks_of_who_is_restarted_are_begun_again_and_not_tried_twice(tree: Tre
     task = host.call("AssignTask", agent="busy", description="go")["task"]
 
     def state() -> dict[str, Any]:
-        found: dict[str, Any] = host.call("GetTask", task=task)["task"]
-        return found
+        result: dict[str, Any] = host.call("GetTask", task=task)["task"]
+        return result
 
     host.until(lambda: tree.has("busy", "began"), "does not begin")
     host.inside("busy", "rm", "/tree/state/began")

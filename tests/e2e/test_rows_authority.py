@@ -226,8 +226,8 @@ def test_logs_are_read_by_those_above(host: HiveHost) -> None:
     assert all(line.keys() == {"time", "unit", "text"} for line in lines)
     assert {line["unit"] for line in own} == {"hive-agent@cid.service"}
     assert len(host.ask("lead", "GetLogs", agent="cid", lines=1)["lines"]) == 1
-    found = host.ask("root", "GetLogs", agent="cid", grep="second")["lines"]
-    assert {line["text"] for line in found} == {"second line"}
+    result = host.ask("root", "GetLogs", agent="cid", grep="second")["lines"]
+    assert {line["text"] for line in result} == {"second line"}
     assert host.ask("cid", "GetLogs")["lines"] == lines
     last = lines[-1]["time"]
     assert host.ask("cid", "GetLogs", since=last + 3600)["lines"] == []
@@ -305,19 +305,19 @@ def test_the_operator_writes_and_is_written_to(host: HiveHost) -> None:
 
 def test_there_is_one_socket_and_rules_instead_of_flavours(host: HiveHost) -> None:
     """H17: the same file, the same methods for everybody; what differs is the answer."""
-    found = "find / -xdev -type s 2>/dev/null; find /run -type s 2>/dev/null; true"
+    result = "find / -xdev -type s 2>/dev/null; find /run -type s 2>/dev/null; true"
     for agent in ("root", "cid"):
-        sockets = set(host.inside(agent, "sh", "-c", found).split())
+        sockets = set(host.inside(agent, "sh", "-c", result).split())
         assert {path for path in sockets if "hive" in path} == {"/run/hive/broker.sock"}
-    told = {
+    answer = {
         agent: host.ask(
             agent, "org.varlink.service.GetInterfaceDescription", interface="org.hive.Broker"
         )["description"]
         for agent in ("root", "cid")
     }
-    assert told["root"] == told["cid"]
+    assert answer["root"] == answer["cid"]
     for method in ("Spawn", "Kill", "Start", "Restart", "Update", "GetLogs", "Wake", "Stop"):
-        assert f"\nmethod {method}(" in told["cid"]
+        assert f"\nmethod {method}(" in answer["cid"]
 
 
 def test_only_an_ancestor_destroys(host: HiveHost) -> None:
@@ -390,10 +390,10 @@ def test_every_change_and_refusal_is_an_event(host: HiveHost) -> None:
     assert all(keys <= event.keys() for event in events)
     assert [event["seq"] for event in events] == [*range(before + 1, before + 1 + len(events))]
     events = _request(events)
-    told = [
+    result = [
         (event["caller"], event["operation"], event["target"], event["allowed"]) for event in events
     ]
-    assert told == [
+    assert result == [
         ("ben", "stop", "lead", False), ("ben", "stop", "cid", False), ("ann", "stop", "cid", True),
         ("ann", "start", "cid", True), ("operator", "allow", "cid", True),
     ]  # fmt: skip
@@ -412,14 +412,14 @@ def test_why_says_what_would_be_decided(host: HiveHost) -> None:
     before = host.events(last=1)[0]["seq"]
     for caller, target in product(TREE, TREE):
         for operation in ("stop", "destroy", "get_logs"):
-            told = host.call("Why", caller=caller, operation=operation, target=target)
+            reply = host.call("Why", caller=caller, operation=operation, target=target)
             own = operation == "get_logs" and caller == target
-            assert told["allowed"] == (own or caller in above(target)), (caller, operation, target)
-            assert told["rule"]
-            assert told["reason"]
-    told = host.call("Why", caller="ann", operation="stop", target="cid")
-    assert told.parameters.keys() == {"allowed", "action", "rule", "reason", "chain", "commit"}
-    assert told["chain"] == ["cid", "ann"]
+            assert reply["allowed"] == (own or caller in above(target)), (caller, operation, target)
+            assert reply["rule"]
+            assert reply["reason"]
+    reply = host.call("Why", caller="ann", operation="stop", target="cid")
+    assert reply.parameters.keys() == {"allowed", "action", "rule", "reason", "chain", "commit"}
+    assert reply["chain"] == ["cid", "ann"]
     assert host.hive("why", "lead", "move", "cid", "ben").startswith("allowed\n")
     done = host.run("hive", "why", "ann", "move", "cid", "ben", check=False)
     assert (done.returncode, done.stdout[:8]) == (5, "refused\n")

@@ -36,10 +36,10 @@ def give(host: HiveHost, caller: str, agent: str, kind: str, amount: int, **more
 
 def row(host: HiveHost, agent: str, kind: str) -> dict[str, Any]:
     """What pays for an agent."""
-    found = [
+    budgets = [
         budget for budget in host.call("GetUsage", agent=agent)["budgets"] if budget["kind"] == kind
     ]
-    return dict(found[0]) if found else {}
+    return dict(budgets[0]) if budgets else {}
 
 
 def usage(host: HiveHost, key: str, kind: str, **words: object) -> int:
@@ -101,14 +101,14 @@ def test_a_machine_is_stopped_when_its_time_is_over_and_comes_back_with_more(
     assert usage(host, "root", "cpu", by="subtree") > burnt
     give(host, "root", "tim", "time", 1)
     host.wait("stopped", "tim", seconds=30)
-    kept = usage(host, "tim", "cpu")
-    assert kept >= burnt
+    answer = usage(host, "tim", "cpu")
+    assert answer >= burnt
     host.hive("budget", "top-up", "tim", "time", "1h")
     host.wait("running", "tim")
-    assert usage(host, "tim", "cpu") > kept
-    found = row(host, "tim", "time")
-    assert (found["agent"], found["owed"]) == ("tim", 0)
-    assert 3500 < found["left"] <= 3600
+    assert usage(host, "tim", "cpu") > answer
+    result = row(host, "tim", "time")
+    assert (result["agent"], result["owed"]) == ("tim", 0)
+    assert 3500 < result["left"] <= 3600
     stopped = [event for event in host.events(limit=1000) if event["operation"] == "stopped"]
     assert any("time budget of tim" in each["reason"] for each in stopped)
 

@@ -122,9 +122,9 @@ def test_attack_48_no_secret_is_in_an_environment_a_unit_a_log_or_anybody_else_s
     assert reads(host, "bob2") == ""
     # What is looked for comes over a pipe: else it would be found in our own command line.
     search = "grep -rslFf - /var/lib/hive /etc/hive /etc/systemd /run /var/log/journal || true"
-    found = host.run("sh", "-c", search, text=VALUE).stdout.split()
+    words = host.run("sh", "-c", search, text=VALUE).stdout.split()
     uuid = host.uuid("ann")
-    assert set(found) == {
+    assert set(words) == {
         f"/var/lib/hive/secrets/{uuid}/token", f"/run/hive/agents/{uuid}/run/credentials/token",
     }  # fmt: skip
     for command in (

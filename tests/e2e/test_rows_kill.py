@@ -49,7 +49,7 @@ def test_killed_at_random_moments_nothing_acknowledged_is_lost_or_done_twice(
     seed = long.seed()
     with Lab() as lab:
         host = HiveHost(lab)
-        told = campaign.make(host, WAITING)
+        answer = campaign.make(host, WAITING)
         before = campaign.leaders(host)
         crowd, killers = kill_units(host, seed, victims)
         crowd.keep()
@@ -62,7 +62,7 @@ def test_killed_at_random_moments_nothing_acknowledged_is_lost_or_done_twice(
         assert {how for _, how in ends} == {"status=9/KILL"}
         assert all(count <= struck[unit] for unit, count in Counter(u for u, _ in ends).items())
         host.run("systemctl", "stop", "hived.service")
-        evidence = Evidence(campaign.copy_state(host, tmp_path), [*told, *crowd.rows])
+        evidence = Evidence(campaign.copy_state(host, tmp_path), [*answer, *crowd.rows])
     for killer in killers:
         ready = campaign.quantiles(killer.ready)
         long.figure(
@@ -71,8 +71,8 @@ def test_killed_at_random_moments_nothing_acknowledged_is_lost_or_done_twice(
             silence=campaign.quantiles(campaign.silences(crowd.rows, killer.at)),
             heard=Counter(row["what"] for row in crowd.rows),
         )  # fmt: skip
-    found = verdict(evidence)
-    assert not found, f"--seed {seed}\n{lines(found)}"
+    result = verdict(evidence)
+    assert not result, f"--seed {seed}\n{lines(result)}"
     assert None not in verify_tampered_logs(tmp_path, seed).values(), f"--seed {seed}"
     for killer in killers:
         assert campaign.quantiles(killer.ready)["p99"] < READY, f"--seed {seed}: {killer.ready}"
@@ -133,8 +133,8 @@ def test_the_host_starts_what_was_wanted_and_nothing_else(
         "stopped"
     }
     units = host.run("systemctl", "list-units", "--plain", "--no-legend", "hive-agent@*").stdout
-    found = {line.split()[0] for line in units.splitlines() if " active " in line}
-    assert found == {f"hive-agent@{each}.service" for each in running}
+    result = {line.split()[0] for line in units.splitlines() if " active " in line}
+    assert result == {f"hive-agent@{each}.service" for each in running}
     assert host.inside(name, "cat", f"/agents/{name}/state/file") == "kept\n"
     assert host.inside("ann", "cat", f"/agents/{name}/state/file") == "kept\n"
     assert sent in {each["id"] for each in host.mail(name)}

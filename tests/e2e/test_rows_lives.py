@@ -56,8 +56,8 @@ DONE = {
 
 
 def besides_checks(host: HiveHost) -> dict[str, str | None]:
-    found = host.tree()
-    return {name: found[name] for name in found if not name.startswith("check-")}
+    tree = host.tree()
+    return {name: tree[name] for name in tree if not name.startswith("check-")}
 
 
 def checks_were_done(host: HiveHost) -> None:
@@ -65,8 +65,8 @@ def checks_were_done(host: HiveHost) -> None:
     host.until(lambda: set(lines(host, "maid")) >= DONE, "not all checks were done")
     host.until(lambda: besides_checks(host) == host.tree(), "those who did a check are there")
     prompts = {question["prompt"] for question in host.ask("queen", "ListQuestions")["questions"]}
-    found = {"disk is bad: ended with 2", "slow is bad: took longer than 1 s"}
-    assert prompts == {f"the check {each}" for each in found}
+    result = {"disk is bad: ended with 2", "slow is bad: took longer than 1 s"}
+    assert prompts == {f"the check {each}" for each in result}
 
 
 def script(text: str, **more: object) -> dict[str, object]:
@@ -84,8 +84,8 @@ def lines(host: HiveHost, agent: str) -> list[str]:
 
 def exit_notices(host: HiveHost, agent: str, last: int = 60) -> list[str]:
     """Kinds of the events of one machine."""
-    found = (event for event in host.events(last=last) if event["operation"] == "watch")
-    return [each["kind"] for each in found if agent in json.dumps(each["fields"])]
+    events = (event for event in host.events(last=last) if event["operation"] == "watch")
+    return [each["kind"] for each in events if agent in json.dumps(each["fields"])]
 
 
 def row(host: HiveHost, agent: str) -> dict[str, Any]:

@@ -44,8 +44,8 @@ def script(text: str, **more: object) -> dict[str, object]:
 
 
 def lines(host: HiveHost, agent: str, grep: str = "") -> list[str]:
-    found = host.call("GetLogs", agent=agent, **({"grep": grep} if grep else {}))["lines"]
-    return [line["text"] for line in found]
+    result = host.call("GetLogs", agent=agent, **({"grep": grep} if grep else {}))["lines"]
+    return [line["text"] for line in result]
 
 
 def ready(host: HiveHost, *agents: str) -> None:
@@ -135,9 +135,9 @@ def test_exit_codes_are_told_and_a_good_end_is_none(host: HiveHost) -> None:
     host.call("Kill", agent="ended", wait=20)
     host.call("Start", agent="ended", wait=20)
     host.call("Stop", agent="ended", grace=0, wait=20)
-    told = [(each["kind"], each["body"]) for each in host.mail("lead")]
+    result = [(each["kind"], each["body"]) for each in host.mail("lead")]
     ends = ("good ended with 0", "ended was killed by operator", "ended was stopped by operator")
-    assert told == [("child_exit", end) for end in ends]
+    assert result == [("child_exit", end) for end in ends]
     kinds = [event["kind"] for event in host.events(last=30) if "good" in json.dumps(event)]
     assert "crash" not in kinds
 
@@ -215,16 +215,16 @@ def test_lines_of_units_in_a_booted_container(host: HiveHost) -> None:
     assert host.inside("boat", "cat", "/proc/1/comm") == "systemd\n"
     code = "systemd-run --quiet --wait --unit=inner.service echo from the unit"
     host.inside("boat", "sh", "-c", code)
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
 
     def told() -> bool:
         rows = host.ask("lead", "GetLogs", agent="boat", grep="from the")["lines"]
-        found.update({row["text"]: row["unit"] for row in rows})
-        return {"from the unit", "from the harness"} <= found.keys()
+        result.update({row["text"]: row["unit"] for row in rows})
+        return {"from the unit", "from the harness"} <= result.keys()
 
     host.until(told, "no lines")
-    assert found["from the unit"] == "inner.service"
-    assert found["from the harness"].endswith(".service")
+    assert result["from the unit"] == "inner.service"
+    assert result["from the harness"].endswith(".service")
     said = {row["text"] for row in host.call("GetLogs", agent="boat", lines=1000)["lines"]}
     assert {"HIVE_NAME=boat", "HIVE_PARENT=lead", "HIVE_SOCKET=/run/hive/broker.sock"} <= said
     assert json.loads(host.inside("boat", "hive-agent", "whoami"))["name"] == "boat"
@@ -242,14 +242,14 @@ def processes_of(host: HiveHost, uuid: str, name: str) -> dict[str, str]:
         "sockets": "cat /proc/$(systemctl show --value -p MainPID hived)/net/unix",
         "processes": "ps axo args",
     }
-    found = {}
+    result = {}
     for where, look in looks.items():
         said = host.run("sh", "-c", look, check=False).stdout
         marks = (uuid, uuid[:8], f"hive-agent@{name}.")
         hits = [line for line in said.splitlines() if any(mark in line for mark in marks)]
         if hits:
-            found[where] = "\n".join(hits)
-    return found
+            result[where] = "\n".join(hits)
+    return result
 
 
 @pytest.mark.parametrize("boot", [False, True])
@@ -272,10 +272,10 @@ def test_what_hive_did_not_make_is_reported_and_left(host: HiveHost) -> None:
     """H30: gc --dry-run lists stray units, nodes and mounts, and touches none of them."""
     host.run("systemd-run", "--quiet", "--unit=hive-agent@stray", "sleep", "1000")
     host.run("mkdir", "/var/lib/hive/tree/0badf00d")
-    found: list[dict[str, Any]] = host.json("gc", "--dry-run")
-    told = json.dumps(found)
-    assert "hive-agent@stray.service" in told
-    assert "0badf00d" in told
+    document: list[dict[str, Any]] = host.json("gc", "--dry-run")
+    dumps = json.dumps(document)
+    assert "hive-agent@stray.service" in dumps
+    assert "0badf00d" in dumps
     drift = " ".join(host.json("converge", "--dry-run")["drift"])
     assert "hive-agent@stray.service" in drift
     host.hive("gc")

@@ -153,8 +153,8 @@ def test_a_pipe_holds_64_chunks_and_makes_its_writer_wait(host: HiveHost) -> Non
         assert host.ask("lead", "WritePipe", pipe=pipe, data=str(number))["seq"] == number + 1
     assert host.ask("lead", "WritePipe", pipe=pipe, data="x").error == "LimitReached"
     assert host.ask("ben", "ReadPipe", pipe=pipe).error == "NotFound"
-    found = host.ask("ann", "ReadPipe", pipe=pipe)["chunks"]
-    assert [each["data"] for each in found] == [str(number) for number in range(64)]
+    chunks = host.ask("ann", "ReadPipe", pipe=pipe)["chunks"]
+    assert [each["data"] for each in chunks] == [str(number) for number in range(64)]
     host.ask("ann", "ReadPipe", pipe=pipe, up_to=64)
     assert host.ask("lead", "WritePipe", pipe=pipe, data="x", wait=40)["seq"] == 65
     host.call("Destroy", agent="ann", wait=20)

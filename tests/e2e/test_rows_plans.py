@@ -51,17 +51,17 @@ def give(host: HiveHost, text: str = "mend it", **more: object) -> str:
 
 
 def task(host: HiveHost, id_: str) -> dict[str, Any]:
-    found: dict[str, Any] = host.call("GetTask", task=id_)["task"]
-    return found
+    result: dict[str, Any] = host.call("GetTask", task=id_)["task"]
+    return result
 
 
 def heads(host: HiveHost, agent: str, kind: str) -> list[dict[str, Any]]:
     """The first lines of its mail of one kind, with the wait that it ended."""
-    found = []
+    result = []
     for each in host.mail(agent, wait=10):
         if each["kind"] == kind:
-            found.append({**json.loads(each["body"].partition("\n")[0]), "woke": each["wait_id"]})
-    return found
+            result.append({**json.loads(each["body"].partition("\n")[0]), "woke": each["wait_id"]})
+    return result
 
 
 def test_a_plan_is_approved_once_and_nothing_is_executed_before(host: HiveHost) -> None:
@@ -103,8 +103,8 @@ def test_the_operator_approves_on_the_command_line(host: HiveHost) -> None:
 
 def test_a_main_manager_plans_for_itself(host: HiveHost) -> None:
     """T2: nobody has to approve the root agent's own plan."""
-    found = host.ask("root", "CreatePlan", steps=[{"title": "think"}])
-    assert (found["state"], found["decides"]) == ("approved", "")
+    reply = host.ask("root", "CreatePlan", steps=[{"title": "think"}])
+    assert (reply["state"], reply["decides"]) == ("approved", "")
     assert host.ask("boss", "CreatePlan", steps=[{"title": "think"}]).error == "InvalidArgument"
 
 
@@ -130,8 +130,8 @@ def test_waits_outlive_the_daemon_and_hold_nothing_open(host: HiveHost) -> None:
     host.ask("boss", "Send", to="hand", body="so", reply_to=letter["id"])
     host.ask("hand", "FinishTask", task=id_, status="success", summary="done")
     host.until(lambda: len(came("wait_over")) == 2, "the waits do not end")
-    told = (json.loads(each["body"].partition("\n")[0]) for each in came("wait_over"))
-    ended = {each["wait_id"]: each["reason"] for each in told}
+    documents = (json.loads(each["body"].partition("\n")[0]) for each in came("wait_over"))
+    ended = {each["wait_id"]: each["reason"] for each in documents}
     assert ended == {for_task: "tasks", for_time: "deadline"}
     assert host.ask("boss", "ListWaits")["waits"] == []
 
@@ -167,9 +167,9 @@ def test_fan_out_queues_above_the_cap_and_reports_in_order(host: HiveHost) -> No
     begun = fan(host, [f"sum {n} 1" for n in range(6)], concurrency=2)
     assert begun["worker_count"] == 2
     assert [bool(each) for each in begun["tasks"]] == [True, True, *[False] * 4]
-    found = batch(host, begun)
-    assert [report["summary"] for report in found["reports"]] == [str(n + 1) for n in range(6)]
-    assert {report["status"] for report in found["reports"]} == {"success"}
+    result = batch(host, begun)
+    assert [report["summary"] for report in result["reports"]] == [str(n + 1) for n in range(6)]
+    assert {report["status"] for report in result["reports"]} == {"success"}
     assert len(heads(host, "boss", "batch_done")) == 1
     assert not set(begun["workers"]) & set(host.tree())
 
@@ -178,8 +178,8 @@ def test_a_timeout_ends_the_rest_of_a_batch(host: HiveHost) -> None:
     """Q23: what had ended stays, what runs and what is queued ends as timeout."""
     begun = fan(host, ["sum 1 2", "sleep 600", "sum 3 4"], concurrency=2, timeout=12)
     host.until(lambda: host.call("GetBatch", batch=begun["batch"])["open"] < 3, "nothing ends", 30)
-    found = batch(host, begun, "timeout", 40)
-    statuses = [report["status"] for report in found["reports"]]
+    result = batch(host, begun, "timeout", 40)
+    statuses = [report["status"] for report in result["reports"]]
     assert statuses[0] == "success"
     assert statuses[1] == "timeout"
     assert len(set(begun["workers"]) & set(host.tree())) == 0
@@ -188,9 +188,9 @@ def test_a_timeout_ends_the_rest_of_a_batch(host: HiveHost) -> None:
 def test_a_worker_that_crashes_has_its_task_again(host: HiveHost) -> None:
     """Q20, T13: requeued as asked, and one end only."""
     begun = fan(host, ["crash 1", "sum 2 2"], concurrency=2, requeue=2)
-    found = batch(host, begun)
-    assert [report["status"] for report in found["reports"]] == ["success", "success"]
-    assert found["reports"][0]["attempts"] == 2
+    result = batch(host, begun)
+    assert [report["status"] for report in result["reports"]] == ["success", "success"]
+    assert result["reports"][0]["attempts"] == 2
 
 
 def test_one_stop_ends_running_and_queued_work(host: HiveHost) -> None:
@@ -200,12 +200,12 @@ def test_one_stop_ends_running_and_queued_work(host: HiveHost) -> None:
     running = [each for each in begun["tasks"] if each]
     host.until(lambda: all(task(host, each)["attempt"] for each in running), "nothing runs", 30)
     at = time.monotonic()
-    found = host.ask("boss", "StopWork", reason="enough", wait=20)
+    reply = host.ask("boss", "StopWork", reason="enough", wait=20)
     assert time.monotonic() - at < at_most(15)
-    assert found["stopping"] == 0
-    assert {each["task"] for each in found["tasks"]} >= {queued, *running}
-    assert {each["status"] for each in found["tasks"]} == {"stopped"}
-    assert found["batches"] == [begun["batch"]]
+    assert reply["stopping"] == 0
+    assert {each["task"] for each in reply["tasks"]} >= {queued, *running}
+    assert {each["status"] for each in reply["tasks"]} == {"stopped"}
+    assert reply["batches"] == [begun["batch"]]
     reports = batch(host, begun, "stopped")["reports"]
     assert [report["status"] for report in reports] == ["stopped"] * 4
     host.mail("hand")
@@ -225,8 +225,8 @@ def test_a_word_into_the_work_and_six_views_of_it(host: HiveHost) -> None:
     """Q25, Q26: delivered or not is said; views are rationed."""
     assert host.ask("boss", "InjectMessage", body="x")["result"] == "not_active"
     id_ = give(host)
-    found = host.ask("boss", "InjectMessage", body="faster")
-    assert (found["result"], found["task"]) == ("delivered", id_)
+    reply = host.ask("boss", "InjectMessage", body="faster")
+    assert (reply["result"], reply["task"]) == ("delivered", id_)
     assert [each["body"] for each in host.mail("hand")] == ["faster"]
     host.ask("hand", "ReportProgress", task=id_, text="half way", percent=50)
     assert "50 %, says: half way" in host.ask("boss", "GetWorkerStatus", focus="progress")["text"]
@@ -265,44 +265,44 @@ def test_a_short_task_goes_from_the_queen_to_one_agent(host: HiveHost) -> None:
     """K33: simple; the agent of role `task` is there for it alone, the result is stored."""
     draw = random.Random(seed())  # noqa: S311 - numbers to add up
     numbers = [draw.randrange(1000) for _ in range(5)]
-    found = task_result(host, ask_queen(host, f"sum {' '.join(map(str, numbers))}"))
-    assert (found["status"], found["summary"]) == ("success", str(sum(numbers)))
-    assert found["data"]["strategy"] == "simple"
-    assert found["artifacts"]
+    result = task_result(host, ask_queen(host, f"sum {' '.join(map(str, numbers))}"))
+    assert (result["status"], result["summary"]) == ("success", str(sum(numbers)))
+    assert result["data"]["strategy"] == "simple"
+    assert result["artifacts"]
 
 
 def test_a_job_goes_from_the_queen_through_a_lead_to_workers_and_back(host: HiveHost) -> None:
     """K33, K34: split, done beside each other, put together; the same domain keeps its lead."""
     draw = random.Random(seed())  # noqa: S311 - numbers to add up
     text, result = job(draw)
-    found = task_result(host, ask_queen(host, text))
-    assert (found["status"], found["summary"]) == ("success", result)
-    assert found["data"]["strategy"] == "complex"
-    lead = found["data"]["by"]
+    answer = task_result(host, ask_queen(host, text))
+    assert (answer["status"], answer["summary"]) == ("success", result)
+    assert answer["data"]["strategy"] == "complex"
+    lead = answer["data"]["by"]
     assert host.tree()[lead] == "queen"
     text, result = job(draw)
-    found = task_result(host, ask_queen(host, text))
-    assert (found["summary"], found["data"]["by"]) == (result, lead)
+    answer = task_result(host, ask_queen(host, text))
+    assert (answer["summary"], answer["data"]["by"]) == (result, lead)
 
 
 def test_a_plan_that_fails_is_revised_by_the_architect_who_slept(host: HiveHost) -> None:
     """K35: plan as an artifact, sleep, wake on failure, and the lead tries again."""
     text = "architect\ngroup\nplease sum 20 22\ncombine lines"
-    found = task_result(host, ask_queen(host, text), 150)
-    assert (found["status"], found["summary"]) == ("success", "42")
-    assert found["data"]["strategy"] == "architect"
-    kept = host.call("ListArtifacts", prefix="plan-")["artifacts"]
-    assert {each["visibility"] for each in kept} == {"subtree"}
-    assert max(each["version"] for each in kept if each["owner"] == "queen") == 2
+    result = task_result(host, ask_queen(host, text), 150)
+    assert (result["status"], result["summary"]) == ("success", "42")
+    assert result["data"]["strategy"] == "architect"
+    artifacts = host.call("ListArtifacts", prefix="plan-")["artifacts"]
+    assert {each["visibility"] for each in artifacts} == {"subtree"}
+    assert max(each["version"] for each in artifacts if each["owner"] == "queen") == 2
 
 
 def test_what_no_plan_mends_is_done_without_one_before_it_is_said_to_have_failed(
     host: HiveHost,
 ) -> None:
     """K35: fallback to complex."""
-    found = task_result(host, ask_queen(host, "architect\nkeep workers\ngroup\nfail 99 x"), 150)
-    assert (found["status"], found["data"]["strategy"]) == ("failed", "complex")
-    assert (found["data"]["instead_of"], found["data"]["faults"]) == ("architect", ["fail 99 x"])
+    result = task_result(host, ask_queen(host, "architect\nkeep workers\ngroup\nfail 99 x"), 150)
+    assert (result["status"], result["data"]["strategy"]) == ("failed", "complex")
+    assert (result["data"]["instead_of"], result["data"]["faults"]) == ("architect", ["fail 99 x"])
 
 
 @pytest.mark.parametrize("victim", ["queen", "lead", "worker", "hived"])
@@ -314,9 +314,9 @@ def test_whoever_is_killed_on_the_way_the_result_is_right(host: HiveHost, victim
     before = host.events(last=1)[0]["seq"]
     id_ = ask_queen(host, text)
     strike(host, victim, draw)
-    found = task_result(host, id_, 150)
-    assert found["status"] == "success", found
-    numbers = [int(word) for word in found["summary"].split() if word.isdigit()]
+    answer = task_result(host, id_, 150)
+    assert answer["status"] == "success", answer
+    numbers = [int(word) for word in answer["summary"].split() if word.isdigit()]
     assert str(sum(numbers)) == result
     assert set(ends(host, before).values()) == {1}
 
@@ -345,6 +345,6 @@ def members(host: HiveHost, role: str) -> list[str]:
 def ends(host: HiveHost, after: int) -> Counter[str]:
     """How often each task came to an end since then."""
     finals = ("finish", "fail", "drop", "stopped", "expired")
-    found = host.events(after=str(after), limit=1000)
-    told = [each for each in found if each["kind"] == "task" and each["operation"] in finals]
-    return Counter(each["fields"]["task"] for each in told)
+    events = host.events(after=str(after), limit=1000)
+    result = [each for each in events if each["kind"] == "task" and each["operation"] in finals]
+    return Counter(each["fields"]["task"] for each in result)

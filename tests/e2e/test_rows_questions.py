@@ -41,8 +41,8 @@ def tidy(host: HiveHost) -> Iterator[None]:
     host.prune(TREE)
     for name in TREE:
         host.mail(name)
-    if kept := host.call("ListMessages", limit=100)["messages"]:
-        host.call("Ack", ids=[each["id"] for each in kept])
+    if messages := host.call("ListMessages", limit=100)["messages"]:
+        host.call("Ack", ids=[each["id"] for each in messages])
 
 
 def ask(host: HiveHost, agent: str, *prompts: str, **more: object) -> str:
@@ -52,13 +52,13 @@ def ask(host: HiveHost, agent: str, *prompts: str, **more: object) -> str:
 
 def letters(host: HiveHost, agent: str, kind: str) -> list[dict[str, Any]]:
     """First lines of all mail of a kind; the other mail is gone with it."""
-    found = (each["body"] for each in host.mail(agent) if each["kind"] == kind)
-    return [json.loads(body.partition("\n")[0]) for body in found]
+    bodies = (each["body"] for each in host.mail(agent) if each["kind"] == kind)
+    return [json.loads(body.partition("\n")[0]) for body in bodies]
 
 
 def row(host: HiveHost, question: str) -> dict[str, Any]:
-    found: dict[str, Any] = host.call("GetQuestion", question=question)["question"]
-    return found
+    result: dict[str, Any] = host.call("GetQuestion", question=question)["question"]
+    return result
 
 
 def test_questions_survive_the_daemon_and_are_answered_each_by_itself(host: HiveHost) -> None:
@@ -111,8 +111,8 @@ def test_an_escalation_climbs_to_the_operator_whoever_is_killed(host: HiveHost) 
     """K28: to the parent first, with severity and context, upwards when nobody answers."""
     sent = host.ask("tom", "Escalate", issue="disk full", severity="critical", context="df: 100%")
     assert sent["to"] == "wrk"
-    (told,) = letters(host, "wrk", "escalation")
-    assert (told["from"], told["severity"]) == ("tom", "critical")
+    (letter,) = letters(host, "wrk", "escalation")
+    assert (letter["from"], letter["severity"]) == ("tom", "critical")
     host.kill()
     host.until(lambda: row(host, sent["escalation"])["to"] == "operator", "it climbs", 30)
     assert any("> df: 100%" in each["body"] for each in host.mail("root"))
@@ -145,8 +145,8 @@ def test_the_default_counts_at_the_deadline_also_when_no_daemon_ran(host: HiveHo
     host.until(lambda: row(host, question)["state"] == "defaulted", "the default")
     (got,) = letters(host, "wrk", "answer")
     assert (got["state"], got["answers"]) == ("defaulted", ["no"])
-    (told,) = letters(host, "lead", "question_ended")
-    assert told["state"] == "defaulted"
+    (letter,) = letters(host, "lead", "question_ended")
+    assert letter["state"] == "defaulted"
 
 
 def test_any_ancestor_moderates_what_its_descendants_ask_and_are_reminded_of(
@@ -200,13 +200,13 @@ def test_loose_ends_are_read_again_after_a_restart_of_the_agent(host: HiveHost) 
     host.hush("lead")
     host.call("Restart", agent="lead", wait=20)
     host.wait("running", "lead")
-    found = json.loads(host.inside("lead", "hive-agent", "loose-ends"))["ends"]
-    known = {(each["agent"], each["kind"], each["id"]) for each in found}
+    ends = json.loads(host.inside("lead", "hive-agent", "loose-ends"))["ends"]
+    known = {(each["agent"], each["kind"], each["id"]) for each in ends}
     assert {
         ("lead", "task_given", task), ("wrk", "task", task),
         ("wrk", "question_to_answer", question), ("tom", "question_asked", question),
     } <= known  # fmt: skip
-    assert not {each["agent"] for each in found} & {"root", "side"}
+    assert not {each["agent"] for each in ends} & {"root", "side"}
     assert host.ask("tom", "LooseEnds", agent="wrk").error == "NotAllowed"
     host.ask("lead", "CancelTask", task=task)
     host.ask("wrk", "FinishTask", task=task, status="stopped", summary="")

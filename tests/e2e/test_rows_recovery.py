@@ -86,17 +86,17 @@ def test_all_work_is_there_once_after_kills_of_the_daemon(host: HiveHost) -> Non
         action={"kind": "message", "text": "ding"}, idempotency_key="bell",
     )["id"]  # fmt: skip
     at = sorted(chance.sample(range(tasks), min(kills, tasks)))
-    given = []
+    result = []
     for n in range(tasks):
-        given.append(persist(
+        result.append(persist(
             host, "AssignTask", agent=chance.choice(WORKERS), title=f"job {n}", deadline=120.0,
             description=SCRIPT.format(n=n, each=EACH), idempotency_key=f"job-{n}",
         )["task"])  # fmt: skip
         for _ in range(at.count(n)):
             kill(host)
-    host.until(lambda: not _open(host, given), "some work does not end", 90)
+    host.until(lambda: not _open(host, result), "some work does not end", 90)
     kill(host)
-    _once(host, given)
+    _once(host, result)
     host.until(lambda: _reminder_count(host) >= tasks, "a reminder is missing", 30)
     assert _reminder_count(host) == tasks
     before = state_of(host)
@@ -118,8 +118,8 @@ def _once(host: HiveHost, given: list[str]) -> None:
     """Every task with its one end, and every effect of its script once."""
     assert len(set(given)) == len(given)
     for n, task in enumerate(given):
-        found = persist(host, "GetTask", task=task)["task"]
-        assert (found["result"]["status"], found["result"]["summary"]) == ("success", f"did {n}")
+        result = persist(host, "GetTask", task=task)["task"]
+        assert (result["result"]["status"], result["result"]["summary"]) == ("success", f"did {n}")
     ends = Counter(
         event["fields"]["task"] for event in _events(host)
         if event["kind"] == "task" and event["fields"]["state"] == "done"

@@ -176,8 +176,8 @@ def crash(host: HiveHost) -> None:
 
 
 def events_after(host: HiveHost, agent: str, after: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = host.ask(agent, "Subscribe", after=str(after))["events"]
-    return found
+    events: list[dict[str, Any]] = host.ask(agent, "Subscribe", after=str(after))["events"]
+    return events
 
 
 def test_an_agent_follows_its_subtree_and_resumes_after_a_crash_of_the_daemon(
@@ -189,9 +189,9 @@ def test_an_agent_follows_its_subtree_and_resumes_after_a_crash_of_the_daemon(
     host.ask("rival", "NoteEvent", kind="step", text="not for lead")
     crash(host)
     host.ask("wim", "NoteEvent", kind="step", text="two")
-    found = [each for each in events_after(host, "lead", start) if each["kind"] == "own.step"]
-    assert [each["fields"]["text"] for each in found] == ["one", "two"]
-    assert {each["caller"] for each in found} == {"wim"}
+    result = [each for each in events_after(host, "lead", start) if each["kind"] == "own.step"]
+    assert [each["fields"]["text"] for each in result] == ["one", "two"]
+    assert {each["caller"] for each in result} == {"wim"}
     assert not [each for each in events_after(host, "tim", start) if each["kind"] == "own.step"]
     assert host.ask("lead", "Subscribe", agents=["rival"]).error == "NotFound"
     forged = host.ask("wim", "NoteEvent", kind="crash", fields={"caller": "daemon"})
@@ -233,10 +233,10 @@ def test_the_journal_has_fields_to_search_by(host: HiveHost) -> None:
     assert not host.ask("wim", "FinishTask", task=task, status="success", summary="done").error
     newest = last(host, kind="task")
     host.until(lambda: len(journal(host, f"HIVE_EVENT={newest['seq']}")) == 1, "it is there")
-    found = journal(host, f"HIVE_TASK={task}")
-    assert {row["_SYSTEMD_UNIT"] for row in found} == {"hived.service"}
-    assert len({row["HIVE_TRACE_ID"] for row in found}) == 1
-    by_kind = {row["HIVE_KIND"]: row["MESSAGE_ID"] for row in found}
+    result = journal(host, f"HIVE_TASK={task}")
+    assert {row["_SYSTEMD_UNIT"] for row in result} == {"hived.service"}
+    assert len({row["HIVE_TRACE_ID"] for row in result}) == 1
+    by_kind = {row["HIVE_KIND"]: row["MESSAGE_ID"] for row in result}
     assert len(set(by_kind.values())) == len(by_kind) > 1
     assert "own.step" not in by_kind
     (end,) = journal(host, f"HIVE_EVENT={newest['seq']}")

@@ -195,11 +195,11 @@ def test_roles_that_come_back_and_roles_that_do_not(queen: HiveHost) -> None:
         name = f"is-{role}"
         queen.call("Spawn", name=name, parent="boss", role=role, command=fails)
         queen.wait("failed", name)
-        (told,) = queen.mail("boss")
-        assert told["kind"] == "container_crash"
+        (letter,) = queen.mail("boss")
+        assert letter["kind"] == "container_crash"
         queen.call("Destroy", agent=name, wait=20)
-        (told,) = queen.mail("boss")
-        assert told["body"] == f"{name} was destroyed by operator"
+        (letter,) = queen.mail("boss")
+        assert letter["body"] == f"{name} was destroyed by operator"
     # A new chance: the count begins anew.
     queen.call("Start", agent="d", wait=40)
     queen.wait("parked", "d", seconds=40)
@@ -221,9 +221,9 @@ def test_a_good_end_and_a_wish_bring_nobody_back(queen: HiveHost) -> None:
     steps = queen.json("converge", "--dry-run")["steps"]
     assert {"d", "e", "f"}.isdisjoint(step["agent"] for step in steps)
     assert starts(queen, "d") == 1
-    told = [each["body"].split("\n")[0] for each in queen.mail("boss")]
+    result = [each["body"].split("\n")[0] for each in queen.mail("boss")]
     ends = ["d ended with 0", "e was stopped by operator", "f was killed by operator"]
-    assert sorted(told) == ends, "of each end once"
+    assert sorted(result) == ends, "of each end once"
 
 
 def test_archives_past_their_time_are_swept_up(queen: HiveHost) -> None:

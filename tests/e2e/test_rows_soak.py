@@ -84,7 +84,7 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
     """Kills of hived end after a third of the time, so that its memory is watched in one life."""
     seed = long.seed()
     file = (long.asked.file or tmp_path / "figures").with_suffix(".samples.jsonl")
-    told = [*campaign.make(host), campaign.operator_row("spawn", len(DUMMIES))]
+    answer = [*campaign.make(host), campaign.operator_row("spawn", len(DUMMIES))]
     host.grow(**dict.fromkeys(DUMMIES, "root"))
     before, leaders = sample_at_rest(host, tmp_path), campaign.leaders(host)
     faults = Faults(host, seed, every=EVERY)
@@ -116,9 +116,9 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
     assert max(row["wal"] for row in samples) <= WAL
     assert after["hived"]["fds"] <= before["hived"]["fds"] + 2
     host.run("systemctl", "stop", "hived.service")
-    evidence = Evidence(campaign.copy_state(host, tmp_path), [*told, *faults.told, *crowd.rows])
-    found = verdict(evidence)
-    assert not found, f"--seed {seed}\n{lines(found)}"
+    evidence = Evidence(campaign.copy_state(host, tmp_path), [*answer, *faults.told, *crowd.rows])
+    result = verdict(evidence)
+    assert not result, f"--seed {seed}\n{lines(result)}"
 
 
 def _differing(before: list[str], after: list[str]) -> list[str]:

@@ -12,11 +12,11 @@ HOLD = ["sleep", "1000"]
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    found = HiveHost(lab)
-    found.setup()
-    found.grow(ann={"command": HOLD}, boots={"boot": True})
-    yield found
-    found.hush()
+    hive_host = HiveHost(lab)
+    hive_host.setup()
+    hive_host.grow(ann={"command": HOLD}, boots={"boot": True})
+    yield hive_host
+    hive_host.hush()
 
 
 def sees(host: HiveHost, agent: str, path: str) -> bool:

@@ -50,9 +50,9 @@ def give(host: HiveHost, agent: str, text: str, **wish: object) -> str:
 
 
 def row(host: HiveHost, task: str) -> dict[str, Any]:
-    found = host.call("GetTask", task=task)["task"]
-    assert isinstance(found, dict)
-    return found
+    result = host.call("GetTask", task=task)["task"]
+    assert isinstance(result, dict)
+    return result
 
 
 def results_of(host: HiveHost, *tasks: str, wait: float = 30) -> list[dict[str, Any]]:
@@ -282,8 +282,8 @@ def test_only_those_above_give_and_only_the_assignee_reports(host: HiveHost) -> 
 
 def test_the_same_key_gives_one_task(host: HiveHost) -> None:
     """Q42."""
-    given = {"agent": "held", "description": "x", "idempotency_key": "once"}
-    first, again = (host.ask("lead", "AssignTask", **given) for _ in range(2))
+    result = {"agent": "held", "description": "x", "idempotency_key": "once"}
+    first, again = (host.ask("lead", "AssignTask", **result) for _ in range(2))
     assert first["task"] == again["task"]
     host.ask("lead", "CancelTask", task=first["task"])
 

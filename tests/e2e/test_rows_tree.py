@@ -248,8 +248,8 @@ def test_a_subtree_moves_live_mounts_included(host: HiveHost) -> None:
         host.inside("rival", "sh", "-c", "echo from-rival >/agents/ann/state/note")
         assert host.inside("ann", "cat", "/agents/ann/state/note") == "from-rival\n"
         assert host.inside("lead", "ls", "/agents") == "ben\nlead\n"
-        found = host.inside("lead", "sh", "-c", "find /tree -name note; ls /tree/kids | wc -l")
-        assert found == "1\n"
+        output = host.inside("lead", "sh", "-c", "find /tree -name note; ls /tree/kids | wc -l")
+        assert output == "1\n"
         assert host.ask("rival", "Stop", agent="cid", wait=20)["agents"] == ["cid"]
         assert host.ask("lead", "Start", agent="cid").error == "NotFound"
         assert host.ask("rival", "Start", agent="cid", wait=20)["agents"] == ["cid"]
@@ -361,8 +361,8 @@ def test_nothing_else_of_the_host_is_there(host: HiveHost) -> None:
 def test_everybody_has_state_and_config_at_the_same_place(host: HiveHost) -> None:
     """H19: `/agents/<name>/state`, kept over a restart; the root agent's too."""
     for agent in TREE:
-        kept = f"echo kept >/agents/{agent}/state/kept; echo kept >/agents/{agent}/config/kept"
-        host.inside(agent, "sh", "-c", kept)
+        result = f"echo kept >/agents/{agent}/state/kept; echo kept >/agents/{agent}/config/kept"
+        host.inside(agent, "sh", "-c", result)
     for agent in ("cid", "root"):
         host.hive("restart", agent)
         said = host.inside(agent, "sh", "-c", f"cat /agents/{agent}/state/kept /tree/config/kept")

@@ -49,8 +49,8 @@ def put(host: HiveHost, caller: str, name: str, when: dict[str, object], **more:
 
 def fires(host: HiveHost, id_: str) -> list[dict[str, Any]]:
     """The oldest first."""
-    found: list[dict[str, Any]] = host.call("ListFires", trigger=id_)["fires"]
-    return found[::-1]
+    result: list[dict[str, Any]] = host.call("ListFires", trigger=id_)["fires"]
+    return result[::-1]
 
 
 def state(host: HiveHost, name: str) -> str:
@@ -187,8 +187,8 @@ def test_what_was_missed_while_no_daemon_ran_comes_once(host: HiveHost) -> None:
 
 
 def fires_of_events(host: HiveHost, id_: str) -> list[dict[str, Any]]:
-    found = [event["fields"] for event in host.events(last=500) if event["kind"] == "trigger"]
-    return [each for each in found if each["trigger"] == id_]
+    fieldses = [event["fields"] for event in host.events(last=500) if event["kind"] == "trigger"]
+    return [each for each in fieldses if each["trigger"] == id_]
 
 
 def curl(host: HiveHost, path: str, body: str, *words: str, to: str = "") -> tuple[int, str]:

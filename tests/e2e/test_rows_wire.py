@@ -50,14 +50,14 @@ def tidy(host: HiveHost) -> Iterator[None]:
 def raw(host: HiveHost, *frames: bytes) -> list[dict[str, Any]]:
     """Everything that comes back on one connection of the operator's until it is closed."""
     wire = host.connect(wait=1.0)
-    found = []
+    result = []
     try:
         for frame in frames:
             wire.write(frame)
         while True:
-            found.append(wire.read())
+            result.append(wire.read())
     except (ConnectionError, TimeoutError):
-        return found
+        return result
     finally:
         wire.close()
 
@@ -177,14 +177,14 @@ def test_exit_codes(host: HiveHost) -> None:
         (2, "wait kid --for nonsense"), (2, "cap grant kid nonsense"), (2, "call GetLogs {"),
         (2, 'call GetLogs {"nonsense":1}'), (2, "call Nonsense"),
     ]  # fmt: skip
-    found = {}
+    result = {}
     for status, command in cases:
         done = host.run("hive", *command.split(), check=False)
-        found[command] = (done.returncode, bool(done.stderr.strip()))
+        result[command] = (done.returncode, bool(done.stderr.strip()))
         assert status == 0 or "why" in command or done.stdout == "", done
         assert "Traceback" not in done.stderr
     said = {command: status != 0 and command != "why kid stop lead" for status, command in cases}
-    assert found == {command: (status, said[command]) for status, command in cases}
+    assert result == {command: (status, said[command]) for status, command in cases}
     host.call("Stop", agent="other", wait=20)
     assert "not running" in host.fails(3, "shell", "other")
     host.fails(3, "call", "Whoami", "--as", "other")
@@ -515,11 +515,11 @@ def test_any_program_is_an_agent(host: HiveHost) -> None:
     host.ask("root", "Ack", ids=[reply["id"]])
     host.ask("root", "Send", to="echo", body="quiet")
     bad = host.ask("root", "Send", to="echo", body="bad")["id"]
-    told = host.ask("root", "Recv", wait=30)["messages"]
-    assert len(told) == 1
-    assert told[0]["relation"] == "daemon"
-    assert told[0]["reply_to"] == bad or bad in told[0]["body"]
-    host.ask("root", "Ack", ids=[told[0]["id"]])
+    messages = host.ask("root", "Recv", wait=30)["messages"]
+    assert len(messages) == 1
+    assert messages[0]["relation"] == "daemon"
+    assert messages[0]["reply_to"] == bad or bad in messages[0]["body"]
+    host.ask("root", "Ack", ids=[messages[0]["id"]])
     assert bad in {each["id"] for each in host.json("inbox", "echo", "--dead")}
     tries = host.call("GetLogs", agent="echo", grep="tried")["lines"]
     assert len(tries) == 3
@@ -540,8 +540,8 @@ def test_mail_comes_again_until_it_is_acked(host: HiveHost) -> None:
         assert (got["id"], got["attempt"]) == (ids[1], attempt)
         dead = host.ask("kid", "Nack", ids=[ids[1]], why="no time")["dead"]
         assert dead == ([ids[1]] if attempt == 5 else [])
-    (told,) = host.mail("lead")
-    assert (told["from"], told["relation"], told["reply_to"]) == ("daemon", "daemon", ids[1])
+    (letter,) = host.mail("lead")
+    assert (letter["from"], letter["relation"], letter["reply_to"]) == ("daemon", "daemon", ids[1])
     assert [message["id"] for message in host.ask("kid", "Recv")["messages"]] == ids[2:]
     assert host.ask("kid", "Recv")["messages"] == []
     began = time.monotonic()

@@ -46,8 +46,8 @@ class Wire:
                 raise ConnectionError("closed")
             self._rest += data
         frame, _, self._rest = self._rest.partition(b"\0")
-        found: dict[str, Any] = json.loads(frame)
-        return found
+        document: dict[str, Any] = json.loads(frame)
+        return document
 
     def ask(self, method: str, parameters: object, *, more: bool = False) -> dict[str, Any]:
         name = method if method.startswith("org.") else INTERFACE + method

@@ -29,11 +29,11 @@ RAW = [
 
 def nearly(random: Random) -> bytes:
     """A call that exists, with parameters that do, of types and values that need not fit."""
-    found = REGISTRY[random.choice(sorted(REGISTRY))]
-    names = sorted(found.params.model_fields) or FIELDS
+    result = REGISTRY[random.choice(sorted(REGISTRY))]
+    names = sorted(result.params.model_fields) or FIELDS
     chosen = random.sample(names, random.randint(0, min(4, len(names))))
     message: dict[str, object] = {
-        "method": HIVE + found.method, "parameters": {each: random.choice(ODD) for each in chosen},
+        "method": HIVE + result.method, "parameters": {each: random.choice(ODD) for each in chosen},
     }  # fmt: skip
     if random.random() < 0.2:
         message[random.choice(["oneway", "more", "upgrade", "x"])] = random.choice(ODD)
@@ -78,13 +78,13 @@ def bytes_(random: Random) -> bytes:
 
 def bent(random: Random) -> bytes:
     """A good call with a few bytes of it changed, lost or said twice."""
-    found = bytearray(nearly(random))
+    data = bytearray(nearly(random))
     for _ in range(random.randint(1, 4)):
-        at = random.randrange(len(found))
-        found[at : at + random.randint(0, 3)] = random.choice(
-            [b"", b"\xff", b'"', b"{", b"}", b"\\", b",", bytes(found[:at][-9:])]
+        at = random.randrange(len(data))
+        data[at : at + random.randint(0, 3)] = random.choice(
+            [b"", b"\xff", b'"', b"{", b"}", b"\\", b",", bytes(data[:at][-9:])]
         )
-    return bytes(found).replace(b"\0", b"")
+    return bytes(data).replace(b"\0", b"")
 
 
 def large(random: Random) -> bytes:
@@ -107,5 +107,5 @@ KINDS: list[tuple[Callable[[Random], bytes], int]] = [
 def frame(random: Random) -> bytes:
     kinds, weights = zip(*KINDS, strict=True)
     (kind,) = random.choices(kinds, weights)
-    found: bytes = kind(random)
-    return found
+    result: bytes = kind(random)
+    return result

@@ -36,10 +36,10 @@ def examine(frame: bytes) -> PendingCall:
     assert varlink.decode(varlink.encode(message)[:-1]) == message
     if ask.request is not None:
         operation, params = ask.request
-        given = message.get("parameters") or {}
-        assert isinstance(given, dict)
-        assert set(given) <= set(operation.params.model_fields)
-        assert params.model_fields_set == set(given)
+        result = message.get("parameters") or {}
+        assert isinstance(result, dict)
+        assert set(result) <= set(operation.params.model_fields)
+        assert params.model_fields_set == set(result)
     return ask
 
 

@@ -101,11 +101,11 @@ async def serve(folder: Path, agents: int, patience: float) -> None:
             move(oid)
         world = Services(ledger, repo, settings, Asleep(), SystemClock())
         broker = Broker(world, hive.at_commit(oid), registry, introspection_methods(registry, "1"))
-        told = replace(
+        result = replace(
             PATIENCE, first=PATIENCE.first / patience, begun=PATIENCE.begun / patience,
             deaf=PATIENCE.deaf / patience, look=PATIENCE.look / patience,
         )  # fmt: skip
-        sockets = SocketServer(broker, SlowReads(), lambda _: os._exit(1), patience=told)
+        sockets = SocketServer(broker, SlowReads(), lambda _: os._exit(1), patience=result)
         for number in range(agents):
             path = folder / f"a{number}.sock"
             await sockets.listen(hive.specs[f"a{number}"].id, path, 0)

@@ -69,12 +69,12 @@ def answers(peer: socket.socket) -> list[varlink.Message]:
 
 @contextmanager
 def neighbours(here: Served, first: int) -> Iterator[list[Neighbour]]:
-    found = [Neighbour(here.path(first + number)) for number in range(2)]
-    for each in found:
+    result = [Neighbour(here.path(first + number)) for number in range(2)]
+    for each in result:
         each.start()
         each.begun.wait()
-    yield found
-    for each in found:
+    yield result
+    for each in result:
         each.end()
 
 

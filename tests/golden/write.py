@@ -86,7 +86,7 @@ def commands() -> str:
 
 
 def _of_command(command: click.Command, context: click.Context) -> Iterator[str]:
-    names = (opt for each in command.params for opt in (*each.opts, *each.secondary_opts))
+    names = (opt for param in command.params for opt in (*param.opts, *param.secondary_opts))
     yield " ".join((context.command_path, *sorted(names)))
     if isinstance(command, click.Group):
         unlisted = command.unlisted_commands(context) if isinstance(command, Group) else []

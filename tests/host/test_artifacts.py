@@ -228,9 +228,9 @@ def test_bytes_are_worked_on_beside_the_loop_and_only_the_name_is_given_on_it(
         turning = asyncio.create_task(turn())
         id_ = contents.begin("p", 1)
         await contents.append("p", id_, 0, DATA, ROOM)
-        found = contents.place("p", await contents.settle("p", id_))
+        place = contents.place("p", await contents.settle("p", id_))
         await turning
-        return found
+        return place
 
     contents = ArtifactContents(tmp_path / "a", step=step)
     assert asyncio.run(work()) is not None

@@ -13,13 +13,13 @@ from hive_core.ledger.core.ledger import Ledger
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with folder_in_ram() as found:
-        yield found
+    with folder_in_ram() as result:
+        yield result
 
 
 @pytest.fixture
 def ledger(folder: Path) -> Iterator[Ledger]:
     empty_ledger().plant(folder)
-    found = Ledger.open(folder / "hive.db", primed=0)
-    yield found
-    found.close()
+    opened = Ledger.open(folder / "hive.db", primed=0)
+    yield opened
+    opened.close()

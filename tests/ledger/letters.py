@@ -22,8 +22,8 @@ def change_mind() -> Never:
 
 
 def bodies(messages: list[Message]) -> list[str]:
-    return [each.body for each in messages]
+    return [message.body for message in messages]
 
 
 def ids(messages: list[Message]) -> list[str]:
-    return [each.id for each in messages]
+    return [message.id for message in messages]

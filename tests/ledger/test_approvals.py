@@ -41,33 +41,33 @@ def made(ledger: Ledger, now: float = 1.0, request: ApprovalRequest | None = Non
 def test_an_approval_comes_back_from_disk_as_it_was_made(folder: Path) -> None:
     ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
-        found = made(ledger, request=asked(review={"generation": 1}))
+        result = made(ledger, request=asked(review={"generation": 1}))
         binding = Binding(COMMIT, "t" * 40, "sha256-x", "b" * 40, "l", "m")
         ledger.approvals.record_review(
-            found.id, binding, Effect.RESTART, {"secrets": ["k"]}, {"files": 3}
+            result.id, binding, Effect.RESTART, {"secrets": ["k"]}, {"files": 3}
         )
     ledger.close()
     ledger = Ledger.open(folder / "hive.db", primed=0)
-    again = ledger.approvals.get(found.id)
+    again = ledger.approvals.get(result.id)
     assert again is not None
     assert (again.binding, again.effect) == (binding, Effect.RESTART)
     assert (dict(again.requested), dict(again.review)) == ({"secrets": ["k"]}, {"files": 3})
     assert (again.state, again.created, again.expires) == (ApprovalState.RECEIVED, 1.0, 101.0)
-    assert len(found.id) == 12
-    assert int(found.id, 16) >= 0
+    assert len(result.id) == 12
+    assert int(result.id, 16) >= 0
     ledger.close()
 
 
 def test_a_decision_says_who_and_when_and_the_end_when(ledger: Ledger) -> None:
     with ledger.transaction():
-        found = made(ledger)
-        pending = ledger.approvals.move(found.id, "check", 2.0)
+        result = made(ledger)
+        pending = ledger.approvals.move(result.id, "check", 2.0)
         assert (pending.decided_by, pending.decided, pending.ended) == ("", None, None)
-        approved = ledger.approvals.move(found.id, "approve", 3.0, by="0")
+        approved = ledger.approvals.move(result.id, "approve", 3.0, by="0")
         assert (approved.decided_by, approved.decided, approved.open) == ("0", 3.0, True)
         for at, event in enumerate(("build", "deploy", "watch")):
-            ledger.approvals.move(found.id, event, 4.0 + at)
-        failed = ledger.approvals.move(found.id, "fail", 9.0, reason="no hello")
+            ledger.approvals.move(result.id, event, 4.0 + at)
+        failed = ledger.approvals.move(result.id, "fail", 9.0, reason="no hello")
     assert (failed.state, failed.reason, failed.ended) == (ApprovalState.FAILED, "no hello", 9.0)
     assert (failed.decided_by, failed.decided) == ("0", 3.0)
     assert ledger.approvals.open() == []
@@ -80,11 +80,11 @@ def test_nothing_leads_out_of_an_end_not_even_past_the_code(
 ) -> None:
     """Attack 21: an approval is used once."""
     with ledger.transaction():
-        found = made(ledger)
+        result = made(ledger)
         for step in _way(state):
-            ledger.approvals.move(found.id, step, 2.0)
+            ledger.approvals.move(result.id, step, 2.0)
         with pytest.raises(IllegalTransition):
-            ledger.approvals.move(found.id, event, 3.0)
+            ledger.approvals.move(result.id, event, 3.0)
         with pytest.raises(Internal):
             ledger.connection.run("UPDATE approvals SET state = 'approved'")
 
@@ -151,12 +151,12 @@ def test_what_is_due_moves_along_when_the_clock_is_set(ledger: Ledger, years: in
     by = years * 365 * 86_400.0
     now = 2e9
     with ledger.transaction():
-        found = made(ledger, now)
-        ledger.approvals.move(found.id, "check", now)
-        ledger.generations.put(Generation("a", 1, COMMIT, found.id, now))
+        result = made(ledger, now)
+        ledger.approvals.move(result.id, "check", now)
+        ledger.generations.put(Generation("a", 1, COMMIT, result.id, now))
         ledger.hellos.put(CheckIn("a", now, 1))
         ledger.shifts.move(by, now + by, 1.0)
-    again = ledger.approvals.get(found.id)
+    again = ledger.approvals.get(result.id)
     assert again is not None
     assert (again.created, again.expires) == (now + by, now + by + 100)
     assert not ledger.approvals.past_deadline(now + by + 99)
@@ -179,8 +179,8 @@ def test_the_newest_generation_that_did_not_fail_is_in_force(ledger: Ledger) -> 
             generations.put(generation(number))
         generations.put(generation(1, "b"))
         generations.fail("a", 3, "no hello")
-    found = generations.newest("a")
-    assert found == generation(2)
+    newest = generations.newest("a")
+    assert newest == generation(2)
     assert generations.get("a", 3) == generation(3, failed="no hello")
     assert (generations.next("a"), generations.next("b")) == (4, 2)
     assert [each.agent for each in generations.of_approval("x")] == ["a", "a", "a", "b"]

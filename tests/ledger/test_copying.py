@@ -20,10 +20,10 @@ PAGE = 4096
 
 @pytest.fixture
 def ledger(folder: Path) -> Iterator[Ledger]:
-    found = Ledger.open(folder / "hive.db", primed=0)
-    send(found, 3_000)
-    yield found
-    found.close()
+    opened = Ledger.open(folder / "hive.db", primed=0)
+    send(opened, 3_000)
+    yield opened
+    opened.close()
 
 
 def send(ledger: Ledger, count: int) -> None:

@@ -113,8 +113,8 @@ def _step(ledger: Ledger, step: str, new: NewMessage, now: float) -> None:
         case "ack":
             mail.ack("dora", [each.id for each in mail.lease("dora", 2, 60, now)])
         case "dead":
-            given = [each.id for each in mail.lease("dora", 1, 60, now)]
-            mail.nack("dora", given, "no", now, dead=True)
+            ids = [each.id for each in mail.lease("dora", 1, 60, now)]
+            mail.nack("dora", ids, "no", now, dead=True)
         case _:
             mail.expire(now + 1000)
 

@@ -33,8 +33,8 @@ def filled(path: Path) -> None:
                 body = f"{batch} {number} " * (1 + 40 * (number % 7))
                 ledger.messages.send(letter("anna", f"bob{number}", body), 1.0)
                 ledger.events.append(ENTRY)
-            given = ledger.messages.lease(f"bob{batch}", 5, 60, 1.0)
-            ledger.messages.ack(f"bob{batch}", ids(given[::2]))
+            lease = ledger.messages.lease(f"bob{batch}", 5, 60, 1.0)
+            ledger.messages.ack(f"bob{batch}", ids(lease[::2]))
     ledger.close()
     with sqlite3.connect(path) as raw:  # no page is left that nobody needs
         raw.execute("DROP TABLE primer")
@@ -154,8 +154,8 @@ def test_r9_a_copy_made_under_load_is_whole_and_can_take_the_place(folder: Path)
     shutil.copy(copy, path)
     assert told(path)
     again = Ledger.open(path)
-    kept = again.messages.inbox("zoe", dead=False, limit=10_000)
-    assert [each.body for each in kept] == [str(number) for number in range(len(kept))]
+    inbox = again.messages.inbox("zoe", dead=False, limit=10_000)
+    assert [each.body for each in inbox] == [str(number) for number in range(len(inbox))]
     assert len(again.messages.inbox("bob24", dead=False, limit=100)) == 8
     again.close()
 

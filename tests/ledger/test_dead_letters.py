@@ -46,8 +46,8 @@ def test_a_last_nack_kills_with_the_reason_given(ledger: Ledger) -> None:
 def test_nack_may_kill_at_once(ledger: Ledger) -> None:
     with ledger.transaction():
         ledger.messages.send(letter("anna", "bob"), 10.0)
-        given = ledger.messages.lease("bob", 1, 60, 10.0)
-        (dead,) = ledger.messages.nack("bob", ids(given), "", 10.0, dead=True)
+        lease = ledger.messages.lease("bob", 1, 60, 10.0)
+        (dead,) = ledger.messages.nack("bob", ids(lease), "", 10.0, dead=True)
     assert dead.dead_why == "given up after 1 attempts"
 
 
@@ -84,9 +84,9 @@ def test_a_ttl_that_ends_during_a_lease_lets_the_work_finish(ledger: Ledger) -> 
     mail = ledger.messages
     with ledger.transaction():
         mail.send(letter("anna", "bob", ttl=5.0), 10.0)
-        given = mail.lease("bob", 10, 60, 14.0)
+        lease = mail.lease("bob", 10, 60, 14.0)
         assert mail.expire(20.0) == []
-        assert mail.ack("bob", ids(given)) == 1
+        assert mail.ack("bob", ids(lease)) == 1
 
 
 def test_a_destroyed_recipients_mail_is_dead_and_its_box_closed(ledger: Ledger) -> None:

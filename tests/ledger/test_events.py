@@ -55,8 +55,8 @@ def test_an_event_is_canonical_json(
     entry = AuditEntry(
         kind, caller, operation, target, allowed, rule, reason, commit, request, now, fields
     )
-    what = {key: value for key, value in entry._asdict().items() if key != "now"} | {"time": now}
-    plain = json.dumps(what, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    result = {key: value for key, value in entry._asdict().items() if key != "now"} | {"time": now}
+    plain = json.dumps(result, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     assert form(entry).json_for(request, now) == plain
 
 

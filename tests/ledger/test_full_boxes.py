@@ -32,9 +32,9 @@ def emptied(ledger: Ledger) -> int:
         if ledger.messages.next_due() != 0.0:
             break
         with ledger.transaction():
-            found = ledger.messages.expire(12.0)
-        assert len(found) <= 1000
-        dead += len(found)
+            expire = ledger.messages.expire(12.0)
+        assert len(expire) <= 1000
+        dead += len(expire)
     return dead
 
 
@@ -52,8 +52,8 @@ def test_a_very_full_box_is_buried_a_part_at_a_time(folder: Path) -> None:
     assert [each.body for each in dead] == [str(number) for number in range(MANY)]
     assert {each.dead_why for each in dead} == {"bob was destroyed"}
     for sender in ("s0", "s1"):
-        told = ledger.messages.inbox(sender, dead=False, limit=9)
-        assert [each.sender for each in told] == [DAEMON] * 3
+        inbox = ledger.messages.inbox(sender, dead=False, limit=9)
+        assert [each.sender for each in inbox] == [DAEMON] * 3
     ledger.close()
 
 

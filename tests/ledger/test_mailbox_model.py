@@ -110,18 +110,18 @@ class Mailbox(RuleBasedStateMachine):
     )
     def send(self, sender: str, recipient: str, priority: int, ttl: float | None) -> None:
         with self.ledger.transaction():
-            found = self.ledger.messages.send(
+            result = self.ledger.messages.send(
                 letter(sender, recipient, priority=priority, ttl=ttl), self.now
             )
-        self._know(found)
+        self._know(result)
 
     @rule(recipient=PARTIES, most=st.integers(1, 4), lease=st.floats(1, 50))
     def lease(self, recipient: str, most: int, lease: float) -> None:
         with self.ledger.transaction():
-            given = self.ledger.messages.lease(recipient, most, lease, self.now)
+            result = self.ledger.messages.lease(recipient, most, lease, self.now)
         expected = self.model.ready(recipient, self.now)[:most]
-        assert [each.id for each in given] == [each.id for each in expected]
-        for each, found in zip(expected, given, strict=True):
+        assert [each.id for each in result] == [each.id for each in expected]
+        for each, found in zip(expected, result, strict=True):
             each.attempt += 1
             each.lease_ends = self.now + lease
             assert found.attempt == each.attempt
@@ -140,19 +140,19 @@ class Mailbox(RuleBasedStateMachine):
     def nack(self, recipient: str, data: st.DataObject, dead: bool) -> None:  # noqa: FBT001
         chosen = self._choose(recipient, data)
         with self.ledger.transaction():
-            found = self.ledger.messages.nack(recipient, chosen, "", self.now, dead=dead)
+            result = self.ledger.messages.nack(recipient, chosen, "", self.now, dead=dead)
         ended = set()
         for each in (self.model.live[name] for name in chosen):
             each.lease_ends, each.held = None, False
             if dead or each.attempt >= ATTEMPTS:
                 ended.add(each.id)
-        self._die(ended, found)
+        self._die(ended, result)
 
     @rule(recipient=PARTIES)
     def bury_and_reopen(self, recipient: str) -> None:
         with self.ledger.transaction():
-            found = self.ledger.messages.dead_letter(recipient, "gone", self.now)
-        self._die({each.id for each in self.model.box(recipient)}, found, closed=recipient)
+            result = self.ledger.messages.dead_letter(recipient, "gone", self.now)
+        self._die({each.id for each in self.model.box(recipient)}, result, closed=recipient)
         with self.ledger.transaction():
             self.ledger.messages.reopen(recipient)
 
@@ -163,8 +163,8 @@ class Mailbox(RuleBasedStateMachine):
     @rule()
     def expire(self) -> None:
         with self.ledger.transaction():
-            found = self.ledger.messages.expire(self.now)
-        self._die(self.model.expire(self.now), found)
+            result = self.ledger.messages.expire(self.now)
+        self._die(self.model.expire(self.now), result)
 
     @rule()
     def restart(self) -> None:
@@ -228,15 +228,15 @@ class Mailbox(RuleBasedStateMachine):
         lost = [self.model.live.pop(each) for each in ended]
         self.model.dead |= ended
         senders = {each.sender for each in lost} - {DAEMON, closed}
-        told = [
+        result = [
             each
             for sender in senders
             for each in self.ledger.messages.inbox(sender, dead=False, limit=10_000)
             if each.id not in self.model.live
         ]
         # One message from the daemon to each sender, and nothing else that is new.
-        assert sorted(each.recipient for each in told) == sorted(senders)
-        for each in told:
+        assert sorted(each.recipient for each in result) == sorted(senders)
+        for each in result:
             assert each.sender == DAEMON
             self._know(each)
 

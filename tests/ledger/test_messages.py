@@ -48,10 +48,10 @@ def test_acked_mail_never_comes_back_and_a_late_ack_counts(ledger: Ledger) -> No
     mail = ledger.messages
     with ledger.transaction():
         mail.send(letter("anna", "bob"), 10.0)
-        given = mail.lease("bob", 10, 60, 11.0)
+        lease = mail.lease("bob", 10, 60, 11.0)
         mail.expire(100.0)
-        assert mail.ack("bob", ids(given)) == 1
-        assert mail.ack("bob", ids(given)) == 0
+        assert mail.ack("bob", ids(lease)) == 1
+        assert mail.ack("bob", ids(lease)) == 0
         assert mail.lease("bob", 10, 60, 1000.0) == []
         assert mail.size("bob") == (0, 0)
 
@@ -109,9 +109,9 @@ def test_one_lease_never_gives_more_than_fits_a_frame(ledger: Ledger) -> None:
     with ledger.transaction():
         for _ in range(10):
             mail.send(letter("anna", "bob", "\0" * 65_536), 10.0)
-        given = mail.lease("bob", 10, 60, 10.0)
+        lease = mail.lease("bob", 10, 60, 10.0)
         rest = mail.lease("bob", 10, 60, 10.0)
-    assert len(given) == len(rest) == 2
+    assert len(lease) == len(rest) == 2
 
 
 def test_ids_grow_even_when_the_clock_goes_back_and_mail_was_deleted(folder: Path) -> None:
@@ -226,9 +226,9 @@ def test_acked_mail_is_kept_within_bounds(ledger: Ledger) -> None:
     with ledger.transaction():
         for _ in range(3 * DONE_KEPT):
             mail.ack("bob", [mail.send(letter("anna", "bob"), 10.0).id])
-    kept = ledger.connection.value("SELECT COUNT(*) FROM messages")
-    assert DONE_KEPT <= kept <= 2 * DONE_KEPT
-    assert kept == ledger.connection.value("SELECT COUNT(*) FROM queue WHERE state = 4")
+    value = ledger.connection.value("SELECT COUNT(*) FROM messages")
+    assert DONE_KEPT <= value <= 2 * DONE_KEPT
+    assert value == ledger.connection.value("SELECT COUNT(*) FROM queue WHERE state = 4")
 
 
 def test_a_listing_goes_on_behind_the_last_one_seen(ledger: Ledger) -> None:

@@ -100,9 +100,9 @@ def made_with(path: Path, number: int) -> None:
 def content(path: Path) -> list[str]:
     """Schema, version and every row."""
     raw = sqlite3.connect(path)
-    found = [*raw.iterdump(), *map(str, raw.execute("PRAGMA user_version"))]
+    result = [*raw.iterdump(), *map(str, raw.execute("PRAGMA user_version"))]
     raw.close()
-    return found
+    return result
 
 
 STEPS = [

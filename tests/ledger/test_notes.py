@@ -38,8 +38,8 @@ def write(ledger: Ledger, *kinds: str, agent: str = "ann", text: str = "") -> li
 @pytest.fixture
 def small(folder: Path) -> Iterator[Ledger]:
     empty_ledger().plant(folder)
-    with closing(Ledger.open(folder / "hive.db", limits=SMALL, primed=0)) as found:
-        yield found
+    with closing(Ledger.open(folder / "hive.db", limits=SMALL, primed=0)) as result:
+        yield result
 
 
 def test_attack_62_notes_have_numbers_of_the_log_and_no_place_in_its_chain(ledger: Ledger) -> None:
@@ -72,8 +72,8 @@ def test_a_missing_number_is_explained_by_the_chain_alone(
     with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute(sql)
     with closing(Ledger.open(path, primed=0)) as ledger:
-        found = ledger.events.verify()
-    assert (found is None) == (broken is None)
+        verify = ledger.events.verify()
+    assert (verify is None) == (broken is None)
 
 
 def test_numbers_are_not_given_again_when_the_newest_notes_are_gone(folder: Path) -> None:
@@ -106,9 +106,9 @@ def test_attack_62_an_agents_notes_push_out_its_own_and_nobody_elses(small: Ledg
     assert notes.size("ann") <= SMALL.notes_agent
     assert notes.last_lost(["bob"]) == 0
     lost = notes.last_lost(["ann"])
-    kept = [each.seq for each in small.events.page(0, 500)]
-    assert kept == [1, 2, *range(lost + 1, 203)]
-    assert len(kept) > 10
+    seqs = [each.seq for each in small.events.page(0, 500)]
+    assert seqs == [1, 2, *range(lost + 1, 203)]
+    assert len(seqs) > 10
     assert small.events.verify() is None
 
 
@@ -173,8 +173,10 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 def test_a_head_is_read_without_the_rest(  # noqa: PLR0913
     kind: str, target: str, now: float, fields: dict[str, str], reason: str, *, after: bool
 ) -> None:
-    what = AuditEntry(kind, "ann", "x", target, None, "", reason, "", "", now, {"deep": fields})
-    body = form(what).json_for("r", now)
+    audit_entry = AuditEntry(
+        kind, "ann", "x", target, None, "", reason, "", "", now, {"deep": fields}
+    )
+    body = form(audit_entry).json_for("r", now)
     body = f'{{"after":7,{body[1:]}' if after else body
     assert head_of(9, body) == EventHead(9, kind, "ann", target, now)
 
@@ -231,8 +233,8 @@ def test_notes_of_an_older_ledger_are_moved_and_its_chain_stays_whole(
             assert numbers == [*range(len(rows) + 1, len(rows) + len(behind) + 1)]
             assert log.verify() is None
             count, size = log.size()
-            kept = log.raw(0, 99)
-            assert (count, size) == (len(kept), sum(len(row[2].encode()) + 64 for row in kept))
+            result = log.raw(0, 99)
+            assert (count, size) == (len(result), sum(len(row[2].encode()) + 64 for row in result))
         with closing(sqlite3.connect(path)) as raw, raw:
             edited = raw.execute(
                 "UPDATE events SET body = replace(body, 'SELF', 'ROOT') WHERE seq ="
@@ -240,7 +242,7 @@ def test_notes_of_an_older_ledger_are_moved_and_its_chain_stays_whole(
             )
             assert edited.rowcount in (0, 1)
         with closing(Ledger.open(path, primed=0)) as ledger:
-            assert (ledger.events.verify() is None) == (not kept)
+            assert (ledger.events.verify() is None) == (not result)
 
 
 def test_attack_62_a_ledger_that_is_full_of_notes_is_within_the_bounds_after_the_move(

@@ -102,8 +102,8 @@ def test_only_so_many_are_without_a_place(wide: Ledger) -> None:
     )
     assert later <= 2 * UNPLACED + 200
     with wide.transaction():
-        given = wide.messages.lease("bob7", 1000, 60, 3.0)
-    assert bodies(given) == [str(batch) for batch in range(3 * UNPLACED // 100)]
+        lease = wide.messages.lease("bob7", 1000, 60, 3.0)
+    assert bodies(lease) == [str(batch) for batch in range(3 * UNPLACED // 100)]
 
 
 def test_one_box_gets_its_places_in_parts_and_in_order(wide: Ledger) -> None:
@@ -113,8 +113,8 @@ def test_one_box_gets_its_places_in_parts_and_in_order(wide: Ledger) -> None:
                 wide.messages.send(letter("anna", "bob", str(number)), 1.0)
     assert UNPLACED <= places(wide) < 2 * UNPLACED
     with wide.transaction():
-        given = bodies(wide.messages.lease("bob", 3 * UNPLACED, 60, 3.0))
-    assert given == [str(number) for number in range(2 * UNPLACED)]
+        result = bodies(wide.messages.lease("bob", 3 * UNPLACED, 60, 3.0))
+    assert result == [str(number) for number in range(2 * UNPLACED)]
 
 
 def test_what_had_no_place_at_a_kill_gets_it_at_the_start(folder: Path) -> None:
@@ -179,9 +179,9 @@ def test_the_counters_are_those_of_the_queue_after_a_restart(folder: Path) -> No
     with ledger.transaction():
         for number in range(9):
             ledger.messages.send(letter("anna", "bob", "x" * number), 1.0)
-        given = ledger.messages.lease("bob", 4, 60, 1.0)
-        ledger.messages.ack("bob", ids(given[:2]))
-        ledger.messages.nack("bob", ids(given[2:3]), "no", 1.0, dead=True)
+        lease = ledger.messages.lease("bob", 4, 60, 1.0)
+        ledger.messages.ack("bob", ids(lease[:2]))
+        ledger.messages.nack("bob", ids(lease[2:3]), "no", 1.0, dead=True)
     before = ledger.messages.size("bob")
     ledger.close()
     ledger = Ledger.open(folder / "hive.db", primed=0)

@@ -164,10 +164,10 @@ def test_a_disk_that_is_full_or_fails(folder: Path) -> None:
         process = child("meet_a_fault", home, kind, LD_PRELOAD=str(shim), HIVE_FAULT=fault)
         assert process.communicate(timeout=60)[0].split() == said
         ledger = Ledger.open(home / "hive.db")
-        found = bodies(ledger.messages.inbox("bob", dead=False, limit=10))
+        result = bodies(ledger.messages.inbox("bob", dead=False, limit=10))
         # What was not acked after a failed fsync may be there or not.
-        assert [each for each in found if each != kind] == kept
-        assert kind != "w" or found == kept
+        assert [each for each in result if each != kind] == kept
+        assert kind != "w" or result == kept
         ledger.close()
 
 
@@ -204,9 +204,9 @@ def _check(folder: Path, last: int) -> None:
     """All batches up to `last` are there, each whole and once; then start anew."""
     ledger = Ledger.open(folder / "hive.db")
     rows = ledger.connection.rows("SELECT body FROM messages ORDER BY id")
-    found = [row[0] for row in rows]
+    result = [row[0] for row in rows]
     expected = [f"{batch} {number}" for batch in range(1, last + 2) for number in range(5)]
-    assert found in (expected, expected[:-5])
+    assert result in (expected, expected[:-5])
     assert ledger.connection.value("PRAGMA integrity_check") == "ok"
     with ledger.transaction():
         for table in ("queue", "messages", "parties"):

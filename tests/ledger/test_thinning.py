@@ -32,8 +32,8 @@ def write(
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with closing(Ledger.open(tmp_path / "hive.db", limits=LIMITS, primed=0)) as found:
-        yield found
+    with closing(Ledger.open(tmp_path / "hive.db", limits=LIMITS, primed=0)) as result:
+        yield result
 
 
 def callers(ledger: Ledger) -> list[str]:
@@ -49,10 +49,10 @@ def test_attack_62_who_records_as_fast_as_can_be_pushes_out_its_own_trail_alone(
     for _ in range(100):
         write(ledger, "eve", 30, text)
         write(ledger, "ann", 1)
-    found = callers(ledger)
-    assert (found.count("bob"), found.count("ann")) == (100, 100)
-    assert 50 < found.count("eve") <= 800
-    assert ledger.events.size()[0] == len(found) <= LIMITS.events
+    result = callers(ledger)
+    assert (result.count("bob"), result.count("ann")) == (100, 100)
+    assert 50 < result.count("eve") <= 800
+    assert ledger.events.size()[0] == len(result) <= LIMITS.events
     assert ledger.events.size()[1] <= LIMITS.events_bytes
     assert ledger.events.verify() is None
     # The newest of each are there, and who was away is told of the rest.
@@ -66,9 +66,9 @@ def test_attack_62_an_agent_that_makes_others_has_one_share_with_them(ledger: Le
     assert ledger.events.verify() is None
     for number in range(200):
         write(ledger, f"eve{number}", 10)
-    found = callers(ledger)
-    assert found.count("bob") == 200
-    assert len(found) <= LIMITS.events
+    result = callers(ledger)
+    assert result.count("bob") == 200
+    assert len(result) <= LIMITS.events
 
 
 def test_attack_62_what_the_daemon_writes_of_one_pushes_out_nothing_that_it_wrote_of_others(
@@ -81,9 +81,9 @@ def test_attack_62_what_the_daemon_writes_of_one_pushes_out_nothing_that_it_wrot
     for _ in range(100):
         write(ledger, "eve", 15)
         write(ledger, DAEMON, 15, target="eve")
-    found = [(each.caller, each.target) for each in ledger.events.page(0, 5000)]
-    assert (found.count((DAEMON, "bob")), found.count((DAEMON, ""))) == (100, 50)
-    assert found.count((DAEMON, "eve")) + found.count(("eve", "")) <= 850
+    result = [(each.caller, each.target) for each in ledger.events.page(0, 5000)]
+    assert (result.count((DAEMON, "bob")), result.count((DAEMON, ""))) == (100, 50)
+    assert result.count((DAEMON, "eve")) + result.count(("eve", "")) <= 850
     assert ledger.events.verify() is None
 
 
@@ -104,9 +104,9 @@ def test_attack_62_who_loses_is_not_judged_at_each_commit(ledger: Ledger) -> Non
     for _ in range(100):
         write(ledger, "eve", 30)
     assert len(asked) < 201 * 20
-    found = callers(ledger)
-    assert len({each for each in found if each.startswith("bob")}) == 200
-    assert len(found) <= LIMITS.events
+    result = callers(ledger)
+    assert len({each for each in result if each.startswith("bob")}) == 200
+    assert len(result) <= LIMITS.events
 
 
 def test_until_it_is_known_who_has_what_the_oldest_go(ledger: Ledger) -> None:

@@ -32,12 +32,14 @@ def test_a_low_message_overtakes_a_critical_one_after_half_a_minute(ledger: Ledg
 def test_the_turn_is_fixed_whenever_it_is_asked_for(sent: list[tuple[int, float]]) -> None:
     """Aging changes nobody's place: the order is that of sending time and priority alone."""
     with temporary() as ledger, ledger.transaction():
-        found = [
+        result = [
             ledger.messages.send(letter("anna", "bob", priority=priority), 1000.0 + at)
             for priority, at in sorted(sent, key=lambda each: each[1])
         ]
-        wanted = sorted(found, key=lambda each: (int(each.id, 16) + each.priority * 10**7, each.id))
-        given_ = [ledger.messages.lease("bob", 1, 60, 2000.0)[0] for _ in found]
+        wanted = sorted(
+            result, key=lambda each: (int(each.id, 16) + each.priority * 10**7, each.id)
+        )
+        given_ = [ledger.messages.lease("bob", 1, 60, 2000.0)[0] for _ in result]
         assert ids(given_) == ids(wanted)
 
 

@@ -39,12 +39,12 @@ def test_evaluations_and_builds_of_hostile_modules_with_a_newer_nix(
     (tmp_path / "nix").write_text(SHIM)
     (tmp_path / "nix").chmod(0o755)
     newer = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    told = subprocess.run(
+    completed = subprocess.run(
         ["nix", "--version"], env=newer, capture_output=True, text=True, check=True
     )
     assert (tree / "usr/bin/nix").exists()
-    assert told.stdout.rpartition(" ")[2] > "2.2"
-    assert "2.8" not in told.stdout
+    assert completed.stdout.rpartition(" ")[2] > "2.2"
+    assert "2.8" not in completed.stdout
     files = [str(Path(__file__).parent / name) for name in ("test_programs.py", "test_builder.py")]
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
     done = subprocess.run(

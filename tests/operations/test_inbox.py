@@ -99,17 +99,17 @@ def test_a_late_ack_counts_and_a_foreign_one_does_not(world: World) -> None:
 def test_after_five_attempts_it_is_a_dead_letter_and_the_sender_is_told(world: World) -> None:
     """Row K17."""
     (message,) = put(world, "x")
-    found: dict[str, object] = {}
+    reply: dict[str, object] = {}
     for attempt in range(1, 6):
         (letter,) = rows(world.call("a1", "recv")["messages"])
         assert letter["attempt"] == attempt
-        found = world.call("a1", "nack", ids=[message], why="cannot read it")
-    assert found == {"dead": [message]}
+        reply = world.call("a1", "nack", ids=[message], why="cannot read it")
+    assert reply == {"dead": [message]}
     assert bodies(world.call("a1", "recv")) == []
     (dead,) = rows(world.call("a1", "list_messages", dead=True)["messages"])
     assert (dead["id"], dead["dead_why"]) == (message, "cannot read it")
-    (told,) = rows(world.call("a", "recv")["messages"])
-    assert (told["relation"], told["kind"], told["reply_to"]) == ("daemon", "dead_letter", message)
+    (row,) = rows(world.call("a", "recv")["messages"])
+    assert (row["relation"], row["kind"], row["reply_to"]) == ("daemon", "dead_letter", message)
 
 
 def test_a_sender_that_waits_hears_of_its_dead_letter_at_once(world: World) -> None:
@@ -146,10 +146,10 @@ def test_large_mail_comes_in_answers_that_fit_a_frame(world: World) -> None:
     put(world, *[worst] * 5)
     given = 0
     while given < 5:
-        found = rows(world.call("a1", "recv", max=100)["messages"])
-        assert found
-        given += len(found)
-        world.call("a1", "ack", ids=[letter["id"] for letter in found])
+        result = rows(world.call("a1", "recv", max=100)["messages"])
+        assert result
+        given += len(result)
+        world.call("a1", "ack", ids=[letter["id"] for letter in result])
 
 
 def test_a_stream_gives_messages_as_they_come(world: World) -> None:
@@ -207,8 +207,8 @@ def test_a_look_at_the_inbox_can_be_a_stream(world: World) -> None:
     asked = world.ask("operator", "list_messages", more=True)
     world.call("a1", "send", to="operator", body="one")
     world.call("a2", "send", to="operator", body="two")
-    found = [body for page in asked.pages for body in bodies(page)]
-    assert (found, asked.pending) == (["one", "two"], True)
+    result = [body for page in asked.pages for body in bodies(page)]
+    assert (result, asked.pending) == (["one", "two"], True)
 
 
 def test_the_operator_reads_its_mail_like_anybody(world: World) -> None:

@@ -12,10 +12,10 @@ from hive_core.model.agents.machine import State
 
 def test_the_only_one_who_works_needs_no_name(world: World) -> None:
     task = give(world, "a", "a1")
-    found = world.call("a", "inject_message", body="faster")
-    assert (found["result"], found["worker"], found["task"]) == ("delivered", "a1", task)
+    reply = world.call("a", "inject_message", body="faster")
+    assert (reply["result"], reply["worker"], reply["task"]) == ("delivered", "a1", task)
     (letter,) = take(world, "a1")
-    assert (letter["id"], letter["kind"], letter["body"]) == (found["message"], "inject", "faster")
+    assert (letter["id"], letter["kind"], letter["body"]) == (reply["message"], "inject", "faster")
 
 
 def test_among_several_one_has_to_be_named(world: World) -> None:
@@ -35,8 +35,8 @@ def test_to_one_that_sleeps_or_comes_up_it_is_queued(world: World) -> None:
 
 
 def test_when_nobody_works_nothing_is_sent(world: World) -> None:
-    found = world.call("a", "inject_message", body="x")
-    assert (found["result"], found["message"]) == ("not_active", "")
+    reply = world.call("a", "inject_message", body="x")
+    assert (reply["result"], reply["message"]) == ("not_active", "")
     assert world.call("a", "inject_message", body="x", worker="a1")["result"] == "not_active"
     assert take(world, "a1") == []
 
@@ -44,8 +44,8 @@ def test_when_nobody_works_nothing_is_sent(world: World) -> None:
 def test_of_a_task_that_has_ended_nobody_is_told_anything(world: World) -> None:
     task = give(world, "a", "a1")
     end(world, task)
-    found = world.call("a", "inject_message", body="x", task=task)
-    assert (found["result"], found["worker"], found["message"]) == ("not_active", "a1", "")
+    reply = world.call("a", "inject_message", body="x", task=task)
+    assert (reply["result"], reply["worker"], reply["message"]) == ("not_active", "a1", "")
     assert take(world, "a1") == []
 
 

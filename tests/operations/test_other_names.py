@@ -32,8 +32,8 @@ def test_one_parameter_under_two_names_is_refused(world: World) -> None:
 def test_an_agent_with_one_task_need_not_say_which(world: World) -> None:
     task = give(world, "lead", "w")
     assert world.call("w", "report_progress", text="half", percent=50)["task"] == task
-    found = world.call("w", "report_to_parent", status="partial", summary="half", data={"n": 1})
-    assert (found["task"], found["state"]) == (task, "done")
+    reply = world.call("w", "report_to_parent", status="partial", summary="half", data={"n": 1})
+    assert (reply["task"], reply["state"]) == (task, "done")
 
 
 def test_with_no_task_or_with_several_it_has_to(world: World) -> None:
@@ -42,7 +42,7 @@ def test_with_no_task_or_with_several_it_has_to(world: World) -> None:
     tasks = [give(world, "lead", "w") for _ in range(2)]
     with pytest.raises(InvalidArgument, match="you work on 2"):
         world.call("w", "report_to_parent", status="success", summary="x")
-    assert [state(world, each) for each in tasks] == ["in_progress"] * 2
+    assert [state(world, task) for task in tasks] == ["in_progress"] * 2
 
 
 def test_types_of_agents_may_be_written_large(world: World) -> None:
@@ -63,19 +63,19 @@ def test_triggers_take_timezone_and_interval(world: World) -> None:
 
 def test_an_escalation_has_a_reason(world: World) -> None:
     world.call("w", "escalate", reason="no disk", severity="error", context="full")
-    (found,) = rows(world.call("lead", "list_worker_questions")["questions"])
-    assert (found["prompt"], found["severity"]) == ("no disk", "error")
+    (row,) = rows(world.call("lead", "list_worker_questions")["questions"])
+    assert (row["prompt"], row["severity"]) == ("no disk", "error")
 
 
 @pytest.mark.parametrize("cursor", [{"after": 1}, {"since": 1}, {"since": "1"}])
 def test_events_are_followed_from_a_number(world: World, cursor: dict[str, object]) -> None:
     world.call("lead", "note_event", kind="mark", text="here")
-    found = rows(world.call("lead", "subscribe", **cursor)["events"])
-    assert fields(found[-1])["text"] == "here"
+    result = rows(world.call("lead", "subscribe", **cursor)["events"])
+    assert fields(result[-1])["text"] == "here"
 
 
 def test_artifacts_have_keys(world: World) -> None:
     made = world.call("w", "store_artifact", key="notes.txt", text="hello")
-    found = world.call("w", "get_artifact", key="notes.txt")
-    assert isinstance(found["artifact"], dict)
-    assert (found["artifact"]["id"], found["artifact"]["name"]) == (made["id"], "notes.txt")
+    reply = world.call("w", "get_artifact", key="notes.txt")
+    assert isinstance(reply["artifact"], dict)
+    assert (reply["artifact"]["id"], reply["artifact"]["name"]) == (made["id"], "notes.txt")

@@ -206,8 +206,8 @@ def test_what_is_given_up_stays_for_the_owner_who_is_told(small: World) -> None:
         take(small, lease=5)
         small.advance(6)
     assert take(small) == []
-    (told,) = small.mail("a")
-    assert (told["kind"], id_ in str(told["body"])) == ("queue_dead_letter", True)
+    (letter,) = small.mail("a")
+    assert (letter["kind"], id_ in str(letter["body"])) == ("queue_dead_letter", True)
     with pytest.raises(InvalidArgument):
         small.call("a2", "take", queue="a/jobs", dead=True)
     assert bodies(take(small, "a", dead=True)) == ["x"]
@@ -255,8 +255,8 @@ def test_who_put_into_a_closed_queue_hears_what_nobody_took(jobs: World) -> None
     waiting = jobs.ask("a1", "take", queue="a/jobs", kind="none", wait=50)
     assert jobs.call("a", "close_queue", queue="jobs") == {"left": 2}
     jobs.advance(0.1)
-    told = {who: [str(row["body"]) for row in jobs.mail(who)] for who in ("a1", "a2")}
-    assert [ids[0] in told["a1"][0], ids[1] in told["a2"][0]] == [True, True]
+    result = {who: [str(row["body"]) for row in jobs.mail(who)] for who in ("a1", "a2")}
+    assert [ids[0] in result["a1"][0], ids[1] in result["a2"][0]] == [True, True]
     assert jobs.ledger.connection.value("SELECT COUNT(*) FROM things") == 0
     assert jobs.ledger.connection.value("SELECT COUNT(*) FROM queues") == 0
     with pytest.raises(NotFound):

@@ -11,8 +11,8 @@ CRON = {"when": {"cron": "* * * * *"}, "action": {"kind": "message", "text": "lo
 
 
 def enabled(world: World, name: str) -> dict[object, object]:
-    found = rows(world.call("operator", "list_triggers", agent=name)["triggers"])
-    return {each["name"]: each["enabled"] for each in found}
+    result = rows(world.call("operator", "list_triggers", agent=name)["triggers"])
+    return {each["name"]: each["enabled"] for each in result}
 
 
 def test_who_stops_its_own_work_keeps_the_triggers_that_others_set_for_it(world: World) -> None:
@@ -34,8 +34,8 @@ def test_a_reminder_does_not_come_to_one_who_was_moved_away(world: World) -> Non
     world.call("root", "remind", to="a1", body="go on", **{"in": 60.0})
     world.call("operator", "move", agent="a1", parent="b")
     world.advance(61)
-    assert [each["by"] for each in letters(world, "a1", "reminder")] == ["root"]
-    refused = [each for each in world.events() if each["allowed"] is False]
+    assert [letter["by"] for letter in letters(world, "a1", "reminder")] == ["root"]
+    refused = [event for event in world.events() if event["allowed"] is False]
     assert "a may not remind a1" in str(refused[-1]["reason"])
     assert fields(refused[-1])["by"] == "a"
     assert world.call("a1", "list_reminders")["reminders"] == []
@@ -120,8 +120,8 @@ def test_the_end_of_what_a_destroyed_agent_had_to_do_is_told_to_those_above(worl
     task = give(world, "a1", "a11")
     world.call("operator", "destroy", agent="a11")
     for name in ("a1", "a", "root"):
-        (found,) = rows(world.call(name, "wait_tasks", tasks=[task])["tasks"])
-        assert found["status"] == "failed"
+        (row,) = rows(world.call(name, "wait_tasks", tasks=[task])["tasks"])
+        assert row["status"] == "failed"
     assert world.fault("b", "wait_tasks", tasks=[task]) == "NotFound"
 
 

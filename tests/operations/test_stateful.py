@@ -122,8 +122,8 @@ class Hives(RuleBasedStateMachine):
         if expected:
             assert self.world.fault(sender, "send", to=to, body=body) == expected
             return
-        found = self.world.call(sender, "send", to=to, body=body)
-        letter = Letter(str(found["id"]), self.party(sender), body)
+        reply = self.world.call(sender, "send", to=to, body=body)
+        letter = Letter(str(reply["id"]), self.party(sender), body)
         self.model.boxes[self.party(to)].append(letter)
 
     @rule(data=DATA, most=st.integers(0, 3))
@@ -132,14 +132,14 @@ class Hives(RuleBasedStateMachine):
         name = self.with_mail(data)
         now = self.world.clock.now()
         ready = self.model.ready(self.party(name), now)
-        found = rows(self.world.call(name, "recv", max=100)["messages"])
-        given = [row for row in found if row["from_uuid"] != "daemon"]
-        assert [row["body"] for row in given] == [letter.body for letter in ready]
-        for letter, row in zip(ready, given, strict=True):
+        result = rows(self.world.call(name, "recv", max=100)["messages"])
+        answer = [row for row in result if row["from_uuid"] != "daemon"]
+        assert [row["body"] for row in answer] == [letter.body for letter in ready]
+        for letter, row in zip(ready, answer, strict=True):
             letter.attempts += 1
             letter.ends = now + LEASE
             assert (row["attempt"], row["from_uuid"]) == (letter.attempts, letter.sender)
-        done = [str(row["id"]) for row in found if row["from_uuid"] == "daemon"]
+        done = [str(row["id"]) for row in result if row["from_uuid"] == "daemon"]
         self.finish(name, [*done, *(letter.id for letter in ready[:most])])
 
     def finish(self, name: str, ids: list[str]) -> None:
@@ -150,11 +150,11 @@ class Hives(RuleBasedStateMachine):
 
     def with_mail(self, data: st.DataObject) -> str:
         """Somebody who has some, as long as there is anybody."""
-        found = [
+        result = [
             name for name in (*sorted(self.model.parents), OPERATOR)
             if self.model.boxes[self.party(name)]
         ]  # fmt: skip
-        return data.draw(st.sampled_from(found or ["root"]), "reader")
+        return data.draw(st.sampled_from(result or ["root"]), "reader")
 
     @rule(data=DATA)
     def give_back(self, data: st.DataObject) -> None:
@@ -164,9 +164,9 @@ class Hives(RuleBasedStateMachine):
         leased = [letter for letter in box if letter.ends > self.world.clock.now()]
         if not leased:
             return
-        found = self.world.call(name, "nack", ids=[letter.id for letter in leased])
+        reply = self.world.call(name, "nack", ids=[letter.id for letter in leased])
         dead = [letter.id for letter in leased if letter.attempts >= ATTEMPTS]
-        assert found["dead"] == dead
+        assert reply["dead"] == dead
         for letter in leased:
             letter.ends = 0.0
         box[:] = [letter for letter in box if letter.id not in dead]
@@ -202,16 +202,16 @@ class Hives(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost_and_nothing_comes_twice(self) -> None:
         for name in (OPERATOR, *self.model.parents):
-            kept = [row for row in self.world.mail(name) if row["from_uuid"] != "daemon"]
+            result = [row for row in self.world.mail(name) if row["from_uuid"] != "daemon"]
             expected = self.model.boxes[self.party(name)]
-            assert [row["id"] for row in kept] == [letter.id for letter in expected]
+            assert [row["id"] for row in result] == [letter.id for letter in expected]
 
     @invariant()
     def everybody_sees_what_the_model_lets_it_see(self) -> None:
         for name in self.model.parents:
-            found = names(self.world.call(name, "list_agents")["agents"])
-            assert set(found) == {
-                each for each in self.model.parents if self.model.sees(name, each)
+            result = names(self.world.call(name, "list_agents")["agents"])
+            assert set(result) == {
+                parent for parent in self.model.parents if self.model.sees(name, parent)
             }
 
     @invariant()

@@ -125,13 +125,13 @@ def mounts() -> list[MountPoint]:
         rows.append((*left.split()[2:6], right.split()[0]))
     # Memory whose whole is seen here is ours; of the host's a part is bound.
     own = {row[0] for row in rows if row[1] == "/" and row[4] in ("tmpfs", "ramfs")}
-    found = {}
+    result = {}
     for device, _, where, options, kind in rows:
         path = where.encode().decode("unicode_escape")
         dev = path == "/dev" or path.startswith("/dev/")
         shared = kind not in PSEUDO and device not in own and path != "/" and not dev
-        found[path] = MountPoint(path, set(options.split(",")), kind, shared)
-    return list(found.values())
+        result[path] = MountPoint(path, set(options.split(",")), kind, shared)
+    return list(result.values())
 
 
 def read_only() -> list[MountPoint]:
@@ -354,8 +354,8 @@ def identity_map() -> bool:
 
 def writable_places(options: Options) -> list[str]:
     known = [mount.path for mount in mounts() if "rw" in mount.options and mount.kind not in PSEUDO]
-    found = {*known, *options.shared, "/", "/tmp", "/dev"}
-    return sorted(place for place in found if Path(place).is_dir() and can_plant(place))
+    result = {*known, *options.shared, "/", "/tmp", "/dev"}
+    return sorted(place for place in result if Path(place).is_dir() and can_plant(place))
 
 
 @attempt("1", "make device nodes wherever anything can be made, and open them")
@@ -828,14 +828,14 @@ def socket_files(options: Options) -> Finding:
 
 
 def sockets_there() -> set[str]:
-    found = set()
+    result = set()
     for top in ("/run", "/tmp", "/var", "/tree", "/nix", "/srv", "/mnt"):
         for folder, _folders, names in os.walk(top):
             for name in names:
                 with suppress(OSError):
                     if stat.S_ISSOCK(os.lstat(f"{folder}/{name}").st_mode):
-                        found.add(f"{folder}/{name}")
-    return found
+                        result.add(f"{folder}/{name}")
+    return result
 
 
 @attempt("6", "reach abstract sockets and loopback of the host")
@@ -1062,10 +1062,14 @@ def where() -> dict[str, object]:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    found.add_argument("--json", action="store_true", help="one JSON object instead of lines")
-    found.add_argument("--leave", action="store_true", help="leave setuid files for a look outside")
-    found.add_argument("--only", action="append", default=[], help="name of an attempt")
+    argument_parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    argument_parser.add_argument(
+        "--json", action="store_true", help="one JSON object instead of lines"
+    )
+    argument_parser.add_argument(
+        "--leave", action="store_true", help="leave setuid files for a look outside"
+    )
+    argument_parser.add_argument("--only", action="append", default=[], help="name of an attempt")
     for name, what in (
         ("canary", "a path outside"), ("word", "what stands in files outside, spelled backwards"),
         ("unix", "a socket outside"), ("mine", "a socket that may be reached"),
@@ -1073,10 +1077,12 @@ def parser() -> argparse.ArgumentParser:
         ("structure", "a directory that must not change"), ("key", "a key of the host's root"),
         ("mq", "a message queue outside"), ("shared", "a directory that the host sees"),
     ):  # fmt: skip
-        found.add_argument(f"--{name}", action="append", default=[], help=what)
+        argument_parser.add_argument(f"--{name}", action="append", default=[], help=what)
     for name in ("pid", "ipc"):
-        found.add_argument(f"--{name}", action="append", default=[], type=lambda text: int(text, 0))
-    return found
+        argument_parser.add_argument(
+            f"--{name}", action="append", default=[], type=lambda text: int(text, 0)
+        )
+    return argument_parser
 
 
 def main() -> int:

@@ -123,21 +123,23 @@ class MemoryIntake:
             await self.gate.wait()
         if self.fault is not None:
             raise self.fault
-        found = self.known.get(approval.binding.commit)
-        if found is None:
+        result = self.known.get(approval.binding.commit)
+        if result is None:
             raise InvalidArgument("there is no such commit", field="commit")
         spec = hive.spec(hive.names[approval.agent])
         before = files_of(self.applied, spec)
         shown = (
             ConfiguredAgent(spec, config_in(before)),
-            ConfiguredAgent(spec, config_in(found.files)),
+            ConfiguredAgent(spec, config_in(result.files)),
         )
-        does = effect(*shown, changed_paths(before, found.files))
+        does = effect(*shown, changed_paths(before, result.files))
         binding = Binding(
-            found.binding.commit, found.binding.tree, found.binding.nar, spec.config or "",
+            result.binding.commit, result.binding.tree, result.binding.nar, spec.config or "",
             meta=hive.commit,
         )  # fmt: skip
-        return CheckedRequest(binding, does, found.wishes, {"files": len(found.files)}, found.parts)
+        return CheckedRequest(
+            binding, does, result.wishes, {"files": len(result.files)}, result.parts
+        )
 
 
 @dataclass
@@ -212,8 +214,8 @@ class Stage:
         self.ports = Ports(
             self.host, self.journal, self.jobs, self.clock, self.ledger, self.settings
         )
-        given = Given(lambda: self.broker.hive, self._touch, self.broker.perform)
-        self.road = Reconciler.build(self.ports, given, self.look, self.faults.append)
+        result = Given(lambda: self.broker.hive, self._touch, self.broker.perform)
+        self.road = Reconciler.build(self.ports, result, self.look, self.faults.append)
         self.applied = AppliedRepositories(self.folder / "applied")
         self.applied.open()
         self.host.source = self.applied.nar
@@ -270,11 +272,11 @@ class Stage:
     async def grow(self, parents: Mapping[str, str | None], **specs: Mapping[str, object]) -> None:
         hive = self.broker.hive
         for number, (name, parent) in enumerate(parents.items(), 1):
-            given = specs.get(name, {})
-            start = seed_for(str(given.get("image", "host")))
+            answer = specs.get(name, {})
+            start = seed_for(str(answer.get("image", "host")))
             uuid = f"{number:08x}-0000-4000-8000-000000000000"
-            found = {"uuid": uuid, "config": start.commit, "nar": start.nar, **given}
-            hive = hive.with_agent(name, parent, AgentSpec.model_validate(found))
+            result = {"uuid": uuid, "config": start.commit, "nar": start.nar, **answer}
+            hive = hive.with_agent(name, parent, AgentSpec.model_validate(result))
         self.change(hive)
         await self.settle()
 
@@ -293,36 +295,36 @@ class Stage:
     def _create(self, request: ApprovalRequest) -> str:
         def handler(call: Call) -> Record[Done]:
             approvals = call.ledger.approvals
-            found = approvals.create(request, call.now, call.now + 86_400)
-            goals = {request.agent: f"approval:{found.id}"}
+            result = approvals.create(request, call.now, call.now + 86_400)
+            goals = {request.agent: f"approval:{result.id}"}
             job = call.ledger.jobs.create("test", "operator", goals, call.now)
-            approvals.attach(found.id, job.id)
+            approvals.attach(result.id, job.id)
             if request.kind is not ApprovalKind.CONFIG:
-                approvals.move(found.id, "check", call.now)
-                approvals.move(found.id, "approve", call.now, by="operator")
-            call.notify(f"approval:{found.id}")
-            return Record(Done(id=found.id))
+                approvals.move(result.id, "check", call.now)
+                approvals.move(result.id, "approve", call.now, by="operator")
+            call.notify(f"approval:{result.id}")
+            return Record(Done(id=result.id))
 
         return self.broker.perform("request", handler).id
 
     def decide(self, approval: str, event: str = "approve", reason: str = "") -> None:
         def handler(call: Call) -> Record[Done]:
-            found = call.ledger.approvals.get(approval)
-            assert found is not None
+            result = call.ledger.approvals.get(approval)
+            assert result is not None
             if event == "approve":
                 call.ledger.approvals.move(approval, "approve", call.now, by="uid:0")
                 call.notify(f"approval:{approval}")
                 return Record(Done())
-            end_approval(call, found, event, by="uid:0", reason=reason)
+            end_approval(call, result, event, by="uid:0", reason=reason)
             return Record(Done())
 
         self.broker.perform(event, handler)
 
     def roll_back(self, agent: str, number: int) -> str:
         spec = self.broker.hive.spec(agent)
-        found = self.ledger.generations.get(spec.id, number)
-        assert found is not None
-        binding = Binding(found.commit, base=spec.config or "")
+        result = self.ledger.generations.get(spec.id, number)
+        assert result is not None
+        binding = Binding(result.commit, base=spec.config or "")
         review = {"generation": number}
         return self._create(
             ApprovalRequest(
@@ -384,9 +386,9 @@ class Stage:
         return self.broker.hive.spec(name)
 
     def approval(self, approval: str) -> Approval:
-        found = self.ledger.approvals.get(approval)
-        assert found is not None
-        return found
+        result = self.ledger.approvals.get(approval)
+        assert result is not None
+        return result
 
     def state_of(self, approval: str) -> ApprovalState:
         return self.approval(approval).state

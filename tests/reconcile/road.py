@@ -58,8 +58,8 @@ class Road:
         self.host.forget_watchers()
         look = ObservedState.build(self.ledger, self.settings, self.hive, self.clock)
         ports = Ports(self.host, self.journal, self.jobs, self.clock, self.ledger, self.settings)
-        given = BrokerHandle(lambda: self.hive, self.topics.extend, self._perform)
-        self.road = Reconciler.build(ports, given, look, self.faults.append)
+        broker_handle = BrokerHandle(lambda: self.hive, self.topics.extend, self._perform)
+        self.road = Reconciler.build(ports, broker_handle, look, self.faults.append)
         self.look = look
         self.host.known = look.uuids
 
@@ -71,13 +71,13 @@ class Road:
         """As the broker does it, without commits and without the audit log."""
         topics: list[str] = []
         with self.ledger.transaction():
-            found = handler(Call(
+            result = handler(Call(
                 DAEMON, DAEMON, name, self.clock.now(), self.hive, self.ledger, self.settings,
                 self.look, topics,
             ))  # fmt: skip
         self.topics.extend(topics)
         self.road.on_topics(frozenset(topics))
-        return found.result
+        return result.result
 
     async def settle(self) -> None:
         for _ in range(MANY):
@@ -115,13 +115,13 @@ class Road:
             wanted = {known[name]: goal for name, goal in goals.items()}
             job = self.ledger.jobs.create("test", "operator", wanted, now)
             for name in (each for each, goal in goals.items() if goal == "moved"):
-                what = consequences(before, hive, name)
-                if what.lost:
-                    lost = tuple(hive.spec(each).id for each in what.lost)
+                result = consequences(before, hive, name)
+                if result.lost:
+                    lost = tuple(hive.spec(each).id for each in result.lost)
                     new = NewRevocation(job.id, hive.spec(name).id, name, lost, **self.how)
                     id_ = self.ledger.revocations.create(new, now)
                     if self.how.get("restart", True):
-                        noted = {hive.spec(each).id: 0 for each in what.losing}
+                        noted = {hive.spec(each).id: 0 for each in result.losing}
                         self.ledger.revocations.set_nonces(id_, noted)
         self.road.on_topics(frozenset({"tree"}))
         return job
@@ -146,9 +146,9 @@ class Road:
         return self.job(job.id)
 
     def job(self, job_id: str) -> JobRecord:
-        found = self.ledger.jobs.get(job_id)
-        assert found is not None
-        return found
+        result = self.ledger.jobs.get(job_id)
+        assert result is not None
+        return result
 
     def uuid(self, name: str) -> str:
         return self.hive.specs[name].id
@@ -179,8 +179,8 @@ class Road:
 
 def hive(parents: Mapping[str, str | None], **specs: Mapping[str, object]) -> Hive:
     """A hive by name -> parent, with fields of some specs."""
-    found = Hive()
+    result = Hive()
     for name, parent in parents.items():
         spec = AgentSpec.model_validate({"uuid": uuid4(), **specs.get(name, {})})
-        found = found.with_agent(name, parent, spec)
-    return found.at_commit("c0")
+        result = result.with_agent(name, parent, spec)
+    return result.at_commit("c0")

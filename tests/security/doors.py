@@ -25,9 +25,9 @@ class Wire:
 
     @property
     def transport(self) -> asyncio.Transport:
-        found = self.writer.transport
-        assert isinstance(found, asyncio.Transport)
-        return found
+        result = self.writer.transport
+        assert isinstance(result, asyncio.Transport)
+        return result
 
     async def call(self, method: str, **parameters: object) -> varlink.Message:
         self.say(method, **parameters)

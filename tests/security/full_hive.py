@@ -63,8 +63,8 @@ def family() -> Hive:
     def add(name: str, parent: str | None, **more: object) -> None:
         nonlocal hive, number
         number += 1
-        given: dict[str, object] = {"uuid": UUID(int=number << 96 | number), **more}
-        hive = hive.with_agent(name, parent, AgentSpec.model_validate(given))
+        result: dict[str, object] = {"uuid": UUID(int=number << 96 | number), **more}
+        hive = hive.with_agent(name, parent, AgentSpec.model_validate(result))
 
     add("root", None)
     add(NEIGHBOUR, "root")
@@ -198,9 +198,9 @@ def _work(here: Filled, name: str) -> None:
     )  # fmt: skip
     here.say(name, "cancel_task", ({"task": task, "reason": "r" * 200} for task in tasks[:500]))
     here.say("root", "start", [{"agent": name}])
-    given = here.ids("root", "assign_task", ({"agent": name, **long} for _ in range(900)), "task")
+    result = here.ids("root", "assign_task", ({"agent": name, **long} for _ in range(900)), "task")
     for _ in range(300):
-        here.say(name, "report_progress", [{"task": given[0], "text": "p" * 1000}])
+        here.say(name, "report_progress", [{"task": result[0], "text": "p" * 1000}])
         here.clock.advance(1.0)
     here.say(name, "wait_for", ({"tasks": tasks[500:564], "until": "all"} for _ in range(64)))
     batches = [{"tasks": ["x" * 500] * 64, "agents": [worker], "title": "b" * 200}
@@ -297,8 +297,10 @@ def _fill_archives(here: Filled) -> None:
     with here.ledger.transaction():
         for number in range(1500):
             gone = spec.model_copy(update={"uuid": UUID(int=number + 1)})
-            found = Archive(gone.id, f"gone{number}", gone.model_dump_json(), None, now, now + 1e6)
-            here.ledger.archives.put(found)
+            archive = Archive(
+                gone.id, f"gone{number}", gone.model_dump_json(), None, now, now + 1e6
+            )
+            here.ledger.archives.put(archive)
 
 
 @contextmanager

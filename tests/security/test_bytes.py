@@ -45,8 +45,8 @@ def test_attack_62_notes_as_fast_as_can_be_stay_below_32_mib_and_push_out_nobody
         assert {"own.first", "record"} <= set(names(mine, "kind"))
         assert made.ledger.events.verify() is None
         # Those that are there are the newest, and whoever follows knows what is gone.
-        found = made.call("a", "subscribe", after="1", agents=["a"], kinds=["own.*"])
-        assert found["gap"] is not None
+        reply = made.call("a", "subscribe", after="1", agents=["a"], kinds=["own.*"])
+        assert reply["gap"] is not None
         last = made.call(OPERATOR, "list_events", last=1)
         assert names(last["events"], "caller")[0] in {"a", *flooders}
 
@@ -59,8 +59,8 @@ def test_attack_62_a_note_is_bounded_in_bytes_and_not_in_characters(world: World
 
 def seconds(made: World, limit: int) -> float:
     started = process_time()
-    found = made.call("a", "subscribe", after="1", limit=limit, agents=["a"])
-    assert len(rows(found["events"])) == 20
+    reply = made.call("a", "subscribe", after="1", limit=limit, agents=["a"])
+    assert len(rows(reply["events"])) == 20
     return process_time() - started
 
 
@@ -114,10 +114,10 @@ def test_attack_62_what_is_over_is_bounded_in_bytes_by_agent_and_its_oldest_goes
         made.call("b", "cancel_task", task=theirs)
         tasks = []
         for number in range(100):
-            given = made.call("a", "assign_task", agent="a1", description=f"{number}{TEXT}")["task"]
-            made.call("a", "cancel_task", task=given)
+            task = made.call("a", "assign_task", agent="a1", description=f"{number}{TEXT}")["task"]
+            made.call("a", "cancel_task", task=task)
             made.call("a", "ack", ids=["f" * 13], idempotency_key=f"{number}" * 20)
-            tasks.append(given)
+            tasks.append(task)
         sizes = made.ledger.stored.of(made.uuid("a"))
         assert sum(size for noun, size in sizes.items() if noun in HISTORY) < MIB + len(TEXT) * 4
         assert made.fault("a", "get_task", task=tasks[0]) == "NotFound"

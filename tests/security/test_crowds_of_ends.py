@@ -14,13 +14,13 @@ from hive_core.operations.tasks.transitions import AT_ONCE
 def crowd(world: World, *agents: str) -> list[str]:
     """Five that each of them works on, and many that wait."""
     words = {"description": "x", "deadline": 0.0}
-    found = [
+    texts = [
         str(world.call("root", "assign_task", agent=agents[n % len(agents)], **words)["task"])
         for n in range(MANY)
     ]
     for agent in agents:
         take(world, agent)
-    return found
+    return texts
 
 
 def offered_tasks(world: World) -> list[object]:
@@ -29,8 +29,8 @@ def offered_tasks(world: World) -> list[object]:
 
 
 def _fields(world: World, what: str) -> list[dict[str, object]]:
-    found = [event["fields"] for event in world.events() if event["operation"] == what]
-    return [each for each in found if isinstance(each, dict)]
+    fieldses = [event["fields"] for event in world.events() if event["operation"] == what]
+    return [each for each in fieldses if isinstance(each, dict)]
 
 
 def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwhile(
@@ -52,8 +52,8 @@ def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwh
     assert max(sizes) <= 2 * AT_ONCE
     assert len(sizes) > MANY // AT_ONCE
     assert offered_tasks(world) == [*before, later]
-    found = asked.result()
-    assert (found["stopping"], len(rows(found["tasks"]))) == (0, MANY)
+    result = asked.result()
+    assert (result["stopping"], len(rows(result["tasks"]))) == (0, MANY)
     assert {each["why"] for each in _history(world, tasks[-1])} == {"", "enough"}
 
 
@@ -71,10 +71,10 @@ def test_who_stops_work_has_ended_all_of_it_and_is_not_told_of_each(world: World
 
 def test_a_kill_between_two_turns_loses_none_of_it(world: World) -> None:
     tasks = crowd(world, "a1", "a2")
-    found = world.call("root", "stop_work", agent="a", reason="enough")
+    reply = world.call("root", "stop_work", agent="a", reason="enough")
     left = [task for task in tasks if state(world, task) == "queued"]
-    told = [task for task in tasks if state(world, task) == "stopping"]
-    assert found["stopping"] == len(left) + len(told) == MANY - AT_ONCE + len(told)
+    result = [task for task in tasks if state(world, task) == "stopping"]
+    assert reply["stopping"] == len(left) + len(result) == MANY - AT_ONCE + len(result)
     assert len(left) > AT_ONCE
     before = offered_tasks(world)
     world.kill()
@@ -95,9 +95,9 @@ def test_the_tasks_of_a_destroyed_agent_end_turn_by_turn(
     assert {state(world, task) for task in tasks} == {"done"}
     assert offered_tasks(world) == before
     assert max(sizes) <= 2 * AT_ONCE + 16
-    found = world.ledger.tasks.require(tasks[-1]).result
-    assert found is not None
-    assert (found.status, found.error.split()[1:]) == ("failed", ["was", "destroyed"])
+    result = world.ledger.tasks.require(tasks[-1]).result
+    assert result is not None
+    assert (result.status, result.error.split()[1:]) == ("failed", ["was", "destroyed"])
 
 
 def test_what_a_crashed_agent_never_began_ends_turn_by_turn(world: World) -> None:
@@ -142,15 +142,15 @@ def test_what_is_given_after_a_stop_is_begun_before_the_last_of_that_has_ended(
     for offered_task in world.ledger.tasks.offered_tasks(world.uuid("a1")):
         world.call("a1", "finish_task", task=offered_task.id, status="success", summary="")
     take(world, "a1")
-    found = world.call("root", "stop_work", agent="a", reason="enough")
-    assert found["stopping"] != 0
+    reply = world.call("root", "stop_work", agent="a", reason="enough")
+    assert reply["stopping"] != 0
     words = {"agent": "a1", "description": "y", "priority": 3, "deadline": 0.0}
-    given = [str(world.call("root", "assign_task", **words)["task"]) for _ in range(6)]
+    texts = [str(world.call("root", "assign_task", **words)["task"]) for _ in range(6)]
     for offered_task in world.ledger.tasks.offered_tasks(world.uuid("a1")):
         if offered_task.id in tasks:  # there is room
             world.call("a1", "finish_task", task=offered_task.id, status="stopped", summary="")
     world.advance(0)
-    assert [phase(world, each) for each in given] == ["offered"] * 5 + ["queued"]
+    assert [phase(world, each) for each in texts] == ["offered"] * 5 + ["queued"]
     assert {state(world, task) for task in tasks} <= {"cancelled", "stopping", "done"}
 
 

@@ -18,29 +18,29 @@ MANY = 3 * AT_ONCE
 @contextmanager
 def events_per_transaction(world: World) -> Iterator[list[int]]:
     """How many events each transaction wrote."""
-    found: list[int] = []
+    result: list[int] = []
     before = world.ledger.events.last
 
     def heard(_: frozenset[str]) -> None:
         nonlocal before
-        found.append(world.ledger.events.last - before)
+        result.append(world.ledger.events.last - before)
         before = world.ledger.events.last
 
     world.broker.listeners.append(heard)
-    yield found
+    yield result
 
 
 def hang(world: World, how: str) -> tuple[str, list[str]]:
     """Many tasks that wait for one, are parts of one, or wait each for the one before."""
     first = give(world, "root", "a")
-    found = [first]
+    result = [first]
     for number in range(MANY):
         caller, agent = ("a", f"a{number % 2 + 1}") if how == "parts" else ("root", "a")
-        before = [first] if how == "needs" else found[-1:]
+        before = [first] if how == "needs" else result[-1:]
         wish: dict[str, object] = {"part_of": first} if how == "parts" else {"needs": before}
         task = world.call(caller, "assign_task", agent=agent, description="x", **wish)
-        found.append(str(task["task"]))
-    return first, found[1:]
+        result.append(str(task["task"]))
+    return first, result[1:]
 
 
 @pytest.mark.parametrize(
@@ -120,5 +120,5 @@ def test_the_workers_of_a_batch_go_some_at_a_time(world: World) -> None:
     world.advance(600)
     assert len(world.hive.specs) == before - 9
     assert max(had - has for had, has in pairwise([before, *left])) == 8
-    (found,) = rows(world.call("b", "list_batches")["batches"])
-    assert (found["batch"], found["state"], found["open"]) == (begun["batch"], "timeout", 0)
+    (row,) = rows(world.call("b", "list_batches")["batches"])
+    assert (row["batch"], row["state"], row["open"]) == (begun["batch"], "timeout", 0)

@@ -23,10 +23,10 @@ def meta() -> Iterator[Meta]:
     with folder_in_ram() as folder:
         empty_ledger().plant(folder)
         empty_repo().plant(folder)
-        found = Meta(folder)
-        found.change(family("anna", "bob"))
-        yield found
-        found.close()
+        result = Meta(folder)
+        result.change(family("anna", "bob"))
+        yield result
+        result.close()
 
 
 def _object(meta: Meta, kind: str, data: bytes) -> str:
@@ -61,12 +61,12 @@ def _push(meta: Meta, *more: tuple[str, bytes, str], tree: str = "") -> str:
 def _refusal_of(meta: Meta) -> str:
     """The reason why the commit is kept aside; the hive is as it was, and goes on."""
     before = meta.hive
-    found = meta.repo.recover(meta.ledger.head)
-    assert found.kind is RecoveryKind.REFUSED
+    recover = meta.repo.recover(meta.ledger.head)
+    assert recover.kind is RecoveryKind.REFUSED
     assert meta.hive == before
     after = meta.change(meta.hive.with_agent("next", "root", spec(99)))
     assert meta.repo.is_at(after.commit)
-    return found.reason
+    return recover.reason
 
 
 def _text(uuid: int, **more: object) -> str:
@@ -128,8 +128,8 @@ def test_attack_19_what_hive_reads_is_a_plain_file(meta: Meta, mode: str, file: 
 def test_attack_19_other_links_and_modules_are_carried_and_never_followed(meta: Meta) -> None:
     link = _object(meta, "blob", b"/etc/passwd")
     _push(meta, (LINK, b"link", link), (MODULE, b"module", meta.git("rev-parse", "main")))
-    found = meta.repo.recover(meta.ledger.head)
-    assert found.kind is RecoveryKind.ADOPT
+    recover = meta.repo.recover(meta.ledger.head)
+    assert recover.kind is RecoveryKind.ADOPT
     assert not (meta.path / "link").exists()
     assert not (meta.path / "module").exists()
 
@@ -168,9 +168,9 @@ def test_attack_39_trailers_of_hive_in_a_commit_by_hand_are_words(meta: Meta) ->
     meta.edit("agents/anna.json", _text(2, title="By hand"))
     meta.git("add", "agents/anna.json")
     meta.git("commit", "-q", "-m", "x\n\nHive-Caller: daemon\nHive-Operation: spawn")
-    found = meta.repo.recover(meta.ledger.head)
-    assert found.kind is RecoveryKind.ADOPT
-    assert [commit.author for commit in found.commits] == ["op@host"]
+    recover = meta.repo.recover(meta.ledger.head)
+    assert recover.kind is RecoveryKind.ADOPT
+    assert [commit.author for commit in recover.commits] == ["op@host"]
 
 
 def test_attack_57_history_that_was_rewritten_does_not_bring_back_an_older_tree(
@@ -179,8 +179,8 @@ def test_attack_57_history_that_was_rewritten_does_not_bring_back_an_older_tree(
     old = meta.hive.commit
     meta.change(meta.hive.without("bob"))
     meta.git("reset", "-q", "--hard", old)
-    found = meta.repo.recover(meta.ledger.head)
-    assert found.kind in (RecoveryKind.FORWARDED, RecoveryKind.REFUSED)
+    recover = meta.repo.recover(meta.ledger.head)
+    assert recover.kind in (RecoveryKind.FORWARDED, RecoveryKind.REFUSED)
     assert "bob" not in meta.hive.specs
     meta.git("update-ref", "refs/heads/main", meta.git("commit-tree", f"{old}^{{tree}}", "-m", "x"))
     assert meta.repo.recover(meta.ledger.head).kind is RecoveryKind.REFUSED

@@ -76,12 +76,12 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    found = HiveHost(lab)
-    found.setup()
-    found.grow(bad={"command": HOLD}, good={"command": HOLD})
-    found.grow(kid={"parent": "bad", "command": HOLD})
-    yield found
-    found.hush()
+    hive_host = HiveHost(lab)
+    hive_host.setup()
+    hive_host.grow(bad={"command": HOLD}, good={"command": HOLD})
+    hive_host.grow(kid={"parent": "bad", "command": HOLD})
+    yield hive_host
+    hive_host.hush()
 
 
 def _answers(host: HiveHost, agent: str) -> bool:

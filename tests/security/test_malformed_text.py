@@ -122,8 +122,8 @@ def test_what_agents_write_never_acts_on_the_operators_terminal(text: str) -> No
 
 
 def test_every_character_that_acts_is_spelled_out() -> None:
-    found = [chr(code) for code in range(0x110000) if acts(chr(code))]
-    assert [char for char in found if acts(plain(char)[0]) and char not in "\n\t"] == []
+    chrs = [chr(code) for code in range(0x110000) if acts(chr(code))]
+    assert [char for char in chrs if acts(plain(char)[0]) and char not in "\n\t"] == []
 
 
 @pytest.mark.parametrize("char", ["x", "\u001b", "\u4e00", "\u202e", "\U0001f600"])

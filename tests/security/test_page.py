@@ -21,14 +21,14 @@ _TITLE = re.compile(r"test_(?:attack_)?((?:\d+_)+)")
 
 def rows() -> dict[int, list[str]]:
     """The places that the page names, by number of the attack."""
-    found = _ROW.findall(PAGE.read_text())
-    return {int(number): re.findall(r"`(tests/[^`]+)`", places) for number, _, _, places in found}
+    findall = _ROW.findall(PAGE.read_text())
+    return {int(number): re.findall(r"`(tests/[^`]+)`", places) for number, _, _, places in findall}
 
 
 def numbers(text: str) -> set[int]:
-    found = {int(each) for part in _NAMED.findall(text) for each in re.findall(r"\d+", part)}
+    result = {int(each) for part in _NAMED.findall(text) for each in re.findall(r"\d+", part)}
     title = _TITLE.match(text)
-    return found | ({int(word) for word in title[1].strip("_").split("_")} if title else set())
+    return result | ({int(word) for word in title[1].strip("_").split("_")} if title else set())
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -40,8 +40,8 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def test_every_attack_of_the_list_stands_on_the_page_once() -> None:
-    found = [int(row[0]) for row in _ROW.findall(PAGE.read_text())]
-    assert sorted(found) == sorted(WANTED)
+    result = [int(row[0]) for row in _ROW.findall(PAGE.read_text())]
+    assert sorted(result) == sorted(WANTED)
 
 
 @pytest.mark.parametrize("number", sorted(WANTED))
@@ -62,14 +62,14 @@ def test_every_attack_has_tests_that_are_there_and_name_it(number: int) -> None:
 def test_attack_5_no_daemon_enters_a_container() -> None:
     """The one entering that is left is into a user namespace alone, to set bounds in it."""
     inside = re.compile(r"nsenter|setns|machinectl|(?<!-)chroot|/root/\{")
-    found = {}
+    result = {}
     for file in sorted((ROOT / "hive_core").rglob("*")):
         room = file.relative_to(ROOT / "hive_core").parts[0]
         if file.suffix in (".pyc", ".json") or not file.is_file() or room in ("cli", "testing"):
             continue
         lines = file.read_text().splitlines()
         if lines := [line.strip() for line in lines if inside.search(line)]:
-            found[file.name] = lines
-    assert list(found) == ["hive-gate"], found
-    assert all('nsenter --user="/proc/$first/ns/user" sh' in line for line in found["hive-gate"])
+            result[file.name] = lines
+    assert list(result) == ["hive-gate"], result
+    assert all('nsenter --user="/proc/$first/ns/user" sh' in line for line in result["hive-gate"])
     assert not {"Enter", "Exec", "Copy", "Shell"} & KINDS.keys()

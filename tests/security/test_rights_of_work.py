@@ -93,9 +93,9 @@ def test_attack_38_who_lost_an_agent_decides_on_nothing_of_it(hive: World) -> No
         assert str(exchange.replies[-1]["error"]).rpartition(".")[2] in ("NotFound", "NotAllowed")
     fired = [event for event in hive.events() if event["kind"] == "trigger"]
     hive.advance(60)
-    told = [event for event in hive.events() if event["kind"] == "trigger"][len(fired) :]
-    assert told
-    assert not [each for each in told if each["allowed"]]
+    result = [event for event in hive.events() if event["kind"] == "trigger"][len(fired) :]
+    assert result
+    assert not [each for each in result if each["allowed"]]
     hive.call("rival", "answer", question=ids["question"], answers=["yes"])
 
 

@@ -91,12 +91,12 @@ def worst(here: Filled, name: str, operation: Operation) -> list[Reply]:
     assert not missing, f"say in BY_HAND with which {missing} {operation.name} costs most"
     if "limit" in fields:
         said["limit"] = max(_bounds(fields["limit"].metadata), default=100)
-    found: list[Reply] = [said]
+    replies: list[Reply] = [said]
     for key, field in fields.items():
-        found += [{**said, key: value} for value in _values(field.annotation) if key not in said]
+        replies += [{**said, key: value} for value in _values(field.annotation) if key not in said]
     if "agent" in fields and "agent" not in said:
-        found.append({**said, "agent": name})
-    return found
+        replies.append({**said, "agent": name})
+    return replies
 
 
 def _bounds(metadata: Iterable[object]) -> Iterator[int]:
