@@ -56,7 +56,14 @@ def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _names_in(path: Path) -> Iterator[Name]:
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    """Names in a file. A field of a model may be the name of a setting, which is fixed."""
+    tree = ast.parse(path.read_bytes())
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    assignments = [node for owner in classes for node in owner.body]
+    fields = {id(node.target) for node in assignments if isinstance(node, ast.AnnAssign)}
+    for node in ast.walk(tree):
+        if id(node) in fields:
+            continue
         place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():

@@ -129,7 +129,7 @@ def _built_in_agent(name: str) -> Callable[[str, Sequence[str]], int]:
         from hive_core.agent import agent_loop, lead, queen, worker  # noqa: PLC0415
 
         derived_commands.parser_of(name, OWN[name]).parse_args(arguments)
-        minds = {"worker": worker.Worker, "lead": lead.Lead, "queen": queen.Queen}
+        minds = {"worker": worker.LineWorker, "lead": lead.Lead, "queen": queen.Queen}
         return agent_loop.run(path, minds[name])
 
     return run

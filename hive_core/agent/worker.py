@@ -26,7 +26,7 @@ class LineInterrupted(Exception):
     """Somebody ends the work on this task."""
 
 
-class Worker:
+class LineWorker:
     """The built-in worker. Its memory of earlier tasks is lost with its machine.
 
     Who gives a task says whether it begins with that or with nothing, which it does by itself.

@@ -76,7 +76,7 @@ class OptimisticGuard:
 
 
 @dataclass(slots=True)
-class Batch:
+class CallBatch:
     """`hive` is the snapshot after the calls so far; `commits` says how often it changed."""
 
     hive: Hive

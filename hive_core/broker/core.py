@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from hive_core.broker import reply
 from hive_core.broker.audit import Audit, adoption_entry, rejected_peer_entry
-from hive_core.broker.batch import Batch, OptimisticGuard, RetryWithSavepoints, Services
+from hive_core.broker.batch import CallBatch, OptimisticGuard, RetryWithSavepoints, Services
 from hive_core.broker.branches import branch_of
 from hive_core.broker.call import Call, Change, Outcome, Record
 from hive_core.broker.connection import (
@@ -180,7 +180,7 @@ class Broker:
 
     def _read(self, calls: Sequence[PendingCall]) -> None:
         """Answer each party before the next is served; one that was refused after the record."""
-        clock, refused = self._queue.time_of(calls, READING), list[Batch]()
+        clock, refused = self._queue.time_of(calls, READING), list[CallBatch]()
         for _, of_party in groupby(calls, _party_of):
             batch = self._new_batch(in_transaction=False)
             is_over = self._run_calls(of_party, clock, batch)
@@ -195,7 +195,7 @@ class Broker:
         for batch in refused:
             self._settle(batch)
 
-    def _serve_alone(self, call: PendingCall) -> Batch:
+    def _serve_alone(self, call: PendingCall) -> CallBatch:
         """A batch of one: it fits now, or with the ballast, or it fails."""
         urgent = call.request is not None and call.request[0].urgent
         try:
@@ -210,7 +210,7 @@ class Broker:
             batch.outcomes.append(CallOutcome(call, reply.error_frame(error)))
             return batch
 
-    def _run_alone(self, call: PendingCall, *, urgent: bool) -> Batch:
+    def _run_alone(self, call: PendingCall, *, urgent: bool) -> CallBatch:
         clock = self._queue.time_of([call], RECORDING)
         if call.writes:
             if self.disk_full() and not urgent:
@@ -223,12 +223,12 @@ class Broker:
 
     def _new_batch(
         self, *, in_transaction: bool, frozen: bool = False, use_savepoints: bool = False
-    ) -> Batch:
+    ) -> CallBatch:
         clock, ledger = self.services.clock, self.services.ledger
         guard = ledger.savepoint() if use_savepoints else OptimisticGuard(ledger)
-        return Batch(self.hive, clock.now(), clock.monotonic(), in_transaction, guard, frozen)
+        return CallBatch(self.hive, clock.now(), clock.monotonic(), in_transaction, guard, frozen)
 
-    def _transact(self, run: Callable[[Batch], object]) -> Batch:
+    def _transact(self, run: Callable[[CallBatch], object]) -> CallBatch:
         """Objects -> lock and check the ref -> head in the transaction -> COMMIT -> the ref.
 
         COMMIT is the decision. A branch in other hands is looked at, then worked around.
@@ -258,7 +258,7 @@ class Broker:
                 return batch
         raise Busy("the meta repo is being changed by hand; try again")
 
-    def _can_retry(self, batch: Batch, error: BaseException) -> bool:
+    def _can_retry(self, batch: CallBatch, error: BaseException) -> bool:
         """A batch was rolled back: whether it may be run once more, after what this has changed."""
         for call in batch.counted:
             call.counted = False
@@ -270,7 +270,7 @@ class Broker:
             return True
         return False
 
-    def _run_calls(self, calls: Iterable[PendingCall], clock: BatchTime, batch: Batch) -> bool:
+    def _run_calls(self, calls: Iterable[PendingCall], clock: BatchTime, batch: CallBatch) -> bool:
         """Run each call once, as long as its party has time left; whether all of it is over."""
         run, append = self._dispatch.run, batch.outcomes.append
         used, share = clock.used, clock.share
@@ -289,7 +289,7 @@ class Broker:
                 return True
         return False
 
-    def _settle(self, batch: Batch) -> None:
+    def _settle(self, batch: CallBatch) -> None:
         self.hive = batch.hive
         connections: dict[ClientConnection, None] = {}
         for outcome in batch.outcomes:

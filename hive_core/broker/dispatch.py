@@ -9,7 +9,7 @@ from uuid import uuid4
 from hive_core.broker import idempotency, reply
 from hive_core.broker.audit import REFUSED, Audit, Judgement, call_entry
 from hive_core.broker.authorize import judge, refusal
-from hive_core.broker.batch import Batch, RetryWithSavepoints, Services
+from hive_core.broker.batch import CallBatch, RetryWithSavepoints, Services
 from hive_core.broker.call import Call, Outcome, Ready
 from hive_core.broker.connection import CallOutcome, ClientConnection, PendingCall
 from hive_core.broker.operation import Operation, unlisted_operation
@@ -46,7 +46,7 @@ class Dispatch:
         self._storage = StorageLimiter()
         self._prefix, self._number = uuid4().hex[:12], 0
 
-    def run(self, pending: PendingCall, batch: Batch) -> CallOutcome:
+    def run(self, pending: PendingCall, batch: CallBatch) -> CallOutcome:
         """What the call comes to. A full disk and a retry with savepoints take the whole batch."""
         case: AuthorizedCall | CallOutcome | None = None
         topics_before = len(batch.topics)
@@ -70,7 +70,7 @@ class Dispatch:
             del batch.topics[topics_before:]
             return self._reply_with_error(pending, case, error)
 
-    def run_own(self, batch: Batch, name: str, handler: Callable[[Call], Outcome]) -> None:
+    def run_own(self, batch: CallBatch, name: str, handler: Callable[[Call], Outcome]) -> None:
         """What the daemon does by itself: it needs no permission, and the rest is as above."""
         operation = unlisted_operation(name, lambda call, _: handler(call))
         pending = PendingCall(ClientConnection(DAEMON, -1, _discard_reply))
@@ -82,7 +82,7 @@ class Dispatch:
             text, hive = record_effect(case, outcome, self._services.repo, self._audit)
         outcome_of_mutation(case, outcome, text, hive)
 
-    def _authorize(self, pending: PendingCall, batch: Batch) -> AuthorizedCall | CallOutcome:
+    def _authorize(self, pending: PendingCall, batch: CallBatch) -> AuthorizedCall | CallOutcome:
         """The call with its permission, or its outcome where no handler has to run."""
         request = pending.request
         if request is None or pending.job is not None:
@@ -111,7 +111,7 @@ class Dispatch:
             self._check_limits(case)
         return case if pending.ready is None else _with_read_result(case)
 
-    def _call(self, batch: Batch, name: str, party: str, uid: int, *, more: bool) -> Call:
+    def _call(self, batch: CallBatch, name: str, party: str, uid: int, *, more: bool) -> Call:
         """A call of the party on the snapshot of this moment."""
         services = self._services
         self._number += 1
@@ -121,7 +121,7 @@ class Dispatch:
             services.contents, None, services.git,
         )  # fmt: skip
 
-    def _outcome_without_handler(self, pending: PendingCall, batch: Batch) -> CallOutcome:
+    def _outcome_without_handler(self, pending: PendingCall, batch: CallBatch) -> CallOutcome:
         if pending.job is not None:
             return outcome_after_job(pending, batch, self._services.ledger.jobs)
         if pending.fault is not None:

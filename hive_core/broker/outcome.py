@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from hive_core.broker import idempotency, reply
 from hive_core.broker.audit import Judgement
-from hive_core.broker.batch import Batch, Repository
+from hive_core.broker.batch import CallBatch, Repository
 from hive_core.broker.call import Call, Change, Later, Outcome, Record, Wait
 from hive_core.broker.connection import CallOutcome, PendingCall
 from hive_core.broker.operation import Operation, Params, Result
@@ -30,7 +30,7 @@ class AuthorizedCall:
     """One allowed call on its way through a batch. `key` is its idempotency key, if it has one."""
 
     pending: PendingCall
-    batch: Batch
+    batch: CallBatch
     call: Call
     operation: Operation
     params: Params
@@ -155,7 +155,9 @@ def _commit_change(case: AuthorizedCall, change: Change[Result], repo: Repositor
     return hive.at_commit(repo.write(hive, call.hive, change.message, trailers))
 
 
-def recorded_outcome(call: PendingCall, batch: Batch, text: bytes, jobs: JobTable) -> CallOutcome:
+def recorded_outcome(
+    call: PendingCall, batch: CallBatch, text: bytes, jobs: JobTable
+) -> CallOutcome:
     """The reply to a recorded call: now, or once its job has ended when the caller waits for it."""
     if call.request is None or not call.request[0].awaits:
         return CallOutcome(call, reply.last_frame(text))
@@ -167,12 +169,12 @@ def recorded_outcome(call: PendingCall, batch: Batch, text: bytes, jobs: JobTabl
     return _after(CallOutcome(call, due=batch.monotonic + wait, job=(job, text)), batch, jobs)
 
 
-def outcome_after_job(call: PendingCall, batch: Batch, jobs: JobTable) -> CallOutcome:
+def outcome_after_job(call: PendingCall, batch: CallBatch, jobs: JobTable) -> CallOutcome:
     """The reply when a call that waits for a job runs again."""
     return _after(CallOutcome(call, due=call.due, job=call.job), batch, jobs)
 
 
-def _after(held: CallOutcome, batch: Batch, jobs: JobTable) -> CallOutcome:
+def _after(held: CallOutcome, batch: CallBatch, jobs: JobTable) -> CallOutcome:
     """The reply that waits for a job; a job that failed becomes the error of the call."""
     if held.job is None:
         raise TypeError("no job is waited for")

@@ -67,7 +67,7 @@ class StorageLimiter:
             reason = f"more than {limits.history} bytes hang on tasks of yours that are open"
             raise _full(operation, reason, "history")
         if held > limits.stored:
-            noun = max(live, key=lambda each: live[each])
+            noun = max(live, key=live.__getitem__)
             reason = f"you have {limits.stored} bytes in the ledger, most of it {noun}"
             raise _full(operation, reason, "stored")
 

@@ -16,7 +16,7 @@ from hive_core.agent.lead import Lead
 from hive_core.agent.queen import Queen
 from hive_core.agent.reconnect import Link
 from hive_core.agent.task_client import TaskClient
-from hive_core.agent.worker import Worker
+from hive_core.agent.worker import LineWorker
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentEnded, AgentStarted, emit
 from hive_core.broker.operation import Result
@@ -25,7 +25,11 @@ from hive_core.model.agents.agent import Role
 from hive_core.model.agents.machine import DesiredState
 from hive_core.varlink import Message
 
-MINDS: dict[str, Callable[..., AgentBehaviour]] = {"lead": Lead, "queen": Queen, "worker": Worker}
+MINDS: dict[str, Callable[..., AgentBehaviour]] = {
+    "lead": Lead,
+    "queen": Queen,
+    "worker": LineWorker,
+}
 
 
 class Killed(BaseException):
@@ -96,7 +100,9 @@ class BuiltInAgents:
             desk = TaskClient(wire, name, self.world.advance)
             memory = StateFile(self.folder / f"{uuid}.json")
             mind = (
-                Worker(desk, memory, self._end) if kind == "worker" else MINDS[kind](desk, memory)
+                LineWorker(desk, memory, self._end)
+                if kind == "worker"
+                else MINDS[kind](desk, memory)
             )
             self.minds[uuid] = (desk, mind)
         return self.minds[uuid]

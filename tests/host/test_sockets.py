@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from hive_core import varlink
-from hive_core.broker.batch import Batch
+from hive_core.broker.batch import CallBatch
 from hive_core.broker.connection import CallOutcome, ClientConnection, PendingCall
 from hive_core.errors import HIVE, BadFrame, Busy
 from hive_core.host.sockets.connection import PeerTimeouts
@@ -326,7 +326,7 @@ def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
                 turns.append(set())
                 turn()
 
-            def noted(pending: PendingCall, batch: Batch) -> CallOutcome:
+            def noted(pending: PendingCall, batch: CallBatch) -> CallOutcome:
                 turns[-1].add(pending.connection.party)
                 if len(turns) == 1 and len(turns[-1]) == 1 and not sent:
                     sent.append(os.write(quiet.fileno(), varlink.encode(LOOK)))

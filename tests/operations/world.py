@@ -206,7 +206,7 @@ class World:
         with self.ledger.transaction():
             for party in ("operator", *(spec.id for spec in self.hive.specs.values())):
                 self.ledger.messages.lease(party, 0, 1.0, 0.0)  # mail gets its places
-        assert self.ledger.stored.recorded() == self.ledger.stored.recount()
+        assert self.ledger.stored.recorded_sizes() == self.ledger.stored.recount()
 
     # The transport, as the broker sees it.
 

@@ -115,7 +115,7 @@ def _needed_packs(
     path: Path, wanted: set[str], brought: Mapping[str, str], commits: set[str]
 ) -> set[str]:
     """Names of packs: of what is kept, and one for each commit that is in none of those."""
-    tables = sorted((path / "objects/pack").glob("*.idx"), key=lambda each: each.stat().st_size)
+    tables = sorted((path / "objects/pack").glob("*.idx"), key=lambda table: table.stat().st_size)
     packs = {table.stem: Pack(table) for table in tables}
     needed = {name for name in packs if name in wanted or name not in brought.values()}
     for commit in commits:

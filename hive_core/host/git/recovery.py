@@ -170,7 +170,7 @@ class RefusedCommits:
         with guard_writes():
             self._put(self._mark(oid), "")
 
-    def unreported(self) -> list[tuple[str, str]]:
+    def list_unreported(self) -> list[tuple[str, str]]:
         """Refusals that are not in the audit log yet, because of a crash."""
         return [(oid, why) for oid, why in self.refusals() if not self._mark(oid).exists()]
 

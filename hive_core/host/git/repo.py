@@ -236,7 +236,7 @@ class MetaRepo:
 
     def unreported_refusals(self) -> list[tuple[str, str]]:
         """Refused commits that are not in the audit log yet; see `mark_reported`."""
-        return self._parked_commits.unreported()
+        return self._parked_commits.list_unreported()
 
     def mark_reported(self, oid: str) -> None:
         self._parked_commits.mark_reported(oid)

@@ -148,7 +148,7 @@ class ArtifactContents:
         id_ = uuid4().hex
         path = self.blobs.new(id_)
 
-        def written() -> tuple[BlockDigests, Content]:
+        def write_first() -> tuple[BlockDigests, Content]:
             self.blobs.create(path)
             whole = self.blobs.write(path, BlockDigests(), data)
             return whole, self.blobs.sync(path, whole)
@@ -157,7 +157,7 @@ class ArtifactContents:
             self._check(party, len(data), room)
             self._uploads[id_], upload.coming = upload, len(data)
             try:
-                upload.sum, upload.ready = await self.beside(written)
+                upload.sum, upload.ready = await self.beside(write_first)
                 self._upload(party, id_)  # it may have gone before there was a file
             except BaseException:
                 self._uploads.pop(id_, None)

@@ -26,7 +26,7 @@ def has_quota(folder: Path, text: str | None = None) -> bool:
     fields = [line.split(" ") for line in lines]
     around = [field for field in fields if folder.is_relative_to(field[1])]
     # Of several on the same place the last one counts, which `max` would not give.
-    _, _, _, options, *_ = max(reversed(around), key=lambda each: len(each[1]))
+    _, _, _, options, *_ = max(reversed(around), key=lambda field: len(field[1]))
     return not QUOTA.isdisjoint(options.split(","))
 
 

@@ -68,7 +68,7 @@ def escape(name: str) -> str:
 
 def unescape(part: str) -> str:
     """The way back."""
-    return re.sub(r"_([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), part)
+    return re.sub(r"_([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), part)
 
 
 class Bus:

@@ -78,7 +78,7 @@ class HistoryTrimmer:
         """
         nouns = set(HISTORY)
         while sum((sizes := self._sizes(party)).values()) > most and nouns:
-            noun = max(nouns, key=lambda each: sizes.get(each, 0))
+            noun = max(nouns, key=lambda noun: sizes.get(noun, 0))
             if not self._forget(party, noun):
                 nouns.discard(noun)
         return sum(sizes.values())

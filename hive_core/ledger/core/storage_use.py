@@ -125,8 +125,8 @@ class StorageUse:
                 sizes[party, noun] += size
         return dict(sizes)
 
-    def recorded(self) -> dict[tuple[str, str], int]:
-        """The same as it was kept."""
+    def recorded_sizes(self) -> dict[tuple[str, str], int]:
+        """Sizes as the table has them."""
         rows = self._db.rows("SELECT party, noun, bytes FROM temp.stored WHERE bytes <> 0")
         return {(party, noun): size for party, noun, size in rows}
 

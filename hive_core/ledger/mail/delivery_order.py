@@ -98,7 +98,7 @@ def first(parts: Iterable[list[Row]], most: int) -> list[DeliveryTurn]:
     filled = [rows for rows in parts if rows]
     turns = list(map(DeliveryTurn._make, chain.from_iterable(filled)))
     if len(filled) > 1:
-        turns.sort(key=lambda each: each.key)
+        turns.sort(key=lambda turn: turn.key)
     return turns[:most]
 
 

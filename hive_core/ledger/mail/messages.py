@@ -83,7 +83,7 @@ class Messages:
             return []
         self._boxes.place(box)
         if box.due <= now:
-            self._come_back(box, now)
+            self._end_leases(box, now)
         turns = self._turns.next(box, recipient, most, now, only)
         if turns:
             self._boxes.give(box, [turn[:2] for turn, _ in turns], now + lease)
@@ -269,7 +269,7 @@ class Messages:
         places = [self._boxes.standing(box, message_id) for message_id in wanted]
         return box, [place for place in places if place is not None]
 
-    def _come_back(self, box: Box, now: float) -> None:
+    def _end_leases(self, box: Box, now: float) -> None:
         """Leases of this box that ended; those that are dead by it are for `expire`."""
         for row in self._db.rows(
             "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, m.expires_at"

@@ -121,7 +121,7 @@ class QueueStore:
             QueueItem._make((*row, turn.attempt + 1)) for turn, row in zip(turns, rows, strict=True)
         ]
 
-    def come_back(self, queue: Queue, attempts: int, now: float) -> list[str]:
+    def end_leases(self, queue: Queue, attempts: int, now: float) -> list[str]:
         """Things whose lease ended are ready again; the ids of those that are dead by it."""
         rows = self._db.rows(
             "UPDATE lines SET state = CASE WHEN attempt >= ?1 THEN 2 ELSE 0 END, due = NULL"
@@ -145,7 +145,7 @@ class QueueStore:
     def ack(self, taker: str, ids: Iterable[str]) -> int:
         """Done with what the taker took last, also after its lease; how many there were."""
         done = 0
-        for queue, state, rank, id_, size in self._leased_by(taker, ids):
+        for queue, state, rank, id_, size in self._lease_rows(taker, ids):
             self._db.run(
                 "DELETE FROM lines WHERE queue = ? AND state = ? AND rank = ? AND id = ?",
                 (queue, state, rank, id_),
@@ -159,7 +159,7 @@ class QueueStore:
     def nack(self, taker: str, ids: Iterable[str], attempts: int, *, dead: bool) -> list[Returned]:
         """Given back: ready again, or dead."""
         returned = []
-        for queue, state, rank, id_, _ in self._leased_by(taker, ids):
+        for queue, state, rank, id_, _ in self._lease_rows(taker, ids):
             if state != 1:
                 continue
             (row,) = self._db.rows(
@@ -219,7 +219,7 @@ class QueueStore:
         ]
         return fitting(first(parts, wanted.most))
 
-    def _leased_by(self, taker: str, ids: Iterable[str]) -> list[tuple[int, int, int, int, int]]:
+    def _lease_rows(self, taker: str, ids: Iterable[str]) -> list[tuple[int, int, int, int, int]]:
         leased = []
         for number in dict.fromkeys(filter(None, map(queue_item_number, ids))):
             row = self._db.row(

@@ -200,7 +200,7 @@ def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
     queue, queues = _require_queue(call, params.queue), call.ledger.queues
     if params.dead and call.uuid != queue.owner:
         raise InvalidArgument("dead items are for the owner of the queue", field="dead")
-    lost = queues.come_back(queue, call.settings.limits.attempts, call.now)
+    lost = queues.end_leases(queue, call.settings.limits.attempts, call.now)
     reported = report_dead_things(call, queue, lost)
     lease = call.settings.grace.lease if params.lease is None else params.lease
     wanted = TakeFilter(params.max, lease, params.min_priority, params.kind, dead=params.dead)
