@@ -73,7 +73,7 @@ def test_the_heading_of_the_first_time_names_the_zone() -> None:
 
 @pytest.fixture
 def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda _: type("Size", (), {"columns": 80})())
+    monkeypatch.setenv("COLUMNS", "80")
 
 
 @pytest.mark.usefixtures("_narrow")
