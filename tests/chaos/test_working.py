@@ -209,7 +209,7 @@ def _bell(end: Working, bell: str, born: float) -> Iterator[str]:
 
 TAMPERED = {
     "a task is gone": "DELETE FROM tasks WHERE number = (SELECT MIN(number) FROM tasks)",
-    "a token is made of nothing": "UPDATE budgets SET free = free + 1 WHERE over = 0",
+    "a token is made of nothing": "UPDATE purses SET free = free + 1 WHERE over = 0",
     "a report is charged twice": "UPDATE usage SET amount = amount * 2 WHERE kind = 'tokens_in'",
     "a note is gone": "DELETE FROM messages WHERE body LIKE 'note %'",
     "an artifact is gone": "DELETE FROM artifacts",
