@@ -129,7 +129,9 @@ def test_shapes_that_the_operator_reads(host: HiveHost) -> None:
     assert root.keys() >= {"name", "uuid", "parent", "role", "state", "activity", "children"}
     assert [child["name"] for child in root["children"]] == ["echo", "lead", "other"]
     status = host.json("status")
-    assert status.keys() == {"commit", "refused", "agents", "hived", "alarms", "waiting"}
+    assert status.keys() == {
+        "commit", "refused", "agents", "hived", "alarms", "waiting", "failed", "tasks",
+    }  # fmt: skip
     assert status["agents"] == {"running": 5}
     assert status["hived"].keys() >= {"version", "since"}
     assert len(status["commit"]) == 40

@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_or_fails(folder: Path) -> None:
     subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
     for kind, said, kept in (
         ("w", ["acked", "StorageFull", "acked"], ["fine", "fine"]),
-        ("s", ["acked", "Broken", "Broken"], ["fine"]),
+        ("s", ["acked", "LedgerBroken", "LedgerBroken"], ["fine"]),
     ):
         home = folder / kind
         home.mkdir()

@@ -15,6 +15,7 @@ let
   python3 = {
     outPath = "/usr";
     sitePackages = site;
+    interpreter = "/usr/bin/python3";
     pkgs = named [
       "click" "cronsim" "dbus-fast" "hypothesis" "prometheus-client" "pydantic" "pygit2" "pytestCheckHook"
       "python-frontmatter" "setuptools" "starlette" "systemd"
