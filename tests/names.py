@@ -10,6 +10,7 @@ import ast
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -34,6 +35,9 @@ _PARTICLES: Final = frozenset(
 )
 
 
+_BINDING: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Name, ast.arg)
+
+
 class Name(NamedTuple):
     """A name that says nothing, and where it is bound."""
 
@@ -50,39 +54,49 @@ def is_bare_participle(name: str) -> bool:
     return is_participle and (not rest or (len(rest) == 1 and rest[0] in _PARTICLES))
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
 def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     words = " ".join(ast.unparse(decorator) for decorator in function.decorator_list)
     return any(word in words for word in ("property", "setter", "fixture"))
 
 
+def _bindings(path: Path) -> Iterator[ast.AST]:
+    """Nodes that bind a name. A field of a model may be the name of a setting, which is fixed."""
+    fields = set[ast.AST]()
+    for node in ast.walk(_tree(path)):  # a class comes before what is in it
+        if isinstance(node, ast.ClassDef):
+            fields |= {row.target for row in node.body if isinstance(row, ast.AnnAssign)}
+        elif isinstance(node, _BINDING) and node not in fields:
+            yield node
+
+
 def _names_in(path: Path) -> Iterator[Name]:
-    """Names in a file. A field of a model may be the name of a setting, which is fixed."""
-    tree = ast.parse(path.read_bytes())
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    assignments = [node for owner in classes for node in owner.body]
-    fields = {id(node.target) for node in assignments if isinstance(node, ast.AnnAssign)}
-    for node in ast.walk(tree):
-        if id(node) in fields:
-            continue
-        place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+    for node in _bindings(path):
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                if is_bare_participle(node.name) and not _is_property(node):
-                    yield Name("functions named by a bare participle", place, node.name)
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                if name in EMPTY_WORDS:
-                    yield Name("values named by an empty word", place, name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if is_bare_participle(name) and not _is_property(node):
+                    yield Name("functions named by a bare participle", _place(path, node), name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) if name in EMPTY_WORDS:
+                yield Name("values named by an empty word", _place(path, node), name)
             case _:
                 pass
+
+
+def _place(path: Path, node: ast.AST) -> str:
+    return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
 
 
 def _shared_class_names() -> Iterator[Name]:
     """Public classes of the package that have their name in common with another one."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for path in sorted((ROOT / "hive_core").rglob("*.py")):
-        for node in ast.parse(path.read_bytes()).body:
+        for node in _tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+                places[node.name].append(_place(path, node))
     for name, shared in sorted(places.items()):
         if len(shared) > 1:
             yield Name("class names in more than one module", ", ".join(shared), name)

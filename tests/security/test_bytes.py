@@ -70,9 +70,11 @@ def test_attack_61_a_page_that_is_full_reads_no_further() -> None:
         for _ in range(1000):
             made.call("a", "note_event", kind="step", text="x" * 4096, fields={"x": "y" * 4000})
         seconds(made, 1000)
-        few = min(seconds(made, 20) for _ in range(5))
-        many = min(seconds(made, 1000) for _ in range(5))
-        assert many < 2 * few
+        # In turns, and the best of many: whatever else the machine does makes both slower. All of
+        # the thousand would take fifty times as long.
+        turns = [(seconds(made, 20), seconds(made, 1000)) for _ in range(20)]
+        few, many = (min(times) for times in zip(*turns, strict=True))
+        assert many < 5 * few
 
 
 TEXT = "x" * 30_000
