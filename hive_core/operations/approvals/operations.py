@@ -170,7 +170,10 @@ def approve(call: Call, params: ApproveParams) -> Record[Decided]:
     """
     approval = _find_approval(call, params.id)
     if not approval.binding.commit.startswith(params.commit):
-        reason = f"does not match its commit; see `hive approval show {approval.id}`"
+        reason = (
+            f"cannot approve {approval.id}: these are not the first digits of its commit;"
+            f" see `hive approval show {approval.id}`"
+        )
         raise InvalidArgument(reason, field="commit")
     return use_approval(call, approval, f"uid:{call.uid}")
 
