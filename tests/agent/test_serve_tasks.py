@@ -97,8 +97,17 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
         }  # fmt: skip
         yield daemon_
         daemon_.become("done")
+        join_tasks()
         for link in daemon_.links:
             link.close()
+
+
+def join_tasks() -> None:
+    """Wait for the threads of tasks: one that is cut off would try again, and say so, for ever."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("task ") or thread.name.endswith("(_watch)"):
+            thread.join(20)
+            assert not thread.is_alive(), thread.name
 
 
 def message_loop(
