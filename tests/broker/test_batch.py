@@ -9,9 +9,18 @@ import pytest
 from broker.house import House, Phone, open_house, spec
 from broker.small import Grown, Noted
 
+from hive_core.broker.batch import OptimisticGuard
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.fair_queue import CHANGES, SHARE, WRITES
-from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached, NotAllowed, StorageFull
+from hive_core.errors import (
+    Busy,
+    Conflict,
+    Internal,
+    InvalidArgument,
+    LimitReached,
+    NotAllowed,
+    StorageFull,
+)
 from hive_core.host.git import MetaRepo
 from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.ledger.core.ledger import Ledger
@@ -320,6 +329,18 @@ def by_hand(house: House, name: str) -> None:
     oid = house.repo.write(hive, before, f"add {name}", {})
     with house.repo.hold(head) as move:
         move(oid)
+
+
+def test_a_read_that_changes_the_ledger_is_an_error_of_the_daemon(house: House) -> None:
+    """SQLite would commit the statement alone, or a later rollback would lose it."""
+    insert = "INSERT OR IGNORE INTO meta VALUES ('of a read', '') RETURNING key"
+    with (
+        pytest.raises(Internal, match="a read has changed the ledger"),
+        OptimisticGuard(house.ledger),
+    ):
+        assert house.ledger.connection.rows(insert)
+    with OptimisticGuard(house.ledger):
+        assert not house.ledger.connection.rows(insert)
 
 
 def test_a_late_failure_runs_its_batch_again_and_the_next_ones_with_savepoints(

@@ -115,6 +115,9 @@ def test_attack_60_a_start_that_does_not_come_up_is_a_failure(host: HiveHost) ->
 
 def test_attack_60_a_stranger_restarts_beside_fifty_stuck_starts(host: HiveHost) -> None:
     """One branch has half of the slots at most: at most twice the quiet time, in the same run."""
+    host.settings(SETTINGS)
+    host.restart()
+    host.wait("running", *TREE)
 
     def restarts() -> list[float]:
         times = []

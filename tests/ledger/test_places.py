@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from ledger.letters import Mind, bodies, change_mind, ids, letter
 
+from hive_core.errors import StorageFull
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.mailboxes import UNPLACED
@@ -45,6 +46,15 @@ def test_a_send_touches_no_page_of_the_queue(ledger: Ledger) -> None:
     with ledger.transaction():
         assert ids(ledger.messages.lease("bob", 5, 60, 2.0)) == [sent.id]
     assert places(ledger) == 1
+
+
+def test_a_place_that_is_refused_outside_of_a_transaction_loses_no_message(ledger: Ledger) -> None:
+    with ledger.transaction():
+        sent = ledger.messages.send(letter("anna", "bob"), 1.0)
+    with pytest.raises(StorageFull):
+        ledger.messages.untaken("bob", sent.id)
+    with ledger.transaction():
+        assert ids(ledger.messages.lease("bob", 5, 60, 2.0)) == [sent.id]
 
 
 def test_a_send_writes_few_pages(wide: Ledger) -> None:

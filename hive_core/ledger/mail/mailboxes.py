@@ -111,16 +111,19 @@ class Boxes:
 
     def place(self, box: Box, most: int | None = None) -> None:
         """Give each message of the box its place, or the oldest of them."""
-        self._fresh.pop(box, None)
         fresh = box.fresh
         if not fresh:
+            self._fresh.pop(box, None)
             return
-        placed, box.fresh = fresh[:most], [] if most is None else fresh[most:]
-        if box.fresh:
-            self._fresh[box] = None
+        placed, left = fresh[:most], [] if most is None else fresh[most:]
+        # Before anything in memory changes: outside of a transaction this is refused.
         self._db.run_each(
             _PLACE, [(box.number, 0, rank, message, size, None) for rank, message, size in placed]
         )
+        self._fresh.pop(box, None)
+        box.fresh = left
+        if left:
+            self._fresh[box] = None
         self._unplaced -= len(placed)
         self._undo.note(self._unplace, box, fresh, len(placed))
 
