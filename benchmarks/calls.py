@@ -139,8 +139,8 @@ def _percentiles(folder: Path, loads: list[Load]) -> tuple[float, float]:
 
 def drive(folder: Path, loads: list[Load]) -> list["Line"]:
     """Put all the loads on a service for a while."""
-    each = (load for load in loads for _ in range(load.connections))
-    lines = [Line(folder, number % AGENTS, load) for number, load in enumerate(each)]
+    load_by_line = (load for load in loads for _ in range(load.connections))
+    lines = [Line(folder, number % AGENTS, load) for number, load in enumerate(load_by_line)]
     start = time.perf_counter()
     with selectors.DefaultSelector() as ready:
         for line in lines:

@@ -20,9 +20,9 @@ from hive_core.model.agents.hive import Hive
 AGENTS = 1000
 ROUNDS = 100
 WHO = {
-    f"GIT_{who}_{what}": "bench@host"
+    f"GIT_{who}_{field}": "bench@host"
     for who in ("AUTHOR", "COMMITTER")
-    for what in ("NAME", "EMAIL")
+    for field in ("NAME", "EMAIL")
 }
 
 

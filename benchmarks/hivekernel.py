@@ -144,8 +144,8 @@ def _pop_time(ledger: Ledger, pop: Callable[[], None]) -> float:
     spent = []
     for number in range(ROUNDS):
         with ledger.transaction():
-            for each in range(POPPED):
-                _put(ledger, number + each, time.time())
+            for step in range(POPPED):
+                _put(ledger, number + step, time.time())
         start = time.process_time()
         with ledger.transaction():
             for _ in range(POPPED):

@@ -138,7 +138,7 @@ def _crowd(callers: int) -> float:
                 while time.perf_counter() < ends:
                     send(caller, "a0")
 
-        threads = [threading.Thread(target=call, args=(each + 1,)) for each in range(callers)]
+        threads = [threading.Thread(target=call, args=(index + 1,)) for index in range(callers)]
         start, done = time.perf_counter(), 0
         for thread in threads:
             thread.start()
@@ -177,8 +177,8 @@ def _containers() -> Iterator[Row]:
         held: dict[str, object] = {"parent": "top", "command": ["sleep", "infinity"]}
         host.grow(**dict.fromkeys(names, held))
         for count in (1, INSIDE):
-            value = _inside(lab, [[*program, _next(names, each), names[each], ""]
-                                  for each in range(count)], names)  # fmt: skip
+            value = _inside(lab, [[*program, _next(names, index), names[index], ""]
+                                  for index in range(count)], names)  # fmt: skip
             yield {
                 "name": f"messages sent out of {_many(count, 'container')}",
                 "value": value, "unit": "messages/s",

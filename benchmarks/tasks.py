@@ -121,8 +121,8 @@ class Task(Cycle):
         return [
             lambda _: (0, "AssignTask", {"agent": agent, "description": "Build it"}),
             lambda _: (1, "Recv", {"wait": 10, "max": 1}),
-            lambda found: (1, "FinishTask", {
-                "task": str(found["messages"][0]["body"])[6:18], "status": "success",
+            lambda answer: (1, "FinishTask", {
+                "task": str(answer["messages"][0]["body"])[6:18], "status": "success",
                 "summary": "it is built",
             }),
         ]  # fmt: skip
@@ -134,7 +134,7 @@ class Letter(Cycle):
         return [
             lambda _: (0, "Send", {"to": f"a{self.number}", "body": "Build it"}),
             lambda _: (1, "Recv", {"wait": 10, "max": 1}),
-            lambda found: (1, "Ack", {"ids": [found["messages"][0]["id"]]}),
+            lambda answer: (1, "Ack", {"ids": [answer["messages"][0]["id"]]}),
         ]
 
 

@@ -88,13 +88,13 @@ def podman(number: int, command: tuple[str, ...], *, boot: bool) -> Container:
     return Container(start, (*PODMAN, "kill", f"p{number}"), root / "tree/state/ready")
 
 
-def start_all(found: Sequence[Container], at_once: int) -> float:
+def start_all(containers: Sequence[Container], at_once: int) -> float:
     """Seconds until all of them were told to run, and had said so themselves."""
     with ThreadPoolExecutor(at_once) as pool:
         began = time.time()
-        list(pool.map(Container.run, found))
+        list(pool.map(Container.run, containers))
         now = time.time()
-    said = max(map(_start_stamp, found))
+    said = max(map(_start_stamp, containers))
     return max(now, said) - began
 
 

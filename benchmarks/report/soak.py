@@ -41,12 +41,12 @@ def draw(samples: list[Sample], path: Path) -> None:
 def _line(axes: "Axes", samples: list[Sample], unit: str, value: str) -> None:
     """Of one daemon; a new life begins a new stretch."""
     seen = [sample for sample in samples if sample[unit]]
-    values = [each[unit][value] for each in seen]
+    values = [sample[unit][value] for sample in seen]
     axes.plot(_minutes(seen, samples), values, label="hived" if unit == "hived" else "hive-privd")
 
 
 def _minutes(some: list[Sample], samples: list[Sample]) -> list[float]:
-    return [(each["at"] - samples[0]["at"]) / 60 for each in some]
+    return [(sample["at"] - samples[0]["at"]) / 60 for sample in some]
 
 
 if __name__ == "__main__":

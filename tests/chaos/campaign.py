@@ -90,7 +90,7 @@ def _fill(host: HiveHost, number: int) -> None:
 def peers(name: str) -> list[str]:
     """To whom it may send: parent, siblings, descendants, the operator; the operator to all."""
     if name == OPERATOR:
-        return [each for each in TREE if each not in SILENT]
+        return [name for name in TREE if name not in SILENT]
     family = {other for other, parent in TREE.items() if parent == TREE[name]}
     below = {name}
     while grown := {other for other, parent in TREE.items() if parent in below} - below:
@@ -202,7 +202,7 @@ def ends(host: HiveHost) -> list[tuple[str, str]]:
     lines = host.run(*words).stdout.splitlines()
     exited = re.compile(r"([\w-]+)\.service: Main process exited, .*(status=\S+)")
     map_ = map(exited.match, lines)
-    return [(each[1], each[2]) for each in map_ if each]
+    return [(match_[1], match_[2]) for match_ in map_ if match_]
 
 
 @dataclass
@@ -276,8 +276,8 @@ def silences(rows: list[Row], at: list[float]) -> list[float]:
     pauses = list(pairwise(heard))
     # What the dead one had answered may be read a moment later: the longest pause that begins soon.
     return [
-        max((end - begin for begin, end in pauses if each - 1 < begin < each + 0.2), default=0.0)
-        for each in at
+        max((end - begin for begin, end in pauses if time_ - 1 < begin < time_ + 0.2), default=0.0)
+        for time_ in at
     ]  # fmt: skip
 
 

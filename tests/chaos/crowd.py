@@ -43,8 +43,8 @@ class Party:
     going: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def say(self, who: str, what: str, **values: object) -> None:
-        row = {"at": time.monotonic(), "who": who, "what": what, **values}
+    def say(self, who: str, kind: str, **values: object) -> None:
+        row = {"at": time.monotonic(), "who": who, "what": kind, **values}
         with self._lock:
             sys.stdout.write(json.dumps(row) + "\n")
             sys.stdout.flush()
@@ -64,8 +64,8 @@ class Client:
         time.sleep(self.random.expovariate(1 / self.party.pace))
         return self.party.going.is_set()
 
-    def say(self, what: str, **values: object) -> None:
-        self.party.say(self.who, what, **values)
+    def say(self, kind: str, **values: object) -> None:
+        self.party.say(self.who, kind, **values)
 
     def call(self, method: str, /, **parameters: object) -> Reply | None:
         """The reply; None when the connection broke and nobody knows what became of the call."""
@@ -129,15 +129,15 @@ def letters(client: Client) -> Iterator[tuple[str, str, dict[str, object]]]:
 
 
 def send_keyed(client: Client) -> None:
-    for to, mark, what in letters(client):
-        reply = client.insist("Send", mark, **what)
+    for to, mark, parameters in letters(client):
+        reply = client.insist("Send", mark, **parameters)
         if "id" in reply:
             client.say("sent", to=to, mark=mark, id=reply["id"], key=mark)
 
 
 def send_plain(client: Client) -> None:
-    for to, mark, what in letters(client):
-        reply = client.call("Send", **what, priority=1)
+    for to, mark, parameters in letters(client):
+        reply = client.call("Send", **parameters, priority=1)
         if reply is None:
             client.say("unknown", method="send", mark=mark)
         elif "id" in reply:
@@ -154,10 +154,10 @@ def read(client: Client) -> None:
             wait=client.random.choice((0, 0.2)),
         )  # fmt: skip
         mail = (reply or {}).get("messages", [])
-        for each in mail:
-            mark = each["body"].partition(" ")[0]
-            client.say("got", id=each["id"], sender=each["from_uuid"], mark=mark)
-        _answer(client, [each["id"] for each in mail], f"{client.who}-{number}")
+        for message in mail:
+            mark = message["body"].partition(" ")[0]
+            client.say("got", id=message["id"], sender=message["from_uuid"], mark=mark)
+        _answer(client, [message["id"] for message in mail], f"{client.who}-{number}")
 
 
 def _answer(client: Client, ids: list[str], key: str) -> None:
@@ -216,7 +216,7 @@ def tend(client: Client) -> None:
 
 def _tell(client: Client, pets: dict[str, str], method: str, pet: str, number: object) -> None:
     words: dict[str, object] = {"agent": pet}
-    home = client.random.choice([each for each in client.party.homes if each != pets.get(pet)])
+    home = client.random.choice([home_ for home_ in client.party.homes if home_ != pets.get(pet)])
     if method == "Spawn":
         words = {"name": pet, "parent": home, "command": client.party.command}
     elif method == "Move":

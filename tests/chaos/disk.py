@@ -104,7 +104,7 @@ class Disk:
 
     def image(self, target: Path, chance: random.Random) -> None:
         """Some of what is not durable is there: the first so many names, or any of them."""
-        late = [each for each in self._changes if not each.durable]
+        late = [change for change in self._changes if not change.durable]
         names: dict[Folder, dict[str, File | Folder]] = {}
         for change in _some(late, chance):
             for folder, name, node in change.parts:
@@ -157,11 +157,11 @@ class Disk:
         for change in self._changes:
             if not change.durable and any(folder is node for folder, _, _ in change.parts):
                 change.durable = True
-                for folder, name, found in change.parts:
+                for folder, name, entry in change.parts:
                     folder.kept.pop(name, None)
-                    if found is not None:
-                        folder.kept[name] = found
-        self._changes = [each for each in self._changes if not each.durable]
+                    if entry is not None:
+                        folder.kept[name] = entry
+        self._changes = [change for change in self._changes if not change.durable]
 
 
 def _some(late: list[T], chance: random.Random) -> list[T]:
@@ -171,18 +171,18 @@ def _some(late: list[T], chance: random.Random) -> list[T]:
         return late if how else []
     if how == 2:
         return late[: chance.randint(0, len(late))]
-    return [each for each in late if chance.random() < 0.5]
+    return [change for change in late if chance.random() < 0.5]
 
 
 def _apply_writes(data: bytes, late: list[tuple[int, bytes | None]]) -> bytes:
-    found = bytearray(data)
+    content = bytearray(data)
     for at, more in late:
         if more is None:
-            found = found[:at] + bytes(max(0, at - len(found)))
+            content = content[:at] + bytes(max(0, at - len(content)))
         else:
-            found += bytes(max(0, at - len(found)))
-            found[at : at + len(more)] = more
-    return bytes(found)
+            content += bytes(max(0, at - len(content)))
+            content[at : at + len(more)] = more
+    return bytes(content)
 
 
 def _load(base: Path) -> Folder:

@@ -113,11 +113,11 @@ class Trial:
         disk.fill(pages)
         first = outcome(do)
         lost = first != "" and without_events(before) != without_events(durable_state(stage))
-        urgent = [outcome(each) for each in self._urgent()]
+        urgent = [outcome(urgent_call) for urgent_call in self._urgent()]
         spent = outcome(lambda: stage.call("send", to="lead", body="spent"))
         alarms = stage.call("status")["alarms"]
         disk.fill(0)  # the room that was held back is used up too
-        worse = [outcome(do), *(outcome(each) for each in self._urgent())]
+        worse = [outcome(do), *(outcome(urgent_call) for urgent_call in self._urgent())]
         disk.empty()
         began = time.monotonic()
         stage.ballast.restore()  # as the daemon does, every other second
@@ -136,9 +136,9 @@ class Trial:
         return [lambda: call("stop", agent="lead"), lambda: call("kill", agent="root")]
 
 
-def without_events(found: Reply) -> Reply:
+def without_events(state: Reply) -> Reply:
     """Refusals are told in the log, and how often something was tried is nobody's loss."""
-    return {name: value for name, value in found.items() if name != "events"}
+    return {name: value for name, value in state.items() if name != "events"}
 
 
 def main() -> None:

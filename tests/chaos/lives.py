@@ -41,8 +41,8 @@ class Lives:
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         life: Life = json.loads(self._process.stdout.readline())
-        for each in (*life["said"], *life["found"]):
-            assert "raised" not in each, (name, how, each["raised"])
+        for outcome in (*life["said"], *life["found"]):
+            assert "raised" not in outcome, (name, how, outcome["raised"])
         return life
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ def without_events(seen: Life) -> Life:
 
 def once(seen: Life) -> Life:
     """The audit log may tell twice of a commit that was refused, when that was cut short."""
-    events = [each for each, _ in itertools.groupby(seen["events"])]
+    events = [event for event, _ in itertools.groupby(seen["events"])]
     return {**seen, "events": events}
 
 
@@ -77,9 +77,9 @@ class Course:
     def __init__(self, lives: Lives, name: str, kinds: Kind = POINTS) -> None:
         self._lives, self._name, self._kinds = lives, name, kinds
         whole = lives(name, kinds)
-        self.points = [label(each) for each in whole["names"]]
+        self.points = [label(name_) for name_ in whole["names"]]
         self.count = whole["count"]
-        self._new, self._end = (once(each["seen"]) for each in whole["found"])
+        self._new, self._end = (once(life["seen"]) for life in whole["found"])
         self._old = once(whole["old"])
 
     def kill(self, act: Act, at: int, *, deep: bool = False) -> None:

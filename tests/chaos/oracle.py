@@ -131,9 +131,9 @@ def _doubled_messages(evidence: Evidence) -> Iterator[str]:
         ids[mark].add(id_)
     for row in evidence.of("got", "sent"):
         ids[row["mark"]].add(row["id"])
-    for mark, found in ids.items():
-        if ">" in mark and len(found) > 1:
-            yield f"doubled: {mark} is {sorted(found)}"
+    for mark, message_ids in ids.items():
+        if ">" in mark and len(message_ids) > 1:
+            yield f"doubled: {mark} is {sorted(message_ids)}"
 
 
 def _came_again(evidence: Evidence) -> Iterator[str]:
@@ -198,7 +198,11 @@ def _record_faults(evidence: Evidence) -> Iterator[str]:
     asked = evidence.query("SELECT operation FROM jobs WHERE caller != 'daemon'")
     jobs = Counter(operation for (operation,) in asked)
     for operation in JOBS & jobs.keys():
-        recorded = sum(count for (_, each), count in events.items() if each == operation)
+        recorded = sum(
+            count
+            for (_, recorded_operation), count in events.items()
+            if recorded_operation == operation
+        )
         if recorded != jobs[operation]:
             yield f"{operation}: {jobs[operation]} jobs, {recorded} records"
 
@@ -289,6 +293,6 @@ def _verify_tampered(folder: Path, script: tuple[str, ...], one: Mapping[str, in
         return ledger.events.verify()
 
 
-def lines(found: Iterable[str], most: int = 20) -> str:
-    shown = list(found)
+def lines(texts: Iterable[str], most: int = 20) -> str:
+    shown = list(texts)
     return "\n".join([*shown[:most], f"({len(shown)} in all)"])

@@ -81,10 +81,10 @@ class Faults:
         self._write(root, Kind.DISK, (Act.NOTHING, 0, 0), os.fsencode(into))
 
     def _write(
-        self, root: Path | str, kinds: Kind, what: tuple[Act, int, int], into: bytes
+        self, root: Path | str, kinds: Kind, order: tuple[Act, int, int], into: bytes
     ) -> None:
         self.disarm()
-        act, at, number = what
+        act, at, number = order
         (shift,) = struct.unpack_from("=q", self._room, _SHIFT)
         _HEAD.pack_into(self._room, 0, 0, at, 0, act, kinds, number, shift, os.fsencode(root), into)
         struct.pack_into("=I", self._room, _ARMED, 1)

@@ -168,18 +168,18 @@ def _event(body: Reply) -> list[object]:
 def faults(stage: Stage, *, deep: bool) -> list[str]:
     """What is not in order; nothing, after any crash. `deep`: git is asked as well."""
     repo, ledger, meta = stage.stores.repo, stage.stores.ledger, stage.settings.paths.meta
-    found = [stage.stores.damage] if stage.stores.damage else []
-    found += [each.text for each in repo.verify()]
+    faults_ = [stage.stores.damage] if stage.stores.damage else []
+    faults_ += [fault.text for fault in repo.verify()]
     if repo.head() != ledger.head:
-        found.append(f"the branch is at {repo.head()}, the ledger at {ledger.head}")
+        faults_.append(f"the branch is at {repo.head()}, the ledger at {ledger.head}")
     if (broken := ledger.events.verify()) is not None:
-        found.append(f"the audit log is broken at {broken}")
+        faults_.append(f"the audit log is broken at {broken}")
     if (sound := ledger.connection.value("PRAGMA integrity_check")) != "ok":
-        found.append(f"the ledger: {sound}")
-    found += [f"changed by nobody: {changed_file}" for changed_file in repo.changed_files()]
+        faults_.append(f"the ledger: {sound}")
+    faults_ += [f"changed by nobody: {changed_file}" for changed_file in repo.changed_files()]
     locks = [meta / ".git" / name for name in ("refs/heads/main.lock", "index.lock")]
-    found += [f"left behind: {lock}" for lock in locks if lock.exists()]
-    return found + (_deep(meta) if deep else [])
+    faults_ += [f"left behind: {lock}" for lock in locks if lock.exists()]
+    return faults_ + (_deep(meta) if deep else [])
 
 
 def _deep(meta: Path) -> list[str]:
@@ -187,7 +187,7 @@ def _deep(meta: Path) -> list[str]:
         said = [git(meta, "fsck", "--strict", "--no-dangling"), git(meta, "status", "--porcelain")]
     except subprocess.CalledProcessError as error:
         said = [error.stdout + error.stderr]
-    return [f"git: {each}" for each in said if each]
+    return [f"git: {text}" for text in said if text]
 
 
 @dataclass(frozen=True)

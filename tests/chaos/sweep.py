@@ -58,22 +58,22 @@ class Sweep:
         self._work = folder / "work"
         self._old: dict[str, Reply] = {}  # what a verb finds
         load()  # once, and not in every fork
-        run_forked(lambda _: furnish(self._made("base")))
+        run_forked(lambda _: furnish(self._make_folder("base")))
 
-    def _made(self, name: str) -> Path:
+    def _make_folder(self, name: str) -> Path:
         (self._folder / name).mkdir()
         return self._folder / name
 
     def _prepare(self, name: str) -> Path:
-        found, verb = self._folder / name, VERBS[name]
+        copy, verb = self._folder / name, VERBS[name]
         if name not in self._old:
             if not verb.empty:
-                shutil.copytree(self._folder / "base", found, symlinks=True)
-                run_forked(lambda _: self._before(verb, found))
-            shutil.copytree(found if found.exists() else self._made(name), self._work)
+                shutil.copytree(self._folder / "base", copy, symlinks=True)
+                run_forked(lambda _: self._before(verb, copy))
+            shutil.copytree(copy if copy.exists() else self._make_folder(name), self._work)
             _, ((self._old[name]),) = run_forked(lambda say: say(durable_state(Stage(self._work))))
             shutil.rmtree(self._work)
-        return found
+        return copy
 
     def _before(self, verb: Verb, folder: Path) -> None:
         stage = Stage(folder)
@@ -89,8 +89,8 @@ class Sweep:
         status, said = run_forked(lambda say: self._first(VERBS[name], arm, say))
         count, names = self._control.count, self._control.names()
         self._control.disarm()
-        _, found = run_forked(lambda say: self._second(VERBS[name], say, deep=deep))
-        return {"status": status, "said": said, "count": count, "names": names, "found": found,
+        _, seen = run_forked(lambda say: self._second(VERBS[name], say, deep=deep))
+        return {"status": status, "said": said, "count": count, "names": names, "found": seen,
                 "old": self._old[name]}  # fmt: skip
 
     def _first(self, verb: Verb, arm: Callable[[], None], say: Say) -> None:

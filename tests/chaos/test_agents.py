@@ -195,7 +195,7 @@ def test_a_balloon_beyond_what_all_agents_may_have_kills_an_agent_and_no_daemon(
             balloon = "x = []\nwhile 1: x.append(bytes(1 << 22))"
             host.call("Spawn", name="balloon", parent="lead", command=["python3", "-c", balloon])
             host.wait("failed", "balloon")
-            kinds = [each["kind"] for each in host.mail("lead")]
+            kinds = [message["kind"] for message in host.mail("lead")]
             assert kinds[-1:] == ["container_crash"]
         for unit in ("hived.service", "hive-privd.service", "dbus.service"):
             assert unit_property(host, unit, "OOMScoreAdjust") == "-900"

@@ -39,7 +39,7 @@ class Works:
     def __init__(self, host: HiveHost) -> None:
         self.host, self.sent, self.cycles = host, list[str](), 0
         self._going = True
-        self._threads = [threading.Thread(target=each) for each in (self._send, self._cycle)]
+        self._threads = [threading.Thread(target=target) for target in (self._send, self._cycle)]
 
     def __enter__(self) -> Works:
         for thread in self._threads:
@@ -89,8 +89,8 @@ def expect_undisturbed(host: HiveHost) -> Iterator[Works]:
     assert host.pids(*before) == before
     after = host.run("systemctl", "show", "-p", "MainPID,NRestarts", "hived.service").stdout
     assert after == daemon
-    assert [each for each in host.mail("lead") if each["kind"] == "container_crash"] == []
-    got = [each["id"] for each in iter_mail(host, "ben")]
+    assert [message for message in host.mail("lead") if message["kind"] == "container_crash"] == []
+    got = [message["id"] for message in iter_mail(host, "ben")]
     assert set(works.sent) <= set(got)
     assert len(set(got)) == len(got)
     assert host.json("status")["alarms"] == []
@@ -98,10 +98,10 @@ def expect_undisturbed(host: HiveHost) -> Iterator[Works]:
 
 
 def iter_mail(host: HiveHost, agent: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+    messages: list[dict[str, object]] = []
     while more := host.mail(agent):
-        found += more
-    return found
+        messages += more
+    return messages
 
 
 def notices(host: HiveHost) -> float:
@@ -158,5 +158,5 @@ def test_a_bus_that_accepts_and_never_answers_costs_a_call_its_deadline(
         deaf.listen()
         deaf.settimeout(0)
         asyncio.run(story())
-    for each in taken:
-        each.close()
+    for connection in taken:
+        connection.close()

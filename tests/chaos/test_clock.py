@@ -40,7 +40,7 @@ def running() -> Iterator[Stage]:
 
 def bodies(stage: Stage, lease: float = 60) -> list[str]:
     messages = stage.call("recv", "lead", max=100, lease=lease)["messages"]
-    return [each["body"] for each in messages]
+    return [message["body"] for message in messages]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -139,7 +139,7 @@ def test_no_course_of_jumps_loses_mail_or_gives_it_in_a_storm() -> None:
                 assert bodies(stage) == [], (number, case)
             stage.clock.advance(100)
             again = stage.call("recv", "lead", max=100)["messages"]
-            assert [(each["body"], each["attempt"]) for each in again] == [(str(case), 2)]
+            assert [(message["body"], message["attempt"]) for message in again] == [(str(case), 2)]
             stage.call("ack", "lead", ids=[again[0]["id"]])
     figure("clock jumps", cases=cases, seed=number)
 

@@ -15,7 +15,7 @@ STEPS = (-10 * YEAR, -DAY, -3600.0, 3600.0, DAY, 10 * YEAR)
 
 
 def mail(hive: World) -> int:
-    return len([each for each in hive.mail("a") if each["kind"] == "trigger"])
+    return len([message for message in hive.mail("a") if message["kind"] == "trigger"])
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -84,8 +84,8 @@ def test_what_was_missed_while_no_daemon_ran_is_as_the_trigger_says(
         hive.restart(off=5 * 3600)
         hive.advance(1)
         result = fires(hive, id_)[1:]
-        assert [each["count"] for each in result] == counts
-        assert {each["state"] for each in result} == {"skipped" if missed == "skip" else "done"}
+        assert [run["count"] for run in result] == counts
+        assert {run["state"] for run in result} == {"skipped" if missed == "skip" else "done"}
         assert mail(hive) == (1 if missed == "skip" else 2)
 
 
@@ -119,7 +119,7 @@ def test_no_course_of_jumps_loses_a_trigger_or_makes_a_storm() -> None:
             result = hive.ledger.triggers.runs.of(1, None, 100)
             count = hive.ledger.triggers.require(str(every)).fired
             assert count == passed // 900, (number, case)
-            assert len({each.due for each in result}) == len(result)
+            assert len({run.due for run in result}) == len(result)
             cron = hive.ledger.triggers.require(
                 str(put(hive, name="cron", when={"every": 9.0})["id"])
             )

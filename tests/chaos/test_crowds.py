@@ -43,12 +43,12 @@ def crowd(here: Served, size: int) -> list[socket.socket]:
     """Connections in every manner on each of the sockets."""
     result = []
     for number in range(size):
-        each = socket.socket(socket.AF_UNIX)
-        each.connect(str(here.path(number % SOCKETS)))
-        each.settimeout(0)
+        peer = socket.socket(socket.AF_UNIX)
+        peer.connect(str(here.path(number % SOCKETS)))
+        peer.settimeout(0)
         if words := MANNERS[number // SOCKETS % len(MANNERS)]:
-            each.send(words)
-        result.append(each)
+            peer.send(words)
+        result.append(peer)
     return result
 
 
@@ -65,16 +65,16 @@ def all_end(here: Served, connections: list[socket.socket]) -> End:
     start, looks = time.monotonic(), select.poll()
     memory, files = 0.0, 0
     # Nothing is read: what was answered stays unread for ever.
-    left = {each.fileno() for each in connections}
-    for each in left:
-        looks.register(each, 0)
+    left = {connection.fileno() for connection in connections}
+    for descriptor in left:
+        looks.register(descriptor, 0)
     while left:
         spent = time.monotonic() - start
         assert spent < SECONDS, f"{len(left)} of {len(connections)} are still open"
         memory, files = max(memory, here.memory), max(files, here.descriptors)
-        for each, _ in looks.poll(100):
-            left.discard(each)
-            looks.unregister(each)
+        for descriptor, _ in looks.poll(100):
+            left.discard(descriptor)
+            looks.unregister(descriptor)
     for connection in connections:
         connection.close()
     return End(time.monotonic() - start, memory, files)
@@ -99,7 +99,7 @@ def test_row_r11_a_crowd_that_says_nothing_is_gone_in_time_and_no_neighbour_wait
         figure(
             "crowd", connections=CROWD, sockets=SOCKETS, p50_ms=waits[len(waits) // 2] * 1000,
             p99_ms=p99, most_ms=waits[-1] * 1000, calls=len(waits),
-            patience_divided_by=PATIENCE, crowds=[each._asdict() for each in ends],
+            patience_divided_by=PATIENCE, crowds=[end._asdict() for end in ends],
             memory_mib=memory, files=files,
         )  # fmt: skip
         assert max(end.files for end in ends) > CROWD / 2, "they were not there together"

@@ -135,10 +135,10 @@ def _open(stage: Stage) -> bool:
     return True
 
 
-async def deploy(stage: Stage, found: Proposed) -> str:
+async def deploy(stage: Stage, proposed: Proposed) -> str:
     """Requested, approved as soon as it waits, and left alone until it is over."""
     made: list[str] = []
-    await run_over_kills(stage, lambda: made.append(stage.request("bob", found)))
+    await run_over_kills(stage, lambda: made.append(stage.request("bob", proposed)))
     for _ in range(12):
         if stage.state_of(made[0]) is _S.PENDING:
             await run_over_kills(stage, lambda: _approve(stage, made[0]))
@@ -153,15 +153,15 @@ def _approve(stage: Stage, approval: str) -> None:
 
 def check(stage: Stage, approval: str) -> None:
     """Ledger, meta repo, applied repo and host agree, and it is the old or the new."""
-    found, spec = stage.approval(approval), stage.spec("bob")
-    assert found.state in FINALS, found
-    wanted = NEW.binding.commit if found.state is _S.DEPLOYED else OLD
-    assert spec.config == wanted, found
+    found_approval, spec = stage.approval(approval), stage.spec("bob")
+    assert found_approval.state in FINALS, found_approval
+    wanted = NEW.binding.commit if found_approval.state is _S.DEPLOYED else OLD
+    assert spec.config == wanted, found_approval
     assert stage.repo.is_at(stage.broker.hive.commit)
     assert stage.ledger.head == stage.broker.hive.commit
     assert stage.repo.read(stage.ledger.head).spec("bob") == spec
     assert stage.ledger.deploys.all() == []
-    assert stage.job(approval)[0] == ("done" if found.state is _S.DEPLOYED else "failed")
+    assert stage.job(approval)[0] == ("done" if found_approval.state is _S.DEPLOYED else "failed")
     newest = stage.ledger.generations.newest(spec.id)
     assert newest is None or newest.commit == wanted
     _check_repo(stage, approval)
@@ -181,13 +181,13 @@ def check(stage: Stage, approval: str) -> None:
 
 def _check_repo(stage: Stage, approval: str) -> None:
     """What is deployed can be given out; tags say what became of it; the old one is still there."""
-    spec, found = stage.spec("bob"), stage.approval(approval)
+    spec, found_approval = stage.spec("bob"), stage.approval(approval)
     repo = stage.git("bob")
     assert stage.applied.nar(spec.id, OLD, seed_for("host").nar)
     assert stage.applied.nar(spec.id, spec.config or "", spec.nar or "")
     if repo.has_proposal(approval):
         ends = {"deployed", "failed", "denied"} & stage.tags("bob")
-        right = {_S.DEPLOYED: "deployed", _S.FAILED: "failed"}.get(found.state, "denied")
+        right = {_S.DEPLOYED: "deployed", _S.FAILED: "failed"}.get(found_approval.state, "denied")
         assert ends == {right}
         assert repo.ref("refs/heads/main") == spec.config
 

@@ -16,20 +16,20 @@ pytestmark = [pytest.mark.lab, pytest.mark.sized]
 
 
 @pytest.mark.parametrize(
-    ("what", "limits"),
+    ("script", "limits"),
     [(BYTES, {"disk": 64 * MIB}), (FILES, {"inodes": 2000})][: times(1, 2)],
     ids=["bytes", "files"][: times(1, 2)],
 )
 def test_who_writes_beyond_its_bounds_is_parked_and_its_parent_told(
-    host: HiveHost, what: str, limits: dict[str, int]
+    host: HiveHost, script: str, limits: dict[str, int]
 ) -> None:
     host.mail("lead")
     began = time.monotonic()
-    host.grow(hog={"parent": "lead", "limits": limits, "command": ["sh", "-c", what]})
+    host.grow(hog={"parent": "lead", "limits": limits, "command": ["sh", "-c", script]})
     host.wait("parked", "hog")
     figure("disk: from the start of the writer to parked", seconds=time.monotonic() - began)
-    (told,) = [each for each in host.mail("lead") if each["kind"] == "disk_limit"]
-    assert told["body"].startswith("the files of hog take "), told
+    (notice,) = [message for message in host.mail("lead") if message["kind"] == "disk_limit"]
+    assert notice["body"].startswith("the files of hog take "), notice
     assert "hog is parked" in " ".join(host.json("status")["alarms"])
     assert host.ask("ann", "Whoami")["name"] == "ann"
     # Its parent sweeps up and starts it again; it is not parked for what is gone.

@@ -23,13 +23,13 @@ def test_a_kill_at_any_point_leaves_exactly_old_or_new(lives: Lives) -> None:
     points: dict[str, tuple[Course, int]] = {}
     for name in SHORT:
         course = Course(lives, name)
-        for at, each in enumerate(course.points, 1):
-            if each.startswith(DECISIVE):
-                points.setdefault(each, (course, at))
+        for at, point in enumerate(course.points, 1):
+            if point.startswith(DECISIVE):
+                points.setdefault(point, (course, at))
     assert len(points) >= 40
     chosen = random.Random(chance).sample(sorted(points), 10)  # noqa: S311 - no secret
-    for number, each in enumerate(chosen):
-        course, at = points[each]
+    for number, point in enumerate(chosen):
+        course, at = points[point]
         course.kill(Act.KILL_BEFORE, at, deep=number % 10 == 0)
     figure("kill at a point", points=len(points), kills=len(chosen), seed=chance)
 

@@ -20,8 +20,8 @@ Damage = Callable[[Evidence], object]
 
 
 def sends(made: World, number: int, kind: str = "") -> Iterator[Row]:
-    for each in range(number):
-        mark = f"ann/keyed>cid#{each}{kind}"
+    for index in range(number):
+        mark = f"ann/keyed>cid#{index}{kind}"
         sent = made.call("ann", "send", to="cid", body=f"{mark} x", idempotency_key=mark)
         yield {"who": "ann/keyed", "what": "sent", "mark": mark, "id": sent["id"], "key": mark}
 
@@ -31,12 +31,18 @@ def client_rows(made: World) -> Iterator[Row]:
     yield {"who": "operator/first", "what": "told", "method": "spawn", "times": 3}
     yield from sends(made, 4)
     result = rows(made.call("cid", "recv", max=3)["messages"])
-    for each in result:
-        mark = str(each["body"]).partition(" ")[0]
-        sender = str(each["from_uuid"])
-        yield {"who": "cid/reader", "what": "got", "id": each["id"], "sender": sender, "mark": mark}
-    made.call("cid", "ack", ids=[each["id"] for each in result[:2]])
-    yield {"who": "cid/reader", "what": "acked", "ids": [each["id"] for each in result[:2]]}
+    for message in result:
+        mark = str(message["body"]).partition(" ")[0]
+        sender = str(message["from_uuid"])
+        yield {
+            "who": "cid/reader",
+            "what": "got",
+            "id": message["id"],
+            "sender": sender,
+            "mark": mark,
+        }
+    made.call("cid", "ack", ids=[message["id"] for message in result[:2]])
+    yield {"who": "cid/reader", "what": "acked", "ids": [message["id"] for message in result[:2]]}
     for method, words in (("Spawn", {"name": "pet"}), ("Destroy", {"agent": "pet"})):
         reply = made.call("ann", method.lower(), **words)
         yield {"who": "ann/gardener", "what": "did", "method": method, "pet": "pet", "at": 1.0,
@@ -60,7 +66,7 @@ def _evidence(sound: Evidence) -> Iterator[Evidence]:
     """On the RAM disk: every look at a ledger opens it, with fsyncs."""
     with TemporaryDirectory(prefix="hive-evidence-", dir="/dev/shm") as folder:
         shutil.copytree(sound.folder, folder, dirs_exist_ok=True)
-        yield Evidence(Path(folder), [dict(each) for each in sound.rows])
+        yield Evidence(Path(folder), [dict(row) for row in sound.rows])
 
 
 def sql(*statements: str) -> Damage:

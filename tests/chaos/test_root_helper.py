@@ -128,7 +128,7 @@ def steps(agent: Agent, above: Agent) -> list[Action]:
 
 def live(helper: Helper, above: Agent, kill: tuple[int, int] | None = None) -> list[list[str]]:
     """A life, with the helper killed before a point of one step; the points of each step."""
-    agent, found = helper.agent(command=("sleep", "infinity")), []
+    agent, points = helper.agent(command=("sleep", "infinity")), []
     for number, action in enumerate(steps(agent, above)):
         at = kill[1] if kill and kill[0] == number else 0
         helper.faults.arm("/", KINDS, Act.KILL_BEFORE if at else Act.NOTHING, at)
@@ -139,11 +139,11 @@ def live(helper: Helper, above: Agent, kill: tuple[int, int] | None = None) -> l
             helper.faults.disarm()
             _again(helper, action)
         helper.faults.disarm()
-        found.append([_label(name) for name in helper.faults.names()])
+        points.append([_label(name) for name in helper.faults.names()])
         if isinstance(action, KillUnit):
             helper.exit_of(agent)
     _check_nothing_is_left(helper, agent)
-    return found
+    return points
 
 
 def _again(helper: Helper, action: Action) -> None:

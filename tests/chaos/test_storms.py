@@ -50,10 +50,10 @@ def play(
         asyncio.run(run(Path(folder)))
 
 
-async def come_up(road: Road) -> int:
+async def settle_starts(road: Road) -> int:
     """Let what is on its way arrive, one after another; how many were on it at once at most."""
     most = 0
-    while coming := [u for u, each in road.host.units.items() if each.active == "activating"]:
+    while coming := [u for u, unit in road.host.units.items() if unit.active == "activating"]:
         most = max(most, len(coming))
         road.host.settle(coming[0])
         await road.settle()
@@ -71,7 +71,7 @@ def test_a_reboot_starts_every_wanted_one_once_and_eight_at_a_time() -> None:
         road.host.starts.clear()
         road.restart()
         await road.settle()
-        most = await come_up(road)
+        most = await settle_starts(road)
         wanted = {road.uuid(name) for name in TREE if name not in stopped}
         assert Counter(road.host.starts) == Counter(wanted)
         assert most == AT_ONCE
@@ -155,8 +155,8 @@ def test_who_is_parked_is_started_by_nothing_but_a_new_wish() -> None:
         assert road.state(name) is State.PARKED
         await road.want(DesiredState.RUNNING, name, fresh=True)
         assert road.state(name) is State.RUNNING
-        assert sum(isinstance(each, a.StartUnit) and each.uuid == uuid
-                   for each in road.host.applied[-20:]) == 1  # fmt: skip
+        assert sum(isinstance(action, a.StartUnit) and action.uuid == uuid
+                   for action in road.host.applied[-20:]) == 1  # fmt: skip
 
     play(story, **DAEMONS)
 
@@ -169,8 +169,8 @@ def test_attack_60_starts_that_never_end_hold_up_no_other_branch() -> None:
         stuck = [f"lead-{number}" for number in range(20)]
         await road.want(DesiredState.RUNNING, *stuck, fresh=True)
         await road.advance(60)
-        for each in [uuid for uuid, unit in road.host.units.items() if unit.active != "active"]:
-            road.host.settle(each)  # they stop, and start anew
+        for other in [id_ for id_, unit in road.host.units.items() if unit.active != "active"]:
+            road.host.settle(other)  # they stop, and start anew
         await road.advance(60)
         coming = [uuid for uuid, unit in road.host.units.items() if unit.active == "activating"]
         assert len(coming) == AT_ONCE // 2

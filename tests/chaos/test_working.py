@@ -90,7 +90,7 @@ def _tasks(end: Working, past: Past) -> Iterator[str]:
         str(event.fields["task"]) for event in _events(end, "task")
         if event.fields.get("state") in {"done", "cancelled"} and event.operation != "progress"
     )  # fmt: skip
-    yield from (f"task {each} ended {ends[each]} times" for each in tasks if ends[each] != 1)
+    yield from (f"task {task} ended {ends[task]} times" for task in tasks if ends[task] != 1)
     for row, _ in past.did("finish_task"):
         result = end.ledger.tasks.require(row["params"]["task"]).result
         if result is None or result.summary != row["params"]["summary"]:
@@ -101,19 +101,19 @@ def _tasks(end: Working, past: Past) -> Iterator[str]:
 
 
 def _all_tasks(end: Working, name: str) -> list[dict[str, object]]:
-    found, after = list[dict[str, object]](), None
+    tasks, after = list[dict[str, object]](), None
     while True:
         page = end.call(OPERATOR, "list_tasks", agent=name, after=after)
-        found += rows(page["tasks"])
+        tasks += rows(page["tasks"])
         after = page["next"]
         if after is None:
-            return found
+            return tasks
 
 
 def _events(end: Working, kind: str) -> Iterator[Event]:
     after = 0
     while page := end.ledger.events.page(after, 1000):
-        yield from (each for each in page if each.kind == kind)
+        yield from (event for event in page if event.kind == kind)
         after = page[-1].seq
 
 
@@ -142,7 +142,7 @@ def _mail(end: Working, past: Past) -> Iterator[str]:
     }  # fmt: skip
     lines = Counter(line for _, body in every for line in body.splitlines())
     said = [row["params"]["body"] for row, _ in (*past.did("send"), *past.did("remind"))]
-    yield from (f"{each!r} came {lines[each]} times" for each in said if lines[each] != 1)
+    yield from (f"{body!r} came {lines[body]} times" for body in said if lines[body] != 1)
     ids = {id_ for id_, _ in every}
     for _, result in past.did("wait_for"):
         sql = "SELECT state, message FROM waits WHERE id = ?"
@@ -151,18 +151,18 @@ def _mail(end: Working, past: Past) -> Iterator[str]:
         known = message in ids or end.ledger.messages.get(message) is not None
         if state == "waiting" or not known:
             yield f"wait {result['wait_id']} is {state} by {message}"
-    acked = {each for row, _ in past.did("ack") for each in row["params"]["ids"]}
+    acked = {id_ for row, _ in past.did("ack") for id_ in row["params"]["ids"]}
     yield from (f"{row['id']} came back after its ack" for row in there if row["id"] in acked)
 
 
 def _inbox(end: Working, name: str) -> list[dict[str, object]]:
-    found, after = list[dict[str, object]](), None
+    messages, after = list[dict[str, object]](), None
     while True:
         page = end.call(OPERATOR, "list_messages", agent=name, after=after, limit=1000)
-        found += rows(page["messages"])
+        messages += rows(page["messages"])
         after = page["next"]
         if after is None:
-            return found
+            return messages
 
 
 def _queue(end: Working, past: Past) -> Iterator[str]:
@@ -226,7 +226,7 @@ def test_the_verdict_sees_what_is_lost_or_doubled(folder: Path) -> None:
         live(folder, past, Random(chance.getrandbits(64)))  # noqa: S311 - the same
     names = sorted(TAMPERED)
     chosen = names if asked.chosen else Random(seed()).sample(names, 2)  # noqa: S311 - the same
-    for name, sql in ((each, TAMPERED[each]) for each in chosen):
+    for name, sql in ((name, TAMPERED[name]) for name in chosen):
         copy = folder.with_name(f"{folder.name}-tampered")
         shutil.copytree(folder, copy)
         end = Working(copy, past)

@@ -72,8 +72,8 @@ class Past:
     def did(self, operation: str) -> list[tuple[Row, Row]]:
         """What was asked and allowed, and what came back."""
         return [
-            (each, self.answers[each["asked"]]) for each in self.asked
-            if each["operation"] == operation and "refused" not in self.answers[each["asked"]]
+            (row, self.answers[row["asked"]]) for row in self.asked
+            if row["operation"] == operation and "refused" not in self.answers[row["asked"]]
         ]  # fmt: skip
 
 
@@ -203,11 +203,11 @@ class Life:
     def read(self) -> None:
         name = self._chance.choice(("lead", *WORKERS))
         result = rows(self.world.call(name, "recv", max=5)["messages"])
-        for each in result:
-            self._tell({"got": each["id"], "who": name, "body": each["body"],
-                        "wait": each.get("wait_id")})  # fmt: skip
+        for message in result:
+            self._tell({"got": message["id"], "who": name, "body": message["body"],
+                        "wait": message.get("wait_id")})  # fmt: skip
         if result:
-            self.do(name, "ack", ids=[each["id"] for each in result])
+            self.do(name, "ack", ids=[message["id"] for message in result])
 
     def put(self) -> None:
         self.do("lead", "put", queue=QUEUE, body=f"thing {self._next}")
@@ -216,7 +216,7 @@ class Life:
         name = self.worker
         result = rows(self.world.call(name, "take", queue=QUEUE, max=2)["things"])
         if result:
-            self.do(name, "ack", ids=[each["id"] for each in result])
+            self.do(name, "ack", ids=[message["id"] for message in result])
 
     def report(self) -> None:
         self.do(self.worker, "report_usage", tokens_in=self._chance.randint(1, 50))

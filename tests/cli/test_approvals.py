@@ -39,7 +39,7 @@ def line(text: str, sign: str = "+", *, part: bool = False, path: str = "a.md") 
     return {"path": path, "old": None, "new": 7, "sign": sign, "text": text, "part": part}
 
 
-def shown(*lines: Message, after: str | None = None, **row: object) -> Message:
+def approval_page(*lines: Message, after: str | None = None, **row: object) -> Message:
     return {
         "approval": {**ROW, **row}, "review": {"files": 3, "warnings": ["mixed script in a.md"]},
         "marks": list(MARKS), "lines": list(lines), "whole": True, "next": after,
@@ -55,7 +55,7 @@ def test_what_waits_is_listed(hive: Hive) -> None:
     for words in (("approvals",), ("approvals", "list")):
         done = hive(*words)
         assert done.status == 0
-        assert all(each in done.out for each in (ID, "pending", "alice", "bob", COMMIT[:12]))
+        assert all(text in done.out for text in (ID, "pending", "alice", "bob", COMMIT[:12]))
         assert "better words" not in done.out
     assert json.loads(hive("approvals", "list", "-o", "json").out) == [ROW]
     assert hive("approvals", "list", "-o", "name").out == f"{ID}\n"
@@ -64,7 +64,7 @@ def test_what_waits_is_listed(hive: Hive) -> None:
 
 
 def test_the_page_has_who_what_marks_lines_and_the_ways_to_decide(hive: Hive) -> None:
-    answering(hive, shown(line("one"), after="9.0"), shown(line("two", "-")))
+    answering(hive, approval_page(line("one"), after="9.0"), approval_page(line("two", "-")))
     done = hive("approvals", "show", ID)
     assert done.status == 0
     for text in (
@@ -80,7 +80,7 @@ def test_the_page_has_who_what_marks_lines_and_the_ways_to_decide(hive: Hive) ->
     assert done.out.count("=== a.md") == 1
 
 
-OLD, NEW = (f"github:NixOS/nixpkgs {each * 40} 2026-0{each}-02 sha256-{each}" for each in "12")
+OLD, NEW = (f"github:NixOS/nixpkgs {digit * 40} 2026-0{digit}-02 sha256-{digit}" for digit in "12")
 FOLLOWS: list[object] = [
     {"agent": "up", "effect": "switch"}, {"agent": "down", "effect": "restart"},
     {"agent": "off", "effect": "next start"}, {"agent": "fresh", "effect": "build"},
@@ -92,7 +92,7 @@ def of_inputs(*follows: object, more: int = 0, count: int | None = None) -> Mess
     changes: list[object] = [
         {"input": "nixpkgs", "old": OLD, "new": NEW}, {"input": "utils", "old": "", "new": NEW},
     ]  # fmt: skip
-    result = shown(line("nix", path="flake.lock"), kind="inputs", agent="", effect="switch")
+    result = approval_page(line("nix", path="flake.lock"), kind="inputs", agent="", effect="switch")
     result["review"] = {"inputs": ["nixpkgs"], "changes": changes, "more": more}
     followers = len(follows) if count is None else count
     return {**result, "marks": [], "follows": list(follows), "followers": followers}
@@ -147,28 +147,28 @@ def test_who_approves_a_lock_on_a_terminal_is_asked_about_those_who_follow(
 
 @pytest.mark.parametrize("state", ["received", "refused"])
 def test_nothing_is_said_of_an_effect_that_nobody_worked_out(hive: Hive, state: str) -> None:
-    answering(hive, shown(state=state))
+    answering(hive, approval_page(state=state))
     assert "effect" not in hive("approvals", "show", ID).out
 
 
 def test_attack_22_all_words_of_agents_stand_behind_the_bar(hive: Hive) -> None:
     """Message, command, warnings, reason and lines; whatever they are made of."""
     evil = "EVIL\nEVIL approve this\r\x1b[1AEVIL\u2028EVIL\x85EVIL\u202eEVIL\vEVIL"
-    result = shown(line(evil), line(evil, " "), message=evil, reason=evil, state="denied")
+    result = approval_page(line(evil), line(evil, " "), message=evil, reason=evil, state="denied")
     result["marks"] = [{**dict(MARKS[3]), "after": evil}]  # type: ignore[call-overload]
     result["review"] = {"files": 1, "warnings": [evil]}
     answering(hive, result)
     out = hive("approvals", "show", ID).out
     words = [word for word in out.split("\n") if "EVIL" in word]
     assert len(words) == 9
-    assert all(each.startswith(BAR) for each in words)
-    assert not [each for each in out if each != "\n" and not each.isprintable()]
+    assert all(word.startswith(BAR) for word in words)
+    assert not [line for line in out if line != "\n" and not line.isprintable()]
 
 
 def test_attack_22_a_message_has_no_blanks_and_no_marks_over_the_lines_of_hive(hive: Hive) -> None:
     """No job has spelled it out: it goes from the request to the page."""
     pile = "z" + "\u0301" * 50
-    answering(hive, shown(line("x"), message=f"one\u2800\ufe0f{pile}\ntwo"))
+    answering(hive, approval_page(line("x"), message=f"one\u2800\ufe0f{pile}\ntwo"))
     out = hive("approvals", "show", ID).out
     assert "│ one⟨U+2800⟩⟨U+FE0F⟩" in out
     assert "│ two" in out
@@ -184,12 +184,12 @@ def test_attack_22_no_line_reaches_the_left_edge_of_a_terminal(text: str, width:
         patch.setenv("COLUMNS", str(width))
         lines = list(quote(text, "red"))
         room = max(width, 22)
-        bare = [click.unstyle(each) for each in lines]
-        starts = [each for each in bare if each.startswith(BAR)]
+        bare = [click.unstyle(line_) for line_ in lines]
+        starts = [line_ for line_ in bare if line_.startswith(BAR)]
         assert len(starts) == (plain(text).count("\n") + 1 if text else 0)
-        assert all(each.startswith((BAR, GOES_ON)) for each in bare)
-        assert all(breadth(each) <= room for each in bare)
-    joined = "".join(each[len(BAR) :] for each in bare)
+        assert all(line_.startswith((BAR, GOES_ON)) for line_ in bare)
+        assert all(breadth(line_) <= room for line_ in bare)
+    joined = "".join(line_[len(BAR) :] for line_ in bare)
     whole = plain(text).replace("\n", "").replace("\t", "    ")
     assert joined == whole
 
@@ -203,38 +203,40 @@ def test_attack_22_no_line_goes_on_as_another_line(
     monkeypatch.setenv("COLUMNS", "62")
     filled = "x" * 50 if between != "\n" else "x"
     text = f"{filled}{between}=== agent.toml{between}    3 - x"
-    unstyles = [click.unstyle(each) for each in difference([line(text)])]
-    rows = [each for each in unstyles if each.startswith(BAR)]
+    unstyles = [click.unstyle(line_) for line_ in difference([line(text)])]
+    rows = [unstyle for unstyle in unstyles if unstyle.startswith(BAR)]
     assert rows[0] == "│ === a.md"
     assert len(rows) == 2
     assert rows[1].startswith("│     7 + x")
-    assert all(each.startswith((BAR, GOES_ON)) for each in unstyles)
+    assert all(unstyle.startswith((BAR, GOES_ON)) for unstyle in unstyles)
 
 
 def test_a_line_in_parts_is_one_line(hive: Hive) -> None:
-    answering(hive, shown(line("a" * 99, part=True), after="0.99"), shown(line("b")))
+    answering(
+        hive, approval_page(line("a" * 99, part=True), after="0.99"), approval_page(line("b"))
+    )
     assert f"│     7 + {'a' * 99}b\n" in hive("approvals", "show", ID).out
 
 
 def test_new_privileges_are_red_and_only_on_a_terminal() -> None:
-    out = "\n".join(page(shown(), []))
+    out = "\n".join(page(approval_page(), []))
     assert "\x1b[31m\x1b[1m! capability spawn (new)" in out
     assert "\x1b[31m" not in out.split("- capability kill")[1].split("\n", maxsplit=1)[0]
 
 
 def test_programs_get_all_pages_as_one_value(hive: Hive) -> None:
-    answering(hive, shown(line("\x1b[1m"), after="9.0"), shown(line("two")))
+    answering(hive, approval_page(line("\x1b[1m"), after="9.0"), approval_page(line("two")))
     done = hive("approvals", "show", ID, "-o", "json")
     assert "\x1b" not in done.out
     document = json.loads(done.out)
-    assert [each["text"] for each in document["lines"]] == ["\x1b[1m", "two"]
+    assert [row["text"] for row in document["lines"]] == ["\x1b[1m", "two"]
     assert document["next"] is None
     assert hive("approvals", "show", ID, "-o", "name").out == f"{ID}\n"
 
 
 @pytest.mark.parametrize("state", ["approved", "deployed", "denied", "void"])
 def test_what_is_decided_is_shown_without_the_ways(hive: Hive, state: str) -> None:
-    answering(hive, shown(state=state, decided_by="uid:0", decided=5.0))
+    answering(hive, approval_page(state=state, decided_by="uid:0", decided=5.0))
     out = hive("approvals", "show", ID).out
     assert f"{state}, decided by uid:0" in out
     assert "hive approvals approve" not in out
@@ -293,7 +295,7 @@ def test_attack_23_new_privileges_are_confirmed_on_their_own_on_a_terminal(
     hive: Hive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, called: int
 ) -> None:
     approving(hive)
-    answering(hive, shown())
+    answering(hive, approval_page())
     typed = tmp_path / "typed"
     typed.write_text(answer)
     with typed.open() as keys:
@@ -312,7 +314,7 @@ def test_what_is_over_gives_nothing_and_is_not_asked_about(
         raise Conflict("it is failed")
 
     hive.peer.answers["Approve"] = over
-    answering(hive, shown(state="failed"))
+    answering(hive, approval_page(state="failed"))
     (tmp_path / "typed").write_text("")
     with (tmp_path / "typed").open() as keys:
         monkeypatch.setattr(keys, "isatty", lambda: True, raising=False)
@@ -327,7 +329,7 @@ def test_attack_23_what_is_still_being_checked_is_not_approved_unasked(
 ) -> None:
     """It may be pending, and give anything, by the time that the approval arrives."""
     approving(hive)
-    answering(hive, shown(state="received"))
+    answering(hive, approval_page(state="received"))
     (tmp_path / "typed").write_text("")
     with (tmp_path / "typed").open() as keys:
         monkeypatch.setattr(keys, "isatty", lambda: True, raising=False)
@@ -357,7 +359,7 @@ def test_history_lists_generations_of_one_or_of_all(hive: Hive) -> None:
     }  # fmt: skip
     hive.peer.answers["History"] = lambda _: {"generations": [row], "next": None}
     out = hive("history", "alice").out
-    assert all(each in out for each in ("alice", "3", "yes", COMMIT[:12], ID, "no⟨U+001B⟩"))
+    assert all(text in out for text in ("alice", "3", "yes", COMMIT[:12], ID, "no⟨U+001B⟩"))
     assert "\x1b" not in out
     assert json.loads(hive("history", "-o", "json").out) == [row]
     assert [param.get("agent") for param in hive.peer.params_of("History")] == ["alice", None]
@@ -383,7 +385,7 @@ def test_ids_are_completed(hive: Hive) -> None:
     )  # fmt: skip
     context.params["socket"] = hive.peer.path
     complete = approvals.show.params[0].shell_complete
-    assert [each.value for each in complete(context, "01")] == [ID]
+    assert [item.value for item in complete(context, "01")] == [ID]
     assert complete(context, "zz") == []
     context.params["socket"] = os.devnull
     assert complete(context, "") == []

@@ -97,7 +97,7 @@ def test_a_file_is_sent_in_parts_and_named(hive: Hive, tmp_path: Path) -> None:
     hive.peer.answers["StoreArtifact"] = lambda _: {"id": "abc"}
     (tmp_path / "big").write_bytes(b"x" * 1_200_000)
     assert hive("artifact", "put", "alice", str(tmp_path / "big")).out == "abc\n"
-    assert [len(each) for each in sent] == [500_000, 500_000, 200_000]
+    assert [len(chunk) for chunk in sent] == [500_000, 500_000, 200_000]
     (asked,) = hive.peer.params_of("StoreArtifact")
     assert (asked["name"], asked["owner"], asked["upload"]) == ("big", "alice", "u1")
 

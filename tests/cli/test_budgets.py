@@ -94,7 +94,7 @@ def test_budgets_are_shown_in_the_words_of_people(hive: Hive) -> None:
 def test_what_is_asked_of_the_daemon(hive: Hive, words: tuple[str, ...], moved: int) -> None:
     asked = allocations(hive)
     assert hive("budget", *words).status == 0
-    assert [each["amount"] for each in asked] == [moved]
+    assert [parameters["amount"] for parameters in asked] == [moved]
 
 
 def test_a_budget_that_is_as_wanted_is_left_alone(hive: Hive) -> None:
@@ -119,7 +119,7 @@ def test_what_is_no_amount(kind: str, text: str) -> None:
 
 
 def test_money_and_time_are_written_as_they_are_read() -> None:
-    assert [money(each) for each in (0, 1_500_000, 1_234_567, -20_000)] == [
+    assert [money(amount) for amount in (0, 1_500_000, 1_234_567, -20_000)] == [
         "0.00", "1.50", "1.234567", "-0.02",
     ]  # fmt: skip
     assert parse_amount("money", money(1_234_567)) == 1_234_567
@@ -137,7 +137,7 @@ def test_the_group_of_one_that_does_not_run_is_what_pays_for_it(hive: Hive) -> N
 
 
 @pytest.mark.parametrize(
-    ("told", "used", "most"),
+    ("group", "used", "most"),
     [
         ({"CPUUsageNSec": "12345678901", "CPUQuotaPerSecUSec": "2s"}, "12.346s", "2s"),
         ({"CPUUsageNSec": "0", "CPUQuotaPerSecUSec": "infinity"}, "0.000s", "-"),
@@ -147,9 +147,9 @@ def test_the_group_of_one_that_does_not_run_is_what_pays_for_it(hive: Hive) -> N
     ],
 )
 def test_cpu_of_a_group_is_said_to_be_unknown_where_nobody_counts_it(
-    told: dict[str, str], used: str, most: str
+    group: dict[str, str], used: str, most: str
 ) -> None:
-    row = next(row for row in machines("hive-x.slice", told) if row["what"] == "cpu")
+    row = next(row for row in machines("hive-x.slice", group) if row["what"] == "cpu")
     assert (row["used"], row["most"], row["group"]) == (used, most, "hive-x.slice")
 
 
@@ -163,5 +163,5 @@ def test_the_kernel_counts_cpu_of_a_group_also_where_systemd_does_not(tmp_path: 
     assert _cpu(with_cpu_time({**result, "ControlGroup": ""}, tmp_path)) == NOT_MEASURED
 
 
-def _cpu(told: Mapping[str, str]) -> object:
-    return next(row["used"] for row in machines("hive-x.slice", told) if row["what"] == "cpu")
+def _cpu(group: Mapping[str, str]) -> object:
+    return next(row["used"] for row in machines("hive-x.slice", group) if row["what"] == "cpu")

@@ -29,7 +29,7 @@ def test_answers_are_printed_acknowledged_and_waited_for(hive: Hive) -> None:
         hive.peer.wait_for("Send", 2)
         mail = [letter("alice", "HELLO", "m1"), letter("bob", "mine", None),
                 letter("alice", "FINE", "m2")]  # fmt: skip
-        return [{"messages": [each], "next": None} for each in mail]
+        return [{"messages": [message], "next": None} for message in mail]
 
     hive.peer.answers["ListMessages"] = answer
     done = hive("chat", "alice")

@@ -168,8 +168,8 @@ def test_stop_takes_several_names_and_a_grace_of_nought(hive: Hive) -> None:
     hive.peer.answers["WaitJob"] = lambda _: DONE
     assert hive("stop", "alice", "bob", "--grace", "0", "--recursive").status == 0
     asked = hive.peer.params_of("Stop")
-    assert [each["agent"] for each in asked] == ["alice", "bob"]
-    assert all(each["grace"] == 0 and each["recursive"] is True for each in asked)
+    assert [parameters["agent"] for parameters in asked] == ["alice", "bob"]
+    assert all(parameters["grace"] == 0 and parameters["recursive"] is True for parameters in asked)
 
 
 def test_sleep_takes_a_grace_and_resume_a_message(hive: Hive) -> None:

@@ -34,7 +34,7 @@ def made(hive: Hive) -> list[Message]:
     return messages
 
 
-def wanted(folder: Path, **agents: object) -> str:
+def write_declaration(folder: Path, **agents: object) -> str:
     file = folder / "agents.json"
     file.write_text(json.dumps(agents))
     return str(file)
@@ -43,7 +43,7 @@ def wanted(folder: Path, **agents: object) -> str:
 def test_what_is_missing_is_made_parents_first(
     hive: Hive, made: list[Message], tmp_path: Path
 ) -> None:
-    file = wanted(
+    file = write_declaration(
         tmp_path, ann={"parent": "zoe", "limits": {"tasks_max": 9}}, zoe={"parent": "alice"}, eve={}
     )
     done = hive("declare", file)
@@ -65,7 +65,7 @@ def test_a_right_that_has_no_effect_is_refused_before_anything_is_made(
     hive: Hive, made: list[Message], tmp_path: Path, right: str
 ) -> None:
     for more in ((), ("--dry-run",)):
-        done = hive("declare", wanted(tmp_path, ann={}, zoe=USELESS[right]), *more)
+        done = hive("declare", write_declaration(tmp_path, ann={}, zoe=USELESS[right]), *more)
         assert done.status == 2
         assert f"cannot declare zoe: '{right}' has no effect" in done.err
     assert made == []
@@ -76,7 +76,8 @@ def test_what_is_there_is_left_and_told_where_it_differs(
 ) -> None:
     same = {"parent": "root", "role": "agent", "title": ""}
     done = hive(
-        "declare", wanted(tmp_path, alice=same, bob={"parent": "", "role": "lead"}, root={})
+        "declare",
+        write_declaration(tmp_path, alice=same, bob={"parent": "", "role": "lead"}, root={}),
     )
     assert (done.status, done.out, made) == (0, "", [])
     assert done.err.splitlines() == [
@@ -86,7 +87,7 @@ def test_what_is_there_is_left_and_told_where_it_differs(
 
 
 def test_a_dry_run_makes_nothing(hive: Hive, made: list[Message], tmp_path: Path) -> None:
-    done = hive("declare", "--dry-run", wanted(tmp_path, ann={}, alice={}))
+    done = hive("declare", "--dry-run", write_declaration(tmp_path, ann={}, alice={}))
     assert (done.status, done.out, made) == (0, "would make ann\n", [])
 
 
@@ -95,7 +96,7 @@ def test_a_refusal_ends_it(hive: Hive, tmp_path: Path) -> None:
         raise NotAllowed("cannot spawn ann: no")
 
     hive.peer.answers["Spawn"] = refuse
-    done = hive("declare", wanted(tmp_path, ann={}, ben={}))
+    done = hive("declare", write_declaration(tmp_path, ann={}, ben={}))
     assert (done.status, done.out, done.err) == (5, "", "hive: cannot spawn ann: no\n")
 
 
@@ -158,7 +159,7 @@ def test_the_page_names_every_field() -> None:
 
 
 def test_a_size_that_is_none_is_refused(hive: Hive, made: list[Message], tmp_path: Path) -> None:
-    done = hive("declare", wanted(tmp_path, ann={"limits": {"memory_max": "lots"}}))
+    done = hive("declare", write_declaration(tmp_path, ann={"limits": {"memory_max": "lots"}}))
     assert done.status == 2
     assert "cannot declare ann: limits: " in done.err
     assert made == []

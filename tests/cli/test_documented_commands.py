@@ -62,14 +62,14 @@ def blocks(text: str) -> Iterator[tuple[int, str]]:
         joined = ""
 
 
-def written(text: str) -> Iterator[tuple[int, str]]:
+def inline_code(text: str) -> Iterator[tuple[int, str]]:
     """What stands between backticks in sentences."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         if _FENCE.match(line):
             fenced = not fenced
         elif not fenced and not line.startswith("    "):
-            yield from ((number, each) for each in _INLINE.findall(line))
+            yield from ((number, code) for code in _INLINE.findall(line))
 
 
 def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
@@ -91,7 +91,7 @@ def everything() -> Iterator[Said]:
         for number, line in blocks(text):
             if match_ := _PROMPT.match(line):
                 yield Said(f"{place}:{number}", line[match_.end() :], whole=True)
-        for number, code in written(text):
+        for number, code in inline_code(text):
             yield Said(f"{place}:{number}", code, whole=False)
     for name, text in helps(hive, "hive"):
         for code in _INLINE.findall(text):
@@ -123,14 +123,19 @@ def options_of_agent(name: str) -> frozenset[str]:
 
 def check_agent(words: list[str]) -> None:
     name, *rest = words
-    known = {*OWN, "help", *SHORT, *(each.name.replace("_", "-") for each in catalog.load())}
+    known = {
+        *OWN,
+        "help",
+        *SHORT,
+        *(operation.name.replace("_", "-") for operation in catalog.load()),
+    }
     assert name in known or name.startswith("-"), f"hive-agent has no command {name}"
     if name.startswith("-") or name in ("hold", "help"):
         return
     before = rest[: rest.index("--")] if "--" in rest else rest
-    for each in before:
-        if re.match(r"--?[a-z]", each):
-            flag = each.partition("=")[0]
+    for word in before:
+        if re.match(r"--?[a-z]", word):
+            flag = word.partition("=")[0]
             assert flag in options_of_agent(name), f"hive-agent {name} has no {flag}"
 
 
@@ -159,25 +164,25 @@ def check_hive(words: list[str], *, whole: bool) -> None:
         command.make_context(context.info_name, rest, parent=context.parent).close()
     else:
         with contextlib.suppress(click.BadOptionUsage):  # a flag may be named without its value
-            command.make_parser(context).parse_args([each for each in rest if each != "..."])
+            command.make_parser(context).parse_args([word for word in rest if word != "..."])
 
 
 def all_options() -> set[str]:
-    found = {"--help", "--version", "--socket"}
+    flags = {"--help", "--version", "--socket"}
     for name, _ in helps(hive, "hive"):
-        found |= {word for word in name.split() if word.startswith("--")}
-    for name in (*OWN, *(each.name.replace("_", "-") for each in catalog.load())):
+        flags |= {word for word in name.split() if word.startswith("--")}
+    for name in (*OWN, *(operation.name.replace("_", "-") for operation in catalog.load())):
         if name != "hold":
-            found |= options_of_agent(name)
+            flags |= options_of_agent(name)
     for script in (ROOT / "scripts").iterdir():
-        found |= set(_OPTION.findall(script.read_text(encoding="utf-8")))
-    return found
+        flags |= set(_OPTION.findall(script.read_text(encoding="utf-8")))
+    return flags
 
 
-SAID = [each for each in everything() if re.match(r"hive(-agent)? [^\s=]", each.text)]
+SAID = [said for said in everything() if re.match(r"hive(-agent)? [^\s=]", said.text)]
 
 
-@pytest.mark.parametrize("said", SAID, ids=[f"{each.place} {each.text}"[:90] for each in SAID])
+@pytest.mark.parametrize("said", SAID, ids=[f"{said.place} {said.text}"[:90] for said in SAID])
 def test_a_command_that_is_written_somewhere_can_be_typed(said: Said) -> None:
     program, *words = words_of(said.text)
     try:
@@ -193,14 +198,14 @@ def test_a_command_that_is_written_somewhere_can_be_typed(said: Said) -> None:
 def test_a_flag_that_is_named_by_itself_is_one_of_ours() -> None:
     """`--subtree-...` stood in the help of `budget group`, and there is no such flag."""
     known = all_options() | FOREIGN
-    odd = [f"{each.place}: {each.text}" for each in everything()
-           if (match_ := _OPTION.match(each.text)) and match_.group() not in known]  # fmt: skip
+    odd = [f"{said.place}: {said.text}" for said in everything()
+           if (match_ := _OPTION.match(said.text)) and match_.group() not in known]  # fmt: skip
     assert odd == []
 
 
 def test_the_documents_were_really_read() -> None:
     assert len(SAID) > 300
-    assert sum(each.whole for each in SAID) > 100
+    assert sum(said.whole for said in SAID) > 100
     with pytest.raises(click.NoSuchOption):
         check_hive(["tree", "--nonsense"], whole=False)
     with pytest.raises(AssertionError, match="has no --nonsense"):

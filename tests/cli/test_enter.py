@@ -91,10 +91,10 @@ def test_nothing_that_was_written_on_the_terminal_is_lost() -> None:
     for number in range(20):
         assert on_terminal(shell(f"stty size; seq 500; exit {number}"), ours, shown) == number
         said = os.read(seen, 65536).split()
-        assert said == [b"33", b"111", *(b"%d" % each for each in range(1, 501))]
+        assert said == [b"33", b"111", *(b"%d" % number for number in range(1, 501))]
     assert termios.tcgetattr(ours) == before
-    for each in (keyboard, ours, shown, seen):
-        os.close(each)
+    for descriptor in (keyboard, ours, shown, seen):
+        os.close(descriptor)
 
 
 def test_what_is_typed_reaches_the_program() -> None:
@@ -104,5 +104,5 @@ def test_what_is_typed_reaches_the_program() -> None:
     script = "read word; echo got $word"
     assert on_terminal(shell(script), ours, shown) == 0
     assert b"got hello" in os.read(seen, 65536)
-    for each in (keyboard, ours, shown, seen):
-        os.close(each)
+    for descriptor in (keyboard, ours, shown, seen):
+        os.close(descriptor)

@@ -49,7 +49,9 @@ def answer(schema: Mapping[str, Any], defs: Mapping[str, Any], field: str = "") 
     if kind == "array":
         return [answer(schema.get("items", {}), defs, field)]
     if "properties" in schema:
-        return {key: answer(each, defs, key) for key, each in schema["properties"].items()}
+        return {
+            key: answer(property_, defs, key) for key, property_ in schema["properties"].items()
+        }
     plain = {"integer": 3, "number": 3, "boolean": True, "object": {EVIL: [EVIL, {EVIL: 1}]}}
     return plain.get(str(kind), "x" if field in OURS else EVIL)
 
@@ -105,7 +107,7 @@ MORE: Final = {
 
 
 @pytest.mark.parametrize(
-    ("words_", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands()]
+    ("words_", "command"), [pytest.param(*case, id=" ".join(case[0])) for case in commands()]
 )
 def test_nothing_that_an_agent_says_acts_on_the_terminal_or_begins_a_line(
     hive: Hive, answers: dict[str, Answer], words_: list[str], command: click.Command

@@ -68,15 +68,15 @@ def test_removing_follows_no_symlink(tmp_path: Path) -> None:
     assert (tmp_path / "precious" / "file").exists()
 
 
-@pytest.mark.parametrize(("text", "found"), [
+@pytest.mark.parametrize(("text", "expected"), [
     ("", ("root", True)),
     ('[root]\nname = "boss"\nautostart = false\n', ("boss", False)),
 ])  # fmt: skip
 def test_the_name_of_the_root_agent_is_a_setting(
-    tmp_path: Path, text: str, found: tuple[str, bool]
+    tmp_path: Path, text: str, expected: tuple[str, bool]
 ) -> None:
     (tmp_path / "hive.toml").write_text(text)
-    assert root_agent(tmp_path / "hive.toml") == found
+    assert root_agent(tmp_path / "hive.toml") == expected
 
 
 def test_images_are_the_named_ones_and_the_paths_that_operators_gave(tmp_path: Path) -> None:

@@ -45,9 +45,9 @@ def test_events_are_chosen_by_kind_agent_and_time(hive: Hive) -> None:
 
 
 def test_who_follows_is_told_what_is_gone(hive: Hive) -> None:
-    hive.peer.answers["ListEvents"] = lambda given: (
+    hive.peer.answers["ListEvents"] = lambda parameters: (
         [{"events": [EVENT], "gap": {"from": 4, "to": 6}, "next": "7"}]
-        if given.get("after") == "3" and hive.peer.params_of("ListEvents")[1:]
+        if parameters.get("after") == "3" and hive.peer.params_of("ListEvents")[1:]
         else {"events": [], "gap": None, "next": None}
     )
     done = hive("events", "-f", "--after", "3", "-o", "name")

@@ -160,24 +160,24 @@ def test_a_dry_run_is_root_s_as_well(
 def test_what_a_later_step_would_be_refused_for_is_said_before_the_first(
     hive: Hive, daemon: Daemon, old: Path, bounds: HostLimits, fault: str
 ) -> None:
-    found, session = Old(old, "root"), Session(hive.peer.path)
-    takeover = Takeover(session, found, lambda _: None, daemon.table)
+    old_hive, session = Old(old, "root"), Session(hive.peer.path)
+    takeover = Takeover(session, old_hive, lambda _: None, daemon.table)
     takeover.check("root", HostLimits())
-    assert found.faults == []
+    assert old_hive.faults == []
     takeover.check("root", bounds)
     session.close()
-    assert found.faults == [fault]
+    assert old_hive.faults == [fault]
 
 
 def test_a_path_that_cannot_be_entered_is_a_fault(
     hive: Hive, daemon: Daemon, tmp_path: Path
 ) -> None:
     folder = make(tmp_path / "odd\x1b").resolve()
-    found, session = Old(folder, "root"), Session(hive.peer.path)
-    Takeover(session, found, lambda _: None, daemon.table).check("root", HostLimits())
+    old_hive, session = Old(folder, "root"), Session(hive.peer.path)
+    Takeover(session, old_hive, lambda _: None, daemon.table).check("root", HostLimits())
     session.close()
-    assert found.faults
-    assert all("a path that cannot be written down" in fault for fault in found.faults)
+    assert old_hive.faults
+    assert all("a path that cannot be written down" in fault for fault in old_hive.faults)
 
 
 @pytest.mark.usefixtures("as_root")
@@ -210,7 +210,7 @@ def test_the_manager_becomes_the_root_agent_and_children_keep_their_parents(
     assert after.keys() - before.keys() == {MARKER}
     marker = json.loads((old / MARKER).read_text())
     assert marker["agents"]["root"] == {"was": "manager", "parent": None}
-    assert {each["to"] for each in marker["copied"]} >= {"/agents/root/state"}
+    assert {copy["to"] for copy in marker["copied"]} >= {"/agents/root/state"}
     assert daemon.table.read_text() == "", "nothing more may be imported"
 
 

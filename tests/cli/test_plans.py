@@ -29,13 +29,13 @@ def refusing(error: HiveError) -> Callable[[Message], Message]:
 
 
 def test_a_plan_is_shown_by_its_id_or_by_its_task(hive: Hive) -> None:
-    def by_id(given: Message) -> Message:
-        if given["plan"] != PLAN["plan"]:
+    def by_id(parameters: Message) -> Message:
+        if parameters["plan"] != PLAN["plan"]:
             raise NotFound("no plan")
         return PLAN
 
-    def by_task(given: Message) -> Message:
-        if given["task"] != PLAN["task"]:
+    def by_task(parameters: Message) -> Message:
+        if parameters["task"] != PLAN["task"]:
             raise NotFound("no task")
         return {"plans": [PLAN, {**PLAN, "plan": "old"}]}
 
@@ -82,14 +82,14 @@ def test_plans_of_a_task_are_listed(hive: Hive) -> None:
 def test_a_decision_names_task_and_plan(hive: Hive) -> None:
     asked: list[Message] = []
 
-    def decide(given: Message) -> Message:
-        asked.append(given)
+    def decide(parameters: Message) -> Message:
+        asked.append(parameters)
         return {"plan": "p", "task": "t", "agent": "bob", "state": "approved"}
 
     hive.peer.answers["ApprovePlan"] = hive.peer.answers["RejectPlan"] = decide
     assert "approved: plan p of bob" in hive("plan", "approve", "t", "p").err
     assert "rejected: plan p of bob" in hive("plan", "reject", "t", "p", "too risky").err
-    assert [(each["task"], each["plan"], each.get("reason")) for each in asked] == [
+    assert [(call["task"], call["plan"], call.get("reason")) for call in asked] == [
         ("t", "p", None), ("t", "p", "too risky"),
     ]  # fmt: skip
 

@@ -44,7 +44,7 @@ def test_what_waits_is_listed(hive: Hive) -> None:
     for words in (("question",), ("question", "list")):
         done = hive(*words)
         assert done.status == 0
-        assert all(each in done.out for each in (ID, "carl", "Red?", "escalation"))
+        assert all(text in done.out for text in (ID, "carl", "Red?", "escalation"))
     assert hive.peer.params_of("ListQuestions")[-1] == {"open": True}
     hive("question", "list", "--all", "--ended")
     assert hive.peer.params_of("ListQuestions")[-1] == {"which": "subtree", "open": False}
@@ -96,20 +96,20 @@ def test_passing_on_and_cancelling(hive: Hive) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "given"), [(("--in", "2h"), ("in", 7200.0)), (("--at", "tomorrow"), None),
+    ("words", "expected"), [(("--in", "2h"), ("in", 7200.0)), (("--at", "tomorrow"), None),
                          (("--at", "2000000000"), ("at", 2e9))]
 )  # fmt: skip
 def test_a_reminder_comes_after_a_time_or_at_one(
-    hive: Hive, words: tuple[str, str], given: tuple[str, float] | None
+    hive: Hive, words: tuple[str, str], expected: tuple[str, float] | None
 ) -> None:
     hive.peer.answers["Remind"] = lambda _: {"reminder": ID, "due": 2e9}
     done = hive("remind", "carl", "look again", *words)
-    if given is None:
+    if expected is None:
         assert done.status == 2
         return
     assert (done.status, done.out) == (0, f"{ID}\n")
     asked = hive.peer.params_of("Remind")[0]
-    assert (asked["to"], asked["body"], asked[given[0]]) == ("carl", "look again", given[1])
+    assert (asked["to"], asked["body"], asked[expected[0]]) == ("carl", "look again", expected[1])
 
 
 def test_a_reminder_without_a_time_or_with_two_is_a_slip(hive: Hive) -> None:

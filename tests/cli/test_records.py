@@ -230,7 +230,7 @@ def test_status_of_an_empty_hive(hive: Hive) -> None:
     assert "used     nothing today" in shown
 
 
-def completed(hive: Hive, *words: str) -> list[str]:
+def completions(hive: Hive, *words: str) -> list[str]:
     """What bash would offer for the last word."""
     from click.shell_completion import BashComplete  # noqa: PLC0415
 
@@ -266,9 +266,9 @@ def test_ids_capabilities_conditions_and_names_are_completed(hive: Hive) -> None
         (("cp", "al"), ["alice:"]), (("inbox", "al"), ["alice"]), (("inbox", "sh"), ["show"]),
         (("appr",), ["approval"]),
     ):  # fmt: skip
-        assert completed(hive, *words) == offered, words
+        assert completions(hive, *words) == offered, words
 
 
 def test_completion_without_a_daemon_offers_nothing(hive: Hive) -> None:
     hive.peer.stop()
-    assert completed(hive, "task", "show", "") == []
+    assert completions(hive, "task", "show", "") == []

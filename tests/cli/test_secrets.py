@@ -16,7 +16,7 @@ class Pipe(io.TextIOWrapper):
     """Standard input that is no terminal."""
 
 
-def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+def pipe_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", Pipe(io.BytesIO(data)))
 
 
@@ -24,7 +24,7 @@ def test_a_value_from_a_pipe_loses_the_end_of_its_last_line(
     hive: Hive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hive.peer.answers["SetSecret"] = lambda _: dict(ANSWER)
-    piped(monkeypatch, "zwei\nZeilen ü\n".encode())
+    pipe_stdin(monkeypatch, "zwei\nZeilen ü\n".encode())
     done = hive("secret", "set", "alice", "token")
     assert (done.status, done.out, done.err) == (0, "", "")
     (asked,) = hive.peer.params_of("SetSecret")
@@ -43,7 +43,7 @@ def test_a_value_from_a_file_is_taken_as_it_is(hive: Hive, tmp_path: Path) -> No
 def test_what_is_no_text_is_refused_before_anything_is_sent(
     hive: Hive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    piped(monkeypatch, b"\xff\xfe-hush")
+    pipe_stdin(monkeypatch, b"\xff\xfe-hush")
     done = hive("secret", "set", "alice", "token")
     assert (done.status, done.out) == (2, "")
     assert "hush" not in done.err

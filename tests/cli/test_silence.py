@@ -45,7 +45,7 @@ def test_a_wait_within_a_wait_says_nothing(
 def test_doctor_says_where_to_look_when_nobody_is_there(hive: Hive, tmp_path: Path) -> None:
     hive.peer.path = str(tmp_path / "nobody.sock")
     done = hive("doctor", "-o", "jsonl")
-    (line,) = [each for each in done.out.splitlines() if '"check": "hived"' in each]
+    (line,) = [row for row in done.out.splitlines() if '"check": "hived"' in row]
     assert done.status == 1
     assert "nobody.sock" in line
     assert "journalctl -u hived" in line

@@ -47,8 +47,8 @@ def test_output_that_nobody_got_is_no_success(to: str, says: str) -> None:
         [sys.executable, "-I", "-c", script], stdout=out, stderr=subprocess.PIPE, text=True,
         check=False,
     )  # fmt: skip
-    for each in {out, write}:
-        os.close(each)
+    for descriptor in {out, write}:
+        os.close(descriptor)
     assert done.returncode == 1
     assert done.stderr.endswith(says) if says else not done.stderr
 

@@ -81,15 +81,15 @@ def test_wide_shows_all_columns_on_a_terminal_and_json_is_whole(hive: Hive) -> N
     row = {"id": "m1", "sent_at": 1.0, "from": "bob", "relation": "descendant", "body": "x" * 300}
     hive.peer.answers["ListMessages"] = lambda _: {"messages": [row], "next": None}
 
-    def shown(*words: str) -> str:
+    def inbox_table(*words: str) -> str:
         terminal = Terminal()
         with redirect_stdout(terminal):
             assert hive("inbox", *words).status == 0
         return terminal.getvalue()
 
-    assert max(map(len, shown().splitlines())) <= 80
-    assert "x" * 300 in shown("-o", "wide")
-    assert "x" * 300 in shown("-o", "json")
+    assert max(map(len, inbox_table().splitlines())) <= 80
+    assert "x" * 300 in inbox_table("-o", "wide")
+    assert "x" * 300 in inbox_table("-o", "json")
     assert "x" * 300 in hive("inbox").out
 
 

@@ -38,7 +38,7 @@ def test_open_tasks_are_listed(hive: Hive) -> None:
     for line in (("task",), ("task", "list")):
         done = hive(*line)
         assert done.status == 0
-        assert all(each in done.out for each in (ID, PART, "in progress", "40 % reading⟨U+202E⟩"))
+        assert all(text in done.out for text in (ID, PART, "in progress", "40 % reading⟨U+202E⟩"))
     assert hive.peer.params_of("ListTasks")[-1] == {"open": True}
     hive("task", "list", "alice", "--all")
     assert hive.peer.params_of("ListTasks")[-1] == {"agent": "alice"}

@@ -26,7 +26,7 @@ ROWS: list[object] = [
 def test_each_row_says_what_settles_it(hive: Hive) -> None:
     hive.peer.answers["Todo"] = lambda _: {"todo": ROWS, "more": 0}
     document = json.loads(hive("todo", "-o", "json").out)
-    assert [each["settle"] for each in document] == [
+    assert [item["settle"] for item in document] == [
         "hive question answer q1 TEXT...", "hive logs bob; hive start bob",
         "hive inbox --dead; hive inbox clear --dead",
     ]  # fmt: skip
@@ -69,10 +69,10 @@ def test_waiting_for_a_task_tells_how_it_ended(hive: Hive) -> None:
 
 
 def test_waiting_for_a_question_tells_the_answers(hive: Hive) -> None:
-    def shown(state: str, *answers: str) -> Message:
+    def question_page(state: str, *answers: str) -> Message:
         return {"question": {"id": "q1", "state": state}, "items": [{"answer": a} for a in answers]}
 
-    pages = iter([shown("open"), shown("answered", "green", "big")])
+    pages = iter([question_page("open"), question_page("answered", "green", "big")])
     hive.peer.answers["GetQuestion"] = lambda _: next(pages)
     done = hive("wait", "--for", "question.answered=q1", "--timeout", "60")
     assert (done.status, done.out) == (0, "q1 answered green big\n")

@@ -68,7 +68,7 @@ def test_text_of_agents_cannot_act_on_the_terminal() -> None:
 
 
 def test_json_nests_children_and_keeps_the_contracted_fields() -> None:
-    (root, other) = [json.loads(json.dumps(each.plain)) for each in nest(ROWS)]
+    (root, other) = [json.loads(json.dumps(node.plain)) for node in nest(ROWS)]
     assert other["name"] == "other-root"
     assert set(root) >= {"name", "uuid", "parent", "role", "state", "activity", "children"}
     lead = root["children"][0]
@@ -76,7 +76,7 @@ def test_json_nests_children_and_keeps_the_contracted_fields() -> None:
 
 
 def test_an_agent_whose_parent_is_not_shown_stands_as_a_root() -> None:
-    below = [each for each in ROWS if each["name"] in ("writer", "spell-checker")]
+    below = [row for row in ROWS if row["name"] in ("writer", "spell-checker")]
     (root,) = nest(below)
     assert root.row["name"] == "writer"
     assert root.children[0].row["name"] == "spell-checker"

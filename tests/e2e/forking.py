@@ -25,8 +25,8 @@ ANSWERS: Final = 101
 
 def main() -> None:
     """What the process does; a command goes on behind this as if it had just been started."""
-    for place, kept in ((0, ORDERS), (1, ANSWERS)):
-        os.dup2(place, kept, inheritable=False)
+    for place, copy in ((0, ORDERS), (1, ANSWERS)):
+        os.dup2(place, copy, inheritable=False)
         os.dup2(os.open(os.devnull, os.O_RDWR), place)
     hive = import_module("hive_core.cli.main")
     for module in set(hive.COMMANDS.values()):

@@ -53,7 +53,7 @@ class Voice:
         self._door = str(door)
         self._kept: wire.Wire | None = None
 
-    def reached(self) -> bool:
+    def connect_again(self) -> bool:
         """Whether there is a connection; the process in there ends with its container."""
         if self._kept is None or self._kept.ended:
             self.close()
@@ -62,13 +62,13 @@ class Voice:
         return self._kept is not None
 
     def ask(self, method: str, parameters: object) -> Reply:
-        assert self._kept is not None, "reached() makes it"
+        assert self._kept is not None, "connect_again() makes it"
         return Reply.of(self._kept.ask(method, parameters))
 
     def stream(self, method: str, parameters: object, most: int) -> list[Reply]:
         """On a connection of its own."""
         with closing(wire.Wire(self._door)) as connection:
-            return [Reply.of(each) for each in connection.stream(method, parameters, most)]
+            return [Reply.of(item) for item in connection.stream(method, parameters, most)]
 
     def close(self) -> None:
         if self._kept is not None:
@@ -163,7 +163,7 @@ class HiveHost:
 
     def stream(self, method: str, most: int, /, **parameters: object) -> list[Reply]:
         with closing(self.connect()) as connection:
-            return [Reply.of(each) for each in connection.stream(method, parameters, most)]
+            return [Reply.of(item) for item in connection.stream(method, parameters, most)]
 
     def ask(self, agent: str, method: str, /, **parameters: object) -> Reply:
         """One call of an agent's, through its socket; they share one connection."""
@@ -174,12 +174,12 @@ class HiveHost:
         return self._voice(agent).stream(method, parameters, most)
 
     def _voice(self, agent: str) -> Voice:
-        if agent not in self._voices or not self._voices[agent].reached():
+        if agent not in self._voices or not self._voices[agent].connect_again():
             self.hush(agent)
             door = f"/run/voice-{secrets.token_hex(4)}.sock"
             self._forks.enter(self.call("Locate", agent=agent)["leader"], door)
             self._voices[agent] = Voice(self.lab.path(door))
-            assert self._voices[agent].reached(), agent
+            assert self._voices[agent].connect_again(), agent
         return self._voices[agent]
 
     def hush(self, *agents: str) -> None:
@@ -190,8 +190,8 @@ class HiveHost:
 
     def grow(self, **parents: str | dict[str, object]) -> None:
         """Spawn agents, all at once, and wait until they run: lead="root" or more in a dict."""
-        for name, given in parents.items():
-            words = {"parent": given} if isinstance(given, str) else given
+        for name, parent in parents.items():
+            words = {"parent": parent} if isinstance(parent, str) else parent
             reply = self.call("Spawn", name=name.replace("_", "-"), **words)
             assert not reply.error, reply
         self.wait("running", *parents)
@@ -218,11 +218,11 @@ class HiveHost:
     def uuid(self, agent: str) -> str:
         return str(self.call("Locate", agent=agent)["uuid"])
 
-    def until(self, holds: Callable[[], object], what: str, seconds: float = 15) -> None:
+    def until(self, holds: Callable[[], object], failure: str, seconds: float = 15) -> None:
         """For what nobody announces: look again and again."""
         deadline, began = time.monotonic() + at_most(seconds), time.monotonic()
         while not holds():
-            assert time.monotonic() < deadline, what
+            assert time.monotonic() < deadline, failure
             # Who looks by starting processes leaves the machine to what it waits for.
             time.sleep(max(0.05, time.monotonic() - began))
             began = time.monotonic()
@@ -231,7 +231,7 @@ class HiveHost:
         """Take everything out of an agent's inbox, as itself."""
         messages: list[dict[str, Any]] = self.ask(agent, "Recv", max=100, **parameters)["messages"]
         if messages:
-            self.ask(agent, "Ack", ids=[each["id"] for each in messages])
+            self.ask(agent, "Ack", ids=[message["id"] for message in messages])
         return messages
 
     def events(self, **last: int | str) -> list[dict[str, Any]]:
@@ -256,9 +256,9 @@ class HiveHost:
     def answers(self, seconds: float = 20) -> None:
         """Wait until a daemon does: who calls while there is none waits in the socket it left."""
 
-        def answered() -> bool:
+        def has_answer() -> bool:
             with suppress(OSError):
                 return not self.call("Status").error
             return False
 
-        self.until(answered, "hived does not answer", seconds)
+        self.until(has_answer, "hived does not answer", seconds)

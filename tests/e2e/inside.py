@@ -32,8 +32,8 @@ def enter(leader: int, door: str, closed: Iterable[int]) -> int:
         if not child:
             status = 1
             try:
-                for kept in closed:
-                    os.close(kept)
+                for descriptor in closed:
+                    os.close(descriptor)
                 _go_in(leader)
                 # Who enters a pid namespace is not in it; those whom it forks then are.
                 if not os.fork():
@@ -82,8 +82,8 @@ def _pump(source: socket.socket, drain: socket.socket) -> None:
     except OSError:
         pass  # the other direction has ended both
     finally:
-        for each in (source, drain):
+        for end in (source, drain):
             try:
-                each.shutdown(socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RDWR)
             except OSError:
                 continue

@@ -15,14 +15,14 @@ def knock(door: Path, data: bytes) -> str:
     """All that comes back; a door that is slammed has said what it has said."""
     with socket.socket(socket.AF_UNIX) as talk:
         talk.settimeout(WAIT)
-        found = b""
+        data_ = b""
         with suppress(ConnectionError):
             talk.connect(str(door))
             talk.sendall(data)
         with suppress(ConnectionError):
             while part := talk.recv(65536):
-                found += part
-        return found.decode("latin-1")
+                data_ += part
+        return data_.decode("latin-1")
 
 
 def status(answer: str) -> int:
@@ -79,9 +79,12 @@ def lawless(path: str, secret: str) -> dict[bytes, int]:
         f"{begin}content-length: -1\r\n\r\n": 400,
         chunked + "1\r\nx\r\n" * 50_000: 0,
         f"{chunked}z\r\n": 400,
-        **{f"POST {each} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n": 404 for each in spelt},
+        **{
+            f"POST {spelling} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n": 404
+            for spelling in spelt
+        },
     }
-    return {each.encode(): status for each, status in result.items()}
+    return {line.encode(): status for line, status in result.items()}
 
 
 def smuggling_request(path: str, secret: str) -> bytes:

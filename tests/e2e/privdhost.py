@@ -253,8 +253,8 @@ class Host:
         enter = ["nsenter", "--target", leader, "--all", "--", *command]
         return self.lab.run(enter, check=False).stdout.rstrip("\n")
 
-    def show(self, unit: str, what: str) -> str:
-        return self.lab.run(["systemctl", "show", "--value", "-p", what, unit]).stdout.strip()
+    def show(self, unit: str, property_: str) -> str:
+        return self.lab.run(["systemctl", "show", "--value", "-p", property_, unit]).stdout.strip()
 
     def log(self, *match: str) -> Sequence[str]:
         self.lab.run(["journalctl", "--sync"])

@@ -16,30 +16,30 @@ def faults(value: object, schema: Mapping[str, Any], whole: Mapping[str, Any]) -
     if "$ref" in schema:
         schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
-        options: Sequence[list[str]] = [faults(value, each, whole) for each in schema["anyOf"]]
+        options: Sequence[list[str]] = [faults(value, option, whole) for option in schema["anyOf"]]
         return min(options, key=len)
     kind = schema.get("type")
-    found = []
+    faults_ = []
     if kind is not None and not isinstance(value, _KINDS[kind]):
-        found.append(f"{value!r} is no {kind}")
+        faults_.append(f"{value!r} is no {kind}")
     elif isinstance(value, list):
         items = schema.get("items", {})
-        found += [fault for each in value for fault in faults(each, items, whole)]
+        faults_ += [fault for item in value for fault in faults(item, items, whole)]
     elif isinstance(value, dict):
-        found += _object(value, schema, whole)
-    return found
+        faults_ += _object(value, schema, whole)
+    return faults_
 
 
 def _object(
     value: Mapping[str, object], schema: Mapping[str, Any], whole: Mapping[str, Any]
 ) -> list[str]:
     properties, other = schema.get("properties", {}), schema.get("additionalProperties", True)
-    found = [f"{name} is missing" for name in schema.get("required", ()) if name not in value]
-    for name, each in value.items():
+    faults_ = [f"{name} is missing" for name in schema.get("required", ()) if name not in value]
+    for name, property_ in value.items():
         if name in properties:
-            found += [f"{name}: {fault}" for fault in faults(each, properties[name], whole)]
+            faults_ += [f"{name}: {fault}" for fault in faults(property_, properties[name], whole)]
         elif other is False:
-            found.append(f"{name} is unknown")
+            faults_.append(f"{name} is unknown")
         elif isinstance(other, dict):
-            found += faults(each, other, whole)
-    return found
+            faults_ += faults(property_, other, whole)
+    return faults_

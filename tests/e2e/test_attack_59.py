@@ -117,8 +117,8 @@ def as_(host: HiveHost, who: str, script: str) -> str:
 def keys(host: HiveHost) -> set[str]:
     """Every key that names a program, of those that the machine's git lists."""
     listed = host.run("git", "help", "--config").stdout.split()
-    plain = {re.sub(r"<[^>]*>|\*", "x", each) for each in listed}
-    return {each for each in plain if _RUNS.search(each) and not _NO_PROGRAM.match(each)}
+    plain = {re.sub(r"<[^>]*>|\*", "x", key) for key in listed}
+    return {key for key in plain if _RUNS.search(key) and not _NO_PROGRAM.match(key)}
 
 
 def take_over(host: HiveHost) -> None:

@@ -321,13 +321,13 @@ def test_why_explains_both_answers(host: HiveHost) -> None:
 def test_events_tell_who_did_what_and_what_was_refused(host: HiveHost) -> None:
     host.fails(5, "call", "Stop", '{"agent": "lead"}', "--as", "worker")
     lines = [json.loads(line) for line in host.hive("events", "-o", "jsonl").splitlines()]
-    assert [each["seq"] for each in lines] == list(range(1, len(lines) + 1))
-    refused = [each for each in lines if each["allowed"] is False]
+    assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
+    refused = [line for line in lines if line["allowed"] is False]
     assert refused[-1]["caller"] == "worker"
     assert refused[-1]["operation"] == "stop"
     keys = {"seq", "time", "kind", "caller", "operation", "target", "allowed", "rule", "reason",
             "commit", "request"}  # fmt: skip
-    assert all(keys <= each.keys() for each in lines)
+    assert all(keys <= line.keys() for line in lines)
 
 
 def test_capabilities_and_routes_are_given_and_taken(host: HiveHost) -> None:

@@ -56,7 +56,7 @@ def waiting(host: HiveHost, agent: str | None = None) -> list[dict[str, Any]]:
 
 
 def answers(host: HiveHost, name: str) -> list[str]:
-    return [each["body"] for each in waiting(host) if each["from"] == name]
+    return [message["body"] for message in waiting(host) if message["from"] == name]
 
 
 def test_the_command_sees_who_wrote_and_where_it_runs(host: HiveHost) -> None:
@@ -90,7 +90,9 @@ def test_a_command_that_fails_three_times_makes_a_dead_letter_and_tells_the_send
 ) -> None:
     serving(host, "clumsy", "echo tried >>/tree/state/tries; exit 7")
     host.hive("send", "clumsy", "please")
-    (note,) = soon(lambda: [each for each in waiting(host) if each["kind"] == "dead_letter"])
+    (note,) = soon(
+        lambda: [message for message in waiting(host) if message["kind"] == "dead_letter"]
+    )
     assert "the command ended with 7" in note["body"]
     (dead,) = host.json("inbox", "clumsy", "--dead")
     assert dead["body"] == "please"

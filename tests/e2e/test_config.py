@@ -166,9 +166,9 @@ def test_a_broken_one_goes_back_by_itself_and_who_waits_is_told(host: HiveHost) 
     assert "ended with 7" in done.stderr
     host.wait("running", "bob")
     assert show_file(host) == "Good.\n"
-    (told,) = (each for each in host.mail("lead") if each["kind"] == "config")
-    assert "ended with 7" in told["body"]
-    assert "no such prompt" in told["body"]
+    (notice,) = (message for message in host.mail("lead") if message["kind"] == "config")
+    assert "ended with 7" in notice["body"]
+    assert "no such prompt" in notice["body"]
     assert tags(host, id_) == {"approved", "building", "failed"}
     rows = host.call("History", agent="bob")["generations"]
     assert "ended with 7" in rows[0]["failed"]

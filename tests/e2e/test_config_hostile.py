@@ -69,14 +69,14 @@ def request(
     """The approval once the commit is judged."""
     more = {} if source is None else {"source": source}
     done = host.ask(by, "RequestApplyCommit", agent=agent, commit=commit, message="why", **more)
-    wanted, found = done["approval"], dict[str, Any]()
+    wanted, document = done["approval"], dict[str, Any]()
 
-    def judged() -> bool:
-        found.update(host.call("GetApproval", id=wanted, limit=10_000).parameters)
-        return bool(found["approval"]["state"] != "received")
+    def is_judged() -> bool:
+        document.update(host.call("GetApproval", id=wanted, limit=10_000).parameters)
+        return bool(document["approval"]["state"] != "received")
 
-    host.until(judged, f"{wanted} is not judged", 60)
-    return found
+    host.until(is_judged, f"{wanted} is not judged", 60)
+    return document
 
 
 def refusal(host: HiveHost, commit: str) -> str:
@@ -132,10 +132,10 @@ TREES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", TREES)
-def test_a_tree_that_breaks_a_rule_is_refused_with_its_place(host: HiveHost, what: str) -> None:
+@pytest.mark.parametrize("damage", TREES)
+def test_a_tree_that_breaks_a_rule_is_refused_with_its_place(host: HiveHost, damage: str) -> None:
     """Attacks 18 and 19; each alone on top of what is deployed."""
-    script, reason = TREES[what]
+    script, reason = TREES[damage]
     assert reason in refusal(host, make_commit(host, "kid", FRESH + script))
 
 
@@ -164,10 +164,10 @@ OBJECTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", OBJECTS)
-def test_objects_made_by_hand_are_refused(host: HiveHost, what: str) -> None:
+@pytest.mark.parametrize("damage", OBJECTS)
+def test_objects_made_by_hand_are_refused(host: HiveHost, damage: str) -> None:
     """Attacks 17, 18 and 19."""
-    script, reason = OBJECTS[what]
+    script, reason = OBJECTS[damage]
     commit = sh(host, "kid", f"{script}; git commit-tree -m x -p HEAD $t")
     assert reason in refusal(host, commit)
 
@@ -185,10 +185,10 @@ def test_attack_18_what_hangs_is_ended_and_keeps_nobody_waiting(host: HiveHost) 
     assert host.call("GetApproval", id=hung)["approval"]["state"] == "received"
     sh(host, "kid", f"f=.git/objects/{commit[:2]}/{commit[2:]}; rm -f $f; true")
 
-    def ended() -> bool:
+    def is_ended() -> bool:
         return bool(host.call("GetApproval", id=hung)["approval"]["state"] == "refused")
 
-    host.until(ended, "it hangs", 60)
+    host.until(is_ended, "it hangs", 60)
     assert "within 8 seconds" in host.call("GetApproval", id=hung)["approval"]["reason"]
 
 

@@ -52,8 +52,8 @@ def test_systemd_hears_that_it_is_well(host: HiveHost) -> None:
     entries = [json.loads(line) for line in lines]
     uuid = host.uuid("bob")
     started = [entry for entry in entries if entry.get("HIVE_UUID") == uuid]
-    assert any(each["MESSAGE"] == "bob: StartUnit (it should run)" for each in started)
-    assert {each["SYSLOG_IDENTIFIER"] for each in started} == {"hived", "hive-events"}
+    assert any(entry["MESSAGE"] == "bob: StartUnit (it should run)" for entry in started)
+    assert {entry["SYSLOG_IDENTIFIER"] for entry in started} == {"hived", "hive-events"}
 
 
 def test_a_restart_adopts_everyone_and_starts_nobody_twice(host: HiveHost) -> None:
@@ -198,7 +198,7 @@ def test_agents_come_and_go_and_move_by_hand_commit(host: HiveHost) -> None:
     assert by_hand(host, f"{files}; git add agents/dan.json").returncode == 0
     host.until(lambda: host.tree() == tree, "adopted")
     host.wait("running", "dan")
-    assert [each["kind"] for each in host.mail("bob", wait=30)] == ["moved"]
+    assert [message["kind"] for message in host.mail("bob", wait=30)] == ["moved"]
     del tree["dan"]
     files = f"echo '{json.dumps(tree)}' >topology.json; git rm -q agents/dan.json"
     assert by_hand(host, files).returncode == 0
@@ -222,4 +222,4 @@ def test_a_reboot_starts_what_was_wanted(lab: Lab, host: HiveHost) -> None:
     host.wait("running", "root", "ann")
     host.wait("stopped", "bob", seconds=1)
     host.hive("start", "bob")
-    assert "container_crash" not in [each["kind"] for each in host.mail("ann")]
+    assert "container_crash" not in [message["kind"] for message in host.mail("ann")]

@@ -57,7 +57,7 @@ def test_identity_is_live(host: HiveHost) -> None:
     assert identity("kid")["parent"] == "two"
     assert identity("two")["children"] == ["kid"]
     assert identity("one")["children"] == []
-    assert [each["kind"] for each in host.mail("kid", wait=40)] == ["moved"]
+    assert [message["kind"] for message in host.mail("kid", wait=40)] == ["moved"]
 
 
 def test_what_a_process_opened_of_its_own_stays_with_it(host: HiveHost) -> None:

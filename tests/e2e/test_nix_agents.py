@@ -143,7 +143,7 @@ def test_h26_newer_inputs_reach_everybody_in_waves(host: NixHost) -> None:
     (change,) = done["review"]["changes"]  # type: ignore[index]
     assert all(f"{word} {change[word]}" in shown for word in ("old", "new"))
     assert str(change["new"]).rpartition(" ")[2] in shown.partition("Changes:")[2]
-    assert [each["input"] for each in done["review"]["changes"]] == ["nixpkgs"]  # type: ignore[index]
+    assert [change_["input"] for change_ in done["review"]["changes"]] == ["nixpkgs"]  # type: ignore[index]
     assert host.call("WaitJob", id=asked["job"], wait=40)["state"] == "done"
     host.until(
         lambda: all(host.system(name) != old for name, old in before.items()), "one has the old one"
@@ -198,8 +198,8 @@ def test_a_destroyed_agent_keeps_nothing_from_the_collector(host: NixHost) -> No
     host.run("test", "-d", place)
     host.hive("destroy", "brief", "--yes")
 
-    def gone() -> bool:
+    def is_removed() -> bool:
         host.hive("gc")
         return host.run("test", "-d", place, check=False).returncode == 1
 
-    host.until(gone, "is kept")
+    host.until(is_removed, "is kept")

@@ -236,7 +236,7 @@ def test_attack_59_no_word_of_hived_becomes_a_path_a_flag_or_a_program(host: Hos
     agent = host.agent()
     job, base = host.a_job()
     actions = every_action(agent, job, base)
-    assert {type(each).__name__ for each in actions} == KINDS.keys()
+    assert {type(action).__name__ for action in actions} == KINDS.keys()
     before = host.lab.run(["sh", "-c", "find /etc /canary -xdev 2>/dev/null | sort | sha256sum"])
     tried = 0
     for action in actions:
@@ -246,9 +246,9 @@ def test_attack_59_no_word_of_hived_becomes_a_path_a_flag_or_a_program(host: Hos
         for field in good.keys() - {"kind"}:
             if (type(action).__name__, field) not in DATA:
                 bad += [{**good, field: word} for word in WORDS if not fits(action, field, word)]
-        for each in bad:
-            reply = host.raw({"method": "org.hive.Privd.Apply", "parameters": {"action": each}})
-            assert "error" in reply, each
+        for wrong in bad:
+            reply = host.raw({"method": "org.hive.Privd.Apply", "parameters": {"action": wrong}})
+            assert "error" in reply, wrong
             tried += 1
     assert tried > 1000
     after = host.lab.run(["sh", "-c", "find /etc /canary -xdev 2>/dev/null | sort | sha256sum"])

@@ -146,19 +146,19 @@ def test_10_12_13_nodes_are_moved_archived_and_restored_while_they_are_swapped(r
     def journey() -> None:
         race.journey(child, other)
         # Holders are ended, the racers among them: a search that finds them did its work.
-        for each in (parent, child):
-            host.say(each, "pgrep -f racer >/dev/null || { python3 -I racer & sleep 0.1; }")
+        for agent in (parent, child):
+            host.say(agent, "pgrep -f racer >/dev/null || { python3 -I racer & sleep 0.1; }")
 
     rounds = until(long.seconds(2.5, 5), itertools.repeat(journey))
     assert broken_rules(host, parent, child) == ""
     assert race.faults == []
     assert look(host.lab) == before
-    swaps = sum(int((host.lab.path(each.node) / "state/count").read_text())
-                for each in (parent, child))  # fmt: skip
+    swaps = sum(int((host.lab.path(agent.node) / "state/count").read_text())
+                for agent in (parent, child))  # fmt: skip
     long.figure("races of nodes", rounds=rounds, swaps=swaps, **race.counts)
-    for each in (child, parent):
-        host.do(a.KillUnit(each.uuid, each.name))
-        host.exit_of(each)
+    for agent in (child, parent):
+        host.do(a.KillUnit(agent.uuid, agent.name))
+        host.exit_of(agent)
     # Whoever followed a link would have been seen.
     links = [str(child.node / "state" / f"race-{number}{end}") for number in (1, 2)
              for end in ("", "-link")]  # fmt: skip

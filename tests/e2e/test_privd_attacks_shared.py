@@ -139,7 +139,7 @@ umount /proc/sys/kernel/pty/max /proc/sys/fs/inotify/max_user_instances
 """
     said = host.lab.run(["sh", "-ec", script]).stdout.split()
     most = 1024 * 4096 // 16  # processes and files of an agent, with memory for a sixteenth of them
-    assert [int(each) >= most for each in said] == [True, True]
+    assert [int(number) >= most for number in said] == [True, True]
 
 
 def test_8_a_booted_agent_cannot_lift_its_bounds(host: Host, agents: dict[str, Agent]) -> None:

@@ -93,8 +93,8 @@ def test_a_booted_agent_keeps_what_it_bound_until_it_is_restarted(host: Host) ->
 def test_attack_58_a_job_gives_linked_files_inodes_of_their_own(host: Host) -> None:
     """In a node and below it, whoever owns them; the job sees nothing of where else they are."""
     one, two = host.agent(), host.agent()
-    for each in (one, two):
-        host.do(MakeNode(each.lineage))
+    for agent in (one, two):
+        host.do(MakeNode(agent.lineage))
     below = host.agent(one)
     host.do(MakeNode(below.lineage))
     make = f"""
@@ -115,7 +115,7 @@ def test_attack_58_a_job_gives_linked_files_inodes_of_their_own(host: Host) -> N
     names = [f"{two.node}/state/a", f"{one.node}/state/deep/a", f"{below.node}/state/a"]
     stat = host.lab.run(["stat", "-c", "%h %a %u %g %i", *names]).stdout.splitlines()
     facts = f"4600 {STORAGE_BASE + 1000} {STORAGE_BASE + 5}"
-    assert [each.rpartition(" ")[0] for each in stat] == [f"1 {facts}", f"2 {facts}", f"2 {facts}"]
+    assert [line.rpartition(" ")[0] for line in stat] == [f"1 {facts}", f"2 {facts}", f"2 {facts}"]
     assert stat[1] == stat[2] != stat[0]
     own = host.lab.run(["stat", "-c", "%h %i", f"{one.node}/state/own", f"{below.node}/state/own"])
     first, second = own.stdout.splitlines()

@@ -126,7 +126,7 @@ def test_a_root_agent_that_crashes_again_and_again_is_an_alarm(host: HiveHost) -
         pids.add(host.main_pid("root"))
     expected = r"root failed \d+ times in a row, and has no parent to notify: killed with KILL"
     assert re.search(expected, host.hive("status"))
-    (row,) = [each for each in host.json("todo") if each["kind"] == "alarm"]
+    (row,) = [item for item in host.json("todo") if item["kind"] == "alarm"]
     assert re.fullmatch(expected, row["text"])
     host.hive("restart", "root")
     host.wait("running", "root")
@@ -136,7 +136,7 @@ def test_a_root_agent_that_crashes_again_and_again_is_an_alarm(host: HiveHost) -
 def test_an_end_with_zero_is_stopped_and_no_crash(host: HiveHost) -> None:
     host.call("Spawn", name="eve", parent="ann", command=["sleep", "0.5"])
     host.wait("stopped", "eve")
-    assert [each["kind"] for each in host.mail("ann")] == ["child_exit"]
+    assert [message["kind"] for message in host.mail("ann")] == ["child_exit"]
 
 
 def test_a_daemon_that_fails_again_and_again_is_parked(host: HiveHost) -> None:
@@ -157,7 +157,7 @@ def test_what_ignores_a_stop_is_killed_when_its_grace_is_over(host: HiveHost) ->
     reply = host.call("Stop", agent="fay", grace=0.5, wait=40)
     assert not reply.error, reply
     host.wait("stopped", "fay", seconds=1)
-    assert [each["body"] for each in host.mail("ann")] == ["fay was stopped by operator"]
+    assert [message["body"] for message in host.mail("ann")] == ["fay was stopped by operator"]
 
 
 def test_a_subtree_is_stopped_leaves_first(host: HiveHost) -> None:
@@ -165,7 +165,7 @@ def test_a_subtree_is_stopped_leaves_first(host: HiveHost) -> None:
     reply = host.call("Stop", agent="gil", recursive=True, wait=40)
     assert reply["agents"] == ["hal", "gil"]
     host.wait("stopped", "gil", "hal", seconds=1)
-    bodies = [each["body"] for each in host.mail("ann")]
+    bodies = [message["body"] for message in host.mail("ann")]
     assert bodies == ["gil was stopped by operator"], "once, and no crash"
 
 

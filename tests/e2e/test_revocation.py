@@ -310,7 +310,7 @@ def test_without_restarts_the_operator_sees_who_may_still_hold_what(tree: Tree) 
     assert f"{result}stay" in host.hive("status")
     host.hive("restart", "stay")
     host.until(lambda: result not in host.hive("status"), "is still told")
-    (event,) = [each for each in host.events(limit=1000) if each["kind"] == "revocation_left"]
+    (event,) = [event for event in host.events(limit=1000) if event["kind"] == "revocation_left"]
     assert event["fields"]["left"] == ["one", "stay"]
 
 
@@ -400,15 +400,15 @@ def test_attack_58_many_links_are_split_also_when_the_job_is_killed_half_way(tre
     job = host.call("Move", agent="kid", parent="two")["job"]
     shared = "find /var/lib/hive/tree -path '*/state/many/*' -type f -links +1 | wc -l"
 
-    def left() -> int:
+    def files_left() -> int:
         return int(host.run("sh", "-c", shared, timeout=300).stdout)
 
-    host.until(lambda: left() < 2 * count, "the job does not begin", 60)
+    host.until(lambda: files_left() < 2 * count, "the job does not begin", 60)
     host.run("sh", "-c", "systemctl kill --signal=KILL 'hive-job@*'", check=False)
-    before = left()
+    before = files_left()
     tree.ends(job, "its job was killed", 300)
     assert host.call("GetJob", id=job)["error"] == ""
-    assert left() == 0
+    assert files_left() == 0
     host.wait("running", "one")
     assert host.inside("one", "cat", f"/tree/state/many/{count}") == f"{count}\n"
     figure("links split", files=count, left_at_the_kill=before)

@@ -47,11 +47,11 @@ def tidy(host: HiveHost) -> Iterator[None]:
 
 
 def above(agent: str) -> list[str]:
-    found, parent = [], TREE[agent]
+    ancestors, parent = [], TREE[agent]
     while parent is not None:
-        found.append(parent)
+        ancestors.append(parent)
         parent = TREE[parent]
-    return found
+    return ancestors
 
 
 def siblings(one: str, other: str) -> bool:
@@ -254,7 +254,7 @@ def test_whom_an_agent_may_write_to(host: HiveHost) -> None:
         hidden = "NotAllowed" if sees(caller, target) else "NotFound"
         assert reply.error == ("" if expected else hidden), (caller, target, reply)
     for target in TREE:
-        got = {each["from"]: each for each in host.mail(target) if ">" in each["body"]}
+        got = {message["from"]: message for message in host.mail(target) if ">" in message["body"]}
         assert got.keys() == {caller for caller in TREE if labels[caller, target]}
         for caller, message in got.items():
             assert message["relation"] == labels[caller, target], (caller, target)
@@ -340,10 +340,14 @@ def test_a_destroyed_agent_leaves_nothing_to_its_name(host: HiveHost) -> None:
     sent = host.ask("ann", "Send", to="pet", body="for the first")["id"]
     host.hush("pet")
     assert host.ask("lead", "Destroy", agent="pet", wait=20)["agents"] == ["pet"]
-    dead = [each for each in host.mail("ann") if sent in each["body"] or each["reply_to"] == sent]
+    dead = [
+        message
+        for message in host.mail("ann")
+        if sent in message["body"] or message["reply_to"] == sent
+    ]
     assert len(dead) == 1
     assert dead[0]["relation"] == "daemon"
-    (archive,) = (each for each in host.json("restore") if each["id"] == old)
+    (archive,) = (archive for archive in host.json("restore") if archive["id"] == old)
     assert 86_000 < archive["expires_at"] - archive["destroyed_at"] <= 86_401
     host.grow(pet={"parent": "ann", "role": "worker"})
     new = host.ask("pet", "Whoami")["uuid"]
@@ -367,7 +371,7 @@ def test_an_agent_wakes_itself(host: HiveHost) -> None:
     host.ask("cid", "Wake", body="timer")
     host.inside("cid", "hive-agent", "wake", "beside")
     got = host.mail("cid")
-    assert [(each["from"], each["relation"], each["body"]) for each in got] == [
+    assert [(message["from"], message["relation"], message["body"]) for message in got] == [
         ("cid", "self", "timer"), ("cid", "self", "beside"),
     ]  # fmt: skip
     other = host.ask("cid", "Wake", body="x", agent="ann")

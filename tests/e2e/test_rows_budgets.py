@@ -70,12 +70,12 @@ def test_who_is_over_budget_is_warned_then_parked_and_somebody_is_asked(host: Hi
     host.mail("wes")
     host.ask("wes", "ReportUsage", tokens_out=85, task=task)
     host.ask("wes", "ReportUsage", tokens_out=1, task=task)
-    low = [each["body"] for each in host.mail("ann") if each["kind"] == "budget"]
+    low = [message["body"] for message in host.mail("ann") if message["kind"] == "budget"]
     assert low == ["the token budget of ann runs low: 85 of 100 tokens spent"]
     host.ask("wes", "ReportUsage", tokens_out=40, task=task)
     refused = host.ask("ann", "AssignTask", agent="wes", description="dig deeper")
     assert (refused.error, refused.parameters["budget"]) == ("LimitReached", "ann")
-    assert any("report now" in each["body"] for each in host.mail("wes"))
+    assert any("report now" in message["body"] for message in host.mail("wes"))
     (question,) = host.ask("root", "ListQuestions")["questions"]
     host.until(
         lambda: host.call("GetTask", task=task)["task"]["state"] != "in_progress", "works on"
@@ -112,7 +112,7 @@ def test_a_machine_is_stopped_when_its_time_is_over_and_comes_back_with_more(
     assert (result["agent"], result["owed"]) == ("tim", 0)
     assert 3500 < result["left"] <= 3600
     stopped = [event for event in host.events(limit=1000) if event["operation"] == "stopped"]
-    assert any("time budget of tim" in each["reason"] for each in stopped)
+    assert any("time budget of tim" in event["reason"] for event in stopped)
 
 
 def test_calls_messages_and_children_are_bounded(host: HiveHost) -> None:
@@ -138,7 +138,7 @@ def test_a_group_is_one_slice_and_one_purse_that_new_children_join(host: HiveHos
     """K24: caps of processes and of tokens for a branch; who comes later is in both."""
     host.grow(new={"parent": "boss", "role": "worker"})
     for name in ("wim", "new"):
-        rows = {each["what"]: each for each in host.json("budget", "group", name)}
+        rows = {row["what"]: row for row in host.json("budget", "group", name)}
         assert rows["processes"]["most"] == str(SUBTREE["tasks_max"])
         assert rows["memory"]["most"] == format_size(SUBTREE["memory_max"])
         assert int(rows["processes"]["used"]) > 0
@@ -161,7 +161,7 @@ def test_tokens_of_an_hour_and_a_context_are_bounded_as_reported(host: HiveHost)
     assert "1200 of 1000 tokens an hour, as reported" in refused.reason
     assert 3500 < refused.parameters["retry_after"] <= 3660
     asked = host.call("ListQuestions")["questions"]
-    (id_,) = (each["id"] for each in asked if "tokens an hour more?" in str(each))
+    (id_,) = (question["id"] for question in asked if "tokens an hour more?" in str(question))
     host.call("Answer", question=id_, answers=["500"])
     assert row(host, "wes", "tokens_per_hour")["left"] == 300
     give(host, "operator", "wes", "context", 1000)
@@ -238,7 +238,7 @@ def test_a_task_has_bounds_of_its_own(host: HiveHost) -> None:
     host.ask("wim", "EndTool", grant=grant)
     refused = host.ask("wim", "UseTool", **use)
     assert "1 of 1 tool calls; report now" in refused.reason
-    assert any("report now what you have" in each["body"] for each in host.mail("wim"))
+    assert any("report now what you have" in message["body"] for message in host.mail("wim"))
     stopping = {"stopping", "cancelled"}
     host.until(lambda: host.call("GetTask", task=task)["task"]["state"] in stopping, "goes on")
     assert usage(host, task, "tool_calls", by="task") == 1

@@ -58,11 +58,11 @@ def test_attack_62_a_flood_of_notes_by_many_agents_grows_the_ledger_by_less_than
     }  # fmt: skip
     host.grow(**dict.fromkeys(FLOODERS, flood))
 
-    def flooded() -> bool:
+    def has_gap() -> bool:
         page = host.ask("lead", "Subscribe", after="1", agents=FLOODERS, kinds=["own.*"])
         return bool(page["events"]) and page.parameters.get("gap") is not None
 
-    host.until(flooded, "notes of the flood pushed out its own", seconds=60)
+    host.until(has_gap, "notes of the flood pushed out its own", seconds=60)
     seconds = times(6, 20)
     end = time.monotonic() + seconds
     host.until(lambda: time.monotonic() > end, "the flood went on", seconds=seconds + 30)

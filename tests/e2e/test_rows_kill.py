@@ -126,19 +126,19 @@ def test_the_host_starts_what_was_wanted_and_nothing_else(
     lab.reboot(power_cut=power_cut)
     assert time.monotonic() - began < long.at_most(15 + 5)  # and a boot
     host.answers(30)
-    running = [each for each in tree if each not in {"stopped", "ended", "broken"}]
+    running = [agent for agent in tree if agent not in {"stopped", "ended", "broken"}]
     host.wait("running", *running)
     assert host.tree() == tree
-    assert {host.call("Locate", agent=each)["state"] for each in ("stopped", "ended")} == {
+    assert {host.call("Locate", agent=agent)["state"] for agent in ("stopped", "ended")} == {
         "stopped"
     }
     units = host.run("systemctl", "list-units", "--plain", "--no-legend", "hive-agent@*").stdout
     result = {line.split()[0] for line in units.splitlines() if " active " in line}
-    assert result == {f"hive-agent@{each}.service" for each in running}
+    assert result == {f"hive-agent@{agent}.service" for agent in running}
     assert host.inside(name, "cat", f"/agents/{name}/state/file") == "kept\n"
     assert host.inside("ann", "cat", f"/agents/{name}/state/file") == "kept\n"
-    assert sent in {each["id"] for each in host.mail(name)}
+    assert sent in {message["id"] for message in host.mail(name)}
     assert host.call("Status")["alarms"] == []
     host.hush()
-    for each in ("stopped", "ended", "broken", "ox"):
-        host.call("Destroy", agent=each, wait=20)
+    for agent in ("stopped", "ended", "broken", "ox"):
+        host.call("Destroy", agent=agent, wait=20)

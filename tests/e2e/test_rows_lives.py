@@ -66,7 +66,7 @@ def checks_were_done(host: HiveHost) -> None:
     host.until(lambda: besides_checks(host) == host.tree(), "those who did a check are there")
     prompts = {question["prompt"] for question in host.ask("queen", "ListQuestions")["questions"]}
     result = {"disk is bad: ended with 2", "slow is bad: took longer than 1 s"}
-    assert prompts == {f"the check {each}" for each in result}
+    assert prompts == {f"the check {fault}" for fault in result}
 
 
 def script(text: str, **more: object) -> dict[str, object]:
@@ -85,12 +85,14 @@ def lines(host: HiveHost, agent: str) -> list[str]:
 def exit_notices(host: HiveHost, agent: str, last: int = 60) -> list[str]:
     """Kinds of the events of one machine."""
     events = (event for event in host.events(last=last) if event["operation"] == "watch")
-    return [each["kind"] for each in events if agent in json.dumps(each["fields"])]
+    return [event["kind"] for event in events if agent in json.dumps(event["fields"])]
 
 
 def row(host: HiveHost, agent: str) -> dict[str, Any]:
-    (found,) = (each for each in host.call("ListAgents")["agents"] if each["name"] == agent)
-    return dict(found)
+    (agent_row,) = (
+        agent_row for agent_row in host.call("ListAgents")["agents"] if agent_row["name"] == agent
+    )
+    return dict(agent_row)
 
 
 def test_a_parent_waits_for_its_child_and_learns_how_it_ended(host: HiveHost) -> None:
@@ -123,7 +125,7 @@ def test_what_can_be_known_of_an_end(host: HiveHost) -> None:
     }
     assert {end["name"] for end in ends if end["clean"]} == {"good"}
     assert not any(end["reaped"] for end in ends)
-    kinds = sorted(each["kind"] for each in host.mail("lead"))
+    kinds = sorted(message["kind"] for message in host.mail("lead"))
     assert kinds == ["child_exit", *["container_crash"] * 3]
     assert host.tree().keys() == {*TREE, *HOW}
 
@@ -135,7 +137,7 @@ def test_a_wait_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
     host.kill()
     assert host.ask("lead", "WaitChild", agent="one", wait=30)["child"]["code"] == 3
     assert host.ask("lead", "WaitChild", agent="one").error == "NotFound"
-    assert [each["kind"] for each in host.mail("lead")] == ["container_crash"]
+    assert [message["kind"] for message in host.mail("lead")] == ["container_crash"]
 
 
 def test_an_end_between_two_daemons_is_counted_once(host: HiveHost) -> None:
@@ -188,7 +190,9 @@ def test_a_zombie_goes_after_a_while_and_takes_no_seat_until_then(host: HiveHost
     host.until(lambda: "first" not in host.tree(), "not reaped", REAP + 10)
     assert "second" in host.tree()
     reaped = (event["fields"] for event in host.events(last=30) if event["operation"] == "reap")
-    assert [each["reason"] for each in reaped if each.get("agent") == "first"] == ["ended with 4"]
+    assert [fields["reason"] for fields in reaped if fields.get("agent") == "first"] == [
+        "ended with 4"
+    ]
     end = host.ask("boss", "WaitChild", agent="first")["child"]
     assert (end["code"], end["reaped"]) == (4, False)
     host.hush("boss")
@@ -235,10 +239,10 @@ def test_mail_waits_for_a_sleeper_and_wakes_whom_it_should(host: HiveHost) -> No
     for name in ("light", "deep"):
         host.ask("lead", "Send", to=name, body="work!")
     host.wait("running", "light")
-    assert [each["body"] for each in host.mail("light")] == ["work!"]
+    assert [message["body"] for message in host.mail("light")] == ["work!"]
     assert row(host, "deep")["state"] == "sleeping"
     host.hive("resume", "deep")
-    assert [each["body"] for each in host.mail("deep")] == ["work!"]
+    assert [message["body"] for message in host.mail("deep")] == ["work!"]
     host.hush("light", "deep")
 
 

@@ -116,7 +116,7 @@ def test_a_crash_is_told_to_the_parent(host: HiveHost) -> None:
     assert exit_notices["body"].startswith("pet crashed: ")
     assert "a first line\na last line" in exit_notices["body"]
     assert host.tree() == {**TREE, "pet": "lead"}
-    (event,) = (each for each in host.events(last=10) if each["kind"] == "crash")
+    (event,) = (event for event in host.events(last=10) if event["kind"] == "crash")
     assert event["target"] in {"pet", host.uuid("pet")}
     host.hive("start", "pet")
     assert host.call("Locate", agent="pet")["state"] == "running"
@@ -135,7 +135,7 @@ def test_exit_codes_are_told_and_a_good_end_is_none(host: HiveHost) -> None:
     host.call("Kill", agent="ended", wait=20)
     host.call("Start", agent="ended", wait=20)
     host.call("Stop", agent="ended", grace=0, wait=20)
-    result = [(each["kind"], each["body"]) for each in host.mail("lead")]
+    result = [(message["kind"], message["body"]) for message in host.mail("lead")]
     ends = ("good ended with 0", "ended was killed by operator", "ended was stopped by operator")
     assert result == [("child_exit", end) for end in ends]
     kinds = [event["kind"] for event in host.events(last=30) if "good" in json.dumps(event)]
@@ -147,7 +147,7 @@ def test_one_whose_root_is_a_roots_child_has_nobody_to_tell(host: HiveHost) -> N
     ends = ["sh", "-c", "sleep 0.3; exit 9"]
     assert not host.call("Spawn", name="alone", parent="", command=ends).error
     host.wait("failed", "alone")
-    (event,) = (each for each in host.events(last=10) if each["kind"] == "crash")
+    (event,) = (event for event in host.events(last=10) if event["kind"] == "crash")
     assert "ended with 9" in event["reason"]
 
 
@@ -180,14 +180,14 @@ def test_a_stop_is_recursive_leaves_first_siblings_together(host: HiveHost) -> N
 def test_grace_is_what_was_asked_for(host: HiveHost) -> None:
     """K11: 5 s unless told, 0-30; then the whole container is killed."""
     host.grow(ox=script(STUBBORN))
-    for given, least, most in ((0, 0, 2.5), (1, 0.9, 4), (None, 4.8, 9)):
+    for grace, least, most in ((0, 0, 2.5), (1, 0.9, 4), (None, 4.8, 9)):
         host.call("Start", agent="ox", wait=20)
         ready(host, "ox")
         began = time.monotonic()
-        more = {} if given is None else {"grace": given}
+        more = {} if grace is None else {"grace": grace}
         stopped = host.call("Stop", agent="ox", wait=40, **more)
         assert stopped["agents"] == ["ox"]
-        assert least <= time.monotonic() - began <= at_most(most), given
+        assert least <= time.monotonic() - began <= at_most(most), grace
         assert host.call("Locate", agent="ox")["state"] == "stopped"
     host.call("Start", agent="ox", wait=20)
     began = time.monotonic()
@@ -204,7 +204,7 @@ def test_a_kill_overtakes_a_stop(host: HiveHost) -> None:
     host.call("Kill", agent="ox", reason="enough", wait=20)
     assert time.monotonic() - began < at_most(3)
     assert host.show("ox", "ActiveState") in {"inactive", "failed"}
-    event = [each for each in host.events(last=5) if each["operation"] == "kill"][-1]
+    event = [event for event in host.events(last=5) if event["operation"] == "kill"][-1]
     assert (event["target"], event["fields"]["reason"]) == ("ox", "enough")
 
 
@@ -217,12 +217,12 @@ def test_lines_of_units_in_a_booted_container(host: HiveHost) -> None:
     host.inside("boat", "sh", "-c", code)
     result: dict[str, str] = {}
 
-    def told() -> bool:
+    def has_both_lines() -> bool:
         rows = host.ask("lead", "GetLogs", agent="boat", grep="from the")["lines"]
         result.update({row["text"]: row["unit"] for row in rows})
         return {"from the unit", "from the harness"} <= result.keys()
 
-    host.until(told, "no lines")
+    host.until(has_both_lines, "no lines")
     assert result["from the unit"] == "inner.service"
     assert result["from the harness"].endswith(".service")
     said = {row["text"] for row in host.call("GetLogs", agent="boat", lines=1000)["lines"]}
@@ -264,8 +264,8 @@ def test_nothing_of_a_destroyed_agent_opens_a_door(host: HiveHost, *, boot: bool
     assert host.run("stat", "-c", "%U %a", "/var/lib/hive/tree").stdout == "root 700\n"
     assert host.inside("lead", "ls", "/agents") == "lead\n"
     assert host.inside("lead", "ls", "-A", "/tree/kids") == ""
-    listed = {(each["kind"], each["name"]) for each in host.json("gc", "--dry-run")}
-    assert not [each for each in listed if uuid in each[1] and each[0] != "archive"]
+    listed = {(row["kind"], row["name"]) for row in host.json("gc", "--dry-run")}
+    assert not [row for row in listed if uuid in row[1] and row[0] != "archive"]
 
 
 def test_what_hive_did_not_make_is_reported_and_left(host: HiveHost) -> None:

@@ -46,8 +46,8 @@ def empty(host: HiveHost) -> Iterator[None]:
             host.mail(name)
 
 
-def bodies(found: list[dict[str, Any]]) -> list[str]:
-    return [str(each["body"]) for each in found]
+def bodies(messages: list[dict[str, Any]]) -> list[str]:
+    return [str(message["body"]) for message in messages]
 
 
 def test_mail_ages_and_is_as_urgent_as_its_sender_may_be(host: HiveHost) -> None:
@@ -154,7 +154,7 @@ def test_a_pipe_holds_64_chunks_and_makes_its_writer_wait(host: HiveHost) -> Non
     assert host.ask("lead", "WritePipe", pipe=pipe, data="x").error == "LimitReached"
     assert host.ask("ben", "ReadPipe", pipe=pipe).error == "NotFound"
     chunks = host.ask("ann", "ReadPipe", pipe=pipe)["chunks"]
-    assert [each["data"] for each in chunks] == [str(number) for number in range(64)]
+    assert [chunk["data"] for chunk in chunks] == [str(number) for number in range(64)]
     host.ask("ann", "ReadPipe", pipe=pipe, up_to=64)
     assert host.ask("lead", "WritePipe", pipe=pipe, data="x", wait=40)["seq"] == 65
     host.call("Destroy", agent="ann", wait=20)

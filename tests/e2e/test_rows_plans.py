@@ -58,9 +58,11 @@ def task(host: HiveHost, id_: str) -> dict[str, Any]:
 def heads(host: HiveHost, agent: str, kind: str) -> list[dict[str, Any]]:
     """The first lines of its mail of one kind, with the wait that it ended."""
     result = []
-    for each in host.mail(agent, wait=10):
-        if each["kind"] == kind:
-            result.append({**json.loads(each["body"].partition("\n")[0]), "woke": each["wait_id"]})
+    for message in host.mail(agent, wait=10):
+        if message["kind"] == kind:
+            result.append(
+                {**json.loads(message["body"].partition("\n")[0]), "woke": message["wait_id"]}
+            )
     return result
 
 
@@ -130,8 +132,8 @@ def test_waits_outlive_the_daemon_and_hold_nothing_open(host: HiveHost) -> None:
     host.ask("boss", "Send", to="hand", body="so", reply_to=letter["id"])
     host.ask("hand", "FinishTask", task=id_, status="success", summary="done")
     host.until(lambda: len(came("wait_over")) == 2, "the waits do not end")
-    documents = (json.loads(each["body"].partition("\n")[0]) for each in came("wait_over"))
-    ended = {each["wait_id"]: each["reason"] for each in documents}
+    documents = (json.loads(message["body"].partition("\n")[0]) for message in came("wait_over"))
+    ended = {document["wait_id"]: document["reason"] for document in documents}
     assert ended == {for_task: "tasks", for_time: "deadline"}
     assert host.ask("boss", "ListWaits")["waits"] == []
 
@@ -166,7 +168,7 @@ def test_fan_out_queues_above_the_cap_and_reports_in_order(host: HiveHost) -> No
     """Q20, Q22: real workers in containers; one notice; they go when it is over."""
     begun = fan(host, [f"sum {n} 1" for n in range(6)], concurrency=2)
     assert begun["worker_count"] == 2
-    assert [bool(each) for each in begun["tasks"]] == [True, True, *[False] * 4]
+    assert [bool(task) for task in begun["tasks"]] == [True, True, *[False] * 4]
     result = batch(host, begun)
     assert [report["summary"] for report in result["reports"]] == [str(n + 1) for n in range(6)]
     assert {report["status"] for report in result["reports"]} == {"success"}
@@ -197,14 +199,14 @@ def test_one_stop_ends_running_and_queued_work(host: HiveHost) -> None:
     """Q40, Q23: what really stopped is said within seconds; it goes on with guidance."""
     begun = fan(host, ["sleep 600"] * 4, concurrency=2)
     queued = host.ask("boss", "AssignTask", agent="hand", description="x")["task"]
-    running = [each for each in begun["tasks"] if each]
-    host.until(lambda: all(task(host, each)["attempt"] for each in running), "nothing runs", 30)
+    running = [id_ for id_ in begun["tasks"] if id_]
+    host.until(lambda: all(task(host, id_)["attempt"] for id_ in running), "nothing runs", 30)
     at = time.monotonic()
     reply = host.ask("boss", "StopWork", reason="enough", wait=20)
     assert time.monotonic() - at < at_most(15)
     assert reply["stopping"] == 0
-    assert {each["task"] for each in reply["tasks"]} >= {queued, *running}
-    assert {each["status"] for each in reply["tasks"]} == {"stopped"}
+    assert {task["task"] for task in reply["tasks"]} >= {queued, *running}
+    assert {task["status"] for task in reply["tasks"]} == {"stopped"}
     assert reply["batches"] == [begun["batch"]]
     reports = batch(host, begun, "stopped")["reports"]
     assert [report["status"] for report in reports] == ["stopped"] * 4
@@ -214,7 +216,7 @@ def test_one_stop_ends_running_and_queued_work(host: HiveHost) -> None:
     bodies: list[str] = []
 
     def came() -> bool:
-        bodies.extend(each["body"] for each in host.mail("hand"))
+        bodies.extend(message["body"] for message in host.mail("hand"))
         return bool(bodies)
 
     host.until(came, "nothing comes")
@@ -227,7 +229,7 @@ def test_a_word_into_the_work_and_six_views_of_it(host: HiveHost) -> None:
     id_ = give(host)
     reply = host.ask("boss", "InjectMessage", body="faster")
     assert (reply["result"], reply["task"]) == ("delivered", id_)
-    assert [each["body"] for each in host.mail("hand")] == ["faster"]
+    assert [message["body"] for message in host.mail("hand")] == ["faster"]
     host.ask("hand", "ReportProgress", task=id_, text="half way", percent=50)
     assert "50 %, says: half way" in host.ask("boss", "GetWorkerStatus", focus="progress")["text"]
     again = host.ask("boss", "GetWorkerStatus", focus="progress")
@@ -292,8 +294,8 @@ def test_a_plan_that_fails_is_revised_by_the_architect_who_slept(host: HiveHost)
     assert (result["status"], result["summary"]) == ("success", "42")
     assert result["data"]["strategy"] == "architect"
     artifacts = host.call("ListArtifacts", prefix="plan-")["artifacts"]
-    assert {each["visibility"] for each in artifacts} == {"subtree"}
-    assert max(each["version"] for each in artifacts if each["owner"] == "queen") == 2
+    assert {artifact["visibility"] for artifact in artifacts} == {"subtree"}
+    assert max(artifact["version"] for artifact in artifacts if artifact["owner"] == "queen") == 2
 
 
 def test_what_no_plan_mends_is_done_without_one_before_it_is_said_to_have_failed(
@@ -346,5 +348,5 @@ def ends(host: HiveHost, after: int) -> Counter[str]:
     """How often each task came to an end since then."""
     finals = ("finish", "fail", "drop", "stopped", "expired")
     events = host.events(after=str(after), limit=1000)
-    result = [each for each in events if each["kind"] == "task" and each["operation"] in finals]
-    return Counter(each["fields"]["task"] for each in result)
+    result = [event for event in events if event["kind"] == "task" and event["operation"] in finals]
+    return Counter(event["fields"]["task"] for event in result)

@@ -42,7 +42,7 @@ def tidy(host: HiveHost) -> Iterator[None]:
     for name in TREE:
         host.mail(name)
     if messages := host.call("ListMessages", limit=100)["messages"]:
-        host.call("Ack", ids=[each["id"] for each in messages])
+        host.call("Ack", ids=[message["id"] for message in messages])
 
 
 def ask(host: HiveHost, agent: str, *prompts: str, **more: object) -> str:
@@ -52,7 +52,7 @@ def ask(host: HiveHost, agent: str, *prompts: str, **more: object) -> str:
 
 def letters(host: HiveHost, agent: str, kind: str) -> list[dict[str, Any]]:
     """First lines of all mail of a kind; the other mail is gone with it."""
-    bodies = (each["body"] for each in host.mail(agent) if each["kind"] == kind)
+    bodies = (message["body"] for message in host.mail(agent) if message["kind"] == kind)
     return [json.loads(body.partition("\n")[0]) for body in bodies]
 
 
@@ -78,7 +78,7 @@ def test_questions_survive_the_daemon_and_are_answered_each_by_itself(host: Hive
 def test_a_task_waits_for_its_answer_and_goes_on_after_a_kill(host: HiveHost) -> None:
     """T5, K16: needs-input pauses and resumes with the answer."""
     task = host.ask("lead", "AssignTask", agent="wrk", description="paint")["task"]
-    assert [each["kind"] for each in host.mail("wrk")] == ["task"]
+    assert [message["kind"] for message in host.mail("wrk")] == ["task"]
     question = ask(host, "wrk", "Which colour?", task=task)
     assert host.call("GetTask", task=task)["task"]["state"] == "awaiting_more_information"
     host.kill()
@@ -115,11 +115,11 @@ def test_an_escalation_climbs_to_the_operator_whoever_is_killed(host: HiveHost) 
     assert (letter["from"], letter["severity"]) == ("tom", "critical")
     host.kill()
     host.until(lambda: row(host, sent["escalation"])["to"] == "operator", "it climbs", 30)
-    assert any("> df: 100%" in each["body"] for each in host.mail("root"))
-    (waiting,) = (each for each in host.json("todo") if each["kind"] == "escalation")
+    assert any("> df: 100%" in message["body"] for message in host.mail("root"))
+    (waiting,) = (item for item in host.json("todo") if item["kind"] == "escalation")
     assert waiting["id"] == sent["escalation"]
     assert waiting["settle"] == f"hive question answer {sent['escalation']} TEXT"
-    assert [each["id"] for each in host.json("escalations")] == [sent["escalation"]]
+    assert [row["id"] for row in host.json("escalations")] == [sent["escalation"]]
     host.hive("question", "answer", sent["escalation"], "rm the logs")
     (got,) = letters(host, "tom", "answer")
     assert got["answers"] == ["rm the logs"]
@@ -181,7 +181,7 @@ def test_reminders_come_to_stopped_and_to_sleeping_agents_after_a_kill(host: Hiv
     host.kill()
     host.wait("running", "nap")
     assert row_of(host, "side") == "stopped"
-    waiting = [each for each in host.json("inbox", "side") if each["kind"] == "reminder"]
+    waiting = [message for message in host.json("inbox", "side") if message["kind"] == "reminder"]
     assert len(waiting) == 1
     host.call("Start", agent="side", wait=20)
     assert len(letters(host, "side", "reminder")) == 1
@@ -189,8 +189,10 @@ def test_reminders_come_to_stopped_and_to_sleeping_agents_after_a_kill(host: Hiv
 
 
 def row_of(host: HiveHost, agent: str) -> str:
-    (found,) = (each for each in host.call("ListAgents")["agents"] if each["name"] == agent)
-    return str(found["state"])
+    (agent_row,) = (
+        agent_row for agent_row in host.call("ListAgents")["agents"] if agent_row["name"] == agent
+    )
+    return str(agent_row["state"])
 
 
 def test_loose_ends_are_read_again_after_a_restart_of_the_agent(host: HiveHost) -> None:
@@ -201,12 +203,12 @@ def test_loose_ends_are_read_again_after_a_restart_of_the_agent(host: HiveHost) 
     host.call("Restart", agent="lead", wait=20)
     host.wait("running", "lead")
     ends = json.loads(host.inside("lead", "hive-agent", "loose-ends"))["ends"]
-    known = {(each["agent"], each["kind"], each["id"]) for each in ends}
+    known = {(end["agent"], end["kind"], end["id"]) for end in ends}
     assert {
         ("lead", "task_given", task), ("wrk", "task", task),
         ("wrk", "question_to_answer", question), ("tom", "question_asked", question),
     } <= known  # fmt: skip
-    assert not {each["agent"] for each in ends} & {"root", "side"}
+    assert not {end["agent"] for end in ends} & {"root", "side"}
     assert host.ask("tom", "LooseEnds", agent="wrk").error == "NotAllowed"
     host.ask("lead", "CancelTask", task=task)
     host.ask("wrk", "FinishTask", task=task, status="stopped", summary="")

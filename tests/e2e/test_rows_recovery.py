@@ -46,12 +46,12 @@ def persist(host: HiveHost, method: str, **words: object) -> Reply:
     """The same call until it is answered; with its key it is done once."""
     answers: list[Reply] = []
 
-    def answered() -> bool:
+    def has_answer() -> bool:
         with suppress(OSError, EOFError, ValueError):
             answers.append(host.call(method, **words))
         return bool(answers)
 
-    host.until(answered, f"{method} is not answered", 30)
+    host.until(has_answer, f"{method} is not answered", 30)
     return answers[0]
 
 
@@ -109,28 +109,28 @@ def test_all_work_is_there_once_after_kills_of_the_daemon(host: HiveHost) -> Non
     figure("K32 in containers", kills=len(at) + 2, tasks=tasks, seed=number)
 
 
-def _open(host: HiveHost, given: list[str]) -> list[str]:
+def _open(host: HiveHost, tasks: list[str]) -> list[str]:
     rows = persist(host, "ListTasks", agent="lead", limit=1000, open=True)["tasks"]
-    return [row["id"] for row in rows if row["id"] in given]
+    return [row["id"] for row in rows if row["id"] in tasks]
 
 
-def _once(host: HiveHost, given: list[str]) -> None:
+def _once(host: HiveHost, tasks: list[str]) -> None:
     """Every task with its one end, and every effect of its script once."""
-    assert len(set(given)) == len(given)
-    for n, task in enumerate(given):
+    assert len(set(tasks)) == len(tasks)
+    for n, task in enumerate(tasks):
         result = persist(host, "GetTask", task=task)["task"]
         assert (result["result"]["status"], result["result"]["summary"]) == ("success", f"did {n}")
     ends = Counter(
         event["fields"]["task"] for event in _events(host)
         if event["kind"] == "task" and event["fields"]["state"] == "done"
     )  # fmt: skip
-    assert ends == Counter(given)
+    assert ends == Counter(tasks)
     asked = persist(host, "ListQuestions", which="subtree", limit=1000)["questions"]
-    assert len(asked) == len(given)
+    assert len(asked) == len(tasks)
     made = persist(host, "ListArtifacts", limit=1000)["artifacts"]
-    assert sorted(row["name"] for row in made) == sorted(f"made/{n}" for n in range(len(given)))
+    assert sorted(row["name"] for row in made) == sorted(f"made/{n}" for n in range(len(tasks)))
     (purse,) = persist(host, "GetUsage", agent="lead")["budgets"]
-    assert (purse["spent"], purse["left"]) == (EACH * len(given), GIVEN - EACH * len(given))
+    assert (purse["spent"], purse["left"]) == (EACH * len(tasks), GIVEN - EACH * len(tasks))
 
 
 def _reminder_count(host: HiveHost) -> int:
@@ -141,8 +141,8 @@ def _reminder_count(host: HiveHost) -> int:
 
 
 def _events(host: HiveHost) -> list[dict[str, Any]]:
-    found, after = list[dict[str, Any]](), ""
+    events, after = list[dict[str, Any]](), ""
     while page := persist(host, "ListEvents", limit=1000, after=after or None)["events"]:
-        found += page
+        events += page
         after = str(page[-1]["seq"])
-    return found
+    return events

@@ -110,7 +110,7 @@ def test_nothing_is_executed_before_the_plan_is_approved(host: HiveHost) -> None
 def test_a_role_bounds_what_it_creates_does_and_reaches(host: HiveHost) -> None:
     """K1, K2, K26: asked on every call, refused with an event."""
     spawn = {"name": "new", "role": "task"}
-    for caller, method, given, error in (
+    for caller, method, parameters, error in (
         ("ada", "Spawn", spawn, "NotAllowed"),
         ("tim", "Spawn", spawn, "NotAllowed"),
         ("wim", "Spawn", {"name": "new", "role": "worker"}, "NotAllowed"),
@@ -120,7 +120,7 @@ def test_a_role_bounds_what_it_creates_does_and_reaches(host: HiveHost) -> None:
         ("tim", "Send", {"to": "wim", "body": "x"}, "NotAllowed"),
         ("tim", "Stop", {"agent": "wim"}, "NotAllowed"),
     ):  # fmt: skip
-        assert host.ask(caller, method, **given).error == error, (caller, method, given)
+        assert host.ask(caller, method, **parameters).error == error, (caller, method, parameters)
     assert last(host, caller="tim", operation="stop")["allowed"] is False
     host.hive("cap", "grant", "ada", "spawn")
     refused = host.ask("ada", "Spawn", **spawn)
@@ -189,10 +189,10 @@ def test_an_agent_follows_its_subtree_and_resumes_after_a_crash_of_the_daemon(
     host.ask("rival", "NoteEvent", kind="step", text="not for lead")
     crash(host)
     host.ask("wim", "NoteEvent", kind="step", text="two")
-    result = [each for each in events_after(host, "lead", start) if each["kind"] == "own.step"]
-    assert [each["fields"]["text"] for each in result] == ["one", "two"]
-    assert {each["caller"] for each in result} == {"wim"}
-    assert not [each for each in events_after(host, "tim", start) if each["kind"] == "own.step"]
+    result = [event for event in events_after(host, "lead", start) if event["kind"] == "own.step"]
+    assert [event["fields"]["text"] for event in result] == ["one", "two"]
+    assert {event["caller"] for event in result} == {"wim"}
+    assert not [event for event in events_after(host, "tim", start) if event["kind"] == "own.step"]
     assert host.ask("lead", "Subscribe", agents=["rival"]).error == "NotFound"
     forged = host.ask("wim", "NoteEvent", kind="crash", fields={"caller": "daemon"})
     assert forged["kind"] == "own.crash"

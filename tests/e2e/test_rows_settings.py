@@ -116,8 +116,8 @@ def test_a_running_daemon_keeps_its_settings_when_the_new_ones_have_a_fault(
     host.until(
         lambda: "stay in force" in host.run(*log).stdout, "the daemon to look at its settings"
     )
-    for each in said:
-        assert f"Cannot reload: {each}" in host.run(*log).stdout
+    for fault in said:
+        assert f"Cannot reload: {fault}" in host.run(*log).stdout
     doctor = host.run("hive", "doctor", "-o", "json", check=False)
     assert doctor.returncode == 1
     faults = [row["detail"] for row in json.loads(doctor.stdout) if row["check"] == "config"]
@@ -170,7 +170,7 @@ def test_settings_bind(queen: HiveHost) -> None:
     assert full.error == "InboxFull", full
     done = queen.run("hive", "send", "two", "x", check=False)
     assert done.returncode == 75
-    assert [each["body"] for each in queen.mail("two")] == ["0", "1", "2", "3", "4"]
+    assert [message["body"] for message in queen.mail("two")] == ["0", "1", "2", "3", "4"]
     assert queen.ask("one", "Send", to="two", body="again")["id"]
 
 
@@ -186,7 +186,7 @@ def test_roles_that_come_back_and_roles_that_do_not(queen: HiveHost) -> None:
     queen.call("Spawn", name="d", parent="boss", role="daemon", command=fails)
     queen.wait("parked", "d", seconds=40)
     assert starts(queen, "d") == 3
-    bodies = [each["body"] for each in queen.mail("boss")]
+    bodies = [message["body"] for message in queen.mail("boss")]
     assert len(bodies) == 3
     assert all(body.startswith("d crashed: ended with 3; ") for body in bodies)
     assert "parked" in bodies[-1]
@@ -221,7 +221,7 @@ def test_a_good_end_and_a_wish_bring_nobody_back(queen: HiveHost) -> None:
     steps = queen.json("converge", "--dry-run")["steps"]
     assert {"d", "e", "f"}.isdisjoint(step["agent"] for step in steps)
     assert starts(queen, "d") == 1
-    result = [each["body"].split("\n")[0] for each in queen.mail("boss")]
+    result = [message["body"].split("\n")[0] for message in queen.mail("boss")]
     ends = ["d ended with 0", "e was stopped by operator", "f was killed by operator"]
     assert sorted(result) == ends, "of each end once"
 
@@ -237,7 +237,7 @@ def test_archives_past_their_time_are_swept_up(queen: HiveHost) -> None:
     queen.until(lambda: time.monotonic() > ends, "time")
     queen.hive("gc")
     queen.until(lambda: queen.run("test", "-e", archive, check=False).returncode == 1, "there", 30)
-    assert uuid not in {each["id"] for each in queen.json("restore")}
+    assert uuid not in {archive["id"] for archive in queen.json("restore")}
     gone = queen.run("hive", "restore", uuid, check=False)
     assert gone.returncode in {1, 4}
     queen.until(lambda: uuid not in queen.hive("gc", "--dry-run"), "left over")

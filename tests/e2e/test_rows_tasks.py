@@ -107,8 +107,8 @@ def test_an_agent_is_made_with_its_task_and_the_result_comes_back(host: HiveHost
     assert (result["status"], result["data"]) == ("success", {"sum": 42})
     assert (result["worker_id"], result["attempts"]) == (made["agent_id"], 1)
     host.until(lambda: any(
-        made["task_id"] in each["body"] and "done, success" in each["body"]
-        for each in host.mail("lead") if each["kind"] == "tasks"
+        made["task_id"] in message["body"] and "done, success" in message["body"]
+        for message in host.mail("lead") if message["kind"] == "tasks"
     ), "the lead is not told")  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def test_a_cancel_ends_the_work_and_not_the_agent(host: HiveHost) -> None:
     host.until(lambda: "4243" in host.inside("one", "ps", "-eo", "args"), "it does not begin")
     host.mail("lead")
     hit = host.ask("lead", "CancelTask", task=task, reason="no need")["hit"]
-    assert [(each["agent"], each["state"]) for each in hit] == [("one", "stopping")]
+    assert [(task_["agent"], task_["state"]) for task_ in hit] == [("one", "stopping")]
     assert results_of(host, task)[0]["status"] == "stopped"
     running = host.inside("one", "ps", "-eo", "args")
     assert "4242" not in running
@@ -164,7 +164,7 @@ def test_a_cancel_ends_the_work_and_not_the_agent(host: HiveHost) -> None:
 def test_who_does_not_stop_has_its_container_ended(host: HiveHost) -> None:
     """K14: after the grace; the agent comes back."""
     task = give(host, "held", "never mind")
-    assert [each["kind"] for each in host.mail("held")] == ["task"]
+    assert [message["kind"] for message in host.mail("held")] == ["task"]
     host.ask("held", "BeginTask", task=task)
     host.hush("held")
     pid = host.main_pid("held")
@@ -178,7 +178,9 @@ def test_time_runs_out_softly_and_then_hard(host: HiveHost) -> None:
     """Q23: a report is asked for, then the work is stopped; what there was is kept."""
     task = give(host, "held", "slow", soft=0.5, deadline=2)
     host.ask("held", "BeginTask", task=task)
-    host.until(lambda: "task_report" in [each["kind"] for each in host.mail("held")], "not asked")
+    host.until(
+        lambda: "task_report" in [message["kind"] for message in host.mail("held")], "not asked"
+    )
     reaches(host, task, "stopping")
     host.ask("held", "FinishTask", task=task, status="partial", summary="a half", data={"n": 1})
     (result,) = results_of(host, task)

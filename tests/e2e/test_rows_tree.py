@@ -134,12 +134,14 @@ def test_damage_widens_no_authority(host: HiveHost, script: str, says: str) -> N
     before = host.call("Status")["commit"]
     oid = by_hand(host, script)
     host.until(
-        lambda: oid in {each["commit"] for each in host.call("Status")["refused"]},
+        lambda: oid in {row["commit"] for row in host.call("Status")["refused"]},
         f"{oid} is not shown as refused", 5,
     )  # fmt: skip
     status = host.call("Status")
     assert status["commit"] == before
-    (shown,) = (each for each in status["refused"] if each["commit"] == oid)
+    (shown,) = (
+        refused_commit for refused_commit in status["refused"] if refused_commit["commit"] == oid
+    )
     assert says in shown["reason"]
     assert shown["reason"]
     assert host.tree() == TREE
@@ -159,7 +161,9 @@ def test_rewritten_history_is_refused(host: HiveHost) -> None:
     # At one stroke: a branch that was only set back would be set right before the next one.
     oid = by_hand(host, "echo x >note && git add note", "commit --amend -m by-hand")
     host.until(
-        lambda: oid in {each["commit"] for each in host.call("Status")["refused"]}, "not parked", 5
+        lambda: oid in {row["commit"] for row in host.call("Status")["refused"]},
+        "not parked",
+        5,
     )
     assert host.call("Status")["commit"] == before
     assert oid[:8] in host.hive("status")
@@ -410,9 +414,9 @@ def test_destroy_hands_the_children_up(host: HiveHost, family: dict[str, str | N
     for agent in ("ann", "low"):
         assert host.inside(agent, "cat", "/agents/low/state/mine") == "mine\n"
     assert identity(host, "low")["parent"] == "ann"
-    (adopted,) = (each for each in host.mail("ann") if each["kind"] == "adopted")
+    (adopted,) = (message for message in host.mail("ann") if message["kind"] == "adopted")
     assert {"low", "low2"} <= set(adopted["body"].replace(",", " ").split())
-    (told,) = (each for each in host.mail("low") if each["kind"] == "adopted")
-    assert (told["relation"], "ann" in told["body"]) == ("daemon", True)
-    event = [each for each in host.events(last=20) if each["operation"] == "destroy"][-1]
+    (notice,) = (message for message in host.mail("low") if message["kind"] == "adopted")
+    assert (notice["relation"], "ann" in notice["body"]) == ("daemon", True)
+    event = [event for event in host.events(last=20) if event["operation"] == "destroy"][-1]
     assert (event["target"], event["fields"]["adopted"]) == ("mid", ["low", "low2"])

@@ -70,14 +70,14 @@ def test_cron_fires_for_the_agent_and_each_fire_is_an_event(host: HiveHost) -> N
     assert listed["explained"] == "Every second (Europe/Berlin)"
     for id_ in ids:
         assert host.ask("lead", "RemoveTrigger", trigger=id_)["name"]
-    letters = [each for each in host.mail("lead") if each["kind"] == "trigger"]
+    letters = [message for message in host.mail("lead") if message["kind"] == "trigger"]
     heads = [json.loads(letter["body"].partition("\n")[0])["fires"] for letter in letters]
-    assert {each["trigger"] for head in heads for each in head} == ids
+    assert {fire["trigger"] for head in heads for fire in head} == ids
     assert any(len(head) == 2 for head in heads)
     events = {
         event["fields"]["fire"] for event in host.events(last=200) if event["kind"] == "trigger"
     }
-    assert {each["fire"] for head in heads for each in head} <= events
+    assert {fire["fire"] for head in heads for fire in head} <= events
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,9 @@ def test_it_fires_while_the_agent_is_stopped_and_wakes_one_that_sleeps(host: Hiv
     host.call("RemoveTrigger", trigger=own)
     host.call("Start", agent="bea", wait=20)
     host.wait("running", "bea")
-    assert len([each for each in host.mail("bea") if each["kind"] == "trigger"]) >= before + 2
+    assert (
+        len([message for message in host.mail("bea") if message["kind"] == "trigger"]) >= before + 2
+    )
 
 
 def test_a_task_at_a_time_and_what_came_of_it(host: HiveHost) -> None:
@@ -187,8 +189,8 @@ def test_what_was_missed_while_no_daemon_ran_comes_once(host: HiveHost) -> None:
 
 
 def fires_of_events(host: HiveHost, id_: str) -> list[dict[str, Any]]:
-    fieldses = [event["fields"] for event in host.events(last=500) if event["kind"] == "trigger"]
-    return [each for each in fieldses if each["trigger"] == id_]
+    runs = [event["fields"] for event in host.events(last=500) if event["kind"] == "trigger"]
+    return [run for run in runs if run["trigger"] == id_]
 
 
 def curl(host: HiveHost, path: str, body: str, *words: str, to: str = "") -> tuple[int, str]:
@@ -219,7 +221,7 @@ def test_a_webhook_takes_what_is_signed_and_once(host: HiveHost) -> None:
     other = curl(host, path, body, "-H", sign(body), "-H", "Idempotency-Key: k2")
     assert (first[0], again[0], first[1]) == (202, 200, again[1])
     assert other == again, "a key that nobody signed makes no other fire"
-    (letter,) = [each for each in host.mail("lead") if "delivery" in each["body"]]
+    (letter,) = [message for message in host.mail("lead") if "delivery" in message["body"]]
     assert letter["from"] == "daemon"
     assert letter["body"].endswith("\n" + body)
     log = host.run("journalctl", "-u", "hived", "-o", "cat").stdout
@@ -295,9 +297,11 @@ def test_artifacts_are_seen_along_the_tree_as_it_was(host: HiveHost) -> None:
     host.kill()
     expected = {"ann": "mine mine mine", "lead": "NotFound mine mine",
                 "bea": "NotFound NotFound mine", "other": "NotFound NotFound mine"}  # fmt: skip
-    for caller, found in expected.items():
+    for caller, expected_reads in expected.items():
         names = ("private", "subtree", "user")
-        assert " ".join(read(host, caller, name=name, owner="ann") for name in names) == found
+        assert (
+            " ".join(read(host, caller, name=name, owner="ann") for name in names) == expected_reads
+        )
     assert store(host, "bea", "user", "forged", owner="ann").error == "NotAllowed"
     assert store(host, "other", "user", "forged", owner="ann").error == "NotFound"
     assert store(host, "lead", "user", "newer", owner="ann", visibility="user")["version"] == 2
@@ -314,7 +318,9 @@ def test_a_large_file_goes_in_and_out_by_the_client(host: HiveHost) -> None:
         host.inside(agent, "sha256sum", file).split()[0]
         for agent, file in (("ann", "/tmp/big"), ("lead", "/tmp/copy"))
     }
-    (row,) = [each for each in host.json("artifact", "list", "big") if each["id"] == id_]
+    (row,) = [
+        artifact for artifact in host.json("artifact", "list", "big") if artifact["id"] == id_
+    ]
     assert digests == {row["digest"]}
     host.run("hive", "artifact", "get", id_, "--to", "/tmp/operators")
     assert host.run("sha256sum", "/tmp/operators").stdout.split()[0] == row["digest"]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.lab
 TREE: dict[str, str | None] = {
     "root": None, "lead": "root", "kid": "lead", "other": "root", "echo": "root",
 }  # fmt: skip
-OPERATIONS = {each.name: each.entry for each in catalog.load()}
+OPERATIONS = {operation.name: operation.entry for operation in catalog.load()}
 ECHO = (
     "read -r x; case $x in bad*) echo tried >&2; exit 1;; quiet*) ;;"
     ' *) echo "$HIVE_FROM:$HIVE_RELATION:$x";; esac'
@@ -207,7 +207,7 @@ def test_what_does_not_fit_the_schema(host: HiveHost, name: str) -> None:
     entry: Any = OPERATIONS[name]
     method = entry["method"]
 
-    def refused(parameters: dict[str, object], parameter: str) -> None:
+    def expect_refusal(parameters: dict[str, object], parameter: str) -> None:
         reply = host.call(method, **parameters)
         assert (reply.error, reply.parameters["parameter"]) == ("InvalidParameter", parameter)
         assert reply.reason
@@ -215,18 +215,18 @@ def test_what_does_not_fit_the_schema(host: HiveHost, name: str) -> None:
     schema = entry["params"]
     properties, required = schema.get("properties", {}), schema.get("required", [])
     fitting = {key: _sample(properties[key], schema) for key in required}
-    refused({**fitting, "nonsense": 1}, "nonsense")
+    expect_refusal({**fitting, "nonsense": 1}, "nonsense")
     for key in required:
         reply = host.call(method, **{k: v for k, v in fitting.items() if k != key})
         assert reply.error == "InvalidParameter"
         assert reply.parameters == {"parameter": key, "reason": "it is missing"}
-    for key, each in properties.items():
-        kinds = [each, *each.get("anyOf", [])]
+    for key, property_ in properties.items():
+        kinds = [property_, *property_.get("anyOf", [])]
         types = {one["type"] for one in kinds if "type" in one}
         if types:
             types |= {"number"} if "integer" in types else set()
             wrong = next(value for kind, value in KINDS.items() if kind not in types)
-            refused({**fitting, key: wrong}, key)
+            expect_refusal({**fitting, key: wrong}, key)
     if entry["mutates"]:
         assert "idempotency_key" in properties
 
@@ -276,7 +276,7 @@ def test_out_of_range_numbers_and_sizes(host: HiveHost) -> None:
         assert reply.error in {"InvalidParameter", "InvalidArgument"}, (method, parameters, reply)
     for body in ("x" * 65536, "é" * 32768, ""):
         assert host.ask("lead", "Send", to="kid", body=body)["id"]
-    assert [len(each["body"]) for each in host.mail("kid")] == [65536, 32768, 0]
+    assert [len(message["body"]) for message in host.mail("kid")] == [65536, 32768, 0]
     assert host.ask("kid", "Recv", lease=3600, wait=0)["messages"] == []
 
 
@@ -313,7 +313,7 @@ def test_a_key_makes_a_call_safe_to_repeat(host: HiveHost) -> None:
         assert host.call(method, **second, idempotency_key=key).error == "Conflict", method
     for method in ("Ack", "Nack", "Wake"):
         assert "idempotency_key" in json.dumps(OPERATIONS[method.lower()]["params"])
-    assert [each["body"] for each in host.mail("kid")] == ["once"]
+    assert [message["body"] for message in host.mail("kid")] == ["once"]
     woken = host.ask("kid", "Wake", body="w", idempotency_key="key-1")
     assert same(woken, host.ask("kid", "Wake", body="w", idempotency_key="key-1"))
     assert host.ask("lead", "Wake", body="w", idempotency_key="key-1")["id"] != woken["id"]
@@ -339,7 +339,7 @@ def test_what_takes_time_is_a_job(host: HiveHost) -> None:
     assert host.call("GetJob", id=job)["ended"]
     news = host.stream("GetJob", 20, id=host.call("Start", agent="other")["job"])
     assert news[-1]["state"] == "done"
-    assert [each["state"] for each in news[:-1]] == ["running"] * (len(news) - 1)
+    assert [state["state"] for state in news[:-1]] == ["running"] * (len(news) - 1)
     assert host.call("Locate", agent="other")["state"] == "running"
     mine = host.ask("lead", "Stop", agent="kid")["job"]
     assert host.ask("lead", "WaitJob", id=mine, wait=20)["state"] == "done"
@@ -410,7 +410,7 @@ def test_frames_that_are_none(host: HiveHost) -> None:
         b'{"method":"' + b"x" * (1 << 20) + b'"}\0', one(whoami[:-1] + ',"nonsense":true}'),
     ]  # fmt: skip
     for frame in bad:
-        assert all("error" in each for each in raw(host, frame)), frame[:80]
+        assert all("error" in reply for reply in raw(host, frame)), frame[:80]
         assert not host.call("Whoami").error
     unknown = host.call("Nonsense")
     assert (unknown.error, unknown.parameters) == (
@@ -501,7 +501,7 @@ def test_an_agents_own_commands(host: HiveHost) -> None:
     assert got[0]["id"] in json.dumps(sent)
     assert agent("kid", "ack", got[0]["id"])
     agent("kid", "wake", "me")
-    assert [each["body"] for each in host.mail("kid")] == ["me"]
+    assert [message["body"] for message in host.mail("kid")] == ["me"]
     assert agent("kid", "call", "Whoami", "{}")["name"] == "kid"
     for status, words in ((5, "stop lead"), (4, "stop other"), (2, "nonsense"), (2, "stop")):
         done = host.enter("kid", "hive-agent", *words.split(), check=False)
@@ -522,7 +522,7 @@ def test_any_program_is_an_agent(host: HiveHost) -> None:
     assert messages[0]["relation"] == "daemon"
     assert messages[0]["reply_to"] == bad or bad in messages[0]["body"]
     host.ask("root", "Ack", ids=[messages[0]["id"]])
-    assert bad in {each["id"] for each in host.json("inbox", "echo", "--dead")}
+    assert bad in {message["id"] for message in host.json("inbox", "echo", "--dead")}
     tries = host.call("GetLogs", agent="echo", grep="tried")["lines"]
     assert len(tries) == 3
     assert host.json("inbox", "echo") == []
@@ -535,7 +535,7 @@ def test_mail_comes_again_until_it_is_acked(host: HiveHost) -> None:
     ids = [host.ask("lead", "Send", to="kid", body=f"{n}")["id"] for n in range(5)]
     urgent = host.ask("lead", "Send", to="kid", body="now", priority=0)["id"]
     first = host.ask("kid", "Recv", max=2)["messages"]
-    assert [each["id"] for each in first] == [urgent, ids[0]]
+    assert [message["id"] for message in first] == [urgent, ids[0]]
     host.ask("kid", "Ack", ids=[urgent, ids[0]])
     for attempt in range(1, 6):
         (got,) = host.ask("kid", "Recv", max=1)["messages"]
@@ -552,7 +552,7 @@ def test_mail_comes_again_until_it_is_acked(host: HiveHost) -> None:
     assert host.ask("kid", "Ack", ids=ids[2:])["acked"] == 3
     lost = host.ask("lead", "Send", to="kid", body="late", ttl=0.3)["id"]
     host.until(
-        lambda: lost in {each["id"] for each in host.json("inbox", "kid", "--dead")}, "ttl", 5
+        lambda: lost in {message["id"] for message in host.json("inbox", "kid", "--dead")}, "ttl", 5
     )
     assert host.ask("kid", "Recv", lease=1)["messages"] == []
 
@@ -563,5 +563,5 @@ def test_a_lease_that_ends_gives_the_message_again(host: HiveHost) -> None:
     sent = host.ask("lead", "Send", to="kid", body="again")["id"]
     (one,) = host.ask("kid", "Recv", lease=1)["messages"]
     (two,) = host.ask("kid", "Recv", wait=30)["messages"]
-    assert [(each["id"], each["attempt"]) for each in (one, two)] == [(sent, 1), (sent, 2)]
+    assert [(message["id"], message["attempt"]) for message in (one, two)] == [(sent, 1), (sent, 2)]
     host.ask("kid", "Ack", ids=[sent])

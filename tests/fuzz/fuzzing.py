@@ -25,12 +25,12 @@ def main() -> None:
         varlink = importlib.import_module("hive_core.varlink")
 
     def one(data: bytes) -> None:
-        reader, found = varlink.FrameReader(), []
+        reader, frames = varlink.FrameReader(), []
         for at in range(0, len(data), CUTS):
-            found += reader.feed(data[at : at + CUTS])
-        assert found == data.split(b"\0")[:-1]
-        for each in (*found, data.split(b"\0")[-1]):
-            oracle.examine(each)
+            frames += reader.feed(data[at : at + CUTS])
+        assert frames == data.split(b"\0")[:-1]
+        for text in (*frames, data.split(b"\0")[-1]):
+            oracle.examine(text)
 
     folder = Path(sys.argv[1])
     folder.mkdir(exist_ok=True)

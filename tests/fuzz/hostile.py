@@ -11,8 +11,8 @@ from hive_core.errors import HIVE
 from hive_core.operations import load
 
 REGISTRY = load()
-METHODS = [HIVE + each.method for each in REGISTRY.values()]
-FIELDS = sorted({name for each in REGISTRY.values() for name in each.params.model_fields})
+METHODS = [HIVE + operation.method for operation in REGISTRY.values()]
+FIELDS = sorted({name for operation in REGISTRY.values() for name in operation.params.model_fields})
 WHOAMI = HIVE + "Whoami"
 ODD: list[object] = [
     None, True, 0, -1, 1 << 62, 0.5, 1e308, "", "a1", "operator", "root", "-", "..", "/etc", "\n",
@@ -33,7 +33,7 @@ def nearly(random: Random) -> bytes:
     names = sorted(result.params.model_fields) or FIELDS
     chosen = random.sample(names, random.randint(0, min(4, len(names))))
     message: dict[str, object] = {
-        "method": HIVE + result.method, "parameters": {each: random.choice(ODD) for each in chosen},
+        "method": HIVE + result.method, "parameters": {name: random.choice(ODD) for name in chosen},
     }  # fmt: skip
     if random.random() < 0.2:
         message[random.choice(["oneway", "more", "upgrade", "x"])] = random.choice(ODD)

@@ -54,9 +54,9 @@ def parse(frame: bytes) -> PendingCall:
 def reference(frame: bytes) -> object:
     """The same by the plain library, with the rule on keys written down a second time."""
 
-    def pairs(found: list[tuple[str, object]]) -> dict[str, object]:
-        assert len({name for name, _ in found}) == len(found), "a key twice"
-        return dict(found)
+    def pairs(members: list[tuple[str, object]]) -> dict[str, object]:
+        assert len({name for name, _ in members}) == len(members), "a key twice"
+        return dict(members)
 
     def constant(name: str) -> object:
         raise AssertionError(f"{name} was taken")

@@ -21,7 +21,7 @@ PIECES = st.lists(
     st.sampled_from(METHODS)
     | st.sampled_from(FIELDS)
     | st.sampled_from(RAW)
-    | st.sampled_from([str(each) for each in ODD if len(str(each)) < 100])
+    | st.sampled_from([str(value) for value in ODD if len(str(value)) < 100])
     | st.sampled_from([*'{}[]",:\\ ', '"method":', '"parameters":{', '"more":true', "null"]),
     max_size=30,
 ).map("".join)
@@ -51,9 +51,9 @@ def test_hostile_frames_are_calls_or_declared_faults(seed: int) -> None:
 @MANY
 @given(st.lists(st.binary(max_size=40), max_size=8), st.integers(1, 50))
 def test_frames_are_cut_at_every_nul_however_they_come(parts: list[bytes], size: int) -> None:
-    data, reader, found = b"\0".join(parts), FrameReader(), list[bytes]()
+    data, reader, frames = b"\0".join(parts), FrameReader(), list[bytes]()
     for at in range(0, len(data), size):
-        found += reader.feed(data[at : at + size])
+        frames += reader.feed(data[at : at + size])
     *whole, rest = data.split(b"\0")
-    assert found == whole
+    assert frames == whole
     assert reader.size == len(rest)

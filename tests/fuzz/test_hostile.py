@@ -60,35 +60,35 @@ def pieces(data: bytes, random: Random) -> Iterator[bytes]:
 
 
 def answers(peer: socket.socket) -> list[varlink.Message]:
-    reader, found = varlink.FrameReader(2 * varlink.FRAME_LIMIT), []
+    reader, messages = varlink.FrameReader(2 * varlink.FRAME_LIMIT), []
     with suppress(ConnectionResetError):
         while data := peer.recv(1 << 18):
-            found += [varlink.decode(each) for each in reader.feed(data)]
-    return found
+            messages += [varlink.decode(frame) for frame in reader.feed(data)]
+    return messages
 
 
 @contextmanager
 def neighbours(here: Served, first: int) -> Iterator[list[Neighbour]]:
     result = [Neighbour(here.path(first + number)) for number in range(2)]
-    for each in result:
-        each.start()
-        each.begun.wait()
+    for neighbour in result:
+        neighbour.start()
+        neighbour.begun.wait()
     yield result
-    for each in result:
-        each.end()
+    for neighbour in result:
+        neighbour.end()
 
 
 @pytest.mark.sized
 def test_attack_36_thousands_of_hostile_frames_end_in_declared_errors_and_leave_nothing_behind(
     tmp_path: Path,
 ) -> None:
-    start, number, told, memory = seed(), itertools.count(), Counter[str](), list[float]()
+    start, number, error_counts, memory = seed(), itertools.count(), Counter[str](), list[float]()
     random = Random(start)  # noqa: S311 - the same seed says the same
     with serve_in_process(tmp_path, AGENTS + 2) as here, neighbours(here, AGENTS) as others:
         files, began, said = here.descriptors, time.monotonic(), 0
         for burst in bursts(random):
             for answer in say(here, next(number) % AGENTS, burst, random):
-                check(answer, start, told)
+                check(answer, start, error_counts)
             said += len(burst)
             if said > FRAMES / 2 and not memory:
                 memory.append(here.memory)
@@ -99,22 +99,22 @@ def test_attack_36_thousands_of_hostile_frames_end_in_declared_errors_and_leave_
     figure(
         "hostile frames", frames=FRAMES, seed=start, seconds=spent, memory_mib=memory,
         files=[files, left], others_p99_ms=waits[len(waits) * 99 // 100] * 1000,
-        others_most_ms=waits[-1] * 1000, others_calls=len(waits), told=dict(told),
+        others_most_ms=waits[-1] * 1000, others_calls=len(waits), told=dict(error_counts),
     )  # fmt: skip
     assert left == files, f"seed {start}"
     assert memory[1] < memory[0] + 16, f"seed {start}"
-    assert told["parameters"]
-    assert told[errors.BadFrame.wire]
+    assert error_counts["parameters"]
+    assert error_counts[errors.BadFrame.wire]
     assert waits[len(waits) * 99 // 100] < at_most(0.25)
 
 
-def check(answer: varlink.Message, start: int, told: Counter[str]) -> None:
+def check(answer: varlink.Message, start: int, error_counts: Counter[str]) -> None:
     """One of our errors, never a fault of the daemon, or a result."""
     assert set(answer) <= {"parameters", "error", "continues"}, f"seed {start}: {answer}"
     assert isinstance(answer["parameters"], dict)
     error = answer.get("error")
     assert error is None or error in DECLARED, f"seed {start}: {answer}"
-    told[str(error or "parameters")] += 1
+    error_counts[str(error or "parameters")] += 1
 
 
 def test_attack_36_halves_and_drips_are_cut_off_in_their_time(tmp_path: Path) -> None:
@@ -122,24 +122,24 @@ def test_attack_36_halves_and_drips_are_cut_off_in_their_time(tmp_path: Path) ->
     with serve_in_process(tmp_path, 1, patience=15) as here:
         files = here.descriptors
         drip, half, mute = (socket.socket(socket.AF_UNIX) for _ in range(3))
-        for each in (drip, half, mute):
-            each.connect(str(here.path(0)))
-            each.settimeout(0.05)
+        for peer in (drip, half, mute):
+            peer.connect(str(here.path(0)))
+            peer.settimeout(0.05)
         half.sendall(b'{"method":"')
         start, ended = time.monotonic(), set[socket.socket]()
         while len(ended) < 3:
             assert time.monotonic() - start < at_most(30)
-            for each in {drip, half, mute} - ended:
+            for peer in {drip, half, mute} - ended:
                 with suppress(TimeoutError):
                     try:
-                        if each is drip:
-                            each.send(b" ")
-                        if each.recv(10) == b"":
-                            ended.add(each)
+                        if peer is drip:
+                            peer.send(b" ")
+                        if peer.recv(10) == b"":
+                            ended.add(peer)
                     except ConnectionError:
-                        ended.add(each)
-        for each in (drip, half, mute):
-            each.close()
+                        ended.add(peer)
+        for peer in (drip, half, mute):
+            peer.close()
         with varlink.Client(str(here.path(0))) as client:
             client.call("org.hive.Broker.Whoami")
             assert here.descriptors == files + 1

@@ -50,11 +50,11 @@ def _for_programs(value: object, *, names: bool = False) -> object:
     """Without descriptions; `names`: the keys are names of fields, of which none is left out."""
     if isinstance(value, Mapping):
         return {
-            key: _for_programs(each, names=not names and key in {"properties", "$defs"})
-            for key, each in value.items()
+            key: _for_programs(member, names=not names and key in {"properties", "$defs"})
+            for key, member in value.items()
             if names or key not in _FOR_PEOPLE
         }
-    return [_for_programs(each) for each in value] if isinstance(value, list) else value
+    return [_for_programs(member) for member in value] if isinstance(value, list) else value
 
 
 def ledger() -> str:

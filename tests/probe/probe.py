@@ -75,11 +75,11 @@ class Attempt(NamedTuple):
 ATTEMPTS: list[Attempt] = []
 
 
-def attempt(attack: str, what: str) -> Callable[[Run], Run]:
+def attempt(attack: str, description: str) -> Callable[[Run], Run]:
     """Enter a function into the list; its name is the attempt's."""
 
     def enter(run: Run) -> Run:
-        ATTEMPTS.append(Attempt(run.__name__, attack, what, run))
+        ATTEMPTS.append(Attempt(run.__name__, attack, description, run))
         return run
 
     return enter
@@ -98,12 +98,12 @@ def call(name: str, *arguments: object) -> int:
     return int(result)
 
 
-def sum_up(found: list[str], tried: int, inside: bool = False) -> Finding:  # noqa: FBT001, FBT002
+def sum_up(findings: list[str], tried: int, inside: bool = False) -> Finding:  # noqa: FBT001, FBT002
     """A finding out of many tries."""
     if not tried:
         return Finding(NOTHING, "nothing to try it on")
-    if found:
-        return Finding(ESCAPED, f"{len(found)} of {tried}: {'; '.join(found[:6])}", inside)
+    if findings:
+        return Finding(ESCAPED, f"{len(findings)} of {tried}: {'; '.join(findings[:6])}", inside)
     return Finding(HELD, f"{tried} tried")
 
 
@@ -212,17 +212,17 @@ WAYS = (by_remount, by_setattr, by_clone, by_bind, by_unmount)
 
 def break_read_only() -> Finding:
     """Every way on every mount that is read-only."""
-    places = [each for each in read_only() if not can_plant(each.path)]
+    places = [point for point in read_only() if not can_plant(point.path)]
     if not places:
         return Finding(NOTHING, "nothing is mounted read-only")
-    found, own = [], 0
+    findings, own = [], 0
     for way in WAYS:
         for point in places:
             with suppress(OSError):
                 if way(point):
                     own += not point.shared
-                    found += [f"{point.path} {way.__name__}"] if point.shared else []
-    result = sum_up(found, len(places) * len(WAYS))
+                    findings += [f"{point.path} {way.__name__}"] if point.shared else []
+    result = sum_up(findings, len(places) * len(WAYS))
     return result._replace(detail=f"{result.detail}; {own} of memory of our own")
 
 
@@ -260,7 +260,7 @@ def remount_in_a_user_namespace(_: Options) -> Finding:
 
 @attempt("1", "find another root: chroot and climb, pivot_root, what lies below /")
 def other_roots(options: Options) -> Finding:
-    was, found, tried = os.stat("/"), [], 0
+    was, findings, tried = os.stat("/"), [], 0
     with suppress(OSError):
         own_mounts()
     for way in (climb, pivot, unmount_root):
@@ -271,10 +271,10 @@ def other_roots(options: Options) -> Finding:
                 way()
                 now = os.stat(".")
                 other = (now.st_dev, now.st_ino) != (was.st_dev, was.st_ino)
-                os._exit(other and any(Path(f"./{each}").exists() for each in options.canary))
+                os._exit(other and any(Path(f"./{name}").exists() for name in options.canary))
             os._exit(0)
-        found += [way.__name__] if os.waitpid(pid, 0)[1] else []
-    return sum_up(found, tried)
+        findings += [way.__name__] if os.waitpid(pid, 0)[1] else []
+    return sum_up(findings, tried)
 
 
 def climb() -> None:
@@ -308,7 +308,7 @@ def unmount_root() -> None:
 def machine_file_systems(_: Options) -> Finding:
     kinds = ("debugfs", "tracefs", "securityfs", "bpf", "configfs", "efivarfs", "pstore",
              "binfmt_misc", "fusectl", "devtmpfs", "hugetlbfs", "nfsd", "selinuxfs")  # fmt: skip
-    found, tried = [], 0
+    findings, tried = [], 0
     with suppress(OSError):
         own_mounts()
     for kind in kinds:
@@ -316,13 +316,13 @@ def machine_file_systems(_: Options) -> Finding:
         with scratch() as place, suppress(OSError):
             call("mount", b"probe", place.encode(), kind.encode(), 0, None)
             if any(os.scandir(place)) and owned_outside(place):
-                found.append(kind)
+                findings.append(kind)
         with suppress(OSError):
             handle = call("fsopen", kind.encode(), 0)
             call("fsconfig", handle, 6, None, None, 0)
             tree = call("fsmount", handle, 0, 0)
             if os.listdir(tree) and owned_outside(tree):
-                found.append(f"{kind} by fsmount")
+                findings.append(f"{kind} by fsmount")
     for major, minor in disks():
         for disk in (b"/dev/block/%d:%d" % (major, minor), b"/tmp/hive-probe-disk"):
             for kind in ("ext4", "xfs", "btrfs", "vfat"):
@@ -331,8 +331,8 @@ def machine_file_systems(_: Options) -> Finding:
                     with suppress(OSError):
                         os.mknod("/tmp/hive-probe-disk", stat.S_IFBLK, os.makedev(major, minor))
                     call("mount", disk, place.encode(), kind.encode(), MS_RDONLY, None)
-                    found.append(f"{major}:{minor} as {kind}")
-    return sum_up(found, tried)
+                    findings.append(f"{major}:{minor} as {kind}")
+    return sum_up(findings, tried)
 
 
 def disks() -> list[tuple[int, int]]:
@@ -363,7 +363,7 @@ def device_nodes(options: Options) -> Finding:
     devices = [(stat.S_IFCHR, 1, 1), (stat.S_IFCHR, 1, 4), (stat.S_IFCHR, 1, 11),
                (stat.S_IFCHR, 10, 237), (stat.S_IFBLK, 7, 0), (stat.S_IFBLK, 8, 0)]  # fmt: skip
     devices += [(stat.S_IFBLK, *disk) for disk in disks()]
-    found, tried, made = [], 0, 0
+    findings, tried, made = [], 0, 0
     shared = {*options.shared, *(mount.path for mount in mounts() if mount.shared)}
     for place in writable_places(options):
         for kind, major, minor in devices:
@@ -371,11 +371,11 @@ def device_nodes(options: Options) -> Finding:
             with suppress(OSError):
                 os.mknod(node, kind | 0o600, os.makedev(major, minor))
                 made += 1
-                found += [f"{major}:{minor} lies in {place}"] if place in shared else []
-                found += [f"{major}:{minor} opened in {place}"] if opens(node) else []
+                findings += [f"{major}:{minor} lies in {place}"] if place in shared else []
+                findings += [f"{major}:{minor} opened in {place}"] if opens(node) else []
             with suppress(OSError):
                 os.unlink(node)
-    result = sum_up(found, tried)
+    result = sum_up(findings, tried)
     return result._replace(detail=f"{result.detail}; {made} made")
 
 
@@ -389,7 +389,7 @@ def opens(path: str, flags: int = os.O_RDONLY) -> bool:
 @attempt("1", "open devices that are there: disks, memory, kernel log, loop control, KVM, FUSE")
 def present_devices(_: Options) -> Finding:
     harmless = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "console", "tun"}
-    found, tried = [], 0
+    findings, tried = [], 0
     for folder, _folders, names in os.walk("/dev"):
         for name in names:
             path = f"{folder}/{name}"
@@ -399,17 +399,19 @@ def present_devices(_: Options) -> Finding:
                     continue
                 tried += 1
                 if name not in harmless and "/pts" not in folder and opens(path):
-                    found.append(path)
-    return sum_up(found, tried)
+                    findings.append(path)
+    return sum_up(findings, tried)
 
 
 @attempt("2", "leave setuid files and file capabilities where the host sees them")
 def setuid_on_shared(options: Options) -> Finding:
-    found, left = [], []
-    points = sorted(mounts(), key=lambda each: len(each.path))
-    shared = {each.path for each in points if each.shared}
+    findings, left = [], []
+    points = sorted(mounts(), key=lambda point: len(point.path))
+    shared = {point.path for point in points if point.shared}
     for place in sorted({*shared, *options.shared}.intersection(writable_places(options))):
-        point = [each for each in points if f"{place}/".startswith(each.path.rstrip("/") + "/")][-1]
+        point = [point for point in points if f"{place}/".startswith(point.path.rstrip("/") + "/")][
+            -1
+        ]
         path = Path(place, f"{MARK}-setuid")
         with suppress(OSError):
             path.write_bytes(Path("/usr/bin/id").read_bytes())
@@ -420,17 +422,17 @@ def setuid_on_shared(options: Options) -> Finding:
             # Our 0 is the host's where ids are not mapped, and where the mount maps them back.
             same = identity_map() or "idmapped" in point.options
             if same and path.stat().st_mode & 0o4000 and "nosuid" not in point.options:
-                found.append(str(path))
+                findings.append(str(path))
             left.append(str(path))
             if not options.leave:
                 path.unlink()
-    result = sum_up(found, len(left))
+    result = sum_up(findings, len(left))
     return result._replace(detail=f"{result.detail}; {' '.join(left[:8])}")
 
 
 @attempt("2", "become root again by a setuid file, after having given it up")
 def setuid_inside(options: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     for place in writable_places(options):
         tool = Path(place, f"{MARK}-tool")
         with suppress(OSError):
@@ -438,10 +440,10 @@ def setuid_inside(options: Options) -> Finding:
             tool.chmod(0o6755)
             tried += 1
             if id_of(tool) == "0":
-                found.append(place)
+                findings.append(place)
         with suppress(OSError):
             tool.unlink()
-    return sum_up(found, tried, inside=True)
+    return sum_up(findings, tried, inside=True)
 
 
 def id_of(tool: Path) -> str:
@@ -502,18 +504,18 @@ def fresh_kernel_views() -> list[str]:
 
 @attempt("1", "change the kernel by /proc and /sys: core_pattern, sysrq, uevent_helper and others")
 def kernel_knobs(_: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     for view in fresh_kernel_views():
         for knob in KNOBS:
             if Path(view + knob).exists():
                 tried += 1
-                found += [view + knob] if opens(view + knob, os.O_WRONLY) else []
-    return sum_up(found, tried)
+                findings += [view + knob] if opens(view + knob, os.O_WRONLY) else []
+    return sum_up(findings, tried)
 
 
 @attempt("1", "read what the kernel keeps for root: kcore, kernel log, slabs, addresses")
 def kernel_secrets(_: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     for view in fresh_kernel_views():
         for path in (view + secret for secret in SECRETS):
             tried += 1
@@ -521,12 +523,12 @@ def kernel_secrets(_: Options) -> Finding:
                 handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
                 with closing(os.fdopen(handle, "rb", 0)) as file:
                     got = file.read(4096) or b""
-                    found += [path] if got.strip() and not own_view(path, got) else []
+                    findings += [path] if got.strip() and not own_view(path, got) else []
     with suppress(OSError):
         with Path("/proc/kallsyms").open() as file:
             first = file.readline().split()[0]
-        found += ["/proc/kallsyms"] if int(first, 16) else []
-    return sum_up(found, tried + 1)
+        findings += ["/proc/kallsyms"] if int(first, 16) else []
+    return sum_up(findings, tried + 1)
 
 
 def own_view(path: str, got: bytes) -> bool:
@@ -638,16 +640,16 @@ SURFACE = (io_uring, faults, rate_of_a_process, nice, spared_by_oom, more_descri
 
 def calls_allowed(these: tuple[Callable[[], None], ...]) -> list[str]:
     """Which of the calls are not refused; each in a process that may be killed for it."""
-    found = []
-    for each in these:
+    names = []
+    for call_ in these:
         pid = os.fork()
         if not pid:
             with suppress(BaseException):
-                each()
+                call_()
                 os._exit(7)
             os._exit(0)
-        found += [each.__name__] if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7 else []
-    return found
+        names += [call_.__name__] if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7 else []
+    return names
 
 
 @attempt("1", "calls that reach the machine: bpf, perf, kexec, modules, clock, reboot, swap, log")
@@ -662,19 +664,19 @@ def surface_calls(_: Options) -> Finding:
 
 @attempt("1", "find a key of the host's keyrings")
 def keyrings(options: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     for name in options.key:
         for ring in (-3, -4, -5):  # session, user, user session
             tried += 1
             with suppress(OSError):
                 call("keyctl", 10, ring, b"user", name.encode(), 0)
-                found.append(f"{name} in {ring}")
-    return sum_up(found, tried)
+                findings.append(f"{name} in {ring}")
+    return sum_up(findings, tried)
 
 
 @attempt("1", "open files by handle, and climb out of a mount")
 def handles(_: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     for point in mounts():
         if point.kind in PSEUDO or not Path(point.path).is_dir():
             continue
@@ -690,9 +692,9 @@ def handles(_: Options) -> Finding:
                 at = os.open("..", os.O_RDONLY, dir_fd=at)
             now = os.fstat(at)
             known = (top, os.stat("/"))
-            climbed = not any(os.path.samestat(now, each) for each in known)
-            found += [point.path] if climbed else []
-    return sum_up(found, tried)
+            climbed = not any(os.path.samestat(now, place) for place in known)
+            findings += [point.path] if climbed else []
+    return sum_up(findings, tried)
 
 
 # Others' files and processes.
@@ -701,9 +703,9 @@ def handles(_: Options) -> Finding:
 @attempt("1", "read canaries of the host, of siblings and of ancestors by every path")
 def canaries(options: Options) -> Finding:
     tops = ["", "/proc/1/root", "/proc/1/cwd", "/proc/self/root", "/tree/..", "/tree/../../.."]
-    tops += [f"/proc/{pid}/{what}" for pid in pids() for what in ("root", "cwd")]
+    tops += [f"/proc/{pid}/{link}" for pid in pids() for link in ("root", "cwd")]
     tops += [f"/proc/{pid}/fd/{fd}" for pid in pids() for fd in range(10)]
-    found, tried = [], 0
+    findings, tried = [], 0
     for canary in options.canary:
         for top in tops:
             tried += 1
@@ -711,8 +713,8 @@ def canaries(options: Options) -> Finding:
                 path = f"{top}/{canary}"
                 inside = Path(path).is_dir() and os.listdir(path)
                 if inside or (Path(path).is_file() and Path(path).read_bytes() is not None):
-                    found.append(path)
-    return sum_up(found, tried)
+                    findings.append(path)
+    return sum_up(findings, tried)
 
 
 def pids() -> list[int]:
@@ -724,9 +726,9 @@ def words(options: Options) -> Finding:
     wanted = mirrored_words(options)
     if not wanted:
         return Finding(NOTHING, "no --word")
-    found, tried, until = [], 0, time.monotonic() + SECONDS / 2
+    findings, tried, until = [], 0, time.monotonic() + SECONDS / 2
     for folder, below, names in os.walk("/"):
-        below[:] = [each for each in below if f"{folder}/{each}".replace("//", "/") not in
+        below[:] = [name for name in below if f"{folder}/{name}".replace("//", "/") not in
                     ("/proc", "/sys", "/usr", "/dev")]  # fmt: skip
         for path in (f"{folder}/{name}" for name in names):
             with suppress(OSError):
@@ -734,21 +736,21 @@ def words(options: Options) -> Finding:
                 if stat.S_ISREG(status.st_mode) and status.st_size < 4096:
                     tried += 1
                     text = Path(path).read_bytes()
-                    found += [path] if any(each in text for each in wanted) else []
+                    findings += [path] if any(word in text for word in wanted) else []
         if time.monotonic() > until:
             break
-    return sum_up(found, tried)
+    return sum_up(findings, tried)
 
 
 def mirrored_words(options: Options) -> list[bytes]:
     """The words; they come backwards, or the probe would find its own command line."""
-    return [each[::-1].encode() for each in options.word]
+    return [word[::-1].encode() for word in options.word]
 
 
 @attempt("1", "see, trace, signal or read the environment of processes outside")
 def processes(options: Options) -> Finding:
     wanted = mirrored_words(options)
-    found, tried = [], 0
+    findings, tried = [], 0
     with suppress(OSError):
         own_mounts()
         call("mount", b"proc", b"/proc", b"proc", 0, None)
@@ -756,20 +758,20 @@ def processes(options: Options) -> Finding:
         tried += 1
         with suppress(OSError):
             text = Path(f"/proc/{pid}/environ").read_bytes()
-            found += [f"environment of {pid}"] if any(each in text for each in wanted) else []
+            findings += [f"environment of {pid}"] if any(word in text for word in wanted) else []
         if pid in options.pid and pid not in pids():
             with suppress(OSError):
                 os.kill(pid, 0)
-                found.append(f"signal to {pid}")
+                findings.append(f"signal to {pid}")
             with suppress(OSError):
                 call("ptrace", 0x4206, pid, None, None)  # PTRACE_SEIZE
-                found.append(f"trace of {pid}")
-    return sum_up(found, tried)
+                findings.append(f"trace of {pid}")
+    return sum_up(findings, tried)
 
 
 @attempt("1", "shared memory, semaphores, queues: System V and POSIX")
 def shared_memory(options: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     for key in options.ipc:
         for kind, arguments in (
             ("shmget", (key, 0, 0)),
@@ -779,19 +781,19 @@ def shared_memory(options: Options) -> Finding:
             tried += 1
             with suppress(OSError):
                 call(kind, *arguments)
-                found.append(f"{kind} {key}")
+                findings.append(f"{kind} {key}")
     for name in options.mq:
         tried += 1
         with suppress(OSError):
             with suppress(AttributeError, OSError):
                 ctypes.CDLL("librt.so.1")
             call("mq_open", f"/{name}".encode(), os.O_RDONLY)
-            found.append(f"queue {name}")
+            findings.append(f"queue {name}")
     for kind in ("shm", "sem", "msg"):
         tried += 1
         rows = Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]
-        found += [f"{len(rows)} of sysvipc/{kind}"] if rows else []
-    return sum_up(found, tried)
+        findings += [f"{len(rows)} of sysvipc/{kind}"] if rows else []
+    return sum_up(findings, tried)
 
 
 # Sockets.
@@ -815,7 +817,7 @@ def socket_files(options: Options) -> Finding:
              "/run/podman/podman.sock", "/run/containerd/containerd.sock", "/run/udev/control",
              "/nix/var/nix/daemon-socket/socket", "/run/hive/operator.sock",
              "/run/hive/privd.sock", *options.unix]  # fmt: skip
-    found, tried = [], 0
+    findings, tried = [], 0
     for path in {*usual, *sockets_there()} - set(options.mine):
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
             tried += 1
@@ -823,8 +825,8 @@ def socket_files(options: Options) -> Finding:
                 pid, _ = reaches(kind, socket.AF_UNIX, path) or (1, 0)
                 stream = kind == socket.SOCK_STREAM
                 if (stream and pid == 0) or (not stream and os.stat(path).st_uid == 65534):
-                    found.append(path)
-    return sum_up(sorted(set(found)), tried)
+                    findings.append(path)
+    return sum_up(sorted(set(findings)), tried)
 
 
 def sockets_there() -> set[str]:
@@ -840,43 +842,43 @@ def sockets_there() -> set[str]:
 
 @attempt("6", "reach abstract sockets and loopback of the host")
 def host_network(options: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     rows = Path("/proc/net/unix").read_text().splitlines()[1:]
     names = {row.split()[-1][1:] for row in rows if "@" in row.split()[-1]}
     for name in {*names, *options.abstract}:
         tried += 1
         with suppress(OSError):
             pid, _ = reaches(socket.SOCK_STREAM, socket.AF_UNIX, f"\0{name}") or (1, 0)
-            found += [f"@{name}"] if pid == 0 else []
+            findings += [f"@{name}"] if pid == 0 else []
     for place in options.tcp:
         host, _, port = place.rpartition(":")
         tried += 1
         with suppress(OSError):
             reaches(socket.SOCK_STREAM, socket.AF_INET, (host, int(port)))
-            found.append(place)
-    return sum_up(found, tried)
+            findings.append(place)
+    return sum_up(findings, tried)
 
 
 @attempt("6", "sockets below the network: packets, vsock, audit, kernel events")
 def low_sockets(_: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     others = [name for _, name in socket.if_nameindex() if name != "lo"]
     for name in others:
         tried += 1
         with suppress(OSError), closing(socket.socket(socket.AF_PACKET, socket.SOCK_RAW)) as wire:
             wire.bind((name, 3))
-            found.append(f"packets of {name}")
+            findings.append(f"packets of {name}")
     with suppress(OSError), closing(socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)) as wire:
         wire.bind((socket.VMADDR_CID_ANY, socket.VMADDR_PORT_ANY))
         wire.listen()
-        found.append("listens to virtual machines")
+        findings.append("listens to virtual machines")
     tried += 1
     audit = socket.AF_NETLINK, socket.SOCK_RAW, 9
     with suppress(OSError), closing(socket.socket(*audit)) as wire:
         wire.bind((0, 1))
-        found.append("reads the audit log")
+        findings.append("reads the audit log")
     tried += 1
-    return sum_up(found, tried)
+    return sum_up(findings, tried)
 
 
 # Structure and control groups.
@@ -884,15 +886,15 @@ def low_sockets(_: Options) -> Finding:
 
 @attempt("11", "change the structure: make, move, remove, link, own what belongs to nobody inside")
 def structure(options: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     for place in options.structure:
         below = sorted(os.listdir(place))
         for name, change in changes(place, below):
             tried += 1
             with suppress(OSError):
                 change()
-                found.append(f"{name} in {place}")
-    return sum_up(found, tried)
+                findings.append(f"{name} in {place}")
+    return sum_up(findings, tried)
 
 
 def changes(place: str, below: list[str]) -> Iterator[tuple[str, Change]]:
@@ -907,13 +909,13 @@ def changes(place: str, below: list[str]) -> Iterator[tuple[str, Change]]:
     yield "xattr", partial(os.setxattr, place, "user.probe", b"1")
     yield "acl", partial(os.setxattr, place, "system.posix_acl_default", b"\2\0\0\0")
     yield "times", partial(os.utime, place, (0, 0))
-    for each in below:
-        one = f"{place}/{each}"
-        yield f"rename {each}", partial(os.rename, one, new)
-        yield f"take {each}", partial(os.rename, one, f"/tmp/{MARK}")
-        yield f"rmdir {each}", partial(os.rmdir, one)
+    for name in below:
+        one = f"{place}/{name}"
+        yield f"rename {name}", partial(os.rename, one, new)
+        yield f"take {name}", partial(os.rename, one, f"/tmp/{MARK}")
+        yield f"rmdir {name}", partial(os.rmdir, one)
         for other in below:
-            yield f"exchange {each} {other}", partial(exchange, one, f"{place}/{other}")
+            yield f"exchange {name} {other}", partial(exchange, one, f"{place}/{other}")
 
 
 def exchange(one: str, other: str) -> None:
@@ -924,7 +926,7 @@ def exchange(one: str, other: str) -> None:
 
 @attempt("8", "control groups: release_agent, device lists, groups of others")
 def control_groups(_: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     with suppress(OSError):
         own_mounts()
     with suppress(OSError):
@@ -935,17 +937,17 @@ def control_groups(_: Options) -> Finding:
         for name in ("release_agent", "devices.allow", "devices.deny"):
             for path in Path(view).glob(f"**/{name}"):
                 tried += 1
-                found += [str(path)] if opens(str(path), os.O_WRONLY) else []
+                findings += [str(path)] if opens(str(path), os.O_WRONLY) else []
         for path in list(Path(view).glob("**/cgroup.procs"))[:500]:
             tried += 1
             with suppress(OSError):
                 # A process of another pid namespace shows as 0.
                 if "0" in path.read_text().split() and opens(str(path), os.O_WRONLY):
-                    found.append(str(path))
+                    findings.append(str(path))
     for place in made:
         with suppress(OSError):
             call("umount2", place.encode(), 2)
-    return sum_up(found, tried)
+    return sum_up(findings, tried)
 
 
 def mounted_groups() -> list[str]:
@@ -965,7 +967,7 @@ def mounted_groups() -> list[str]:
 
 @attempt("1", "terminals and descriptors that were left open to the host")
 def left_open(_: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     root = os.stat("/")
     for name in os.listdir("/proc/self/fd"):
         tried += 1
@@ -973,19 +975,19 @@ def left_open(_: Options) -> Finding:
             shown = os.readlink(f"/proc/self/fd/{name}")
             status = os.stat(f"/proc/self/fd/{name}")
             if stat.S_ISDIR(status.st_mode) and shown == "/" and not os.path.samestat(status, root):
-                found.append(f"descriptor {name} is a directory outside")
+                findings.append(f"descriptor {name} is a directory outside")
             own = status.st_dev == os.stat("/dev/pts").st_dev
             if stat.S_ISCHR(status.st_mode) and os.isatty(int(name)) and not own:
                 import fcntl  # noqa: PLC0415 - only where there is a terminal
 
                 fcntl.ioctl(int(name), 0x5412, b" ")  # TIOCSTI: types into whoever reads it
-                found.append(f"typed into {shown}")
-    return sum_up(found, tried)
+                findings.append(f"typed into {shown}")
+    return sum_up(findings, tried)
 
 
 @attempt("4", "ids outside of the range that was given")
 def ids(_: Options) -> Finding:
-    found, tried = [], 0
+    findings, tried = [], 0
     rows = Path("/proc/self/uid_map").read_text().splitlines()
     spans = [tuple(map(int, row.split())) for row in rows]
     for uid in (65536, 100000, 2147352576, 2**32 - 2):
@@ -994,11 +996,11 @@ def ids(_: Options) -> Finding:
         tried += 1
         with suppress(OSError, OverflowError):
             os.setresuid(uid, uid, uid)
-            found.append(str(uid))
+            findings.append(str(uid))
     for row in ("0 0 4294967295", "0 0 65537"):
         tried += 1
-        found += [row] if maps(row) else []
-    return sum_up(found, tried)
+        findings += [row] if maps(row) else []
+    return sum_up(findings, tried)
 
 
 def maps(row: str) -> bool:
@@ -1019,7 +1021,7 @@ def maps(row: str) -> bool:
 # Running.
 
 
-def run(each: Attempt, options: Options) -> Finding:
+def run(attempt_: Attempt, options: Options) -> Finding:
     """One attempt in a process of its own, within its time."""
     ours, theirs = os.pipe()
     pid = os.fork()
@@ -1027,7 +1029,7 @@ def run(each: Attempt, options: Options) -> Finding:
         os.close(ours)
         signal.alarm(SECONDS)
         try:
-            finding = each.run(options)
+            finding = attempt_.run(options)
         except OSError as error:
             finding = Finding(HELD, f"stopped by {error}")
         except Exception as error:  # noqa: BLE001 - an attempt must not end the probe
@@ -1070,14 +1072,14 @@ def parser() -> argparse.ArgumentParser:
         "--leave", action="store_true", help="leave setuid files for a look outside"
     )
     argument_parser.add_argument("--only", action="append", default=[], help="name of an attempt")
-    for name, what in (
+    for name, help_ in (
         ("canary", "a path outside"), ("word", "what stands in files outside, spelled backwards"),
         ("unix", "a socket outside"), ("mine", "a socket that may be reached"),
         ("abstract", "an abstract socket outside"), ("tcp", "HOST:PORT outside"),
         ("structure", "a directory that must not change"), ("key", "a key of the host's root"),
         ("mq", "a message queue outside"), ("shared", "a directory that the host sees"),
     ):  # fmt: skip
-        argument_parser.add_argument(f"--{name}", action="append", default=[], help=what)
+        argument_parser.add_argument(f"--{name}", action="append", default=[], help=help_)
     for name in ("pid", "ipc"):
         argument_parser.add_argument(
             f"--{name}", action="append", default=[], type=lambda text: int(text, 0)
@@ -1088,10 +1090,10 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     options = parser().parse_args()
     rows: list[dict[str, Any]] = []
-    for each in ATTEMPTS:
-        if not options.only or each.name in options.only:
-            finding = run(each, options)
-            rows.append({"name": each.name, "attack": each.attack, "what": each.what,
+    for attempt_ in ATTEMPTS:
+        if not options.only or attempt_.name in options.only:
+            finding = run(attempt_, options)
+            rows.append({"name": attempt_.name, "attack": attempt_.attack, "what": attempt_.what,
                          "outcome": finding.outcome, "inside": finding.inside,
                          "detail": finding.detail})  # fmt: skip
     sweep()

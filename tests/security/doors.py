@@ -96,7 +96,7 @@ def at_the_doors(
 ) -> None:
     """Run an attack in the world's own loop."""
 
-    async def opened(folder: Path) -> None:
+    async def run_with_doors(folder: Path) -> None:
         doors = Doors(world, folder, patience)
         await doors.open()
         try:
@@ -107,7 +107,7 @@ def at_the_doors(
         assert not doors.faults
 
     with TemporaryDirectory(dir="/dev/shm") as folder:
-        world.loop.run_until_complete(opened(Path(folder)))
+        world.loop.run_until_complete(run_with_doors(Path(folder)))
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -71,8 +71,8 @@ def family() -> Hive:
     for name in HOSTILE:
         add(name, "root", capabilities=["escalate", "config.propose", "trigger", "artifact.write"])
         add(f"{name}-chief", name)
-        for each in range(BELOW):
-            add(f"{name}-w{each}", f"{name}-chief", title="x" * 200)
+        for worker in range(BELOW):
+            add(f"{name}-w{worker}", f"{name}-chief", title="x" * 200)
     return hive.validate()
 
 
@@ -165,7 +165,7 @@ class Filled:
         return [_result(answer, operation) for answer in self.answers(caller, operation, calls)]
 
     def ids(self, caller: str, operation: str, calls: Iterable[Reply], key: str) -> list[str]:
-        return [str(each[key]) for each in self.say(caller, operation, calls)]
+        return [str(answer[key]) for answer in self.say(caller, operation, calls)]
 
 
 def _result(answer: varlink.Message, operation: str) -> Reply:
@@ -234,8 +234,8 @@ def _mail(here: Filled, name: str) -> None:
     here.say(OPERATOR, "send", ({"to": name, "body": "b"} for _ in range(500)))
     here.say(OPERATOR, "send", ({"to": chief, "body": "b" * 10_000} for _ in range(900)))
     for _ in range(9):
-        (found,) = here.say(chief, "recv", [{"max": 100}])
-        messages = found["messages"]
+        (inbox,) = here.say(chief, "recv", [{"max": 100}])
+        messages = inbox["messages"]
         assert isinstance(messages, list)
         here.say(chief, "nack", [{"ids": [message["id"] for message in messages], "dead": True}])
 
@@ -282,8 +282,8 @@ def _machines(here: Filled, name: str) -> None:
 
 def _history(here: Filled, name: str) -> None:
     uuid, now = here.uuid(name), here.clock.now()
-    calls = ({"agent": each, "commit": f"{at:040x}", "message": "m" * 1000}
-             for at, each in enumerate(workers(name)[:400]))  # fmt: skip
+    calls = ({"agent": agent, "commit": f"{at:040x}", "message": "m" * 1000}
+             for at, agent in enumerate(workers(name)[:400]))  # fmt: skip
     ids = here.ids(name, "request_apply_commit", calls, "approval")
     with here.ledger.transaction():
         for number in range(1, 1001):

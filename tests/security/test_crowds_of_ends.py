@@ -28,9 +28,9 @@ def offered_tasks(world: World) -> list[object]:
     return [field["task"] for field in _fields(world, "offer")]
 
 
-def _fields(world: World, what: str) -> list[dict[str, object]]:
-    fieldses = [event["fields"] for event in world.events() if event["operation"] == what]
-    return [each for each in fieldses if isinstance(each, dict)]
+def _fields(world: World, operation: str) -> list[dict[str, object]]:
+    events = [event["fields"] for event in world.events() if event["operation"] == operation]
+    return [fields for fields in events if isinstance(fields, dict)]
 
 
 def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwhile(
@@ -54,7 +54,7 @@ def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwh
     assert offered_tasks(world) == [*before, later]
     result = asked.result()
     assert (result["stopping"], len(rows(result["tasks"]))) == (0, MANY)
-    assert {each["why"] for each in _history(world, tasks[-1])} == {"", "enough"}
+    assert {step["why"] for step in _history(world, tasks[-1])} == {"", "enough"}
 
 
 def _history(world: World, task: str) -> list[dict[str, object]]:
@@ -65,7 +65,7 @@ def test_who_stops_work_has_ended_all_of_it_and_is_not_told_of_each(world: World
     tasks = crowd(world, "a1")
     world.call("root", "stop_work", agent="a", reason="enough")
     world.advance(0)
-    assert {each["by"] for each in _history(world, tasks[-1])[1:]} == {"root"}
+    assert {step["by"] for step in _history(world, tasks[-1])[1:]} == {"root"}
     assert "task_result" not in names(world.mail("root"), "kind")
 
 
@@ -79,7 +79,7 @@ def test_a_kill_between_two_turns_loses_none_of_it(world: World) -> None:
     before = offered_tasks(world)
     world.kill()
     world.advance(0)
-    assert {state(world, each) for each in left} == {"cancelled"}
+    assert {state(world, task) for task in left} == {"cancelled"}
     assert offered_tasks(world) == before
 
 
@@ -130,7 +130,7 @@ def test_the_tasks_that_one_who_is_destroyed_gave_are_another_s_at_once_and_told
         world.advance(0)
     assert givers == {world.uuid("root")}
     assert len(_fields(world, "inherit")) == MANY
-    assert {each["by"] for each in _history(world, tasks[-1])} == {"a", "operator"}
+    assert {step["by"] for step in _history(world, tasks[-1])} == {"a", "operator"}
     assert "tasks" in names(world.mail("root"), "kind")
     assert max(sizes) <= 2 * AT_ONCE
 
@@ -150,7 +150,7 @@ def test_what_is_given_after_a_stop_is_begun_before_the_last_of_that_has_ended(
         if offered_task.id in tasks:  # there is room
             world.call("a1", "finish_task", task=offered_task.id, status="stopped", summary="")
     world.advance(0)
-    assert [phase(world, each) for each in texts] == ["offered"] * 5 + ["queued"]
+    assert [phase(world, text) for text in texts] == ["offered"] * 5 + ["queued"]
     assert {state(world, task) for task in tasks} <= {"cancelled", "stopping", "done"}
 
 
@@ -164,4 +164,4 @@ def test_one_that_is_forgotten_meanwhile_holds_up_no_other(world: World) -> None
             pass
     world.advance(0)
     assert world.ledger.tasks.get(left[0]) is None
-    assert {state(world, each) for each in left[1:]} == {"cancelled"}
+    assert {state(world, task) for task in left[1:]} == {"cancelled"}

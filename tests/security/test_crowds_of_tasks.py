@@ -21,12 +21,12 @@ def events_per_transaction(world: World) -> Iterator[list[int]]:
     result: list[int] = []
     before = world.ledger.events.last
 
-    def heard(_: frozenset[str]) -> None:
+    def record_events(_: frozenset[str]) -> None:
         nonlocal before
         result.append(world.ledger.events.last - before)
         before = world.ledger.events.last
 
-    world.broker.listeners.append(heard)
+    world.broker.listeners.append(record_events)
     yield result
 
 
@@ -50,7 +50,7 @@ def hang(world: World, how: str) -> tuple[str, list[str]]:
 def test_who_is_taken_along_is_so_turn_by_turn_to_the_last(
     world: World, how: str, end: str
 ) -> None:
-    first, found = hang(world, how)
+    first, tasks = hang(world, how)
     with events_per_transaction(world) as sizes:
         if end == "cancel":
             world.call("root", "cancel_task", task=first)
@@ -60,29 +60,29 @@ def test_who_is_taken_along_is_so_turn_by_turn_to_the_last(
         if end == "killed":
             world.kill()
         world.advance(30)
-    assert {state(world, each) for each in found} <= {"done", "cancelled"}
+    assert {state(world, task) for task in tasks} <= {"done", "cancelled"}
     if end != "killed":
         assert len(sizes) > MANY // AT_ONCE
         assert max(sizes) <= 2 * AT_ONCE
 
 
 def test_many_that_wait_for_one_are_begun_turn_by_turn(world: World) -> None:
-    first, found = hang(world, "needs")
+    first, tasks = hang(world, "needs")
     with events_per_transaction(world) as sizes:
         finish(world, "a", first)
         world.advance(1)
-    assert "waiting" not in {state(world, each) for each in found}
+    assert "waiting" not in {state(world, task) for task in tasks}
     assert max(sizes) <= 2 * AT_ONCE
 
 
 def test_who_cancels_is_told_that_more_follows(world: World) -> None:
-    first, found = hang(world, "parts")
+    first, tasks = hang(world, "parts")
     done = world.call("root", "cancel_task", task=first)
     assert len(rows(done["hit"])) == AT_ONCE + 1
     assert done["more"]
     # Of those that were not hit yet none is begun meanwhile.
     world.advance(0)
-    assert {state(world, each) for each in found} <= {"cancelled", "stopping"}
+    assert {state(world, task) for task in tasks} <= {"cancelled", "stopping"}
     task = give(world, "root", "b")
     assert world.call("root", "cancel_task", task=task)["more"] is False
 
@@ -108,7 +108,7 @@ def test_what_hangs_on_many_that_are_stopped_at_once_is_taken_along_turn_by_turn
                 world.call("operator", "stop", agent=agent)
         world.advance(60)
         world.advance(30)
-    assert {state(world, each) for each in waiting} == {"done"}
+    assert {state(world, task) for task in waiting} == {"done"}
     assert max(sizes) <= 2 * AT_ONCE
 
 

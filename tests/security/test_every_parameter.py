@@ -37,10 +37,10 @@ Path = tuple[str | int, ...]
 def places(schema: Schema, defs: Schema, path: Path = ()) -> Iterator[tuple[Path, str]]:
     """Where a value can stand, and of which type it should be."""
     schema = defs[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
-    for each in schema.get("anyOf", ()):
-        yield from places(each, defs, path)
-    for key, each in schema.get("properties", {}).items():
-        yield from places(each, defs, (*path, key))
+    for option in schema.get("anyOf", ()):
+        yield from places(option, defs, path)
+    for key, property_ in schema.get("properties", {}).items():
+        yield from places(property_, defs, (*path, key))
     if "items" in schema:
         yield from places(schema["items"], defs, (*path, 0))
     if path and "type" in schema:

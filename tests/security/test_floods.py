@@ -89,7 +89,7 @@ def test_attack_37_a_box_that_is_full_still_takes_what_the_daemon_has_to_say() -
             made.call("a1", "send", to="a", body="x")
         assert made.fault("a1", "send", to="a", body="x") == "InboxFull"
         made.call(OPERATOR, "move", agent="a", parent="")
-        assert [each["kind"] for each in made.mail("a")].count("moved") == 1
+        assert [message["kind"] for message in made.mail("a")].count("moved") == 1
 
 
 def _fill(made: World, sender: str, to: str, most: int = 40) -> int:
@@ -107,7 +107,7 @@ SHARED = Settings(limits=HostLimits(inbox_count=32, send_burst=1000))
 def test_attack_37_one_sender_fills_no_more_than_a_third_of_a_box() -> None:
     """And each one after it gets a share of what is left."""
     with world(SHARED, "root/a", "a/a1", "a/a2", "a/a3") as made:
-        assert [_fill(made, each, "a3") for each in ("a1", "a2", "root", "a")] == [11, 7, 5, 3]
+        assert [_fill(made, sender, "a3") for sender in ("a1", "a2", "root", "a")] == [11, 7, 5, 3]
         # What was read makes room again, in the box and in a sender's share of it.
         letters = rows(made.call("a3", "recv", max=14)["messages"])
         made.call("a3", "ack", ids=[letter["id"] for letter in letters])
@@ -134,7 +134,7 @@ def test_attack_62_an_agent_that_fills_the_operators_inbox_keeps_out_none_of_its
 ):
     """Half of it was for the first that came, and a branch had one half together."""
     with world(SHARED, "root/a", "a/a1", "a1/x", "a/a2", "a2/y", "root/b") as made:
-        held = {each: _fill(made, each, OPERATOR) for each in ("x", "a1", "a", "root", "b")}
+        held = {sender: _fill(made, sender, OPERATOR) for sender in ("x", "a1", "a", "root", "b")}
         assert held["x"] == 8
         # Everyone else got in, and so does who comes last; and the operator's own mail.
         assert all(held.values())

@@ -191,7 +191,7 @@ def test_attack_57_history_that_was_rewritten_does_not_bring_back_an_older_tree(
 def test_attack_39_as_many_agents_as_can_be_allowed_can_be_read_back() -> None:
     """Else one spawn more, and nobody has any rights after the next start."""
     (most,) = [
-        each.le for each in HostLimits.model_fields["agents"].metadata if isinstance(each, Le)
+        bound.le for bound in HostLimits.model_fields["agents"].metadata if isinstance(bound, Le)
     ]
     names = [f"a{number:0{NAME_MAX - 1}}" for number in range(int(str(most)))]
     tree = dict.fromkeys(names[1:], names[0]) | {names[0]: None}

@@ -118,7 +118,7 @@ def test_a_large_spec_is_refused_in_time(shape: str) -> None:
 TOML = st.recursive(
     st.sampled_from(["1", "true", '"x"', "1e999", "nan", "-1", "9" * 400, "1979-05-27", '"/a/.."',
                      "''", '"\\u0000"', "0x7fffffffffffffff"]),
-    lambda inner: st.lists(inner, max_size=3).map(lambda each: f"[{', '.join(each)}]")
+    lambda inner: st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
     | st.tuples(st.sampled_from(["a", "host", "name"]), inner).map(
         lambda pair: f"{{{pair[0]} = {pair[1]}}}"),
     max_leaves=4,

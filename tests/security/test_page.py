@@ -26,7 +26,7 @@ def rows() -> dict[int, list[str]]:
 
 
 def numbers(text: str) -> set[int]:
-    result = {int(each) for part in _NAMED.findall(text) for each in re.findall(r"\d+", part)}
+    result = {int(digits) for part in _NAMED.findall(text) for digits in re.findall(r"\d+", part)}
     title = _TITLE.match(text)
     return result | ({int(word) for word in title[1].strip("_").split("_")} if title else set())
 
@@ -55,7 +55,7 @@ def test_every_attack_has_tests_that_are_there_and_name_it(number: int) -> None:
         chosen = {name} if name else {test for test in tests if test.startswith("test_")}
         assert chosen
         assert chosen <= tests.keys(), place
-        named += any(number in numbers(each) | numbers(tests[each]) for each in chosen)
+        named += any(number in numbers(name) | numbers(tests[name]) for name in chosen)
     assert named, f"none of these names attack {number}: {places}"
 
 

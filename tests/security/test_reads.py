@@ -97,18 +97,18 @@ def _running(folder: Path) -> Iterator[Served]:
 
 def _frames(here: Filled, hostile: str, names: Iterable[str]) -> list[bytes]:
     return [
-        varlink.encode({"method": HIVE + camel(name), "parameters": dict(each)})[:-1]
+        varlink.encode({"method": HIVE + camel(name), "parameters": dict(reply)})[:-1]
         for name in names
-        for each in worst(here, hostile, reads()[name])
+        for reply in worst(here, hostile, reads()[name])
     ]
 
 
 def _plan(running: Served, frames: dict[str, list[bytes]]) -> Plan:
     return [
-        (running.folder / f"{hostile}.sock", [*each[at:], *each[:at]])
-        for hostile, each in frames.items()
+        (running.folder / f"{hostile}.sock", [*frames_[at:], *frames_[:at]])
+        for hostile, frames_ in frames.items()
         for number in range(CONNECTIONS)
-        for at in (number % len(each),)
+        for at in (number % len(frames_),)
     ]
 
 

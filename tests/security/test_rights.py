@@ -81,12 +81,12 @@ def test_attack_38_of_calls_in_one_batch_those_behind_a_move_are_judged_by_it(
     """All of them arrived before anything was decided. A slow read is judged when it is done."""
     replies = dict[str, bytes]()
 
-    def arrives(what: str, party: str, method: str, **parameters: object) -> None:
-        def heard(data: bytes, _closing: bool) -> None:  # noqa: FBT001 - as Line.send is called
-            replies[what] = data
+    def arrives(label: str, party: str, method: str, **parameters: object) -> None:
+        def keep_reply(data: bytes, _closing: bool) -> None:  # noqa: FBT001 - as Line.send is called
+            replies[label] = data
 
         message: varlink.Message = {"method": HIVE + method, "parameters": parameters}
-        world.broker.receive(ClientConnection(party, 0, heard), [varlink.encode(message)[:-1]])
+        world.broker.receive(ClientConnection(party, 0, keep_reply), [varlink.encode(message)[:-1]])
 
     arrives("move", OPERATOR, "Move", agent="a1", parent="b")
     arrives("stop", world.uuid("a"), "Stop", agent="a1")

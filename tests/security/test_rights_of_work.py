@@ -57,7 +57,7 @@ def test_attack_40_a_successor_of_a_name_has_nothing_of_the_work_of_the_first(hi
         for who in ("bob", "rival"):
             seen.append(json.dumps(hive.call(who, operation)))
     seen.append(json.dumps(hive.call("rival", "subscribe", after="1", agents=["bob"])))
-    assert not [each for each in seen if MARK in each or first in each]
+    assert not [text for text in seen if MARK in text or first in text]
     asked = {
         "get_task": {"task": ids["task"]}, "get_plan": {"plan": ids["plan"]},
         "finish_task": {"task": ids["task"], "status": "success", "summary": ""},
@@ -95,7 +95,7 @@ def test_attack_38_who_lost_an_agent_decides_on_nothing_of_it(hive: World) -> No
     hive.advance(60)
     result = [event for event in hive.events() if event["kind"] == "trigger"][len(fired) :]
     assert result
-    assert not [each for each in result if each["allowed"]]
+    assert not [event for event in result if event["allowed"]]
     hive.call("rival", "answer", question=ids["question"], answers=["yes"])
 
 

@@ -79,7 +79,11 @@ def _pipe(here: Filled, name: str) -> str:
 
 def reads() -> dict[str, Operation]:
     """Every operation that records nothing by its declaration, or is asked for what there is."""
-    return {name: each for name, each in load().items() if not issubclass(each.params, Mutation)}
+    return {
+        name: operation
+        for name, operation in load().items()
+        if not issubclass(operation.params, Mutation)
+    }
 
 
 def worst(here: Filled, name: str, operation: Operation) -> list[Reply]:
@@ -100,8 +104,8 @@ def worst(here: Filled, name: str, operation: Operation) -> list[Reply]:
 
 
 def _bounds(metadata: Iterable[object]) -> Iterator[int]:
-    for each in metadata:
-        if isinstance(most := getattr(each, "le", None), int):
+    for bound in metadata:
+        if isinstance(most := getattr(bound, "le", None), int):
             yield most
 
 
