@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import pygit2
 
@@ -14,8 +13,8 @@ from hive_core.errors import Conflict, Internal, StorageFull
 from hive_core.ledger.core.connection import LedgerBroken
 
 # libgit2 hands on the text of errno and not its number.
-_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
-_FAILED = tuple(map(os.strerror, (errno.EIO, errno.EROFS)))
+_FULL: Final = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+_FAILED: Final = tuple(map(os.strerror, (errno.EIO, errno.EROFS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +42,40 @@ class HeadMoved(Conflict):
     """The branch is not at the ledger's head: there is a commit by hand, or the branch lags."""
 
 
-@contextmanager
-def guard_reads(subject: str, where: str) -> Iterator[None]:
-    """Raise any failure inside as damage of `subject`."""
-    try:
-        yield
-    except KeyError as error:
-        raise DamagedRepo(Damage(subject, where, "missing")) from error
-    except (pygit2.GitError, IndexError, ValueError, OSError) as error:
-        raise DamagedRepo(Damage(subject, where, str(error) or "unreadable")) from error
+class guard_reads:  # noqa: N801 - written as a function, as contextlib.suppress is
+    """Raise any failure inside as damage of `subject`.
+
+    A class, because every object that is read enters it: a generator costs three times as much.
+    """
+
+    def __init__(self, subject: str, where: str) -> None:
+        self._subject = subject
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, KeyError):
+            raise DamagedRepo(Damage(self._subject, self._where, "missing")) from error
+        if isinstance(error, (pygit2.GitError, IndexError, ValueError, OSError)):
+            why = str(error) or "unreadable"
+            raise DamagedRepo(Damage(self._subject, self._where, why)) from error
 
 
-@contextmanager
-def guard_writes() -> Iterator[None]:
+class guard_writes:  # noqa: N801
     """Raise any failure inside as StorageFull, Internal, or Broken if the disk itself fails.
 
     After a failed fsync the state of the disk is unknown. The write is not tried again; the daemon
     restarts and reads what is there.
     """
-    try:
-        yield
-    except (pygit2.GitError, OSError) as error:
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if not isinstance(error, (pygit2.GitError, OSError)):
+            return
         text = str(error)
         if any(message in text for message in _FAILED):
             raise LedgerBroken(f"the meta repo cannot be written: {error}") from error

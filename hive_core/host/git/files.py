@@ -60,6 +60,11 @@ def read_spec(data: bytes, file: str) -> AgentSpec:
         raise InvalidArgument(f"{file}: {fault.key}: {fault.reason}", field=file) from error
 
 
+def spec_path(name: str) -> str:
+    """The file of an agent."""
+    return f"{AGENTS}/{name}{SUFFIX}"
+
+
 def agent_name(file: str) -> str:
     """The agent that a file in agents/ is about."""
     name = file.removesuffix(SUFFIX)

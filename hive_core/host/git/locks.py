@@ -83,6 +83,8 @@ class RepositoryLock:
     def __init__(self, target: Path, folder: Path) -> None:
         self.path = target.with_name(target.name + ".lock")
         self._folder = folder
+        self._lock = str(self.path)
+        self._owner = str(folder / _NAME)
         self.held = False
 
     def acquire(self) -> None:
@@ -95,7 +97,7 @@ class RepositoryLock:
     def release(self) -> None:
         if self.held:
             with guard_writes():
-                self.path.unlink(missing_ok=True)
+                self._remove()
             self.held = False
 
     def remove_stale(self) -> bool:
@@ -103,31 +105,46 @@ class RepositoryLock:
         dead = is_stale(self.path, self._folder)
         if dead:
             with guard_writes():
-                self.path.unlink(missing_ok=True)
+                self._remove()
         return dead
 
-    def _make(self) -> bool:
-        name = self._folder / _NAME
-        if not name.exists():
-            write_owner_file(self._folder)
+    def _remove(self) -> None:
         try:
-            self.path.hardlink_to(name)
-        except FileExistsError:
-            return False
-        return True
+            os.unlink(self._lock)
+        except FileNotFoundError:
+            """Another git took it for a dead one's."""
+
+    def _make(self) -> bool:
+        try:
+            return _link(self._owner, self._lock)
+        except FileNotFoundError:  # the folder of refs, or our own file, was removed by hand
+            make_durable_folder(self.path.parent)
+            write_owner_file(self._folder)
+        return _link(self._owner, self._lock)
 
 
-def replace_file(target: Path, data: bytes, spare: Path, *, durable: bool = False) -> None:
+def _link(source: str, target: str) -> bool:
+    """Give a file a second name; False if the name is taken."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    return True
+
+
+def replace_file(
+    target: Path | str, data: bytes, spare: Path | str, *, durable: bool = False
+) -> None:
     """Replace `target` by `data` in one step, by way of the file `spare`."""
     handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
-    with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
+    with open(handle, "wb") as file:
         file.write(data)
         if durable:
             file.flush()
-            os.fsync(file.fileno())
-    spare.rename(target)
+            os.fsync(handle)
+    os.rename(spare, target)
     if durable:
-        sync_folder(target.parent)
+        sync_folder(os.path.dirname(target))
 
 
 def make_durable_folder(folder: Path) -> Path:

@@ -15,11 +15,56 @@ from typing import Final
 
 from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.locks import make_durable_folder
-from hive_core.host.git.store import FOLDER, ObjectStore, TreeEntry
+from hive_core.host.git.store import FILES, FOLDER, FileChange, ObjectStore, TreeEntry
 from hive_core.host.storage.disk import sync_folder
 
-_SPARE: Final = "tmp_obj_hive"  # git's own sweeping knows such names as well
+_SPARE: Final = "../tmp_obj_hive"  # git's own sweeping knows such names as well
 _QUICK: Final = 1  # of zlib: these are small, and packed later
+
+
+class CommitDraft:
+    """A commit on top of `parent`, or the first one: its files, and how they differ from before.
+
+    Each file is on the disk when it is set. Afterwards the work tree is updated from `changes` and
+    `contents`, so that nothing that was just written is read again.
+    """
+
+    def __init__(self, store: ObjectStore, parent: str) -> None:
+        self._store = store
+        self.parent = parent
+        self.top = store.tree(store.commit(parent).tree, "the top") if parent else {}
+        self.changes: list[FileChange] = []
+        self.contents: dict[str, bytes] = {}
+        self.is_complete = True  # whether `changes` are all: not where a file replaces a folder
+
+    def set_file(self, path: str, data: bytes, folder: dict[str, TreeEntry] | None = None) -> str:
+        """Write a file at the top, or at its path's last name into a folder; its name as object."""
+        entry = TreeEntry(FILES[0], put(self._store, "blob", data))
+        self.contents[entry.oid] = data
+        self._set(path, entry, self.top if folder is None else folder)
+        return entry.oid
+
+    def remove_file(self, path: str, folder: dict[str, TreeEntry] | None = None) -> None:
+        self._set(path, None, self.top if folder is None else folder)
+
+    def _set(self, path: str, new: TreeEntry | None, folder: dict[str, TreeEntry]) -> None:
+        name = path.rpartition("/")[2]
+        old = folder.pop(name, None)
+        if new is not None:
+            folder[name] = new
+        if old is not None and old.mode not in FILES:
+            self.is_complete, old = False, None
+        if old != new:
+            self.changes.append(FileChange(path, old, new))
+
+    def write_tree(self, entries: Mapping[str, TreeEntry]) -> str:
+        return put(self._store, "tree", tree_bytes(entries))
+
+    def write(self, author: str, message: str) -> str:
+        """Write the top and the commit; its name."""
+        parents = [self.parent] if self.parent else []
+        tree = self.write_tree(self.top)
+        return put(self._store, "commit", commit_bytes(tree, parents, author, message))
 
 
 def put(store: ObjectStore, kind: str, data: bytes) -> str:
@@ -27,37 +72,34 @@ def put(store: ObjectStore, kind: str, data: bytes) -> str:
     raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
     oid = sha1(raw, usedforsecurity=False).hexdigest()
     path = store.path(oid)
+    folder = path[: path.rindex("/")]
     if _is_there(store, path, oid):
         _sync(path)  # whoever wrote it may have left that to luck
     else:
-        make_durable_folder(path.parent)
-        _write(path, zlib.compress(raw, _QUICK))
-    sync_folder(path.parent)
+        _write(folder, path, zlib.compress(raw, _QUICK))
+    sync_folder(folder)
     return oid
 
 
 def tree_bytes(entries: Mapping[str, TreeEntry]) -> bytes:
     """As git sorts them: a folder as if its name ended with a slash."""
-
-    def place(item: tuple[str, TreeEntry]) -> bytes:
-        return item[0].encode() + b"/" * (item[1].mode == FOLDER)
-
-    return b"".join(
-        b"%o %s\0%s" % (entry.mode, name.encode(), bytes.fromhex(entry.oid))
-        for name, entry in sorted(entries.items(), key=place)
-    )
+    lines = sorted([
+        (name.encode() + b"/" * (mode == FOLDER), b"%o %s\0" % (mode, name.encode()), oid)
+        for name, (mode, oid) in entries.items()
+    ])  # fmt: skip
+    return b"".join([head + bytes.fromhex(oid) for _, head, oid in lines])
 
 
 def commit_bytes(tree: str, parents: Sequence[str], author: str, message: str) -> bytes:
     """`author` with mail address and time."""
-    lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+    lines = [f"tree {tree}", *[f"parent {parent}" for parent in parents]]
     lines += [f"author {author}", f"committer {author}", "", message]
     return "\n".join(lines).encode()
 
 
-def _is_there(store: ObjectStore, path: Path, oid: str) -> bool:
+def _is_there(store: ObjectStore, path: str, oid: str) -> bool:
     """Whether the object exists and is whole; a damaged one is written again."""
-    if not path.exists():
+    if not os.path.exists(path):
         return False
     try:
         store.check_object(oid, "what is written")
@@ -66,17 +108,32 @@ def _is_there(store: ObjectStore, path: Path, oid: str) -> bool:
     return True
 
 
-def _write(path: Path, packed: bytes) -> None:
-    spare = path.parents[1] / _SPARE
-    spare.unlink(missing_ok=True)
-    handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
-    with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
+def _write(folder: str, path: str, packed: bytes) -> None:
+    spare = f"{folder}/{_SPARE}"
+    try:
+        handle = _create_spare(spare)
+    except FileNotFoundError:  # the repository has all its folders from the start: removed by hand
+        make_durable_folder(Path(folder))
+        handle = _create_spare(spare)
+    with open(handle, "wb") as file:
         file.write(packed)
         file.flush()
         os.fsync(handle)
-    spare.rename(path)
+    os.rename(spare, path)
 
 
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+def _create_spare(spare: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return os.open(spare, flags, 0o444)
+    except FileExistsError:  # of a daemon that was killed; it may not be written to
+        os.unlink(spare)
+        return os.open(spare, flags, 0o444)
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -11,14 +12,15 @@ from hive_core.errors import InvalidArgument
 from hive_core.host.git import files
 from hive_core.host.git.faults import guard_writes
 from hive_core.host.git.flakes import Flakes
-from hive_core.host.git.object_writer import commit_bytes, put, tree_bytes
-from hive_core.host.git.store import FILES, FOLDER, ObjectStore, TreeEntry
+from hive_core.host.git.object_writer import CommitDraft
+from hive_core.host.git.store import FILES, FOLDER, FileChange, ObjectStore, TreeEntry
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.topology import DEPTH_LIMIT, Topology
 from hive_core.model.config.settings import NixSettings
 
 _CACHED_AT_MOST: Final = 65536
+_RECENT_MOST: Final = 4  # commits: those of one batch
 _AUTHOR: Final = "hive <hive@localhost>"
 _NOTHING: Final[Mapping[str, TreeEntry]] = {}
 
@@ -33,10 +35,11 @@ class Objects:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = ObjectStore(folder)
-        self.flakes = Flakes(self.store, NixSettings())
+        self.flakes = Flakes(NixSettings())
         self._depth_limit = depth_limit
         self._clock = clock
         self._specs: dict[str, AgentSpec] = {}
+        self._recent: dict[str, CommitDraft] = {}
 
     def read(self, oid: str) -> Hive:
         """The hive at a commit. DamagedRepo, or InvalidArgument that says what is not valid."""
@@ -53,19 +56,47 @@ class Objects:
         """A commit on top of `before`: only what differs is written, other files are kept."""
         if hive.topology.parents.keys() != hive.specs.keys():
             raise InvalidArgument("every agent has a place and a spec", field="topology")
-        base = self.store.commit(before.commit).tree if before.commit else ""
-        top = self.store.tree(base, "the top") if base else {}
+        draft = CommitDraft(self.store, before.commit)
+        old = before if before.commit else Hive()
         with guard_writes():
-            if not base or hive.topology.parents != before.topology.parents:
-                data = files.topology_bytes(hive.topology.parents)
-                top[files.TOPOLOGY] = TreeEntry(FILES[0], put(self.store, "blob", data))
-            old = before if base else Hive()
-            self.flakes.write(top, hive, old, self._write_agents(top, hive, old))
-            tree = put(self.store, "tree", tree_bytes(top))
-            parents = [before.commit] if base else []
+            if not before.commit or hive.topology.parents != before.topology.parents:
+                draft.set_file(files.TOPOLOGY, files.topology_bytes(hive.topology.parents))
+            self.flakes.write(draft, hive, old, self._write_agents(draft, hive, old))
             author = f"{_AUTHOR} {int(self._clock())} +0000"
-            text = message_text(message, trailers)
-            return put(self.store, "commit", commit_bytes(tree, parents, author, text))
+            oid = draft.write(author, message_text(message, trailers))
+        self._remember_draft(oid, draft)
+        return oid
+
+    def _remember_draft(self, oid: str, draft: CommitDraft) -> None:
+        while len(self._recent) >= _RECENT_MOST:
+            del self._recent[next(iter(self._recent))]
+        if draft.is_complete:
+            self._recent[oid] = draft
+
+    def recent_changes(self, old: str, new: str) -> list[FileChange] | None:
+        """What differs between two commits, if all from one to the other were just written."""
+        drafts: list[CommitDraft] = []
+        while new != old:
+            if new not in self._recent:
+                return None
+            drafts.append(self._recent[new])
+            new = drafts[-1].parent
+        changes: dict[str, FileChange] = {}
+        for path, before, after in chain.from_iterable(draft.changes for draft in reversed(drafts)):
+            first = changes[path].old if path in changes else before
+            changes[path] = FileChange(path, first, after)
+        return list(changes.values())
+
+    def forget_recent(self) -> None:
+        """Release what was written: the work tree shows it."""
+        self._recent.clear()
+
+    def content(self, oid: str, path: str) -> bytes:
+        """The bytes of a file; of one that was just written without reading it again."""
+        for draft in self._recent.values():
+            if oid in draft.contents:
+                return draft.contents[oid]
+        return self.store.blob(oid, path)
 
     def check(self, oid: str) -> set[str]:
         """Read and check every object of a commit; their names."""
@@ -98,24 +129,23 @@ class Objects:
             raise InvalidArgument(f"{path} is no plain file", field=path)
         return self.store.blob(entry.oid, path)
 
-    def _write_agents(self, top: dict[str, TreeEntry], hive: Hive, before: Hive) -> set[str]:
+    def _write_agents(self, draft: CommitDraft, hive: Hive, before: Hive) -> set[str]:
         """The names whose spec is new, another or gone."""
-        old, new, known = before.specs, hive.specs, _folder(top)
+        old, new, known = before.specs, hive.specs, _folder(draft.top)
         changed = [name for name, spec in new.items() if old.get(name) is not spec]
         gone = old.keys() - new.keys()
         if not changed and not gone:
             return set()
         agents = self.store.tree(known, files.AGENTS) if known else {}
         for name in gone:
-            agents.pop(name + files.SUFFIX, None)
+            draft.remove_file(files.spec_path(name), agents)
         for name in changed:
-            oid = put(self.store, "blob", files.spec_bytes(new[name]))
+            oid = draft.set_file(files.spec_path(name), files.spec_bytes(new[name]), agents)
             self._remember(oid, new[name])
-            agents[name + files.SUFFIX] = TreeEntry(FILES[0], oid)
         if agents:
-            top[files.AGENTS] = TreeEntry(FOLDER, put(self.store, "tree", tree_bytes(agents)))
+            draft.top[files.AGENTS] = TreeEntry(FOLDER, draft.write_tree(agents))
         else:
-            top.pop(files.AGENTS, None)
+            draft.top.pop(files.AGENTS, None)
         return {*changed, *gone}
 
     def _remember(self, oid: str, spec: AgentSpec) -> None:
@@ -132,8 +162,9 @@ def message_text(message: str, trailers: Mapping[str, str]) -> str:
 
 
 def _line(text: str) -> str:
-    printable = (char if char.isprintable() else " " for char in text)
-    return " ".join("".join(printable).split())
+    if not text.isprintable():
+        text = "".join([char if char.isprintable() else " " for char in text])
+    return " ".join(text.split())
 
 
 def _folder(top: Mapping[str, TreeEntry]) -> str:

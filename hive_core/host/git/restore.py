@@ -39,8 +39,9 @@ def _drop_damaged(folder: Path, table: Path) -> None:
     store = ObjectStore(folder)
     for name in Pack(table).names():
         oid = name.hex()
-        if store.path(oid).exists():
+        file = Path(store.path(oid))
+        if file.exists():
             try:
                 store.check_object(oid, "what is restored")
             except HiveError:
-                store.path(oid).unlink()
+                file.unlink()

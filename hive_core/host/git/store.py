@@ -9,23 +9,28 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha1
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git.entries import LIMIT, TooLarge
-from hive_core.host.git.faults import Damage, DamagedRepo, guard_reads
+from hive_core.host.git.faults import guard_reads
 from hive_core.host.git.packs import Packs
 
 FILES: Final = (0o100644, 0o100755)
 FOLDER: Final = 0o040000
 _LINE: Final = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
-_FRAME: Final = 22  # a space, a NUL and a hash
+_SEPARATORS: Final = 2  # a space and a NUL in each line
+_FORBIDDEN: Final = frozenset({b".", b"..", b".git"})
 # Few objects can stand for files without number: https://kate.io/blog/git-bomb/ (attack 18).
 ENTRIES: Final = 50_000
 LEVELS: Final = 32
+
+
+TreeLine = tuple[bytes, bytes, bytes]  # mode, name and hash of an entry
 
 
 class TreeEntry(NamedTuple):
@@ -57,22 +62,17 @@ class ObjectStore:
     """The objects of the repository with this git directory; another one sees fresh damage."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "objects"
-        self.packs = Packs(self._folder / "pack")
+        self._folder = str(folder / "objects")
+        self.packs = Packs(folder / "objects/pack")
 
-    def path(self, oid: str) -> Path:
+    def path(self, oid: str) -> str:
         """The file of a loose object."""
-        return self._folder / oid[:2] / oid[2:]
+        return f"{self._folder}/{oid[:2]}/{oid[2:]}"
 
     def read(self, oid: str, purpose: str) -> tuple[str, bytes]:
         """Kind and content; DamagedRepo that says what it was wanted for."""
-        where = f"object {oid} of {purpose}"
-        with guard_reads(where, str(self._folder)):
-            try:
-                raw = self.path(oid).read_bytes()
-            except FileNotFoundError:
-                return self._read_packed(oid)
-            return _unpack(oid, raw)
+        with guard_reads(f"object {oid} of {purpose}", self._folder):
+            return self._read(oid)
 
     def check_object(self, oid: str, purpose: str) -> str:
         """Read and check an object; its name."""
@@ -80,16 +80,16 @@ class ObjectStore:
         return oid
 
     def blob(self, oid: str, purpose: str) -> bytes:
-        return self._of("blob", oid, purpose)
+        with guard_reads(f"object {oid} of {purpose}", self._folder):
+            return self._read(oid, "blob")[1]
 
     def tree(self, oid: str, purpose: str) -> dict[str, TreeEntry]:
         """Entries by name."""
-        return dict(map(_entry, self._tree(oid, purpose)))
+        return _entries(self._lines(oid, purpose))
 
     def commit(self, oid: str) -> GitCommit:
-        data = self._of("commit", oid, "the history")
-        with guard_reads(f"commit {oid}", str(self._folder)):
-            return _commit(data.decode("utf-8", "replace"))
+        with guard_reads(f"object {oid} of the history", self._folder):
+            return _commit(self._read(oid, "commit")[1].decode("utf-8", "replace"))
 
     def walk(self, tree: str) -> Iterator[tuple[str, TreeEntry]]:
         """Path and entry of everything below a tree, folders before what they hold."""
@@ -112,9 +112,9 @@ class ObjectStore:
 
     def _differences(self, old: str, new: str, at: str) -> Iterator[FileChange]:
         _check_size(at, ENTRIES)
-        before = set(self._tree(old, at or "the top")) if old else set()
-        after = set(self._tree(new, at or "the top")) if new else set()
-        was_here, is_here = dict(map(_entry, before - after)), dict(map(_entry, after - before))
+        before = set(self._lines(old, at or "the top")) if old else set()
+        after = set(self._lines(new, at or "the top")) if new else set()
+        was_here, is_here = _entries(before - after), _entries(after - before)
         for name in sorted(was_here.keys() | is_here.keys()):
             was, now = was_here.get(name), is_here.get(name)
             trees = [entry.oid if entry and entry.mode == FOLDER else "" for entry in (was, now)]
@@ -124,20 +124,24 @@ class ObjectStore:
             if any(files):
                 yield FileChange(f"{at}{name}", files[0], files[1])
 
-    def _tree(self, oid: str, purpose: str) -> list[tuple[bytes, bytes, bytes]]:
-        data = self._of("tree", oid, purpose)
-        with guard_reads(f"object {oid} of {purpose}", str(self._folder)):
-            lines = _lines(data)
+    def _lines(self, oid: str, purpose: str) -> list[TreeLine]:
+        with guard_reads(f"object {oid} of {purpose}", self._folder):
+            lines = _split_tree(self._read(oid, "tree")[1])
         _check_names([name for _, name, _ in lines], purpose)
         return lines
 
-    def _of(self, kind: str, oid: str, purpose: str) -> bytes:
-        actual, data = self.read(oid, purpose)
-        if actual != kind:
-            raise DamagedRepo(
-                Damage(f"object {oid} of {purpose}", str(self._folder), f"is a {actual}")
-            )
-        return data
+    def _read(self, oid: str, kind: str = "") -> tuple[str, bytes]:
+        """Kind and content; ValueError when it is of another kind than wanted."""
+        try:
+            with open(self.path(oid), "rb") as file:
+                packed = file.read()
+        except FileNotFoundError:
+            actual, data = self._read_packed(oid)
+        else:
+            actual, data = _unpack(oid, packed)
+        if kind and actual != kind:
+            raise ValueError(f"is a {actual}")
+        return actual, data
 
     def _read_packed(self, oid: str) -> tuple[str, bytes]:
         try:
@@ -166,19 +170,21 @@ def _unpack(oid: str, packed: bytes) -> tuple[str, bytes]:
     return kind.decode(), data
 
 
-def _lines(data: bytes) -> list[tuple[bytes, bytes, bytes]]:
-    """Mode, name and hash of each entry of a tree."""
-    lines = _LINE.findall(data)
-    if sum(len(mode) + len(name) + _FRAME for mode, name, _ in lines) != len(data):
+def _split_tree(data: bytes) -> list[TreeLine]:
+    """The lines of a tree; ValueError when there is anything else in it."""
+    lines: list[TreeLine] = _LINE.findall(data)
+    if sum(map(len, chain.from_iterable(lines))) + _SEPARATORS * len(lines) != len(data):
         raise ValueError("is no tree")
     return lines
 
 
 def _check_names(names: list[bytes], purpose: str) -> None:
     """What git itself never writes, and what would lead out of the work tree or into .git."""
-    for name in names:
-        if name in (b".", b"..") or name.lower() == b".git" or b"/" in name or not _is_text(name):
-            raise InvalidArgument(f"{purpose} holds the name {name!r}", field="object")
+    odd = [name for name in names if name.lower() in _FORBIDDEN or b"/" in name]
+    if not _is_text(b"/".join(names)):  # together: there is one for every agent
+        odd += [name for name in names if not _is_text(name)]
+    if odd:
+        raise InvalidArgument(f"{purpose} holds the name {odd[0]!r}", field="object")
     if len(set(names)) != len(names):
         raise InvalidArgument(f"{purpose} holds one name twice", field="object")
 
@@ -198,9 +204,8 @@ def _check_size(at: str, left: int) -> None:
         raise InvalidArgument(f"its folders are deeper than {LEVELS} levels", field="object")
 
 
-def _entry(line: tuple[bytes, bytes, bytes]) -> tuple[str, TreeEntry]:
-    mode, name, oid = line
-    return name.decode(), TreeEntry(int(mode, 8), oid.hex())
+def _entries(lines: Iterable[TreeLine]) -> dict[str, TreeEntry]:
+    return {name.decode(): TreeEntry(int(mode, 8), oid.hex()) for mode, name, oid in lines}
 
 
 def _commit(text: str) -> GitCommit:

@@ -8,10 +8,12 @@ be back. `repair` puts all of that right when the daemon starts.
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Final
 
 import pygit2
@@ -37,23 +39,24 @@ class WorkTree:
     def __init__(self, handle: RepositoryHandle, objects: Objects) -> None:
         folder = handle.folder
         self._objects = objects
-        self._root = folder.parent
-        self._index = folder / "index"
-        self._spare = folder / "hive-index"
-        self._mark = folder / "hive-shown"
-        self._settled = folder / "hive-settled"
-        self._made = folder / "hive-file"
+        self._root = str(folder.parent)
+        self._index = str(folder / "index")
+        self._spare = str(folder / "hive-index")
+        self._mark = str(folder / "hive-shown")
+        self._settled = str(folder / "hive-settled")
+        self._made = str(folder / "hive-file")
         self._dirt = WorkTreeStatus(handle, objects.store)
-        self.lock = RepositoryLock(self._index, folder)
+        self.lock = RepositoryLock(folder / "index", folder)
 
     def shown_commit(self) -> str:
         """The commit that was shown last; empty if there was none."""
         return self._read(self._mark)
 
     @staticmethod
-    def _read(file: Path) -> str:
+    def _read(path: str) -> str:
         try:
-            text = file.read_text(encoding="ascii").strip()
+            with open(path, "rb") as file:
+                text = file.read().strip().decode("ascii")
         except (OSError, ValueError):
             return ""
         return text if text.isalnum() else ""
@@ -61,26 +64,37 @@ class WorkTree:
     def mark_shown(self, oid: str) -> None:
         """Note that the work tree shows `oid`."""
         with guard_writes():
-            replace_file(self._mark, f"{oid}\n".encode(), self._mark.with_suffix(".new"))
+            self._write_mark(oid)
+
+    def _write_mark(self, oid: str) -> None:
+        replace_file(self._mark, f"{oid}\n".encode(), f"{self._mark}.new")
 
     def show(self, oid: str) -> None:
         """Update the work tree to a commit. Busy while another git holds the index."""
-        before, store = self.shown_commit(), self._objects.store
+        before = self.shown_commit()
         if before == oid:
             return
         if not self.lock.held:
             self.lock.acquire()
         try:
             with guard_writes():
-                old, new = self._tree(before), store.commit(oid).tree
-                try:
-                    changes = list(store.differences(old, new))
-                except (InvalidArgument, DamagedRepo):  # beyond all bounds, or lost: it was nothing
-                    old, changes = "", list(store.differences("", new))
-                self._replace(old or new, changes)
-                self.mark_shown(oid)
+                self._replace(*self._changes(before, oid))
+                self._write_mark(oid)
+            self._objects.forget_recent()
         finally:
             self.lock.release()
+
+    def _changes(self, before: str, oid: str) -> tuple[str, list[FileChange]]:
+        """The commit that the files are of, and how a commit differs from it."""
+        recent = self._objects.recent_changes(before, oid)
+        if recent is not None:
+            return before, recent
+        store = self._objects.store
+        old, new = self._tree(before), store.commit(oid).tree
+        try:
+            return before if old else oid, list(store.differences(old, new))
+        except (InvalidArgument, DamagedRepo):  # beyond all bounds, or lost: it was nothing
+            return oid, list(store.differences("", new))
 
     def repair(self, head: str, refused: Iterable[str]) -> list[str]:
         """After a start: undo what a power cut did to the work tree; the names of those files.
@@ -103,18 +117,18 @@ class WorkTree:
             for path in changed:
                 if path not in wanted:
                     self._stage(index, path, None)
-                elif not (self._root / path).is_dir():
+                elif not os.path.isdir(self._place(path)):
                     self._put(index, path, wanted[path])
         return [path for path in changed if path in wanted]
 
     def _changed_files(self, shown: str) -> list[str]:
         try:
-            with guard_reads("work tree", str(self._index)):
+            with guard_reads("work tree", self._index):
                 return self._dirt.changed_files(shown)
         except DamagedRepo:
             with self._locked_index(shown):
                 """A damaged index is made anew."""
-        with guard_reads("work tree", str(self._index)):
+        with guard_reads("work tree", self._index):
             return self._dirt.changed_files(shown)
 
     @contextmanager
@@ -123,10 +137,9 @@ class WorkTree:
         self.lock.acquire()
         try:
             with guard_writes():
-                index = self._open(self._tree(shown))
+                index = self._open(shown)
                 yield index
-                index.write()
-                self._spare.rename(self._index)
+                self._write_index(index)
         finally:
             self.lock.release()
 
@@ -146,15 +159,15 @@ class WorkTree:
         leftovers = [path for path in sorted(paths) if self._is_torn(path, known.get(path, set()))]
         with guard_writes():
             for path in leftovers:
-                (self._root / path).unlink()
+                os.unlink(self._place(path))
         return leftovers
 
     def _is_torn(self, path: str, versions: set[str]) -> bool:
         """Whether a power cut can have made the file from one of these versions."""
-        file = self._root / path
-        if file.is_symlink() or not file.is_file():
+        content = _plain_content(self._place(path))
+        if content is None:
             return False
-        start = file.read_bytes().rstrip(b"\0")
+        start = content.rstrip(b"\0")
         return any(_content(self._objects.store, oid).startswith(start) for oid in versions)
 
     def sync_deletions(self) -> None:
@@ -166,17 +179,17 @@ class WorkTree:
         if not shown or shown == self._read(self._settled):
             return
         with guard_writes():
-            for folder in (self._root, self._root / AGENTS):
+            for folder in (self._root, self._place(AGENTS)):
                 with suppress(FileNotFoundError, NotADirectoryError):
                     sync_folder(folder)
-            spare = self._settled.with_suffix(".new")
+            spare = f"{self._settled}.new"
             replace_file(self._settled, f"{shown}\n".encode(), spare, durable=True)
 
     def changed_files(self) -> list[str]:
         """Files that differ from what was shown, in the index or in the work tree."""
         shown = self.shown_commit()
         try:
-            with guard_reads("work tree", str(self._index)):
+            with guard_reads("work tree", self._index):
                 return self._dirt.changed_files(shown)[:_LISTED] if shown else []
         except HiveError as error:
             return [error.reason]
@@ -188,39 +201,39 @@ class WorkTree:
             either = known, _name(new)
             if _entry(index, path) in either and self._file(path) in either:
                 self._put(index, path, new)
+        self._write_index(index)
+
+    def _write_index(self, index: pygit2.Index) -> None:
         index.write()
-        self._spare.rename(self._index)
+        os.rename(self._spare, self._index)
 
     def _open(self, before: str) -> pygit2.Index:
         """A copy of the index to work on; one that is damaged is made anew from what was shown."""
         # We hold the lock of the index itself, so whoever locked the copy was killed.
-        self._spare.with_name(f"{self._spare.name}.lock").unlink(missing_ok=True)
-        try:
-            data = self._index.read_bytes()
-        except FileNotFoundError:
-            data = b""
+        _remove(f"{self._spare}.lock")
+        _remove(self._spare)
+        data = _plain_content(self._index) or b""
         whole = is_whole_index(data)
         if whole:
-            self._spare.write_bytes(data)
-        else:
-            self._spare.unlink(missing_ok=True)
-        index = pygit2.Index(str(self._spare))
+            with open(self._spare, "xb") as file:
+                file.write(data)
+        index = pygit2.Index(self._spare)
         index.read()
-        if not whole and before:
-            for path, entry in self._objects.store.walk(before):
+        if not whole and (tree := self._tree(before)):
+            for path, entry in self._objects.store.walk(tree):
                 if entry.mode in FILES:
                     _add(index, path, entry)
         return index
 
     def _put(self, index: pygit2.Index, path: str, new: TreeEntry | None) -> None:
         self._stage(index, path, new)
-        file = self._root / path
+        place = self._place(path)
         if new is None:
-            file.unlink(missing_ok=True)
+            _remove(place)
             return
-        data = self._objects.store.blob(new.oid, path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, data, self._made)
+        data = self._objects.content(new.oid, path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        replace_file(place, data, self._made)
 
     @staticmethod
     def _stage(index: pygit2.Index, path: str, new: TreeEntry | None) -> None:
@@ -231,13 +244,14 @@ class WorkTree:
 
     def _file(self, path: str) -> str:
         """The blob name of a file of the work tree; another text if it is no plain file."""
-        file = self._root / path
-        if file.is_symlink() or file.is_dir():
-            return "no plain file"
-        try:
-            return blob_name(file.read_bytes())
-        except FileNotFoundError:
-            return ""
+        place = self._place(path)
+        content = _plain_content(place)
+        if content is not None:
+            return blob_name(content)
+        return "no plain file" if os.path.lexists(place) else ""
+
+    def _place(self, path: str) -> str:
+        return f"{self._root}/{path}"
 
     def _tree(self, commit: str) -> str:
         """The tree of what was shown; one that cannot be read counts as nothing."""
@@ -281,4 +295,26 @@ def _name(entry: TreeEntry | None) -> str:
 
 
 def _entry(index: pygit2.Index, path: str) -> str:
-    return str(index[path].id) if path in index else ""
+    try:
+        return str(index[path].id)
+    except KeyError:
+        return ""
+
+
+def _plain_content(path: str) -> bytes | None:
+    """The bytes of a plain file; None for anything else, and where there is nothing."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+            raise
+        return None
+    with open(handle, "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(handle).st_mode) else None
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        """It is as it should be."""

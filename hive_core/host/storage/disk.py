@@ -13,7 +13,7 @@ from hive_core.errors import HiveError, Internal, StorageFull
 FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path | str) -> None:
     """Make durable what was created, renamed or removed in a directory."""
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
