@@ -23,6 +23,8 @@ from hive_core.model.config.settings import HostLimits, Settings
 # One send each, in one batch.
 SENDERS = 100
 ROUNDS = 30
+# Under half of the 1,540 that it took when objects were read, and paths built, at each step anew.
+MOVE_MOST = 650
 WIDE = HostLimits(inbox_count=10**7, inbox_bytes=10**12, send_burst=10**7, change_burst=10**7)
 
 
@@ -39,7 +41,7 @@ def run() -> list[Row]:
         with_aim(calls, "at most 120", at_most=120),
         with_aim(frames, "at most 5", at_most=5),
         with_aim(spent, "at most 25 us", at_most=25),
-        with_aim(moves, "at most 361", at_most=361),
+        with_aim(moves, f"at most {MOVE_MOST}", at_most=MOVE_MOST),
     ]
 
 
@@ -67,13 +69,15 @@ def python_calls_of_send(hive: World) -> float:
 
 
 def python_calls_of_move(hive: World) -> float:
-    """The same for a move; the broker alone, without what follows on the host."""
-    frame = varlink.encode({
-        "method": "org.hive.Broker.Move", "parameters": {"agent": "team", "parent": "right"},
-    })[:-1]  # fmt: skip
-    hive.broker.receive(_connection(hive, "operator"), [frame])
+    """The same for a move, with the work tree of its commit; without what follows on the host.
+
+    The third move is counted: what the first one builds once is there, and its commit has a tree
+    that no commit before it had, as that of nearly every change.
+    """
+    for parent in ("right", "left"):
+        _move(hive, parent)
     with counted_calls() as calls:
-        hive.broker.serve_batch()
+        _move(hive, "lead")
     return calls.total()
 
 
@@ -128,6 +132,15 @@ def _send_all(hive: World) -> None:
     })[:-1]  # fmt: skip
     for number in range(SENDERS):
         hive.broker.receive(_connection(hive, f"c{number}"), [frame])
+    hive.broker.serve_batch()
+
+
+def _move(hive: World, parent: str) -> None:
+    """Move the team below another parent."""
+    frame = varlink.encode({
+        "method": "org.hive.Broker.Move", "parameters": {"agent": "team", "parent": parent},
+    })[:-1]  # fmt: skip
+    hive.broker.receive(_connection(hive, "operator"), [frame])
     hive.broker.serve_batch()
 
 

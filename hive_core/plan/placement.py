@@ -185,7 +185,7 @@ class _PlacementBuilder:
     def _new(self, name: str, uuid: str, spec: AgentSpec, above: Placement | None) -> Placement:
         parent, kids = above.name if above else None, self._hive.topology.children(name)
         path, part = above.slice if above else (), uuid[:8]
-        carries = subtree_limits(spec.subtree) != UnitLimits() and len(path) < NESTED_LIMITS
+        carries = has_subtree_limits(spec) and len(path) < NESTED_LIMITS
         if carries:
             path = (*path, part)
         image = image_label(spec.image)
@@ -205,6 +205,11 @@ def subtree_limits(limits: SubtreeLimits | None) -> UnitLimits:
     """The limits of the slice of a subtree."""
     own = limits or SubtreeLimits()
     return UnitLimits(memory_max=own.memory_max, tasks_max=own.tasks_max, cpu_quota=own.cpu_quota)
+
+
+def has_subtree_limits(spec: AgentSpec) -> bool:
+    """Whether a unit enforces any limit for the subtree of the agent."""
+    return spec.subtree is not None and subtree_limits(spec.subtree) != UnitLimits()
 
 
 def limits_of(limits: UnitLimits) -> dict[str, int]:

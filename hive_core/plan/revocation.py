@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.revocation import PENDING, Revocation, RevocationState
-from hive_core.plan.actions import UnitLimits
-from hive_core.plan.placement import NESTED_LIMITS, Placements, subtree_limits
+from hive_core.plan.placement import NESTED_LIMITS, Placements, has_subtree_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,9 @@ def losing(hive: Hive, lost: Iterable[str], agent: str) -> tuple[str, ...]:
 
 def _slices(hive: Hive, lineage: tuple[str, ...]) -> tuple[str, ...]:
     """The ancestors that have a limit for their subtree, root first."""
-    above = (name for name in reversed(lineage))
-    carriers = [name for name in above if subtree_limits(hive.spec(name).subtree) != UnitLimits()]
-    return tuple(hive.spec(name).id for name in carriers[:NESTED_LIMITS])
+    above = [hive.spec(name) for name in reversed(lineage)]
+    carriers = [spec.id for spec in above if has_subtree_limits(spec)]
+    return tuple(carriers[:NESTED_LIMITS])
 
 
 def agents_losing_access(revocation: Revocation, places: Placements) -> frozenset[str]:

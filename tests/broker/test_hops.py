@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import pytest
 from operations.world import World
 
-from benchmarks.hops import crowd, frames_to_handler, python_calls_of_send
+from benchmarks.hops import (
+    MOVE_MOST,
+    crowd,
+    frames_to_handler,
+    python_calls_of_move,
+    python_calls_of_send,
+)
 
 
 @pytest.fixture(name="hive", scope="module")
@@ -22,3 +28,7 @@ def test_a_handler_is_at_most_five_frames_below_its_batch(hive: World) -> None:
 
 def test_a_send_in_a_batch_takes_at_most_120_python_calls(hive: World) -> None:
     assert python_calls_of_send(hive) <= 120
+
+
+def test_a_move_takes_at_most_half_of_the_python_calls_that_it_took(hive: World) -> None:
+    assert python_calls_of_move(hive) <= MOVE_MOST

@@ -115,7 +115,7 @@ class Topology:
     @property
     def depth(self) -> int:
         """Levels of the deepest tree."""
-        return max((level for _, _, level, _ in self.numbering.values()), default=0)
+        return max([level for _, _, level, _ in self.numbering.values()], default=0)
 
     def level(self, name: str) -> int:
         """1 for a root, 2 for its children; 0 for an agent without a path to a root."""
