@@ -23,8 +23,8 @@ from hive_core.model.config.settings import HostLimits, Settings
 # One send each, in one batch.
 SENDERS = 100
 ROUNDS = 30
-# Under half of the 1,540 that it took when objects were read, and paths built, at each step anew.
-MOVE_MOST = 650
+# Half of the 1,393 that it took when objects were read, and paths built, at each step anew.
+MOVE_MOST = 696
 WIDE = HostLimits(inbox_count=10**7, inbox_bytes=10**12, send_burst=10**7, change_burst=10**7)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha1
 from pathlib import Path
@@ -77,3 +78,64 @@ def test_packed_objects_are_read_and_their_damage_is_found(meta: Meta) -> None:
         data[at] ^= 0xFF
     pack.write_bytes(data)
     assert meta.repo.verify()
+
+
+def test_folders_that_were_removed_by_hand_are_made_again(meta: Meta) -> None:
+    hive = meta.change(family("anna"))
+    for folder in Path(meta.repo.folder, "objects").iterdir():
+        with suppress(OSError):
+            folder.rmdir()  # those without an object
+    Path(meta.repo.folder, "hive-lock").unlink()
+    meta.change(hive.with_agent("bob", "root", spec(9)))
+    assert meta.hive.topology.parent("bob") == "root"
+    assert meta.git("status", "--porcelain") == ""
+
+
+def test_names_that_git_never_writes_are_refused(meta: Meta) -> None:
+    for name in (b".", b"..", b".git", b".GIT", b"a/b", b"\xff", b"\xc3"):
+        line = b"100644 " + name + b"\0" + bytes(20)
+        for raw in (line, line + b"100644 \xa9\0" + bytes(20)):
+            oid = put(meta, b"tree %d\0" % len(raw) + raw)
+            with pytest.raises(InvalidArgument, match="holds the name"):
+                store(meta).tree(oid, "a test")
+    twice = (b"100644 a\0" + bytes(20)) * 2
+    with pytest.raises(InvalidArgument, match="one name twice"):
+        store(meta).tree(put(meta, b"tree %d\0" % len(twice) + twice), "a test")
+
+
+def test_the_work_tree_is_updated_without_reading_what_was_just_written(
+    meta: Meta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hive = meta.change(family("anna", "bob"))
+    reads: list[str] = []
+    read = ObjectStore._read
+
+    def count(self: ObjectStore, oid: str, kind: str = "") -> tuple[str, bytes]:
+        reads.append(oid)
+        return read(self, oid, kind)
+
+    monkeypatch.setattr(ObjectStore, "_read", count)
+    oid = meta.repo.write(hive.with_parent("bob", "anna"), hive, "move", {})
+    with meta.repo.hold(hive.commit) as move:
+        move(oid)
+    assert len(reads) == len(set(reads)) == 2  # the commit before, and its tree
+    monkeypatch.undo()
+    assert meta.git("status", "--porcelain") == ""
+
+
+def test_the_work_tree_shows_several_changes_of_one_batch(meta: Meta) -> None:
+    """Also where a file is there in between only, and where more was written than is kept."""
+    hive = meta.change(family("anna"))
+    waiting: list[Callable[[], None]] = []
+    meta.repo.schedule = waiting.append
+    for round_ in range(3):
+        for number in range(2 * round_ + 1):
+            hive = meta.change(hive.with_agent(f"b{round_}{number}", "anna", spec(10 + number)))
+        hive = meta.change(hive.without(f"b{round_}0"))
+        hive = meta.change(hive.with_spec("anna", spec(2, title=f"Round {round_}")))
+        waiting[-1]()
+        assert meta.git("status", "--porcelain") == ""
+        assert not meta.repo._objects._recent
+        hive = meta.change(hive.without(*(name for name in hive.specs if name[0] == "b")))
+    waiting[-1]()
+    assert meta.git("status", "--porcelain") == ""

@@ -18,7 +18,7 @@ from hive_core.host.git.locks import make_durable_folder
 from hive_core.host.git.store import FILES, FOLDER, FileChange, ObjectStore, TreeEntry
 from hive_core.host.storage.disk import sync_folder
 
-_SPARE: Final = "../tmp_obj_hive"  # git's own sweeping knows such names as well
+_SPARE: Final = "tmp_obj_hive"  # git's own sweeping knows such names as well
 _QUICK: Final = 1  # of zlib: these are small, and packed later
 
 
@@ -76,7 +76,7 @@ def put(store: ObjectStore, kind: str, data: bytes) -> str:
     if _is_there(store, path, oid):
         _sync(path)  # whoever wrote it may have left that to luck
     else:
-        _write(folder, path, zlib.compress(raw, _QUICK))
+        _write(path, zlib.compress(raw, _QUICK), f"{store.folder}/{_SPARE}")
     sync_folder(folder)
     return oid
 
@@ -108,18 +108,17 @@ def _is_there(store: ObjectStore, path: str, oid: str) -> bool:
     return True
 
 
-def _write(folder: str, path: str, packed: bytes) -> None:
-    spare = f"{folder}/{_SPARE}"
-    try:
-        handle = _create_spare(spare)
-    except FileNotFoundError:  # the repository has all its folders from the start: removed by hand
-        make_durable_folder(Path(folder))
-        handle = _create_spare(spare)
+def _write(path: str, packed: bytes, spare: str) -> None:
+    handle = _create_spare(spare)
     with open(handle, "wb") as file:
         file.write(packed)
         file.flush()
         os.fsync(handle)
-    os.rename(spare, path)
+    try:
+        os.rename(spare, path)
+    except FileNotFoundError:  # the repository has all its folders from the start: removed by hand
+        make_durable_folder(Path(path).parent)
+        os.rename(spare, path)
 
 
 def _create_spare(spare: str) -> int:

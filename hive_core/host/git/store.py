@@ -62,16 +62,16 @@ class ObjectStore:
     """The objects of the repository with this git directory; another one sees fresh damage."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = str(folder / "objects")
+        self.folder = str(folder / "objects")
         self.packs = Packs(folder / "objects/pack")
 
     def path(self, oid: str) -> str:
         """The file of a loose object."""
-        return f"{self._folder}/{oid[:2]}/{oid[2:]}"
+        return f"{self.folder}/{oid[:2]}/{oid[2:]}"
 
     def read(self, oid: str, purpose: str) -> tuple[str, bytes]:
         """Kind and content; DamagedRepo that says what it was wanted for."""
-        with guard_reads(f"object {oid} of {purpose}", self._folder):
+        with guard_reads(f"object {oid} of {purpose}", self.folder):
             return self._read(oid)
 
     def check_object(self, oid: str, purpose: str) -> str:
@@ -80,7 +80,7 @@ class ObjectStore:
         return oid
 
     def blob(self, oid: str, purpose: str) -> bytes:
-        with guard_reads(f"object {oid} of {purpose}", self._folder):
+        with guard_reads(f"object {oid} of {purpose}", self.folder):
             return self._read(oid, "blob")[1]
 
     def tree(self, oid: str, purpose: str) -> dict[str, TreeEntry]:
@@ -88,7 +88,7 @@ class ObjectStore:
         return _entries(self._lines(oid, purpose))
 
     def commit(self, oid: str) -> GitCommit:
-        with guard_reads(f"object {oid} of the history", self._folder):
+        with guard_reads(f"object {oid} of the history", self.folder):
             return _commit(self._read(oid, "commit")[1].decode("utf-8", "replace"))
 
     def walk(self, tree: str) -> Iterator[tuple[str, TreeEntry]]:
@@ -125,7 +125,7 @@ class ObjectStore:
                 yield FileChange(f"{at}{name}", files[0], files[1])
 
     def _lines(self, oid: str, purpose: str) -> list[TreeLine]:
-        with guard_reads(f"object {oid} of {purpose}", self._folder):
+        with guard_reads(f"object {oid} of {purpose}", self.folder):
             lines = _split_tree(self._read(oid, "tree")[1])
         _check_names([name for _, name, _ in lines], purpose)
         return lines
