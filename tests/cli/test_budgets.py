@@ -11,7 +11,7 @@ import pytest
 from cli.run import Hive
 
 from hive_core.cli.work.budgets import clock, money, parse_amount
-from hive_core.cli.work.group_usage import NOT_MEASURED, machines, with_cpu_time
+from hive_core.cli.work.group_usage import NOT_MEASURED, machine_cells, machines, with_cpu_time
 from hive_core.varlink import Message
 
 SUMS = [
@@ -131,15 +131,35 @@ def test_the_group_of_one_that_does_not_run_is_what_pays_for_it(hive: Hive) -> N
     hive.peer.answers["Locate"] = lambda _: {"main_pid": 0}
     rows = json.loads(hive("budget", "group", "a", "-o", "json").out)
     assert [(row["what"], row["used"], row["most"]) for row in rows] == [
-        ("money", "1.25", "2.00"), ("tokens", "5", "15"), ("time", "5s", "1m5s"),
-        ("tokens of task 3c5fd05d96ef", "1", "8"),
+        ("money", 1_250_000, 2_000_000), ("tokens", 5, 15), ("time", 5, 65),
+        ("tokens of task 3c5fd05d96ef", 1, 8),
+    ]  # fmt: skip
+    lines = hive("budget", "group", "a").out.splitlines()
+    assert [line.split()[-5:-3] for line in lines[1:]] == [
+        ["1.25", "2.00"], ["5", "15"], ["5s", "1m5s"], ["1", "8"],
+    ]  # fmt: skip
+
+
+def test_figures_of_a_group_are_numbers_for_programs_and_words_for_people() -> None:
+    result = {
+        "MemoryCurrent": "1536", "MemoryMax": "536870912", "TasksCurrent": "8",
+        "TasksMax": "infinity", "CPUUsageNSec": "1500000000", "CPUQuotaPerSecUSec": "1min 500ms",
+    }  # fmt: skip
+    rows = list(machines("hive-x.slice", result))
+    assert [(row["what"], row["used"], row["most"], row["unit"]) for row in rows] == [
+        ("memory", 1536, 536_870_912, "bytes"), ("processes", 8, None, "processes"),
+        ("cpu", 1.5, 60.5, "seconds"),
+    ]  # fmt: skip
+    cells = map(machine_cells, rows)
+    assert [(row["used"], row["most"]) for row in cells] == [
+        ("1.5K", "512M"), ("8", "-"), ("1.500s", "60.500s a second"),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("group", "used", "most"),
     [
-        ({"CPUUsageNSec": "12345678901", "CPUQuotaPerSecUSec": "2s"}, "12.346s", "2s"),
+        ({"CPUUsageNSec": "12345678901", "CPUQuotaPerSecUSec": "2s"}, "12.346s", "2.000s a second"),
         ({"CPUUsageNSec": "0", "CPUQuotaPerSecUSec": "infinity"}, "0.000s", "-"),
         ({"CPUUsageNSec": str(2**64 - 1)}, NOT_MEASURED, "-"),
         ({"CPUUsageNSec": "[not set]"}, NOT_MEASURED, "-"),
@@ -149,7 +169,8 @@ def test_the_group_of_one_that_does_not_run_is_what_pays_for_it(hive: Hive) -> N
 def test_cpu_of_a_group_is_said_to_be_unknown_where_nobody_counts_it(
     group: dict[str, str], used: str, most: str
 ) -> None:
-    row = next(row for row in machines("hive-x.slice", group) if row["what"] == "cpu")
+    rows = map(machine_cells, machines("hive-x.slice", group))
+    row = next(row for row in rows if row["what"] == "cpu")
     assert (row["used"], row["most"], row["group"]) == (used, most, "hive-x.slice")
 
 
@@ -164,4 +185,5 @@ def test_the_kernel_counts_cpu_of_a_group_also_where_systemd_does_not(tmp_path: 
 
 
 def _cpu(group: Mapping[str, str]) -> object:
-    return next(row["used"] for row in machines("hive-x.slice", group) if row["what"] == "cpu")
+    rows = map(machine_cells, machines("hive-x.slice", group))
+    return next(row["used"] for row in rows if row["what"] == "cpu")

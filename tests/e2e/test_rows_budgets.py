@@ -10,8 +10,6 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-from hive_core.cli.core.units import format_size
-
 pytestmark = pytest.mark.lab
 SETTINGS = "[budgets]\nstop = 1\n"
 BURN = ("/usr/bin/python3", "-c", "import time\nwhile time.process_time() < 0.1: pass")
@@ -139,10 +137,10 @@ def test_a_group_is_one_slice_and_one_purse_that_new_children_join(host: HiveHos
     host.grow(new={"parent": "boss", "role": "worker"})
     for name in ("wim", "new"):
         rows = {row["what"]: row for row in host.json("budget", "group", name)}
-        assert rows["processes"]["most"] == str(SUBTREE["tasks_max"])
-        assert rows["memory"]["most"] == format_size(SUBTREE["memory_max"])
-        assert int(rows["processes"]["used"]) > 0
-        assert float(rows["cpu"]["used"].removesuffix("s")) > 0
+        assert rows["processes"]["most"] == SUBTREE["tasks_max"]
+        assert rows["memory"]["most"] == SUBTREE["memory_max"]
+        assert rows["processes"]["used"] > 0
+        assert rows["cpu"]["used"] > 0
         assert rows["tokens"]["group"] == "budget of boss"
     groups = {host.json("budget", "group", name)[0]["group"] for name in ("boss", "wim", "new")}
     assert len(groups) == 1

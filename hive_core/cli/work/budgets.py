@@ -13,7 +13,7 @@ from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.output import Column, Listing, Row, echo, output_option, say
 from hive_core.cli.core.session import Session, complete_agent
 from hive_core.cli.core.units import format_duration, parse_duration
-from hive_core.cli.work.group_usage import group_of, seconds
+from hive_core.cli.work.group_usage import group_of, machine_cells, seconds
 
 KINDS: Final = (
     "tokens", "money", "time", "messages", "tasks", "children", "calls", "tokens_per_hour",
@@ -259,17 +259,31 @@ def group(session: Session, name: str, style: str) -> None:
     counts from the beginning of the group.
     """
     located = session.ask("locate", agent=name)
-    rows = list(group_of(str(located.get("unit")))) if located.get("main_pid") else []
-    for row in _rows(session.ask("get_usage", agent=name).get("budgets")):
-        kind, tier = str(row["kind"]), f" ({row['tier']})" if row["tier"] else ""
-        tier += f" of task {row['task']}" if row.get("task") else ""
-        figures = [row["spent"], row["left"]]
-        rows.append({
-            "what": f"{kind}{tier}", "used": format_amount(kind, figures[0]),
-            "most": format_amount(kind, sum(n for n in figures if isinstance(n, int))),
-            "group": f"budget of {row['agent']}",
-        })  # fmt: skip
-    _GROUP.show(rows, style)
+    machines = list(group_of(str(located.get("unit")))) if located.get("main_pid") else []
+    budgets = [
+        _group_row(row) for row in _rows(session.ask("get_usage", agent=name).get("budgets"))
+    ]
+    if style == "table":
+        machines, budgets = [*map(machine_cells, machines)], [*map(_budget_cells, budgets)]
+    _GROUP.show([*machines, *budgets], style)
+
+
+def _group_row(row: Row) -> Row:
+    """A budget as a row of the group, in the unit of the daemon."""
+    tier = f" ({row['tier']})" if row["tier"] else ""
+    task = f" of task {row['task']}" if row.get("task") else ""
+    figures = (row["spent"], row["left"])
+    return {
+        "what": f"{row['kind']}{tier}{task}", "kind": row["kind"], "used": row["spent"],
+        "most": sum(number for number in figures if isinstance(number, int)),
+        "unit": row.get("unit"), "group": f"budget of {row['agent']}",
+    }  # fmt: skip
+
+
+def _budget_cells(row: Row) -> Row:
+    """A row of `_group_row` for people."""
+    kind = str(row["kind"])
+    return {**row, **{key: format_amount(kind, row[key]) for key in ("used", "most")}}
 
 
 _GROUP: Final = Listing(
