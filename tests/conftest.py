@@ -71,6 +71,23 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Several processes take files in this order: those with a lab, spread among the others.
+
+    A lab waits for most of its time and other tests compute, so each kind uses what the other one
+    leaves. The last tenth has no lab: a process that is alone at the end has only short files.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    files = dict.fromkeys(item.path for item in items)
+    labs = dict.fromkeys(item.path for item in items if item.get_closest_marker("lab"))
+    others = [path for path in files if path not in labs]
+    places = {path: index / len(others) for index, path in enumerate(others)}
+    places |= {path: 0.9 * index / len(labs) for index, path in enumerate(labs)}
+    items.sort(key=lambda item: places[item.path])
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     # Only a process that runs tests for another one has an output for it.
     output: dict[str, object] = getattr(session.config, "workeroutput", {})

@@ -7,10 +7,10 @@ unless it is a property. A value is called what it holds. A public class name st
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,6 +35,10 @@ _PARTICLES: Final = frozenset(
 )
 
 
+# An empty word as something is bound to it: `= : ,` and brackets behind it, or `in` of a loop.
+_EMPTY_VALUE: Final = re.compile(rf"\b(?:{'|'.join(sorted(EMPTY_WORDS))})\b\s*(?:[]=:,)]|in\b)")
+_PUBLIC_CLASS: Final = re.compile(r"^class ([^\W_]\w*)", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"\bdef\s+(\w+)")
 _BINDING: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Name, ast.arg)
 
 
@@ -54,11 +58,6 @@ def is_bare_participle(name: str) -> bool:
     return is_participle and (not rest or (len(rest) == 1 and rest[0] in _PARTICLES))
 
 
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())
-
-
 def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     words = " ".join(ast.unparse(decorator) for decorator in function.decorator_list)
     return any(word in words for word in ("property", "setter", "fixture"))
@@ -66,12 +65,21 @@ def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def _bindings(path: Path) -> Iterator[ast.AST]:
     """Nodes that bind a name. A field of a model may be the name of a setting, which is fixed."""
+    text = path.read_text(encoding="utf-8")
+    if not _may_be_empty(text):
+        return
     fields = set[ast.AST]()
-    for node in ast.walk(_tree(path)):  # a class comes before what is in it
+    for node in ast.walk(ast.parse(text)):  # a class comes before what is in it
         if isinstance(node, ast.ClassDef):
             fields |= {row.target for row in node.body if isinstance(row, ast.AnnAssign)}
         elif isinstance(node, _BINDING) and node not in fields:
             yield node
+
+
+def _may_be_empty(text: str) -> bool:
+    """Whether a search sees a name that says nothing: to parse every file takes seconds."""
+    functions = set(_FUNCTION.findall(text))
+    return bool(_EMPTY_VALUE.search(text)) or any(map(is_bare_participle, functions))
 
 
 def _names_in(path: Path) -> Iterator[Name]:
@@ -92,14 +100,20 @@ def _place(path: Path, node: ast.AST) -> str:
 
 def _shared_class_names() -> Iterator[Name]:
     """Public classes of the package that have their name in common with another one."""
-    places: defaultdict[str, list[str]] = defaultdict(list)
+    paths: defaultdict[str, list[Path]] = defaultdict(list)
     for path in sorted((ROOT / "hive_core").rglob("*.py")):
-        for node in _tree(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(_place(path, node))
-    for name, shared in sorted(places.items()):
-        if len(shared) > 1:
-            yield Name("class names in more than one module", ", ".join(shared), name)
+        for name in _PUBLIC_CLASS.findall(path.read_text(encoding="utf-8")):
+            paths[name].append(path)
+    for name, candidates in sorted(paths.items()):
+        # To parse tells a class from a line of a text; few names are worth it.
+        places = [
+            _place(path, node)
+            for path in (dict.fromkeys(candidates) if len(candidates) > 1 else ())
+            for node in ast.parse(path.read_bytes()).body
+            if isinstance(node, ast.ClassDef) and node.name == name
+        ]
+        if len(places) > 1:
+            yield Name("class names in more than one module", ", ".join(places), name)
 
 
 def empty_names() -> list[Name]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -140,6 +140,7 @@ REGISTRY: dict[str, Operation] = {}
 NOTHING_SHARED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
+@cache
 def camel(name: str) -> str:
     """`get_logs` as `GetLogs`."""
     return "".join(part.capitalize() for part in name.split("_"))

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -123,17 +125,24 @@ def serve_people(folder: Path) -> Iterator[GitHostProcess]:
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     (folder / "signers").write_text(f"ann@example.org {key.with_suffix('.pub').read_text()}")
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
-    argv = [sys.executable, "-m", "host.githost", str(folder)]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment)
+    context = get_context("fork")  # a new interpreter would import the whole package again
+    ready, started = context.Pipe(duplex=False)
+    process = context.Process(target=_run_server, args=(folder, started))
+    process.start()
+    started.close()
     try:
-        if process.stdout is None or process.stdout.readline() != b"ready\n":
-            raise RuntimeError("the service does not start")
+        ready.recv()  # EOFError: the server did not start
         yield GitHostProcess(folder)
-        assert process.poll() is None, "the service has ended"
+        assert process.is_alive(), "the service has ended"
     finally:
         process.kill()
-        process.communicate()
+        process.join()
+        process.close()
+        ready.close()
+
+
+def _run_server(folder: Path, started: Connection) -> None:
+    asyncio.run(serve(folder, started))
 
 
 def _create_proposal(ledger: Ledger, hive: Hive, repo: AppliedRepo, author: Path) -> Proposal:
@@ -171,7 +180,7 @@ def _pushes(
     return Pushes(settings, jobs, lambda: hand, lambda: signed, applied.repo, uploads)
 
 
-async def serve(folder: Path) -> None:
+async def serve(folder: Path, started: Connection) -> None:
     state = folder / "state"
     state.mkdir()
     settings = Settings(paths=Paths(state=state), intake=CAPS)
@@ -191,8 +200,7 @@ async def serve(folder: Path) -> None:
         pushes.append(_pushes(folder, settings, broker, applied))
         sockets = SocketServer(broker, SlowReads(), lambda _: os._exit(1))
         await sockets.listen_operator(folder / "operator.sock")
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
+        started.send(None)
         await asyncio.Event().wait()
 
 
@@ -211,7 +219,3 @@ def tree(*entries: tuple[bytes, bytes, str]) -> bytes:
 def objects(*parts: tuple[str, bytes]) -> tuple[str, bytes]:
     """Name of the last one, and a pack with all of them."""
     return object_name(*parts[-1]), build_pack(parts)[0]
-
-
-if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1])))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
+from long import times
 from seeds import empty_ledger, folder_in_ram
 
 from hive_core.ledger.audit.event_heads import EventHead, head_of
@@ -213,7 +214,7 @@ KINDS = st.tuples(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=times(20, 200))
 @given(before=st.lists(KINDS, max_size=12), behind=st.lists(KINDS, max_size=5))
 def test_notes_of_an_older_ledger_are_moved_and_its_chain_stays_whole(
     before: list[tuple[str, str, int]], behind: list[tuple[str, str, int]]

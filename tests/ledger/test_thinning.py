@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
+from long import times
 from seeds import folder_in_ram
 
 from hive_core.ledger.audit.events import AuditEntry, run_to_end
@@ -171,7 +172,7 @@ def _compare(ledger: Ledger) -> None:
     assert sum(log.thinning.shares.values()) == log.size()[1]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=times(15, 200))
 @given(STEPS)
 def test_the_chain_is_whole_and_counted_whatever_goes(
     steps: list[tuple[str, int, str, str]],

@@ -10,7 +10,7 @@ in. What can be forgotten once it has ended counts as history.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 from hive_core.ledger.core.connection import Connection
@@ -161,6 +161,7 @@ def _words(table: SizedTable, row: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+@cache
 def _whole(table: SizedTable) -> str:
     words = _words(table, table.table)
     return (
@@ -169,11 +170,15 @@ def _whole(table: SizedTable) -> str:
     )
 
 
-def _triggers(table: SizedTable) -> Iterator[str]:
+@cache
+def _triggers(table: SizedTable) -> tuple[str, ...]:
     add, take = _ADD.format(**_words(table, "NEW")), _TAKE.format(**_words(table, "OLD"))
-    for event, steps in (
+    events = (
         ("INSERT", add), ("DELETE", take),
         *((f"UPDATE OF {', '.join(table.changes)}", f"{take}; {add}") for _ in table.changes[:1]),
-    ):  # fmt: skip
-        name = f"{table.table}_{event.partition(' ')[0].lower()}"
-        yield f"CREATE TEMP TRIGGER {name} AFTER {event} ON main.{table.table} BEGIN {steps}; END"
+    )  # fmt: skip
+    return tuple(
+        f"CREATE TEMP TRIGGER {table.table}_{event.partition(' ')[0].lower()} AFTER {event}"
+        f" ON main.{table.table} BEGIN {steps}; END"
+        for event, steps in events
+    )
