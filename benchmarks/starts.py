@@ -112,9 +112,15 @@ class Hive:
         assert not any("error" in reply for reply in replies), replies
         for wire in wires:
             wire.close()
-        said = max(float(self._told[number].read_text()) for number in size.numbers)
+        said = max(float(self._time_told(number)) for number in size.numbers)
         self._end(size)
         return max(seen, said) - began
+
+    def _time_told(self, number: int) -> str:
+        """When the payload of an agent began; on a busy host it writes that after the reply."""
+        path = self._told[number]
+        self._host.until(lambda: path.exists() and path.read_text().endswith("\n"), str(path))
+        return path.read_text()
 
     def _make(self, size: Size) -> None:
         """They exist, are stopped, and have said nothing."""

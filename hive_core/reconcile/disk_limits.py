@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from hive_core.plan.disk_usage import (
     parse_counts,
     used_share,
 )
-from hive_core.plan.placement import Placement
+from hive_core.plan.placement import DiskBounds, Placement
 from hive_core.plan.state import Trouble, trouble
 from hive_core.reconcile.deps import BrokerHandle, Ports
 from hive_core.reconcile.observed import ObservedState
@@ -66,6 +67,8 @@ class DiskLimiter:
     _seen: DiskUse | None = None
     _next: float = 0.0
     _latest: float = 0.0
+    _headroom: DiskBounds = field(default_factory=DiskBounds)
+    _headroom_of: tuple[object, object, object] = (None, None, None)
 
     async def run(self) -> None:
         """Check once a second, until cancelled."""
@@ -85,12 +88,21 @@ class DiskLimiter:
             or any(map(self._should_run, self.over_limit))
         ):
             return True
-        now, places = self.disk_usage(), self.observed.places.by_uuid
+        now = self.disk_usage()
         grown = DiskUse(now.disk - self._seen.disk, now.inodes - self._seen.inodes)
-        return exceeds(grown, least_headroom(
-            (place.disk_bounds, self.used.get(uuid, DiskUse()))
-            for uuid, place in places.items() if uuid not in self.over_limit
-        ))  # fmt: skip
+        return exceeds(grown, self._least_headroom())
+
+    def _least_headroom(self) -> DiskBounds:
+        """The headroom of all agents, worked out again when the tree or a count is another one."""
+        facts = (self.observed.places, self.used, self.over_limit)
+        if not all(map(operator.is_, facts, self._headroom_of)):
+            self._headroom_of, nothing = facts, DiskUse()
+            self._headroom = least_headroom(
+                (place.disk_bounds, self.used.get(uuid, nothing))
+                for uuid, place in self.observed.places.by_uuid.items()
+                if uuid not in self.over_limit
+            )
+        return self._headroom
 
     async def count_files(self) -> None:
         """Count the files of all agents, and enforce the limits."""

@@ -16,6 +16,7 @@ from operations.world import World, world
 from hive_core.errors import Internal
 from hive_core.host.git import files
 from hive_core.host.git.manual_commits import ManualCommits
+from hive_core.host.git.worktree_status import WorkTreeStatus
 from hive_core.host.storage.stores import Stores
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
@@ -360,3 +361,25 @@ def test_a_glance_finds_a_moved_branch_that_nobody_told_of(running: World) -> No
     oid = commit(running, {"root": None})
     hands.check_quickly()
     assert running.broker.hive.commit == oid
+
+
+def test_a_work_tree_that_nobody_changed_is_read_once_at_a_look(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a file for each agent, and is looked at every few seconds."""
+    looks: list[str] = []
+    look = WorkTreeStatus.changed_files
+
+    def count(self: WorkTreeStatus, commit: str) -> list[str]:
+        looks.append(commit)
+        return look(self, commit)
+
+    monkeypatch.setattr(WorkTreeStatus, "changed_files", count)
+    manual = hand(running)
+    manual.check_branch()
+    assert looks == [running.hive.commit]
+    (path(running) / "topology.json").write_text("{}")
+    (path(running) / "notes.txt").write_text("mine")
+    manual.check_branch()
+    assert manual.look.changed_paths == ["notes.txt"]
+    assert json.loads((path(running) / "topology.json").read_text())

@@ -19,7 +19,7 @@ from hive_core.host.systemd.jobs import NspawnJobs
 from hive_core.model.names import job_unit
 from hive_core.plan import actions as a
 from hive_core.plan.agent_steps import job_id_for_key
-from hive_core.plan.results import Done, Result
+from hive_core.plan.results import Done, Result, StorageFacts
 from hive_core.testing.journal import MemoryJournal
 
 JOB, OTHER = (f"0000000{number}-0000-4000-9000-000000000001" for number in (1, 2))
@@ -43,6 +43,7 @@ class FakeHost:
     gone: bool = False  # there is no bus any more
     breaks: int = 0  # the look at which the bus goes away for once
     killed_at: str = ""  # the action at which the root helper is killed for once
+    unreadable: bool = False  # the root helper does not tell what is mounted
     serial: int = 0
     journal: MemoryJournal = field(default_factory=MemoryJournal)
 
@@ -82,6 +83,12 @@ class FakeHost:
             case _:
                 raise AssertionError(action)
         return Done(changed=True)
+
+    async def ask(self, action: a.Action, kind: type[StorageFacts]) -> StorageFacts:
+        assert isinstance(action, a.ObserveStorage)
+        if self.unreadable:
+            raise Unreachable("cannot reach the root helper")
+        return kind((), (), (), tuple(self.mounted), ())
 
     def end(self, job: str, result: str = "") -> None:
         self.running.discard(job)
@@ -253,6 +260,23 @@ def test_the_daemon_begins_without_records_of_jobs_that_ended_while_it_was_away(
     host = on(tmp_path, test)
     assert [path.name for path in host.exits.iterdir()] == [agent]
     assert not host.mounted
+
+
+@pytest.mark.parametrize("unreadable", [False, True])
+def test_mounts_of_a_job_whose_unit_was_never_started_are_removed_at_the_start(
+    tmp_path: Path, *, unreadable: bool
+) -> None:
+    """The daemon was killed while the root helper mounted: no unit and no record tells of it."""
+    agent, cut_off = str(uuid4()), job_id_for_key("an approval", a.JobKind.REVIEW)
+
+    async def test(host: FakeHost, jobs: NspawnJobs) -> None:
+        host.mounted |= {agent, cut_off}
+        (host.work / cut_off / "out").mkdir(parents=True)
+        await jobs.sweep()
+
+    host = on(tmp_path, test, unreadable=unreadable)
+    assert host.mounted == ({agent, cut_off} if unreadable else {agent})
+    assert list(host.work.iterdir()) == []
 
 
 def test_a_job_is_not_begun_twice_at_once(tmp_path: Path) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from reconcile.road import Road, hive
 
 from hive_core.errors import StorageFull, Unreachable
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.plan.agent_steps import job_id
-from hive_core.plan.disk_usage import DiskUse, parse_counts, size
+from hive_core.plan.disk_usage import DiskUse, least_headroom, parse_counts, size
+from hive_core.plan.placement import DiskBounds
 from hive_core.plan.results import Done, Result
+from hive_core.reconcile import disk_limits
 from hive_core.reconcile.disk_limits import LATEST, DiskLimiter
 
 MIB = 1 << 20
@@ -238,3 +241,29 @@ def test_half_a_count_is_none() -> None:
 
 def test_sizes_are_for_people() -> None:
     assert [size(1023), size(1 << 20), size(3 << 40)] == ["1023 B", "1 MiB", "3 TiB"]
+
+
+def test_headroom_is_worked_out_again_only_when_a_limit_or_a_count_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for once a second, over all agents."""
+
+    async def story(road: Road, disk: Disk) -> None:
+        asked: list[None] = []
+
+        def count(agents: Iterable[tuple[DiskBounds, DiskUse]]) -> DiskBounds:
+            asked.append(None)
+            return least_headroom(agents)
+
+        monkeypatch.setattr(disk_limits, "least_headroom", count)
+        for _ in range(3):
+            assert not disk.bounds.is_due()
+        assert len(asked) == 1
+        disk.used["bob"] = DiskUse(11 * MIB, 20)
+        await disk.look()
+        assert len(asked) == 1
+        road.clock.advance(60)
+        assert not disk.bounds.is_due()
+        assert len(asked) == 2
+
+    play(tmp_path, story)

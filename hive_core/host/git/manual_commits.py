@@ -113,13 +113,19 @@ class ManualCommits:
                 if not self.repo.is_at(self.broker.hive.commit):  # a commit of ours was added
                     self.repo.recover(self.broker.hive.commit, look)
             if self.repo.refresh_worktree():  # else somebody's git is at work in it right now
-                if restored := self.repo.restore_files():
-                    log.warning("Restored what was changed in meta: %s", ", ".join(restored))
-                self.look.changed_paths = self.repo.changed_files()
+                self._restore_files()
             self._look_for_damage()
         except HiveError as error:
             log.warning("Cannot look at the meta repo: %s", error)
             self.look.faults = [error.reason]
+
+    def _restore_files(self) -> None:
+        """Restore a work tree that was changed; what belongs to no commit is shown to operators."""
+        changed = self.repo.changed_files()
+        if changed and (restored := self.repo.restore_files()):
+            log.warning("Restored what was changed in meta: %s", ", ".join(restored))
+            changed = self.repo.changed_files()
+        self.look.changed_paths = changed
 
     def _look_for_damage(self) -> None:
         """Look for damage now and then, to report it before the damaged object is needed."""

@@ -55,13 +55,13 @@ class WorkTreeStatus:
     def changed_files(self, commit: str) -> list[str]:
         """Files that differ from the commit in the index or in the work tree."""
         wanted, staged = self._files(commit), self._in_index()
-        changed = {path for path in wanted.keys() | staged.keys() if _differ(path, wanted, staged)}
         seen = dict(self._here("", self._root))
-        self._names = {path: signature for path, signature in self._names.items() if path in seen}
-        changed |= {
-            path for path, name in seen.items() if wanted.get(path, staged.get(path)) != name
-        }
-        changed |= {path for path in wanted if path not in seen}
+        for path in self._names.keys() - seen.keys():
+            del self._names[path]
+        # Whole sets at once: this is done every few seconds, with a file for each agent.
+        changed = {path for path, _ in wanted.items() ^ staged.items()}
+        changed.update(path for path, _ in seen.items() - {**staged, **wanted}.items())
+        changed |= wanted.keys() - seen.keys()
         unknown = changed - wanted.keys() - staged.keys()
         return sorted(
             changed - {path for path in unknown if self._handle.git.path_is_ignored(path)}
@@ -100,12 +100,10 @@ class WorkTreeStatus:
 
     def _name(self, path: str, entry: os.DirEntry[str]) -> str:
         signature, known = file_signature(entry), self._names.get(path)
+        if known is not None and known[0] == signature:
+            return known[1]
         if signature is None or not entry.is_file(follow_symlinks=False):
             return "no plain file"
-        if known is None or known[0] != signature:
-            known = self._names[path] = (signature, blob_name(Path(entry.path).read_bytes()))
-        return known[1]
-
-
-def _differ(path: str, wanted: dict[str, str], staged: dict[str, str]) -> bool:
-    return wanted.get(path) != staged.get(path)
+        name = blob_name(Path(entry.path).read_bytes())
+        self._names[path] = (signature, name)
+        return name

@@ -40,7 +40,12 @@ def list_jobs(folder: Path) -> list[str]:
     except OSError as error:
         log.warning("Cannot list how units ended: %s", error)
         return []
-    return [name for name in names if is_uuid(name) and UUID(name).version == JOB_VERSION]
+    return [name for name in names if is_job(name)]
+
+
+def is_job(name: str) -> bool:
+    """Whether a name is the id of a job, and not of an agent."""
+    return is_uuid(name) and UUID(name).version == JOB_VERSION
 
 
 def _cpu(record: Mapping[str, object]) -> Cpu | None:

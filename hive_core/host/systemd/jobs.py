@@ -24,8 +24,16 @@ from hive_core.host.systemd.bus import Unit
 from hive_core.host.systemd.job_exchange import Exchange, sweep
 from hive_core.model.names import is_uuid, job_unit
 from hive_core.model.wire.record import LogQuery
-from hive_core.plan.actions import JOB_BASES, Action, CloseDoor, KillUnit, RunJob, Unmount
-from hive_core.plan.results import Done, Result
+from hive_core.plan.actions import (
+    JOB_BASES,
+    Action,
+    CloseDoor,
+    KillUnit,
+    ObserveStorage,
+    RunJob,
+    Unmount,
+)
+from hive_core.plan.results import Done, Result, StorageFacts
 from hive_core.ports import Journal
 
 log = logging.getLogger(__name__)
@@ -60,6 +68,7 @@ class ActionApplier(Protocol):
     """What is asked of the root helper."""
 
     async def apply(self, action: Action) -> Result: ...
+    async def ask(self, action: ObserveStorage, kind: type[StorageFacts]) -> StorageFacts: ...
 
 
 class NspawnJobs:
@@ -96,7 +105,18 @@ class NspawnJobs:
         # These ended while no daemon ran, or the last one stopped before it had tidied up.
         for job in await asyncio.to_thread(exits.list_jobs, self._exits):
             await self._end(job)
+        # The daemon was killed before the unit of these was there: only their mounts are left.
+        for job in await self._list_mounted_jobs():
+            await self._end(job)
         await asyncio.to_thread(sweep, self._work)
+
+    async def _list_mounted_jobs(self) -> list[str]:
+        try:
+            facts = await self._privd.ask(ObserveStorage(), StorageFacts)
+        except HiveError as error:
+            log.warning("Cannot list the mounts of jobs: %s", error)
+            return []
+        return [name for name in facts.mounts if exits.is_job(name)]
 
     async def run(self, action: RunJob) -> Result:
         async with self._turns:
