@@ -154,7 +154,7 @@ def expect_unharmed(host: HiveHost) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("bad", BAD[times(1, 0) :], ids=lambda bad: bad.name)
-def test_a_bad_agent_is_bounded_and_its_neighbours_hardly_notice(
+def test_a_bad_agent_is_bounded_and_barely_affects_its_neighbours(
     host: HiveHost, neighbour: Neighbour, bad: Bad
 ) -> None:
     """Attacks 8, 37, 45 and 50. How long things take is judged where the machine is ours."""
@@ -179,7 +179,7 @@ def test_a_bad_agent_is_bounded_and_its_neighbours_hardly_notice(
     assert p99(loud) <= at_most(2 * p99(quiet) + NOISE)
 
 
-def test_a_balloon_beyond_what_all_agents_may_have_kills_an_agent_and_no_daemon(
+def test_an_agent_beyond_the_memory_of_all_agents_is_killed_and_no_daemon_is(
     host: HiveHost,
 ) -> None:
     """Attack 8: no agent has a bound of its own, all together have one; the rest is the host's."""
@@ -210,7 +210,7 @@ def unit_property(host: HiveHost, unit: str, name: str) -> str:
     return host.run("systemctl", "show", "--value", f"--property={name}", unit).stdout.strip()
 
 
-def test_without_a_setting_a_fifth_of_the_machine_is_left_to_the_host(
+def test_by_default_a_fifth_of_the_memory_is_left_to_the_host(
     host: HiveHost,
 ) -> None:
     """Attack 8: without a word in hive.toml all agents have four fifths of the machine."""
@@ -222,7 +222,7 @@ def test_without_a_setting_a_fifth_of_the_machine_is_left_to_the_host(
     assert "MemoryMax of all agents together" in host.hive("doctor")
 
 
-def test_what_an_agent_logs_is_bounded_whatever_the_host_says_of_its_journal(
+def test_agent_logs_are_bounded_for_any_journal_setting_of_the_host(
     host: HiveHost,
 ) -> None:
     """Attack 45: 10,000 lines in 30 s; journald takes up to six times that on a big disk."""

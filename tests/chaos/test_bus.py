@@ -118,7 +118,9 @@ def notices(host: HiveHost) -> float:
 @pytest.mark.lab
 @pytest.mark.sized
 @pytest.mark.parametrize("act", ACTS)
-def test_no_operation_is_lost_and_no_crash_is_told(host: HiveHost, act: str) -> None:
+def test_restarts_of_systemd_lose_no_operation_and_report_no_crash(
+    host: HiveHost, act: str
+) -> None:
     host.grow(probe={"parent": "root", "role": "daemon"})
     usual, seen = notices(host), []  # on a busy machine looking takes its time too
     with expect_undisturbed(host):
@@ -132,7 +134,7 @@ def test_no_operation_is_lost_and_no_crash_is_told(host: HiveHost, act: str) -> 
     figure(f"row R6: {act}", rounds=ROUNDS, usual_seconds=usual, noticed_after_seconds=max(seen))
 
 
-def test_a_bus_that_accepts_and_never_answers_costs_a_call_its_deadline(
+def test_a_silent_bus_costs_a_call_no_more_than_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row R6: no call without end; after the deadline the connection is tried again."""

@@ -44,7 +44,7 @@ def bodies(stage: Stage, lease: float = 60) -> list[str]:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_lease_lasts_as_long_as_it_was_meant_to(step: float) -> None:
+def test_a_lease_keeps_its_length_across_clock_jumps(step: float) -> None:
     with running() as stage:
         stage.call("send", to="lead", body="hello")
         assert bodies(stage) == ["hello"]
@@ -58,7 +58,7 @@ def test_a_lease_lasts_as_long_as_it_was_meant_to(step: float) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_mail_lives_as_long_as_it_was_meant_to(step: float) -> None:
+def test_mail_keeps_its_lifetime_across_clock_jumps(step: float) -> None:
     with running() as stage:
         stage.call("send", to="lead", body="short", ttl=100)
         stage.clock.set(step)
@@ -71,7 +71,7 @@ def test_mail_lives_as_long_as_it_was_meant_to(step: float) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_nothing_is_swept_up_before_its_time(step: float) -> None:
+def test_nothing_is_deleted_before_its_time(step: float) -> None:
     """Archives, results kept for a repeated call, dead letters, jobs, the audit log."""
     with running() as stage:
         stage.call("spawn", name="old", parent="root")
@@ -91,7 +91,7 @@ def test_nothing_is_swept_up_before_its_time(step: float) -> None:
         stage.call("restore", id=uuid)
 
 
-def test_what_is_old_goes_in_its_time_also_after_a_jump() -> None:
+def test_old_records_are_deleted_in_time_also_after_a_jump() -> None:
     with running() as stage:
         stage.call("send", to="lead", body="keyed", idempotency_key="k")
         stage.clock.set(10 * YEAR)
@@ -103,7 +103,7 @@ def test_what_is_old_goes_in_its_time_also_after_a_jump() -> None:
 
 
 @pytest.mark.parametrize("step", [-10 * YEAR, 10 * YEAR])
-def test_a_clock_that_is_wrong_after_a_start_takes_nothing_away(step: float) -> None:
+def test_a_wrong_clock_after_a_start_deletes_nothing(step: float) -> None:
     """It was set, or its battery is empty, while the daemon was off."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hive-clock-") as folder:
         stage = Stage(Path(folder))
@@ -125,7 +125,7 @@ def test_a_clock_that_is_wrong_after_a_start_takes_nothing_away(step: float) -> 
 
 
 @pytest.mark.sized
-def test_no_course_of_jumps_loses_mail_or_gives_it_in_a_storm() -> None:
+def test_no_sequence_of_jumps_loses_mail_or_delivers_it_in_a_burst() -> None:
     """Each message is given at most once a lease, until it is acked; none is given up."""
     number, cases = seed(), times(40, 1000)
     chance = random.Random(number)  # noqa: S311 - no secret
@@ -160,7 +160,7 @@ asyncio.run(watch())
 
 
 @pytest.mark.parametrize("step", [-10 * YEAR, 10 * YEAR])
-def test_a_process_goes_on_in_its_own_time_until_it_has_moved_what_is_due(
+def test_a_process_uses_its_own_time_until_it_has_shifted_due_times(
     tmp_path: Path, step: float
 ) -> None:
     control = Faults(tmp_path / "control")

@@ -19,7 +19,7 @@ def mail(hive: World) -> int:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_an_interval_lasts_as_long_as_it_was_meant_to(step: float) -> None:
+def test_an_interval_keeps_its_length_across_clock_jumps(step: float) -> None:
     with world(None, "root/a") as hive:
         put(hive, when={"every": 600.0})
         hive.advance(300)
@@ -34,7 +34,7 @@ def test_an_interval_lasts_as_long_as_it_was_meant_to(step: float) -> None:
 
 @pytest.mark.parametrize("missed", ["skip", "latest", "all"])
 @pytest.mark.parametrize("step", STEPS)
-def test_cron_goes_by_the_clock_on_the_wall_without_a_storm(step: float, missed: str) -> None:
+def test_cron_follows_the_wall_clock_without_a_burst(step: float, missed: str) -> None:
     with world(None, "root/a") as hive:
         id_ = put(hive, when={"cron": "*/10 * * * *"}, missed=missed)["id"]
         hive.advance(600)
@@ -52,7 +52,7 @@ def test_cron_goes_by_the_clock_on_the_wall_without_a_storm(step: float, missed:
 
 
 @pytest.mark.parametrize("step", [3600.0, DAY, 10 * YEAR])
-def test_what_the_clock_leaps_over_comes_once_if_that_was_asked_for(step: float) -> None:
+def test_a_skipped_time_fires_once_if_missed_runs_are_wanted(step: float) -> None:
     with world(None, "root/a") as hive:
         at = hive.clock.now() + 600
         once = put(hive, name="once", when={"at": f"{at}"})["id"]
@@ -63,7 +63,7 @@ def test_what_the_clock_leaps_over_comes_once_if_that_was_asked_for(step: float)
         assert len(fires(hive, once)) == 1
 
 
-def test_a_one_shot_waits_for_its_time_when_the_clock_goes_back() -> None:
+def test_a_one_shot_trigger_waits_for_its_time_after_the_clock_goes_back() -> None:
     with world(None, "root/a") as hive:
         once = put(hive, when={"at": f"{hive.clock.now() + 600}"})["id"]
         hive.set_clock(-DAY)
@@ -74,7 +74,7 @@ def test_a_one_shot_waits_for_its_time_when_the_clock_goes_back() -> None:
 
 
 @pytest.mark.parametrize(("missed", "counts"), [("skip", [5]), ("latest", [5]), ("all", [1] * 5)])
-def test_what_was_missed_while_no_daemon_ran_is_as_the_trigger_says(
+def test_runs_missed_without_a_daemon_follow_the_missed_setting(
     missed: str, counts: list[int]
 ) -> None:
     with world(None, "root/a") as hive:
@@ -89,7 +89,7 @@ def test_what_was_missed_while_no_daemon_ran_is_as_the_trigger_says(
         assert mail(hive) == (1 if missed == "skip" else 2)
 
 
-def test_ten_years_without_a_daemon_are_one_message() -> None:
+def test_ten_years_without_a_daemon_fire_once() -> None:
     with world(None, "root/a") as hive:
         for number, missed in enumerate(("skip", "latest", "all")):
             put(hive, name=f"t{number}", when={"cron": "* * * * *"}, missed=missed)
@@ -101,7 +101,7 @@ def test_ten_years_without_a_daemon_are_one_message() -> None:
 
 
 @pytest.mark.sized
-def test_no_course_of_jumps_loses_a_trigger_or_makes_a_storm() -> None:
+def test_no_sequence_of_jumps_loses_a_trigger_or_causes_a_burst() -> None:
     """An interval and a cron each, under jumps at random: so many fires as time has passed."""
     number, cases = seed(), times(12, 300)
     chance = random.Random(number)  # noqa: S311 - no secret

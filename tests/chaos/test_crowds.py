@@ -81,7 +81,7 @@ def all_end(here: Served, connections: list[socket.socket]) -> End:
 
 
 @pytest.mark.sized
-def test_row_r11_a_crowd_that_says_nothing_is_gone_in_time_and_no_neighbour_waits(
+def test_row_r11_idle_connections_are_closed_in_time_and_delay_no_neighbour(
     tmp_path: Path,
 ) -> None:
     with many_files(), serve_in_process(tmp_path, SOCKETS + WELL_BEHAVED, PATIENCE) as here:

@@ -217,20 +217,20 @@ STEPS = [
 ]  # fmt: skip
 
 
-def test_a_deploy_that_nothing_happens_to_goes_through_all_steps() -> None:
+def test_an_undisturbed_deploy_goes_through_all_steps() -> None:
     names = asyncio.run(trial(Trouble, None))
     assert list(dict.fromkeys(names)) == STEPS
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_r18_exactly_old_or_new_whatever_happens_at_whatever_step(kind: str) -> None:
+def test_r18_a_fault_at_any_step_leaves_exactly_the_old_or_the_new(kind: str) -> None:
     """R18, attack 49: every step of a deploy x kill, full disk, damage, crash, cancel."""
     for at in range(len(STEPS)):
         asyncio.run(trial(KINDS[kind], at))
 
 
 @pytest.mark.sized
-def test_r18_several_troubles_in_one_deploy() -> None:
+def test_r18_several_faults_in_one_deploy_leave_the_old_or_the_new() -> None:
     """R18 at random: up to four troubles one after another."""
     drawn, trials = random.Random(start := seed()), times(10, 6000)  # noqa: S311 - no secret
     for number in range(trials):

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.sized]
     [(BYTES, {"disk": 64 * MIB}), (FILES, {"inodes": 2000})][: times(1, 2)],
     ids=["bytes", "files"][: times(1, 2)],
 )
-def test_who_writes_beyond_its_bounds_is_parked_and_its_parent_told(
+def test_an_agent_over_its_disk_limit_is_parked_and_its_parent_is_told(
     host: HiveHost, script: str, limits: dict[str, int]
 ) -> None:
     host.mail("lead")

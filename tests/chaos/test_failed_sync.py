@@ -26,7 +26,7 @@ SHORT = ("spawn", "send", "hand commit", "pack")
 
 
 @pytest.mark.sized
-def test_no_call_succeeds_whose_fsync_failed(lives: Lives) -> None:
+def test_no_call_succeeds_after_a_failed_fsync(lives: Lives) -> None:
     """Of the ledger, of objects and of refs: LedgerBroken each time; the disk has old or new."""
     chance, names = seed(), times(0, 1) * tuple(VERBS) or SHORT
     points = [

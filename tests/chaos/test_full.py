@@ -18,7 +18,7 @@ FULL = "StorageFull"
 
 
 @pytest.mark.sized
-def test_every_verb_with_no_room_and_with_almost_enough(tmp_path: Path) -> None:
+def test_every_operation_fails_cleanly_on_a_full_disk(tmp_path: Path) -> None:
     """StorageFull or done; a stop and a kill always work; with room again so does the rest.
 
     With the room that was held back used up as well, nobody is told of anything but a full disk.

@@ -17,7 +17,7 @@ SHORT = ("setup", "open", "spawn", "destroy", "restore", "hand commit", "refused
          "fire", "store")  # fmt: skip
 
 
-def test_a_kill_at_any_point_leaves_exactly_old_or_new(lives: Lives) -> None:
+def test_a_kill_at_any_disk_change_leaves_exactly_old_or_new(lives: Lives) -> None:
     """Before a point, which is after the one that comes before; another choice each time."""
     chance = seed()
     points: dict[str, tuple[Course, int]] = {}

@@ -150,7 +150,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 }  # fmt: skip
 
 
-def test_a_sound_hive_has_nothing_against_it(evidence: Evidence) -> None:
+def test_a_sound_hive_has_no_findings(evidence: Evidence) -> None:
     assert verdict(evidence) == []
 
 
@@ -162,14 +162,14 @@ def test_each_kind_of_damage_is_named(evidence: Evidence, name: str) -> None:
     assert any(expected in line for line in result), result
 
 
-def test_a_letter_that_was_cleared_away_after_its_ack_is_not_lost(evidence: Evidence) -> None:
+def test_a_message_deleted_after_its_ack_is_not_lost(evidence: Evidence) -> None:
     sql("DELETE FROM messages WHERE id IN (SELECT id FROM queue WHERE state = 4)",
         "DELETE FROM queue WHERE state = 4")(evidence)  # fmt: skip
     assert verdict(evidence) == []
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whoever_changes_the_audit_log_is_seen(evidence: Evidence, seed: int) -> None:
+def test_a_changed_audit_log_is_detected(evidence: Evidence, seed: int) -> None:
     result = verify_tampered_logs(evidence.folder, seed)
     assert len(result) == 6
     assert None not in result.values()

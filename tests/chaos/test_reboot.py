@@ -82,7 +82,7 @@ def at_once(spans: dict[str, tuple[float, float]]) -> int:
 
 
 @pytest.mark.parametrize("power_cut", [False, True][: times(1, 2)])
-def test_all_wanted_agents_run_again_once_and_the_operator_is_answered_soon(
+def test_after_a_reboot_all_wanted_agents_run_once_and_the_operator_is_answered(
     lab: Lab, host: HiveHost, *, power_cut: bool
 ) -> None:
     """None runs twice, at most eight start at once, who was stopped stays stopped."""

@@ -175,7 +175,7 @@ def _label(name: str) -> str:
 
 
 @pytest.mark.sized
-def test_a_root_helper_killed_at_any_point_leaves_what_can_be_gone_on_with(helper: Helper) -> None:
+def test_a_root_helper_killed_at_any_point_can_continue(helper: Helper) -> None:
     above = helper.agent()
     helper.do(MakeNode(above.lineage))
     points: dict[tuple[int, str], int] = {}

@@ -37,9 +37,7 @@ def ran(folder: Path, *words: str) -> tuple[str, list[dict[str, object]]]:
 
 
 @pytest.mark.parametrize("processes", [0, 2])
-def test_the_default_is_short_and_leaves_out_what_is_only_long(
-    tmp_path: Path, processes: int
-) -> None:
+def test_the_default_run_is_short_and_leaves_out_long_tests(tmp_path: Path, processes: int) -> None:
     said, figures = ran(tmp_path, "-n", str(processes))
     assert figures == [{"name": "seen", "size": 2, "seconds": 3, "seed": 7}]
     assert json.dumps(figures[0]) in said

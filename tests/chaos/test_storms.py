@@ -60,7 +60,7 @@ async def settle_starts(road: Road) -> int:
     return most
 
 
-def test_a_reboot_starts_every_wanted_one_once_and_eight_at_a_time() -> None:
+def test_a_reboot_starts_every_wanted_agent_once_and_eight_at_a_time() -> None:
     """Row R22 and attack 50: 200 machines come back; who was stopped stays where it is."""
 
     async def story(road: Road) -> None:
@@ -124,7 +124,7 @@ def _tries(started: list[tuple[float, str]]) -> dict[str, list[float]]:
     return result
 
 
-def test_pauses_double_up_to_five_minutes_and_chance_keeps_a_crowd_apart() -> None:
+def test_restart_pauses_double_up_to_five_minutes_with_random_spread() -> None:
     """Attack 50: 1 s to 5 min, with jitter that is another one for each agent and each try."""
     figures = Settings().back_off
     crowd = [f"0a0b0c0d-0000-4000-8000-{number:012}" for number in range(200)]
@@ -136,7 +136,7 @@ def test_pauses_double_up_to_five_minutes_and_chance_keeps_a_crowd_apart() -> No
     assert {retry_pause(figures, uuid, 30) for uuid in crowd} == {figures.most}
 
 
-def test_who_is_parked_is_started_by_nothing_but_a_new_wish() -> None:
+def test_a_parked_agent_starts_only_on_a_new_request() -> None:
     """Attack 50: not by the daemon's restart, a reboot, or time; by somebody's start it is."""
 
     async def story(road: Road) -> None:
@@ -161,7 +161,7 @@ def test_who_is_parked_is_started_by_nothing_but_a_new_wish() -> None:
     play(story, **DAEMONS)
 
 
-def test_attack_60_starts_that_never_end_hold_up_no_other_branch() -> None:
+def test_attack_60_endless_starts_delay_no_other_branch() -> None:
     """Time does nothing for them; a stranger starts at once, and one beyond as soon as it may."""
 
     async def story(road: Road) -> None:

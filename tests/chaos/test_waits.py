@@ -98,13 +98,13 @@ def test_every_program_that_is_started_has_a_deadline() -> None:
     assert result == PROGRAMS.keys()
 
 
-def test_only_doors_change_the_disk() -> None:
+def test_only_listed_modules_change_the_disk() -> None:
     for file, name, node in calls():
         if name.rpartition(".")[2] in CHANGES:
             assert file.startswith(DOORS), f"{file}:{node.lineno} {name} changes the disk"
 
 
-def test_every_wait_for_somebody_else_has_a_deadline() -> None:
+def test_every_wait_for_another_process_has_a_deadline() -> None:
     result = set[str]()
     for file, tree in trees():
         if not file.startswith(("host/", "reconcile/", "daemon.py")):

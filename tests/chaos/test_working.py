@@ -28,7 +28,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.sized
-def test_nothing_is_lost_and_nothing_is_done_twice_over_kills(folder: Path) -> None:
+def test_kills_lose_and_repeat_nothing(folder: Path) -> None:
     """Each life ends by SIGKILL in the middle; the next one goes on and asks again what is open."""
     number, lives = seed(), times(6, 1500)
     chance, past = Random(number), Past()  # noqa: S311 - a schedule, no secret
@@ -218,7 +218,7 @@ TAMPERED = {
 
 
 @pytest.mark.sized
-def test_the_verdict_sees_what_is_lost_or_doubled(folder: Path) -> None:
+def test_the_verdict_detects_lost_and_duplicate_work(folder: Path) -> None:
     """Else it would say nothing of a campaign that it finds well."""
     past, chance = Past(), Random(7)  # noqa: S311 - a schedule, no secret
     bell = begin(folder, past)

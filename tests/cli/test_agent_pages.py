@@ -41,7 +41,7 @@ def _answers(hive: Hive) -> None:
     answers["MetaLog"] = lambda _: {"commits": [COMMIT]}
 
 
-def test_the_page_has_spec_place_rights_limits_state_end_tasks_and_log(hive: Hive) -> None:
+def test_the_page_has_spec_position_rights_limits_state_exit_tasks_and_log(hive: Hive) -> None:
     done = hive("agent", "show", "lead")
     assert done.status == 0
     for text in (
@@ -70,7 +70,7 @@ def changes(hive: Hive, *, restart: bool) -> None:
     hive.peer.answers["SetAgent"] = lambda _: {"changed": ["command"], "restart_needed": restart}
 
 
-def test_a_change_shows_its_commit_and_says_that_a_restart_is_needed(hive: Hive) -> None:
+def test_a_change_shows_its_commit_and_that_a_restart_is_needed(hive: Hive) -> None:
     changes(hive, restart=True)
     done = hive("agent", "set", "lead", "--command", "sleep '9 9'", "--limit", "memory_max=1G",
                 "--limit", "tasks_max=", "--title", "T")  # fmt: skip
@@ -87,7 +87,7 @@ def test_a_change_shows_its_commit_and_says_that_a_restart_is_needed(hive: Hive)
     }  # fmt: skip
 
 
-def test_a_change_restarts_when_that_is_asked_for(hive: Hive) -> None:
+def test_a_change_restarts_the_agent_on_request(hive: Hive) -> None:
     changes(hive, restart=True)
     hive.peer.answers["Restart"] = lambda _: {"agents": ["lead"]}
     assert hive("agent", "set", "lead", "--command", "", "--restart").status == 0
@@ -98,7 +98,7 @@ def test_a_change_restarts_when_that_is_asked_for(hive: Hive) -> None:
     assert len(hive.peer.params_of("Restart")) == 1
 
 
-def test_no_change_is_said_and_nothing_to_change_is_wrong_usage(hive: Hive) -> None:
+def test_no_change_is_reported_and_no_option_is_wrong_usage(hive: Hive) -> None:
     hive.peer.answers["SetAgent"] = lambda _: {"changed": [], "restart_needed": False}
     assert hive("agent", "set", "lead", "--title", "T").err == "lead: no change\n"
     assert hive("agent", "set", "lead").status == 2
@@ -106,13 +106,13 @@ def test_no_change_is_said_and_nothing_to_change_is_wrong_usage(hive: Hive) -> N
     assert hive("agent", "set", "lead", "--limit", "memory_max=lots").status == 2
 
 
-def test_limits_are_shown_as_they_are_written() -> None:
+def test_limits_are_shown_in_the_form_of_the_options() -> None:
     limits = {"memory_max": 512 << 20, "disk": 3 << 29, "tasks_max": 4096}
     assert show_limits(limits) == "memory_max=512M disk=1.5G tasks_max=4096"
     assert show_limits({}) == "-"
 
 
-def test_a_script_is_stored_with_the_agent_and_really_runs(hive: Hive, tmp_path: Path) -> None:
+def test_a_script_is_stored_with_the_agent_and_runs(hive: Hive, tmp_path: Path) -> None:
     script = tmp_path / "say it.py"
     script.write_text('#!/bin/sh\nprintf \'%s|\' "$0" "$@"; cat "$0" | wc -l\n')
     hive.peer.answers["Spawn"] = lambda _: {"name": "x", "uuid": "u"}
@@ -130,12 +130,12 @@ def test_a_script_is_stored_with_the_agent_and_really_runs(hive: Hive, tmp_path:
 
 
 @pytest.mark.parametrize("text", ["print('no first line')", "#!/bin/sh\n" + "x" * 30_000])
-def test_a_script_that_cannot_be_stored_is_refused_with_the_way(text: str) -> None:
+def test_a_script_that_cannot_be_stored_is_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"first line that names|hive cp"):
         script_command(text, "x.py")
 
 
-def test_a_program_that_no_container_sees_is_refused_before_the_start(
+def test_a_program_outside_the_container_is_refused_before_the_start(
     hive: Hive, tmp_path: Path
 ) -> None:
     program = tmp_path / "agent.py"

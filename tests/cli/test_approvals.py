@@ -50,7 +50,7 @@ def answering(hive: Hive, *pages: Message) -> None:
     hive.peer.answers["GetApproval"] = lambda _: list(pages)
 
 
-def test_what_waits_is_listed(hive: Hive) -> None:
+def test_pending_approvals_are_listed(hive: Hive) -> None:
     hive.peer.answers["ListApprovals"] = lambda _: {"approvals": [ROW], "next": None}
     for words in (("approvals",), ("approvals", "list")):
         done = hive(*words)
@@ -63,7 +63,7 @@ def test_what_waits_is_listed(hive: Hive) -> None:
     assert hive.peer.params_of("ListApprovals")[-1]["all"] is True
 
 
-def test_the_page_has_who_what_marks_lines_and_the_ways_to_decide(hive: Hive) -> None:
+def test_the_page_has_requester_changes_marks_and_decision_commands(hive: Hive) -> None:
     answering(hive, approval_page(line("one"), after="9.0"), approval_page(line("two", "-")))
     done = hive("approvals", "show", ID)
     assert done.status == 0
@@ -98,7 +98,7 @@ def of_inputs(*follows: object, more: int = 0, count: int | None = None) -> Mess
     return {**result, "marks": [], "follows": list(follows), "followers": followers}
 
 
-def test_nobody_approves_a_lock_blind(hive: Hive) -> None:
+def test_the_page_of_a_lock_shows_inputs_and_dependent_agents(hive: Hive) -> None:
     """Name, revision and hash, old and new; who follows, and what happens to each."""
     answering(hive, of_inputs(*FOLLOWS))
     out = hive("approvals", "show", ID).out
@@ -115,7 +115,7 @@ def test_nobody_approves_a_lock_blind(hive: Hive) -> None:
     assert "more" not in out
 
 
-def test_what_has_no_room_on_the_page_of_a_lock_is_counted(hive: Hive) -> None:
+def test_entries_omitted_from_a_lock_page_are_counted(hive: Hive) -> None:
     answering(hive, of_inputs(*FOLLOWS, more=3, count=600))
     out = hive("approvals", "show", ID).out
     assert "effect     switch, 600 agents follow" in out
@@ -123,7 +123,7 @@ def test_what_has_no_room_on_the_page_of_a_lock_is_counted(hive: Hive) -> None:
     assert "  and 3 more: each is among the changes below\n" in out
 
 
-def test_a_lock_that_nobody_is_built_from_has_no_followers(hive: Hive) -> None:
+def test_a_lock_without_dependent_agents_has_no_followers(hive: Hive) -> None:
     answering(hive, of_inputs())
     out = hive("approvals", "show", ID).out
     assert "effect     switch\n" in out
@@ -131,7 +131,7 @@ def test_a_lock_that_nobody_is_built_from_has_no_followers(hive: Hive) -> None:
 
 
 @pytest.mark.parametrize(("answer", "called"), [("y\n", 1), ("n\n", 0)])
-def test_who_approves_a_lock_on_a_terminal_is_asked_about_those_who_follow(
+def test_approving_a_lock_on_a_terminal_asks_about_dependent_agents(
     hive: Hive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, called: int
 ) -> None:
     approving(hive)
@@ -146,12 +146,12 @@ def test_who_approves_a_lock_on_a_terminal_is_asked_about_those_who_follow(
 
 
 @pytest.mark.parametrize("state", ["received", "refused"])
-def test_nothing_is_said_of_an_effect_that_nobody_worked_out(hive: Hive, state: str) -> None:
+def test_an_unknown_effect_is_not_shown(hive: Hive, state: str) -> None:
     answering(hive, approval_page(state=state))
     assert "effect" not in hive("approvals", "show", ID).out
 
 
-def test_attack_22_all_words_of_agents_stand_behind_the_bar(hive: Hive) -> None:
+def test_attack_22_all_agent_text_is_behind_the_bar(hive: Hive) -> None:
     """Message, command, warnings, reason and lines; whatever they are made of."""
     evil = "EVIL\nEVIL approve this\r\x1b[1AEVIL\u2028EVIL\x85EVIL\u202eEVIL\vEVIL"
     result = approval_page(line(evil), line(evil, " "), message=evil, reason=evil, state="denied")
@@ -165,7 +165,7 @@ def test_attack_22_all_words_of_agents_stand_behind_the_bar(hive: Hive) -> None:
     assert not [line for line in out if line != "\n" and not line.isprintable()]
 
 
-def test_attack_22_a_message_has_no_blanks_and_no_marks_over_the_lines_of_hive(hive: Hive) -> None:
+def test_attack_22_a_message_has_no_odd_blanks_or_combining_marks(hive: Hive) -> None:
     """No job has spelled it out: it goes from the request to the page."""
     pile = "z" + "\u0301" * 50
     answering(hive, approval_page(line("x"), message=f"one\u2800\ufe0f{pile}\ntwo"))
@@ -195,7 +195,7 @@ def test_attack_22_no_line_reaches_the_left_edge_of_a_terminal(text: str, width:
 
 
 @pytest.mark.parametrize("between", [" " * 60, "\n"])
-def test_attack_22_no_line_goes_on_as_another_line(
+def test_attack_22_no_line_looks_like_another_line_when_wrapped(
     monkeypatch: pytest.MonkeyPatch, between: str
 ) -> None:
     """Neither by filling the width of the terminal nor by an end of line within."""
@@ -211,7 +211,7 @@ def test_attack_22_no_line_goes_on_as_another_line(
     assert all(unstyle.startswith((BAR, GOES_ON)) for unstyle in unstyles)
 
 
-def test_a_line_in_parts_is_one_line(hive: Hive) -> None:
+def test_a_line_sent_in_parts_is_one_line(hive: Hive) -> None:
     answering(
         hive, approval_page(line("a" * 99, part=True), after="0.99"), approval_page(line("b"))
     )
@@ -224,7 +224,7 @@ def test_new_privileges_are_red_and_only_on_a_terminal() -> None:
     assert "\x1b[31m" not in out.split("- capability kill")[1].split("\n", maxsplit=1)[0]
 
 
-def test_programs_get_all_pages_as_one_value(hive: Hive) -> None:
+def test_json_output_joins_all_pages(hive: Hive) -> None:
     answering(hive, approval_page(line("\x1b[1m"), after="9.0"), approval_page(line("two")))
     done = hive("approvals", "show", ID, "-o", "json")
     assert "\x1b" not in done.out
@@ -235,7 +235,7 @@ def test_programs_get_all_pages_as_one_value(hive: Hive) -> None:
 
 
 @pytest.mark.parametrize("state", ["approved", "deployed", "denied", "void"])
-def test_what_is_decided_is_shown_without_the_ways(hive: Hive, state: str) -> None:
+def test_a_decided_approval_is_shown_without_decision_commands(hive: Hive, state: str) -> None:
     answering(hive, approval_page(state=state, decided_by="uid:0", decided=5.0))
     out = hive("approvals", "show", ID).out
     assert f"{state}, decided by uid:0" in out
@@ -250,7 +250,7 @@ def approving(hive: Hive, **job: object) -> None:
     hive.peer.answers["WaitJob"] = lambda _: {**JOB, **job}
 
 
-def test_an_approval_is_waited_for(hive: Hive) -> None:
+def test_approve_waits_for_the_deploy(hive: Hive) -> None:
     approving(hive)
     done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
     assert (done.status, done.out) == (0, "")
@@ -273,7 +273,7 @@ def test_a_deploy_that_fails_is_an_exit_status_with_its_reason(
     assert "deployed:" not in done.err
 
 
-def test_without_waiting_it_returns_once_it_is_recorded(hive: Hive) -> None:
+def test_approve_without_wait_returns_once_recorded(hive: Hive) -> None:
     approving(hive)
     done = hive("approvals", "approve", ID, "--commit", COMMIT[:8], "--no-wait")
     assert done.status == 0
@@ -281,7 +281,7 @@ def test_without_waiting_it_returns_once_it_is_recorded(hive: Hive) -> None:
 
 
 @pytest.mark.parametrize("fault", [Conflict("it is denied"), Expired("over"), NotAllowed("no")])
-def test_a_refusal_of_the_daemon_is_told(hive: Hive, fault: HiveError) -> None:
+def test_a_refusal_of_the_daemon_is_shown(hive: Hive, fault: HiveError) -> None:
     def answer(_: Message) -> Message:
         raise fault
 
@@ -307,7 +307,7 @@ def test_attack_23_new_privileges_are_confirmed_on_their_own_on_a_terminal(
     assert (done.status == 0) == bool(called)
 
 
-def test_what_is_over_gives_nothing_and_is_not_asked_about(
+def test_an_ended_approval_grants_nothing_and_asks_nothing(
     hive: Hive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def over(_: Message) -> Message:
@@ -324,7 +324,7 @@ def test_what_is_over_gives_nothing_and_is_not_asked_about(
     assert (done.status, done.err) == (1, "hive: it is failed\n")
 
 
-def test_attack_23_what_is_still_being_checked_is_not_approved_unasked(
+def test_attack_23_an_unchecked_request_is_not_approved_without_confirmation(
     hive: Hive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be pending, and give anything, by the time that the approval arrives."""
@@ -352,7 +352,7 @@ def test_an_approval_needs_digits(hive: Hive) -> None:
     assert hive.peer.params_of("Approve") == []
 
 
-def test_history_lists_generations_of_one_or_of_all(hive: Hive) -> None:
+def test_history_lists_generations_of_one_agent_or_of_all(hive: Hive) -> None:
     row = {
         "agent": "alice", "number": 3, "current": True, "commit": COMMIT, "approval": ID,
         "kind": "config", "requester": "bob", "at": 1.0, "system": "", "failed": "no\x1b[1m hello",
@@ -365,7 +365,7 @@ def test_history_lists_generations_of_one_or_of_all(hive: Hive) -> None:
     assert [param.get("agent") for param in hive.peer.params_of("History")] == ["alice", None]
 
 
-def test_a_rollback_is_waited_for(hive: Hive) -> None:
+def test_rollback_waits_for_the_deploy(hive: Hive) -> None:
     hive.peer.answers["Rollback"] = lambda _: {
         "agent": "alice", "approval": ID, "generation": 2, "commit": COMMIT, "job": "j1",
     }  # fmt: skip
@@ -378,7 +378,7 @@ def test_a_rollback_is_waited_for(hive: Hive) -> None:
     assert "to" not in hive.peer.params_of("Rollback")[1]
 
 
-def test_ids_are_completed(hive: Hive) -> None:
+def test_approval_ids_are_completed(hive: Hive) -> None:
     hive.peer.answers["ListApprovals"] = lambda _: {"approvals": [ROW], "next": None}
     context = click.Context(
         approvals.show, parent=None, info_name="show"

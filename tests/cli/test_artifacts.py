@@ -32,7 +32,7 @@ def serve(hive: Hive, *parts: bytes) -> None:
     hive.peer.answers["GetArtifact"] = give
 
 
-def test_an_artifact_is_put_together_from_its_parts(hive: Hive, tmp_path: Path) -> None:
+def test_an_artifact_is_joined_from_its_parts(hive: Hive, tmp_path: Path) -> None:
     serve(hive, b"one", b"two", b"\xff")
     done = hive("artifact", "get", "notes", "--of", "alice", "--to", str(tmp_path / "file"))
     assert (done.status, done.err) == (0, "")
@@ -40,7 +40,7 @@ def test_an_artifact_is_put_together_from_its_parts(hive: Hive, tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "operator.sock"]
 
 
-def test_no_file_is_written_over_without_force(hive: Hive, tmp_path: Path) -> None:
+def test_no_file_is_overwritten_without_force(hive: Hive, tmp_path: Path) -> None:
     serve(hive, b"new")
     file = tmp_path / "file"
     file.write_text("old")
@@ -52,7 +52,7 @@ def test_no_file_is_written_over_without_force(hive: Hive, tmp_path: Path) -> No
     assert file.read_text() == "new"
 
 
-def test_what_a_killed_run_with_our_number_left_is_not_in_the_way(
+def test_a_leftover_temporary_file_with_the_same_pid_does_not_block(
     hive: Hive, tmp_path: Path
 ) -> None:
     serve(hive, b"new")
@@ -71,12 +71,12 @@ def test_a_link_is_replaced_and_not_followed(hive: Hive, tmp_path: Path) -> None
     assert (tmp_path / "victim").read_text() == "old"
 
 
-def test_to_a_pipe_go_the_bytes(hive: Hive) -> None:
+def test_a_pipe_gets_the_raw_bytes(hive: Hive) -> None:
     serve(hive, b"one\x1b[2J", b"two")
     assert hive("artifact", "get", "abc").out == "one\x1b[2Jtwo"
 
 
-def test_artifacts_are_listed_with_what_is_hostile_in_them_spelled_out(hive: Hive) -> None:
+def test_listed_artifacts_have_hostile_characters_spelled_out(hive: Hive) -> None:
     row = {**ROW, "owner": "alice\x1b[31m"}
     hive.peer.answers["ListArtifacts"] = lambda _: {"artifacts": [row], "next": None}
     out = hive("artifact", "list", "repo", "--of", "alice").out
@@ -102,12 +102,12 @@ def test_a_file_is_sent_in_parts_and_named(hive: Hive, tmp_path: Path) -> None:
     assert (asked["name"], asked["owner"], asked["upload"]) == ("big", "alice", "u1")
 
 
-def test_deleting_says_how_much(hive: Hive) -> None:
+def test_delete_prints_the_number_of_versions(hive: Hive) -> None:
     hive.peer.answers["DeleteArtifact"] = lambda _: {"name": "n", "versions": [1, 2]}
     assert hive("artifact", "rm", "abc", "--all").err == "n: 2 versions deleted\n"
 
 
-def test_the_agent_s_client_begins_again_when_the_daemon_forgot_the_upload(
+def test_the_agent_client_restarts_an_upload_that_the_daemon_forgot(
     hive: Hive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     uploads: list[str] = []
@@ -130,23 +130,21 @@ def test_the_agent_s_client_begins_again_when_the_daemon_forgot_the_upload(
     assert uploads == ["u0", "u1"]
 
 
-def test_the_agent_s_client_fetches_into_a_file(hive: Hive, tmp_path: Path) -> None:
+def test_the_agent_client_fetches_into_a_file(hive: Hive, tmp_path: Path) -> None:
     serve(hive, b"one", b"two")
     artifacts.artifact(hive.peer.path, ["get", "notes", str(tmp_path / "f"), "--owner", "lead"])
     assert (tmp_path / "f").read_bytes() == b"onetwo"
     assert hive.peer.params_of("GetArtifact")[0]["owner"] == "lead"
 
 
-def test_a_folder_that_is_not_there_is_named_by_the_file_that_was_asked_for(
-    hive: Hive, tmp_path: Path
-) -> None:
+def test_an_error_for_a_missing_folder_names_the_requested_file(hive: Hive, tmp_path: Path) -> None:
     serve(hive, b"new")
     file = tmp_path / "none" / "file"
     done = hive("artifact", "get", "abc", "--to", str(file))
     assert (done.status, done.err) == (1, f"hive: {file}: No such file or directory\n")
 
 
-def test_a_name_without_its_owner_is_told_what_is_missing(hive: Hive) -> None:
+def test_a_name_without_an_owner_is_an_error_that_says_so(hive: Hive) -> None:
     def none(_: dict[str, Any]) -> dict[str, Any]:
         raise NotFound("no artifact notes")
 

@@ -53,7 +53,7 @@ def allocations(hive: Hive) -> list[Message]:
     return asked
 
 
-def test_what_agents_reported_has_a_mark(hive: Hive) -> None:
+def test_sums_reported_by_agents_are_marked(hive: Hive) -> None:
     done = hive("cost")
     assert done.out.splitlines() == [
         "AGENT  TOKENS  MONEY EUR  TIME    CPU      TOOLS  MESSAGES  TASKS  AGENTS  CALLS",
@@ -62,13 +62,13 @@ def test_what_agents_reported_has_a_mark(hive: Hive) -> None:
     ]
 
 
-def test_programs_get_every_sum_with_its_source(hive: Hive) -> None:
+def test_json_output_has_every_sum_with_its_source(hive: Hive) -> None:
     assert json.loads(hive("cost", "a", "--by", "day", "--days", "7", "-o", "json").out) == SUMS
     asked = hive.peer.calls[-1][1]
     assert (asked["agent"], asked["by"]) == ("a", "day")
 
 
-def test_budgets_are_shown_in_the_words_of_people(hive: Hive) -> None:
+def test_budgets_are_shown_in_readable_units(hive: Hive) -> None:
     done = hive("budget", "show", "a")
     assert [line.split() for line in done.out.splitlines()] == [
         ["AGENT", "KIND", "TIER", "TASK", "LEFT", "SPENT", "OWED", "UNIT"],
@@ -91,13 +91,15 @@ def test_budgets_are_shown_in_the_words_of_people(hive: Hive) -> None:
         (("top-up", "a", "time", "15m"), 900),
     ],
 )
-def test_what_is_asked_of_the_daemon(hive: Hive, words: tuple[str, ...], moved: int) -> None:
+def test_the_commands_make_the_expected_calls(
+    hive: Hive, words: tuple[str, ...], moved: int
+) -> None:
     asked = allocations(hive)
     assert hive("budget", *words).status == 0
     assert [parameters["amount"] for parameters in asked] == [moved]
 
 
-def test_a_budget_that_is_as_wanted_is_left_alone(hive: Hive) -> None:
+def test_a_budget_already_at_its_value_is_unchanged(hive: Hive) -> None:
     asked = allocations(hive)
     assert hive("budget", "set", "a", "money", "2").status == 0
     assert asked == []
@@ -113,12 +115,12 @@ def test_a_budget_is_closed(hive: Hive) -> None:
     ("kind", "text"),
     [("money", "1.1234567"), ("money", "-1"), ("time", "5y"), ("tokens", "1.5"), ("tokens", "٣x")],
 )
-def test_what_is_no_amount(kind: str, text: str) -> None:
+def test_invalid_amounts_are_refused(kind: str, text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"is no (amount of|duration)"):
         parse_amount(kind, text)
 
 
-def test_money_and_time_are_written_as_they_are_read() -> None:
+def test_money_and_time_are_printed_in_the_form_they_are_entered() -> None:
     assert [money(amount) for amount in (0, 1_500_000, 1_234_567, -20_000)] == [
         "0.00", "1.50", "1.234567", "-0.02",
     ]  # fmt: skip
@@ -127,7 +129,7 @@ def test_money_and_time_are_written_as_they_are_read() -> None:
     assert parse_amount("time", clock(93_784)) == 93_784
 
 
-def test_the_group_of_one_that_does_not_run_is_what_pays_for_it(hive: Hive) -> None:
+def test_the_group_of_a_stopped_agent_is_its_payer(hive: Hive) -> None:
     hive.peer.answers["Locate"] = lambda _: {"main_pid": 0}
     rows = json.loads(hive("budget", "group", "a", "-o", "json").out)
     assert [(row["what"], row["used"], row["most"]) for row in rows] == [
@@ -166,7 +168,7 @@ def test_figures_of_a_group_are_numbers_for_programs_and_words_for_people() -> N
         ({}, NOT_MEASURED, "-"),
     ],
 )
-def test_cpu_of_a_group_is_said_to_be_unknown_where_nobody_counts_it(
+def test_cpu_of_a_group_is_unknown_where_it_is_not_counted(
     group: dict[str, str], used: str, most: str
 ) -> None:
     rows = map(machine_cells, machines("hive-x.slice", group))
@@ -174,7 +176,7 @@ def test_cpu_of_a_group_is_said_to_be_unknown_where_nobody_counts_it(
     assert (row["used"], row["most"], row["group"]) == (used, most, "hive-x.slice")
 
 
-def test_the_kernel_counts_cpu_of_a_group_also_where_systemd_does_not(tmp_path: Path) -> None:
+def test_cpu_of_a_group_comes_from_the_kernel_where_systemd_has_none(tmp_path: Path) -> None:
     folder = tmp_path / "unified/hive.slice/hive-x.slice"
     folder.mkdir(parents=True)
     (folder / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1000000\n")

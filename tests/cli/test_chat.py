@@ -20,7 +20,7 @@ def spoken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("spoken")
-def test_answers_are_printed_acknowledged_and_waited_for(hive: Hive) -> None:
+def test_chat_prints_acknowledges_and_waits_for_answers(hive: Hive) -> None:
     ids = iter(("m1", "m2"))
     hive.peer.answers["Send"] = lambda _: {"id": next(ids)}
     hive.peer.answers["Ack"] = lambda _: {"acked": 1}
@@ -42,7 +42,7 @@ def test_answers_are_printed_acknowledged_and_waited_for(hive: Hive) -> None:
 
 
 @pytest.mark.usefixtures("spoken")
-def test_an_answer_that_does_not_come_is_124(hive: Hive) -> None:
+def test_a_missing_answer_exits_with_124(hive: Hive) -> None:
     hive.peer.answers["Send"] = lambda _: {"id": "m1"}
 
     hive.peer.answers["ListMessages"] = lambda _: {"messages": [], "next": None}

@@ -44,9 +44,7 @@ def refusing(error: HiveError) -> object:
     (StorageFull("x"), 75), (Busy("x"), 75), (Conflict("x"), 1), (AlreadyExists("x"), 1),
     (Expired("x"), 1), (Internal("x"), 1),
 ])  # fmt: skip
-def test_each_refusal_has_its_exit_status_and_its_line(
-    hive: Hive, error: HiveError, status: int
-) -> None:
+def test_each_error_has_its_exit_status_and_line(hive: Hive, error: HiveError, status: int) -> None:
     hive.peer.answers["Send"] = refusing(error)  # type: ignore[assignment]
     done = hive("send", "bob", "hello")
     assert done.status == status
@@ -55,14 +53,14 @@ def test_each_refusal_has_its_exit_status_and_its_line(
     assert "x" in done.err
 
 
-def test_no_daemon_is_69_and_says_what_to_look_at(
+def test_a_missing_daemon_exits_with_69_and_names_the_next_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["--socket", str(tmp_path / "none"), "tree"]) == 69
     assert "is hived running?" in capsys.readouterr().err
 
 
-def test_wrong_usage_is_2(hive: Hive) -> None:
+def test_wrong_usage_exits_with_2(hive: Hive) -> None:
     assert hive("send", "bob").status == 2
     assert hive("tree", "-o", "yaml").status == 2
 
@@ -73,7 +71,7 @@ def test_an_unknown_command_suggests_one(hive: Hive) -> None:
     assert "did you mean status" in done.err
 
 
-def test_a_command_that_is_like_none_is_told_where_they_are_listed(hive: Hive) -> None:
+def test_a_command_unlike_any_other_points_to_the_list(hive: Hive) -> None:
     assert "no command 'zzzz'; `hive --help` lists them" in hive("zzzz").err
 
 
@@ -92,7 +90,7 @@ def test_tree_prints_json_lines_and_names(hive: Hive) -> None:
     assert [json.loads(line)["name"] for line in lines] == ["root", "alice", "bob"]
 
 
-def test_create_waits_until_the_agent_runs_and_passes_the_command_on(hive: Hive) -> None:
+def test_create_waits_until_the_agent_runs_and_passes_its_command(hive: Hive) -> None:
     hive.peer.answers["Spawn"] = lambda _: {"name": "carol", "uuid": "u", "job": "j1"}
     hive.peer.answers["WaitJob"] = lambda _: DONE
     done = hive("agent", "create", "carol", "--parent", "bob", "--role", "worker", "--limit",
@@ -122,7 +120,7 @@ def test_a_failed_job_fails_the_command(hive: Hive) -> None:
     assert "no such image" in done.err
 
 
-def test_a_job_fails_with_the_error_that_it_names(hive: Hive) -> None:
+def test_a_failed_job_exits_with_its_own_error(hive: Hive) -> None:
     hive.peer.answers["Start"] = lambda _: {"agents": ["bob"], "job": "j1"}
     why = "NotRunning: bob ended with 1"
     hive.peer.answers["WaitJob"] = lambda _: {**DONE, "state": "failed", "error": why}
@@ -138,12 +136,12 @@ def test_a_job_fails_with_the_error_that_it_names(hive: Hive) -> None:
      "parameter 'steps.2.title' does not fit: expected text, not 5"),
     (MethodNotFound("org.hive.Broker.Fly"), "no method org.hive.Broker.Fly"),
 ])  # fmt: skip
-def test_errors_are_sentences(hive: Hive, error: HiveError, line: str) -> None:
+def test_errors_are_whole_sentences(hive: Hive, error: HiveError, line: str) -> None:
     hive.peer.answers["Send"] = refusing(error)  # type: ignore[assignment]
     assert hive("send", "bob", "hello").err == f"hive: {line}\n"
 
 
-def test_a_script_must_say_yes_to_destroy(hive: Hive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_destroy_in_a_script_needs_yes(hive: Hive, monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/null").open() as nobody:
         monkeypatch.setattr("sys.stdin", nobody)
         done = hive("destroy", "bob")
@@ -152,7 +150,7 @@ def test_a_script_must_say_yes_to_destroy(hive: Hive, monkeypatch: pytest.Monkey
     assert not hive.peer.params_of("Destroy")
 
 
-def test_a_name_is_enough_to_restore_unless_several_had_it(hive: Hive) -> None:
+def test_restore_takes_a_name_unless_it_is_ambiguous(hive: Hive) -> None:
     result = [("u1", "bob"), ("u2", "carl"), ("u3", "carl")]
     rows: list[object] = [{"id": uuid, "name": name} for uuid, name in result]
     hive.peer.answers["ListArchives"] = lambda _: {"archives": rows}
@@ -163,7 +161,7 @@ def test_a_name_is_enough_to_restore_unless_several_had_it(hive: Hive) -> None:
     assert hive("restore", "carl").status == 2
 
 
-def test_stop_takes_several_names_and_a_grace_of_nought(hive: Hive) -> None:
+def test_stop_takes_several_names_and_a_grace_of_zero(hive: Hive) -> None:
     hive.peer.answers["Stop"] = lambda _: {"agents": [], "job": "j1"}
     hive.peer.answers["WaitJob"] = lambda _: DONE
     assert hive("stop", "alice", "bob", "--grace", "0", "--recursive").status == 0
@@ -183,21 +181,21 @@ def test_sleep_takes_a_grace_and_resume_a_message(hive: Hive) -> None:
     assert hive.peer.params_of("Resume")[0]["body"] == "go on"
 
 
-def test_a_move_to_nowhere_makes_a_root(hive: Hive) -> None:
+def test_a_move_to_no_parent_makes_a_root(hive: Hive) -> None:
     hive.peer.answers["Move"] = lambda _: {"job": "j1", "restarts": [], "ended": []}
     hive.peer.answers["WaitJob"] = lambda _: DONE
     assert hive("move", "bob", "--parent", "").status == 0
     assert hive.peer.params_of("Move")[0]["parent"] == ""
 
 
-def test_a_dry_move_changes_nothing_and_tells_what_it_would_restart(hive: Hive) -> None:
+def test_a_dry_run_of_move_shows_restarts_and_changes_nothing(hive: Hive) -> None:
     hive.peer.answers["Move"] = lambda _: {"job": None, "restarts": ["bob"], "ended": []}
     done = hive("move", "bob", "--parent", "root", "--dry-run")
     assert done.out == "restarts  bob\n"
     assert hive.peer.params_of("Move")[0]["dry_run"] is True
 
 
-def test_converge_tells_what_it_only_reports(hive: Hive) -> None:
+def test_converge_shows_findings_that_it_only_reports(hive: Hive) -> None:
     hive.peer.answers["Converge"] = lambda _: {"steps": [], "drift": ["node deadbeef"]}
     done = hive("converge", "--dry-run")
     assert (done.status, done.out) == (0, "")
@@ -230,7 +228,7 @@ def test_wait_takes_names_and_a_state_in_any_order(hive: Hive) -> None:
     assert hive.peer.params_of("WaitAgents")[1]["states"] == ["running"]
 
 
-def test_waiting_in_vain_is_124(hive: Hive) -> None:
+def test_a_wait_that_times_out_exits_with_124(hive: Hive) -> None:
     agents = [{"name": "alice", "state": "running"}]
     hive.peer.answers["WaitAgents"] = lambda _: {"agents": agents, "done": False}
     done = hive("wait", "alice", "--for", "stopped", "--timeout", "0.05")
@@ -252,7 +250,7 @@ def test_listings_follow_pages(hive: Hive) -> None:
     assert [json.loads(line)["seq"] for line in lines] == [1, 2]
 
 
-def test_the_newest_of_a_kind_are_the_newest_of_that_kind(hive: Hive) -> None:
+def test_last_counts_only_events_of_the_given_kind(hive: Hive) -> None:
     """The daemon's `last` counts events of all kinds."""
     hive.peer.answers["ListEvents"] = lambda _: {"events": [{"seq": n} for n in (1, 5, 9)]}
     lines = hive("events", "--kind", "refusal", "-n", "2", "-o", "jsonl").out.splitlines()
@@ -260,14 +258,14 @@ def test_the_newest_of_a_kind_are_the_newest_of_that_kind(hive: Hive) -> None:
     assert "last" not in hive.peer.params_of("ListEvents")[0]
 
 
-def test_followed_logs_are_printed_as_they_come(hive: Hive) -> None:
+def test_followed_logs_are_printed_live(hive: Hive) -> None:
     line = {"time": 0.0, "unit": "hive-agent@bob.service", "text": "hello\x1b[2J"}
     hive.peer.answers["GetLogs"] = lambda _: [{"lines": [line]}, {"lines": [line]}]
     done = hive("logs", "bob", "-f")
     assert done.out.count("hive-agent@bob.service: hello⟨U+001B⟩[2J") == 2
 
 
-def test_json_on_a_terminal_is_still_harmless_and_still_the_same(hive: Hive) -> None:
+def test_json_on_a_terminal_is_harmless_and_equal(hive: Hive) -> None:
     said = {"messages": [{"id": "1", "body": "\x9b2J\u202e"}], "next": None}
     hive.peer.answers["ListMessages"] = lambda _: dict(said)
     text = hive("inbox", "-o", "json").out
@@ -275,7 +273,7 @@ def test_json_on_a_terminal_is_still_harmless_and_still_the_same(hive: Hive) -> 
     assert json.loads(text) == said["messages"]
 
 
-def test_a_lost_connection_is_made_again_under_the_same_key(hive: Hive) -> None:
+def test_a_lost_connection_is_reopened_and_the_call_repeated_with_its_key(hive: Hive) -> None:
     def hang_up(_: Message) -> Message:
         hive.peer.answers["Send"] = lambda _: {"id": "m1"}
         raise KeyError("Send")
@@ -295,7 +293,7 @@ def test_only_root_may_enter_a_container(hive: Hive, monkeypatch: pytest.MonkeyP
     assert not hive.peer.calls
 
 
-def test_what_caused_a_wake_stands_beside_self(hive: Hive) -> None:
+def test_the_cause_of_a_wake_is_shown_beside_self(hive: Hive) -> None:
     row: Message = {"id": "m1", "sent_at": 1.0, "from": "bob", "relation": "self", "body": "x"}
     rows: list[object] = [{**row, "source": "forge"}, {**row, "source": None}]
     hive.peer.answers["ListMessages"] = lambda _: {"messages": rows, "next": None}
@@ -305,7 +303,7 @@ def test_what_caused_a_wake_stands_beside_self(hive: Hive) -> None:
     assert json.loads(hive("inbox", "bob", "-o", "json").out) == rows
 
 
-def test_messages_are_taken_out_only_of_the_operators_own_inbox(hive: Hive) -> None:
+def test_only_the_operators_own_inbox_is_consumed(hive: Hive) -> None:
     hive.peer.answers["Ack"] = lambda asked: {"acked": int(asked["ids"] != ["xyz"])}
     assert hive("inbox", "--done", "m1", "--done", "m2").err == "taken out: 2\n"
     assert hive.peer.params_of("Ack") == [{"ids": ["m1"]}, {"ids": ["m2"]}]

@@ -29,9 +29,7 @@ def faults(hive: Hive, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", seed.LAYERS)
-def test_the_template_passes_lint_as_it_lies_in_an_agents_folder(
-    hive: Hive, tmp_path: Path, kind: str
-) -> None:
+def test_the_installed_template_passes_lint(hive: Hive, tmp_path: Path, kind: str) -> None:
     """H8: what a spawn seeds has no fault; git's own folder and what is kept are not looked at."""
     seed.write_clone(kind, tmp_path / "config")
     (tmp_path / "config/.before").mkdir()
@@ -42,7 +40,7 @@ def test_the_template_passes_lint_as_it_lies_in_an_agents_folder(
     assert "no faults" in done.err
 
 
-def test_every_fault_of_agent_toml_is_told_with_its_key(hive: Hive, folder: Path) -> None:
+def test_every_fault_of_agent_toml_is_reported_with_its_key(hive: Hive, folder: Path) -> None:
     (folder / "agent.toml").write_text(
         '[harness]\nskills = "talents"\n[request]\ncapabilites = []\nboot = "perhaps"\n'
     )
@@ -56,7 +54,7 @@ def test_every_fault_of_agent_toml_is_told_with_its_key(hive: Hive, folder: Path
     assert "Expected ']'" in faults(hive, folder)["agent.toml"]
 
 
-def test_files_that_would_be_refused_are_told(hive: Hive, folder: Path) -> None:
+def test_files_that_would_be_refused_are_reported(hive: Hive, folder: Path) -> None:
     """Attack 19: the rules of the walk, before anybody commits."""
     (folder / "link").symlink_to("/etc/shadow")
     (folder / "sub/.GIT").mkdir(parents=True)
@@ -74,7 +72,7 @@ def test_files_that_would_be_refused_are_told(hive: Hive, folder: Path) -> None:
     }
 
 
-def test_a_folder_that_is_a_trap_is_looked_at_and_not_entered(hive: Hive, folder: Path) -> None:
+def test_a_hostile_folder_is_checked_and_not_entered(hive: Hive, folder: Path) -> None:
     """Attack 13: a FIFO, a device or a link where agent.toml should be."""
     os.mkfifo(folder / "agent.toml")
     assert faults(hive, folder)["agent.toml"] == "is not a plain file"
@@ -86,7 +84,7 @@ def test_a_folder_that_is_a_trap_is_looked_at_and_not_entered(hive: Hive, folder
     assert "larger than" in faults(hive, folder)["agent.toml"]
 
 
-def test_no_file_is_a_valid_configuration_and_no_folder_is_none(hive: Hive, folder: Path) -> None:
+def test_a_missing_file_is_valid_and_a_missing_folder_is_an_error(hive: Hive, folder: Path) -> None:
     assert faults(hive, folder) == {}
     assert hive("config", "lint", str(folder / "nowhere")).status == 4
 
@@ -105,7 +103,7 @@ def test_template_and_schema_are_printed_for_editors(hive: Hive) -> None:
     assert schema["additionalProperties"] is False
 
 
-def test_the_settings_of_the_host_are_checked(hive: Hive, tmp_path: Path) -> None:
+def test_host_settings_are_checked(hive: Hive, tmp_path: Path) -> None:
     file = tmp_path / "hive.toml"
     file.write_text("[limits]\ndepht = 3\n[waits]\nopen = 0\n")
     done = hive("config", "check", str(file))
@@ -124,9 +122,7 @@ def test_the_settings_of_the_host_are_checked(hive: Hive, tmp_path: Path) -> Non
     assert hive("config", "check", str(tmp_path / "none.toml")).status == 4
 
 
-def test_agent_toml_takes_sizes_and_texts_and_says_what_it_does_not_take(
-    hive: Hive, folder: Path
-) -> None:
+def test_agent_toml_takes_sizes_and_reports_invalid_values(hive: Hive, folder: Path) -> None:
     """`memory_max = "2G"` or `command = "ls"` were answered with pydantic's own words."""
     text = '[request]\ncommand = "ls -l"\n[request.limits]\nmemory_max = "2G"\n'
     (folder / "agent.toml").write_text(text)

@@ -23,12 +23,12 @@ from hive_core.errors import Conflict
     ("lead:", Remote("lead", ".")), ("./lead:x", Path("lead:x")), ("/tmp/x", Path("/tmp/x")),
     ("Lead:x", Path("Lead:x")), ("-", Path("-")),
 ])  # fmt: skip
-def test_places(text: str, place: Remote | Path) -> None:
+def test_copy_arguments_are_parsed(text: str, place: Remote | Path) -> None:
     assert parse_place(text) == place
 
 
 @pytest.mark.parametrize("words", [("a", "b"), ("lead:a", "bob:b"), ("lead:a",)])
-def test_one_of_the_places_is_in_a_container(hive: Hive, words: tuple[str, ...]) -> None:
+def test_one_side_of_a_copy_is_in_a_container(hive: Hive, words: tuple[str, ...]) -> None:
     assert hive("cp", *words).status == 2
 
 
@@ -54,7 +54,7 @@ FILE, FOLDER, LINK, HARD, FIFO = (
 )  # fmt: skip
 
 
-def test_files_and_folders_come_out_and_nothing_else(
+def test_only_files_and_folders_are_extracted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = archive(
@@ -78,7 +78,7 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "evil").exists()
 
 
-def test_no_link_that_is_there_is_followed(tmp_path: Path) -> None:
+def test_no_existing_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious/file").write_text("kept")
@@ -90,7 +90,7 @@ def test_no_link_that_is_there_is_followed(tmp_path: Path) -> None:
     assert (tmp_path / "precious/file").read_text() == "kept"
 
 
-def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
+def test_an_invalid_archive_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="cannot read the archive"):
         unpack(io.BytesIO(b"x" * 2000), tmp_path / "out")
 
@@ -113,7 +113,7 @@ def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return home
 
 
-def test_a_file_goes_in_and_comes_out(hive: Hive, container: Path, tmp_path: Path) -> None:
+def test_a_file_is_copied_in_and_out(hive: Hive, container: Path, tmp_path: Path) -> None:
     mine = tmp_path / "tool"
     mine.write_bytes(b"a\0b" * 100_000)
     mine.chmod(0o700)
@@ -132,7 +132,7 @@ def test_a_file_goes_in_and_comes_out(hive: Hive, container: Path, tmp_path: Pat
     ]
 
 
-def test_a_folder_goes_in_and_comes_out(hive: Hive, container: Path, tmp_path: Path) -> None:
+def test_a_folder_is_copied_in_and_out(hive: Hive, container: Path, tmp_path: Path) -> None:
     (tmp_path / "mine/deep").mkdir(parents=True)
     (tmp_path / "mine/deep/file").write_text("x" * 200_000)
     assert hive("cp", str(tmp_path / "mine"), "lead:there").status == 0
@@ -145,7 +145,7 @@ def test_a_folder_goes_in_and_comes_out(hive: Hive, container: Path, tmp_path: P
     assert not (tmp_path / "back/link").exists()
 
 
-def test_what_is_not_there_is_4_and_a_failure_says_why(
+def test_a_missing_file_exits_with_4_and_a_failure_has_its_reason(
     hive: Hive, container: Path, tmp_path: Path
 ) -> None:
     missing = hive("cp", "lead:none", str(tmp_path / "x"))

@@ -40,7 +40,7 @@ def write_declaration(folder: Path, **agents: object) -> str:
     return str(file)
 
 
-def test_what_is_missing_is_made_parents_first(
+def test_missing_agents_are_created_parents_first(
     hive: Hive, made: list[Message], tmp_path: Path
 ) -> None:
     file = write_declaration(
@@ -61,7 +61,7 @@ USELESS: dict[str, Message] = {
 
 
 @pytest.mark.parametrize("right", USELESS)
-def test_a_right_that_has_no_effect_is_refused_before_anything_is_made(
+def test_a_right_without_effect_is_refused_before_any_change(
     hive: Hive, made: list[Message], tmp_path: Path, right: str
 ) -> None:
     for more in ((), ("--dry-run",)):
@@ -71,7 +71,7 @@ def test_a_right_that_has_no_effect_is_refused_before_anything_is_made(
     assert made == []
 
 
-def test_what_is_there_is_left_and_told_where_it_differs(
+def test_existing_agents_are_left_and_differences_reported(
     hive: Hive, made: list[Message], tmp_path: Path
 ) -> None:
     same = {"parent": "root", "role": "agent", "title": ""}
@@ -86,12 +86,12 @@ def test_what_is_there_is_left_and_told_where_it_differs(
     ]
 
 
-def test_a_dry_run_makes_nothing(hive: Hive, made: list[Message], tmp_path: Path) -> None:
+def test_a_dry_run_creates_nothing(hive: Hive, made: list[Message], tmp_path: Path) -> None:
     done = hive("declare", "--dry-run", write_declaration(tmp_path, ann={}, alice={}))
     assert (done.status, done.out, made) == (0, "would make ann\n", [])
 
 
-def test_a_refusal_ends_it(hive: Hive, tmp_path: Path) -> None:
+def test_a_refusal_ends_the_declaration(hive: Hive, tmp_path: Path) -> None:
     def refuse(_: Message) -> Message:
         raise NotAllowed("cannot spawn ann: no")
 
@@ -106,7 +106,7 @@ def test_a_refusal_ends_it(hive: Hive, tmp_path: Path) -> None:
     ("{", "cannot read"),
     ('{"a": {"parent": "b"}, "b": {"parent": "a"}}', "each waits for its own descendant"),
 ])  # fmt: skip
-def test_a_file_that_makes_no_sense_is_refused(
+def test_an_invalid_file_is_refused(
     hive: Hive, made: list[Message], tmp_path: Path, text: str, said: str
 ) -> None:
     file = tmp_path / "agents.json"
@@ -127,7 +127,7 @@ def example() -> str:
     return str(block)
 
 
-def test_the_example_of_the_page_is_declared_by_the_real_broker(tmp_path: Path) -> None:
+def test_the_broker_accepts_the_example_of_the_page(tmp_path: Path) -> None:
     file = tmp_path / "agents.json"
     file.write_text(example())
     command = [sys.executable, "-c", "from hive_core.cli.main import main; main()", "--socket"]
@@ -158,7 +158,7 @@ def test_the_page_names_every_field() -> None:
     assert declared == fields - {"definition"}  # it says what the file does not
 
 
-def test_a_size_that_is_none_is_refused(hive: Hive, made: list[Message], tmp_path: Path) -> None:
+def test_an_invalid_size_is_refused(hive: Hive, made: list[Message], tmp_path: Path) -> None:
     done = hive("declare", write_declaration(tmp_path, ann={"limits": {"memory_max": "lots"}}))
     assert done.status == 2
     assert "cannot declare ann: limits: " in done.err

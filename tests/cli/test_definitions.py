@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def test_lint_tells_what_cannot_be_used_and_what_is_odd(hive: Hive, folder: Path) -> None:
+def test_lint_reports_errors_and_warnings(hive: Hive, folder: Path) -> None:
     done = hive("definition", "lint", str(folder), "-o", "jsonl")
     assert done.status == 1
     assert [line.count('"fail"') for line in done.out.splitlines()] == [1, 1, 0, 0]
@@ -44,7 +44,7 @@ def test_lint_tells_what_cannot_be_used_and_what_is_odd(hive: Hive, folder: Path
     assert (gone.status, "gone" in gone.err) == (2, True)
 
 
-def test_load_gives_the_daemon_what_can_be_used(hive: Hive, folder: Path) -> None:
+def test_load_sends_valid_definitions_to_the_daemon(hive: Hive, folder: Path) -> None:
     hive.peer.answers["SetDefinition"] = lambda _: {}
     done = hive("definition", "load", str(folder))
     assert done.status == 1
@@ -60,13 +60,13 @@ def refuse(_: Message) -> Message:
     raise InvalidArgument("no such image", field="image")
 
 
-def test_what_the_daemon_refuses_is_told_with_its_file(hive: Hive, folder: Path) -> None:
+def test_a_refused_definition_is_reported_with_its_file(hive: Hive, folder: Path) -> None:
     hive.peer.answers["SetDefinition"] = refuse
     done = hive("definition", "load", str(folder / "good.md"))
     assert (done.status, "good.md: no such image" in done.err) == (1, True)
 
 
-def test_a_folder_without_definitions_is_told(hive: Hive, tmp_path: Path) -> None:
+def test_a_folder_without_definitions_is_an_error(hive: Hive, tmp_path: Path) -> None:
     assert hive("definition", "load", str(tmp_path)).status == 2
 
 
@@ -76,7 +76,7 @@ KEPT: Message = {
 }  # fmt: skip
 
 
-def test_an_export_reads_back(hive: Hive, tmp_path: Path) -> None:
+def test_an_export_can_be_loaded_again(hive: Hive, tmp_path: Path) -> None:
     hive.peer.answers["GetDefinition"] = lambda _: KEPT
     hive.peer.answers["SetDefinition"] = lambda _: {}
     file = tmp_path / "again.md"
@@ -88,7 +88,7 @@ def test_an_export_reads_back(hive: Hive, tmp_path: Path) -> None:
     }
 
 
-def test_an_export_for_claude_has_claude_s_words(hive: Hive) -> None:
+def test_an_export_for_claude_uses_its_format(hive: Hive) -> None:
     hive.peer.answers["GetDefinition"] = lambda _: KEPT
     post = frontmatter.loads(hive("definition", "export", "good", "--format", "claude").out)
     assert post.metadata == {
@@ -97,7 +97,7 @@ def test_an_export_for_claude_has_claude_s_words(hive: Hive) -> None:
     assert post.content == "Do."
 
 
-def test_a_definition_is_shown_and_named(hive: Hive) -> None:
+def test_a_definition_is_shown_as_a_page_and_by_name(hive: Hive) -> None:
     hive.peer.answers["GetDefinition"] = lambda _: KEPT
     assert "tools         bash(git *), read" in hive("definition", "show", "good").out
     hive.peer.answers["ListDefinitions"] = lambda _: {"definitions": [KEPT], "next": None}

@@ -183,7 +183,7 @@ SAID = [said for said in everything() if re.match(r"hive(-agent)? [^\s=]", said.
 
 
 @pytest.mark.parametrize("said", SAID, ids=[f"{said.place} {said.text}"[:90] for said in SAID])
-def test_a_command_that_is_written_somewhere_can_be_typed(said: Said) -> None:
+def test_every_documented_command_parses(said: Said) -> None:
     program, *words = words_of(said.text)
     try:
         check_agent(words) if program == "hive-agent" else check_hive(words, whole=said.whole)
@@ -195,7 +195,7 @@ def test_a_command_that_is_written_somewhere_can_be_typed(said: Said) -> None:
         pytest.fail(f"{said.place}: {said.text}: {error}")
 
 
-def test_a_flag_that_is_named_by_itself_is_one_of_ours() -> None:
+def test_every_documented_flag_exists() -> None:
     """`--subtree-...` stood in the help of `budget group`, and there is no such flag."""
     known = all_options() | FOREIGN
     odd = [f"{said.place}: {said.text}" for said in everything()
@@ -203,7 +203,7 @@ def test_a_flag_that_is_named_by_itself_is_one_of_ours() -> None:
     assert odd == []
 
 
-def test_the_documents_were_really_read() -> None:
+def test_the_documents_were_read() -> None:
     assert len(SAID) > 300
     assert sum(said.whole for said in SAID) > 100
     with pytest.raises(click.NoSuchOption):

@@ -20,7 +20,7 @@ def place(name: str = "bob", leader: int | None = None, base: int = 0x30000000) 
     return Place(name, os.getpid() if leader is None else leader, base)
 
 
-def test_a_process_outside_of_the_agents_unit_is_refused() -> None:
+def test_a_process_outside_the_unit_of_the_agent_is_refused() -> None:
     with pytest.raises(Conflict, match=r"is not in hive-agent@bob\.service"):
         enter.verify(place())
 
@@ -32,7 +32,7 @@ def test_a_process_that_has_ended_is_not_running() -> None:
         enter.verify(place(leader=gone.pid))
 
 
-def test_version_1_and_2_of_the_control_groups_are_both_joined() -> None:
+def test_control_groups_of_both_versions_are_joined() -> None:
     mounts = (
         "tmpfs /sys/fs/cgroup tmpfs ro,nosuid 0 0\n"
         "cgroup2 /sys/fs/cgroup/unified cgroup2 rw,nosuid,nodev 0 0\n"
@@ -49,7 +49,7 @@ def test_version_1_and_2_of_the_control_groups_are_both_joined() -> None:
     }
 
 
-def test_only_the_kind_of_the_terminal_goes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_terminal_type_is_passed_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setenv("TERM", "xterm\nLD_PRELOAD=/x")
     environment = enter.environment(place())
@@ -60,7 +60,7 @@ def test_only_the_kind_of_the_terminal_goes_in(monkeypatch: pytest.MonkeyPatch) 
     assert environment["TERM"] == "dumb"
 
 
-def test_words_of_the_operator_are_taken_as_they_are() -> None:
+def test_command_arguments_are_passed_unchanged() -> None:
     argv = enter.argv(place(), ["echo", "$HOME ${PATH} %n"])
     assert argv[-2:] == ["echo", "$$HOME $${PATH} %n"]
     assert "--pipe" in argv
@@ -83,7 +83,7 @@ def shell(script: str) -> Callable[[str], list[str]]:
     return lambda _terminal: ["/bin/sh", "-c", script]
 
 
-def test_nothing_that_was_written_on_the_terminal_is_lost() -> None:
+def test_no_terminal_output_is_lost() -> None:
     keyboard, ours = os.openpty()
     shown, seen = os.pipe()[::-1]
     termios.tcsetwinsize(ours, (33, 111))
@@ -97,7 +97,7 @@ def test_nothing_that_was_written_on_the_terminal_is_lost() -> None:
         os.close(descriptor)
 
 
-def test_what_is_typed_reaches_the_program() -> None:
+def test_terminal_input_reaches_the_program() -> None:
     keyboard, ours = os.openpty()
     shown, seen = os.pipe()[::-1]
     os.write(keyboard, b"hello\n")

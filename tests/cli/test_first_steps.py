@@ -42,7 +42,7 @@ DEAD_LETTER: Message = {
 # hive send --wait
 
 
-def test_a_message_that_was_not_delivered_is_no_answer(hive: Hive) -> None:
+def test_a_delivery_failure_is_no_answer(hive: Hive) -> None:
     hive.peer.answers["Send"] = lambda _: {"id": "m1"}
     hive.peer.answers["WaitReply"] = lambda _: {"reply": DEAD_LETTER}
     done = hive("send", "bob", "hi", "--wait", "20")
@@ -51,14 +51,14 @@ def test_a_message_that_was_not_delivered_is_no_answer(hive: Hive) -> None:
     assert "given up after 5 attempts" in done.err
 
 
-def test_an_agent_is_told_the_same_of_its_message(hive: Hive) -> None:
+def test_an_agent_gets_the_same_delivery_failure(hive: Hive) -> None:
     hive.peer.answers["Send"] = lambda _: {"id": "m1"}
     hive.peer.answers["WaitReply"] = lambda _: {"reply": DEAD_LETTER}
     with pytest.raises(Conflict, match="Not delivered"):
         exchange.run_exchange(hive.peer.path, ["bob", "hi"])
 
 
-def test_an_agent_may_say_not_delivered_itself(hive: Hive) -> None:
+def test_agent_text_that_says_not_delivered_is_an_answer(hive: Hive) -> None:
     """A child's words about a dead letter are an answer: only the daemon's word counts."""
     hive.peer.answers["Send"] = lambda _: {"id": "m1"}
     hive.peer.answers["WaitReply"] = lambda _: {"reply": {**DEAD_LETTER, "relation": "child"}}
@@ -69,7 +69,7 @@ def test_an_agent_may_say_not_delivered_itself(hive: Hive) -> None:
 
 
 @pytest.mark.parametrize("state", ["stopped", "parked", "failed"])
-def test_nobody_talks_to_an_agent_that_is_down(
+def test_chat_refuses_a_stopped_agent(
     hive: Hive, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("hi\n"))
@@ -81,9 +81,7 @@ def test_nobody_talks_to_an_agent_that_is_down(
     assert not hive.peer.params_of("Send")
 
 
-def test_a_chat_without_an_answer_ends_with_a_word(
-    hive: Hive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chat_without_an_answer_says_so(hive: Hive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("hi\n"))
     hive.peer.answers["ListAgents"] = lambda _: {"agents": [{"name": "foo", "state": "sleeping"}]}
     hive.peer.answers["Send"] = lambda _: {"id": "m1"}
@@ -97,7 +95,7 @@ def test_a_chat_without_an_answer_ends_with_a_word(
 # hive task assign --wait
 
 
-def test_data_without_a_summary_is_the_result(hive: Hive) -> None:
+def test_data_without_a_summary_is_printed_as_the_result(hive: Hive) -> None:
     row = {**ENDED, "result": {**RESULT, "status": "success", "summary": "", "data": {"n": 1}}}
     hive.peer.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "queued"}
     hive.peer.answers["WatchTask"] = lambda _: [{"state": "done"}]
@@ -108,7 +106,7 @@ def test_data_without_a_summary_is_the_result(hive: Hive) -> None:
     assert 'success: {"n": 1}' in hive("task", "list", "--all").out
 
 
-def test_a_wait_for_a_task_shows_its_data_too(hive: Hive) -> None:
+def test_a_wait_for_a_task_shows_its_data(hive: Hive) -> None:
     end = {"task": ID, "state": "done", "status": "success", "summary": ""}
     row = {**ENDED, "result": {**RESULT, "summary": "", "data": {"n": 1}}}
     hive.peer.answers["WaitTasks"] = lambda _: {"done": True, "tasks": [end]}
@@ -116,7 +114,7 @@ def test_a_wait_for_a_task_shows_its_data_too(hive: Hive) -> None:
     assert hive("wait", "--for", f"task.done={ID}").out == f'{ID} success {{"n": 1}}\n'
 
 
-def test_ctrl_c_leaves_the_id_of_the_task_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_prints_the_task_id_and_the_command_to_continue(tmp_path: Path) -> None:
     """The real command, as a shell starts it; the daemon never says that the task has ended."""
     blocked = threading.Event()
 
@@ -164,7 +162,7 @@ def lines(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("print_", [echo, say])
-def test_the_spinner_is_gone_from_a_line_before_something_is_printed_there(
+def test_the_spinner_is_erased_before_other_output(
     print_: Callable[[str], None],
 ) -> None:
     terminal = Terminal()
@@ -178,7 +176,7 @@ def test_the_spinner_is_gone_from_a_line_before_something_is_printed_there(
 # hive doctor, hive approvals
 
 
-def test_advice_of_doctor_is_never_cut() -> None:
+def test_doctor_never_cuts_its_advice() -> None:
     detail = " ".join(f"word{number}" for number in range(60)) + "; `journalctl -u hived` says why"
     row = {"check": "hived", "verdict": "fail", "detail": detail}
     lines_ = list(fold_table([row], doctor.FINDINGS.columns, 80))
@@ -190,7 +188,7 @@ def test_advice_of_doctor_is_never_cut() -> None:
     assert "…" in " ".join(layout.table([["A", "B"], ["a", detail]], 80))
 
 
-def test_a_request_that_is_being_checked_has_no_effect_yet(hive: Hive) -> None:
+def test_an_unchecked_request_shows_no_effect(hive: Hive) -> None:
     received: Message = {**APPROVAL, "state": "received", "effect": "nothing"}
     hive.peer.answers["ListApprovals"] = lambda _: {"approvals": [received], "next": None}
     shown = hive("approvals").out
@@ -205,7 +203,7 @@ def test_a_request_that_is_being_checked_has_no_effect_yet(hive: Hive) -> None:
 # hive agent create
 
 
-def test_a_capability_is_held_beside_those_of_the_role(hive: Hive) -> None:
+def test_a_granted_capability_adds_to_those_of_the_role(hive: Hive) -> None:
     hive.peer.answers["Spawn"] = lambda _: {"uuid": "u"}
     hive("agent", "create", "x", "--capability", "broadcast", "--no-wait")
     hive("agent", "create", "y", "--only-capability", "escalate", "--no-wait")
@@ -218,7 +216,7 @@ def test_a_capability_is_held_beside_those_of_the_role(hive: Hive) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--reason", "--why"])
-def test_a_reason_is_given_by_one_flag_and_the_old_one_still_works(hive: Hive, flag: str) -> None:
+def test_reason_is_one_flag_and_the_old_flag_still_works(hive: Hive, flag: str) -> None:
     hive.peer.answers["Deny"] = lambda _: {}
     hive.peer.answers["CancelTask"] = lambda _: {"hit": []}
     hive.peer.answers["CancelQuestion"] = lambda _: {"asker": "bob"}
@@ -233,7 +231,7 @@ def test_a_reason_is_given_by_one_flag_and_the_old_one_still_works(hive: Hive, f
     assert hive("approvals", "deny", ID).status == 2
 
 
-def test_units_name_documents_that_exist() -> None:
+def test_units_name_existing_documents() -> None:
     for unit in Path(PACKAGE).glob("*/units/*.service"):
         for line in unit.read_text().splitlines():
             if line.startswith("Documentation="):
@@ -253,7 +251,7 @@ def test_units_name_documents_that_exist() -> None:
     (("send", "bob", "hi", "--wait", "9"), "WaitReply", {"reply": {"body": "hello"}},
      "waiting for an answer from bob"),
 ])  # fmt: skip
-def test_who_waits_at_a_terminal_is_told_for_what(
+def test_a_wait_on_a_terminal_says_what_it_waits_for(
     hive: Hive, words: tuple[str, ...], method: str, answer: Message, text: str
 ) -> None:
     """The daemon answers when the words are there, so each is seen, however fast the machine is."""

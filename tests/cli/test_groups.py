@@ -35,7 +35,7 @@ STRICT = [words for words, group in GROUPS.items() if not isinstance(group, Name
 OTHERS = sorted(GROUPS.keys() - set(LISTS))
 
 
-def test_there_is_no_other_kind_of_group() -> None:
+def test_every_group_is_of_the_same_kind() -> None:
     assert len(LISTS) > 9
     assert all(isinstance(group, Group) for group in GROUPS.values())
     assert OTHERS == [("config",)], "what can be listed is a ListGroup"
@@ -55,7 +55,7 @@ def test_a_noun_alone_lists(hive: Hive, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("words", OTHERS, ids=" ".join)
-def test_what_has_no_list_says_what_can_be_done(hive: Hive, words: tuple[str, ...]) -> None:
+def test_a_noun_without_a_list_shows_its_commands(hive: Hive, words: tuple[str, ...]) -> None:
     done = hive(*words)
     assert (done.status, done.out) == (2, "")
     for name in names(GROUPS[words]):
@@ -64,9 +64,7 @@ def test_what_has_no_list_says_what_can_be_done(hive: Hive, words: tuple[str, ..
 
 
 @pytest.mark.parametrize("words", STRICT, ids=" ".join)
-def test_a_word_that_is_nearly_a_command_is_told_which_one(
-    hive: Hive, words: tuple[str, ...]
-) -> None:
+def test_a_word_close_to_a_command_suggests_it(hive: Hive, words: tuple[str, ...]) -> None:
     for name in names(GROUPS[words]):
         done = hive(*words, name[:1] + name)
         assert done.status == 2
@@ -74,7 +72,7 @@ def test_a_word_that_is_nearly_a_command_is_told_which_one(
 
 
 @pytest.mark.parametrize("words", STRICT, ids=" ".join)
-def test_a_word_that_is_like_none_is_told_all(hive: Hive, words: tuple[str, ...]) -> None:
+def test_a_word_unlike_any_command_lists_them_all(hive: Hive, words: tuple[str, ...]) -> None:
     done = hive(*words, "zzzz")
     assert done.status == 2
     known = names(GROUPS[words])
@@ -83,7 +81,7 @@ def test_a_word_that_is_like_none_is_told_all(hive: Hive, words: tuple[str, ...]
     assert not hive.peer.calls
 
 
-def test_plans_alone_are_those_that_wait(hive: Hive) -> None:
+def test_plan_alone_lists_pending_plans(hive: Hive) -> None:
     waits: Message = {"tasks": [{"id": "t1"}, {"id": "t2"}]}
     hive.peer.answers["ListTasks"] = lambda _: dict(waits)
     hive.peer.answers["ListPlans"] = lambda asked: {
@@ -94,7 +92,7 @@ def test_plans_alone_are_those_that_wait(hive: Hive) -> None:
     assert hive("plan", "list", "t1", "-o", "name").out == "new-t1\nold-t1\n"
 
 
-def test_secrets_alone_are_those_of_everybody(hive: Hive) -> None:
+def test_secret_alone_lists_the_secrets_of_all_agents(hive: Hive) -> None:
     hive.peer.answers["ListSecrets"] = lambda asked: {
         "secrets": [{"agent": asked["agent"], "key": "KEY", "readable": True}]
     }

@@ -109,7 +109,7 @@ MORE: Final = {
 @pytest.mark.parametrize(
     ("words_", "command"), [pytest.param(*case, id=" ".join(case[0])) for case in commands()]
 )
-def test_nothing_that_an_agent_says_acts_on_the_terminal_or_begins_a_line(
+def test_agent_text_never_acts_on_the_terminal_or_begins_a_line(
     hive: Hive, answers: dict[str, Answer], words_: list[str], command: click.Command
 ) -> None:
     hive.peer.answers = answers
@@ -121,12 +121,12 @@ def test_nothing_that_an_agent_says_acts_on_the_terminal_or_begins_a_line(
             assert words_ in LETTERS or not re.search("(?m)^EVIL", text), (style, text)
 
 
-def test_further_lines_of_others_stand_behind_ours() -> None:
+def test_further_lines_of_agent_text_are_indented() -> None:
     assert block("one\ntwo\rthree\n\x1b[2Jfour").splitlines() == [
         "one", "    two⟨U+000D⟩three", "    ⟨U+001B⟩[2Jfour",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("at", [1e300, -1e300, 1e17, float(2**63)])
-def test_a_moment_in_no_year_is_its_number(at: float) -> None:
+def test_a_time_outside_the_calendar_is_printed_as_a_number(at: float) -> None:
     assert moment(at) == f"{at:g}"

@@ -17,7 +17,7 @@ from hive_core.model.config.settings import Settings
 HERE = layout.Installation(bin="/opt/x/bin", python="/opt/x/bin/python", package="/opt/x/hive_core")
 
 
-def test_the_settings_file_is_all_defaults_and_names_every_one() -> None:
+def test_the_settings_file_names_every_setting_with_its_default() -> None:
     text = layout.config().text
     assert Settings.model_validate(tomllib.loads(text)) == Settings()
     shown = re.sub(r"^#(?=[a-z_]+ = )", "", text, flags=re.MULTILINE)
@@ -43,7 +43,7 @@ def test_an_old_systemd_is_refused() -> None:
     assert layout.old_systemd(252) is None
 
 
-def test_a_file_is_written_once_and_the_operators_own_is_never_touched(tmp_path: Path) -> None:
+def test_a_file_is_written_once_and_an_operators_file_is_kept(tmp_path: Path) -> None:
     result: list[str] = []
     machine = HostMachine(result.append)
     unit = layout.File(tmp_path / "deep" / "hived.service", "[Unit]\n")
@@ -79,7 +79,7 @@ def test_the_name_of_the_root_agent_is_a_setting(
     assert root_agent(tmp_path / "hive.toml") == expected
 
 
-def test_images_are_the_named_ones_and_the_paths_that_operators_gave(tmp_path: Path) -> None:
+def test_the_image_table_has_named_images_and_added_paths(tmp_path: Path) -> None:
     named = images.image_paths({"images": {"host": "", "web": "/srv/web"}})
     table = tmp_path / "images"
     table.write_text(images.text(named, []))
@@ -97,7 +97,7 @@ def test_only_the_path_of_a_directory_becomes_an_image(tmp_path: Path, path: str
         images.enter(path, tmp_path / "images")
 
 
-def test_only_root_gives_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_root_adds_an_image_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(NotAllowed, match="only root may give a path"):
         images.enter(str(tmp_path), tmp_path / "images")

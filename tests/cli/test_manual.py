@@ -21,7 +21,7 @@ from hive_core.model.config.settings import Settings
 PAGE, AGENT_PAGE, SETTINGS_PAGE = (manual()[place] for place in documents.PAGES)
 
 
-def test_every_command_and_every_option_is_on_the_page() -> None:
+def test_the_manual_page_has_every_command_and_option() -> None:
     context = click.Context(hive, info_name="hive")
     for name in COMMANDS:
         assert f".SS \\fBhive {escape(name)}\\fR" in PAGE, name
@@ -32,14 +32,14 @@ def test_every_command_and_every_option_is_on_the_page() -> None:
                 assert escape(parameter.opts[-1]) in PAGE
 
 
-def test_every_command_of_the_agent_and_every_setting_is_on_its_page() -> None:
+def test_the_other_manual_pages_have_every_agent_command_and_setting() -> None:
     for operation in catalog.load():
         assert f"\\fB{escape(operation.name.replace('_', '-'))}\\fR" in AGENT_PAGE
     for table in Settings.model_fields:
         assert f".SH [{escape(table)}]" in SETTINGS_PAGE or f"\\fB{table}\\fR" in SETTINGS_PAGE
 
 
-def test_no_line_of_a_text_is_a_request_of_troff() -> None:
+def test_no_line_of_text_is_a_troff_request() -> None:
     known = re.compile(r"\.(TH|SH|SS|PP|TP)\b")
     for text in (PAGE, AGENT_PAGE, SETTINGS_PAGE):
         assert all(known.match(line) for line in text.splitlines() if line[:1] in (".", "'"))
@@ -47,7 +47,7 @@ def test_no_line_of_a_text_is_a_request_of_troff() -> None:
 
 
 @pytest.mark.parametrize("place", documents.PAGES)
-def test_groff_has_no_complaint(tmp_path: Path, place: str) -> None:
+def test_groff_reports_no_problem(tmp_path: Path, place: str) -> None:
     write(tmp_path, manual())
     program = shutil.which("groff")
     if program is None:  # a machine without manual pages
@@ -75,7 +75,7 @@ def test_completion_and_pages_are_installed_once_and_removed(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_accepts_its_script(tmp_path: Path, shell: str) -> None:
+def test_each_shell_accepts_its_completion_script(tmp_path: Path, shell: str) -> None:
     script = tmp_path / "script"
     (file,) = (f for f in documents.documents() if f.path == documents.COMPLETIONS[shell])
     script.write_text(file.text)

@@ -17,7 +17,7 @@ ANSWER: Message = {"families": [
 ]}  # fmt: skip
 
 
-def test_the_page_is_printed_or_put_in_place_as_a_whole(hive: Hive, tmp_path: Path) -> None:
+def test_metrics_are_printed_or_written_atomically(hive: Hive, tmp_path: Path) -> None:
     hive.peer.answers["GetMetrics"] = lambda _: ANSWER
     printed = hive("metrics")
     assert series(printed.out) == {("hive_agents", (("state", 'run"ning\n'),)): 3.0}
@@ -34,7 +34,7 @@ EVENT: Message = {
 }  # fmt: skip
 
 
-def test_events_are_chosen_by_kind_agent_and_time(hive: Hive) -> None:
+def test_events_are_filtered_by_kind_agent_and_time(hive: Hive) -> None:
     hive.peer.answers["ListEvents"] = lambda _: {"events": [EVENT], "gap": None, "next": None}
     done = hive("events", "--kind", "own.*", "--agent", "a", "--since", "2h", "-o", "name")
     assert (done.status, done.out) == (0, "7\n")
@@ -44,7 +44,7 @@ def test_events_are_chosen_by_kind_agent_and_time(hive: Hive) -> None:
     assert hive("events", "--since", "yesterday").status == 2
 
 
-def test_who_follows_is_told_what_is_gone(hive: Hive) -> None:
+def test_following_events_reports_a_gap(hive: Hive) -> None:
     hive.peer.answers["ListEvents"] = lambda parameters: (
         [{"events": [EVENT], "gap": {"from": 4, "to": 6}, "next": "7"}]
         if parameters.get("after") == "3" and hive.peer.params_of("ListEvents")[1:]
@@ -55,7 +55,7 @@ def test_who_follows_is_told_what_is_gone(hive: Hive) -> None:
     assert "events 4 to 6 are not kept any more" in done.err
 
 
-def test_a_folder_that_is_not_there_is_one_line(hive: Hive, tmp_path: Path) -> None:
+def test_a_missing_folder_is_a_one_line_error(hive: Hive, tmp_path: Path) -> None:
     hive.peer.answers["GetMetrics"] = lambda _: ANSWER
     file = tmp_path / "none" / "hive.prom"
     done = hive("metrics", "--write", str(file))
@@ -66,7 +66,7 @@ def test_a_folder_that_is_not_there_is_one_line(hive: Hive, tmp_path: Path) -> N
     ("words", "said"),
     [((), "no events yet"), (("--kind", "refusals"), "no such events")],
 )
-def test_that_no_event_was_chosen_is_not_that_none_was(
+def test_an_empty_filter_result_differs_from_an_empty_log(
     hive: Hive, words: tuple[str, ...], said: str
 ) -> None:
     hive.peer.answers["ListEvents"] = lambda _: {"events": [], "gap": None, "next": None}

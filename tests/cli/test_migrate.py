@@ -130,7 +130,7 @@ def faults_of(hive: Hive, old: Path, dry: tuple[str, ...]) -> list[str]:
 
 @BOTH
 @pytest.mark.usefixtures("as_root")
-def test_a_dry_run_refuses_what_the_real_one_refuses(
+def test_a_dry_run_refuses_what_the_real_run_refuses(
     hive: Hive, daemon: Daemon, old: Path, dry: tuple[str, ...]
 ) -> None:
     """It printed a whole plan where the real run then refused."""
@@ -141,7 +141,7 @@ def test_a_dry_run_refuses_what_the_real_one_refuses(
 
 
 @BOTH
-def test_a_dry_run_is_root_s_as_well(
+def test_a_dry_run_needs_root_too(
     hive: Hive, old: Path, monkeypatch: pytest.MonkeyPatch, dry: tuple[str, ...]
 ) -> None:
     """Others cannot see what it would find."""
@@ -157,7 +157,7 @@ def test_a_dry_run_is_root_s_as_well(
         (HostLimits(depth=3), "'carol': 4 levels deep, of 3 (limits.depth)"),
     ],
 )
-def test_what_a_later_step_would_be_refused_for_is_said_before_the_first(
+def test_limits_are_checked_before_the_first_step(
     hive: Hive, daemon: Daemon, old: Path, bounds: HostLimits, fault: str
 ) -> None:
     old_hive, session = Old(old, "root"), Session(hive.peer.path)
@@ -181,7 +181,7 @@ def test_a_path_that_cannot_be_entered_is_a_fault(
 
 
 @pytest.mark.usefixtures("as_root")
-def test_a_dry_run_leaves_out_what_a_killed_run_has_made(
+def test_a_dry_run_omits_the_finished_steps_of_a_killed_run(
     hive: Hive, daemon: Daemon, old: Path
 ) -> None:
     def end(step: str) -> None:
@@ -224,9 +224,7 @@ def test_the_second_run_finds_the_marker_and_does_nothing(
     assert (len(hive.peer.calls), listing(old)) == (asked, before)
 
 
-def test_a_migration_that_was_killed_at_any_step_goes_on_where_it_was(
-    hive: Hive, daemon: Daemon, old: Path
-) -> None:
+def test_a_migration_killed_at_any_step_continues(hive: Hive, daemon: Daemon, old: Path) -> None:
     reached: list[str] = []
 
     def end(step: str) -> None:
@@ -248,7 +246,7 @@ def test_a_migration_that_was_killed_at_any_step_goes_on_where_it_was(
     assert hive("migrate", "--from", str(old)).out.startswith("nothing to do")
 
 
-def test_an_agent_of_ours_is_never_taken_for_one_of_theirs(
+def test_an_existing_agent_is_never_taken_for_a_migrated_one(
     hive: Hive, daemon: Daemon, old: Path
 ) -> None:
     daemon.agents["bob"] = "root"
@@ -260,7 +258,7 @@ def test_an_agent_of_ours_is_never_taken_for_one_of_theirs(
     assert daemon.copied == {}
 
 
-def test_without_a_root_agent_nothing_begins(hive: Hive, daemon: Daemon, old: Path) -> None:
+def test_a_migration_needs_a_root_agent(hive: Hive, daemon: Daemon, old: Path) -> None:
     del daemon.agents["root"]
     with pytest.raises(Conflict, match="hive setup"):
         take_over(hive, daemon, old)
@@ -295,7 +293,7 @@ def test_each_fault_of_the_old_tree_is_a_line_and_nothing_is_changed(
     assert hive.peer.calls == []
 
 
-def test_a_topology_that_cannot_be_read_is_told_and_one_that_is_missing_is_no_fault(
+def test_an_unreadable_topology_is_reported_and_a_missing_one_is_no_fault(
     old: Path,
 ) -> None:
     (old / "meta/topology.json").write_text("{")
@@ -308,14 +306,14 @@ def test_a_topology_that_cannot_be_read_is_told_and_one_that_is_missing_is_no_fa
     assert parents == {"root": None, **dict.fromkeys(("alice", "bob", "carol", "dora"), "root")}
 
 
-def test_links_that_agents_put_in_the_place_of_folders_are_not_followed(old: Path) -> None:
+def test_links_instead_of_agent_folders_are_not_followed(old: Path) -> None:
     (old / "agents/carol/state").rmdir()
     (old / "agents/carol/state").symlink_to("/root")
     (fault,) = Old(old, "root").faults
     assert fault == f"{old}/agents/carol/state: is not a folder, and links are not followed"
 
 
-def test_two_states_of_the_manager_are_for_people_to_sort_out(old: Path) -> None:
+def test_two_states_of_the_manager_need_a_decision_of_the_operator(old: Path) -> None:
     (old / "agents/manager/state").mkdir(parents=True)
     assert not Old(old, "root").faults, "an empty one is in nobody's way"
     (old / "agents/manager/state/notes.md").write_text("another\n")
@@ -323,7 +321,7 @@ def test_two_states_of_the_manager_are_for_people_to_sort_out(old: Path) -> None
     assert fault.endswith("both hold files; leave one")
 
 
-def test_what_still_runs_is_not_copied(old: Path, tmp_path: Path) -> None:
+def test_running_agents_are_not_copied(old: Path, tmp_path: Path) -> None:
     (tmp_path / "machines").mkdir()
     (tmp_path / "machines/hm1nd").touch()
     (fault,) = Old(old, "root", tmp_path / "machines").faults
@@ -336,7 +334,7 @@ def test_any_name_may_be_that_of_the_root_agent(old: Path) -> None:
     assert next(steps(result, "queen")).text == f"copy {old}/manager/state to /agents/queen/state"
 
 
-def test_an_import_is_entered_only_while_it_is_used(tmp_path: Path) -> None:
+def test_an_import_is_listed_only_while_it_is_used(tmp_path: Path) -> None:
     table = tmp_path / "imports"
     table.write_text("import-0000000000000000 /kept\n")
     with imports.import_entry(Path("/old/state"), table) as name:

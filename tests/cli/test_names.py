@@ -22,11 +22,11 @@ VERBS = sorted(set(the_group.list_commands(CONTEXT)) & COMMANDS.keys())
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_command_about_an_agent_has_both_forms(verb: str) -> None:
+def test_agent_commands_have_both_forms(verb: str) -> None:
     assert the_group.get_command(CONTEXT, verb) is the_command.get_command(CONTEXT, verb)
 
 
-def test_both_forms_of_stop_ask_the_same(hive: Hive) -> None:
+def test_both_forms_of_stop_make_the_same_call(hive: Hive) -> None:
     hive.peer.answers["Stop"] = lambda _: {"agents": ["bob"]}
     assert hive("stop", "bob").status == hive("agent", "stop", "bob").status == 0
     first, second = hive.peer.params_of("Stop")
@@ -42,7 +42,7 @@ def test_both_forms_of_stop_ask_the_same(hive: Hive) -> None:
     (("budget", "rm", "bob", "money"), "AllocateBudget"),
     (("cap", "rm", "bob", "spawn"), "RevokeCapability"), (("approval", "ls"), "ListApprovals"),
 ])  # fmt: skip
-def test_aliases_do_what_hands_expect(hive: Hive, words: tuple[str, ...], method: str) -> None:
+def test_aliases_run_the_expected_commands(hive: Hive, words: tuple[str, ...], method: str) -> None:
     reply: Message = {"left": 0, "kind": "money", "agent": "bob", "spent": 0}
     hive.peer.answers = defaultdict(lambda: lambda _: dict(reply))
     assert hive(*words).status == 0
@@ -70,13 +70,13 @@ def test_names_of_older_releases_still_work(
     assert [name for name, _ in hive.peer.calls] == [method]
 
 
-def test_no_help_lists_what_is_unlisted(hive: Hive) -> None:
+def test_no_help_lists_hidden_commands(hive: Hive) -> None:
     shown = hive("help", "--all").out
     for name in UNLISTED:
         assert f"\n  {name} " not in shown
 
 
-def test_the_short_help_has_ten_commands_and_says_where_the_rest_is(hive: Hive) -> None:
+def test_the_short_help_has_ten_commands_and_points_to_the_rest(hive: Hive) -> None:
     shown = hive("--help").out
     assert len(COMMON.split()) == 10
     first = [line.split()[0] for line in shown.splitlines() if re.match("  [a-z]", line)]
@@ -84,7 +84,7 @@ def test_the_short_help_has_ten_commands_and_says_where_the_rest_is(hive: Hive) 
     assert "hive help --all" in shown
 
 
-def test_help_of_a_command(hive: Hive) -> None:
+def test_help_shows_the_help_of_a_command(hive: Hive) -> None:
     assert hive("help", "agent", "stop").out == hive("agent", "stop", "--help").out
     assert hive("help").out == hive("--help").out
     wrong = hive("help", "agent", "stopp")
@@ -92,7 +92,7 @@ def test_help_of_a_command(hive: Hive) -> None:
     assert "did you mean stop" in wrong.err
 
 
-def test_version(hive: Hive) -> None:
+def test_the_version_is_printed(hive: Hive) -> None:
     assert hive("version").out == f"hive {VERSION}\n" == hive("--version").out
 
 

@@ -51,14 +51,14 @@ def test_a_plan_is_shown_by_its_id_or_by_its_task(hive: Hive) -> None:
     assert json.loads(hive("plan", "show", str(PLAN["task"]), "-o", "json").out) == PLAN
 
 
-def test_the_plan_of_a_task_is_found_without_asking_for_what_is_not_there(hive: Hive) -> None:
+def test_the_plan_of_a_task_needs_no_failing_call(hive: Hive) -> None:
     """A refusal would stand in the log."""
     hive.peer.answers["ListPlans"] = lambda _: {"plans": [PLAN]}
     assert hive("plan", "show", str(PLAN["task"])).status == 0
     assert not hive.peer.params_of("GetPlan")
 
 
-def test_what_is_neither_a_task_nor_a_plan_is_said_to_be_neither(hive: Hive) -> None:
+def test_an_unknown_id_is_neither_a_task_nor_a_plan(hive: Hive) -> None:
     hive.peer.answers["GetPlan"] = refusing(NotFound("no plan x"))
     hive.peer.answers["ListPlans"] = refusing(NotFound("no task x"))
     done = hive("plan", "show", "x")
@@ -66,7 +66,7 @@ def test_what_is_neither_a_task_nor_a_plan_is_said_to_be_neither(hive: Hive) -> 
     assert "no task or plan x" in done.err
 
 
-def test_a_task_without_a_plan_is_said_to_have_none(hive: Hive) -> None:
+def test_a_task_without_a_plan_is_reported(hive: Hive) -> None:
     hive.peer.answers["ListPlans"] = lambda _: {"plans": []}
     done = hive("plan", "show", "x")
     assert done.status == 4
@@ -79,7 +79,7 @@ def test_plans_of_a_task_are_listed(hive: Hive) -> None:
     assert hive("plan", "list", "x", "-o", "name").out == "0123456789ab\n"
 
 
-def test_a_decision_names_task_and_plan(hive: Hive) -> None:
+def test_a_decision_sends_task_and_plan(hive: Hive) -> None:
     asked: list[Message] = []
 
     def decide(parameters: Message) -> Message:
@@ -94,7 +94,7 @@ def test_a_decision_names_task_and_plan(hive: Hive) -> None:
     ]  # fmt: skip
 
 
-def test_a_plan_that_cannot_be_decided_any_more_is_an_error(hive: Hive) -> None:
+def test_a_decided_plan_cannot_be_decided_again(hive: Hive) -> None:
     hive.peer.answers["ApprovePlan"] = refusing(Conflict("cannot approve plan p: it is void"))
     done = hive("plan", "approve", "t", "p")
     assert done.status == 1

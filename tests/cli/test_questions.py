@@ -39,7 +39,7 @@ def refuse(error: HiveError) -> Message:
     raise error
 
 
-def test_what_waits_is_listed(hive: Hive) -> None:
+def test_open_questions_are_listed(hive: Hive) -> None:
     hive.peer.answers["ListQuestions"] = lambda _: {"questions": [ROW, BURNS], "next": None}
     for words in (("question",), ("question", "list")):
         done = hive(*words)
@@ -51,14 +51,14 @@ def test_what_waits_is_listed(hive: Hive) -> None:
     assert json.loads(hive("question", "list", "-o", "json").out) == [ROW, BURNS]
 
 
-def test_escalations_are_those_among_them(hive: Hive) -> None:
+def test_escalations_are_listed_apart(hive: Hive) -> None:
     hive.peer.answers["ListQuestions"] = lambda _: {"questions": [ROW, BURNS], "next": None}
     assert json.loads(hive("escalations", "-o", "json").out) == [BURNS]
     assert "critical" in hive("escalations").out
     assert hive("escalations", "-o", "name").out == f"{'b' * 12}\n"
 
 
-def test_the_page_says_who_what_where_and_how_to_answer(hive: Hive) -> None:
+def test_the_page_shows_asker_question_task_and_the_answer_command(hive: Hive) -> None:
     hive.peer.answers["GetQuestion"] = lambda _: SHOWN
     done = hive("question", "show", ID)
     assert done.status == 0
@@ -72,7 +72,7 @@ def test_the_page_says_who_what_where_and_how_to_answer(hive: Hive) -> None:
     assert hive("question", "show", ID, "-o", "name").out == f"{ID}\n"
 
 
-def test_an_answer_is_sent_for_each_item(hive: Hive) -> None:
+def test_one_answer_is_sent_for_each_item(hive: Hive) -> None:
     hive.peer.answers["Answer"] = lambda _: {"question": ID, "state": "answered", "asker": "carl"}
     done = hive("question", "answer", ID, "yes", "for joy")
     assert (done.status, done.out) == (0, "")
@@ -85,7 +85,7 @@ def test_an_answer_is_sent_for_each_item(hive: Hive) -> None:
     assert hive("question", "answer", ID).status == 2
 
 
-def test_passing_on_and_cancelling(hive: Hive) -> None:
+def test_a_question_is_relayed_and_cancelled(hive: Hive) -> None:
     hive.peer.answers["RelayQuestion"] = lambda _: {"question": ID, "to": "bob"}
     hive.peer.answers["CancelQuestion"] = lambda _: {
         "question": ID, "state": "cancelled", "asker": "carl",
@@ -99,7 +99,7 @@ def test_passing_on_and_cancelling(hive: Hive) -> None:
     ("words", "expected"), [(("--in", "2h"), ("in", 7200.0)), (("--at", "tomorrow"), None),
                          (("--at", "2000000000"), ("at", 2e9))]
 )  # fmt: skip
-def test_a_reminder_comes_after_a_time_or_at_one(
+def test_a_reminder_has_a_delay_or_a_time(
     hive: Hive, words: tuple[str, str], expected: tuple[str, float] | None
 ) -> None:
     hive.peer.answers["Remind"] = lambda _: {"reminder": ID, "due": 2e9}
@@ -112,12 +112,12 @@ def test_a_reminder_comes_after_a_time_or_at_one(
     assert (asked["to"], asked["body"], asked[expected[0]]) == ("carl", "look again", expected[1])
 
 
-def test_a_reminder_without_a_time_or_with_two_is_a_slip(hive: Hive) -> None:
+def test_a_reminder_without_a_time_or_with_two_is_wrong_usage(hive: Hive) -> None:
     assert hive("remind", "carl", "x").status == 2
     assert hive("remind", "carl", "x", "--in", "5", "--at", "5").status == 2
 
 
-def test_reminders_are_listed_and_taken_back(hive: Hive) -> None:
+def test_reminders_are_listed_and_cancelled(hive: Hive) -> None:
     row = {"id": ID, "to": "carl", "by": "operator", "body": "look", "due": 1.0, "relative": True,
            "made": 0.5}  # fmt: skip
     hive.peer.answers["ListReminders"] = lambda _: {"reminders": [row], "next": None}
@@ -131,12 +131,12 @@ def test_reminders_are_listed_and_taken_back(hive: Hive) -> None:
     ("text", "value"),
     [("90", 90), ("1.5m", 90), ("2h", 7200), ("3d", 259_200), ("1w", 604_800), ("1h30m", 5400)],
 )
-def test_lengths_of_time(text: str, value: float) -> None:
+def test_durations_are_parsed(text: str, value: float) -> None:
     assert parse_duration(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "h", "-5", "5 m", "5y", "nan", "1e3", "1h 3", "1h30"])
-def test_what_is_no_length_of_time_is_said_so(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
         parse_duration(text)
 

@@ -14,7 +14,7 @@ THING: Message = {
 }  # fmt: skip
 
 
-def test_queues_are_listed_with_who_may(hive: Hive) -> None:
+def test_queues_are_listed_with_their_permissions(hive: Hive) -> None:
     row: Message = {
         "queue": "alice/jobs", "may_put": ["children"], "may_take": ["bob"], "things": 3,
         "limit": 1000, "dead": False, "mine": [],
@@ -25,14 +25,14 @@ def test_queues_are_listed_with_who_may(hive: Hive) -> None:
     assert "children" in hive("queue", "list").out
 
 
-def test_what_is_put_has_an_id(hive: Hive) -> None:
+def test_put_prints_the_id(hive: Hive) -> None:
     hive.peer.answers["Put"] = lambda _: {"id": "q1", "priority": 2}
     assert hive("queue", "put", "alice/jobs", "mend it", "--kind", "job").out == "q1\n"
     (asked,) = hive.peer.params_of("Put")
     assert (asked["queue"], asked["body"], asked["kind"]) == ("alice/jobs", "mend it", "job")
 
 
-def test_what_is_taken_is_acked_only_when_asked(hive: Hive) -> None:
+def test_take_acknowledges_only_on_request(hive: Hive) -> None:
     hive.peer.answers["Take"] = lambda _: {"things": [THING]}
     hive.peer.answers["Ack"] = lambda _: {"acked": 1}
     assert "mend⟨U+001B⟩ it" in hive("queue", "take", "alice/jobs").out
@@ -42,18 +42,18 @@ def test_what_is_taken_is_acked_only_when_asked(hive: Hive) -> None:
     assert asked["ids"] == ["q1"]
 
 
-def test_closing_says_what_was_left(hive: Hive) -> None:
+def test_close_prints_the_number_of_remaining_messages(hive: Hive) -> None:
     hive.peer.answers["CloseQueue"] = lambda _: {"left": 2}
     done = hive("queue", "close", "alice/jobs")
     assert (done.out, done.err) == ("", "closed alice/jobs with 2 things in it\n")
 
 
-def test_publishing_says_whom_it_reached(hive: Hive) -> None:
+def test_publish_prints_the_recipients(hive: Hive) -> None:
     hive.peer.answers["Publish"] = lambda _: {"delivered": 5, "missed": 1}
     assert hive("publish", "builds", "green").err == "delivered to 5; 1 inboxes had no room\n"
 
 
-def test_send_waits_for_the_answer_when_asked(hive: Hive) -> None:
+def test_send_waits_for_the_answer_on_request(hive: Hive) -> None:
     hive.peer.answers["Send"] = lambda _: {"id": "1", "thread": "1", "priority": 0}
     replies: list[Message | None] = [None, {"body": "4"}]
     hive.peer.answers["WaitReply"] = lambda _: {"reply": replies.pop(0)}
@@ -61,7 +61,7 @@ def test_send_waits_for_the_answer_when_asked(hive: Hive) -> None:
     assert hive.peer.params_of("Send")[0]["reply_within"] == 90.0
 
 
-def test_no_answer_in_time_is_124(hive: Hive) -> None:
+def test_send_without_an_answer_in_time_exits_with_124(hive: Hive) -> None:
     hive.peer.answers["Send"] = lambda _: {"id": "1", "thread": "1", "priority": 0}
     hive.peer.answers["WaitReply"] = lambda _: {"reply": None}
     done = hive("send", "bob", "2 + 2?", "--wait", "1")

@@ -24,7 +24,7 @@ def lines(asked: Message) -> Message:
     return {"lines": rows, "next": "x"}
 
 
-def test_logs_of_several_agents_are_in_the_order_of_time(hive: Hive) -> None:
+def test_logs_of_several_agents_are_sorted_by_time(hive: Hive) -> None:
     hive.peer.answers["GetLogs"] = lines
     shown = hive("logs", "bob", "alice").out.splitlines()
     assert [line.split(" ", 2)[2] for line in shown] == [
@@ -34,14 +34,14 @@ def test_logs_of_several_agents_are_in_the_order_of_time(hive: Hive) -> None:
     assert len(hive("logs", "bob", "alice", "-n", "3").out.splitlines()) == 3
 
 
-def test_logs_of_all_and_of_none(hive: Hive) -> None:
+def test_logs_need_a_name_or_all(hive: Hive) -> None:
     hive.peer.answers["GetLogs"] = lines
     rows = [json.loads(line) for line in hive("logs", "--all", "-o", "jsonl").out.splitlines()]
     assert {row["agent"] for row in rows} == {"root", "alice", "bob"}
     assert hive("logs").status == 2
 
 
-def test_logs_of_one_agent_are_as_the_daemon_gives_them(hive: Hive) -> None:
+def test_logs_of_one_agent_keep_the_order_of_the_daemon(hive: Hive) -> None:
     hive.peer.answers["GetLogs"] = lines
     assert json.loads(hive("logs", "bob", "-o", "json").out) == lines({"agent": "bob"})["lines"]
     assert "hive-agent@bob.service: bob 0.0" in hive("logs", "bob").out
@@ -83,7 +83,7 @@ def sequence(text: str) -> list[int]:
     return [int(line.split()[0]) for line in text.splitlines()[1:]]
 
 
-def test_ack_and_hello_are_left_out_of_a_table_unless_asked_for(log: Hive) -> None:
+def test_tables_of_events_omit_ack_and_hello_by_default(log: Hive) -> None:
     assert sequence(log("events").out) == [*range(2, 101, 2)]
     assert len(sequence(log("events", "--all").out)) == 100
     assert len(sequence(log("events", "--kind", "record").out)) == 100
@@ -96,13 +96,13 @@ def test_a_refused_ack_is_shown(log: Hive) -> None:
     assert sequence(log("events").out) == [1]
 
 
-def test_the_number_of_events_counts_those_that_are_shown(log: Hive) -> None:
+def test_last_counts_only_shown_events(log: Hive) -> None:
     assert sequence(log("events", "-n", "5").out) == [92, 94, 96, 98, 100]
     assert log("events", "-n", "5", "-o", "name").out.split() == ["96", "97", "98", "99", "100"]
     assert sequence(log("events", "-n", "80").out) == [*range(2, 101, 2)]
 
 
-def test_following_begins_with_the_newest_ten(log: Hive) -> None:
+def test_following_starts_with_the_newest_ten_events(log: Hive) -> None:
     done = log("events", "-f")
     assert len(done.out.splitlines()) == 10
     followed = log.peer.params_of("ListEvents")[-1]
@@ -127,7 +127,7 @@ def mail(hive: Hive) -> Hive:
     return hive
 
 
-def test_a_message_and_a_dead_letter_are_shown_whole(mail: Hive) -> None:
+def test_messages_and_dead_letters_are_shown_whole(mail: Hive) -> None:
     shown = mail("inbox", "show", "m1").out
     for text in ("from       bob (child)", "kind       report", "│ line one\n│ line⟨U+001B⟩ two"):
         assert text in shown
@@ -136,7 +136,7 @@ def test_a_message_and_a_dead_letter_are_shown_whole(mail: Hive) -> None:
     assert mail("inbox", "show", "x").status == 4
 
 
-def test_the_inbox_is_cleared_by_ids_or_as_a_whole(mail: Hive) -> None:
+def test_the_inbox_is_cleared_by_ids_or_entirely(mail: Hive) -> None:
     assert mail("inbox", "clear", "m1").err == "taken out: 1\n"
     assert mail("inbox", "clear", "--yes").err == "taken out: 1\n"
     assert [asked["ids"] for asked in mail.peer.params_of("Ack")] == [["m1"], ["m1"]]
@@ -181,7 +181,7 @@ def test_the_tree_shows_agents_of_a_state_with_their_ancestors(hive: Hive) -> No
     assert hive("tree", "--state", "happy").status == 2
 
 
-def test_a_screen_is_drawn_again_until_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_redraws_the_screen_until_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[int] = []
 
     def pause(_seconds: float) -> None:
@@ -203,7 +203,7 @@ STATUS: Message = {
 }  # fmt: skip
 
 
-def test_status_says_what_one_wants_to_know_each_morning(hive: Hive) -> None:
+def test_status_summarizes_the_hive(hive: Hive) -> None:
     hive.peer.answers["Status"] = lambda _: STATUS
     hive.peer.answers["GetUsage"] = lambda _: {"currency": "USD", "sums": [
         {"key": "2026-11-23", "kind": "money", "source": "reported", "amount": 4_100_000},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hive_core.cli.core.reference import FILE, reference
 
 
-def test_the_reference_of_the_commands_is_fresh() -> None:
+def test_the_command_reference_is_up_to_date() -> None:
     assert FILE.read_text() == reference(), "run `python -m hive_core.cli.core.reference`"
 
 

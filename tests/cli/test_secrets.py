@@ -20,7 +20,7 @@ def pipe_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", Pipe(io.BytesIO(data)))
 
 
-def test_a_value_from_a_pipe_loses_the_end_of_its_last_line(
+def test_a_value_from_a_pipe_loses_its_final_newline(
     hive: Hive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hive.peer.answers["SetSecret"] = lambda _: dict(ANSWER)
@@ -32,7 +32,7 @@ def test_a_value_from_a_pipe_loses_the_end_of_its_last_line(
     assert (asked["agent"], asked["key"]) == ("alice", "token")
 
 
-def test_a_value_from_a_file_is_taken_as_it_is(hive: Hive, tmp_path: Path) -> None:
+def test_a_value_from_a_file_is_stored_unchanged(hive: Hive, tmp_path: Path) -> None:
     hive.peer.answers["SetSecret"] = lambda _: {**ANSWER, "readable": False}
     (tmp_path / "value").write_bytes(b"x\n")
     done = hive("secret", "set", "alice", "token", "--file", str(tmp_path / "value"))
@@ -40,7 +40,7 @@ def test_a_value_from_a_file_is_taken_as_it_is(hive: Hive, tmp_path: Path) -> No
     assert "hive cap grant alice secret:token" in done.err
 
 
-def test_what_is_no_text_is_refused_before_anything_is_sent(
+def test_a_binary_value_is_refused_before_the_call(
     hive: Hive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipe_stdin(monkeypatch, b"\xff\xfe-hush")
@@ -50,7 +50,7 @@ def test_what_is_no_text_is_refused_before_anything_is_sent(
     assert hive.peer.calls == []
 
 
-def test_a_value_is_no_argument(hive: Hive) -> None:
+def test_a_value_cannot_be_an_argument(hive: Hive) -> None:
     done = hive("secret", "set", "alice", "token", "value")
     assert done.status == 2
     assert hive.peer.calls == []

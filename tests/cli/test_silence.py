@@ -15,14 +15,14 @@ from hive_core.errors import TimedOut
 from hive_core.varlink import SILENCE
 
 
-def test_silence_names_the_command_that_says_why(hive: Hive) -> None:
+def test_a_silent_daemon_gives_a_hint_at_the_diagnostic_command(hive: Hive) -> None:
     session = Session(hive.peer.path)
     said = explanation(TimedOut(SILENCE), session)
     assert said == "no answer in time; is hived running? (`hive doctor`)"
     assert explanation(TimedOut("not within 3 s: alice stopped"), session).endswith("alice stopped")
 
 
-def test_a_wait_within_a_wait_says_nothing(
+def test_a_nested_wait_prints_no_hint(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
@@ -42,7 +42,7 @@ def test_a_wait_within_a_wait_says_nothing(
     assert "the inner" not in said
 
 
-def test_doctor_says_where_to_look_when_nobody_is_there(hive: Hive, tmp_path: Path) -> None:
+def test_doctor_points_to_the_journal_without_a_daemon(hive: Hive, tmp_path: Path) -> None:
     hive.peer.path = str(tmp_path / "nobody.sock")
     done = hive("doctor", "-o", "jsonl")
     (line,) = [row for row in done.out.splitlines() if '"check": "hived"' in row]

@@ -17,7 +17,7 @@ CHECKOUT = str(Path(main.__file__).parents[2])
 
 
 @pytest.mark.parametrize("words", [["--help"], ["tree"], ["call", "whoami"], ["agent", "--help"]])
-def test_nothing_heavy_is_imported(words: list[str]) -> None:
+def test_no_heavy_module_is_imported(words: list[str]) -> None:
     script = (
         f"import sys; sys.path.insert(0, {CHECKOUT!r}); from hive_core.cli.main import run\n"
         f"run(['--socket', '/nowhere', *{words!r}]); print(*sys.modules)"
@@ -35,7 +35,7 @@ def test_nothing_heavy_is_imported(words: list[str]) -> None:
 @pytest.mark.parametrize(("to", "says"), [
     ("/dev/full", "No space left on device\n"), ("a reader that left", ""),
 ])  # fmt: skip
-def test_output_that_nobody_got_is_no_success(to: str, says: str) -> None:
+def test_unwritten_output_is_no_success(to: str, says: str) -> None:
     read, write = os.pipe()
     os.close(read)
     out = write if to != "/dev/full" else os.open(to, os.O_WRONLY)
@@ -53,7 +53,7 @@ def test_output_that_nobody_got_is_no_success(to: str, says: str) -> None:
     assert done.stderr.endswith(says) if says else not done.stderr
 
 
-def test_who_closed_its_output_wants_none() -> None:
+def test_a_closed_standard_output_is_no_error() -> None:
     """A socket of ours would get the number, and what is printed with it."""
     script = (
         f"import sys; sys.path.insert(0, {CHECKOUT!r}); sys.argv[1:] = ['--version']\n"
@@ -66,7 +66,7 @@ def test_who_closed_its_output_wants_none() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_every_command_of_the_table_is_there() -> None:
+def test_every_command_of_the_table_exists() -> None:
     with click.Context(main.hive) as context:
         for name in main.COMMANDS:
             command = main.hive.get_command(context, name)

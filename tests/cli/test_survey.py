@@ -15,7 +15,7 @@ ENDED = {**ROW, "name": "carl", "state": "stopped", "tasks": 0, "quiet": None, "
 SICK = {**ROW, "name": "dan", "state": "parked", "unanswered": 90.0}
 
 
-def test_everybody_is_listed_and_only_the_noted_if_asked(hive: Hive) -> None:
+def test_survey_lists_all_agents_or_only_noted_ones(hive: Hive) -> None:
     hive.peer.answers["Survey"] = lambda _: {"agents": [ROW, ENDED, SICK], "next": None}
     lines = hive("survey").out.splitlines()
     assert lines[0].split()[:4] == ["NAME", "STATE", "ACTIVITY", "TASKS"]

@@ -41,7 +41,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(breadth, lines)) <= width
 
 
-def test_columns_are_left_out_by_priority_and_the_last_one_is_cut() -> None:
+def test_columns_are_dropped_by_priority_and_the_last_one_is_cut() -> None:
     headings = [next(iter(table(ROWS, COLUMNS, width))).split() for width in (200, 100, 80, 70)]
     assert headings == [
         ["ID", "STATE", "AGENT", "SINCE", "TEXT"], ["ID", "STATE", "AGENT", "SINCE", "TEXT"],
@@ -77,7 +77,7 @@ def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_narrow")
-def test_wide_shows_all_columns_on_a_terminal_and_json_is_whole(hive: Hive) -> None:
+def test_wide_output_has_all_columns_and_json_is_complete(hive: Hive) -> None:
     row = {"id": "m1", "sent_at": 1.0, "from": "bob", "relation": "descendant", "body": "x" * 300}
     hive.peer.answers["ListMessages"] = lambda _: {"messages": [row], "next": None}
 
@@ -96,7 +96,7 @@ def test_wide_shows_all_columns_on_a_terminal_and_json_is_whole(hive: Hive) -> N
 @pytest.mark.parametrize(("seconds", "text"), [
     (0, "0s"), (2.5, "2.5s"), (59, "59s"), (3600, "1h"), (5400, "1h30m"), (93_784, "1d2h"),
 ])  # fmt: skip
-def test_a_duration_is_printed_as_it_is_written(seconds: float, text: str) -> None:
+def test_a_duration_is_printed_in_the_form_it_is_entered(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
     if seconds < 93_784:
         assert parse_duration(text) == seconds
@@ -111,7 +111,7 @@ def test_durations_have_bounds() -> None:
             grace.convert(text, None, None)
 
 
-def test_since_is_a_date_a_number_or_so_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_since_takes_a_date_a_number_or_a_duration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 10_000.0)
     assert SINCE.convert("1h", None, None) == 6400
     assert SINCE.convert("5000", None, None) == 5000
@@ -123,7 +123,7 @@ def test_since_is_a_date_a_number_or_so_long_ago(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0"), (512 << 20, "512M"), (1 << 40, "1T"), (1536, "1.5K"), (7, "7")]
 )
-def test_a_size_is_printed_as_it_is_written(number: int, text: str) -> None:
+def test_a_size_is_printed_in_the_form_it_is_entered(number: int, text: str) -> None:
     assert format_size(number) == text
     if "." not in text:
         assert parse_size(text) == number
@@ -138,7 +138,7 @@ def test_limits_take_sizes() -> None:
     ("task", "assign", "bob", "x", "--deadline", "5 m"), ("logs", "bob", "--since", "long ago"),
     ("move", "bob", "--parent", "root", "--when-idle", "2d"), ("reap", "--older", "x"),
 ])  # fmt: skip
-def test_a_wrong_duration_is_wrong_usage_everywhere(hive: Hive, words: tuple[str, ...]) -> None:
+def test_an_invalid_duration_is_wrong_usage_everywhere(hive: Hive, words: tuple[str, ...]) -> None:
     assert hive(*words).status == 2
     assert not hive.peer.calls
 

@@ -46,7 +46,7 @@ def test_open_tasks_are_listed(hive: Hive) -> None:
     assert hive("task", "list", "-o", "name").out.split() == [ID, PART]
 
 
-def test_a_board_shows_states_with_parts_below_their_wholes(hive: Hive) -> None:
+def test_the_board_shows_subtasks_below_their_task(hive: Hive) -> None:
     hive.peer.answers["ListTasks"] = lambda _: {"tasks": [ENDED, LOWER, ROW], "next": None}
     lines = hive("task", "board", "--all").out.splitlines()
     assert lines == [
@@ -57,7 +57,7 @@ def test_a_board_shows_states_with_parts_below_their_wholes(hive: Hive) -> None:
     assert "no tasks" in hive("task", "board").err
 
 
-def test_the_page_of_a_task(hive: Hive) -> None:
+def test_the_task_page_is_shown(hive: Hive) -> None:
     hive.peer.answers["GetTask"] = lambda _: SHOWN
     done = hive("task", "show", ID)
     assert done.status == 0
@@ -69,7 +69,7 @@ def test_the_page_of_a_task(hive: Hive) -> None:
     assert hive("task", "show", ID, "-o", "name").out == f"{ID}\n"
 
 
-def test_a_task_is_given(hive: Hive) -> None:
+def test_assign_creates_a_task(hive: Hive) -> None:
     hive.peer.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "queued"}
     done = hive(
         "task", "assign", "bob", "Add", "--data", '{"n": 3}', "--needs", PART, "--requeue", "2",
@@ -85,7 +85,7 @@ def test_a_task_is_given(hive: Hive) -> None:
 
 
 @pytest.mark.parametrize("data", ["{", "[1]"])
-def test_data_has_to_be_an_object(hive: Hive, data: str) -> None:
+def test_data_must_be_an_object(hive: Hive, data: str) -> None:
     assert hive("task", "assign", "bob", "Add", "--data", data).status == 2
     assert not hive.peer.params_of("AssignTask")
 
@@ -102,7 +102,7 @@ def test_with_wait_the_result_is_printed(hive: Hive, how: str, status: int) -> N
 
 
 @pytest.mark.parametrize("wait", [[], ["--wait"]])
-def test_what_keeps_the_agent_from_beginning_is_said_at_once(hive: Hive, wait: list[str]) -> None:
+def test_assign_warns_when_the_agent_cannot_begin(hive: Hive, wait: list[str]) -> None:
     """Nobody waits in silence for one that is stopped."""
     hint = "bob is stopped: it gets the task when it is started"
     result: dict[str, object] = {"task": ID, "agent": "bob", "state": "queued", "hint": hint}
@@ -114,7 +114,7 @@ def test_what_keeps_the_agent_from_beginning_is_said_at_once(hive: Hive, wait: l
     assert f"not begun  {hint}\n" in hive("task", "show", ID).out
 
 
-def test_a_cancel_says_what_it_hit(hive: Hive) -> None:
+def test_cancel_lists_the_affected_tasks(hive: Hive) -> None:
     hit = [{"task": ID, "agent": "alice", "state": "stopping"},
            {"task": PART, "agent": "bob", "state": "cancelled"}]  # fmt: skip
     hive.peer.answers["CancelTask"] = lambda _: {"task": ID, "state": "stopping", "hit": hit}
@@ -125,7 +125,7 @@ def test_a_cancel_says_what_it_hit(hive: Hive) -> None:
     assert hive.peer.params_of("CancelTask")[0]["reason"] == "no need"
 
 
-def test_more_for_a_task_is_written_as_people_do(hive: Hive) -> None:
+def test_task_options_take_readable_values(hive: Hive) -> None:
     row = {"kind": "money", "left": 1_500_000, "spent": 250_000, "owed": 0}
     hive.peer.answers["FundTask"] = lambda _: {"task": ID, "giver": "alice", "budget": [row]}
     done = hive("task", "top-up", ID, "money", "1.25")
@@ -136,7 +136,7 @@ def test_more_for_a_task_is_written_as_people_do(hive: Hive) -> None:
     assert "tokens" not in first
 
 
-def test_what_is_not_there_is_said(hive: Hive) -> None:
+def test_an_unknown_task_is_an_error(hive: Hive) -> None:
     def nothing(_: Message) -> Message:
         raise NotFound(f"no task {ID}")
 

@@ -23,7 +23,7 @@ ROWS: list[object] = [
 ]  # fmt: skip
 
 
-def test_each_row_says_what_settles_it(hive: Hive) -> None:
+def test_each_row_has_the_command_that_settles_it(hive: Hive) -> None:
     hive.peer.answers["Todo"] = lambda _: {"todo": ROWS, "more": 0}
     document = json.loads(hive("todo", "-o", "json").out)
     assert [item["settle"] for item in document] == [
@@ -36,7 +36,7 @@ def test_each_row_says_what_settles_it(hive: Hive) -> None:
     assert hive("todo", "-o", "name").out.split() == ["q1", "bob", "operator"]
 
 
-def test_an_empty_list_is_good_news_and_a_cut_one_says_so(hive: Hive) -> None:
+def test_an_empty_list_and_a_truncated_list_say_so(hive: Hive) -> None:
     hive.peer.answers["Todo"] = lambda _: {"todo": [], "more": 0}
     assert hive("todo").err == "nothing waits for you\n"
     assert hive("todo", "-o", "json").out == "[]\n"
@@ -45,7 +45,7 @@ def test_an_empty_list_is_good_news_and_a_cut_one_says_so(hive: Hive) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_settled_by_a_command_that_there_is(kind: str) -> None:
+def test_every_kind_is_settled_by_an_existing_command(kind: str) -> None:
     for text in SETTLED_BY[kind].split("; "):
         program, name, *_ = text.split()
         assert program == "hive"
@@ -55,11 +55,11 @@ def test_every_kind_is_settled_by_a_command_that_there_is(kind: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (59, "59s"), (90, "1m30s"), (7200, "2h"), (200_000, "2d7h")]
 )
-def test_ages_are_short(seconds: float, text: str) -> None:
+def test_ages_have_a_short_form(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
-def test_waiting_for_a_task_tells_how_it_ended(hive: Hive) -> None:
+def test_wait_for_a_task_shows_its_end(hive: Hive) -> None:
     row = {"task": "t1", "state": "done", "status": "success", "summary": "all swept"}
     answers = iter([{"tasks": [row], "done": False}, {"tasks": [row], "done": True}])
     hive.peer.answers["WaitTasks"] = lambda _: next(answers)
@@ -68,7 +68,7 @@ def test_waiting_for_a_task_tells_how_it_ended(hive: Hive) -> None:
     assert len(hive.peer.params_of("WaitTasks")) == 2
 
 
-def test_waiting_for_a_question_tells_the_answers(hive: Hive) -> None:
+def test_wait_for_a_question_shows_its_answers(hive: Hive) -> None:
     def question_page(state: str, *answers: str) -> Message:
         return {"question": {"id": "q1", "state": state}, "items": [{"answer": a} for a in answers]}
 
@@ -78,14 +78,14 @@ def test_waiting_for_a_question_tells_the_answers(hive: Hive) -> None:
     assert (done.status, done.out) == (0, "q1 answered green big\n")
 
 
-def test_a_question_that_nobody_answers_in_time_is_124(hive: Hive) -> None:
+def test_an_unanswered_question_exits_with_124(hive: Hive) -> None:
     hive.peer.answers["GetQuestion"] = lambda _: {"question": {"state": "open"}, "items": []}
     done = hive("wait", "--for", "question.answered=q1", "--timeout", "0.05")
     assert done.status == 124
     assert "question.answered=q1" in done.err
 
 
-def test_waiting_for_an_agent_s_state(hive: Hive) -> None:
+def test_wait_for_the_state_of_an_agent(hive: Hive) -> None:
     rows = [{"name": "bob", "state": "stopped"}]
     hive.peer.answers["WaitAgents"] = lambda _: {"agents": rows, "done": True}
     done = hive("wait", "--for", "agent.state=bob:stopped,failed")
@@ -100,7 +100,7 @@ def event(seq: int, kind: str) -> Message:
     return {"seq": seq, "kind": kind}
 
 
-def test_waiting_for_an_event_takes_the_next_one_of_its_kind(hive: Hive) -> None:
+def test_wait_for_an_event_takes_the_next_of_its_kind(hive: Hive) -> None:
     pages: Iterator[list[Message]] = iter([
         [{"events": [event(8, "record"), event(9, "question")], "next": "9"}],
         [{"events": [event(10, "record")], "next": "10"}],
@@ -119,7 +119,7 @@ def test_waiting_for_an_event_takes_the_next_one_of_its_kind(hive: Hive) -> None
     assert [call.get("after") for call in calls if "after" in call] == ["7", "7", "10"]
 
 
-def test_an_event_that_does_not_come_is_124(hive: Hive) -> None:
+def test_a_missing_event_exits_with_124(hive: Hive) -> None:
     hive.peer.answers["ListEvents"] = lambda params: (
         {"events": [], "next": None} if "last" in params else []
     )
@@ -128,7 +128,7 @@ def test_an_event_that_does_not_come_is_124(hive: Hive) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["task.done", "nothing=1", "happy", "question.answered"])
-def test_what_cannot_be_waited_for_is_a_slip(hive: Hive, wanted: str) -> None:
+def test_an_unsupported_wait_is_wrong_usage(hive: Hive, wanted: str) -> None:
     done = hive("wait", "bob", "--for", wanted)
     assert done.status == 2
     assert "event.KIND" in done.err

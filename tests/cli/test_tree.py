@@ -40,7 +40,7 @@ def bare(lines: list[str]) -> str:
     return "".join(re.sub(r"\x1b\[\d+m", "", line).rstrip() + "\n" for line in lines)
 
 
-def test_the_tree_at_80_columns_is_drawn_to_the_letter() -> None:
+def test_the_tree_at_80_columns_matches_its_golden_text() -> None:
     assert bare(draw(nest(ROWS), 80)) == GOLDEN
 
 
@@ -61,7 +61,7 @@ def test_a_deep_tree_keeps_its_names_and_its_width() -> None:
     assert all(name in line for name, line in zip(names, lines, strict=True))
 
 
-def test_text_of_agents_cannot_act_on_the_terminal() -> None:
+def test_agent_titles_cannot_act_on_the_terminal() -> None:
     hostile = [row("root", None, "agent", "running", title="\x1b[2J\u202egnihtemos\nelse")]
     (line,) = draw(nest(hostile), 200)
     assert "⟨U+001B⟩[2J⟨U+202E⟩gnihtemos⏎else" in line
@@ -75,7 +75,7 @@ def test_json_nests_children_and_keeps_the_contracted_fields() -> None:
     assert [child["name"] for child in lead["children"]] == ["tester", "writer"]
 
 
-def test_an_agent_whose_parent_is_not_shown_stands_as_a_root() -> None:
+def test_an_agent_with_a_hidden_parent_is_shown_as_a_root() -> None:
     below = [row for row in ROWS if row["name"] in ("writer", "spell-checker")]
     (root,) = nest(below)
     assert root.row["name"] == "writer"

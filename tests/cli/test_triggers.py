@@ -20,7 +20,7 @@ ROW = {
 }  # fmt: skip
 
 
-def test_a_task_every_night_is_set(hive: Hive) -> None:
+def test_a_nightly_task_is_set(hive: Hive) -> None:
     hive.peer.answers["SetTrigger"] = lambda _: dict(SET)
     words = ["--zone", "Europe/Berlin", "--action", "task", "--deadline", "60", "--missed", "skip"]
     done = hive("trigger", "set", "alice", "nightly", "look", "--cron", "0 3 * * *", *words)
@@ -32,7 +32,7 @@ def test_a_task_every_night_is_set(hive: Hive) -> None:
     assert asked["enabled"] is True
 
 
-def test_a_secret_comes_from_a_pipe_or_is_shown_once(
+def test_a_webhook_secret_comes_from_a_pipe_or_is_shown_once(
     hive: Hive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hive.peer.answers["SetTrigger"] = lambda _: {**SET, "path": "/hook/u", "secret": "made"}
@@ -46,7 +46,7 @@ def test_a_secret_comes_from_a_pipe_or_is_shown_once(
     assert second["when"] == {"webhook": {"secret": "from a pipe, long enough"}}
 
 
-def test_an_address_is_chosen_and_shown(hive: Hive) -> None:
+def test_a_webhook_address_is_chosen_and_shown(hive: Hive) -> None:
     hive.peer.answers["SetTrigger"] = lambda _: {**SET, "path": "/hook/alice/ci/push"}
     done = hive("trigger", "set", "alice", "hook", "x", "--webhook", "--path", "ci/push",
                 "--strict")  # fmt: skip
@@ -65,7 +65,7 @@ def test_a_new_agent_is_described(hive: Hive) -> None:
     assert asked["enabled"] is False
 
 
-def test_triggers_and_fires_are_listed_and_removed(hive: Hive) -> None:
+def test_triggers_are_listed_with_runs_and_removed(hive: Hive) -> None:
     hive.peer.answers["ListTriggers"] = lambda _: {"triggers": [ROW], "next": None}
     hive.peer.answers["ListFires"] = lambda _: {"fires": [FIRE]}
     hive.peer.answers["RemoveTrigger"] = lambda _: {"name": "nightly"}

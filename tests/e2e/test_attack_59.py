@@ -221,7 +221,7 @@ def test_the_docs_have_git_commands_to_follow() -> None:
 
 
 @pytest.mark.parametrize("who", ["root", OPERATOR])
-def test_attack_59_whoever_follows_the_docs_runs_nothing_of_a_hived_that_was_taken_over(
+def test_attack_59_following_the_docs_runs_no_program_of_a_compromised_hived(
     host: HiveHost, who: str
 ) -> None:
     id_, commit = propose(host, who)
@@ -242,7 +242,7 @@ def test_attack_59_whoever_follows_the_docs_runs_nothing_of_a_hived_that_was_tak
 
 
 @pytest.mark.parametrize("who", ["root", OPERATOR])
-def test_attack_59_nobody_but_hived_enters_a_repository(host: HiveHost, who: str) -> None:
+def test_attack_59_only_hived_enters_a_repository(host: HiveHost, who: str) -> None:
     """For root, who may enter everything, git's own guard is still there: nothing lifts it."""
     for place in ("/var/lib/hive/meta", f"/var/lib/hive/applied/{host.uuid('alice')}.git"):
         said = as_(host, who, f"cd /; git -C {place} log; echo ended $?")
@@ -275,7 +275,7 @@ def test_attack_59_clone_pull_push_and_sign_by_plain_git(host: HiveHost, who: st
     assert {f"approve/{id_}", f"approved/{id_}", f"deployed/{id_}"} <= set(said.split())
 
 
-def test_attack_59_who_is_no_operator_gets_nothing(host: HiveHost) -> None:
+def test_attack_59_a_user_who_is_no_operator_is_refused(host: HiveHost) -> None:
     host.run("useradd", "-m", "-s", "/bin/sh", "nina")
     said = as_(host, "nina", "git clone hive::meta; ls")
     assert "members of group hive-operator" in said
@@ -331,7 +331,7 @@ def test_attack_59_an_older_install_is_closed_by_setup_and_the_first_start(host:
 
 
 @pytest.mark.parametrize("moment", [0.05, 0.3, 0.6, 1.0])
-def test_a_push_over_a_daemon_that_is_killed_is_whole_or_can_be_made_again(
+def test_a_push_interrupted_by_a_daemon_crash_is_complete_or_can_be_repeated(
     host: HiveHost, moment: float
 ) -> None:
     note = f"pushed for {moment} s"

@@ -39,14 +39,14 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.hush()
 
 
-def test_attack_64_a_shell_opens_whatever_the_control_groups_are_called(host: HiveHost) -> None:
+def test_attack_64_a_shell_opens_despite_hostile_control_group_names(host: HiveHost) -> None:
     said = str(host.call("GetLogs", agent="bob")["lines"])
     assert "moved 0" not in said, said
     same = '[ "$(cat /proc/self/cgroup)" = "$(cat /proc/1/cgroup)" ] && echo joined'
     assert host.shell("bob", "sh", "-c", same) == "joined\n"
 
 
-def test_attack_64_the_host_goes_on_with_such_an_agent(host: HiveHost) -> None:
+def test_attack_64_the_host_goes_on_with_hostile_control_group_names(host: HiveHost) -> None:
     """It is looked at anew by a fresh daemon, and stopped and started, like any other."""
     host.restart()
     host.wait("running", "bob")

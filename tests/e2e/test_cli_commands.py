@@ -43,7 +43,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.hive("teardown", "--purge", "--yes")
 
 
-def test_create_returns_when_the_agent_runs(host: HiveHost) -> None:
+def test_create_returns_once_the_agent_runs(host: HiveHost) -> None:
     host.hive("agent", "create", "quick", "--", "sleep", "1000")
     shown = host.run("systemctl", "is-active", "hive-agent@quick.service").stdout
     assert shown == "active\n"
@@ -54,7 +54,7 @@ def test_create_returns_when_the_agent_runs(host: HiveHost) -> None:
     host.hive("destroy", "quick", "--yes")
 
 
-def test_a_name_that_is_taken_is_refused(host: HiveHost) -> None:
+def test_a_name_in_use_is_refused(host: HiveHost) -> None:
     assert "taken" in host.fails(1, "agent", "create", "worker")
 
 
@@ -139,7 +139,7 @@ def test_status_counts_the_agents(host: HiveHost) -> None:
     assert document["hived"]["version"]
 
 
-def test_stop_start_and_what_is_not_running(host: HiveHost) -> None:
+def test_stop_and_start_an_agent_and_call_one_that_is_stopped(host: HiveHost) -> None:
     host.hive("stop", "other", "--grace", "1")
     assert host.hive("wait", "other", "--for", "stopped", "--timeout", "10") == "other stopped\n"
     assert "not running" in host.fails(3, "shell", "other")
@@ -148,11 +148,11 @@ def test_stop_start_and_what_is_not_running(host: HiveHost) -> None:
     assert host.hive("wait", "--for", "running", "other") == "other running\n"
 
 
-def test_names_that_do_not_exist_are_4_and_one_is_suggested(host: HiveHost) -> None:
+def test_an_unknown_name_exits_with_4_and_suggests_a_similar_one(host: HiveHost) -> None:
     assert "did you mean worker" in host.fails(4, "stop", "wroker")
 
 
-def test_the_operator_talks_with_an_agent(host: HiveHost) -> None:
+def test_the_operator_exchanges_messages_with_an_agent(host: HiveHost) -> None:
     """T14: what is typed is sent, what comes back is printed, and nothing is left in the inbox."""
     assert host.hive("chat", "lead", text="good morning\n\nhow are you\n").splitlines() == [
         "GOOD MORNING", "HOW ARE YOU",
@@ -160,7 +160,7 @@ def test_the_operator_talks_with_an_agent(host: HiveHost) -> None:
     assert host.hive("inbox", "-o", "name") == ""
 
 
-def test_a_message_to_one_who_holds_waits_in_its_inbox(host: HiveHost) -> None:
+def test_a_message_to_a_holding_agent_waits_in_its_inbox(host: HiveHost) -> None:
     sent = host.hive("send", "other", "for later").strip()
     (letter,) = host.json("inbox", "other")
     assert (letter["id"], letter["from"], letter["body"]) == (sent, "operator", "for later")
@@ -224,7 +224,7 @@ def test_a_shell_cannot_mount_and_reads_its_words_as_they_are(host: HiveHost) ->
     assert host.run("hive", "shell", "worker", "--", "wc", "-c", text="a\n$b").stdout == "4\n"
 
 
-def test_a_shell_on_a_terminal_has_one_of_its_own(host: HiveHost) -> None:
+def test_a_shell_on_a_terminal_gets_a_terminal_of_its_own(host: HiveHost) -> None:
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (33, 111))
     command = host.lab.argv(["env", "TERM=vt100", "hive", "shell", "worker"])
@@ -265,7 +265,7 @@ def test_files_are_copied_in_and_out(host: HiveHost) -> None:
     assert host.fails(2, "cp", "/root/note", "/root/x")
 
 
-def test_an_agent_runs_a_script_of_ours_and_another_one_after_set(host: HiveHost) -> None:
+def test_an_agent_runs_a_given_script_and_a_new_one_after_set(host: HiveHost) -> None:
     host.run("tee", "/root/say.sh", text="#!/bin/sh\necho said $1 in $PWD; sleep 1000\n")
     host.hive("agent", "create", "crier", "--file", "/root/say.sh", "--", "hello")
     host.until(lambda: "said hello in /tree/state" in host.hive("logs", "crier"), "its word")
@@ -283,7 +283,7 @@ def test_an_agent_runs_a_script_of_ours_and_another_one_after_set(host: HiveHost
     host.hive("destroy", "crier", "--yes")
 
 
-def test_only_root_enters_and_only_operators_ask(host: HiveHost) -> None:
+def test_only_root_enters_containers_and_only_operators_call(host: HiveHost) -> None:
     group = host.run("getent", "group", "hive-operator").stdout.split(":")[2]
     operator = ("setpriv", "--reuid=65534", "--regid=65534", f"--groups={group}", "hive")
     assert host.run(*operator, "tree", "-o", "name").stdout.startswith("root\n")
@@ -297,7 +297,7 @@ def test_only_root_enters_and_only_operators_ask(host: HiveHost) -> None:
     assert "hive-operator" in done.stderr
 
 
-def test_call_reaches_any_method_also_as_an_agent(host: HiveHost) -> None:
+def test_call_reaches_any_method_also_inside_an_agent(host: HiveHost) -> None:
     assert json.loads(host.hive("call", "whoami"))["name"] == "operator"
     assert json.loads(host.hive("call", "Whoami", "{}", "--as", "worker"))["name"] == "worker"
     said = host.fails(5, "call", "Stop", '{"agent": "lead"}', "--as", "worker")
@@ -305,7 +305,7 @@ def test_call_reaches_any_method_also_as_an_agent(host: HiveHost) -> None:
     assert "did you mean get_logs" in host.fails(2, "call", "get_log")
 
 
-def test_why_explains_both_answers(host: HiveHost) -> None:
+def test_why_explains_allowed_and_denied_calls(host: HiveHost) -> None:
     assert host.hive("why", "lead", "stop", "worker").startswith("allowed\n")
     done = host.run("hive", "why", "worker", "stop", "lead", check=False)
     assert done.returncode == 5
@@ -318,7 +318,7 @@ def test_why_explains_both_answers(host: HiveHost) -> None:
     assert document["commit"]
 
 
-def test_events_tell_who_did_what_and_what_was_refused(host: HiveHost) -> None:
+def test_events_show_callers_operations_and_refusals(host: HiveHost) -> None:
     host.fails(5, "call", "Stop", '{"agent": "lead"}', "--as", "worker")
     lines = [json.loads(line) for line in host.hive("events", "-o", "jsonl").splitlines()]
     assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
@@ -330,7 +330,7 @@ def test_events_tell_who_did_what_and_what_was_refused(host: HiveHost) -> None:
     assert all(keys <= line.keys() for line in lines)
 
 
-def test_capabilities_and_routes_are_given_and_taken(host: HiveHost) -> None:
+def test_capabilities_and_routes_are_granted_and_revoked(host: HiveHost) -> None:
     host.hive("cap", "grant", "other", "meta.read")
     held = json.loads(host.hive("call", "whoami", "--as", "other"))["capabilities"]
     assert "meta.read" in held
@@ -347,7 +347,7 @@ def test_capabilities_and_routes_are_given_and_taken(host: HiveHost) -> None:
     host.fails(4, *send)
 
 
-def test_attack_59_the_meta_repo_is_read_by_the_daemon_and_changed_in_a_clone(
+def test_attack_59_the_meta_repo_is_changed_in_a_clone_and_read_by_the_daemon(
     host: HiveHost,
 ) -> None:
     assert "spawn worker under lead" in host.hive("meta", "log")
@@ -381,7 +381,7 @@ def test_destroy_and_restore(host: HiveHost) -> None:
     host.hive("destroy", "brief", "--yes")
 
 
-def test_a_move_says_what_it_means_and_who_moves_runs_on(host: HiveHost) -> None:
+def test_a_move_prints_its_effects_and_the_moved_agent_keeps_running(host: HiveHost) -> None:
     before = host.pids("worker", "lead")
     dry = host.json("move", "worker", "--parent", "other", "--dry-run")
     assert (dry["restarts"], dry["live"]) == (["lead"], False)
@@ -393,12 +393,12 @@ def test_a_move_says_what_it_means_and_who_moves_runs_on(host: HiveHost) -> None
     host.hive("move", "worker", "--parent", "lead")
 
 
-def test_nothing_is_left_to_do_and_nothing_left_over(host: HiveHost) -> None:
+def test_converge_and_gc_find_nothing_to_do(host: HiveHost) -> None:
     assert host.json("converge", "--dry-run")["steps"] == []
     assert host.run("hive", "doctor").returncode == 0
 
 
-def test_events_and_logs_are_followed_as_they_come(host: HiveHost) -> None:
+def test_events_and_logs_are_followed_live(host: HiveHost) -> None:
     with host.lab.popen(["hive", "events", "-f", "-n", "1", "-o", "jsonl"], stdout=-1) as follow:
         assert follow.stdout is not None
         last = json.loads(follow.stdout.readline())
@@ -419,7 +419,7 @@ def test_events_and_logs_are_followed_as_they_come(host: HiveHost) -> None:
     host.hive("destroy", "talker", "--yes")
 
 
-def test_without_a_daemon_it_is_69(host: HiveHost) -> None:
+def test_without_a_daemon_commands_exit_with_69(host: HiveHost) -> None:
     host.run("systemctl", "stop", "hived.service")
     assert "is hived running" in host.fails(69, "status")
     host.run("systemctl", "start", "hived.service")

@@ -17,7 +17,7 @@ def fresh(lab: Lab) -> HiveHost:
     return HiveHost(lab)
 
 
-def test_a_user_who_is_not_root_is_told_so(fresh: HiveHost) -> None:
+def test_setup_needs_root(fresh: HiveHost) -> None:
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "hive")
     for words in (("setup",), ("teardown",)):
         done = fresh.run(*nobody, *words, check=False)
@@ -26,7 +26,7 @@ def test_a_user_who_is_not_root_is_told_so(fresh: HiveHost) -> None:
     assert fresh.run("getent", "passwd", "hive", check=False).returncode == 2
 
 
-def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) -> None:
+def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> None:
     said = fresh.setup()
     for line in ("made user hive", "wrote /etc/systemd/system/hived.service"):
         assert line in said

@@ -59,7 +59,7 @@ def answers(host: HiveHost, name: str) -> list[str]:
     return [message["body"] for message in waiting(host) if message["from"] == name]
 
 
-def test_the_command_sees_who_wrote_and_where_it_runs(host: HiveHost) -> None:
+def test_the_command_sees_the_sender_and_its_own_agent(host: HiveHost) -> None:
     serving(host, "curious", 'echo "$HIVE_NAME/$HIVE_PARENT: $HIVE_FROM ($HIVE_RELATION)"')
     said = host.hive("chat", "curious", text="who am i?\n")
     assert said == "curious/root: operator (operator)\n"
@@ -100,7 +100,7 @@ def test_a_command_that_fails_three_times_makes_a_dead_letter_and_tells_the_send
     host.hive("inbox", "--done", note["id"])
 
 
-def test_an_agent_stopped_at_work_takes_the_message_up_again_when_it_starts(
+def test_an_agent_stopped_at_work_handles_the_message_again_after_its_start(
     host: HiveHost,
 ) -> None:
     slow = "echo $$ >>/tree/state/runs; test -e /tree/state/quick || sleep 1000; cat"
@@ -114,7 +114,7 @@ def test_an_agent_stopped_at_work_takes_the_message_up_again_when_it_starts(
     assert len(host.inside("slow", "cat", "/tree/state/runs").splitlines()) == 2
 
 
-def test_a_daemon_killed_again_and_again_loses_no_message_and_doubles_no_answer(
+def test_repeated_daemon_crashes_lose_no_message_and_duplicate_no_answer(
     host: HiveHost,
 ) -> None:
     serving(host, "echo", "cat")

@@ -95,7 +95,7 @@ def tags(host: HiveHost, id_: str) -> set[str]:
     return {word.partition("/")[0] for word in listed.split()}
 
 
-def test_h9_a_parent_edits_asks_and_the_operator_approves(host: HiveHost) -> None:
+def test_h9_a_parent_proposes_a_configuration_and_the_operator_approves_it(host: HiveHost) -> None:
     """H9, H18: nothing runs before; then it is deployed, with a restart, and watched."""
     first = host.main_pid("bob")
     assert "Be kind" not in show_file(host)
@@ -117,7 +117,7 @@ def test_h9_a_parent_edits_asks_and_the_operator_approves(host: HiveHost) -> Non
     assert f"Hive-Approval: {id_}" in log
 
 
-def test_h18_who_may_see_the_applied_repositories_finds_what_is_deployed(host: HiveHost) -> None:
+def test_h18_the_applied_repositories_show_what_is_deployed(host: HiveHost) -> None:
     """H18: read-only, by name, live by the capability; the meta repo too."""
     deploy(host, {"agent.toml": LIVE, "AGENTS.md": "Seen.\n"})
     commit = host.call("History", agent="bob")["generations"][0]["commit"]
@@ -128,7 +128,7 @@ def test_h18_who_may_see_the_applied_repositories_finds_what_is_deployed(host: H
              "! touch /applied/x && ! touch /meta/x && ! rm /applied/bob/HEAD")  # fmt: skip
 
 
-def test_a_live_change_is_seen_by_what_runs_and_nothing_restarts(host: HiveHost) -> None:
+def test_a_live_change_reaches_the_running_container_without_a_restart(host: HiveHost) -> None:
     deploy(host, {"agent.toml": LIVE, "AGENTS.md": "One.\n"})
     first = host.main_pid("bob")
     id_, _ = deploy(host, {"AGENTS.md": "Two.\n"})
@@ -137,7 +137,7 @@ def test_a_live_change_is_seen_by_what_runs_and_nothing_restarts(host: HiveHost)
     assert host.main_pid("bob") == first
 
 
-def test_what_runs_sees_no_edit_and_cannot_make_one_where_it_looks(host: HiveHost) -> None:
+def test_a_running_agent_sees_no_edit_and_cannot_write_its_configuration(host: HiveHost) -> None:
     """The clone is the agent's, what is deployed is not: read-only for root in the container."""
     before = show_file(host)
     edit(host, {"AGENTS.md": "Rule the world.\n"}, "/agents/bob/config", "bob")
@@ -153,7 +153,7 @@ def test_what_runs_sees_no_edit_and_cannot_make_one_where_it_looks(host: HiveHos
     assert show_file(host) == before
 
 
-def test_a_broken_one_goes_back_by_itself_and_who_waits_is_told(host: HiveHost) -> None:
+def test_a_broken_configuration_is_rolled_back_and_the_requester_is_told(host: HiveHost) -> None:
     """H9: the command ends; the old one runs again, and requester and parent know why."""
     _, good = deploy(host, {"agent.toml": LIVE, "AGENTS.md": "Good.\n"})
     host.mail("lead")
@@ -175,7 +175,7 @@ def test_a_broken_one_goes_back_by_itself_and_who_waits_is_told(host: HiveHost) 
     assert next(row for row in rows if row["current"])["commit"] == good
 
 
-def test_a_way_back_is_a_deploy(host: HiveHost) -> None:
+def test_a_rollback_is_a_deploy(host: HiveHost) -> None:
     _, old = deploy(host, {"agent.toml": LIVE, "AGENTS.md": "Old.\n"})
     deploy(host, {"AGENTS.md": "New.\n"})
     assert show_file(host) == "New.\n"
@@ -186,7 +186,7 @@ def test_a_way_back_is_a_deploy(host: HiveHost) -> None:
     assert len(rows) <= 4
 
 
-def test_attack_21_what_was_approved_is_what_runs_whatever_was_done_meanwhile(
+def test_attack_21_exactly_the_approved_commit_runs_despite_later_changes(
     host: HiveHost,
 ) -> None:
     """Attack 21: the clone goes on, and files of the daemon's repository are swapped (root)."""
@@ -205,7 +205,7 @@ def test_attack_21_what_was_approved_is_what_runs_whatever_was_done_meanwhile(
     assert show_file(host) == "Approved.\n"
 
 
-def test_what_is_deployed_is_shown_again_after_a_reboot_of_the_host(host: HiveHost) -> None:
+def test_the_deployed_configuration_is_mounted_again_after_a_reboot(host: HiveHost) -> None:
     """`/run` is empty then: it is there before the agent starts."""
     deploy(host, {"agent.toml": LIVE, "AGENTS.md": "Again.\n"})
     host.hush()
@@ -218,7 +218,7 @@ def test_what_is_deployed_is_shown_again_after_a_reboot_of_the_host(host: HiveHo
 
 @pytest.mark.sized
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_r18_killed_in_the_middle_of_a_deploy_it_goes_on(host: HiveHost, moment: float) -> None:
+def test_r18_a_deploy_continues_after_the_daemon_is_killed(host: HiveHost, moment: float) -> None:
     """R18, attack 49: kill -9 of the daemon at several moments; it ends deployed all the same."""
     id_, commit = pending(host, {"agent.toml": "", "AGENTS.md": f"{moment} {id(host)}\n"})
     host.hive("approval", "approve", id_, "--commit", commit[:8], "--yes", "--no-wait")

@@ -93,7 +93,7 @@ def sprung(host: HiveHost) -> str:
     return host.run("sh", "-c", f"{ours}; {everybodys}", check=False).stdout
 
 
-def test_attack_15_and_16_traps_of_a_repository_are_stepped_into_by_nobody(host: HiveHost) -> None:
+def test_attack_15_and_16_traps_in_a_repository_run_nothing(host: HiveHost) -> None:
     """H9: the commit of imp is fine, and is judged; its parent works in a clone of its own."""
     commit = make_commit(host, "imp", "echo hello >notes.md")
     sh(host, "imp", TRAPS)
@@ -172,7 +172,7 @@ def test_objects_made_by_hand_are_refused(host: HiveHost, damage: str) -> None:
     assert reason in refusal(host, commit)
 
 
-def test_attack_18_what_hangs_is_ended_and_keeps_nobody_waiting(host: HiveHost) -> None:
+def test_attack_18_a_check_that_hangs_is_ended_and_delays_no_other(host: HiveHost) -> None:
     """A FIFO where git expects an object; another agent's commit is judged meanwhile."""
     commit = sh(host, "kid", "git commit-tree -m x -p HEAD HEAD^{tree}")
     sh(host, "kid", f"f=.git/objects/{commit[:2]}/{commit[2:]}; rm -f $f; mkfifo $f")
@@ -192,14 +192,14 @@ def test_attack_18_what_hangs_is_ended_and_keeps_nobody_waiting(host: HiveHost) 
     assert "within 8 seconds" in host.call("GetApproval", id=hung)["approval"]["reason"]
 
 
-def test_attack_17_a_name_that_is_no_commit_is_refused_at_once(host: HiveHost) -> None:
+def test_attack_17_an_invalid_commit_name_is_refused_at_once(host: HiveHost) -> None:
     for name in ("HEAD", "--upload-pack=touch /tmp/sprung", "a" * 39, "A" * 40):
         reply = host.ask("kid", "RequestApplyCommit", agent="kid", commit=name, message="x")
         assert reply.error in ("InvalidArgument", "InvalidParameter"), reply
     assert "does not have this commit" in refusal(host, "1" * 40)
 
 
-def test_attack_20_and_22_what_is_read_is_what_is_deployed(host: HiveHost) -> None:
+def test_attack_20_and_22_the_review_shows_exactly_what_is_deployed(host: HiveHost) -> None:
     script = (
         FRESH + "echo '* -diff export-ignore' >.gitattributes;"
         " printf 'kind \\342\\200\\256cruel\\033[2J\\n' >prompts/system.md"
@@ -214,7 +214,7 @@ def test_attack_20_and_22_what_is_read_is_what_is_deployed(host: HiveHost) -> No
     assert ".gitattributes: has no effect" in json.dumps(result, ensure_ascii=False)
 
 
-def test_init_config_keeps_what_was_there(host: HiveHost) -> None:
+def test_init_config_keeps_existing_files(host: HiveHost) -> None:
     """H8: a fresh template; the work of before lies beside it."""
     sh(host, "mum", "echo mine >mine")
     reply = host.ask("mum", "InitConfig", agent="mum", wait=30)

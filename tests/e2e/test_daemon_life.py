@@ -44,7 +44,7 @@ def test_the_unit_is_hardened(host: HiveHost) -> None:
     assert hived_property(host, "User") == "hive"
 
 
-def test_systemd_hears_that_it_is_well(host: HiveHost) -> None:
+def test_systemd_gets_readiness_and_watchdog_messages(host: HiveHost) -> None:
     """Row H31: the life sign went through the broker."""
     assert hived_property(host, "StatusText").startswith("3 agents")
     assert int(hived_property(host, "WatchdogTimestampMonotonic")) > 0
@@ -56,7 +56,7 @@ def test_systemd_hears_that_it_is_well(host: HiveHost) -> None:
     assert {entry["SYSLOG_IDENTIFIER"] for entry in started} == {"hived", "hive-events"}
 
 
-def test_a_restart_adopts_everyone_and_starts_nobody_twice(host: HiveHost) -> None:
+def test_a_restart_adopts_all_agents_and_starts_none_twice(host: HiveHost) -> None:
     before = pids(host)
     host.run("systemctl", "restart", "hived")
     assert hived_property(host, "ActiveState") == "active"
@@ -65,7 +65,7 @@ def test_a_restart_adopts_everyone_and_starts_nobody_twice(host: HiveHost) -> No
     assert host.ask("bob", "Whoami")["name"] == "bob"
 
 
-def test_a_reload_puts_another_version_in_place_and_no_agent_notices(host: HiveHost) -> None:
+def test_a_reload_replaces_the_daemon_without_a_break_for_agents(host: HiveHost) -> None:
     """How a host that changes its configuration brings a new hived: by its unit as it is then."""
     before, first = pids(host), hived_property(host, "MainPID")
     drop = host.lab.path("/etc/systemd/system/hived.service.d")
@@ -84,7 +84,7 @@ def test_a_reload_puts_another_version_in_place_and_no_agent_notices(host: HiveH
     host.run("systemctl", "daemon-reload")
 
 
-def test_nobody_is_turned_away_while_the_daemon_restarts(host: HiveHost) -> None:
+def test_no_connection_is_refused_while_the_daemon_restarts(host: HiveHost) -> None:
     """systemd keeps the listening sockets meanwhile, and whoever comes waits."""
     done = threading.Event()
     answers: list[str] = []
@@ -137,7 +137,7 @@ class Sender:
                 time.sleep(0.021)  # within the rate of one sender
 
 
-def test_a_kill_under_load_loses_nothing_that_was_acknowledged(host: HiveHost) -> None:
+def test_a_kill_under_load_loses_nothing_acknowledged(host: HiveHost) -> None:
     """R1, in short."""
     before = pids(host)
     sender = Sender(host)
@@ -167,7 +167,7 @@ def by_hand(host: HiveHost, script: str) -> subprocess.CompletedProcess[str]:
     return host.run("sh", "-ec", f"{clone}; {script}; {commit}; git push -q", check=False)
 
 
-def test_a_hand_commit_is_in_force_within_a_second(host: HiveHost) -> None:
+def test_a_manual_commit_takes_effect_within_a_second(host: HiveHost) -> None:
     """Row H2."""
     done = by_hand(host, 'sed -i \'s/"title": ""/"title": "Chief"/\' agents/ann.json')
     assert done.returncode == 0, done
@@ -176,7 +176,7 @@ def test_a_hand_commit_is_in_force_within_a_second(host: HiveHost) -> None:
     assert identity["title"] == "Chief"
 
 
-def test_a_hand_commit_that_makes_no_sense_is_parked_and_in_nobodys_way(host: HiveHost) -> None:
+def test_an_invalid_manual_commit_is_parked_and_blocks_nothing(host: HiveHost) -> None:
     commit = host.call("Status")["commit"]
     cycle = json.dumps({"ann": "bob", "bob": "ann", "root": None})
     assert "cycle" in by_hand(host, f"echo '{cycle}' >topology.json").stderr
@@ -189,7 +189,7 @@ def test_a_hand_commit_that_makes_no_sense_is_parked_and_in_nobodys_way(host: Hi
     host.hive("destroy", "cat", "--yes")
 
 
-def test_agents_come_and_go_and_move_by_hand_commit(host: HiveHost) -> None:
+def test_manual_commits_create_destroy_and_move_agents(host: HiveHost) -> None:
     """Rows H2, H3: rows that an operation would have written come along."""
     uuid = "12345678-0000-4000-8000-000000000001"
     spec = json.dumps({"uuid": uuid, "command": HOLD})
@@ -208,7 +208,7 @@ def test_agents_come_and_go_and_move_by_hand_commit(host: HiveHost) -> None:
     host.hive("move", "bob", "--parent", "ann")
 
 
-def test_a_reboot_starts_what_was_wanted(lab: Lab, host: HiveHost) -> None:
+def test_a_reboot_starts_the_agents_that_should_run(lab: Lab, host: HiveHost) -> None:
     host.hive("stop", "bob")
     host.hush()
     lab.reboot(power_cut=True)

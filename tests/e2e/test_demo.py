@@ -17,7 +17,7 @@ SHOWN = ("HELLO FROM OUTSIDE", "not your descendant", "container_crash", "refuse
          "From 1 to 1000 it is 500500.", "owl running", "All checks passed.")  # fmt: skip
 
 
-def test_the_demo_shows_every_scene_in_time_and_leaves_nothing_behind() -> None:
+def test_the_demo_shows_every_scene_and_leaves_nothing_behind() -> None:
     began = time.monotonic()
     with no_new_traces() as env:
         done = subprocess.run(

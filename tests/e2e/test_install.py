@@ -8,7 +8,7 @@ from e2e.labhost import CHECKOUT, Lab
 pytestmark = pytest.mark.lab
 
 
-def test_an_installation_without_a_network_fails_in_one_line_and_changes_nothing(lab: Lab) -> None:
+def test_installing_without_a_network_fails_in_one_line_and_changes_nothing(lab: Lab) -> None:
     # A host may offer packages in a folder, and may have hive already; this one does neither.
     lab.run(["rm", "-rf", "/etc/pip.conf", "/usr/local/lib/hive"])
     done = lab.run([str(CHECKOUT / "scripts/install")], check=False, timeout=300)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.lab
 WHY = "the disk of this job is on fire"
 
 
-def test_an_error_that_ends_a_job_carries_the_last_lines_that_it_wrote(lab: Lab) -> None:
+def test_a_job_error_carries_the_last_lines_of_the_job(lab: Lab) -> None:
     """It was `job seed: ended with 1` in the record, the event, the log and on the terminal."""
     host = HiveHost(lab)
     host.setup()

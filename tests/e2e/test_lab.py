@@ -74,16 +74,16 @@ def run_limited(lab: Lab, limits: list[str], *command: str) -> subprocess.Comple
     return lab.run(["systemd-run", "-q", "--wait", "--pipe", *properties, *command], check=False)
 
 
-def test_status_and_streams_pass_through() -> None:
+def test_exit_status_and_streams_pass_through() -> None:
     done = scripts_lab("sh", "-c", "cat; echo grumble >&2; exit 7", text="hello")
     assert (done.returncode, done.stdout, done.stderr) == (7, "hello", "grumble\n")
 
 
-def test_a_death_by_signal_reads_as_in_a_shell() -> None:
+def test_a_death_by_signal_is_reported_as_in_a_shell() -> None:
     assert scripts_lab("sh", "-c", "kill -KILL $$").returncode == 128 + signal.SIGKILL
 
 
-def test_the_host_is_whole(lab: Lab) -> None:
+def test_the_host_boots_without_failed_units(lab: Lab) -> None:
     assert lab.run(["systemctl", "is-system-running"]).stdout == "running\n"
     assert lab.run(["cat", "/proc/1/comm"]).stdout == "systemd\n"
 
@@ -132,7 +132,7 @@ def test_commands_are_on_the_path(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_a_reboot_keeps_what_disks_keep(power_cut: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_reboot_keeps_only_what_is_on_disk(power_cut: bool) -> None:  # noqa: FBT001 - a parameter
     unit = "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
     with Lab() as lab:
         lab.run(["tee", "/etc/systemd/system/stay.service"], input=unit)
@@ -155,13 +155,13 @@ def test_nothing_is_written_to_the_machine(lab: Lab, tmp_path: Path) -> None:
     assert [place for place in places if place.exists()] == []
 
 
-def test_nothing_is_left_when_it_ends() -> None:
+def test_a_closed_lab_leaves_nothing() -> None:
     with no_new_traces() as env:
         assert scripts_lab("sh", "-c", "sleep 1000 & exit 3", env=env).returncode == 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_when_it_is_ended(number: signal.Signals) -> None:
+def test_a_killed_lab_leaves_nothing(number: signal.Signals) -> None:
     # Programs started in the background may find SIGINT ignored, and a shell keeps it so.
     shell = ("env", "--default-signal=INT", "sh", "-c")
     script = "trap 'echo bye; exit 9' TERM INT; echo up; sleep 1000 & wait"
@@ -182,7 +182,7 @@ def test_nothing_is_left_when_it_is_ended(number: signal.Signals) -> None:
     assert (rest, status) == (("", -9) if number == signal.SIGKILL else ("bye\n", 9))
 
 
-def test_two_labs_do_not_meet(lab: Lab) -> None:
+def test_two_labs_are_separate(lab: Lab) -> None:
     with Lab("other") as other:
         assert other.run(["hostname"]).stdout == "other\n"
         other.run(["systemd-run", "-q", "--unit=mine", "sleep", "1000"])

@@ -37,7 +37,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.hush()
 
 
-def test_the_daemon_keeps_memory_of_its_own(host: HiveHost) -> None:
+def test_the_daemon_has_reserved_memory(host: HiveHost) -> None:
     """Where control groups know of that; the slice has it too, else it would be for nothing."""
     for unit, least in (("hived.slice", 256), ("hived.service", 192), ("hive-privd.service", 48)):
         shown = host.run("systemctl", "show", "-p", "MemoryMin", "--value", unit).stdout
@@ -49,7 +49,7 @@ def test_the_daemon_keeps_memory_of_its_own(host: HiveHost) -> None:
     assert '"check": "memory"' in said
 
 
-def test_a_daemon_is_ready_in_time_where_nine_tenths_of_the_memory_are_taken(
+def test_the_daemon_starts_in_time_with_nine_tenths_of_the_memory_used(
     host: HiveHost,
 ) -> None:
     host.lab.groups.bound_memory(MEMORY)

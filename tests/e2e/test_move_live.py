@@ -31,7 +31,7 @@ def sees(host: HiveHost, agent: str) -> set[str]:
     return set(host.inside(agent, "ls", "/agents").split())
 
 
-def test_a_move_is_live_and_takes_the_view_with_it(host: HiveHost) -> None:
+def test_a_move_changes_the_mounts_of_running_containers(host: HiveHost) -> None:
     """Rows H6, H18."""
     before = host.pids("root", "one", "two", "kid", "pup")
     host.inside("one", "sh", "-c", "echo mine >/agents/kid/state/file")
@@ -47,7 +47,7 @@ def test_a_move_is_live_and_takes_the_view_with_it(host: HiveHost) -> None:
     assert "restarts  one" in said
 
 
-def test_identity_is_live(host: HiveHost) -> None:
+def test_whoami_shows_a_move_at_once(host: HiveHost) -> None:
     def identity(agent: str) -> dict[str, object]:
         document: dict[str, object] = json.loads(
             host.inside(agent, "cat", "/run/hive/identity.json")
@@ -60,12 +60,12 @@ def test_identity_is_live(host: HiveHost) -> None:
     assert [message["kind"] for message in host.mail("kid", wait=40)] == ["moved"]
 
 
-def test_what_a_process_opened_of_its_own_stays_with_it(host: HiveHost) -> None:
+def test_a_process_keeps_open_files_of_its_own_agent(host: HiveHost) -> None:
     host.inside("kid", "sh", "-c", "echo again >>/tree/state/file")
     assert host.inside("two", "cat", "/agents/kid/state/file") == "mine\nagain\n"
 
 
-def test_who_loses_is_restarted_with_what_stays_below_it(host: HiveHost) -> None:
+def test_an_agent_that_loses_access_is_restarted_with_its_remaining_subtree(host: HiveHost) -> None:
     """Nothing shows all that it may hold."""
     host.grow(boo={"boot": True}, sub={"parent": "boo", "command": HOLD})
     host.grow(sib={"parent": "boo", "command": HOLD})
@@ -82,7 +82,7 @@ def test_who_loses_is_restarted_with_what_stays_below_it(host: HiveHost) -> None
     assert {name for name in before if before[name] != after[name]} == {"boo", "sib"}
 
 
-def test_crossing_the_border_of_a_limit_restarts_what_crosses(host: HiveHost) -> None:
+def test_a_move_into_another_limit_group_restarts_the_moved_agents(host: HiveHost) -> None:
     """The slice of a running service cannot change: a move leaves it as it is."""
     host.grow(big={"command": HOLD, "subtree": {"memory_max": 1 << 30, "tasks_max": 500}})
     before = host.pids("kid", "pup", "two", "root")

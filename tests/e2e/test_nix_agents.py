@@ -80,7 +80,7 @@ def test_a_switch_that_fails_goes_back_by_itself(host: NixHost) -> None:
     assert "it cannot be" in json.dumps(host.mail("root"))
 
 
-def test_what_took_effect_and_is_not_healthy_is_switched_back(host: NixHost) -> None:
+def test_an_unhealthy_switch_is_reverted(host: NixHost) -> None:
     """A word of what is being switched to is enough; the way back is a switch in place as well."""
     pid, before, words = host.main_pid(AGENT), host.system(AGENT), word(host)
     tell = """/opt/hive/bin/hive-agent call Hello '{"fault": "no"}'"""
@@ -93,7 +93,7 @@ def test_what_took_effect_and_is_not_healthy_is_switched_back(host: NixHost) -> 
     assert host.main_pid(AGENT) == pid
 
 
-def test_what_cannot_be_built_changes_nothing(host: NixHost) -> None:
+def test_a_failed_build_changes_nothing(host: NixHost) -> None:
     pid, before = host.main_pid(AGENT), host.system(AGENT)
     done = host.change(
         AGENT, says("x", 'fixture.build = "echo so it is >&2; exit 1";'), state="failed"
@@ -130,7 +130,7 @@ def show_once_pending(host: NixHost, asked: Reply) -> str:
     return host.hive("approval", "show", str(asked["approval"]))
 
 
-def test_h26_newer_inputs_reach_everybody_in_waves(host: NixHost) -> None:
+def test_h26_newer_inputs_reach_all_agents_in_waves(host: NixHost) -> None:
     host.grow(other={"parent": "root", "image": "nix"})
     before = {name: host.system(name) for name in (AGENT, "other")}
     pids = host.pids(*before)
@@ -154,7 +154,7 @@ def test_h26_newer_inputs_reach_everybody_in_waves(host: NixHost) -> None:
     host.hive("destroy", "other", "--yes")
 
 
-def test_attack_32_the_collector_leaves_what_runs_and_the_way_back(host: NixHost) -> None:
+def test_attack_32_the_collector_keeps_running_and_previous_systems(host: NixHost) -> None:
     host.change(AGENT, says("kept"))
     first = host.links(AGENT)
     host.change(AGENT, says("newest"))
@@ -165,7 +165,7 @@ def test_attack_32_the_collector_leaves_what_runs_and_the_way_back(host: NixHost
     host.until(lambda: word(host) == "kept", "does not go back")
 
 
-def test_attack_25_who_evaluates_and_builds_is_no_user_that_nix_trusts(host: NixHost) -> None:
+def test_attack_25_builds_run_as_users_that_nix_does_not_trust(host: NixHost) -> None:
     log = host.run("journalctl", "-b", "-o", "cat", "-u", "nix-daemon").stdout
     users = {line.split("user ")[1].split()[0] for line in log.splitlines() if "accepted" in line}
     jobs = {user for user in users if user.isdecimal()}
@@ -192,7 +192,7 @@ def test_attack_29_without_a_sandbox_there_is_no_image_nix(host: NixHost) -> Non
     assert host.run("hive", "doctor").returncode == 0
 
 
-def test_a_destroyed_agent_keeps_nothing_from_the_collector(host: NixHost) -> None:
+def test_the_collector_removes_the_systems_of_a_destroyed_agent(host: NixHost) -> None:
     host.grow(brief={"parent": "root", "image": "nix"})
     place = f"/nix/var/nix/profiles/hive/{host.uuid('brief')}"
     host.run("test", "-d", place)

@@ -51,7 +51,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     hive_host.hush()
 
 
-def test_agents_that_are_declared_run_from_a_tree_of_the_store(host: HiveHost) -> None:
+def test_declared_agents_run_from_the_store(host: HiveHost) -> None:
     host.run("systemctl", "start", "hive-declare.service")
     host.wait("running", "root", "ann", "bob")
     said = host.run("journalctl", "-o", "cat", "-u", "hive-declare").stdout
@@ -61,7 +61,7 @@ def test_agents_that_are_declared_run_from_a_tree_of_the_store(host: HiveHost) -
     assert json.loads(host.inside("bob", "hive-agent", "whoami"))["parent"] == "ann"
 
 
-def test_a_reload_as_a_switch_does_it_stops_nobody(host: HiveHost) -> None:
+def test_a_reload_by_a_switch_stops_no_agent(host: HiveHost) -> None:
     host.wait("running", "root", "ann", "bob")
     before = host.main_pid("bob")
     daemon = host.run("systemctl", "show", "-P", "MainPID", "hived").stdout
@@ -76,7 +76,7 @@ def test_a_reload_as_a_switch_does_it_stops_nobody(host: HiveHost) -> None:
     assert host.main_pid("bob") == before
 
 
-def test_what_is_there_is_left_by_the_next_switch(host: HiveHost) -> None:
+def test_a_second_switch_leaves_existing_agents(host: HiveHost) -> None:
     host.run("systemctl", "restart", "hive-declare.service")
     host.lab.path("/etc/hive/agents.json").write_text(json.dumps({"bob": {"parent": ""}}))
     host.run("systemctl", "restart", "hive-declare.service")

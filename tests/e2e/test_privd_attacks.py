@@ -31,7 +31,7 @@ def agents(host: Host) -> dict[str, Agent]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["/usr", "/agents", "/run/hive", "/opt/hive/bin"])
-def test_1_what_is_read_only_stays_so(
+def test_1_read_only_mounts_stay_read_only(
     host: Host, agents: dict[str, Agent], kind: str, place: str
 ) -> None:
     said = attack(
@@ -240,7 +240,7 @@ for call in (
     assert said == ""
 
 
-def test_11_links_in_the_place_of_mount_points_lead_nowhere(host: Host) -> None:
+def test_11_links_instead_of_mount_points_lead_nowhere(host: Host) -> None:
     """The root of a prepared tree is the agent's own: it spoils its own start, and no more."""
     host.prepare_tree()
     agent = host.agent(image="plain")
@@ -258,7 +258,7 @@ def test_11_links_in_the_place_of_mount_points_lead_nowhere(host: Host) -> None:
     assert host.lab.run(look).stdout == before
 
 
-def test_13_what_lies_in_storage_blocks_nothing(host: Host) -> None:
+def test_13_files_in_agent_storage_block_nothing(host: Host) -> None:
     """FIFOs, sockets, holes, endless names and depths; the helper never opens any of it."""
     agent = host.running()
     attack(

@@ -70,7 +70,7 @@ echo evil /etc >>/etc/hive/images && echo WRITTEN
     assert done.isdisjoint(said.splitlines())
 
 
-def test_11_a_door_full_of_traps_opens_to_nowhere(host: Host) -> None:
+def test_11_a_socket_directory_full_of_links_leads_nowhere(host: Host) -> None:
     """What hived puts into a door is neither followed nor kept, and nothing else goes with it."""
     agent = host.agent()
     host.prepare(agent)
@@ -103,7 +103,7 @@ mkdir -p deep/er; ln -s /var/lib/bait deep/er/link
     assert host.lab.path("/etc/passwd").exists()
 
 
-def test_4_nobody_starts_with_the_range_or_the_root_of_another(host: Host) -> None:
+def test_4_no_agent_starts_with_the_range_or_root_of_another(host: Host) -> None:
     victim, thief = host.running(), host.agent()
     host.do(MakeNode(thief.lineage))
     with pytest.raises(Conflict):
@@ -136,7 +136,7 @@ def test_11_two_jobs_never_share_a_range(host: Host) -> None:
     host.do(Unmount(job))
 
 
-def test_11_a_job_touches_nothing_that_runs(host: Host) -> None:
+def test_11_a_job_touches_no_running_agent(host: Host) -> None:
     agent = host.running()
     _, base = host.a_job()
     for job in (
@@ -153,7 +153,7 @@ def test_11_a_job_touches_nothing_that_runs(host: Host) -> None:
     assert host.runs(agent)
 
 
-def test_32_only_a_directory_of_the_store_that_is_roots_is_a_system(host: Host) -> None:
+def test_32_only_a_store_directory_owned_by_root_is_a_system(host: Host) -> None:
     """A link in the store, a directory of somebody else's, one that is not there: none starts."""
     name = "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-system"
     made = f"mkdir -p /nix/store /srv/evil {name}-user; ln -s /srv/evil {name}-link"
@@ -255,7 +255,7 @@ def test_attack_59_no_word_of_hived_becomes_a_path_a_flag_or_a_program(host: Hos
     assert after.stdout == before.stdout
 
 
-def test_attack_59_words_of_a_command_run_in_the_container_and_nowhere_else(host: Host) -> None:
+def test_attack_59_a_command_runs_in_the_container_and_nowhere_else(host: Host) -> None:
     """hived chooses what an agent runs. It runs as the agent, whatever it looks like."""
     agent = host.agent()
     words = (

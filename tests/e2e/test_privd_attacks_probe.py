@@ -155,7 +155,7 @@ def test_a_child_reads_nothing_of_its_ancestors(scene: Scene) -> None:
     scene.host.lab.path(scene.child.node / "state/hive-probe-planted-setuid").unlink()
 
 
-def test_the_probe_gets_out_where_root_is_root_of_the_host(scene: Scene) -> None:
+def test_the_probe_escapes_where_root_is_root_of_the_host(scene: Scene) -> None:
     """Attack 1, check L1: a read-only mount is no boundary without a user namespace."""
     lab = scene.host.lab
     lab.run(["sh", "-ec", PLAIN])
@@ -169,7 +169,7 @@ def test_the_probe_gets_out_where_root_is_root_of_the_host(scene: Scene) -> None
     assert (left.st_uid, left.st_mode & stat.S_ISUID) == (0, stat.S_ISUID)
 
 
-def test_what_the_operator_runs_inside_is_held_like_the_agent() -> None:
+def test_an_operator_shell_is_confined_like_the_agent() -> None:
     """Attack 5: files of the container decide what a shell in it does."""
     with Lab() as lab:
         _shells(lab)

@@ -223,7 +223,7 @@ def trap(lab: Lab, agent: Agent, dice: random.Random) -> None:
 
 
 @pytest.mark.sized
-def test_11_doors_are_opened_used_and_closed_while_hived_swaps_what_is_in_them(race: Race) -> None:
+def test_11_socket_directories_are_used_while_hived_swaps_their_contents(race: Race) -> None:
     """A hived that was taken over owns the leaves of a door, and nothing above them."""
     host = race.host
     agent = host.running()

@@ -170,7 +170,7 @@ for number in range(30):
 """
 
 
-def test_8_who_hides_in_a_deep_control_group_is_killed(host: Host) -> None:
+def test_8_a_process_in_a_deep_control_group_is_killed(host: Host) -> None:
     """Its path is longer than a path may be, so systemd does not find what is in it."""
     agent = host.running()
     everybody = """
@@ -221,7 +221,7 @@ def test_8_a_fork_bomb_stays_within_its_bounds(host: Host) -> None:
     assert max(seen) <= 64
 
 
-def test_45_a_flood_of_lines_is_bounded(host: Host) -> None:
+def test_45_a_flood_of_log_lines_is_bounded(host: Host) -> None:
     agent = host.running()
     flood = "python3 -c \"print(('x' * 999 + '\\n') * 300000)\" >/proc/1/fd/1 2>&1"
     host.say(agent, f"({flood}) || true", check=False)
@@ -244,7 +244,7 @@ if os.fork() == 0:
 """
 
 
-def test_65_what_is_shared_tells_names_of_programs_and_nothing_of_own_trees(host: Host) -> None:
+def test_65_shared_views_show_program_names_and_no_agent_files(host: Host) -> None:
     """It is left open for `/usr` of the machine, with its cost, and closed by a tree of one's own.
 
     The second holds the page of threats to what it says; who closes the first changes both.

@@ -18,7 +18,7 @@ def host(lab: Lab) -> Iterator[Host]:
         yield made
 
 
-def test_a_booted_agent_is_ready_and_whole(host: Host) -> None:
+def test_a_booted_agent_becomes_ready_without_failed_units(host: Host) -> None:
     agent = host.agent(boot=True, command=())
     host.prepare(agent)
     begin = time.monotonic()
@@ -97,7 +97,7 @@ def test_a_line_of_a_unit_inside_reaches_the_journal_with_its_name(host: Host) -
     host.stop(agent)
 
 
-def test_a_reboot_from_inside_comes_back(host: Host) -> None:
+def test_a_container_that_reboots_itself_comes_back(host: Host) -> None:
     agent = host.running(boot=True, command=())
     first = host.facts(agent).leader
     host.enter(agent, "systemctl", "reboot")

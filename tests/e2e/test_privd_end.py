@@ -34,14 +34,14 @@ def test_a_stop_is_graceful(host: Host) -> None:
     assert record["nonce"] == agent.nonce
 
 
-def test_a_payload_without_a_trap_ends_at_once(host: Host) -> None:
+def test_a_command_without_a_signal_handler_ends_at_once(host: Host) -> None:
     agent = host.running(command=("sleep", "1000"))
     begin = time.monotonic()
     host.stop(agent)
     assert time.monotonic() - begin < at_most(3)
 
 
-def test_an_agent_without_a_command_holds(host: Host) -> None:
+def test_an_agent_without_a_command_idles(host: Host) -> None:
     agent = host.running(command=())
     assert host.enter(agent, "pgrep", "-a", "sleep").endswith("sleep infinity")
     host.stop(agent)
@@ -51,7 +51,7 @@ def test_an_agent_without_a_command_holds(host: Host) -> None:
     ("script", "result", "status"),
     [("exit 0", "success", "0"), ("exit 3", "exit-code", "3"), ("kill -9 $$", "exit-code", "255")],
 )
-def test_how_it_ended_is_written_down(host: Host, script: str, result: str, status: str) -> None:
+def test_the_exit_is_recorded(host: Host, script: str, result: str, status: str) -> None:
     agent = host.agent(command=("sh", "-c", script))
     host.prepare(agent)
     host.do(agent.start)
@@ -63,7 +63,7 @@ def test_how_it_ended_is_written_down(host: Host, script: str, result: str, stat
     host.exit_of(agent)
 
 
-def test_a_program_that_is_not_there_is_no_running_agent(host: Host) -> None:
+def test_a_missing_program_is_a_failed_start(host: Host) -> None:
     agent = host.agent(command=("/no/such/program",))
     host.prepare(agent)
     host.do(agent.start)
@@ -100,7 +100,7 @@ def test_a_reload_of_systemd_changes_nothing(host: Host, verb: str) -> None:
     host.stop(agent)
 
 
-def test_what_has_just_ended_is_stopped_and_killed_without_a_word(host: Host) -> None:
+def test_stop_and_kill_accept_an_agent_that_just_ended(host: Host) -> None:
     """Else the destruction of many agents raises alarms about those that end meanwhile."""
     agent = host.running(command=("sleep", "1000"))
     host.stop(agent)

@@ -36,7 +36,7 @@ def systemd_stands_still(host: Host) -> Iterator[None]:
         os.kill(host.lab.pid, signal.SIGCONT)
 
 
-def test_attack_63_an_action_that_takes_long_is_cut_off_and_nobody_waits(host: Host) -> None:
+def test_attack_63_a_slow_action_is_cut_off_and_delays_no_other(host: Host) -> None:
     """A systemd that does not answer holds up what needs it for 2 s, and nothing else."""
     agent, other = host.agent(), host.agent()
     host.prepare(agent)
@@ -51,7 +51,7 @@ def test_attack_63_an_action_that_takes_long_is_cut_off_and_nobody_waits(host: H
     host.until(lambda: host.show(agent.unit, "LoadState") != "loaded" or host.runs(agent), "stuck")
 
 
-def test_attack_63_a_door_that_hived_filled_is_removed_bit_by_bit(host: Host) -> None:
+def test_attack_63_a_filled_socket_directory_is_removed_in_steps(host: Host) -> None:
     """Whoever took hived over can make its own requests long; each is cut off, and gets further."""
     agent = host.agent()
     host.do(OpenDoor(agent.uuid))

@@ -82,7 +82,7 @@ def a_node(host: Host) -> Agent:
         (JobKind.SEED, "config", True),
     ],
 )
-def test_a_job_sees_one_place_of_one_agent(
+def test_a_job_sees_one_directory_of_one_agent(
     host: Host, kind: JobKind, leaf: str, *, writes: bool
 ) -> None:
     agent = a_node(host)
@@ -108,7 +108,7 @@ def test_a_job_sees_one_place_of_one_agent(
         assert (made.st_uid, made.st_gid) == (STORAGE_BASE, STORAGE_BASE)
 
 
-def test_what_a_job_leaves_belongs_to_hived_and_nobody_else_can_leave_anything(host: Host) -> None:
+def test_only_a_job_writes_its_results_and_they_belong_to_hived(host: Host) -> None:
     """The map has the length 1: no id but that of the job's root exists in the exchange."""
     job = a_job(host, JobKind.REVIEW)
     said = run(
@@ -132,7 +132,7 @@ def test_what_a_job_leaves_belongs_to_hived_and_nobody_else_can_leave_anything(h
     assert again == "GONE\n"
 
 
-def test_files_of_others_in_the_exchange_stay_closed_to_a_job(host: Host) -> None:
+def test_a_job_cannot_read_other_files_in_the_exchange(host: Host) -> None:
     """Root's, an agent's and a user's own files do not open, were they put there ever so often."""
     job = a_job(host, JobKind.REVIEW)
     fill(host, job.job, "for each in /in/of-*; do cat $each && echo READ; rm -f $each && echo RM"
@@ -165,7 +165,7 @@ def test_11_a_swapped_exchange_leads_nowhere(host: Host, where: str) -> None:
     assert "etc" not in host.lab.run(["findmnt", "-rno", "FSROOT,TARGET"]).stdout.split()
 
 
-def test_11_a_swapped_place_of_an_agent_leads_nowhere(host: Host) -> None:
+def test_11_a_swapped_agent_directory_leads_nowhere(host: Host) -> None:
     agent = a_node(host)
     place = host.lab.path(agent.node / "config")
     place.rename(place.with_name("old"))
@@ -191,7 +191,7 @@ python3 -c "{connect}" 2>&1 | tail -1
     assert "Network is unreachable" in said
 
 
-def test_a_job_that_is_left_over_is_in_the_way_until_it_is_ended(host: Host) -> None:
+def test_a_leftover_job_blocks_its_name_until_it_is_ended(host: Host) -> None:
     """A repeat of the same work finds the first one, ends it, and then begins."""
     job = a_job(host, JobKind.REVIEW)
     fill(host, job.job, "touch /out/begun; sleep 300")
@@ -209,19 +209,19 @@ def test_a_job_that_is_left_over_is_in_the_way_until_it_is_ended(host: Host) -> 
     assert host.job(job)["result"] == "success"
 
 
-def test_no_name_of_a_job_kills_an_agent(host: Host) -> None:
+def test_no_job_name_kills_an_agent(host: Host) -> None:
     agent = host.running()
     host.do(KillUnit(agent.uuid, None))
     assert host.runs(agent)
 
 
-def test_how_a_job_ended_is_told(host: Host) -> None:
+def test_the_end_of_a_job_is_reported(host: Host) -> None:
     job = a_job(host, JobKind.REVIEW)
     fill(host, job.job, "exit 3")
     assert host.job(job)["status"] == "3"
 
 
-def test_an_import_comes_from_the_table_of_root_alone(host: Host) -> None:
+def test_an_import_reads_only_sources_that_root_listed(host: Host) -> None:
     agent = a_node(host)
     job = replace(a_job(host, JobKind.IMPORT_STATE, agent), image="old")
     said = run(host, job, "cat /in2/note; touch /in2/x || echo REFUSED; cp /in2/note /agent/kept")
@@ -233,7 +233,7 @@ def test_an_import_comes_from_the_table_of_root_alone(host: Host) -> None:
         host.do(unknown)
 
 
-def test_the_old_kinds_see_no_exchange(host: Host) -> None:
+def test_jobs_of_older_kinds_see_no_exchange(host: Host) -> None:
     agent = a_node(host)
     job, base = host.a_job()
     host.do(RunJob(job, JobKind.MEASURE, base, uuid=agent.uuid))

@@ -59,7 +59,7 @@ def test_a_move_is_seen_live_in_both_containers(host: Host) -> None:
     assert host.do(MoveNode(child.lineage, there.lineage)) == Done(changed=False)
 
 
-def test_a_move_that_makes_no_sense_is_refused(host: Host) -> None:
+def test_an_invalid_move_is_refused(host: Host) -> None:
     one, two = host.agent(), host.agent()
     host.do(MakeNode(one.lineage))
     with pytest.raises(NotFound):
@@ -72,7 +72,7 @@ def test_a_move_that_makes_no_sense_is_refused(host: Host) -> None:
         host.do(MakeNode(("deadbeef", "00000001")))
 
 
-def test_a_booted_agent_keeps_what_it_bound_until_it_is_restarted(host: Host) -> None:
+def test_a_booted_agent_keeps_its_own_bind_mounts_until_it_is_restarted(host: Host) -> None:
     """Why hived restarts who loses access: no rename takes away what was bound before."""
     loser, winner = host.running(boot=True, command=()), host.agent()
     child = host.agent(loser)

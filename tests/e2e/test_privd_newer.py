@@ -19,7 +19,7 @@ def host() -> Iterator[Host]:
 
 
 @pytest.mark.parametrize("boot", [False, True])
-def test_it_starts_and_stops_and_survives_a_killed_nspawn(host: Host, *, boot: bool) -> None:
+def test_an_agent_starts_stops_and_survives_a_killed_nspawn(host: Host, *, boot: bool) -> None:
     agent = host.running(boot=boot, command=())
     if boot:
         assert host.enter(agent, "systemctl", "is-system-running") == "running"
@@ -40,7 +40,7 @@ def test_moves_are_live(host: Host) -> None:
     assert host.say(loser, "ls /tree/kids") == ""
 
 
-def test_what_cannot_mount_still_cannot(host: Host) -> None:
+def test_an_agent_without_mount_rights_gains_none(host: Host) -> None:
     agent = host.running()
     for place in ("/usr", "/agents", "/run/hive"):
         said = host.say(agent, f"mount -o remount,bind,rw {place} && echo DONE", check=False)
@@ -49,7 +49,7 @@ def test_what_cannot_mount_still_cannot(host: Host) -> None:
 
 
 @pytest.mark.parametrize("boot", [False, True])
-def test_a_store_comes_and_goes_live(host: Host, *, boot: bool) -> None:
+def test_a_store_is_attached_and_detached_live(host: Host, *, boot: bool) -> None:
     agent = host.running(boot=boot, command=())
     as_hive(host, "umask 027; mkdir -p /var/lib/hive/meta; echo '{}' >/var/lib/hive/meta/x")
     host.do(ShowStore(agent.uuid, "meta", agent.base, shown=True))

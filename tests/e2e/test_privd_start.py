@@ -44,7 +44,7 @@ def test_the_helper_is_confined(host: Host) -> None:
     assert float(match_[1]) <= 5.0
 
 
-def test_nobody_but_hived_is_answered(host: Host) -> None:
+def test_the_helper_answers_only_hived(host: Host) -> None:
     mode = host.lab.run(["stat", "-c", "%U:%G %a", "/run/hive/privd.sock"]).stdout
     assert mode == "root:hive 660\n"
     ask = (
@@ -69,7 +69,7 @@ def test_an_agent_runs_in_its_own_range(host: Host, agent: Agent) -> None:
     assert inside(agent.base, owner)
 
 
-def test_environment_and_places(host: Host, agent: Agent) -> None:
+def test_environment_and_directories_of_an_agent(host: Host, agent: Agent) -> None:
     said = host.say(agent, "env; pwd; hostname; id -u; ls -d /tree/* /agents /run/hive")
     lines = said.splitlines()
     assert f"HIVE_NAME={agent.name}" in lines
@@ -81,18 +81,18 @@ def test_environment_and_places(host: Host, agent: Agent) -> None:
     ]  # fmt: skip
 
 
-def test_the_package_is_there_for_the_client(host: Host, agent: Agent) -> None:
+def test_the_client_package_is_mounted(host: Host, agent: Agent) -> None:
     assert host.say(agent, "command -v hive-agent") == "/opt/hive/bin/hive-agent"
     code = "import sys; sys.path.insert(0, '/opt/hive'); import hive_core.varlink; print('ok')"
     assert host.say(agent, f'python3 -Ic "{code}"') == "ok"
 
 
-def test_a_parent_is_named(host: Host, agent: Agent) -> None:
+def test_the_environment_names_the_parent(host: Host, agent: Agent) -> None:
     child = host.running(agent)
     assert host.say(child, "echo $HIVE_PARENT") == agent.name
 
 
-def test_starting_takes_little_more_than_nspawn_itself(host: Host) -> None:
+def test_a_start_takes_little_longer_than_nspawn(host: Host) -> None:
     """The figures go to the test's output; the bound only catches a change of kind."""
     agents = [host.agent() for _ in range(5)]
     times = []
@@ -106,7 +106,7 @@ def test_starting_takes_little_more_than_nspawn_itself(host: Host) -> None:
     assert statistics.median(times) < at_most(1)
 
 
-def test_no_network(host: Host, agent: Agent) -> None:
+def test_an_agent_has_no_network(host: Host, agent: Agent) -> None:
     assert host.say(agent, "ls /sys/class/net; cat /proc/net/route | wc -l") == "lo\n1"
 
 
@@ -158,12 +158,14 @@ def test_read_only_binds_stay_read_only(host: Host, agent: Agent) -> None:
         assert "DONE" not in host.enter(agent, "sh", "-c", f"touch {place}/x && echo DONE")
 
 
-def test_what_cannot_mount_can_make_no_namespace_that_can(host: Host, agent: Agent) -> None:
+def test_an_agent_without_mount_rights_makes_no_namespace_with_them(
+    host: Host, agent: Agent
+) -> None:
     said = host.say(agent, "unshare -Urm mount -t tmpfs none /tmp && echo DONE", check=False)
     assert "DONE" not in said
 
 
-def test_a_unit_of_another_agent_is_not_touched(host: Host, agent: Agent) -> None:
+def test_an_action_touches_no_unit_of_another_agent(host: Host, agent: Agent) -> None:
     other = host.agent(name=agent.name)
     host.prepare(other)
     with pytest.raises(NotFound):
@@ -187,7 +189,7 @@ def test_a_start_needs_its_mounts(host: Host) -> None:
         host.do(agent.start)
 
 
-def test_doors_survive_and_go(host: Host) -> None:
+def test_socket_directories_survive_a_stop_and_go_with_the_agent(host: Host) -> None:
     agent = host.running()
     door = f"/run/hive/agents/{agent.uuid}"
     write = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "sh", "-c"]
@@ -207,7 +209,7 @@ def test_doors_survive_and_go(host: Host) -> None:
     assert agent.lineage in facts.nodes
 
 
-def test_a_node_mount_that_was_taken_away_comes_back(host: Host) -> None:
+def test_a_removed_node_mount_is_restored(host: Host) -> None:
     agent = host.running()
     host.lab.run(["umount", "-l", f"/var/lib/hive/mounts/{agent.uuid}/tree"])
     assert host.runs(agent)

@@ -80,7 +80,7 @@ def inside(host: Host, agent: Agent, *command: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["plain", "booted"])
-def test_h18_a_store_comes_and_goes_in_a_running_container(
+def test_h18_a_store_is_attached_to_and_detached_from_a_running_container(
     host: Host, agents: dict[str, Agent], kind: str
 ) -> None:
     """H18: by capability, live, read-only and without set-uid bits or devices."""
@@ -118,9 +118,7 @@ def test_attack_a_root_inside_makes_no_store_writable(
     host.do(show(agent, yes=False))
 
 
-def test_what_is_attached_is_the_repository_and_nothing_beside_it(
-    host: Host, agents: dict[str, Agent]
-) -> None:
+def test_only_the_repository_is_attached(host: Host, agents: dict[str, Agent]) -> None:
     """Of other owners nothing opens, and no link in it leads to the host."""
     agent = agents["plain"]
     meta = host.lab.path("/var/lib/hive/meta")
@@ -149,7 +147,9 @@ def test_11_a_swapped_repository_is_not_followed(host: Host, agents: dict[str, A
     assert inside(host, agent, "ls", "-A", "/meta") == ""
 
 
-def test_11_hived_cannot_touch_the_leaves_of_a_door(host: Host, agents: dict[str, Agent]) -> None:
+def test_11_hived_cannot_change_the_mount_points_of_a_socket_directory(
+    host: Host, agents: dict[str, Agent]
+) -> None:
     agent = agents["plain"]
     door = f"/run/hive/agents/{agent.uuid}"
     said = as_hive(
@@ -176,7 +176,7 @@ def test_a_repository_that_was_replaced_is_attached_anew(
     host.do(show(agent, yes=False))
 
 
-def test_a_start_begins_without_stores_and_an_end_leaves_none(host: Host) -> None:
+def test_a_start_has_no_stores_and_an_end_leaves_none(host: Host) -> None:
     """Attached before a start they would be locked in, and no revocation could take them away."""
     agent = host.agent(command=("sh", "-c", "ls -A /meta >/tree/state/first; exec sleep 999"))
     host.prepare(agent)
@@ -192,7 +192,9 @@ def test_a_start_begins_without_stores_and_an_end_leaves_none(host: Host) -> Non
     assert f"/run/hive/agents/{agent.uuid}/meta" not in left
 
 
-def test_a_guest_that_reboots_can_still_be_revoked(host: Host, agents: dict[str, Agent]) -> None:
+def test_access_of_a_rebooting_container_can_be_revoked(
+    host: Host, agents: dict[str, Agent]
+) -> None:
     """systemd starts it again by itself, without the root helper."""
     agent = agents["booted"]
     host.do(show(agent))
@@ -209,7 +211,7 @@ def test_a_guest_that_reboots_can_still_be_revoked(host: Host, agents: dict[str,
     assert inside(host, agent, "ls", "-A", "/meta") == ""
 
 
-def test_a_door_goes_with_what_hangs_in_it_and_the_repository_stays(host: Host) -> None:
+def test_removing_a_socket_directory_detaches_stores_and_keeps_the_repository(host: Host) -> None:
     agent = host.running()
     host.do(show(agent))
     host.do(show(agent, "applied"))
@@ -220,7 +222,7 @@ def test_a_door_goes_with_what_hangs_in_it_and_the_repository_stays(host: Host) 
     assert host.lab.path("/var/lib/hive/meta/topology.json").exists()
 
 
-def test_a_root_that_was_copied_before_there_were_stores_is_given_places(host: Host) -> None:
+def test_an_older_root_gets_mount_points_for_stores(host: Host) -> None:
     host.prepare_tree()
     job, base = host.a_job()
     host.job(RunJob(job, JobKind.COPY_TREE, base, image="plain"))
@@ -234,7 +236,7 @@ def test_a_root_that_was_copied_before_there_were_stores_is_given_places(host: H
     assert host.lab.path(f"/var/lib/hive/roots/{agent.uuid}/meta").stat().st_uid == STORAGE_BASE
 
 
-def test_a_store_of_nobody_is_refused(host: Host) -> None:
+def test_a_store_of_an_unknown_agent_is_refused(host: Host) -> None:
     agent = host.agent()
     with pytest.raises(HiveError):
         host.do(show(agent))
@@ -274,7 +276,7 @@ def test_h9_an_agent_without_a_configuration_finds_the_template(host: Host, *, b
     assert not list(config.glob(".git.*"))
 
 
-def test_a_seed_that_was_cut_short_is_begun_anew(host: Host) -> None:
+def test_an_interrupted_seed_is_copied_again(host: Host) -> None:
     as_hive(host, SEED)
     agent = host.agent(command=("sleep", "999"))
     host.prepare(agent)
@@ -290,7 +292,7 @@ def test_a_seed_that_was_cut_short_is_begun_anew(host: Host) -> None:
     assert not (config / ".git/half").exists()
 
 
-def test_an_agent_that_cannot_be_seeded_starts_all_the_same(host: Host) -> None:
+def test_an_agent_starts_although_its_seed_fails(host: Host) -> None:
     as_hive(host, f"{SEED} chmod 000 .git/HEAD")
     agent = host.running(command=("sleep", "999"))
     config = host.lab.path(agent.node / "config")

@@ -21,14 +21,14 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.hive("teardown", "--purge", "--yes")
 
 
-def test_an_example_answers_messages_and_does_tasks(host: HiveHost) -> None:
+def test_the_example_answers_messages_and_does_tasks(host: HiveHost) -> None:
     program = (EXAMPLES / "echo.py").read_text()
     host.hive("agent", "create", "echo", "--role", "worker", "--", "python3", "-c", program)
     assert "is there an echo?" in host.hive("send", "echo", "is there an echo?", "--wait", "20")
     assert "and a task?" in host.hive("task", "assign", "echo", "and a task?", "--wait")
 
 
-def test_a_secret_is_a_variable_of_the_command(host: HiveHost) -> None:
+def test_a_secret_is_an_environment_variable_of_the_command(host: HiveHost) -> None:
     command = ["hive-agent", "serve", "--secret-env", "api-key", "--", "sh", "-c", "echo $API_KEY"]
     host.hive("agent", "create", "keyed", "--role", "worker", "--capability", "secret:api-key",
               "--", *command)  # fmt: skip
@@ -36,7 +36,7 @@ def test_a_secret_is_a_variable_of_the_command(host: HiveHost) -> None:
     assert "a-long-random-value" in host.hive("send", "keyed", "x", "--wait", "20")
 
 
-def test_a_program_that_the_container_does_not_have_is_named_in_its_log(host: HiveHost) -> None:
+def test_a_missing_program_is_named_in_the_log(host: HiveHost) -> None:
     host.fails(3, "agent", "create", "lost", "--", "/home/me/agent.py")
     assert "cannot run /home/me/agent.py: no such program in this container" in host.hive(
         "logs", "lost"

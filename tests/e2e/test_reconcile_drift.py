@@ -36,7 +36,7 @@ def converge(host: HiveHost) -> list[str]:
     return drift
 
 
-def test_a_unit_that_was_stopped_by_hand_is_started_again(host: HiveHost) -> None:
+def test_a_manually_stopped_unit_is_started_again(host: HiveHost) -> None:
     (before,) = invocations(host, "bob")
     host.run("systemctl", "stop", "hive-agent@bob")
     host.until(lambda: invocations(host, "bob") not in ([before], [""]), "started again")
@@ -44,7 +44,7 @@ def test_a_unit_that_was_stopped_by_hand_is_started_again(host: HiveHost) -> Non
     assert host.mail("ann") == []
 
 
-def test_nobody_asks_again_and_again_about_an_agent_that_is_stopped(host: HiveHost) -> None:
+def test_a_stopped_agent_is_not_polled(host: HiveHost) -> None:
     """To ask systemd for a unit by name loads it for a moment, and that is a signal."""
     host.hive("stop", "bob")
     calls = "type='method_call',destination='org.freedesktop.systemd1'"
@@ -54,7 +54,7 @@ def test_nobody_asks_again_and_again_about_an_agent_that_is_stopped(host: HiveHo
     assert heard.count('"hive-agent@') < 5
 
 
-def test_a_mount_that_was_removed_by_hand_comes_back_without_a_restart(host: HiveHost) -> None:
+def test_a_manually_removed_mount_is_restored_without_a_restart(host: HiveHost) -> None:
     before = invocations(host, "ann", "bob")
     place = f"/var/lib/hive/mounts/{host.uuid('bob')}/tree"
     host.run("umount", "--lazy", place)
@@ -62,7 +62,7 @@ def test_a_mount_that_was_removed_by_hand_comes_back_without_a_restart(host: Hiv
     assert invocations(host, "ann", "bob") == before
 
 
-def test_a_limit_that_was_changed_by_hand_is_reported_and_left(host: HiveHost) -> None:
+def test_a_manually_changed_limit_is_reported_and_left(host: HiveHost) -> None:
     host.run("systemctl", "set-property", "--runtime", "hive-agent@bob", "TasksMax=77")
     assert converge(host) == ["property bob: tasks_max is 77, not 1024"]
     assert host.show("bob", "TasksMax") == "77"
@@ -70,7 +70,7 @@ def test_a_limit_that_was_changed_by_hand_is_reported_and_left(host: HiveHost) -
     assert converge(host) == []
 
 
-def test_a_stray_container_and_a_stray_node_are_reported_and_left(host: HiveHost) -> None:
+def test_an_orphaned_container_and_node_are_reported_and_left(host: HiveHost) -> None:
     host.run("systemd-run", "--quiet", "--unit=hive-agent@stray", "sleep", "1000")
     host.run("mkdir", "/var/lib/hive/tree/deadbeef")
     assert set(converge(host)) == {"unit hive-agent@stray.service: active", "node deadbeef"}
@@ -81,7 +81,7 @@ def test_a_stray_container_and_a_stray_node_are_reported_and_left(host: HiveHost
     assert converge(host) == []
 
 
-def test_a_container_killed_from_the_host_is_told_once_and_comes_back(host: HiveHost) -> None:
+def test_a_container_killed_from_the_host_is_reported_once_and_restarted(host: HiveHost) -> None:
     """Row H23: systemd-nspawn itself is killed."""
     (before,) = invocations(host, "bob")
     assert host.main_pid("bob")
@@ -101,14 +101,14 @@ def test_a_container_killed_from_the_host_is_told_once_and_comes_back(host: Hive
     assert "bob crashed: killed with KILL" in journal
 
 
-def test_the_last_lines_go_along_with_the_news_of_a_crash(host: HiveHost) -> None:
+def test_a_crash_notice_carries_the_last_log_lines(host: HiveHost) -> None:
     ends = ["sh", "-c", "sleep 0.5; echo my last; exit 9"]
     assert not host.call("Spawn", name="cat", parent="ann", command=ends).error
     (letter,) = host.mail("ann", wait=40)
     assert re.search(r"cat crashed: ended with 9.*last lines:\nmy last", letter["body"], re.DOTALL)
 
 
-def test_the_root_agent_comes_back_by_itself(host: HiveHost) -> None:
+def test_the_root_agent_is_restarted_after_a_crash(host: HiveHost) -> None:
     """Row H16."""
     (before,) = invocations(host, "root")
     host.run("kill", "-KILL", str(host.main_pid("root")))
@@ -116,7 +116,7 @@ def test_the_root_agent_comes_back_by_itself(host: HiveHost) -> None:
     host.wait("running", "root")
 
 
-def test_a_root_agent_that_crashes_again_and_again_is_an_alarm(host: HiveHost) -> None:
+def test_repeated_crashes_of_the_root_agent_raise_an_alarm(host: HiveHost) -> None:
     """It has no parent to notify: `status` and `todo` say it."""
     pids = {host.main_pid("root")}
     for _ in range(2):
@@ -133,13 +133,13 @@ def test_a_root_agent_that_crashes_again_and_again_is_an_alarm(host: HiveHost) -
     assert "in a row" not in host.hive("status")
 
 
-def test_an_end_with_zero_is_stopped_and_no_crash(host: HiveHost) -> None:
+def test_exit_status_0_is_a_stop_and_no_crash(host: HiveHost) -> None:
     host.call("Spawn", name="eve", parent="ann", command=["sleep", "0.5"])
     host.wait("stopped", "eve")
     assert [message["kind"] for message in host.mail("ann")] == ["child_exit"]
 
 
-def test_a_daemon_that_fails_again_and_again_is_parked(host: HiveHost) -> None:
+def test_an_agent_that_fails_repeatedly_is_parked(host: HiveHost) -> None:
     """Row K10, attack 50."""
     host.call("Spawn", name="dan", parent="ann", role="daemon", command=["sh", "-c", "exit 3"])
     host.wait("parked", "dan", seconds=40)
@@ -150,7 +150,7 @@ def test_a_daemon_that_fails_again_and_again_is_parked(host: HiveHost) -> None:
     host.hive("destroy", "dan", "--yes")
 
 
-def test_what_ignores_a_stop_is_killed_when_its_grace_is_over(host: HiveHost) -> None:
+def test_an_agent_that_ignores_a_stop_is_killed_after_its_grace(host: HiveHost) -> None:
     """Row K11."""
     host.grow(fay={"parent": "ann", "command": ["sh", "-c", "trap '' TERM HUP; sleep 1000 & wait"]})
     host.mail("ann")
@@ -169,7 +169,7 @@ def test_a_subtree_is_stopped_leaves_first(host: HiveHost) -> None:
     assert bodies == ["gil was stopped by operator"], "once, and no crash"
 
 
-def test_systemd_and_the_bus_may_start_anew_without_a_false_crash(host: HiveHost) -> None:
+def test_a_restart_of_systemd_or_the_bus_reports_no_crash(host: HiveHost) -> None:
     before = invocations(host, "root", "ann", "bob")
     host.run("systemctl", "daemon-reexec")
     host.run("systemctl", "daemon-reload")

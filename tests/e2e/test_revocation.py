@@ -180,7 +180,7 @@ def tree(host: HiveHost) -> Tree:
     return result
 
 
-def test_attack_58_nothing_that_a_process_holds_outlives_a_move(tree: Tree) -> None:
+def test_attack_58_no_open_handle_outlives_a_move(tree: Tree) -> None:
     """A descriptor, one in flight, a mapping whose first thread is dead, a directory."""
     host = tree.host
     for name, program in HOLDS.items():
@@ -212,7 +212,7 @@ def test_attack_58_a_hard_link_gives_nothing_after_a_move(tree: Tree) -> None:
     assert tree.read("kid", "/tree/state/notes") == "aftere"
 
 
-def test_a_link_into_a_sibling_that_moves_along_stays_one(tree: Tree) -> None:
+def test_a_hard_link_into_a_sibling_that_moves_along_is_kept(tree: Tree) -> None:
     """And whoever moves is not restarted for it."""
     host = tree.host
     host.inside("one", "ln", NOTES, "/agents/pup/state/notes")
@@ -224,7 +224,7 @@ def test_a_link_into_a_sibling_that_moves_along_stays_one(tree: Tree) -> None:
     assert host.inside("two", "stat", "-c", "%h", NOTES) == "2\n"
 
 
-def test_attack_58_what_was_handed_to_who_stays_below_is_taken_from_it(tree: Tree) -> None:
+def test_attack_58_handles_passed_to_a_remaining_descendant_are_revoked(tree: Tree) -> None:
     tree.run("stay", "taker", LISTENS)
     tree.begin("one", "giver", HANDS.replace("{to}", "stay"))
     tree.host.until(lambda: tree.has("one", "ready-giver"), "nothing is handed on")
@@ -234,7 +234,7 @@ def test_attack_58_what_was_handed_to_who_stays_below_is_taken_from_it(tree: Tre
     assert tree.leak("stay", "taker") == ""
 
 
-def test_what_was_handed_to_who_moves_is_its_own(tree: Tree) -> None:
+def test_the_moved_agent_keeps_handles_passed_to_it(tree: Tree) -> None:
     tree.run("pup", "taker", LISTENS)
     tree.begin("one", "giver", HANDS.replace("{to}", "pup"))
     tree.host.until(lambda: tree.has("pup", "got-taker"), "nothing was taken")
@@ -243,7 +243,7 @@ def test_what_was_handed_to_who_moves_is_its_own(tree: Tree) -> None:
     assert tree.leak("pup", "taker").startswith("after")
 
 
-def test_attack_58_a_bind_mount_of_one_that_boots_is_gone(tree: Tree) -> None:
+def test_attack_58_a_bind_mount_of_a_booted_agent_is_removed(tree: Tree) -> None:
     host = tree.host
     host.grow(boo={"boot": True})
     host.call("Move", agent="kid", parent="boo", wait=40)
@@ -256,7 +256,7 @@ def test_attack_58_a_bind_mount_of_one_that_boots_is_gone(tree: Tree) -> None:
     assert host.inside("boo", "sh", "-c", "ls /agents; ls /mnt 2>/dev/null", check=False) == "boo\n"
 
 
-def test_attack_58_who_is_destroyed_and_restored_has_kept_nothing(tree: Tree) -> None:
+def test_attack_58_a_restored_agent_regains_no_access(tree: Tree) -> None:
     """Its children were adopted: what it had linked of them is its own copy now."""
     host = tree.host
     host.inside("one", "ln", NOTES, "/tree/state/kept")
@@ -269,7 +269,7 @@ def test_attack_58_who_is_destroyed_and_restored_has_kept_nothing(tree: Tree) ->
     assert host.tree()["kid"] == "root"
 
 
-def test_attack_58_who_comes_back_elsewhere_is_nobody_else_s(tree: Tree) -> None:
+def test_attack_58_an_agent_restored_elsewhere_is_closed_to_its_old_ancestors(tree: Tree) -> None:
     """Its old parent is gone, so it comes under the root agent: who was above that loses it."""
     host = tree.host
     host.call("Move", agent="stay", parent="two", wait=40)
@@ -294,7 +294,7 @@ def test_attack_58_who_comes_back_elsewhere_is_nobody_else_s(tree: Tree) -> None
     assert {name for name in before if before[name] != after[name]} == {"pup"}
 
 
-def test_without_restarts_the_operator_sees_who_may_still_hold_what(tree: Tree) -> None:
+def test_without_restarts_the_operator_sees_which_agents_may_hold_handles(tree: Tree) -> None:
     host = tree.host
     tree.run("one", "holds", HOLDS["descriptor"])
     assert host.ask("root", "Move", agent="kid", parent="two", no_restart=True).error
@@ -314,7 +314,7 @@ def test_without_restarts_the_operator_sees_who_may_still_hold_what(tree: Tree) 
     assert event["fields"]["left"] == ["one", "stay"]
 
 
-def test_tasks_of_who_is_restarted_are_begun_again_and_not_tried_twice(tree: Tree) -> None:
+def test_a_restart_for_revocation_repeats_tasks_without_a_new_attempt(tree: Tree) -> None:
     host = tree.host
     host.grow(busy={"parent": "one", "role": "worker", "command": SERVES})
     task = host.call("AssignTask", agent="busy", description="go")["task"]
@@ -339,7 +339,7 @@ SERVES = [
 ]  # fmt: skip
 
 
-def test_when_idle_lets_them_finish(tree: Tree) -> None:
+def test_restarts_when_idle_let_tasks_finish(tree: Tree) -> None:
     host = tree.host
     host.grow(busy={"parent": "one", "role": "worker", "command": SERVES})
     task = host.call("AssignTask", agent="busy", description="go")["task"]
@@ -357,7 +357,7 @@ def test_when_idle_lets_them_finish(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("daemon", ["hived", "hive-privd"])
-def test_attack_58_a_kill_at_any_step_leaves_nobody_access(tree: Tree, daemon: str) -> None:
+def test_attack_58_a_kill_at_any_step_leaves_no_access(tree: Tree, daemon: str) -> None:
     """Killed when it was told, when the first loser ends, when the job runs, when one starts."""
     host = tree.host
     host.inside("one", "ln", NOTES, "/tree/state/kept")
@@ -392,7 +392,7 @@ def test_attack_58_a_kill_at_any_step_leaves_nobody_access(tree: Tree, daemon: s
 
 
 @pytest.mark.sized
-def test_attack_58_many_links_are_split_also_when_the_job_is_killed_half_way(tree: Tree) -> None:
+def test_attack_58_many_hard_links_are_split_despite_a_killed_job(tree: Tree) -> None:
     host, count = tree.host, times(4000, 100_000)
     make = f"mkdir many; cd many; seq {count} | while read n; do echo $n >$n; done"
     host.inside("kid", "sh", "-c", f"cd /tree/state; {make}")

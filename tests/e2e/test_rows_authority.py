@@ -63,7 +63,7 @@ def sees(caller: str, target: str) -> bool:
     return caller == target or related or siblings(caller, target)
 
 
-def test_who_may_run_whom(host: HiveHost) -> None:
+def test_ancestors_run_their_descendants_and_no_others(host: HiveHost) -> None:
     """H7: any ancestor, and nobody else: not itself, not a child, not beside, not a stranger."""
     for caller, target in product(TREE, TREE):
         verbs = ("Start",) if caller in above(target) else LIFECYCLE
@@ -85,7 +85,7 @@ def _request(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event for event in events if event["caller"] != "daemon"]
 
 
-def test_a_far_ancestor_runs_a_descendant(host: HiveHost) -> None:
+def test_a_distant_ancestor_runs_a_descendant(host: HiveHost) -> None:
     """H7: kill, start, stop, restart, update have their effect."""
     assert host.ask("root", "Stop", agent="cid", wait=20)["agents"] == ["cid"]
     assert host.show("cid", "ActiveState") == "inactive"
@@ -104,7 +104,7 @@ def test_a_far_ancestor_runs_a_descendant(host: HiveHost) -> None:
     host.hush("cid")
 
 
-def test_whom_an_agent_may_create(host: HiveHost) -> None:
+def test_an_agent_creates_only_below_itself(host: HiveHost) -> None:
     """H8, K1: within the role matrix, under itself or a descendant."""
     for role in ("architect", "worker", "agent", "lead", "daemon", "task"):
         assert host.ask("ben", "Spawn", name="pet", role=role).error == (
@@ -129,7 +129,7 @@ def test_whom_an_agent_may_create(host: HiveHost) -> None:
     host.ask("lead", "Destroy", agent="pet", wait=20)
 
 
-def test_a_creator_gives_no_more_than_it_has(host: HiveHost) -> None:
+def test_an_agent_grants_no_more_than_it_has(host: HiveHost) -> None:
     """H8: capabilities a subset, limits within the rest, images by name, seats."""
     held = set(host.ask("ann", "Whoami")["capabilities"])
     assert "meta.read" not in held
@@ -159,7 +159,7 @@ def test_a_creator_gives_no_more_than_it_has(host: HiveHost) -> None:
     host.call("Destroy", agent="poor", recursive=True, wait=30)
 
 
-def test_ten_children_and_no_more(host: HiveHost) -> None:
+def test_max_children_bounds_the_children_of_an_agent(host: HiveHost) -> None:
     """H8: 10 by default; a stopped child counts, a destroyed one does not."""
     for number in range(8):
         made = host.ask("ann", "Spawn", name=f"kid-{number}", role="task")
@@ -172,7 +172,7 @@ def test_ten_children_and_no_more(host: HiveHost) -> None:
         host.ask("ann", "Destroy", agent=f"kid-{number}", wait=20)
 
 
-def test_a_bound_on_the_whole_subtree_holds(host: HiveHost) -> None:
+def test_max_descendants_bounds_the_subtree(host: HiveHost) -> None:
     """H8: `subtree.agents` counts all descendants."""
     host.grow(clan={"parent": "ann", "role": "lead", "subtree": {"agents": 2}})
     assert not host.ask("clan", "Spawn", name="clan-1", role="lead").error
@@ -184,7 +184,7 @@ def test_a_bound_on_the_whole_subtree_holds(host: HiveHost) -> None:
     host.call("Destroy", agent="clan", recursive=True, wait=30)
 
 
-def test_the_seeds_names_still_spawn(host: HiveHost) -> None:
+def test_the_older_names_of_spawn_still_work(host: HiveHost) -> None:
     """H8, H17: `request_spawn` and `request_init_config` are spawn."""
     for alias in ("RequestSpawn", "RequestInitConfig"):
         made = host.ask("ann", alias, name="pet", role="task", wait=20)
@@ -197,14 +197,14 @@ def test_the_seeds_names_still_spawn(host: HiveHost) -> None:
     ["", "A", "1a", "-a", "a-", "a--b", "a_b", "a.b", "a b", "é", "a" * 33, "operator", "hive",
      "self", "host", "system", "../x", "a\n", "a/b"],
 )  # fmt: skip
-def test_names_that_are_none(host: HiveHost, name: str) -> None:
+def test_invalid_agent_names_are_refused(host: HiveHost, name: str) -> None:
     """`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`, no `--`, five words reserved."""
     refused = host.ask("ann", "Spawn", name=name, role="task")
     assert refused.error in {"InvalidArgument", "InvalidParameter"}
     assert host.call("Spawn", name=name).error == refused.error
 
 
-def test_names_that_are_just_so(host: HiveHost) -> None:
+def test_unusual_valid_agent_names_are_accepted(host: HiveHost) -> None:
     """One letter, and 32 characters; taken among the living, also when unseen."""
     for name in ("a", "a" * 32, "a-1-b", "z9"):
         assert not host.ask("ann", "Spawn", name=name, role="task").error
@@ -213,7 +213,7 @@ def test_names_that_are_just_so(host: HiveHost) -> None:
     assert taken.error == "AlreadyExists"
 
 
-def test_logs_are_read_by_those_above(host: HiveHost) -> None:
+def test_only_ancestors_read_logs(host: HiveHost) -> None:
     """H10: itself and any ancestor; bounded, searched, and since a moment."""
     for caller, target in product(TREE, TREE):
         reply = host.ask(caller, "GetLogs", agent=target, lines=1)
@@ -246,7 +246,7 @@ def label(sender: str, target: str) -> str:
     return next((word for holds, word in near if holds), "")
 
 
-def test_whom_an_agent_may_write_to(host: HiveHost) -> None:
+def test_an_agent_writes_only_to_its_relations(host: HiveHost) -> None:
     """H12: parent, siblings that are no roots, itself, descendants; each labelled by the daemon."""
     labels = {pair: label(*pair) for pair in product(TREE, TREE)}
     for (caller, target), expected in labels.items():
@@ -262,7 +262,7 @@ def test_whom_an_agent_may_write_to(host: HiveHost) -> None:
             assert (message["to"], message["body"]) == (target, f"{caller}>{target}")
 
 
-def test_a_reply_and_an_allow_list_open_a_way(host: HiveHost) -> None:
+def test_a_reply_and_an_allow_list_permit_messages(host: HiveHost) -> None:
     """H12: a reply goes to its sender wherever that is; the list is the operator's, one way."""
     host.call("Allow", agent="island", other="cid")
     assert host.ask("cid", "Send", to="island", body="no").error == "NotFound"
@@ -284,7 +284,7 @@ def test_a_reply_and_an_allow_list_open_a_way(host: HiveHost) -> None:
     }  # fmt: skip
 
 
-def test_the_operator_writes_and_is_written_to(host: HiveHost) -> None:
+def test_the_operator_exchanges_messages_with_any_agent(host: HiveHost) -> None:
     """H12: to `operator` with the capability; the operator to anybody; `from` cannot be given."""
     assert host.ask("cid", "Send", to="operator", body="hello")["id"]
     assert host.ask("tom", "Send", to="operator", body="hello").error == "NotAllowed"
@@ -303,7 +303,7 @@ def test_the_operator_writes_and_is_written_to(host: HiveHost) -> None:
         host.hive("inbox", "--done", letter["id"])
 
 
-def test_there_is_one_socket_and_rules_instead_of_flavours(host: HiveHost) -> None:
+def test_each_agent_has_one_socket_and_rules_decide(host: HiveHost) -> None:
     """H17: the same file, the same methods for everybody; what differs is the answer."""
     result = "find / -xdev -type s 2>/dev/null; find /run -type s 2>/dev/null; true"
     for agent in ("root", "cid"):
@@ -331,7 +331,7 @@ def test_only_an_ancestor_destroys(host: HiveHost) -> None:
     assert host.call("Destroy", agent="root").error == "NotAllowed"
 
 
-def test_a_destroyed_agent_leaves_nothing_to_its_name(host: HiveHost) -> None:
+def test_a_new_agent_inherits_nothing_from_a_destroyed_one_of_the_same_name(host: HiveHost) -> None:
     """H22: archived for 24 h and restored; a reused name inherits nothing."""
     host.grow(pet={"parent": "ann", "role": "worker"})
     old = host.uuid("pet")
@@ -366,7 +366,7 @@ def test_a_destroyed_agent_leaves_nothing_to_its_name(host: HiveHost) -> None:
     host.call("Destroy", agent="pet", wait=20)
 
 
-def test_an_agent_wakes_itself(host: HiveHost) -> None:
+def test_an_agent_schedules_a_wake_for_itself(host: HiveHost) -> None:
     """H24: into its own inbox, always labelled `self`, by any process of its container."""
     host.ask("cid", "Wake", body="timer")
     host.inside("cid", "hive-agent", "wake", "beside")
@@ -411,7 +411,7 @@ def test_every_change_and_refusal_is_an_event(host: HiveHost) -> None:
     host.hush("cid")
 
 
-def test_why_says_what_would_be_decided(host: HiveHost) -> None:
+def test_why_predicts_the_decision(host: HiveHost) -> None:
     """H27: the same answer as the deed, and nothing is done or recorded."""
     before = host.events(last=1)[0]["seq"]
     for caller, target in product(TREE, TREE):
@@ -444,7 +444,7 @@ def audit_alarms(host: HiveHost) -> list[str]:
     return [alarm for alarm in host.call("Status")["alarms"] if "audit" in alarm]
 
 
-def test_tampering_with_the_record_is_found(host: HiveHost) -> None:
+def test_tampering_with_the_audit_log_is_detected(host: HiveHost) -> None:
     """H27: an edited, deleted or cut-off event is an alarm."""
     assert not audit_alarms(host)
     host.run("systemctl", "stop", "hived.service")

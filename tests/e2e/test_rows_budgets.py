@@ -47,7 +47,7 @@ def usage(host: HiveHost, key: str, kind: str, **words: object) -> int:
     return sum(sum_["amount"] for sum_ in sums if (sum_["key"], sum_["kind"]) == (key, kind))
 
 
-def test_an_agent_gives_of_what_it_has_and_more_is_added(host: HiveHost) -> None:
+def test_an_agent_allocates_from_its_budget_and_the_operator_adds_to_it(host: HiveHost) -> None:
     """K22: allocated from the parent, top-up adds, and what is not there cannot be given."""
     assert give(host, "operator", "root", "tokens", 1000)["source"] == "operator"
     assert give(host, "root", "boss", "tokens", 300)["source"] == "root"
@@ -61,7 +61,7 @@ def test_an_agent_gives_of_what_it_has_and_more_is_added(host: HiveHost) -> None
     assert give(host, "wes", "wim", "tokens", 5).error in {"NotAllowed", "NotFound"}
 
 
-def test_who_is_over_budget_is_warned_then_parked_and_somebody_is_asked(host: HiveHost) -> None:
+def test_an_agent_over_budget_is_warned_then_parked_and_its_payer_is_asked(host: HiveHost) -> None:
     """Q43, K22: warned once, new work refused by name, its giver asked, an answer lets it go on."""
     give(host, "root", "ann", "tokens", 100)
     task = host.ask("ann", "AssignTask", agent="wes", description="dig", deadline=0.0)["task"]
@@ -85,7 +85,7 @@ def test_who_is_over_budget_is_warned_then_parked_and_somebody_is_asked(host: Hi
     assert {"low", "used_up", "stopped", "filled"} <= set(kinds)
 
 
-def test_a_machine_is_stopped_when_its_time_is_over_and_comes_back_with_more(
+def test_a_container_is_stopped_at_the_end_of_its_time_budget_and_resumes_with_more(
     host: HiveHost,
 ) -> None:
     """K22, K23: time is metered by the daemon; at its end the container is stopped: `budget`.
@@ -132,7 +132,7 @@ def test_calls_messages_and_children_are_bounded(host: HiveHost) -> None:
     host.call("Destroy", agent="kit", wait=20)
 
 
-def test_a_group_is_one_slice_and_one_purse_that_new_children_join(host: HiveHost) -> None:
+def test_a_group_is_one_slice_and_one_budget_that_new_children_join(host: HiveHost) -> None:
     """K24: caps of processes and of tokens for a branch; who comes later is in both."""
     host.grow(new={"parent": "boss", "role": "worker"})
     for name in ("wim", "new"):
@@ -147,7 +147,7 @@ def test_a_group_is_one_slice_and_one_purse_that_new_children_join(host: HiveHos
     assert host.ask("new", "ReportUsage", tokens_in=10)["budgets"][0]["agent"] == "boss"
 
 
-def test_tokens_of_an_hour_and_a_context_are_bounded_as_reported(host: HiveHost) -> None:
+def test_reported_tokens_per_hour_and_context_are_bounded(host: HiveHost) -> None:
     """K23: over its bound a branch gets no task and somebody is asked; so it is after kill -9."""
     give(host, "operator", "root", "tokens", 10_000)
     host.call("AllocateBudget", agent="ann", kind="tokens", close=True)
@@ -190,7 +190,7 @@ def _hears(host: HiveHost, agent: str) -> bool:
     return agent in host.inside(agent, "hive-agent", "whoami", check=False)
 
 
-def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> None:
+def test_accounts_survive_daemon_crashes_and_destroyed_agents(host: HiveHost) -> None:
     """K25: by user, node, agent, tier and branch; exact over kill -9, kept after a destroy."""
     host.grow(max={"parent": "boss", "role": "worker"})
     before = usage(host, "boss", "tokens_in", by="subtree")
@@ -226,7 +226,7 @@ def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> Non
     assert any(line.startswith("boss") and "~" in line for line in table)
 
 
-def test_a_task_has_bounds_of_its_own(host: HiveHost) -> None:
+def test_a_task_has_limits_of_its_own(host: HiveHost) -> None:
     """Q24: at its bound of tool calls or turns a task gets no tool, is told, and is stopped."""
     words = {"agent": "wim", "description": "x", "deadline": 0.0}
     task = host.ask("boss", "AssignTask", caps={"tool_calls": 1, "iterations": 5}, **words)["task"]

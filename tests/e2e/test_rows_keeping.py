@@ -54,7 +54,7 @@ def test_an_older_install_is_taken_over_through_real_containers(host: HiveHost) 
     assert again == f"nothing to do: {OLD}/.migrated-to-hive says what went where\n"
 
 
-def test_every_migration_of_a_fresh_install_is_done(host: HiveHost) -> None:
+def test_a_fresh_install_has_all_migrations(host: HiveHost) -> None:
     """And a hived that meets a newer layout refuses to start, and says why."""
     rows = host.json("migrate")
     assert {row["state"] for row in rows} == {"done"}
@@ -85,7 +85,7 @@ def reads(host: HiveHost, agent: str, uid: int = 0) -> str:
     return host.inside(agent, "setpriv", f"--reuid={uid}", "sh", "-c", script, check=False)
 
 
-def test_a_secret_is_shown_by_capability_and_rotated_without_a_restart(host: HiveHost) -> None:
+def test_a_secret_needs_a_capability_and_is_rotated_without_a_restart(host: HiveHost) -> None:
     """Row H28."""
     host.grow(ann="root", bob2="root")
     pid = host.main_pid("ann")
@@ -110,7 +110,7 @@ def test_a_secret_is_shown_by_capability_and_rotated_without_a_restart(host: Hiv
     assert host.main_pid("ann") == pid, "nothing of this needs a restart"
 
 
-def test_attack_48_no_secret_is_in_an_environment_a_unit_a_log_or_anybody_else_s_sight(
+def test_attack_48_no_secret_is_in_an_environment_unit_log_or_other_agent(
     host: HiveHost,
 ) -> None:
     """Row H28: store, environment, unit properties, mounts, core dumps, logs."""
@@ -138,7 +138,7 @@ def test_attack_48_no_secret_is_in_an_environment_a_unit_a_log_or_anybody_else_s
     assert limits.stdout == "0\n"
 
 
-def test_of_a_destroyed_agent_nothing_is_left_that_opens_a_door(host: HiveHost) -> None:
+def test_no_secret_or_socket_of_a_destroyed_agent_is_left(host: HiveHost) -> None:
     """Row H30: socket, mounts, unit, credentials at once; secrets when it cannot come back."""
     host.grow(gone="root")
     host.hive("cap", "grant", "gone", "secret:token")
@@ -163,7 +163,7 @@ systemctl daemon-reload && systemctl start reader && cat /tmp/out
 """
 
 
-def test_a_service_of_a_container_that_boots_gets_it_under_its_own_user(host: HiveHost) -> None:
+def test_a_service_in_a_booted_container_reads_the_secret_as_its_own_user(host: HiveHost) -> None:
     """Row H28: `LoadCredential=` takes it from the place that the guide names."""
     host.grow(guest={"boot": True})
     host.hive("cap", "grant", "guest", "secret:token")

@@ -41,7 +41,7 @@ def kill_units(host: HiveHost, seed: int, victims: tuple[str, ...]) -> tuple[Cro
 
 @pytest.mark.sized
 @pytest.mark.parametrize("victims", VICTIMS, ids="+".join)
-def test_killed_at_random_moments_nothing_acknowledged_is_lost_or_done_twice(
+def test_random_kills_lose_or_repeat_nothing_acknowledged(
     tmp_path: Path, victims: tuple[str, ...]
 ) -> None:
     """Rows R1 and R24, under sends, acks, nacks, keyed calls, children that come, stop, start,
@@ -88,7 +88,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.hush()
 
 
-def test_what_is_asked_of_the_daemon_while_it_starts_comes_true(host: HiveHost) -> None:
+def test_requests_during_a_daemon_start_are_carried_out(host: HiveHost) -> None:
     """The sockets are kept, so orders wait in them; that of root is the first to open again."""
     more = [f"more-{number}" for number in range(4)]
     host.grow(**dict.fromkeys(more, "ben"))
@@ -103,7 +103,7 @@ def test_what_is_asked_of_the_daemon_while_it_starts_comes_true(host: HiveHost) 
 
 @pytest.mark.sized
 @pytest.mark.parametrize("power_cut", [False, True][: long.times(1, 2)])
-def test_the_host_starts_what_was_wanted_and_nothing_else(
+def test_a_host_boot_starts_exactly_the_wanted_agents(
     lab: Lab, host: HiveHost, *, power_cut: bool
 ) -> None:
     """A reboot and a pulled plug: wishes, mail, files and the tree are as they were.

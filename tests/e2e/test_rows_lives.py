@@ -112,7 +112,7 @@ HOW = {
 }  # fmt: skip
 
 
-def test_what_can_be_known_of_an_end(host: HiveHost) -> None:
+def test_wait_child_reports_the_exit_code(host: HiveHost) -> None:
     """K7, K10: the status of the payload, a signal shows as 255; each is told to the parent."""
     for name, (text, _) in HOW.items():
         spawn(host, name, f"until [ -e go ]; do sleep 0.05; done; {text}", role="worker")
@@ -130,7 +130,7 @@ def test_what_can_be_known_of_an_end(host: HiveHost) -> None:
     assert host.tree().keys() == {*TREE, *HOW}
 
 
-def test_a_wait_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
+def test_a_wait_survives_a_daemon_restart(host: HiveHost) -> None:
     """K7, K32: what was waited for is asked for again; it is there, once."""
     spawn(host, "one", "sleep 1; exit 3", role="worker")
     host.wait("running", "one")
@@ -140,7 +140,7 @@ def test_a_wait_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
     assert [message["kind"] for message in host.mail("lead")] == ["container_crash"]
 
 
-def test_an_end_between_two_daemons_is_counted_once(host: HiveHost) -> None:
+def test_an_exit_between_two_daemons_is_counted_once(host: HiveHost) -> None:
     """K32: one while hived cannot look, which is killed before it can count."""
     spawn(host, "two", "exec sleep 1000", role="worker")
     host.wait("running", "two")
@@ -154,7 +154,7 @@ def test_an_end_between_two_daemons_is_counted_once(host: HiveHost) -> None:
     assert host.ask("lead", "WaitChild", agent="two", wait=30)["child"]["code"] == 255
 
 
-def test_a_host_that_went_down_ended_everybody(host: HiveHost) -> None:
+def test_a_host_shutdown_is_recorded_as_the_end_of_all_agents(host: HiveHost) -> None:
     """K32: /run is empty, no record is left: who was there for one task is not begun anew."""
     spawn(host, "one", "exec sleep 1000", role="task")
     spawn(host, "other", "exec sleep 1000", role="worker")
@@ -170,7 +170,7 @@ def test_a_host_that_went_down_ended_everybody(host: HiveHost) -> None:
     assert exit_notices(host, "other") == ["start", "exit", "start"]
 
 
-def test_who_was_stopped_ended_too(host: HiveHost) -> None:
+def test_a_stopped_agent_counts_as_ended(host: HiveHost) -> None:
     """K7, K11: a kill has its reason, and no code."""
     host.grow(one=script("exec sleep 1000", role="worker"))
     host.ask("lead", "Kill", agent="one", reason="enough of it", wait=20)
@@ -179,7 +179,7 @@ def test_who_was_stopped_ended_too(host: HiveHost) -> None:
     assert host.mail("lead") == []
 
 
-def test_a_zombie_goes_after_a_while_and_takes_no_seat_until_then(host: HiveHost) -> None:
+def test_a_zombie_expires_and_takes_no_child_slot(host: HiveHost) -> None:
     """K4, K8, K9: archived, with an event; its end can still be asked for."""
     host.grow(boss=script("exec sleep 1000", role="lead", max_children=1))
     reply = host.ask("boss", "Spawn", name="first", role="task", command=["sh", "-c", "exit 4"])
@@ -198,7 +198,7 @@ def test_a_zombie_goes_after_a_while_and_takes_no_seat_until_then(host: HiveHost
     host.hush("boss")
 
 
-def test_a_task_exits_after_its_task_and_a_worker_stays(host: HiveHost) -> None:
+def test_a_task_agent_exits_after_its_task_and_a_worker_stays(host: HiveHost) -> None:
     """K6, K5: half a second after the result; busy meanwhile, and each change is one event."""
     for name, role in (("one", "task"), ("stays", "worker")):
         host.grow(**{name: script("exec sleep 1000", role=role)})
@@ -231,7 +231,7 @@ def test_an_architect_sleeps_after_its_task_and_is_woken_for_a_revision(host: Hi
     host.hush("plan")
 
 
-def test_mail_waits_for_a_sleeper_and_wakes_whom_it_should(host: HiveHost) -> None:
+def test_mail_waits_for_sleeping_agents_and_wakes_those_configured_for_it(host: HiveHost) -> None:
     """K13: the container is stopped meanwhile; by the commands of the operator."""
     host.grow(light=script("exec sleep 1000", wakes=True), deep=script("exec sleep 1000"))
     host.hive("sleep", "light", "deep", "--grace", "1")
@@ -246,7 +246,7 @@ def test_mail_waits_for_a_sleeper_and_wakes_whom_it_should(host: HiveHost) -> No
     host.hush("light", "deep")
 
 
-def test_a_sleeper_sleeps_over_the_end_of_the_daemon(host: HiveHost) -> None:
+def test_a_sleeping_agent_stays_asleep_across_a_daemon_restart(host: HiveHost) -> None:
     """K32."""
     host.grow(light=script("exec sleep 1000", wakes=True))
     host.ask("lead", "Sleep", agent="light", grace=0, wait=20)
@@ -256,7 +256,7 @@ def test_a_sleeper_sleeps_over_the_end_of_the_daemon(host: HiveHost) -> None:
     host.wait("running", "light")
 
 
-def test_what_it_keeps_when_it_is_stopped_is_there_at_the_next_start(host: HiveHost) -> None:
+def test_data_saved_during_a_stop_is_there_at_the_next_start(host: HiveHost) -> None:
     """K12: the broker answers while the agent is being stopped, within its grace."""
     host.grow(one=script(KEEPER))
     for n in range(1, 4):
@@ -266,7 +266,7 @@ def test_what_it_keeps_when_it_is_stopped_is_there_at_the_next_start(host: HiveH
     host.until(lambda: "began at 3" in lines(host, "one"), "it does not begin")
 
 
-def test_the_maid_looks_after_what_is_below_its_parent(host: HiveHost) -> None:
+def test_the_maid_watches_the_subtree_of_its_parent(host: HiveHost) -> None:
     """K36, K33: made at start where enabled, once; it clears away, reports, and comes back."""
     wanted = "[daemons]\nqueen = true\nmaid = true\nfirst = 0.5\nevery = 1.0\n"
     host.settings(f"[life]\nreap = 600\n{wanted}{CHECKS}")

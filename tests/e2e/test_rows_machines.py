@@ -58,7 +58,7 @@ def unit_processes(host: HiveHost, agent: str) -> str:
                     check=False).stdout  # fmt: skip
 
 
-def test_the_root_agent_is_there_and_comes_back(host: HiveHost) -> None:
+def test_setup_creates_the_root_agent_and_it_is_restarted(host: HiveHost) -> None:
     """H16: kept by the daemon, whoever ends it; its own exit with 0 is no reason to stay down."""
     assert host.tree()["root"] is None
     for end in ("kill -KILL {main}", "kill -KILL {payload}"):
@@ -72,7 +72,7 @@ def test_the_root_agent_is_there_and_comes_back(host: HiveHost) -> None:
     assert "root" in host.fails(5, "destroy", "root", "--yes")
 
 
-def test_the_root_agent_stays_down_when_the_operator_says_so(host: HiveHost) -> None:
+def test_the_operator_can_stop_the_root_agent(host: HiveHost) -> None:
     """H16: stopped by the operator, also over a restart of the daemon; the others run."""
     host.hive("stop", "root", "--grace", "1")
     host.run("systemctl", "restart", "hived.service")
@@ -84,7 +84,7 @@ def test_the_root_agent_stays_down_when_the_operator_says_so(host: HiveHost) -> 
     assert host.call("Locate", agent="root")["state"] == "running"
 
 
-def test_several_roots_and_where_new_ones_land(host: HiveHost) -> None:
+def test_several_roots_and_the_default_parent(host: HiveHost) -> None:
     """H16, H15: roots beside `root`; the operator's new ones land under `root` unless told."""
     host.hive("agent", "create", "second", "--parent", "")
     host.hive("agent", "create", "landed", "--no-wait")
@@ -122,7 +122,7 @@ def test_a_crash_is_told_to_the_parent(host: HiveHost) -> None:
     assert host.call("Locate", agent="pet")["state"] == "running"
 
 
-def test_exit_codes_are_told_and_a_good_end_is_none(host: HiveHost) -> None:
+def test_exit_notices_carry_the_code_and_status_0_is_no_crash(host: HiveHost) -> None:
     """H23, K10: 7 is a crash with its number, 0 a good end; of others it is told who wanted it."""
     host.mail("lead")
     assert not host.call("Spawn", name="bad", **script("sleep 1; exit 7")).error
@@ -142,7 +142,7 @@ def test_exit_codes_are_told_and_a_good_end_is_none(host: HiveHost) -> None:
     assert "crash" not in kinds
 
 
-def test_one_whose_root_is_a_roots_child_has_nobody_to_tell(host: HiveHost) -> None:
+def test_a_crash_of_a_root_is_recorded_without_a_notice(host: HiveHost) -> None:
     """H23: a root has no parent; its crash is an event and it stays down."""
     ends = ["sh", "-c", "sleep 0.3; exit 9"]
     assert not host.call("Spawn", name="alone", parent="", command=ends).error
@@ -177,7 +177,7 @@ def test_a_stop_is_recursive_leaves_first_siblings_together(host: HiveHost) -> N
         assert unit_processes(host, name).strip() in {"", "Unit not found"}
 
 
-def test_grace_is_what_was_asked_for(host: HiveHost) -> None:
+def test_a_stop_waits_for_the_given_grace(host: HiveHost) -> None:
     """K11: 5 s unless told, 0-30; then the whole container is killed."""
     host.grow(ox=script(STUBBORN))
     for grace, least, most in ((0, 0, 2.5), (1, 0.9, 4), (None, 4.8, 9)):
@@ -253,7 +253,7 @@ def processes_of(host: HiveHost, uuid: str, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("boot", [False, True])
-def test_nothing_of_a_destroyed_agent_opens_a_door(host: HiveHost, *, boot: bool) -> None:
+def test_no_resource_of_a_destroyed_agent_is_left(host: HiveHost, *, boot: bool) -> None:
     """H30: no unit, mount, socket, process; only the archive is kept, closed to all."""
     host.grow(pet={"parent": "lead", "boot": boot})
     uuid = host.uuid("pet")
@@ -268,7 +268,7 @@ def test_nothing_of_a_destroyed_agent_opens_a_door(host: HiveHost, *, boot: bool
     assert not [row for row in listed if uuid in row[1] and row[0] != "archive"]
 
 
-def test_what_hive_did_not_make_is_reported_and_left(host: HiveHost) -> None:
+def test_orphans_are_reported_and_left(host: HiveHost) -> None:
     """H30: gc --dry-run lists stray units, nodes and mounts, and touches none of them."""
     host.run("systemd-run", "--quiet", "--unit=hive-agent@stray", "sleep", "1000")
     host.run("mkdir", "/var/lib/hive/tree/0badf00d")
@@ -290,7 +290,7 @@ def hived_property(host: HiveHost, name: str) -> str:
     return shown.stdout.strip()
 
 
-def test_what_systemd_knows_of_the_daemon(host: HiveHost) -> None:
+def test_systemd_shows_the_status_of_the_daemon(host: HiveHost) -> None:
     """H31: notify with status text, watchdog, descriptors kept, an unprivileged user."""
     assert (hived_property(host, "Type"), hived_property(host, "NotifyAccess")) == (
         "notify",
@@ -328,7 +328,7 @@ def test_the_journal_has_fields_and_no_program_is_run_for_it(host: HiveHost) -> 
     assert len(crash["MESSAGE_ID"]) == 32
 
 
-def test_the_watchdog_is_fed_by_the_request_road(host: HiveHost) -> None:
+def test_the_watchdog_is_fed_by_the_request_path(host: HiveHost) -> None:
     """H31: a daemon that does not answer is ended and comes back; containers go on."""
     drop = "/run/systemd/system/hived.service.d"
     host.run("sh", "-c", f"mkdir -p {drop}; printf '[Service]\\nWatchdogSec=2\\n' >{drop}/w.conf")

@@ -50,7 +50,7 @@ def bodies(messages: list[dict[str, Any]]) -> list[str]:
     return [str(message["body"]) for message in messages]
 
 
-def test_mail_ages_and_is_as_urgent_as_its_sender_may_be(host: HiveHost) -> None:
+def test_mail_expires_and_urgency_needs_the_right_to_it(host: HiveHost) -> None:
     """K17, K18."""
     got = {
         "child": host.ask("ann", "Send", to="lead", body="child", priority=0)["priority"],
@@ -63,7 +63,7 @@ def test_mail_ages_and_is_as_urgent_as_its_sender_may_be(host: HiveHost) -> None
     assert bodies(host.mail("ann")) == ["operator", "parent", "low"]
 
 
-def test_a_parent_has_copies_of_what_its_children_write_to_each_other(host: HiveHost) -> None:
+def test_a_parent_gets_copies_of_messages_between_its_children(host: HiveHost) -> None:
     """K18."""
     sent = host.ask("ann", "Send", to="ben", body="between us")
     (copy,) = host.mail("lead")
@@ -75,7 +75,7 @@ def test_a_parent_has_copies_of_what_its_children_write_to_each_other(host: Hive
     assert host.mail("root") == []
 
 
-def test_a_task_writes_to_its_parent_only_in_every_way(host: HiveHost) -> None:
+def test_a_task_agent_writes_only_to_its_parent(host: HiveHost) -> None:
     """K18: also by queues, topics and pipes."""
     host.ask("lead", "OpenQueue", name="in")
     host.ask("ann", "OpenQueue", name="in", may_put=["siblings"])
@@ -91,7 +91,7 @@ def test_a_task_writes_to_its_parent_only_in_every_way(host: HiveHost) -> None:
         host.ask(owner, "CloseQueue", queue="in")
 
 
-def test_a_request_and_its_answer_have_one_correlation(host: HiveHost) -> None:
+def test_a_request_and_its_answer_share_a_correlation_id(host: HiveHost) -> None:
     """K19: also for who never heard of it, such as a command behind `serve`."""
     sent = host.ask("lead", "Send", to="echo", body="hello", reply_within=60)
     reply = host.ask("lead", "WaitReply", id=sent["id"], wait=30)["reply"]
@@ -104,7 +104,7 @@ def test_a_request_and_its_answer_have_one_correlation(host: HiveHost) -> None:
     assert host.hive("send", "echo", "from outside", "--wait", "30") == "heard from outside\n"
 
 
-def test_an_answer_that_comes_too_late_is_kept_with_the_mail(host: HiveHost) -> None:
+def test_a_late_answer_arrives_as_mail(host: HiveHost) -> None:
     """K19."""
     sent = host.ask("lead", "Send", to="ann", body="?", reply_within=1)
     assert host.ask("lead", "WaitReply", id=sent["id"], wait=1.2)["reply"] is None
@@ -113,7 +113,7 @@ def test_an_answer_that_comes_too_late_is_kept_with_the_mail(host: HiveHost) -> 
     assert (late["body"], late["thread"]) == ("!", sent["thread"])
 
 
-def test_a_queue_is_shared_by_those_whom_its_owner_lets(host: HiveHost) -> None:
+def test_a_queue_is_shared_by_the_agents_that_its_owner_permits(host: HiveHost) -> None:
     """K20: kinds apart, leases, a restart of the daemon, and nobody else sees it."""
     assert host.ask("lead", "OpenQueue", name="jobs")["queue"] == "lead/jobs"
     host.ask("ann", "Put", queue="lead/jobs", body="paint", kind="wall")
@@ -132,7 +132,7 @@ def test_a_queue_is_shared_by_those_whom_its_owner_lets(host: HiveHost) -> None:
     host.until(lambda: host.mail("ann"), "who put it there is told")
 
 
-def test_a_topic_reaches_those_below_who_follow_it_and_with_broadcast_all(host: HiveHost) -> None:
+def test_a_topic_reaches_subscribed_descendants_and_a_broadcast_reaches_all(host: HiveHost) -> None:
     """K20."""
     for name in ("ann", "ben", "other"):
         host.ask(name, "FollowTopic", topic="builds")

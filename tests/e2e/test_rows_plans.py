@@ -66,7 +66,7 @@ def heads(host: HiveHost, agent: str, kind: str) -> list[dict[str, Any]]:
     return result
 
 
-def test_a_plan_is_approved_once_and_nothing_is_executed_before(host: HiveHost) -> None:
+def test_no_step_runs_before_the_plan_is_approved_and_approval_is_once(host: HiveHost) -> None:
     """T6, T7: submitted, prompted, locked, decided by id; all of it survives kill -9."""
     id_ = give(host, plan_required=True)
     tool = {"tool": "command", "argument": ["true"], "task": id_}
@@ -103,14 +103,14 @@ def test_the_operator_approves_on_the_command_line(host: HiveHost) -> None:
     assert task(host, id_)["state"] == "in_progress"
 
 
-def test_a_main_manager_plans_for_itself(host: HiveHost) -> None:
+def test_the_plan_of_the_root_agent_needs_no_approval(host: HiveHost) -> None:
     """T2: nobody has to approve the root agent's own plan."""
     reply = host.ask("root", "CreatePlan", steps=[{"title": "think"}])
     assert (reply["state"], reply["decides"]) == ("approved", "")
     assert host.ask("boss", "CreatePlan", steps=[{"title": "think"}]).error == "InvalidArgument"
 
 
-def test_waits_outlive_the_daemon_and_hold_nothing_open(host: HiveHost) -> None:
+def test_waits_survive_the_daemon_without_an_open_connection(host: HiveHost) -> None:
     """T4: several waits at once; a word, an end and a deadline end them; kill -9 between."""
     id_ = give(host)
     for_task = host.ask("boss", "WaitFor", tasks=[id_])["wait_id"]
@@ -138,7 +138,7 @@ def test_waits_outlive_the_daemon_and_hold_nothing_open(host: HiveHost) -> None:
     assert host.ask("boss", "ListWaits")["waits"] == []
 
 
-def test_a_script_waits_for_tasks_and_for_no_longer_than_it_says(host: HiveHost) -> None:
+def test_a_script_waits_for_tasks_up_to_its_timeout(host: HiveHost) -> None:
     """Q21: a call with a deadline of its own."""
     id_ = give(host)
     begun = time.monotonic()
@@ -164,7 +164,7 @@ def batch(host: HiveHost, begun: Reply, state: str = "done", seconds: float = 60
     return host.call("GetBatch", batch=begun["batch"]).parameters
 
 
-def test_fan_out_queues_above_the_cap_and_reports_in_order(host: HiveHost) -> None:
+def test_fan_out_queues_above_its_concurrency_and_reports_in_order(host: HiveHost) -> None:
     """Q20, Q22: real workers in containers; one notice; they go when it is over."""
     begun = fan(host, [f"sum {n} 1" for n in range(6)], concurrency=2)
     assert begun["worker_count"] == 2
@@ -176,7 +176,7 @@ def test_fan_out_queues_above_the_cap_and_reports_in_order(host: HiveHost) -> No
     assert not set(begun["workers"]) & set(host.tree())
 
 
-def test_a_timeout_ends_the_rest_of_a_batch(host: HiveHost) -> None:
+def test_a_timeout_ends_the_remaining_tasks_of_a_batch(host: HiveHost) -> None:
     """Q23: what had ended stays, what runs and what is queued ends as timeout."""
     begun = fan(host, ["sum 1 2", "sleep 600", "sum 3 4"], concurrency=2, timeout=12)
     host.until(lambda: host.call("GetBatch", batch=begun["batch"])["open"] < 3, "nothing ends", 30)
@@ -187,7 +187,7 @@ def test_a_timeout_ends_the_rest_of_a_batch(host: HiveHost) -> None:
     assert len(set(begun["workers"]) & set(host.tree())) == 0
 
 
-def test_a_worker_that_crashes_has_its_task_again(host: HiveHost) -> None:
+def test_a_worker_repeats_its_task_after_a_crash(host: HiveHost) -> None:
     """Q20, T13: requeued as asked, and one end only."""
     begun = fan(host, ["crash 1", "sum 2 2"], concurrency=2, requeue=2)
     result = batch(host, begun)
@@ -195,7 +195,7 @@ def test_a_worker_that_crashes_has_its_task_again(host: HiveHost) -> None:
     assert result["reports"][0]["attempts"] == 2
 
 
-def test_one_stop_ends_running_and_queued_work(host: HiveHost) -> None:
+def test_stop_work_ends_running_and_queued_tasks(host: HiveHost) -> None:
     """Q40, Q23: what really stopped is said within seconds; it goes on with guidance."""
     begun = fan(host, ["sleep 600"] * 4, concurrency=2)
     queued = host.ask("boss", "AssignTask", agent="hand", description="x")["task"]
@@ -223,7 +223,7 @@ def test_one_stop_ends_running_and_queued_work(host: HiveHost) -> None:
     assert "Guidance: slower" in bodies[-1]
 
 
-def test_a_word_into_the_work_and_six_views_of_it(host: HiveHost) -> None:
+def test_a_worker_takes_guidance_and_its_status_has_six_views(host: HiveHost) -> None:
     """Q25, Q26: delivered or not is said; views are rationed."""
     assert host.ask("boss", "InjectMessage", body="x")["result"] == "not_active"
     id_ = give(host)
@@ -287,7 +287,7 @@ def test_a_job_goes_from_the_queen_through_a_lead_to_workers_and_back(host: Hive
     assert (answer["summary"], answer["data"]["by"]) == (result, lead)
 
 
-def test_a_plan_that_fails_is_revised_by_the_architect_who_slept(host: HiveHost) -> None:
+def test_a_failed_plan_is_revised_by_the_sleeping_architect(host: HiveHost) -> None:
     """K35: plan as an artifact, sleep, wake on failure, and the lead tries again."""
     text = "architect\ngroup\nplease sum 20 22\ncombine lines"
     result = task_result(host, ask_queen(host, text), 150)
@@ -298,7 +298,7 @@ def test_a_plan_that_fails_is_revised_by_the_architect_who_slept(host: HiveHost)
     assert max(artifact["version"] for artifact in artifacts if artifact["owner"] == "queen") == 2
 
 
-def test_what_no_plan_mends_is_done_without_one_before_it_is_said_to_have_failed(
+def test_after_failed_revisions_the_task_is_tried_without_a_plan(
     host: HiveHost,
 ) -> None:
     """K35: fallback to complex."""
@@ -308,7 +308,7 @@ def test_what_no_plan_mends_is_done_without_one_before_it_is_said_to_have_failed
 
 
 @pytest.mark.parametrize("victim", ["queen", "lead", "worker", "hived"])
-def test_whoever_is_killed_on_the_way_the_result_is_right(host: HiveHost, victim: str) -> None:
+def test_killing_any_participant_leaves_the_right_result(host: HiveHost, victim: str) -> None:
     """K32, K33, T13: kill -9 of one participant at a random moment; each task ends once."""
     draw = random.Random(f"{seed()} {victim}")  # noqa: S311 - which moment, not a secret
     text, result = job(draw, f"echo {victim}")

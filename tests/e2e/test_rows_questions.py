@@ -61,7 +61,7 @@ def row(host: HiveHost, question: str) -> dict[str, Any]:
     return result
 
 
-def test_questions_survive_the_daemon_and_are_answered_each_by_itself(host: HiveHost) -> None:
+def test_questions_survive_the_daemon_and_are_answered_separately(host: HiveHost) -> None:
     """Q31, Q27: nothing is held open, in any order, once."""
     first, second = ask(host, "wrk", "Red?"), ask(host, "wrk", "Big?", "Round?")
     host.kill()
@@ -75,7 +75,7 @@ def test_questions_survive_the_daemon_and_are_answered_each_by_itself(host: Hive
     assert got == [(second, ["yes", "no"]), (first, ["green"])]
 
 
-def test_a_task_waits_for_its_answer_and_goes_on_after_a_kill(host: HiveHost) -> None:
+def test_a_task_waits_for_an_answer_across_a_daemon_crash(host: HiveHost) -> None:
     """T5, K16: needs-input pauses and resumes with the answer."""
     task = host.ask("lead", "AssignTask", agent="wrk", description="paint")["task"]
     assert [message["kind"] for message in host.mail("wrk")] == ["task"]
@@ -89,7 +89,9 @@ def test_a_task_waits_for_its_answer_and_goes_on_after_a_kill(host: HiveHost) ->
     host.ask("wrk", "FinishTask", task=task, status="success", summary="done")
 
 
-def test_a_relayed_question_is_answered_though_the_middle_one_is_destroyed(host: HiveHost) -> None:
+def test_a_relayed_question_is_answered_although_the_relaying_agent_is_destroyed(
+    host: HiveHost,
+) -> None:
     """Q29: the operator's answer reaches who asked by the daemon, whoever forgets."""
     host.grow(mid={"parent": "lead", "role": "lead"})
     host.grow(low={"parent": "mid", "role": "worker"})
@@ -107,7 +109,7 @@ def test_a_relayed_question_is_answered_though_the_middle_one_is_destroyed(host:
     assert (got["by"], got["answers"]) == ("operator", ["you may"])
 
 
-def test_an_escalation_climbs_to_the_operator_whoever_is_killed(host: HiveHost) -> None:
+def test_an_escalation_reaches_the_operator_despite_kills(host: HiveHost) -> None:
     """K28: to the parent first, with severity and context, upwards when nobody answers."""
     sent = host.ask("tom", "Escalate", issue="disk full", severity="critical", context="df: 100%")
     assert sent["to"] == "wrk"
@@ -128,7 +130,7 @@ def test_an_escalation_climbs_to_the_operator_whoever_is_killed(host: HiveHost) 
     assert [hop["target"] for hop in hops] == ["lead", "root", "operator"]
 
 
-def test_the_default_counts_at_the_deadline_also_when_no_daemon_ran(host: HiveHost) -> None:
+def test_the_default_answer_applies_at_the_deadline_also_without_a_daemon(host: HiveHost) -> None:
     """Q28: expiry applies the default and reports it, the cap is a typed overflow."""
     items = [{"prompt": "Go?", "options": ["yes", "no"], "default": "no"}]
     question = host.ask("wrk", "Ask", items=items, deadline=4)["question"]
@@ -149,7 +151,7 @@ def test_the_default_counts_at_the_deadline_also_when_no_daemon_ran(host: HiveHo
     assert letter["state"] == "defaulted"
 
 
-def test_any_ancestor_moderates_what_its_descendants_ask_and_are_reminded_of(
+def test_an_ancestor_lists_and_ends_questions_and_reminders_of_descendants(
     host: HiveHost,
 ) -> None:
     """H11."""
@@ -164,12 +166,12 @@ def test_any_ancestor_moderates_what_its_descendants_ask_and_are_reminded_of(
     assert host.ask("tom", "ListReminders")["reminders"] == []
 
 
-def test_a_task_asks_its_parent_only(host: HiveHost) -> None:
+def test_a_task_agent_asks_only_its_parent(host: HiveHost) -> None:
     assert host.ask("tom", "Ask", items=[{"prompt": "x"}], to="lead").error == "NotAllowed"
     assert host.ask("tom", "Ask", items=[{"prompt": "x"}], to="operator")["to"] == "wrk"
 
 
-def test_reminders_come_to_stopped_and_to_sleeping_agents_after_a_kill(host: HiveHost) -> None:
+def test_reminders_reach_stopped_and_sleeping_agents_after_a_daemon_crash(host: HiveHost) -> None:
     """Mail waits for who is stopped, and wakes who is woken by mail."""
     host.grow(nap={"parent": "lead", "wakes": True})
     host.call("Stop", agent="side", wait=20)
@@ -195,7 +197,7 @@ def row_of(host: HiveHost, agent: str) -> str:
     return str(agent_row["state"])
 
 
-def test_loose_ends_are_read_again_after_a_restart_of_the_agent(host: HiveHost) -> None:
+def test_a_restarted_agent_reads_its_open_questions_and_waits(host: HiveHost) -> None:
     """H21: for itself and those below, by the command in the container."""
     task = host.ask("lead", "AssignTask", agent="wrk", description="sweep")["task"]
     question = ask(host, "tom", "Where?")
@@ -214,7 +216,7 @@ def test_loose_ends_are_read_again_after_a_restart_of_the_agent(host: HiveHost) 
     host.ask("wrk", "FinishTask", task=task, status="stopped", summary="")
 
 
-def test_an_agent_asks_by_its_command_and_the_operator_waits_for_the_answer(
+def test_an_agent_asks_with_hive_agent_and_the_operator_answers(
     host: HiveHost,
 ) -> None:
     """Q31, wish 16: a program in a container needs no more than `hive-agent`."""
@@ -230,7 +232,7 @@ def test_an_agent_asks_by_its_command_and_the_operator_waits_for_the_answer(
     host.fails(124, "wait", "--for", f"question.answered={again}", "--timeout", "0.3")
 
 
-def test_any_program_answers_by_what_it_prints(host: HiveHost) -> None:
+def test_any_program_answers_questions_on_its_standard_output(host: HiveHost) -> None:
     """A lead that is a shell script: what it prints is the answer, silence passes it on."""
     brain = (
         'if grep -q Red; then echo blue; else hive-agent relay-question "$HIVE_QUESTION" >&2; fi'

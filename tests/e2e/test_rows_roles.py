@@ -107,7 +107,7 @@ def test_nothing_is_executed_before_the_plan_is_approved(host: HiveHost) -> None
     assert not host.ask("wim", "FinishTask", task=task, status="success", summary="red").error
 
 
-def test_a_role_bounds_what_it_creates_does_and_reaches(host: HiveHost) -> None:
+def test_a_role_bounds_what_an_agent_creates_does_and_reaches(host: HiveHost) -> None:
     """K1, K2, K26: asked on every call, refused with an event."""
     spawn = {"name": "new", "role": "task"}
     for caller, method, parameters, error in (
@@ -154,7 +154,7 @@ def test_an_agent_is_made_from_a_definition(host: HiveHost) -> None:
     assert (purse["agent"], purse["left"]) == ("rita", 5_000_000)
 
 
-def test_a_definition_bounds_each_task_whoever_gives_it(host: HiveHost) -> None:
+def test_a_definition_bounds_every_task_of_its_agents(host: HiveHost) -> None:
     """A plan is needed that nobody asked for, and so many turns are all there are."""
     task = host.ask("lead", "AssignTask", agent="rita", description="review it")["task"]
     assert host.call("GetTask", task=task)["task"]["plan_required"] is True
@@ -204,7 +204,7 @@ def on_disk(host: HiveHost) -> list[int]:
     return sorted(json.loads(line)["seq"] for line in text.splitlines())
 
 
-def test_the_files_have_every_event_once_over_crashes_of_the_daemon(host: HiveHost) -> None:
+def test_the_log_files_have_every_event_once_across_daemon_crashes(host: HiveHost) -> None:
     """K29: JSON lines on disk, nothing lost and nothing doubled; attack 62: and no notes."""
     for number in range(3):
         host.ask("wim", "NoteEvent", kind="step", text=str(number))
@@ -245,7 +245,7 @@ def test_the_journal_has_fields_to_search_by(host: HiveHost) -> None:
     )  # fmt: skip
 
 
-def test_a_registered_secret_is_written_down_nowhere_else(host: HiveHost) -> None:
+def test_a_registered_secret_is_stored_nowhere_else(host: HiveHost) -> None:
     """K29: proved by search, over everything that hived keeps and the whole journal."""
     host.hive("secret", "set", "wim", "token", text=SECRET)
     coded = b64encode(f"user:{SECRET}".encode()).decode()
@@ -265,7 +265,7 @@ def test_a_registered_secret_is_written_down_nowhere_else(host: HiveHost) -> Non
     assert "***" in last(host, kind="own.leak")["fields"]["text"]
 
 
-def test_prometheus_gets_its_page(host: HiveHost) -> None:
+def test_prometheus_can_scrape_the_metrics(host: HiveHost) -> None:
     host.ask("lead", "Send", to="wim", body="x")
     text = host.hive("metrics")
     assert 'hive_agents{state="running"}' in text

@@ -60,7 +60,7 @@ def tidy(host: HiveHost) -> Iterator[None]:
         host.prune({"queen": None})
 
 
-def test_a_hive_without_agents(host: HiveHost) -> None:
+def test_an_empty_hive_runs(host: HiveHost) -> None:
     """K40, H16: set up, started again, and nobody is made; then the operator makes a root."""
     assert host.json("tree") == []
     assert host.json("status")["agents"] == {}
@@ -82,7 +82,7 @@ def test_a_hive_without_agents(host: HiveHost) -> None:
         ("uid_start = 5\n", "uid_start"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(host: HiveHost, text: str, says: str) -> None:
+def test_invalid_settings_are_refused(host: HiveHost, text: str, says: str) -> None:
     """K40: the daemon does not start, and says which setting is wrong.
 
     One of each kind: what else is refused is in tests/host/test_config.py.
@@ -99,7 +99,7 @@ def test_settings_that_make_no_sense_are_refused(host: HiveHost, text: str, says
     assert host.tree() == {}
 
 
-def test_a_running_daemon_keeps_its_settings_when_the_new_ones_have_a_fault(
+def test_a_reload_with_invalid_settings_keeps_the_old_ones(
     host: HiveHost,
 ) -> None:
     """One validator: the daemon, doctor and `config check` say the same, with the line."""
@@ -129,7 +129,7 @@ def test_a_running_daemon_keeps_its_settings_when_the_new_ones_have_a_fault(
     host.until(lambda: host.call("Status")["hived"]["since"] > since, "the daemon to come back")
 
 
-def test_the_root_agent_is_as_the_settings_say(queen: HiveHost) -> None:
+def test_the_settings_define_the_root_agent(queen: HiveHost) -> None:
     """K40, H16, H15: its name and command; no name is special; settings are kept by set-up."""
     assert queen.tree() == {"queen": None}
     queen.grow(root={"parent": "queen"})
@@ -156,7 +156,7 @@ def test_workspace_and_environment_are_explicit(queen: HiveHost) -> None:
     assert "secret" not in queen.inside("queen", "sh", "-c", "env; cat /proc/*/environ; true")
 
 
-def test_settings_bind(queen: HiveHost) -> None:
+def test_settings_take_effect(queen: HiveHost) -> None:
     """K40, H8: depth, children and the inbox."""
     queen.grow(one={"parent": "queen", "role": "lead"})
     queen.grow(two={"parent": "one", "role": "lead"})
@@ -178,7 +178,7 @@ def starts(host: HiveHost, agent: str) -> int:
     return len(host.call("GetLogs", agent=agent, grep="started", lines=500)["lines"])
 
 
-def test_roles_that_come_back_and_roles_that_do_not(queen: HiveHost) -> None:
+def test_the_role_decides_whether_a_crashed_agent_restarts(queen: HiveHost) -> None:
     """K10: a daemon again and again, parked at the bound, its parent told; the others once."""
     fails = ["sh", "-c", "echo started; sleep 0.2; exit 3"]
     queen.mail("queen")
@@ -206,7 +206,7 @@ def test_roles_that_come_back_and_roles_that_do_not(queen: HiveHost) -> None:
     assert starts(queen, "d") == 6
 
 
-def test_a_good_end_and_a_wish_bring_nobody_back(queen: HiveHost) -> None:
+def test_an_agent_that_exited_with_0_or_was_stopped_is_not_restarted(queen: HiveHost) -> None:
     """K10: a daemon that ends with 0, or is stopped or killed, stays down."""
     queen.grow(boss={"parent": "queen", "role": "lead"})
     queen.call("Spawn", name="d", parent="boss", role="daemon",
@@ -226,7 +226,7 @@ def test_a_good_end_and_a_wish_bring_nobody_back(queen: HiveHost) -> None:
     assert sorted(result) == ends, "of each end once"
 
 
-def test_archives_past_their_time_are_swept_up(queen: HiveHost) -> None:
+def test_expired_archives_are_deleted(queen: HiveHost) -> None:
     """H30: `gc` deletes the files inside a job and gives the uid range free."""
     queen.grow(pet="queen")
     uuid = queen.uuid("pet")

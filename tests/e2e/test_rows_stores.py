@@ -43,7 +43,7 @@ def test_h18_meta_and_applied_come_and_go_with_their_capabilities(host: HiveHost
     assert host.show("ann", "InvocationID") != before
 
 
-def test_what_was_taken_away_by_hand_is_shown_again(host: HiveHost) -> None:
+def test_a_manually_removed_store_is_attached_again(host: HiveHost) -> None:
     host.hive("cap", "grant", "ann", "meta.read")
     host.until(lambda: sees(host, "ann", "/meta"), "/meta appears")
     host.run("umount", f"/run/hive/agents/{host.uuid('ann')}/meta")
@@ -51,7 +51,7 @@ def test_what_was_taken_away_by_hand_is_shown_again(host: HiveHost) -> None:
     host.until(lambda: sees(host, "ann", "/meta"), "/meta comes back")
 
 
-def test_a_daemon_that_starts_anew_leaves_it_as_it_is(host: HiveHost) -> None:
+def test_a_daemon_restart_leaves_the_stores_attached(host: HiveHost) -> None:
     mounted = host.run("findmnt", "-rno", "ID,TARGET").stdout
     host.run("systemctl", "restart", "hived")
     host.wait("running", "ann")
@@ -64,13 +64,13 @@ def test_a_daemon_that_starts_anew_leaves_it_as_it_is(host: HiveHost) -> None:
     assert lines[0] == lines[1] != []
 
 
-def test_after_a_fresh_start_it_is_there_again(host: HiveHost) -> None:
+def test_an_agent_restart_attaches_the_stores_again(host: HiveHost) -> None:
     host.hive("restart", "ann")
     host.wait("running", "ann")
     host.until(lambda: sees(host, "ann", "/meta"), "/meta appears")
 
 
-def test_who_can_mount_loses_it_with_a_fresh_start(host: HiveHost) -> None:
+def test_an_agent_with_mount_rights_loses_the_store_by_a_restart(host: HiveHost) -> None:
     """A copy that it made of the mount would stay."""
     host.hive("cap", "grant", "boots", "meta.read")
     host.until(lambda: sees(host, "boots", "/meta"), "/meta appears")

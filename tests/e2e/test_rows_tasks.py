@@ -93,7 +93,7 @@ def test_tasks_of_several_agents_run_at_once(host: HiveHost) -> None:
     assert [result["status"] for result in results_of(host, *tasks)] == ["success"] * 3
 
 
-def test_an_agent_is_made_with_its_task_and_the_result_comes_back(host: HiveHost) -> None:
+def test_spawn_with_a_task_returns_its_result(host: HiveHost) -> None:
     """T3, T8, Q20, Q22: ids and a name by the daemon, text with data, one record, told by mail."""
     host.mail("lead")
     made = host.ask(
@@ -143,7 +143,7 @@ def test_a_new_manager_delegates_before_it_works(host: HiveHost) -> None:
     assert results_of(host, task)[0]["summary"] == "it is"
 
 
-def test_a_cancel_ends_the_work_and_not_the_agent(host: HiveHost) -> None:
+def test_cancelling_a_task_ends_its_processes_and_not_the_agent(host: HiveHost) -> None:
     """K14: the processes of the task are gone, the container and its other task go on."""
     pid = host.main_pid("one")
     task = give(host, "one", "sleep 4242 & exec sleep 4243")
@@ -161,7 +161,7 @@ def test_a_cancel_ends_the_work_and_not_the_agent(host: HiveHost) -> None:
     assert host.main_pid("one") == pid
 
 
-def test_who_does_not_stop_has_its_container_ended(host: HiveHost) -> None:
+def test_an_agent_that_ignores_a_cancel_has_its_container_ended(host: HiveHost) -> None:
     """K14: after the grace; the agent comes back."""
     task = give(host, "held", "never mind")
     assert [message["kind"] for message in host.mail("held")] == ["task"]
@@ -174,7 +174,7 @@ def test_who_does_not_stop_has_its_container_ended(host: HiveHost) -> None:
     host.until(lambda: host.main_pid("held") not in (0, pid), "it does not come back")
 
 
-def test_time_runs_out_softly_and_then_hard(host: HiveHost) -> None:
+def test_a_task_timeout_asks_for_a_report_and_then_ends_the_task(host: HiveHost) -> None:
     """Q23: a report is asked for, then the work is stopped; what there was is kept."""
     task = give(host, "held", "slow", soft=0.5, deadline=2)
     host.ask("held", "BeginTask", task=task)
@@ -201,7 +201,7 @@ def test_a_crash_ends_the_task_with_the_reason(host: HiveHost) -> None:
     assert task in other["error"]
 
 
-def test_a_crashed_worker_does_its_task_again_if_that_was_asked_for(host: HiveHost) -> None:
+def test_a_crashed_worker_repeats_its_task_if_retries_are_set(host: HiveHost) -> None:
     """T13: on the same agent, started again on the assigner's behalf; what it kept is there."""
     text = "test -e /agents/two/state/once || { touch /agents/two/state/once; sleep 100; }; echo ok"
     task = give(host, "two", text, requeue=1)
@@ -211,7 +211,7 @@ def test_a_crashed_worker_does_its_task_again_if_that_was_asked_for(host: HiveHo
     assert (result["status"], result["summary"], result["attempts"]) == ("success", "ok", 2)
 
 
-def test_work_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
+def test_tasks_continue_across_a_daemon_restart(host: HiveHost) -> None:
     """K32, T12: running, queued and waiting ones; each ends once, and unblocks who waited."""
     until_told = "until test -e /agents/one/state/told; do sleep 0.1; done; echo long"
     long = give(host, "one", until_told)
@@ -243,7 +243,7 @@ def test_a_waiting_task_never_destroys_a_running_one(host: HiveHost) -> None:
     assert (second["status"], second["summary"]) == ("success", "B")
 
 
-def test_a_program_and_the_daemon_agree_how_many_tasks_it_does_at_once(host: HiveHost) -> None:
+def test_the_program_and_the_daemon_agree_on_concurrent_tasks(host: HiveHost) -> None:
     """`parallel` of the spec is that of `hive-agent serve` too."""
     command = ["hive-agent", "serve", "--", "sh"]
     host.grow(pair={"parent": "lead", "role": "worker", "parallel": 2, "command": command})
@@ -257,7 +257,7 @@ def test_a_program_and_the_daemon_agree_how_many_tasks_it_does_at_once(host: Hiv
     assert {result["status"] for result in results_of(host, one, two, third)} == {"success"}
 
 
-def test_what_has_no_room_waits_and_is_begun_by_the_daemon(host: HiveHost) -> None:
+def test_a_task_above_the_concurrency_waits_until_the_daemon_begins_it(host: HiveHost) -> None:
     """K14: `parallel` of the agent; by priority, then by age."""
     host.grow(narrow={"parent": "lead", "role": "worker", "parallel": 1, "command": DOES})
     hold = give(host, "narrow", "sleep 3")
@@ -267,7 +267,7 @@ def test_what_has_no_room_waits_and_is_begun_by_the_daemon(host: HiveHost) -> No
     assert row(host, soon)["started"] < row(host, late)["started"]
 
 
-def test_only_those_above_give_and_only_the_assignee_reports(host: HiveHost) -> None:
+def test_only_ancestors_assign_tasks_and_only_the_assignee_reports(host: HiveHost) -> None:
     """T9, K14, K16, Q22, Q24: progress is seen, and a late report meets the first one."""
     task = give(host, "held", "x")
     assert host.ask("one", "AssignTask", agent="held", description="x").error == "NotAllowed"
@@ -290,7 +290,7 @@ def test_the_same_key_gives_one_task(host: HiveHost) -> None:
     host.ask("lead", "CancelTask", task=first["task"])
 
 
-def test_the_board_of_the_operator_and_of_a_lead(host: HiveHost) -> None:
+def test_the_task_board_shows_the_operator_all_and_a_lead_its_subtree(host: HiveHost) -> None:
     """T11: list, board and history on the command line, and in the container."""
     task = host.hive("task", "assign", "held", "Look around", "--title", "Look").strip()
     assert f"{task}  held  Look" in host.hive("task", "board")

@@ -129,7 +129,7 @@ def test_moving_touches_no_file_of_an_agent(host: HiveHost) -> None:
     ids=["cycle", "self", "unknown", "no-spec", "unparsable", "duplicate", "absent", "spec-gone",
          "spec-empty", "symlink"],
 )  # fmt: skip
-def test_damage_widens_no_authority(host: HiveHost, script: str, says: str) -> None:
+def test_a_damaged_commit_widens_no_authority(host: HiveHost, script: str, says: str) -> None:
     """H2, H14: the last good commit stays in force, the refused one is shown beside it."""
     before = host.call("Status")["commit"]
     oid = by_hand(host, script)
@@ -170,7 +170,7 @@ def test_rewritten_history_is_refused(host: HiveHost) -> None:
     assert host.tree() == TREE
 
 
-def test_attack_59_what_is_changed_in_the_work_tree_is_not_in_force_and_restored(
+def test_attack_59_changes_in_the_work_tree_have_no_effect_and_are_reverted(
     host: HiveHost,
 ) -> None:
     """H2: what is not committed changes nothing; the folder is the daemon's own copy."""
@@ -182,7 +182,7 @@ def test_attack_59_what_is_changed_in_the_work_tree_is_not_in_force_and_restored
         host.until(lambda: files(host) == before, f"not restored after {change}")
 
 
-def test_new_ones_land_under_their_creator_and_overrides_survive(host: HiveHost) -> None:
+def test_new_agents_are_children_of_their_creator_and_overrides_survive(host: HiveHost) -> None:
     """H3: an operator's hand commit is adopted within a second and kept by all that follows."""
     assert host.ask("ann", "Spawn", name="new-a", wait=20)["name"] == "new-a"
     host.hive("agent", "create", "new-o", "--no-wait")
@@ -264,7 +264,7 @@ def test_a_subtree_moves_live_mounts_included(host: HiveHost) -> None:
     assert host.inside("lead", "cat", "/agents/ann/state/note") == "from-rival\n"
 
 
-def test_what_the_old_parent_held_open_is_taken(host: HiveHost) -> None:
+def test_open_handles_of_the_old_parent_are_revoked(host: HiveHost) -> None:
     """H6: whoever held a file of it is ended with its machine; who moves runs on.
 
     `test_revocation.py` has every way of holding that was thought of.
@@ -301,7 +301,7 @@ def test_loops_are_refused(host: HiveHost) -> None:
     assert topology(host) == before
 
 
-def test_who_may_move_whom_where(host: HiveHost) -> None:
+def test_only_common_ancestors_move_agents(host: HiveHost) -> None:
     """H6: an ancestor of both; making a root is the operator's."""
     assert host.ask("lead", "Move", agent="cid", parent="ben", wait=20)["parent"] == "ben"
     assert host.ask("lead", "Move", agent="cid", parent="lead", wait=20)["parent"] == "lead"
@@ -340,7 +340,7 @@ def test_an_agent_sees_its_own_files_and_those_below(host: HiveHost) -> None:
     ]  # fmt: skip
 
 
-def test_nothing_else_of_the_host_is_there(host: HiveHost) -> None:
+def test_a_container_sees_nothing_else_of_the_host(host: HiveHost) -> None:
     """H18: neither hive's own files, nor other doors, nor other agents' nodes, by any name."""
     absent = (
         "/var/lib/hive/hive.db", "/var/lib/hive/tree", META, "/etc/hive/hive.toml", "/meta/.git",
@@ -362,7 +362,7 @@ def test_nothing_else_of_the_host_is_there(host: HiveHost) -> None:
     host.shell("cid", "rm", "/agents/cid/state/link")
 
 
-def test_everybody_has_state_and_config_at_the_same_place(host: HiveHost) -> None:
+def test_every_agent_has_state_and_config_at_the_same_path(host: HiveHost) -> None:
     """H19: `/agents/<name>/state`, kept over a restart; the root agent's too."""
     for agent in TREE:
         result = f"echo kept >/agents/{agent}/state/kept; echo kept >/agents/{agent}/config/kept"
@@ -388,7 +388,9 @@ def family(host: HiveHost) -> Iterator[dict[str, str | None]]:
         host.call("Destroy", agent=name, wait=20)
 
 
-def test_no_other_end_changes_the_tree(host: HiveHost, family: dict[str, str | None]) -> None:
+def test_only_destroy_removes_an_agent_from_the_tree(
+    host: HiveHost, family: dict[str, str | None]
+) -> None:
     """K9: stop, kill and a crash leave it as it is."""
     for end in ("Stop", "Kill"):
         host.call(end, agent="mid", wait=20)
@@ -401,7 +403,9 @@ def test_no_other_end_changes_the_tree(host: HiveHost, family: dict[str, str | N
     assert topology(host) == family
 
 
-def test_destroy_hands_the_children_up(host: HiveHost, family: dict[str, str | None]) -> None:
+def test_destroy_moves_the_children_to_the_grandparent(
+    host: HiveHost, family: dict[str, str | None]
+) -> None:
     """K9: to the nearest living ancestor, live, with an event, and both sides are told."""
     assert family["low"] == "mid"
     host.mail("ann")

@@ -58,7 +58,7 @@ def state(host: HiveHost, name: str) -> str:
     return str(rows[name])
 
 
-def test_cron_fires_for_the_agent_and_each_fire_is_an_event(host: HiveHost) -> None:
+def test_cron_triggers_fire_and_each_run_is_an_event(host: HiveHost) -> None:
     """K31, Q32, Q34: what fires at once is one message with the ids of the fires."""
     ids = {
         put(host, "lead", name, {"cron": "* * * * * *", "zone": "Europe/Berlin"})["id"]
@@ -89,16 +89,14 @@ def test_cron_fires_for_the_agent_and_each_fire_is_an_event(host: HiveHost) -> N
         ({"at": "2020-01-01"}, "not in the next ten years"),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_refused(
-    host: HiveHost, when: dict[str, object], says: str
-) -> None:
+def test_an_invalid_trigger_is_refused(host: HiveHost, when: dict[str, object], says: str) -> None:
     """Q32: an invalid cron is refused, with what is wrong in it."""
     refused = host.ask("lead", "SetTrigger", name="x", when=when, action=SAY)
     assert refused.error == "InvalidArgument"
     assert says in refused.reason
 
 
-def test_who_may(host: HiveHost) -> None:
+def test_trigger_rights_follow_tree_and_capability(host: HiveHost) -> None:
     """K31: the own subtree, with the capability; others do not exist."""
     words = {"name": "x", "when": {"every": 60.0}, "action": SAY}
     assert host.ask("ann", "SetTrigger", **words).error == "NotAllowed"
@@ -109,7 +107,7 @@ def test_who_may(host: HiveHost) -> None:
     assert not host.ask("lead", "RemoveTrigger", trigger=id_).error
 
 
-def test_it_fires_while_the_agent_is_stopped_and_wakes_one_that_sleeps(host: HiveHost) -> None:
+def test_triggers_fire_for_stopped_agents_and_wake_sleeping_ones(host: HiveHost) -> None:
     """Q33: durable; a message waits, a wake brings back a sleeper and undoes no stop."""
     id_ = put(host, "lead", "up", {"every": 1.0}, agent="bea",
               action={"kind": "wake", "text": "good morning"})["id"]  # fmt: skip
@@ -131,7 +129,7 @@ def test_it_fires_while_the_agent_is_stopped_and_wakes_one_that_sleeps(host: Hiv
     )
 
 
-def test_a_task_at_a_time_and_what_came_of_it(host: HiveHost) -> None:
+def test_a_trigger_runs_one_task_at_a_time_and_records_its_result(host: HiveHost) -> None:
     """K31: no overlap; the last status, output and duration are kept; all of it over a kill."""
     id_ = put(host, "lead", "count", {"every": 1.0}, agent="ann", action=DO)["id"]
     host.until(lambda: len(fires(host, id_)) > 1, "no fire")
@@ -155,7 +153,7 @@ def test_a_task_at_a_time_and_what_came_of_it(host: HiveHost) -> None:
     host.ask("lead", "CancelTask", task=third["ref"])
 
 
-def test_an_agent_is_made_with_the_rights_of_who_set_the_trigger(host: HiveHost) -> None:
+def test_a_trigger_spawns_with_the_rights_of_its_creator(host: HiveHost) -> None:
     """K31: action spawn, which was broken in HiveKernel."""
     action = {"kind": "spawn", "text": "sweep", "agent": {"name": "sweeper", "role": "task"}}
     at = str(time.time() + 2)
@@ -174,7 +172,7 @@ def test_an_agent_is_made_with_the_rights_of_who_set_the_trigger(host: HiveHost)
     host.call("Destroy", agent="sweeper-1", wait=20)
 
 
-def test_what_was_missed_while_no_daemon_ran_comes_once(host: HiveHost) -> None:
+def test_runs_missed_without_a_daemon_fire_once(host: HiveHost) -> None:
     """Q33: missed policy `latest`; nothing is doubled."""
     id_ = put(host, "lead", "missed", {"cron": "* * * * * *"})["id"]
     host.until(lambda: fires(host, id_), "no fire")
@@ -209,7 +207,7 @@ def sign(body: str) -> str:
     )
 
 
-def test_a_webhook_takes_what_is_signed_and_once(host: HiveHost) -> None:
+def test_a_webhook_accepts_a_signed_delivery_once(host: HiveHost) -> None:
     """Q32: mandatory secret, idempotency; the body reaches the agent as data."""
     reply = put(host, "lead", "hook", {"webhook": {"secret": SECRET}})
     path, body = reply["path"], '{"push": 1}'
@@ -229,7 +227,7 @@ def test_a_webhook_takes_what_is_signed_and_once(host: HiveHost) -> None:
     assert SECRET not in log
 
 
-def test_no_port_is_open_and_a_proxy_of_systemd_s_can_be_put_before_it(host: HiveHost) -> None:
+def test_webhooks_open_no_port_and_work_behind_systemd_socket_proxyd(host: HiveHost) -> None:
     """K27: as docs/guide/triggers.md has it."""
     path, body = put(host, "lead", "hook", {"webhook": {"secret": SECRET}})["path"], "{}"
     assert ":8787" not in host.run("ss", "-ltn").stdout
@@ -244,7 +242,7 @@ def test_no_port_is_open_and_a_proxy_of_systemd_s_can_be_put_before_it(host: Hiv
     assert status == 202
 
 
-def test_a_webhook_has_the_address_and_the_methods_that_were_chosen(host: HiveHost) -> None:
+def test_a_webhook_has_the_chosen_address_and_methods(host: HiveHost) -> None:
     """Q32: path and methods; a signature over all of a request is good once."""
     hook = {"secret": SECRET, "path": "ci/push", "methods": ["PUT"], "strict": True}
     reply = put(host, "lead", "chosen", {"webhook": hook})
@@ -264,7 +262,7 @@ def test_a_webhook_has_the_address_and_the_methods_that_were_chosen(host: HiveHo
     assert status(knock(door, with_all)) == 404
 
 
-def test_webhooks_hold_out_against_who_keeps_to_no_rules(host: HiveHost) -> None:
+def test_webhooks_withstand_clients_that_break_http(host: HiveHost) -> None:
     """Slow ones, long ones, two lengths, other spellings and a flood: others are served."""
     door = host.lab.path(HOOKS)
     path = put(host, "other", "in", {"webhook": {"secret": SECRET, "path": "in"}})["path"]
@@ -290,7 +288,7 @@ def read(host: HiveHost, caller: str, **which: object) -> str:
     return reply.error or base64.b64decode(reply["data"]).decode()
 
 
-def test_artifacts_are_seen_along_the_tree_as_it_was(host: HiveHost) -> None:
+def test_artifact_visibility_follows_the_tree_at_the_time_of_storing(host: HiveHost) -> None:
     """K21: private, subtree, user; forged by nobody; on disk, over a kill of the daemon."""
     for visibility in ("private", "subtree", "user"):
         assert not store(host, "ann", visibility, "mine", visibility=visibility).error
@@ -328,12 +326,12 @@ def test_a_large_file_goes_in_and_out_by_the_client(host: HiveHost) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../b", ".ssh", "a\nb", "x\u202egnp"])
-def test_names_that_could_mislead_are_refused(host: HiveHost, name: str) -> None:
+def test_misleading_artifact_names_are_refused(host: HiveHost, name: str) -> None:
     """Attack 47."""
     assert store(host, "ann", name, "x").error == "InvalidArgument"
 
 
-def test_it_can_be_read_when_its_author_is_gone(host: HiveHost) -> None:
+def test_an_artifact_outlives_its_author(host: HiveHost) -> None:
     """K21: what HiveKernel lost with the author."""
     host.grow(gone={"parent": "lead", "role": "worker"})
     id_ = store(host, "gone", "result", "kept", visibility="subtree")["id"]
@@ -346,7 +344,7 @@ def test_it_can_be_read_when_its_author_is_gone(host: HiveHost) -> None:
     assert host.ask("lead", "DeleteArtifact", id=id_)["versions"] == [1]
 
 
-def test_damage_is_found_and_told(host: HiveHost) -> None:
+def test_a_damaged_artifact_is_detected_and_reported(host: HiveHost) -> None:
     """K21: bytes that are not what was stored are given to nobody, and the operator knows."""
     digest = store(host, "ann", "fragile", "x" * 1000)["digest"]
     path = f"/var/lib/hive/artifacts/{digest[:2]}/{digest[2:4]}/{digest}"

@@ -85,7 +85,7 @@ def test_units_processes_and_environment(host: HiveHost) -> None:
     )
 
 
-def test_shapes_that_an_agent_reads(host: HiveHost) -> None:
+def test_an_agent_gets_the_documented_shapes(host: HiveHost) -> None:
     """Whoami, list_agents, spawn, send, recv, ack, identity.json."""
     me = host.ask("lead", "Whoami").parameters
     assert me.keys() >= {"name", "uuid", "parent", "role", "title", "tier", "capabilities",
@@ -123,7 +123,7 @@ def test_shapes_that_an_agent_reads(host: HiveHost) -> None:
     assert host.ask("lead", "Ack", ids=[got["id"]]).parameters == {"acked": 0}
 
 
-def test_shapes_that_the_operator_reads(host: HiveHost) -> None:
+def test_the_operator_gets_the_documented_shapes(host: HiveHost) -> None:
     """Tree, status, why, events as JSON."""
     (root,) = host.json("tree")
     assert root.keys() >= {"name", "uuid", "parent", "role", "state", "activity", "children"}
@@ -165,7 +165,7 @@ def test_every_listing_has_its_outputs(host: HiveHost, command: str) -> None:
     assert host.run("hive", *words, "-o", "xml", check=False).returncode == 2
 
 
-def test_exit_codes(host: HiveHost) -> None:
+def test_exit_codes_match_the_errors(host: HiveHost) -> None:
     """0, 1, 2, 3, 4, 5, 75, 124; one line on stderr, nothing on stdout."""
     cases = [
         (0, "tree"), (1, "agent create kid"), (2, "agent create Kid"), (2, "tree --nonsense"),
@@ -202,7 +202,7 @@ KINDS: dict[str, object] = {"string": "x", "array": [5], "number": 5}
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
-def test_what_does_not_fit_the_schema(host: HiveHost, name: str) -> None:
+def test_parameters_outside_the_schema_are_refused(host: HiveHost, name: str) -> None:
     """What is missing, unknown or wrongly typed is InvalidParameter, and says why."""
     entry: Any = OPERATIONS[name]
     method = entry["method"]
@@ -247,7 +247,7 @@ def _sample(schema: dict[str, Any], whole: dict[str, Any]) -> object:
     return {"string": "zzz", "integer": 1, "number": 1.0, "boolean": True}[kind]
 
 
-def test_values_that_fit_and_make_no_sense(host: HiveHost) -> None:
+def test_invalid_values_within_the_schema_are_refused(host: HiveHost) -> None:
     """InvalidArgument {field, reason}."""
     for method, parameters, field in (
         ("Spawn", {"name": "a--b"}, "name"),
@@ -263,7 +263,7 @@ def test_values_that_fit_and_make_no_sense(host: HiveHost) -> None:
         assert reply.reason
 
 
-def test_out_of_range_numbers_and_sizes(host: HiveHost) -> None:
+def test_numbers_and_sizes_out_of_range_are_refused(host: HiveHost) -> None:
     """Grace 0-30, wait at most 50, lease 1-3600, priority 0-3, a body of 64 KiB."""
     for method, parameters in (
         ("Stop", {"agent": "kid", "grace": 30.5}), ("Stop", {"agent": "kid", "grace": -1}),
@@ -329,7 +329,7 @@ def test_a_key_makes_a_call_safe_to_repeat(host: HiveHost) -> None:
     assert same(sent, host.ask("kid", "Send", to="lead", body="kept", idempotency_key="k"))
 
 
-def test_what_takes_time_is_a_job(host: HiveHost) -> None:
+def test_long_operations_are_jobs(host: HiveHost) -> None:
     """Answered at once, `wait` after the effect, get_job, wait_job, `more`."""
     began = time.monotonic()
     job = host.call("Stop", agent="other")["job"]
@@ -350,7 +350,7 @@ def test_what_takes_time_is_a_job(host: HiveHost) -> None:
     assert failing.error == "NotRunning", failing
 
 
-def test_streams_go_on_until_they_are_left(host: HiveHost) -> None:
+def test_a_stream_continues_until_the_client_leaves(host: HiveHost) -> None:
     """`more` on recv, get_logs, list_events."""
     host.mail("kid")
     for number in range(3):
@@ -376,7 +376,7 @@ def test_streams_go_on_until_they_are_left(host: HiveHost) -> None:
         follow.kill()
 
 
-def test_a_right_lost_in_mid_stream_ends_it(host: HiveHost) -> None:
+def test_losing_the_right_ends_a_stream(host: HiveHost) -> None:
     """H10: logs of a descendant that moves away are refused at the next page.
 
     Also to an agent that is not restarted for that.
@@ -394,7 +394,7 @@ def test_a_right_lost_in_mid_stream_ends_it(host: HiveHost) -> None:
     assert said == "hive-agent: no such agent: pet\n"
 
 
-def test_frames_that_are_none(host: HiveHost) -> None:
+def test_invalid_frames_are_refused(host: HiveHost) -> None:
     """Refused, and the daemon goes on."""
 
     def one(body: str) -> bytes:
@@ -463,7 +463,7 @@ def hive_group(host: HiveHost) -> int:
     return int(host.run("getent", "group", "hive").stdout.split(":")[2])
 
 
-def test_systemds_own_client_talks_to_both(host: HiveHost) -> None:
+def test_varlinkctl_talks_to_both_sockets(host: HiveHost) -> None:
     """Varlink; varlinkctl introspects and calls the operator's socket."""
     trixie_tree()
 
@@ -478,7 +478,7 @@ def test_systemds_own_client_talks_to_both(host: HiveHost) -> None:
     ] == "operator"  # fmt: skip
 
 
-def test_an_agents_own_commands(host: HiveHost) -> None:
+def test_hive_agent_offers_the_commands_of_an_agent(host: HiveHost) -> None:
     """`hive-agent` whoami, agents, spawn, start, stop, restart, kill, logs, send, ..."""
 
     def agent(name: str, *words: str, check: bool = True) -> Any:  # noqa: ANN401 - JSON
@@ -508,7 +508,7 @@ def test_an_agents_own_commands(host: HiveHost) -> None:
         assert done.returncode == status, done
 
 
-def test_any_program_is_an_agent(host: HiveHost) -> None:
+def test_serve_makes_any_program_an_agent(host: HiveHost) -> None:
     """Serve: body on stdin, HIVE_* in the environment, stdout is the reply, 3 tries."""
     host.mail("root")
     asked = host.ask("root", "Send", to="echo", body="hello")["id"]
@@ -528,7 +528,7 @@ def test_any_program_is_an_agent(host: HiveHost) -> None:
     assert host.json("inbox", "echo") == []
 
 
-def test_mail_comes_again_until_it_is_acked(host: HiveHost) -> None:
+def test_mail_is_delivered_again_until_it_is_acked(host: HiveHost) -> None:
     """Leased, ordered, 5 attempts, then a dead letter and the sender is told."""
     host.mail("kid")
     host.mail("lead")
@@ -557,7 +557,7 @@ def test_mail_comes_again_until_it_is_acked(host: HiveHost) -> None:
     assert host.ask("kid", "Recv", lease=1)["messages"] == []
 
 
-def test_a_lease_that_ends_gives_the_message_again(host: HiveHost) -> None:
+def test_a_message_is_delivered_again_after_its_lease(host: HiveHost) -> None:
     """Not acked within its lease, it is given again."""
     host.mail("kid")
     sent = host.ask("lead", "Send", to="kid", body="again")["id"]

@@ -28,7 +28,7 @@ PIECES = st.lists(
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)
-def test_what_a_fuzzer_kept_is_a_call_or_a_declared_fault(path: Path) -> None:
+def test_every_saved_input_is_a_call_or_a_declared_error(path: Path) -> None:
     for word in path.read_bytes().split(b"\0"):
         examine(word)
 
@@ -36,21 +36,21 @@ def test_what_a_fuzzer_kept_is_a_call_or_a_declared_fault(path: Path) -> None:
 @pytest.mark.sized
 @MANY
 @given(st.binary(max_size=300) | PIECES.map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_any_bytes_are_a_call_or_a_declared_fault(data: bytes) -> None:
+def test_any_bytes_are_a_call_or_a_declared_error(data: bytes) -> None:
     examine(data)
 
 
 @pytest.mark.sized
 @MANY
 @given(st.integers(0, 1 << 32))
-def test_hostile_frames_are_calls_or_declared_faults(seed: int) -> None:
+def test_hostile_frames_are_calls_or_declared_errors(seed: int) -> None:
     examine(frame(Random(seed)))  # noqa: S311 - the same seed says the same
 
 
 @pytest.mark.sized
 @MANY
 @given(st.lists(st.binary(max_size=40), max_size=8), st.integers(1, 50))
-def test_frames_are_cut_at_every_nul_however_they_come(parts: list[bytes], size: int) -> None:
+def test_frames_are_split_at_every_nul_for_any_chunks(parts: list[bytes], size: int) -> None:
     data, reader, frames = b"\0".join(parts), FrameReader(), list[bytes]()
     for at in range(0, len(data), size):
         frames += reader.feed(data[at : at + size])

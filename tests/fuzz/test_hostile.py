@@ -117,7 +117,7 @@ def check(answer: varlink.Message, start: int, error_counts: Counter[str]) -> No
     error_counts[str(error or "parameters")] += 1
 
 
-def test_attack_36_halves_and_drips_are_cut_off_in_their_time(tmp_path: Path) -> None:
+def test_attack_36_partial_and_slow_frames_are_cut_off_in_time(tmp_path: Path) -> None:
     """A byte now and then buys no more time than a frame has."""
     with serve_in_process(tmp_path, 1, patience=15) as here:
         files = here.descriptors

@@ -7,6 +7,6 @@ from golden.write import FILES, HERE
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_what_outsiders_rely_on_is_as_it_was(name: str) -> None:
+def test_public_contracts_are_unchanged(name: str) -> None:
     """Run `python tests/golden/write.py` and list the change in CHANGELOG where it is meant."""
     assert FILES[name]() == (HERE / name).read_text(encoding="utf-8")

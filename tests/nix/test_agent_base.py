@@ -18,7 +18,7 @@ def unit(**harness: object) -> dict[tuple[str, str], list[str]]:
     return assignments(inside("s.units a.config", **harness)["hive-harness.service"])
 
 
-def test_it_is_a_container_without_what_it_could_not_use() -> None:
+def test_the_image_leaves_out_what_a_container_cannot_use() -> None:
     config = inside('removeAttrs a.config [ "systemd" ]')
     assert config["boot"] == {"isContainer": True}
     assert config["networking"]["useHostResolvConf"] is False
@@ -27,7 +27,7 @@ def test_it_is_a_container_without_what_it_could_not_use() -> None:
     assert config["documentation"] == {"enable": False, "nixos": {"enable": False}}
 
 
-def test_lines_go_to_the_host_and_do_not_pile_up_inside() -> None:
+def test_log_lines_go_to_the_host_and_are_not_stored_inside() -> None:
     text = inside('a.config.environment.etc."systemd/journald.conf.d/hive.conf".text')
     values = assignments(text)
     assert values["Journal", "ForwardToConsole"] == ["yes"]
@@ -35,7 +35,7 @@ def test_lines_go_to_the_host_and_do_not_pile_up_inside() -> None:
     assert values["Journal", "RuntimeMaxUse"] == ["16M"]
 
 
-def test_the_harness_gets_who_it_is_and_its_secrets() -> None:
+def test_the_harness_gets_its_identity_and_secrets() -> None:
     """Rows H4 and H28: HIVE_PARENT from outside, and secrets as credentials."""
     values = unit(command=["serve", "a b", "100%"], secrets=["api-key"], environment={"A": "b"})
     assert values["Service", "PassEnvironment"] == [
@@ -58,7 +58,7 @@ def mk_agent(asked: str) -> Any:  # noqa: ANN401 - JSON
     return ask(f"let mk = import {NIX}/mk-agent.nix {{ nixpkgs = {nixpkgs}; }}; in {asked}")
 
 
-def test_h4_who_the_parent_is_and_what_it_may_never_reaches_the_system() -> None:
+def test_h4_parent_and_rights_are_no_part_of_the_system() -> None:
     """Row H4: a move rebuilds nothing, and neither does a capability."""
     one = 'mk { name = "ann"; parent = "root"; capabilities = [ "meta.read" ]; }'
     other = 'mk { name = "ann"; parent = "bob"; }'
@@ -73,7 +73,7 @@ def test_h4_who_the_parent_is_and_what_it_may_never_reaches_the_system() -> None
 @pytest.mark.parametrize(
     "attribute", ["nixosModules", "lib", "packages", "apps", "devShells", "checks"]
 )
-def test_the_flake_has_what_is_promised(attribute: str) -> None:
+def test_the_flake_has_the_documented_outputs(attribute: str) -> None:
     nixpkgs = (
         "{ lib = s.lib // { genAttrs = names: f: builtins.listToAttrs (map (name: { inherit name;"
         " value = f name; }) names); }; legacyPackages = { x86_64-linux = { callPackage = _: _: 1;"

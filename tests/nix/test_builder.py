@@ -140,7 +140,7 @@ def bench(tmp_path: Path, shop: Workshop) -> Iterator[Bench]:
     shop.lock = before
 
 
-def test_a_system_is_built_and_kept_before_anything_uses_it(bench: Bench) -> None:
+def test_a_system_is_built_and_kept_before_it_is_used(bench: Bench) -> None:
     """attack 32: the collector finds a root at any time from the build on."""
     system, said = bench.build()
     assert (bench.shop.real(system) / "init").is_symlink()
@@ -157,7 +157,7 @@ def test_h4_a_moved_agent_is_built_to_the_same_system(bench: Bench) -> None:
     assert bench.build() == first
 
 
-def test_an_evaluation_is_told_of_nobody_else(bench: Bench) -> None:
+def test_an_evaluation_sees_no_other_agent(bench: Bench) -> None:
     """Every agent can read the store, and all that is evaluated goes there."""
     other = bench.hive.spec("carl").model_copy(
         update={"image": "nix", "config": COMMIT, "nar": bench.hive.spec("bob").nar}
@@ -185,7 +185,7 @@ def test_an_evaluation_is_told_of_nobody_else(bench: Bench) -> None:
         ({"log": "x" * (1 << 17)}, "invalid result of a Nix job: log"),
     ],
 )
-def test_attack_21_what_a_job_claims_must_fit(
+def test_attack_21_results_of_a_job_are_verified(
     bench: Bench, forged: dict[str, object], why: str
 ) -> None:
     def tamper(action: RunJob, out: Path) -> None:
@@ -205,7 +205,7 @@ def test_attack_21_a_lock_that_moved_since_the_approval_voids_it(bench: Bench) -
     assert bench.jobs.ran == []
 
 
-def test_attack_29_nothing_is_evaluated_where_builds_are_not_kept_apart(bench: Bench) -> None:
+def test_attack_29_nothing_is_evaluated_without_a_build_sandbox(bench: Bench) -> None:
     bench.fault = "the image nix needs `sandbox = true`"
     assert bench.refusal().reason == bench.fault
     assert bench.jobs.ran == []
@@ -218,7 +218,9 @@ def test_attack_29_nothing_is_evaluated_where_builds_are_not_kept_apart(bench: B
         ("config", "has no configuration"),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_told_with_the_way_out(bench: Bench, change: str, why: str) -> None:
+def test_a_missing_prerequisite_is_reported_with_its_remedy(
+    bench: Bench, change: str, why: str
+) -> None:
     if change == "lock":
         bench.hive = bench.hive.with_lock(b"")
     elif change == "inputs":
@@ -235,21 +237,21 @@ def test_what_is_missing_is_told_with_the_way_out(bench: Bench, change: str, why
     assert bench.jobs.ran == []
 
 
-def test_what_cannot_be_built_is_told_with_the_last_lines(bench: Bench) -> None:
+def test_a_failed_build_is_reported_with_its_last_lines(bench: Bench) -> None:
     bench.agent('{ ... }: { fixture.build = "echo so it is >&2; exit 3"; }')
     assert "so it is" in bench.refusal().lines
     bench.agent('{ ... }: throw "not today"')
     assert "not today" in bench.refusal().reason
 
 
-def test_agents_of_other_images_and_ways_back_build_nothing(bench: Bench) -> None:
+def test_agents_of_other_images_and_rollbacks_build_nothing(bench: Bench) -> None:
     assert bench.build(kind=ApprovalKind.ROLLBACK) == ("", {})
     approval, hive = bench.approval(), bench.hive
     assert wait(bench.builder.build(approval, hive, "carl")).system == ""
     assert bench.jobs.ran == []
 
 
-def test_h13_newer_inputs_are_locked_shown_and_taken_over(bench: Bench) -> None:
+def test_h13_newer_inputs_are_locked_shown_and_applied(bench: Bench) -> None:
     place = Path(bench.shop.inputs["hive"].removeprefix("path:"))
     (place / "newer").write_text("1")
     approval = bench.approval(ApprovalKind.INPUTS, inputs=["hive"])
@@ -266,7 +268,7 @@ def test_h13_newer_inputs_are_locked_shown_and_taken_over(bench: Bench) -> None:
     assert len(bench.profiles.links("inputs")) == 2
 
 
-def test_h13_the_first_lock_is_asked_for_in_the_same_way(bench: Bench) -> None:
+def test_h13_the_first_lock_needs_an_approval_too(bench: Bench) -> None:
     bench.hive = bench.hive.with_lock(b"")
     taken = wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), bench.hive))
     assert taken.binding.lock == ""
@@ -274,7 +276,7 @@ def test_h13_the_first_lock_is_asked_for_in_the_same_way(bench: Bench) -> None:
     assert [change["input"] for change in changes] == ["hive", "nixpkgs"]
 
 
-def test_inputs_that_are_the_newest_need_no_decision(bench: Bench) -> None:
+def test_current_inputs_need_no_decision(bench: Bench) -> None:
     taken = wait(
         bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), bench.hive.with_lock(b""))
     )
@@ -285,7 +287,7 @@ def test_inputs_that_are_the_newest_need_no_decision(bench: Bench) -> None:
         wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), hive))
 
 
-def test_attack_21_another_lock_than_the_approved_one_is_not_taken_over(bench: Bench) -> None:
+def test_attack_21_only_the_approved_lock_is_applied(bench: Bench) -> None:
     empty = bench.hive.with_lock(b"")
     taken = wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), empty))
     approval = replace(bench.approval(ApprovalKind.INPUTS), binding=taken.binding)
@@ -301,7 +303,7 @@ def test_attack_21_another_lock_than_the_approved_one_is_not_taken_over(bench: B
         bench.inputs.change(approval, empty)
 
 
-def test_inputs_that_cannot_be_had_are_refused(bench: Bench) -> None:
+def test_unavailable_inputs_are_refused(bench: Bench) -> None:
     inputs = {**bench.shop.inputs, "more": "path:/nonexistent"}
     nix = bench.settings.nix.model_copy(update={"inputs": inputs})
     bench.nix.settings = bench.settings.model_copy(update={"nix": nix})
@@ -309,7 +311,7 @@ def test_inputs_that_cannot_be_had_are_refused(bench: Bench) -> None:
         wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), bench.hive))
 
 
-def test_those_who_are_built_from_the_inputs_follow_parents_first(bench: Bench) -> None:
+def test_agents_built_from_the_inputs_follow_parents_first(bench: Bench) -> None:
     def with_build(hive: Hive, name: str) -> Hive:
         made = {
             "image": "nix", "config": "1a" * 20, "system": "/nix/store/" + "0" * 32 + "-system"

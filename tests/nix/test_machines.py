@@ -23,7 +23,7 @@ def script(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_script_is_python_and_uses_commands_that_there_are(name: str) -> None:
+def test_a_script_is_python_and_uses_existing_commands(name: str) -> None:
     tree = ast.parse(script(name))
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     words = {
@@ -44,7 +44,7 @@ def test_each_machine_is_a_check_of_the_flake() -> None:
         assert f"{name} = run ./{name}.nix;" in listed
 
 
-def test_edits_of_the_machine_fit_the_template() -> None:
+def test_edits_of_a_machine_match_the_template() -> None:
     """Its calls of sed, tried on agent.toml."""
     text = script("config")
     template = HERE.parents[1] / "hive_core/seed/host/agent.toml"

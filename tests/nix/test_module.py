@@ -44,7 +44,7 @@ def test_every_file_is_nix(path: Path) -> None:
     subprocess.run(["nix-instantiate", "--parse", path], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_the_units_are_those_that_setup_writes_on_debian() -> None:
+def test_the_units_equal_those_that_setup_writes_on_debian() -> None:
     """One source: a setting of a template is in both, or the test fails."""
     debian = {item.path.name: item.text for item in layout.unit_files(DEBIAN)}
     nixos = units()
@@ -59,11 +59,11 @@ def test_the_units_are_those_that_setup_writes_on_debian() -> None:
             assert f'"{item}"' in ours["Service", "Environment"]
 
 
-def test_no_template_is_left_out_of_the_module() -> None:
+def test_the_module_has_every_unit_template() -> None:
     assert {template.name for template in layout.templates()} == {*SHARED, "hive.tmpfiles"}
 
 
-def test_the_directories_are_those_that_setup_makes() -> None:
+def test_the_directories_equal_those_that_setup_makes() -> None:
     (debian,) = (file for file in layout.unit_files(DEBIAN) if file.path.parent == layout.TMPFILES)
     lines = [line for line in debian.text.splitlines() if line and not line.startswith("#")]
     made = ask("e.config.systemd.tmpfiles.rules")
@@ -79,7 +79,7 @@ def test_a_unit_changes_only_with_its_golden_file(name: str) -> None:
 @pytest.mark.parametrize(("name", "most"), [
     ("hived", 2.0), ("hive-privd", 5.0), ("hive-declare", 2.0),
 ])  # fmt: skip
-def test_a_unit_is_no_more_exposed_than_it_may_be(name: str, most: float) -> None:
+def test_the_exposure_of_a_unit_stays_within_its_bound(name: str, most: float) -> None:
     """By the measure of `systemd-analyze security`; hive-privd has to mount."""
     ask_systemd = ["systemd-analyze", "security", "--offline=true", "--no-pager"]
     unit = HERE / "golden" / f"{name}.service"
@@ -134,7 +134,7 @@ def test_files_beside_the_settings() -> None:
     assert "hive/allowed_signers" not in files()
 
 
-def test_operators_are_a_group_and_the_daemon_an_account() -> None:
+def test_operators_have_a_group_and_the_daemon_an_account() -> None:
     users = ask("e.config.users", host_with(operators=["alice"]))
     assert users["groups"] == {"hive": {}, "hive-operator": {"members": ["alice"]}}
     assert users["users"]["hive"]["isSystemUser"]
@@ -145,14 +145,14 @@ def test_a_build_has_its_sandbox_unless_the_host_says_otherwise() -> None:
     assert ask("e.config.nix.settings") == {"sandbox": True, "sandbox-fallback": False}
 
 
-def test_nothing_is_there_while_it_is_not_enabled() -> None:
+def test_a_disabled_module_adds_nothing() -> None:
     host = {"services": {"hive": {"agents": {"ann": {"parent": "nobody"}}}}}
     assert ask("e.config // { services = { }; }", host) == {
         "boot": {}, "nix": {"settings": {}}, "services": {}, "system": {}, "users": {"users": {}},
     }  # fmt: skip
 
 
-def test_declared_agents_are_told_in_the_words_of_the_operation() -> None:
+def test_declared_agents_use_the_parameters_of_the_operation() -> None:
     agents: dict[str, Any] = {
         "lead": {"role": "lead", "title": "Leads", "limits": {"memoryMax": 1 << 30, "disk": 99}},
         "hand": {"parent": "lead", "capabilities": ["secret:key"], "command": ["sleep", "1"]},
@@ -169,7 +169,7 @@ def test_declared_agents_are_told_in_the_words_of_the_operation() -> None:
     assert "hive-declare.service" not in ask("s.units e.config")
 
 
-def test_agents_have_tiers_tools_wakes_and_sizes_as_hive_declare_reads_them() -> None:
+def test_declared_agents_have_the_format_of_hive_declare() -> None:
     agents: dict[str, Any] = {
         "ann": {"tier": "tactical", "wakes": True, "tools": ["read", "bash(make *)"],
                 "limits": {"memoryMax": "512M", "memoryHigh": 1 << 28, "disk": "2G"},
@@ -184,7 +184,7 @@ def test_agents_have_tiers_tools_wakes_and_sizes_as_hive_declare_reads_them() ->
     SpawnParams.model_validate({**declare_with_sizes("ann", spec), "name": "ann"})
 
 
-def test_secret_files_reach_their_agents_and_nobody_else() -> None:
+def test_secret_files_reach_only_their_agents() -> None:
     """systemd reads them as root; their values are in no unit, no argument and no file of /etc."""
     secrets = {"api-key": "/run/secrets/api-key", "token": "/run/agenix/token"}
     host = host_with(agents={"ann": {"secretFiles": secrets}, "bob": {}})
@@ -217,7 +217,7 @@ def test_types_are_strict(options: dict[str, object], said: str) -> None:
         ask("[ e.config.environment.etc e.config.users ]", host_with(**options))
 
 
-def test_the_page_of_options_is_fresh() -> None:
+def test_the_options_page_is_up_to_date() -> None:
     """`scripts/generate` writes it."""
     assert options_page.FILE.read_text(encoding="utf-8") == options_page.page()
 

@@ -63,13 +63,13 @@ def agents(**specs: dict[str, object]) -> dict[str, object]:
      "enable: system.etc.overlay.mutable must be true"),
     ({**host_with(), "boot": {"isContainer": True}}, "enable: hive makes containers and"),
 ], ids=lambda value: value[:40] if isinstance(value, str) else "")  # fmt: skip
-def test_what_cannot_work_is_refused_in_words(host: dict[str, Any], said: str) -> None:
+def test_an_invalid_configuration_is_refused_with_a_reason(host: dict[str, Any], said: str) -> None:
     messages = refusals(host)
     ours = [message for message in messages if message.startswith("services.hive.")]
     assert any(said in message for message in ours), messages
 
 
-def test_a_sound_host_is_not_refused() -> None:
+def test_a_valid_host_is_accepted() -> None:
     tree = {"ann": {}, "bob": {"parent": "ann"}, "eve": {"parent": ""}, "kim": {"parent": "root"}}
     host = {
         **host_with(agents=tree, images={"web": "/srv/web"}, root={"image": "web"}),
@@ -79,19 +79,19 @@ def test_a_sound_host_is_not_refused() -> None:
     assert refusals(host) == []
 
 
-def test_the_sandbox_is_nothing_to_a_host_without_images_of_nix() -> None:
+def test_a_host_without_nix_images_needs_no_sandbox() -> None:
     host = {**host_with(defaultImage="host"), "nix": {"settings": {"sandbox": False}}}
     assert refusals(host) == []
 
 
-def test_names_are_judged_as_the_daemon_judges_them() -> None:
+def test_names_follow_the_rules_of_the_daemon() -> None:
     names = ["a", "a1", "1a", "a-b", "a--b", "a-", "-a", "A", "a_b", "a" * 32, "a" * 33, "", "ä",
              "a b", "a\n", *sorted(RESERVED)]  # fmt: skip
     asked = f"map (import {NIX}/names.nix {{ inherit (s) lib; }}).fault e.config.names"
     assert ask(asked, {"names": names}) == [name_fault(name) for name in names]
 
 
-def test_what_is_missing_for_a_use_is_a_warning() -> None:
+def test_a_missing_optional_setting_is_a_warning() -> None:
     def warnings_of(**options: object) -> list[str]:
         messages: list[str] = ask("e.config.warnings", host_with(**options))
         return messages

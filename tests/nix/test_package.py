@@ -36,7 +36,7 @@ def out(package: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Pa
     return out
 
 
-def test_the_units_find_what_they_name(out: Path) -> None:
+def test_the_units_name_existing_files(out: Path) -> None:
     named = {
         path
         for unit in (HERE / "golden").iterdir()
@@ -47,14 +47,14 @@ def test_the_units_find_what_they_name(out: Path) -> None:
         assert (out / path[1:]).exists(), path
 
 
-def test_containers_find_programs_and_who_the_system_is(out: Path) -> None:
+def test_containers_find_programs_and_the_identity_of_the_system(out: Path) -> None:
     programs = out / "lib/hive/usr/bin"
     assert [name for name in NEEDED if not (programs / name).exists()] == []
     assert (out / "lib/hive/usr/sbin/sh").exists()
     assert (out / "lib/hive/usr/lib/os-release").readlink() == Path("/etc/os-release")
 
 
-def test_what_containers_run_is_left_as_it_is(out: Path) -> None:
+def test_programs_for_containers_are_not_patched(out: Path) -> None:
     """Not every image shows the store, so no path of it may stand in a first line."""
     for name, first in (("hive-start", "#!/bin/sh"), ("hive-agent", "#!/usr/bin/python3 -I")):
         file = out / "lib/hive/hive_core/privd/guest/bin" / name
@@ -62,7 +62,7 @@ def test_what_containers_run_is_left_as_it_is(out: Path) -> None:
         assert file.read_text().splitlines()[0] == first
 
 
-def test_it_is_the_version_and_has_the_dependencies_of_pyproject(package: dict[str, Any]) -> None:
+def test_the_package_has_version_and_dependencies_of_pyproject(package: dict[str, Any]) -> None:
     project = tomllib.loads((NIX.parent / "pyproject.toml").read_text())["project"]
     wanted = {re.split(r"[><=]", name)[0] for name in project["dependencies"]}
     names = set(package["dependencies"]) - {"typing-extensions"}  # comes with pydantic elsewhere

@@ -29,7 +29,7 @@ def test_h4_another_parent_is_the_same_derivation(shop: Workshop) -> None:
     assert json.loads(derivations.pop())["ok"]
 
 
-def test_the_difference_of_two_systems_is_told(shop: Workshop) -> None:
+def test_the_difference_of_two_systems_is_reported(shop: Workshop) -> None:
     before = shop.build_agent(PLAIN)
     after = shop.build_agent('{ ... }: { environment.etc.motd.text = "new"; }', before["out"])
     come = [name for name, _ in after["closure"]["come"]]
@@ -40,7 +40,7 @@ def test_the_difference_of_two_systems_is_told(shop: Workshop) -> None:
     assert (same["closure"]["come"], same["built"]) == ([], 0)
 
 
-def test_what_cannot_be_evaluated_is_told_with_its_reason(shop: Workshop) -> None:
+def test_a_failed_evaluation_is_reported_with_its_reason(shop: Workshop) -> None:
     said = shop.evaluate('{ ... }: throw "not today"')
     assert not said["ok"]
     assert "not today" in said["text"]
@@ -48,7 +48,7 @@ def test_what_cannot_be_evaluated_is_told_with_its_reason(shop: Workshop) -> Non
     assert "agent.nix" in shop.evaluate({"other": ""})["text"]
 
 
-def test_what_cannot_be_built_is_told_with_the_last_lines(shop: Workshop) -> None:
+def test_a_failed_build_is_reported_with_its_last_lines(shop: Workshop) -> None:
     made = shop.evaluate('{ ... }: { fixture.build = "echo so it is >&2; exit 3"; }')
     said = shop.build(made)
     assert not said["ok"]
@@ -115,7 +115,7 @@ def test_attack_27_nothing_is_built_during_an_evaluation(shop: Workshop) -> None
         assert "allow-import-from-derivation" in said["log"] or "disabled" in said["log"]
 
 
-def test_attack_25_a_flake_of_the_agents_is_only_a_file(shop: Workshop) -> None:
+def test_attack_25_a_flake_of_an_agent_is_only_a_file(shop: Workshop) -> None:
     """Its nixConfig is read by nobody: the agent's files are data, not a flake."""
     hostile = '{ nixConfig.post-build-hook = "/bin/sh"; outputs = _: throw "evaluated"; }'
     files = {"agent.nix": PLAIN, "flake.nix": hostile, "nix.conf": "sandbox = false\n"}
@@ -133,7 +133,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("expression", BOMBS.values(), ids=BOMBS.keys())
-def test_attack_28_a_bomb_ends_by_itself_or_is_ended(shop: Workshop, expression: str) -> None:
+def test_attack_28_an_evaluation_bomb_ends_or_is_ended(shop: Workshop, expression: str) -> None:
     said = shop.evaluate(f"{{ ... }}: {{ environment.etc.x.text = {expression}; }}", seconds=2)
     assert not said["ok"], said
     assert said["text"]
@@ -155,13 +155,13 @@ def test_attack_28_a_flood_of_traces_is_cut_off(shop: Workshop) -> None:
     assert len(json.dumps(said)) < 64 << 10
 
 
-def test_attack_22_what_nix_repeats_of_a_module_moves_no_cursor(shop: Workshop) -> None:
+def test_attack_22_module_text_in_nix_output_moves_no_cursor(shop: Workshop) -> None:
     said = shop.evaluate('{ ... }: throw "\x1b[2Ja\u202eb\rc\x07"')
     assert not said["ok"]
     assert not {"\x1b", "\u202e", "\r", "\x07"} & set(said["text"] + said["log"])
 
 
-def test_attack_29_what_has_the_network_while_it_is_built_is_not_built(shop: Workshop) -> None:
+def test_attack_29_a_derivation_with_network_access_is_not_built(shop: Workshop) -> None:
     """A fixed-output derivation keeps the host's network, its abstract sockets too."""
     hashed = 'outputHashAlgo = "sha256"; outputHashMode = "flat"; outputHash = ' + f'"{"0" * 64}";'
     module = f'{{ pkgs, ... }}: {{ fixture.build = ": ${{{derivation(hashed)}}}"; }}'
@@ -186,7 +186,7 @@ def test_attack_29_a_build_sees_neither_host_nor_network(shop: Workshop) -> None
     assert devices == ["lo"]
 
 
-def test_attack_29_a_derivation_cannot_ask_to_be_without_a_sandbox(shop: Workshop) -> None:
+def test_attack_29_a_derivation_cannot_disable_the_sandbox(shop: Workshop) -> None:
     free = derivation("__noChroot = true;")
     module = f'{{ pkgs, ... }}: {{ fixture.build = ": ${{{free}}}"; }}'
     made = shop.evaluate(module)
@@ -196,7 +196,7 @@ def test_attack_29_a_derivation_cannot_ask_to_be_without_a_sandbox(shop: Worksho
     assert "__noChroot" in said["log"]
 
 
-def test_attack_30_an_evaluation_takes_only_what_is_locked(shop: Workshop) -> None:
+def test_attack_30_an_evaluation_uses_only_locked_inputs(shop: Workshop) -> None:
     """With --no-write-lock-file beside it, an unlocked input would be accepted."""
     lock = shop.lock
     try:
@@ -212,7 +212,7 @@ def test_attack_30_an_evaluation_takes_only_what_is_locked(shop: Workshop) -> No
     assert shop.evaluate(PLAIN)["ok"]
 
 
-def test_attack_21_files_that_are_not_those_of_the_pin_are_not_used(shop: Workshop) -> None:
+def test_attack_21_files_that_differ_from_the_pin_are_not_used(shop: Workshop) -> None:
     """The flake names the files by their hash, whatever lies in the exchange."""
     right = shop.evaluate(PLAIN)
     room = shop.room(flake_nix=b"", flake_lock=shop.lock, tree_nar=b"")
@@ -249,7 +249,7 @@ def test_attack_32_a_forged_system_is_refused(shop: Workshop, value: str) -> Non
     assert not said["ok"], said
 
 
-def test_attack_32_the_output_must_be_what_was_evaluated(shop: Workshop) -> None:
+def test_attack_32_the_output_must_equal_the_evaluated_one(shop: Workshop) -> None:
     made = shop.evaluate(PLAIN)
     other = shop.evaluate('{ ... }: { environment.etc.x.text = "y"; }')
     assert made["ok"]
@@ -282,7 +282,7 @@ def test_attack_32_a_system_that_leads_out_of_the_store_is_refused(
     assert said["text"].startswith("the system ")
 
 
-def test_attack_32_what_is_built_survives_the_collector_until_it_is_taken_over(
+def test_attack_32_a_built_system_survives_the_collector_until_it_is_adopted(
     shop: Workshop,
 ) -> None:
     """The link lies where the host sees it, so that the collector does too."""
@@ -310,7 +310,7 @@ def test_h13_locking_names_what_it_fetched_and_changes_only_what_is_asked(shop: 
         shop.lock = before
 
 
-def test_an_input_that_is_not_to_be_had_is_told(shop: Workshop) -> None:
+def test_an_unavailable_input_is_reported(shop: Workshop) -> None:
     inputs = shop.inputs
     try:
         shop.inputs = {**inputs, "more": "path:/nonexistent"}
@@ -325,12 +325,12 @@ def test_an_input_that_is_not_to_be_had_is_told(shop: Workshop) -> None:
     "words",
     [["bob"], ["Bob", "/x", "9"], ["--help", "/x", "9"], ["bob", "x", "9"], ["bob", "/x", "-1"]],
 )
-def test_words_that_are_not_those_of_the_job_are_refused(shop: Workshop, words: list[str]) -> None:
+def test_unknown_job_parameters_are_refused(shop: Workshop, words: list[str]) -> None:
     with pytest.raises(ValueError, match=r"needed|is not"):
         nix_evaluate.main(words, shop.room())
 
 
-def test_a_derivation_that_cannot_be_read_counts_as_one_that_fetches(tmp_path: Path) -> None:
+def test_an_unreadable_derivation_counts_as_one_that_fetches(tmp_path: Path) -> None:
     (tmp_path / "a").write_text('Derive([("out","/nix/store/x","",""),("dev","y","","")],[],')
     (tmp_path / "b").write_text('Derive([("out","/nix/store/x","",""),("b","y","r:sha256","0")],')
     (tmp_path / "c").write_text("Other([])")

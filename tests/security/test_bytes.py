@@ -25,7 +25,7 @@ def note(made: World, agent: str, text: str) -> None:
     made.call(agent, "note_event", kind="step", text=text, fields={"more": text[:3900]})
 
 
-def test_attack_62_notes_as_fast_as_can_be_stay_below_32_mib_and_push_out_nobody() -> None:
+def test_attack_62_a_flood_of_notes_stays_below_32_mib_and_displaces_no_other_agent() -> None:
     """20 seconds of it were 175 MiB and more: a burst of one agent, and of eight beside it."""
     settings = Settings(limits=HostLimits(children=20))
     flooders = [f"a{number}" for number in range(8)]
@@ -64,7 +64,7 @@ def seconds(made: World, limit: int) -> float:
     return process_time() - started
 
 
-def test_attack_61_a_page_that_is_full_reads_no_further() -> None:
+def test_attack_61_a_full_page_reads_no_further() -> None:
     """`subscribe(limit=1000)` over notes of 4 KiB read a thousand of them, and showed twenty."""
     with world(Settings(limits=HostLimits(notes_agent=16 << 20)), "root/a") as made:
         for _ in range(1000):
@@ -90,7 +90,7 @@ def until_full(made: World, caller: str, operation: str, /, **params: object) ->
     raise AssertionError(f"a thousand calls of {operation} were served")
 
 
-def test_attack_62_what_is_not_over_is_bounded_in_bytes_by_agent() -> None:
+def test_attack_62_open_work_is_bounded_in_bytes_per_agent() -> None:
     settings = Settings(limits=HostLimits(stored=MIB))
     with world(settings, "root/a", "a/a1", "a/a2", "root/b") as made:
         made.call("a", "open_queue", name="q", limit=1000)
@@ -109,7 +109,7 @@ def test_attack_62_what_is_not_over_is_bounded_in_bytes_by_agent() -> None:
         assert made.fault(OPERATOR, "send", to="a1", body=TEXT) == ""
 
 
-def test_attack_62_what_is_over_is_bounded_in_bytes_by_agent_and_its_oldest_goes() -> None:
+def test_attack_62_ended_work_is_bounded_in_bytes_per_agent_and_the_oldest_goes() -> None:
     settings = Settings(limits=HostLimits(history=MIB, change_burst=100_000))
     with world(settings, "root/a", "a/a1", "root/b", "b/b1") as made:
         theirs = made.call("b", "assign_task", agent="b1", description="small")["task"]
@@ -127,7 +127,7 @@ def test_attack_62_what_is_over_is_bounded_in_bytes_by_agent_and_its_oldest_goes
         assert made.fault("b", "get_task", task=theirs) == ""
 
 
-def test_attack_62_keys_of_one_agent_push_out_its_own_oldest() -> None:
+def test_attack_62_idempotency_keys_of_an_agent_displace_only_its_own() -> None:
     settings = Settings(limits=HostLimits(history=MIB, change_burst=100_000))
     with world(settings, "root/a", "a/a1") as made:
         for number in range(6000):
@@ -137,7 +137,7 @@ def test_attack_62_keys_of_one_agent_push_out_its_own_oldest() -> None:
         assert made.ledger.keys.lookup(made.uuid("a"), f"{5999:0100}") is not None
 
 
-def test_attack_62_no_branch_fills_the_ledger_for_the_others() -> None:
+def test_attack_62_no_branch_uses_up_the_ledger_share_of_others() -> None:
     settings = Settings(
         limits=HostLimits(ledger=16 * MIB, inbox_bytes=64 * MIB, inbox_count=100_000, children=20)
     )
@@ -164,7 +164,7 @@ def test_attack_62_no_branch_fills_the_ledger_for_the_others() -> None:
         assert made.fault("a", "send", to="a1", body="x") == ""
 
 
-def test_attack_62_a_branch_keeps_its_share_of_what_its_destroyed_agents_left() -> None:
+def test_attack_62_records_of_destroyed_agents_count_for_their_branch() -> None:
     """Each one that was made left the history of an agent behind, and with it went its share."""
     settings = Settings(
         limits=HostLimits(ledger=16 * MIB, history=4 * MIB, change_burst=100_000, children=20)
@@ -201,7 +201,7 @@ GOES_ON = {
 }  # fmt: skip
 
 
-def test_every_operation_that_takes_a_text_is_bounded_or_says_why_not() -> None:
+def test_every_operation_with_text_is_bounded_or_states_why_not() -> None:
     taking = {
         name for name, operation in load().items()
         if name == operation.name and operation.mutates

@@ -33,7 +33,7 @@ def _fields(world: World, operation: str) -> list[dict[str, object]]:
     return [fields for fields in events if isinstance(fields, dict)]
 
 
-def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwhile(
+def test_stop_work_ends_a_subtree_in_batches_and_no_task_begins_meanwhile(
     world: World,
 ) -> None:
     tasks = crowd(world, "a1", "a2", "a11")
@@ -61,7 +61,7 @@ def _history(world: World, task: str) -> list[dict[str, object]]:
     return rows(world.call("operator", "get_task", task=task)["history"])
 
 
-def test_who_stops_work_has_ended_all_of_it_and_is_not_told_of_each(world: World) -> None:
+def test_the_agent_that_stops_work_gets_no_notice_for_each_task(world: World) -> None:
     tasks = crowd(world, "a1")
     world.call("root", "stop_work", agent="a", reason="enough")
     world.advance(0)
@@ -69,7 +69,7 @@ def test_who_stops_work_has_ended_all_of_it_and_is_not_told_of_each(world: World
     assert "task_result" not in names(world.mail("root"), "kind")
 
 
-def test_a_kill_between_two_turns_loses_none_of_it(world: World) -> None:
+def test_a_kill_between_two_batches_loses_no_task(world: World) -> None:
     tasks = crowd(world, "a1", "a2")
     reply = world.call("root", "stop_work", agent="a", reason="enough")
     left = [task for task in tasks if state(world, task) == "queued"]
@@ -84,7 +84,7 @@ def test_a_kill_between_two_turns_loses_none_of_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("recursive", [False, True])
-def test_the_tasks_of_a_destroyed_agent_end_turn_by_turn(
+def test_the_tasks_of_a_destroyed_agent_end_in_batches(
     world: World, recursive: bool  # noqa: FBT001
 ) -> None:  # fmt: skip
     tasks = crowd(world, "a1", *(["a11"] if recursive else []))
@@ -100,7 +100,7 @@ def test_the_tasks_of_a_destroyed_agent_end_turn_by_turn(
     assert (result.status, result.error.split()[1:]) == ("failed", ["was", "destroyed"])
 
 
-def test_what_a_crashed_agent_never_began_ends_turn_by_turn(world: World) -> None:
+def test_tasks_that_a_crashed_agent_never_began_end_in_batches(world: World) -> None:
     tasks = crowd(world, "a1")
     again = str(world.call("root", "assign_task", agent="a1", description="x", requeue=1)["task"])
     start_machines(world, "a1")
@@ -115,7 +115,7 @@ def test_what_a_crashed_agent_never_began_ends_turn_by_turn(world: World) -> Non
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_the_tasks_that_one_who_is_destroyed_gave_are_another_s_at_once_and_told_turn_by_turn(
+def test_tasks_given_by_a_destroyed_agent_pass_on_at_once_and_notices_follow_in_batches(
     world: World, killed: bool  # noqa: FBT001
 ) -> None:  # fmt: skip
     tasks = [
@@ -135,7 +135,7 @@ def test_the_tasks_that_one_who_is_destroyed_gave_are_another_s_at_once_and_told
     assert max(sizes) <= 2 * AT_ONCE
 
 
-def test_what_is_given_after_a_stop_is_begun_before_the_last_of_that_has_ended(
+def test_a_task_given_after_a_stop_begins_before_the_stop_has_finished(
     world: World,
 ) -> None:
     tasks = crowd(world, "a1")
@@ -154,7 +154,7 @@ def test_what_is_given_after_a_stop_is_begun_before_the_last_of_that_has_ended(
     assert {state(world, task) for task in tasks} <= {"cancelled", "stopping", "done"}
 
 
-def test_one_that_is_forgotten_meanwhile_holds_up_no_other(world: World) -> None:
+def test_a_task_deleted_meanwhile_delays_no_other(world: World) -> None:
     tasks = crowd(world, "a1")
     world.call("root", "stop_work", agent="a", reason="enough")
     left = [task for task in tasks if state(world, task) == "queued"]

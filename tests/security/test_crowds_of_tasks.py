@@ -47,9 +47,7 @@ def hang(world: World, how: str) -> tuple[str, list[str]]:
     ("how", "end"),
     [("needs", "failed"), ("chain", "failed"), ("parts", "cancel"), ("parts", "killed")],
 )
-def test_who_is_taken_along_is_so_turn_by_turn_to_the_last(
-    world: World, how: str, end: str
-) -> None:
+def test_dependent_tasks_end_in_batches_to_the_last(world: World, how: str, end: str) -> None:
     first, tasks = hang(world, how)
     with events_per_transaction(world) as sizes:
         if end == "cancel":
@@ -66,7 +64,7 @@ def test_who_is_taken_along_is_so_turn_by_turn_to_the_last(
         assert max(sizes) <= 2 * AT_ONCE
 
 
-def test_many_that_wait_for_one_are_begun_turn_by_turn(world: World) -> None:
+def test_many_tasks_waiting_for_one_begin_in_batches(world: World) -> None:
     first, tasks = hang(world, "needs")
     with events_per_transaction(world) as sizes:
         finish(world, "a", first)
@@ -75,7 +73,7 @@ def test_many_that_wait_for_one_are_begun_turn_by_turn(world: World) -> None:
     assert max(sizes) <= 2 * AT_ONCE
 
 
-def test_who_cancels_is_told_that_more_follows(world: World) -> None:
+def test_the_result_of_a_cancel_says_that_more_follow(world: World) -> None:
     first, tasks = hang(world, "parts")
     done = world.call("root", "cancel_task", task=first)
     assert len(rows(done["hit"])) == AT_ONCE + 1
@@ -88,9 +86,7 @@ def test_who_cancels_is_told_that_more_follows(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "late"])
-def test_what_hangs_on_many_that_are_stopped_at_once_is_taken_along_turn_by_turn(
-    world: World, how: str
-) -> None:
+def test_tasks_that_depend_on_many_stopped_ones_end_in_batches(world: World, how: str) -> None:
     whole = give(world, "root", "a", deadline=0.0)
 
     def more(agent: str, **wish: object) -> str:
@@ -112,7 +108,7 @@ def test_what_hangs_on_many_that_are_stopped_at_once_is_taken_along_turn_by_turn
     assert max(sizes) <= 2 * AT_ONCE
 
 
-def test_the_workers_of_a_batch_go_some_at_a_time(world: World) -> None:
+def test_the_workers_of_a_batch_are_destroyed_in_batches(world: World) -> None:
     begun = world.call("b", "run_parallel_workers", tasks=["x"] * 9, concurrency=9)
     left: list[int] = []
     world.broker.listeners.append(lambda _: left.append(len(world.hive.specs)))

@@ -91,7 +91,7 @@ def grow_again(hive: World) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(load()))
-def test_no_value_of_a_parameter_is_a_fault_of_the_daemon(hive: World, name: str) -> None:
+def test_no_parameter_value_is_an_internal_error(hive: World, name: str) -> None:
     schema = load()[name].params.model_json_schema()
     defs, faults = schema.get("$defs", {}), list[str]()
     for number, (path, type_) in enumerate(places(schema, defs)):

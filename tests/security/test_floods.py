@@ -34,7 +34,7 @@ def test_attack_52_recorded_calls_without_effect_do_not_fill_the_disk() -> None:
         assert made.fault("a", "stop", agent="a1") == ""
 
 
-def test_attack_52_commits_without_end_do_not_fill_the_disk_with_history() -> None:
+def test_attack_52_endless_commits_do_not_fill_the_disk_with_history() -> None:
     """An agent may move its own children to and fro; each time is a commit that stays."""
     settings = Settings(limits=HostLimits(commit_burst=10, commit_rate=1))
     with world(settings, "root/a", "a/a1", "a/a2", "a1/x", "root/b") as made:
@@ -62,7 +62,7 @@ def test_attack_52_refused_calls_are_recorded_up_to_a_rate(world: World) -> None
     assert "not_kept" in str(world.events()[-1]["fields"])
 
 
-def test_attack_50_jobs_that_have_not_ended_do_not_pile_up_before_the_change_road() -> None:
+def test_attack_50_unfinished_jobs_do_not_pile_up_before_the_change_path() -> None:
     with world(Settings(limits=HostLimits(open_jobs=5)), "root/a", "a/a1") as made:
         assert _until_refused(made, 9, "a", "restart", agent="a1") == 5
         assert made.fault("a", "spawn", name="x") == "LimitReached"
@@ -82,7 +82,7 @@ def test_attack_4_uid_ranges_are_not_used_up_by_creating_and_destroying() -> Non
         assert made.fault(OPERATOR, "spawn", name="more") == ""
 
 
-def test_attack_37_a_box_that_is_full_still_takes_what_the_daemon_has_to_say() -> None:
+def test_attack_37_a_full_inbox_still_takes_daemon_messages() -> None:
     settings = Settings(limits=HostLimits(inbox_count=3, send_burst=1000))
     with world(settings, "root/a", "a/a1", "a/a2") as made:
         for _ in range(3):
@@ -104,7 +104,7 @@ def _fill(made: World, sender: str, to: str, most: int = 40) -> int:
 SHARED = Settings(limits=HostLimits(inbox_count=32, send_burst=1000))
 
 
-def test_attack_37_one_sender_fills_no_more_than_a_third_of_a_box() -> None:
+def test_attack_37_one_sender_fills_at_most_a_third_of_an_inbox() -> None:
     """And each one after it gets a share of what is left."""
     with world(SHARED, "root/a", "a/a1", "a/a2", "a/a3") as made:
         assert [_fill(made, sender, "a3") for sender in ("a1", "a2", "root", "a")] == [11, 7, 5, 3]
@@ -115,7 +115,7 @@ def test_attack_37_one_sender_fills_no_more_than_a_third_of_a_box() -> None:
         assert made.fault(OPERATOR, "send", to="a3", body="x") == ""
 
 
-def test_attack_37_nobody_keeps_out_the_operators_mail_not_even_by_many_hands() -> None:
+def test_attack_37_many_senders_cannot_keep_out_the_operators_mail() -> None:
     """An agent that creates others has their letters counted as its own."""
     with world(SHARED, "root/a", "root/b", "b/b1") as made:
         made.call("a", "spawn", name="hand0")
@@ -129,7 +129,7 @@ def test_attack_37_nobody_keeps_out_the_operators_mail_not_even_by_many_hands() 
             assert made.fault(other, "send", to=OPERATOR, body="help") == ""
 
 
-def test_attack_62_an_agent_that_fills_the_operators_inbox_keeps_out_none_of_its_own_branch() -> (
+def test_attack_62_an_agent_that_fills_the_operators_inbox_keeps_out_no_other_of_its_branch() -> (
     None
 ):
     """Half of it was for the first that came, and a branch had one half together."""
@@ -143,7 +143,7 @@ def test_attack_62_an_agent_that_fills_the_operators_inbox_keeps_out_none_of_its
         assert made.fault(OPERATOR, "send", to=OPERATOR, body="x") == ""
 
 
-def test_attack_62_branch_after_branch_gets_into_the_operators_inbox() -> None:
+def test_attack_62_every_branch_gets_into_the_operators_inbox() -> None:
     branches = [f"c{number}" for number in range(9)]
     settings = Settings(limits=HostLimits(inbox_count=1000, send_burst=1000))
     with world(settings, *(f"root/{branch}" for branch in branches)) as made:
@@ -153,7 +153,7 @@ def test_attack_62_branch_after_branch_gets_into_the_operators_inbox() -> None:
         assert sorted(held, reverse=True) == held
 
 
-def test_attack_37_big_letters_count_by_their_bytes() -> None:
+def test_attack_37_large_messages_count_by_their_bytes() -> None:
     with world(Settings(limits=HostLimits(inbox_bytes=64_000)), "root/a", "a/a1", "a/a2") as made:
         made.call("a1", "send", to="a", body="x" * 40_000)
         assert made.fault("a1", "send", to="a", body="x") == "InboxFull"

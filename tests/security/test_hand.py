@@ -73,7 +73,7 @@ def _text(uuid: int, **more: object) -> str:
     return files.spec_bytes(spec(uuid, **more)).decode()
 
 
-def test_attack_18_a_tree_that_stands_for_a_billion_files_is_refused(meta: Meta) -> None:
+def test_attack_18_a_tree_that_expands_to_a_billion_files_is_refused(meta: Meta) -> None:
     level = _object(meta, "blob", b"x")
     mode = FILE
     for _ in range(10):
@@ -101,7 +101,7 @@ def test_attack_19_no_name_in_a_commit_leads_out_of_the_work_tree(meta: Meta, na
     assert not (meta.path.parent / "config").exists()
 
 
-def test_attack_19_a_file_that_is_there_twice_is_refused(meta: Meta) -> None:
+def test_attack_19_a_duplicate_file_is_refused(meta: Meta) -> None:
     """git shows the first one, and whoever reads on sees the last."""
     _push(meta, (FILE, b"topology.json", _object(meta, "blob", b'{"root": null}')))
     assert "twice" in _refusal_of(meta)
@@ -109,7 +109,7 @@ def test_attack_19_a_file_that_is_there_twice_is_refused(meta: Meta) -> None:
 
 @pytest.mark.parametrize("mode", [LINK, MODULE, FOLDER])
 @pytest.mark.parametrize("file", ["topology.json", "agents/anna.json"])
-def test_attack_19_what_hive_reads_is_a_plain_file(meta: Meta, mode: str, file: str) -> None:
+def test_attack_19_hive_reads_only_plain_files(meta: Meta, mode: str, file: str) -> None:
     target = _object(meta, "blob", b"/etc/shadow")
     oid = {
         LINK: target,
@@ -125,7 +125,7 @@ def test_attack_19_what_hive_reads_is_a_plain_file(meta: Meta, mode: str, file: 
     assert "no plain file" in _refusal_of(meta)
 
 
-def test_attack_19_other_links_and_modules_are_carried_and_never_followed(meta: Meta) -> None:
+def test_attack_19_other_links_and_modules_are_kept_and_never_followed(meta: Meta) -> None:
     link = _object(meta, "blob", b"/etc/passwd")
     _push(meta, (LINK, b"link", link), (MODULE, b"module", meta.git("rev-parse", "main")))
     recover = meta.repo.recover(meta.ledger.head)
@@ -163,7 +163,7 @@ def test_attack_39_a_commit_that_would_widen_rights_is_kept_aside(
     assert why in _refusal_of(meta)
 
 
-def test_attack_39_trailers_of_hive_in_a_commit_by_hand_are_words(meta: Meta) -> None:
+def test_attack_39_hive_trailers_in_a_manual_commit_have_no_effect(meta: Meta) -> None:
     """The record says who made it, not what it says of itself."""
     meta.edit("agents/anna.json", _text(2, title="By hand"))
     meta.git("add", "agents/anna.json")
@@ -173,7 +173,7 @@ def test_attack_39_trailers_of_hive_in_a_commit_by_hand_are_words(meta: Meta) ->
     assert [commit.author for commit in recover.commits] == ["op@host"]
 
 
-def test_attack_57_history_that_was_rewritten_does_not_bring_back_an_older_tree(
+def test_attack_57_rewritten_history_does_not_restore_an_older_tree(
     meta: Meta,
 ) -> None:
     old = meta.hive.commit
@@ -188,7 +188,7 @@ def test_attack_57_history_that_was_rewritten_does_not_bring_back_an_older_tree(
     assert "bob" not in meta.hive.specs
 
 
-def test_attack_39_as_many_agents_as_can_be_allowed_can_be_read_back() -> None:
+def test_attack_39_the_largest_allowed_tree_can_be_read_back() -> None:
     """Else one spawn more, and nobody has any rights after the next start."""
     (most,) = [
         bound.le for bound in HostLimits.model_fields["agents"].metadata if isinstance(bound, Le)

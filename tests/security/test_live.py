@@ -120,7 +120,7 @@ def test_attack_36_a_flood_from_a_container_neither_ends_nor_swells_the_daemon(
         "umount /run/hive && touch /run/hive/broker.sock",
     ],
 )
-def test_attack_34_root_inside_cannot_put_anything_in_the_place_of_its_socket(
+def test_attack_34_root_in_a_container_cannot_replace_its_socket(
     host: HiveHost, command: str
 ) -> None:
     host.run("hive", "shell", "bad", "--", "/bin/sh", "-c", command, check=False)
@@ -131,7 +131,7 @@ def test_attack_34_root_inside_cannot_put_anything_in_the_place_of_its_socket(
     assert host.ask("bad", "Whoami")["name"] == "bad"
 
 
-def test_attack_34_a_connection_that_was_handed_over_spends_its_owners_rights_alone(
+def test_attack_34_a_passed_connection_has_only_its_owners_rights(
     host: HiveHost,
 ) -> None:
     words = ["hive", "shell", "kid", "--", *PYTHON, OFFER]
@@ -146,7 +146,7 @@ def test_attack_34_a_connection_that_was_handed_over_spends_its_owners_rights_al
     assert "NotAllowed" in stop
 
 
-def test_attack_41_the_door_of_an_agent_names_nobody_that_it_cannot_see(host: HiveHost) -> None:
+def test_attack_41_the_socket_directory_names_no_hidden_agent(host: HiveHost) -> None:
     host.grow(secret={"parent": "good", "command": HOLD})
     for where in ("/run/hive", "/agents", "/tree"):
         words = f"ls -laR {where}; cat /run/hive/identity.json /proc/1/environ; mount; hostname"
@@ -155,7 +155,7 @@ def test_attack_41_the_door_of_an_agent_names_nobody_that_it_cannot_see(host: Hi
             assert hidden not in said
 
 
-def test_attack_45_what_agents_write_moves_no_cursor_of_the_operator(host: HiveHost) -> None:
+def test_attack_45_agent_text_moves_no_cursor_of_the_operator(host: HiveHost) -> None:
     evil = "a\x1b[2J\x1b]0;owned\x07\r\x9b31m\u202e\u200b\x7f"
     assert not host.ask("bad", "Spawn", name="odd", title=evil, command=["printf", evil]).error
     host.ask("bad", "Send", to="operator", body=evil)

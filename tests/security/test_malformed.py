@@ -79,12 +79,12 @@ def large(shape: str) -> bytes:
 
 @pytest.mark.parametrize("shape", ["deep", "cycle", "lists", "objects", "digits", "names",
                                    "spaces", "escapes"])  # fmt: skip
-def test_attack_39_a_large_topology_that_is_none_is_refused_in_time(shape: str) -> None:
+def test_attack_39_a_large_invalid_topology_is_refused_in_time(shape: str) -> None:
     data = large(shape)
     assert is_refused(lambda: Topology.forest(files.read_topology(data)))
 
 
-def test_a_wide_topology_of_thelargest_size_is_read_in_time() -> None:
+def test_a_wide_topology_of_the_largest_size_is_read_in_time() -> None:
     with measure_input():
         assert len(Topology.forest(files.read_topology(large("wide")))) == 13_000
 
@@ -94,7 +94,7 @@ def test_a_wide_topology_of_thelargest_size_is_read_in_time() -> None:
 
 @some
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(AgentSpec.model_fields, VALUES)))
-def test_any_spec_is_valid_or_refused_with_the_name_of_its_file(fields: dict[str, object]) -> None:
+def test_every_spec_is_valid_or_refused_with_its_file_name(fields: dict[str, object]) -> None:
     data = json.dumps({"uuid": UUID, **fields}).encode("utf-8", "surrogatepass")
     named = ""
     with measure_input():
@@ -132,7 +132,7 @@ KEYS = st.sampled_from(["root.name", "root.image", "images.host", "images.x", "l
 @some
 @given(st.text(max_size=60) | st.dictionaries(KEYS, TOML, max_size=4).map(
     lambda rows: "\n".join(f"{key} = {value}" for key, value in rows.items())))  # fmt: skip
-def test_any_settings_file_is_valid_or_refused(tmp_path: Path, text: str) -> None:
+def test_every_settings_file_is_valid_or_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "hive.toml"
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
     is_refused(lambda: load(file))
@@ -184,7 +184,7 @@ TREES = st.lists(LINES, max_size=6).map(
 
 @some
 @given(st.binary(max_size=120) | TREES, st.sampled_from(["tree", "blob", "commit", "tag", "x"]))
-def test_any_object_is_walked_or_refused(meta: Meta, data: bytes, kind: str) -> None:
+def test_every_git_object_is_walked_or_refused(meta: Meta, data: bytes, kind: str) -> None:
     oid = put(meta, kind, data)
     store = meta.repo._objects.store
     is_refused(lambda: list(store.walk(oid)))
@@ -202,7 +202,7 @@ HEADS = st.lists(
 
 @some
 @given(HEADS, st.booleans(), st.text(max_size=20))
-def test_any_commit_is_read_or_refused(
+def test_every_commit_is_read_or_refused(
     meta: Meta, heads: list[tuple[str, str]], good: bool, text: str  # noqa: FBT001
 ) -> None:  # fmt: skip
     tree = [("tree", meta.git("rev-parse", "HEAD^{tree}"))] if good else []
@@ -213,7 +213,7 @@ def test_any_commit_is_read_or_refused(
     is_refused(lambda: meta.repo._objects.check(oid))
 
 
-def test_a_bomb_of_an_object_is_not_unpacked(meta: Meta) -> None:
+def test_a_compression_bomb_is_not_unpacked(meta: Meta) -> None:
     """Attack 18, as far as the meta repo goes: 128 MiB out of 128 KiB."""
     oid = put(meta, "blob", bytes(128 << 20))
     before = largest()
@@ -222,7 +222,7 @@ def test_a_bomb_of_an_object_is_not_unpacked(meta: Meta) -> None:
     assert largest() - before < GROWTH + (8 << 20)
 
 
-def test_a_tree_without_end_is_left_in_time(meta: Meta) -> None:
+def test_an_endless_tree_is_given_up_in_time(meta: Meta) -> None:
     """Ten entries a level, each the same tree: 10 to the 40th files. Attack 18."""
     oid = put(meta, "blob", b"x")
     mode = "100644"

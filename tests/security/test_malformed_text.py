@@ -50,7 +50,7 @@ ENTRIES = st.fixed_dictionaries({}, optional={
 
 @some
 @given(st.lists(ENTRIES, max_size=5), TEXT, st.booleans(), st.none() | st.floats(0, 4e9))
-def test_attack_45_any_entry_of_the_journal_is_a_line_of_its_own_unit(
+def test_attack_45_every_journal_entry_is_a_line_of_its_own_unit(
     entries: list[dict[str, object]], grep: str, boot: bool, since: float | None  # noqa: FBT001
 ) -> None:  # fmt: skip
     query = LogQuery(uuid=UUID, unit="hive-agent@a.service", lines=10, grep=grep, since=since,
@@ -65,13 +65,13 @@ def test_attack_45_any_entry_of_the_journal_is_a_line_of_its_own_unit(
 
 @some
 @given(st.text(max_size=1000) | st.from_regex(r"\A[sibmtx]=[0-9a-f]{0,40}(;[sibmtx]=[0-9a-f]*)*\Z"))
-def test_attack_45_any_mark_is_a_place_in_the_log_or_refused(mark: str) -> None:
+def test_attack_45_every_log_cursor_is_valid_or_refused(mark: str) -> None:
     query = LogQuery(uuid=UUID, unit="hive-agent@a.service", lines=1, grep="", since=None,
                      after=mark or "-", boot=False)  # fmt: skip
     is_refused(lambda: journal._read(query))
 
 
-def test_attack_45_a_line_without_end_is_cut_apart_in_time() -> None:
+def test_attack_45_an_endless_line_is_split_in_time() -> None:
     query = LogQuery(uuid=UUID, unit="u", lines=1, grep="", since=None, after="", boot=True)
     for text in ("a" * 48_000, "[" * 48_000, "a[" + "1" * 48_000, ": " * 24_000, "a[1]" * 12_000):
         with measure_input():
@@ -83,7 +83,7 @@ def test_attack_45_a_line_without_end_is_cut_apart_in_time() -> None:
 
 @some
 @given(NAMES)
-def test_attack_14_a_name_is_what_one_pattern_says(name: str) -> None:
+def test_attack_14_one_pattern_decides_what_a_name_is(name: str) -> None:
     with measure_input():
         fault = name_fault(name)
     if fault is None:
@@ -96,7 +96,7 @@ def test_attack_14_a_name_is_what_one_pattern_says(name: str) -> None:
 @given(st.sampled_from(sorted(KINDS)), st.dictionaries(
     st.sampled_from(sorted({n for k in KINDS.values() for n in k.__dataclass_fields__})) | TEXT,
     VALUES, max_size=12))  # fmt: skip
-def test_any_action_is_one_of_the_list_or_refused(kind: str, fields: dict[str, object]) -> None:
+def test_every_action_is_known_or_refused(kind: str, fields: dict[str, object]) -> None:
     is_refused(lambda: parse({**fields, "kind": kind}), Malformed)
 
 
@@ -111,7 +111,7 @@ def acts(char: str) -> bool:
 
 @some
 @given(st.text(max_size=60))
-def test_what_agents_write_never_acts_on_the_operators_terminal(text: str) -> None:
+def test_agent_text_never_acts_on_the_operators_terminal(text: str) -> None:
     with measure_input():
         shown = [words(text), words([text]), plain(text).replace("\n", "").replace("\t", "")]
         shown += table([{"a": text, "b": text}], [Column("a"), Column("b")], 40)
@@ -121,13 +121,13 @@ def test_what_agents_write_never_acts_on_the_operators_terminal(text: str) -> No
     assert json.loads(as_text)["a"] == text
 
 
-def test_every_character_that_acts_is_spelled_out() -> None:
+def test_every_control_character_is_spelled_out() -> None:
     chrs = [chr(code) for code in range(0x110000) if acts(chr(code))]
     assert [char for char in chrs if acts(plain(char)[0]) and char not in "\n\t"] == []
 
 
 @pytest.mark.parametrize("char", ["x", "\u001b", "\u4e00", "\u202e", "\U0001f600"])
-def test_a_cell_of_the_longest_text_is_cut_in_time(char: str) -> None:
+def test_a_table_cell_of_the_longest_text_is_cut_in_time(char: str) -> None:
     """A letter of 64 KiB in a table of the operator's."""
     text = char * (64 << 10)
     with measure_input():

@@ -65,7 +65,7 @@ async def _pour_once(wire: Wire, data: bytes) -> None:
         await asyncio.wait_for(wire.writer.drain(), 1)
 
 
-def test_attack_36_what_was_held_up_goes_on_when_there_is_room_again(world: World) -> None:
+def test_attack_36_paused_reads_resume_when_there_is_room(world: World) -> None:
     async def main(doors: Doors) -> None:
         async with AsyncExitStack() as stack:
             wires = await doors.many(stack, "a", 32)
@@ -89,7 +89,7 @@ def test_attack_36_what_was_held_up_goes_on_when_there_is_room_again(world: Worl
     at_the_doors(world, main)
 
 
-def test_attack_37_answers_that_nobody_reads_do_not_pile_up(world: World) -> None:
+def test_attack_37_unread_answers_do_not_pile_up(world: World) -> None:
     """A small request for a large answer, on every connection, and never a look at it."""
     for number in range(60):
         world.call("operator", "send", to="a", body=f"{number}" + "x" * 60_000)
@@ -116,7 +116,9 @@ def test_attack_37_answers_that_nobody_reads_do_not_pile_up(world: World) -> Non
     at_the_doors(world, main)
 
 
-def test_attack_37_a_peer_that_never_reads_is_cut_off_but_for_the_operator(world: World) -> None:
+def test_attack_37_a_client_that_never_reads_is_cut_off_unless_it_is_the_operator(
+    world: World,
+) -> None:
     for number in range(60):
         world.call("operator", "send", to="a", body=f"{number}" + "x" * 60_000)
 
@@ -137,7 +139,7 @@ def test_attack_37_a_peer_that_never_reads_is_cut_off_but_for_the_operator(world
     at_the_doors(world, main, PeerTimeouts(deaf=0.5, look=0.1))
 
 
-def test_attack_36_many_calls_that_want_no_answer_do_not_stop_the_connection(world: World) -> None:
+def test_attack_36_many_oneway_calls_do_not_block_the_connection(world: World) -> None:
     async def main(doors: Doors) -> None:
         async with doors.dial("a") as wire:
             silent = varlink.encode({"method": HIVE + "Whoami", "oneway": True})

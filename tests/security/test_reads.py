@@ -74,9 +74,7 @@ def _here(folder: Path) -> Iterator[Filled]:
 
 
 @pytest.mark.parametrize("name", READS)
-def test_attack_61_no_step_of_a_read_takes_long_whatever_it_is_asked_for(
-    here: Filled, name: str
-) -> None:
+def test_attack_61_no_step_of_any_read_takes_long(here: Filled, name: str) -> None:
     for caller in (HOSTILE[0], OPERATOR):
         for params in worst(here, HOSTILE[0], reads()[name]):
             steps = []
@@ -138,7 +136,7 @@ def _p99(waits: Sequence[float]) -> float:
 
 @pytest.mark.sized
 @pytest.mark.parametrize("parties", [1, 2])
-def test_attack_61_whoami_beside_every_read_on_sixty_connections(
+def test_attack_61_whoami_stays_fast_beside_every_read_on_sixty_connections(
     here: Filled, running: Served, parties: int
 ) -> None:
     """Each alone in the long form; in the short one all of them, one after the other."""
@@ -158,7 +156,7 @@ def test_attack_61_whoami_beside_every_read_on_sixty_connections(
 
 @pytest.mark.sized
 @pytest.mark.parametrize("parties", [1, 2])
-def test_attack_66_whoami_beside_frames_that_take_long_to_parse(
+def test_attack_66_whoami_stays_fast_beside_frames_that_are_slow_to_parse(
     running: Served, parties: int
 ) -> None:
     late, alike, every = dict[str, float](), times(len(FRAMES), 1), list(FRAMES)
@@ -176,7 +174,7 @@ def test_attack_66_whoami_beside_frames_that_take_long_to_parse(
 
 
 @pytest.mark.sized
-def test_attack_61_the_operator_sees_how_the_hive_is_beside_all_reads_at_once(
+def test_attack_61_the_operator_gets_the_status_beside_all_reads_at_once(
     here: Filled, running: Served
 ) -> None:
     """`hive status` from its start to its end, and what waits for the operator."""

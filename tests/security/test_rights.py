@@ -11,7 +11,7 @@ from hive_core.model.wire.record import OPERATOR
 from hive_core.testing import MemoryJournal
 
 
-def test_attack_42_a_repeat_of_what_had_nothing_to_do_finds_nothing_to_do_later(
+def test_attack_42_repeating_a_call_without_effect_has_no_effect_later(
     world: World,
 ) -> None:
     first = world.call("root", "move", agent="a1", parent="a", idempotency_key="k")
@@ -20,7 +20,7 @@ def test_attack_42_a_repeat_of_what_had_nothing_to_do_finds_nothing_to_do_later(
     assert world.hive.topology.parent("a1") == "b"
 
 
-def test_attack_42_a_key_of_lost_rights_gives_its_first_result_and_does_nothing(
+def test_attack_42_a_key_used_after_losing_rights_returns_its_first_result(
     world: World,
 ) -> None:
     first = world.call("a", "stop", agent="a1", idempotency_key="k")
@@ -33,7 +33,7 @@ def test_attack_42_a_key_of_lost_rights_gives_its_first_result_and_does_nothing(
     assert world.fault("a", "stop", agent="a1") == "NotFound"
 
 
-def test_attack_42_a_key_is_its_callers_and_its_calls_alone(world: World) -> None:
+def test_attack_42_a_key_belongs_to_one_caller_and_one_call(world: World) -> None:
     world.call("a", "stop", agent="a1", idempotency_key="k")
     assert world.fault("a", "kill", agent="a1", idempotency_key="k") == "Conflict"
     assert world.fault("a", "stop", agent="a2", idempotency_key="k") == "Conflict"
@@ -41,7 +41,9 @@ def test_attack_42_a_key_is_its_callers_and_its_calls_alone(world: World) -> Non
     assert world.fault("a", "stop", agent="a1", idempotency_key="k" * 129) == "InvalidArgument"
 
 
-def test_attack_40_a_successor_of_a_name_has_no_keys_mail_jobs_or_lists(world: World) -> None:
+def test_attack_40_a_new_agent_of_the_same_name_has_no_keys_mail_jobs_or_lists(
+    world: World,
+) -> None:
     world.call(OPERATOR, "allow", agent="a1", other="b")
     job = world.call("a1", "wake", body="mine", idempotency_key="k")
     stopped = world.call("a1", "restart", agent="a11")["job"]
@@ -55,7 +57,7 @@ def test_attack_40_a_successor_of_a_name_has_no_keys_mail_jobs_or_lists(world: W
     assert world.call("a1", "wake", body="mine", idempotency_key="k") != job
 
 
-def test_attack_40_a_reply_does_not_go_to_the_successor_of_a_name(world: World) -> None:
+def test_attack_40_a_reply_does_not_go_to_a_new_agent_of_the_same_name(world: World) -> None:
     world.call(OPERATOR, "allow", agent="b", other="a1")
     letter = world.call("b", "send", to="a1", body="x")["id"]
     assert world.fault("a1", "send", to="b", body="x", reply_to=letter) == ""
@@ -64,7 +66,7 @@ def test_attack_40_a_reply_does_not_go_to_the_successor_of_a_name(world: World) 
     assert world.fault("a1", "send", to="b", body="x", reply_to=letter) == "NotFound"
 
 
-def test_attack_38_a_log_that_is_followed_ends_when_the_right_is_lost(world: World) -> None:
+def test_attack_38_following_a_log_ends_when_the_right_is_lost(world: World) -> None:
     journal: MemoryJournal = world.reads.journal
     journal.write(world.uuid("a11"), "before")
     following = world.ask("a", "get_logs", agent="a11", more=True)
@@ -75,7 +77,7 @@ def test_attack_38_a_log_that_is_followed_ends_when_the_right_is_lost(world: Wor
     assert "NotFound" in str(following.replies[-1])
 
 
-def test_attack_38_of_calls_in_one_batch_those_behind_a_move_are_judged_by_it(
+def test_attack_38_calls_after_a_move_in_the_same_batch_are_decided_by_the_new_tree(
     world: World,
 ) -> None:
     """All of them arrived before anything was decided. A slow read is judged when it is done."""
@@ -100,7 +102,7 @@ def test_attack_38_of_calls_in_one_batch_those_behind_a_move_are_judged_by_it(
     assert len(replies) == 5
 
 
-def test_attack_40_an_agent_that_is_gone_is_not_served_on_a_connection_that_it_kept(
+def test_attack_40_a_destroyed_agent_is_not_served_on_an_open_connection(
     world: World,
 ) -> None:
     gone = world.uuid("a2")
@@ -115,7 +117,7 @@ def test_attack_40_an_agent_that_is_gone_is_not_served_on_a_connection_that_it_k
         assert str(answer.get("error")).endswith("NotFound")
 
 
-def test_attack_35_a_capability_of_a_child_is_not_lent_to_its_parent(world: World) -> None:
+def test_attack_35_a_parent_cannot_use_the_capability_of_a_child(world: World) -> None:
     world.call(OPERATOR, "grant_capability", agent="a1", capability="secret:key")
     world.call(OPERATOR, "grant_capability", agent="a1", capability="meta.update")
     for capability in ("network:host", "secret:key", "meta.update", "meta.update:nixpkgs"):
@@ -128,7 +130,7 @@ def test_attack_35_a_capability_of_a_child_is_not_lent_to_its_parent(world: Worl
     assert world.fault("a1", "spawn", name="x", capabilities=["network:host"]) == "NotAllowed"
 
 
-def test_attack_35_no_role_is_reached_by_a_detour(world: World) -> None:
+def test_attack_35_no_role_is_reached_indirectly(world: World) -> None:
     world.grow("a/w:worker", "a/l")
     assert world.fault("w", "spawn", name="x", role="lead") == "NotAllowed"
     world.call("w", "spawn", name="t", role="task")
@@ -138,7 +140,7 @@ def test_attack_35_no_role_is_reached_by_a_detour(world: World) -> None:
     assert world.fault("a", "move", agent="l", parent="t") == "NotAllowed"
 
 
-def test_attack_35_limits_are_not_exceeded_by_a_detour_over_a_richer_descendant() -> None:
+def test_attack_35_limits_are_not_exceeded_through_a_descendant_with_more() -> None:
     gib = 1 << 30
     with world(None) as made:
         made.call(OPERATOR, "spawn", name="a", limits={"memory_max": gib})
@@ -159,7 +161,7 @@ def test_attack_35_quotas_are_not_exceeded_by_moves() -> None:
         assert made.fault("a", "move", agent="y", parent="small") == "LimitReached"
 
 
-def test_attack_39_no_move_makes_a_loop_or_a_tree_that_is_too_deep(world: World) -> None:
+def test_attack_39_no_move_makes_a_loop_or_exceeds_the_depth(world: World) -> None:
     for parent in ("a1", "a11"):
         for caller in ("a", "root", OPERATOR):
             assert world.fault(caller, "move", agent="a1", parent=parent) == "NotAllowed"

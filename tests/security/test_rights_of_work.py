@@ -45,7 +45,7 @@ def busy(hive: World) -> dict[str, str]:
     return ids
 
 
-def test_attack_40_a_successor_of_a_name_has_nothing_of_the_work_of_the_first(hive: World) -> None:
+def test_attack_40_a_new_agent_of_the_same_name_has_none_of_the_old_work(hive: World) -> None:
     ids, first = busy(hive), hive.uuid("bob")
     hive.call(OPERATOR, "destroy", agent="bob")
     hive.call(OPERATOR, "spawn", name="bob", parent="rival", role="worker")
@@ -70,7 +70,7 @@ def test_attack_40_a_successor_of_a_name_has_nothing_of_the_work_of_the_first(hi
     assert faults == dict.fromkeys(asked, "NotFound")
 
 
-def test_attack_38_who_lost_an_agent_decides_on_nothing_of_it(hive: World) -> None:
+def test_attack_38_a_former_ancestor_decides_nothing_about_a_moved_agent(hive: World) -> None:
     """Asked, given and planned under one manager; moved to another before anybody answered."""
     ids = busy(hive)
     waiting = hive.ask("lead", "get_question", question=ids["question"], wait=50)
@@ -99,7 +99,7 @@ def test_attack_38_who_lost_an_agent_decides_on_nothing_of_it(hive: World) -> No
     hive.call("rival", "answer", question=ids["question"], answers=["yes"])
 
 
-def test_attack_38_of_two_who_answer_or_approve_at_once_one_does(hive: World) -> None:
+def test_attack_38_of_two_concurrent_decisions_one_counts(hive: World) -> None:
     ids = busy(hive)
     answers = [
         hive.fault(who, "answer", question=ids["question"], answers=[who])
@@ -114,7 +114,7 @@ def test_attack_38_of_two_who_answer_or_approve_at_once_one_does(hive: World) ->
     assert plans == ["Conflict", "", "Conflict"]
 
 
-def test_attack_38_what_was_to_be_done_for_one_who_lost_the_right_is_not(hive: World) -> None:
+def test_attack_38_deferred_work_is_not_done_after_the_right_is_lost(hive: World) -> None:
     """A batch goes on with the rights that its owner has then."""
     begun = hive.call("lead", "run_parallel_workers", tasks=["x", "y"], concurrency=1)
     (worker,) = texts(begun["workers"])
