@@ -107,7 +107,7 @@ class Trace:
             above = above.f_back
         self.callers[function] = tuple(callers)
 
-    def listed(self, landmarks: tuple[Function, ...]) -> list[Function]:
+    def call_chain(self, landmarks: tuple[Function, ...]) -> list[Function]:
         """The landmarks and all their callers, in the order of their first calls."""
         missing = [landmark for landmark in landmarks if landmark not in self.callers]
         assert not missing, f"these were not called: {missing}"
@@ -129,7 +129,7 @@ def trace_send() -> list[Function]:
         made.call("a", "send", to="kid", body="one before")
         with trace.record():
             made.call("a", "send", to="kid", body="hello")
-    return trace.listed(SEND)
+    return trace.call_chain(SEND)
 
 
 def trace_move(folder: Path) -> list[Function]:
@@ -146,7 +146,7 @@ def trace_move(folder: Path) -> list[Function]:
         assert job is not None
         assert job.ended is not None
         assert not job.error, job.error
-    return trace.listed(MOVE)
+    return trace.call_chain(MOVE)
 
 
 def _reconciler(made: World, folder: Path) -> Reconciler:

@@ -53,7 +53,7 @@ def coverage_by_row() -> dict[str, list[str]]:
     return result
 
 
-@pytest.mark.parametrize("row", [each for each in ROWS if each not in PAGES])
+@pytest.mark.parametrize("row", [row for row in ROWS if row not in PAGES])
 def test_a_row_is_shown_in_real_containers(row: str) -> None:
     assert coverage_by_row().get(row), f"no test in tests/e2e says that it shows {row}"
 

@@ -172,8 +172,8 @@ def test_a_sender_that_never_reads_holds_up_nobody_and_gets_its_answer_when_it_d
     def full(_: Message) -> Message:
         raise InboxFull("lead has to read first")
 
-    told, slept = tmp_path / "told", list[float]()
-    work = ServedCommand(("sh", "-c", f"echo once >> {told}; cat"))
+    calls, slept = tmp_path / "told", list[float]()
+    work = ServedCommand(("sh", "-c", f"echo once >> {calls}; cat"))
     broker.answers["Send"] = full
     with Link(broker.path) as link:
         loop = MessageLoop(link, work, slept.append)
@@ -183,7 +183,7 @@ def test_a_sender_that_never_reads_holds_up_nobody_and_gets_its_answer_when_it_d
         assert not broker.params_of("Nack"), "it comes again when its lease ends"
         broker.answers["Send"] = lambda _: {"id": "m2"}
         loop.step()
-    assert told.read_text() == "once\n", "the command is not run again for an answer that it gave"
+    assert calls.read_text() == "once\n", "the command is not run again for an answer that it gave"
     assert broker.params_of("Send")[-1]["body"] == "hello"
     assert broker.params_of("Ack") == [{"ids": ["m1"]}]
 
@@ -263,16 +263,16 @@ def test_what_was_kept_for_this_start_is_a_file_for_the_command(
     assert broker.params_of("Send")[0]["body"] == "step 3 \u2603"
 
 
-@pytest.mark.parametrize("kept", [{"data": "", "kept_at": None}, NotFound("no such method")])
+@pytest.mark.parametrize("snapshot", [{"data": "", "kept_at": None}, NotFound("no such method")])
 def test_without_anything_kept_there_is_no_file(
-    broker: FakeBroker, kept: Message | HiveError
+    broker: FakeBroker, snapshot: Message | HiveError
 ) -> None:
     """Also with a daemon that is older than this program."""
 
     def answer(_: Message) -> Message:
-        if isinstance(kept, HiveError):
-            raise kept
-        return kept
+        if isinstance(snapshot, HiveError):
+            raise snapshot
+        return snapshot
 
     broker.answers["GetSnapshot"] = answer
     write_and_recall(broker, 'echo "${HIVE_SNAPSHOT-none}"')

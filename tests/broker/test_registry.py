@@ -206,7 +206,7 @@ def test_mistakes_of_a_declaration_stop_the_import(change: dict[str, Any], why: 
     class NoResult(Result):
         """Nothing."""
 
-    def known(call: Call, params: NoParams) -> Record[NoResult]:
+    def do_nothing(call: Call, params: NoParams) -> Record[NoResult]:
         """Do nothing."""
         raise AssertionError((call, params))
 
@@ -214,9 +214,9 @@ def test_mistakes_of_a_declaration_stop_the_import(change: dict[str, Any], why: 
         """Do nothing."""
         raise AssertionError((call, params))
 
-    for item in (known, other):
+    for item in (do_nothing, other):
         item.__annotations__ = {"call": Call, "params": NoParams, "return": Record[NoResult]}
-    operation(action="read", allow=OPERATOR, into=registry)(known)
+    operation(action="read", allow=OPERATOR, into=registry)(do_nothing)
     with pytest.raises(TypeError, match=why):
         operation(action="read", allow=OPERATOR, into=registry, **change)(other)
     other.__doc__ = None

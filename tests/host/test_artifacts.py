@@ -88,12 +88,12 @@ def test_the_name_of_a_content_is_on_the_disk_when_it_is_answered(
         synced.append(str(Path(f"/proc/self/fd/{file}").readlink()).removeprefix(str(tmp_path)))
         fsync(file)
 
-    def moved(self: Path, target: Path) -> Path:
+    def record_rename(self: Path, target: Path) -> Path:
         synced.append("rename")
         return rename(self, target)
 
     monkeypatch.setattr(os, "fsync", note)
-    monkeypatch.setattr(Path, "rename", moved)
+    monkeypatch.setattr(Path, "rename", record_rename)
     store(ArtifactContents(tmp_path / "a"))
     first, second = DIGEST[:2], DIGEST[2:4]
     at = synced.index("rename")
@@ -209,7 +209,10 @@ def test_bytes_are_worked_on_beside_the_loop_and_only_the_name_is_given_on_it(
     tmp_path: Path,
 ) -> None:
     """The loop goes round a thousand times while a thread is held up at each step."""
-    rounds, goes = Counter[str](), {each: threading.Event() for each in ("written", "synced")}
+    rounds, goes = (
+        Counter[str](),
+        {step_name: threading.Event() for step_name in ("written", "synced")},
+    )
 
     def step(name: str) -> None:
         here = threading.current_thread() is threading.main_thread()
@@ -218,10 +221,10 @@ def test_bytes_are_worked_on_beside_the_loop_and_only_the_name_is_given_on_it(
             assert goes[name].wait(20)
 
     async def turn() -> None:
-        for each, go in goes.items():
+        for step_name, go in goes.items():
             for _ in range(1000):
                 await asyncio.sleep(0)
-                rounds[each] += 1
+                rounds[step_name] += 1
             go.set()
 
     async def work() -> Content | None:
@@ -252,13 +255,13 @@ def test_who_is_gone_while_it_waits_for_its_turn_leaves_nothing(tmp_path: Path) 
         gone = [asyncio.create_task(contents.keep("q", DATA, ROOM)) for _ in range(50)]
         for _ in range(10):
             await asyncio.sleep(0)
-        for each in gone:
-            each.cancel()
+        for task in gone:
+            task.cancel()
         await asyncio.gather(*gone, return_exceptions=True)
         assert contents.pending_bytes("q") == 0
         go.set()
-        for each in busy:
-            assert contents.place("p", await each) is not None
+        for task in busy:
+            assert contents.place("p", await task) is not None
 
     contents = ArtifactContents(tmp_path / "a", step=step)
     asyncio.run(work())

@@ -68,8 +68,8 @@ def test_attack_59_packs_that_are_too_large_in_any_way_are_refused_with_the_rule
     assert error.fields["rule"] == "blob"
 
     many = [("blob", b"%d" % number) for number in range(CAPS.objects)]
-    top = ("tree", tree(*sorted((b"100644", b"f%d" % at, object_name(*each))
-                                for at, each in enumerate(many))))  # fmt: skip
+    top = ("tree", tree(*sorted((b"100644", b"f%d" % at, object_name(*item))
+                                for at, item in enumerate(many))))  # fmt: skip
     error = fault(people, *objects(*many, top, ("commit", commit(object_name(*top)))))
     assert error.fields["rule"] == "objects"
 
@@ -88,7 +88,7 @@ def test_attack_59_few_bytes_that_stand_for_very_many_are_refused(people: GitHos
     bombs = [("blob", bytes([number]) * (CAPS.blob - 1)) for number in range(6)]
     top = (
         "tree",
-        tree(*((b"100644", b"%d" % at, object_name(*each)) for at, each in enumerate(bombs))),
+        tree(*((b"100644", b"%d" % at, object_name(*item)) for at, item in enumerate(bombs))),
     )
     new, pack = objects(*bombs, top, ("commit", commit(object_name(*top))))
     assert len(pack) < CAPS.pack // 50

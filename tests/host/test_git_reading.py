@@ -98,7 +98,7 @@ def test_a_tree_that_is_too_deep_is_refused(meta: Meta) -> None:
 @settings(max_examples=100)
 @given(st.binary(max_size=300))
 def test_no_bytes_break_the_readers(data: bytes) -> None:
-    for read in (files.read_topology, lambda found: files.read_spec(found, "agents/x.json")):
+    for read in (files.read_topology, lambda content: files.read_spec(content, "agents/x.json")):
         try:
             read(data)
         except InvalidArgument:

@@ -124,16 +124,16 @@ def test_a_spec_without_a_place_hangs_under_the_root_agent(running: World) -> No
     (event,) = [event for event in running.events() if event["operation"] == "hand"]
     assert "placed under root: dora" in str(event["reason"])
 
-    def said() -> list[str]:
+    def placement_alarms() -> list[str]:
         look = ObservedState.build(running.ledger, running.settings, running.hive, running.clock)
         return [alarm for alarm in look.alarms() if PLACED in alarm]
 
-    assert said() == [f"dora {PLACED} (change it with `hive move`)"]
+    assert placement_alarms() == [f"dora {PLACED} (change it with `hive move`)"]
     running.call("operator", "move", agent="dora", parent="carl")
-    assert said() == []
+    assert placement_alarms() == []
     running.call("operator", "move", agent="dora", parent="root")
     running.advance(86_400)
-    assert said() == []
+    assert placement_alarms() == []
 
 
 def test_a_daemon_that_ends_before_it_took_the_place_over_places_it_again(running: World) -> None:

@@ -158,12 +158,17 @@ class GatedPushes(Pushes):
         raise Conflict(f"{len(held)} bytes are refused")
 
 
-def gated(work: Path) -> GatedPushes:
-    def unused(*_: object) -> Never:
+def build_gated_pushes(work: Path) -> GatedPushes:
+    def must_not_run(*_: object) -> Never:
         raise AssertionError
 
     made = GatedPushes(
-        Settings(), MemoryJobs(MemoryMachines()), unused, unused, unused, PushUploads(work, 100)
+        Settings(),
+        MemoryJobs(MemoryMachines()),
+        must_not_run,
+        must_not_run,
+        must_not_run,
+        PushUploads(work, 100),
     )
     made.gate, made.packs = asyncio.Event(), []
     return made
@@ -176,7 +181,7 @@ def test_pushes_that_are_judged_at_once_are_bounded_in_bytes_and_the_last_part_m
     monkeypatch.setattr(pushing, "BYTES_AT_ONCE", 10)
 
     async def main() -> None:
-        pushes = gated(tmp_path)
+        pushes = build_gated_pushes(tmp_path)
         first = asyncio.create_task(pushes.push(PUSH, PackChunk(b"more than ten")))  # alone it may
         await asyncio.sleep(0)
         begun = await pushes.push(PUSH, PackChunk(b"one", more=True))
@@ -198,7 +203,7 @@ def test_a_judged_push_whose_client_is_gone_takes_no_place_and_no_memory(
     monkeypatch.setattr(pushing, "AT_ONCE", 1)
 
     async def main() -> None:
-        pushes = gated(tmp_path)
+        pushes = build_gated_pushes(tmp_path)
         client = asyncio.create_task(pushes.push(PUSH, PackChunk(b"one")))
         await asyncio.sleep(0.01)
         client.cancel()

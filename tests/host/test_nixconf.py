@@ -12,7 +12,7 @@ RIGHT = "sandbox = true\nsandbox-fallback = false\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (RIGHT, ""),
         (f"# sandbox = false\n{RIGHT}# sandbox = false", ""),
@@ -27,12 +27,12 @@ RIGHT = "sandbox = true\nsandbox-fallback = false\n"
     ],
 )
 def test_attack_29_only_a_sandbox_without_a_way_out_will_do(
-    tmp_path: Path, text: str, told: str
+    tmp_path: Path, text: str, expected: str
 ) -> None:
     conf = tmp_path / "nix.conf"
     conf.write_text(text)
     reason = fault(conf, tmp_path)
-    assert (told in reason) if told else not reason
+    assert (expected in reason) if expected else not reason
 
 
 def test_attack_29_what_is_included_counts(tmp_path: Path) -> None:

@@ -81,15 +81,19 @@ def test_without_a_journal_the_log_goes_to_stderr(
 def test_each_kind_of_line_has_an_id_of_its_own() -> None:
     """Row H31: `journalctl MESSAGE_ID=...` finds a kind whatever the line is about."""
 
-    def told(text: str, name: str, **fields: str) -> str:
+    def message_id(text: str, name: str, **fields: str) -> str:
         record = logging.LogRecord("hived", logging.INFO, "", 1, text, (name,), None)
         vars(record).update(fields)
         assert notify.MessageIdFilter().filter(record)
         return str(vars(record)["MESSAGE_ID"])
 
-    assert told("%s is up", "ann") == told("%s is up", "bob") != told("%s is down", "ann")
-    assert len(told("%s is up", "ann")) == 32
-    assert told("%s is up", "ann", MESSAGE_ID="its own") == "its own"
+    assert (
+        message_id("%s is up", "ann")
+        == message_id("%s is up", "bob")
+        != message_id("%s is down", "ann")
+    )
+    assert len(message_id("%s is up", "ann")) == 32
+    assert message_id("%s is up", "ann", MESSAGE_ID="its own") == "its own"
 
 
 def test_no_registered_secret_is_logged() -> None:

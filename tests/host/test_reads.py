@@ -22,11 +22,11 @@ def test_processor_time_is_read_when_the_host_was_looked_at() -> None:
     """Right after a restart nobody knows yet what runs."""
     machines = dict[str, Machine]()
 
-    async def looked() -> None:
+    async def observe() -> None:
         machines.update(u=Machine("u", main_pid=7), down=Machine("down"))
 
-    def used(machine: Machine) -> Cpu | None:
+    def read_cpu(machine: Machine) -> Cpu | None:
         return Cpu("1", 5) if machine.main_pid else None
 
-    reads = DeferredReads(MemoryJournal(), _plan, _diff, machines, looked, used)
+    reads = DeferredReads(MemoryJournal(), _plan, _diff, machines, observe, read_cpu)
     assert asyncio.run(reads.cpu(["u", "down", "stranger"])) == {"u": Cpu("1", 5)}

@@ -109,14 +109,14 @@ def open_descriptors() -> int:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with open_house(tmp_path) as opened:
-        yield opened
+    with open_house(tmp_path) as house:
+        yield house
 
 
 def run(
     house: House, folder: Path, main: Main, keeper: FakeDescriptorStore | None = None
 ) -> SocketHost:
-    async def opened() -> SocketHost:
+    async def open_host() -> SocketHost:
         office = SocketHost(house, folder, keeper)
         try:
             await asyncio.wait_for(main(office), 30)
@@ -125,7 +125,7 @@ def run(
             await asyncio.sleep(0)
         return office
 
-    return asyncio.run(opened())
+    return asyncio.run(open_host())
 
 
 def test_calls_are_answered_in_order_on_one_connection(house: House, tmp_path: Path) -> None:
@@ -322,19 +322,19 @@ def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
             await bob.call(**LOOK)
             quiet = bob.writer.get_extra_info("socket")
 
-            def counted() -> None:
+            def count_batch() -> None:
                 turns.append(set())
                 turn()
 
-            def noted(pending: PendingCall, batch: CallBatch) -> CallOutcome:
+            def note_party(pending: PendingCall, batch: CallBatch) -> CallOutcome:
                 turns[-1].add(pending.connection.party)
                 if len(turns) == 1 and len(turns[-1]) == 1 and not sent:
                     sent.append(os.write(quiet.fileno(), varlink.encode(LOOK)))
                 return run_call(pending, batch)
 
             sent = list[int]()
-            house.broker.serve_batch = counted  # type: ignore[method-assign]
-            house.broker._dispatch.run = noted  # type: ignore[method-assign]
+            house.broker.serve_batch = count_batch  # type: ignore[method-assign]
+            house.broker._dispatch.run = note_party  # type: ignore[method-assign]
             ann.say(varlink.encode(LOOK) * 300)
             await bob.reply()
 
@@ -593,8 +593,8 @@ def test_a_fault_of_the_ledger_ends_the_service_and_acknowledges_nothing(tmp_pat
 @pytest.fixture(scope="module")
 def old_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """One house for many examples."""
-    with open_house(tmp_path_factory.mktemp("h")) as opened:
-        yield opened
+    with open_house(tmp_path_factory.mktemp("h")) as house:
+        yield house
 
 
 @settings(max_examples=25, deadline=None)

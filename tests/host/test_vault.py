@@ -98,7 +98,7 @@ def test_nothing_stays_of_a_secret_that_nobody_waits_for_any_more(
         await asyncio.Event().wait()
         return work()
 
-    async def given_up(vault: SecretStore) -> None:
+    async def cancel_keep(vault: SecretStore) -> None:
         keeping = asyncio.create_task(vault.keep(ANN, "token", b"one"))
         await asyncio.sleep(0)
         if done_before:
@@ -110,7 +110,7 @@ def test_nothing_stays_of_a_secret_that_nobody_waits_for_any_more(
             late[0]()
 
     vault = SecretStore(folder / "secrets", beside)
-    asyncio.run(given_up(vault))
+    asyncio.run(cancel_keep(vault))
     assert vault.keys(ANN) == ()
 
 

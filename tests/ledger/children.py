@@ -23,8 +23,8 @@ from hive_core.ledger.core.ledger import Ledger
 def end_at(step: str) -> Callable[[str], None]:
     """A step function that ends the process as `kill -9` would."""
 
-    def look(found: str) -> None:
-        if found == step:
+    def look(reached: str) -> None:
+        if reached == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return look
@@ -81,7 +81,7 @@ def meet_a_fault(folder: Path, kind: str) -> None:
 
 
 PROGRAMS: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (send_until_killed, send_once, migrate, meet_a_fault)
+    program.__name__: program for program in (send_until_killed, send_once, migrate, meet_a_fault)
 }
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from hive_core.model.states import IllegalTransition
 COMMIT = "ab" * 20
 
 
-def asked(agent: str = "a", requester: str = "p", **more: object) -> ApprovalRequest:
+def approval_request(agent: str = "a", requester: str = "p", **more: object) -> ApprovalRequest:
     fields: dict[str, object] = {
         "kind": ApprovalKind.CONFIG, "agent": agent, "requester": requester, "source": agent,
         "message": "why", "binding": Binding(COMMIT), "job": "j", **more,
@@ -34,14 +34,16 @@ def asked(agent: str = "a", requester: str = "p", **more: object) -> ApprovalReq
     return ApprovalRequest(**fields)  # type: ignore[arg-type]
 
 
-def made(ledger: Ledger, now: float = 1.0, request: ApprovalRequest | None = None) -> Approval:
-    return ledger.approvals.create(request or asked(), now, now + 100)
+def create_approval(
+    ledger: Ledger, now: float = 1.0, request: ApprovalRequest | None = None
+) -> Approval:
+    return ledger.approvals.create(request or approval_request(), now, now + 100)
 
 
 def test_an_approval_comes_back_from_disk_as_it_was_made(folder: Path) -> None:
     ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
-        result = made(ledger, request=asked(review={"generation": 1}))
+        result = create_approval(ledger, request=approval_request(review={"generation": 1}))
         binding = Binding(COMMIT, "t" * 40, "sha256-x", "b" * 40, "l", "m")
         ledger.approvals.record_review(
             result.id, binding, Effect.RESTART, {"secrets": ["k"]}, {"files": 3}
@@ -60,7 +62,7 @@ def test_an_approval_comes_back_from_disk_as_it_was_made(folder: Path) -> None:
 
 def test_a_decision_says_who_and_when_and_the_end_when(ledger: Ledger) -> None:
     with ledger.transaction():
-        result = made(ledger)
+        result = create_approval(ledger)
         pending = ledger.approvals.move(result.id, "check", 2.0)
         assert (pending.decided_by, pending.decided, pending.ended) == ("", None, None)
         approved = ledger.approvals.move(result.id, "approve", 3.0, by="0")
@@ -80,7 +82,7 @@ def test_nothing_leads_out_of_an_end_not_even_past_the_code(
 ) -> None:
     """Attack 21: an approval is used once."""
     with ledger.transaction():
-        result = made(ledger)
+        result = create_approval(ledger)
         for step in _way(state):
             ledger.approvals.move(result.id, step, 2.0)
         with pytest.raises(IllegalTransition):
@@ -110,22 +112,31 @@ def test_a_first_state_other_than_received_is_refused_by_the_database(ledger: Le
 
 def test_pages_are_the_newest_first_of_one_requester_or_of_all(ledger: Ledger) -> None:
     with ledger.transaction():
-        ids = [made(ledger, n, asked(requester="pq"[n % 2])).id for n in range(6)]
+        ids = [
+            create_approval(ledger, n, approval_request(requester="pq"[n % 2])).id for n in range(6)
+        ]
         ledger.approvals.move(ids[0], "refuse", 9.0)
     page = ledger.approvals.page(None, 4)
-    assert [each.id for each in page] == ids[:1:-1]
-    assert [each.id for each in ledger.approvals.page(page[-1].id, 4)] == ids[1::-1]
-    assert [each.id for each in ledger.approvals.page(None, 9, "p")] == [ids[4], ids[2], ids[0]]
-    assert [each.id for each in ledger.approvals.page(None, 9, "p", open_=True)] == [ids[4], ids[2]]
+    assert [approval.id for approval in page] == ids[:1:-1]
+    assert [approval.id for approval in ledger.approvals.page(page[-1].id, 4)] == ids[1::-1]
+    assert [approval.id for approval in ledger.approvals.page(None, 9, "p")] == [
+        ids[4],
+        ids[2],
+        ids[0],
+    ]
+    assert [approval.id for approval in ledger.approvals.page(None, 9, "p", open_=True)] == [
+        ids[4],
+        ids[2],
+    ]
     assert ledger.approvals.page("no such", 9) == []
 
 
 def test_those_who_asked_lately_or_still_wait_are_counted(ledger: Ledger) -> None:
     with ledger.transaction():
-        old = made(ledger, 1.0, asked(requester="old"))
-        done = made(ledger, 1.0, asked(requester="done"))
+        old = create_approval(ledger, 1.0, approval_request(requester="old"))
+        done = create_approval(ledger, 1.0, approval_request(requester="done"))
         ledger.approvals.move(done.id, "refuse", 2.0)
-        late = made(ledger, 50.0, asked(requester="late"))
+        late = create_approval(ledger, 50.0, approval_request(requester="late"))
         ledger.approvals.move(late.id, "refuse", 51.0)
     assert sorted(ledger.approvals.requesters(since=40.0)) == [("late", False), ("old", True)]
     assert ledger.approvals.find_all([old.id, "nothing"]) == [old]
@@ -133,14 +144,17 @@ def test_those_who_asked_lately_or_still_wait_are_counted(ledger: Ledger) -> Non
 
 def test_only_undecided_ones_expire(ledger: Ledger) -> None:
     with ledger.transaction():
-        first, second = made(ledger, 0.0), made(ledger, 50.0)
-        for each in (first, second):
-            ledger.approvals.move(each.id, "check", 51.0)
-        approved = made(ledger, 0.0)
+        first, second = create_approval(ledger, 0.0), create_approval(ledger, 50.0)
+        for approval in (first, second):
+            ledger.approvals.move(approval.id, "check", 51.0)
+        approved = create_approval(ledger, 0.0)
         for event in ("check", "approve"):
             ledger.approvals.move(approved.id, event, 51.0)
-    assert [each.id for each in ledger.approvals.past_deadline(100.0)] == [first.id]
-    assert [each.id for each in ledger.approvals.past_deadline(150.0)] == [first.id, second.id]
+    assert [approval.id for approval in ledger.approvals.past_deadline(100.0)] == [first.id]
+    assert [approval.id for approval in ledger.approvals.past_deadline(150.0)] == [
+        first.id,
+        second.id,
+    ]
     with pytest.raises(NotFound), ledger.transaction():
         ledger.approvals.move("nothing", "expire", 1.0)
 
@@ -151,7 +165,7 @@ def test_what_is_due_moves_along_when_the_clock_is_set(ledger: Ledger, years: in
     by = years * 365 * 86_400.0
     now = 2e9
     with ledger.transaction():
-        result = made(ledger, now)
+        result = create_approval(ledger, now)
         ledger.approvals.move(result.id, "check", now)
         ledger.generations.put(Generation("a", 1, COMMIT, result.id, now))
         ledger.hellos.put(CheckIn("a", now, 1))
@@ -183,7 +197,7 @@ def test_the_newest_generation_that_did_not_fail_is_in_force(ledger: Ledger) -> 
     assert newest == generation(2)
     assert generations.get("a", 3) == generation(3, failed="no hello")
     assert (generations.next("a"), generations.next("b")) == (4, 2)
-    assert [each.agent for each in generations.of_approval("x")] == ["a", "a", "a", "b"]
+    assert [row.agent for row in generations.of_approval("x")] == ["a", "a", "a", "b"]
 
 
 def test_generations_beyond_the_kept_go_but_never_the_one_in_force(ledger: Ledger) -> None:
@@ -192,8 +206,8 @@ def test_generations_beyond_the_kept_go_but_never_the_one_in_force(ledger: Ledge
         for number in range(1, 8):
             generations.put(generation(number, failed="" if number < 3 else "bad"))
         gone = generations.prune("a", 3)
-    assert [each.number for each in gone] == [4, 3, 1]
-    assert [each.number for each in generations.all("a")] == [7, 6, 5, 2]
+    assert [row.number for row in gone] == [4, 3, 1]
+    assert [row.number for row in generations.all("a")] == [7, 6, 5, 2]
     assert generations.newest("a") == generation(2)
     assert generations.next("a") == 8
 
@@ -206,10 +220,10 @@ def test_generations_are_paged_over_all_agents(ledger: Ledger) -> None:
     first = ledger.generations.page(None, 3)
     last = first[-1]
     second = ledger.generations.page(None, 9, (last.at, last.agent, last.number))
-    assert [(each.agent, each.number) for each in (*first, *second)] == [
+    assert [(row.agent, row.number) for row in (*first, *second)] == [
         ("b", 3), ("a", 3), ("b", 2), ("a", 2), ("b", 1), ("a", 1),
     ]  # fmt: skip
-    assert [each.number for each in ledger.generations.page("b", 2)] == [3, 2]
+    assert [row.number for row in ledger.generations.page("b", 2)] == [3, 2]
     with ledger.transaction():
         ledger.generations.drop("b")
     assert ledger.generations.all("b") == []

@@ -44,7 +44,7 @@ def no_file_larger_than(size: int) -> Iterator[None]:
 
 
 @contextmanager
-def scribbled(path: Path) -> Iterator[threading.Event]:
+def corrupt_writes(path: Path) -> Iterator[threading.Event]:
     """A disk that does not hold what was written to it."""
     done, begun = threading.Event(), threading.Event()
 
@@ -90,7 +90,7 @@ def test_a_disk_that_fails_under_the_copy_leaves_the_ledger_in_use(
 def test_a_copy_that_is_damaged_where_it_lies_is_no_damage_of_the_ledger(
     ledger: Ledger, folder: Path
 ) -> None:
-    with scribbled(folder / "copy.new") as begun:
+    with corrupt_writes(folder / "copy.new") as begun:
         with pytest.raises(Internal, match="the ledger is sound"):
             ledger.back_up(folder / "copy")
         assert begun.is_set()

@@ -56,7 +56,7 @@ def test_a_full_box_is_counted_once_whatever_is_acked(folder: Path) -> None:
         with ledger.transaction():
             mail.send(letter(f"s{number % 7}", "dora"), 2.0)
         with ledger.transaction():
-            mail.ack("dora", [each.id for each in mail.lease("dora", 1, 60, 3.0)])
+            mail.ack("dora", [message.id for message in mail.lease("dora", 1, 60, 3.0)])
         with suppress(Mind), ledger.transaction():
             mail.send(letter("anna", "dora"), 2.0)
             change_mind()
@@ -111,9 +111,9 @@ def _step(ledger: Ledger, step: str, new: NewMessage, now: float) -> None:
             if step == "lost":
                 change_mind()
         case "ack":
-            mail.ack("dora", [each.id for each in mail.lease("dora", 2, 60, now)])
+            mail.ack("dora", [message.id for message in mail.lease("dora", 2, 60, now)])
         case "dead":
-            ids = [each.id for each in mail.lease("dora", 1, 60, now)]
+            ids = [message.id for message in mail.lease("dora", 1, 60, now)]
             mail.nack("dora", ids, "no", now, dead=True)
         case _:
             mail.expire(now + 1000)
@@ -126,7 +126,7 @@ def _compare(ledger: Ledger) -> None:
         assert crowd == {}
         return
     counts, sizes = Counter[str](), Counter[str]()
-    for each in ledger.messages.inbox("dora", dead=False, limit=100):
-        counts[each.sender] += 1
-        sizes[each.sender] += len(each.body)
+    for message in ledger.messages.inbox("dora", dead=False, limit=100):
+        counts[message.sender] += 1
+        sizes[message.sender] += len(message.body)
     assert crowd == {who: (counts[who], sizes[who]) for who in counts}

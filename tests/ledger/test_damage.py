@@ -24,7 +24,7 @@ ENTRY = AuditEntry("record", "anna", "send", "bob", allowed=True, rule="a", reas
 Flip = Callable[[random.Random, bytearray], None]
 
 
-def filled(path: Path) -> None:
+def fill_ledger(path: Path) -> None:
     """Some of everything that grows."""
     ledger = Ledger.open(path)
     for batch in range(8):
@@ -42,7 +42,7 @@ def filled(path: Path) -> None:
     raw.close()
 
 
-def told(path: Path) -> list[object]:
+def read_ledger(path: Path) -> list[object]:
     """Everything that a ledger says. Damaged when it says that it is."""
     ledger = Ledger.open(path)
     try:
@@ -65,7 +65,7 @@ def zeros(_: random.Random, page: bytearray) -> None:
     page[:] = bytes(PAGE)
 
 
-def torn(chance: random.Random, page: bytearray) -> None:
+def tear(chance: random.Random, page: bytearray) -> None:
     """A half of it never got to the disk."""
     at = chance.choice((512, 1024, 2048))
     page[at:] = chance.randbytes(PAGE - at)
@@ -75,33 +75,33 @@ def torn(chance: random.Random, page: bytearray) -> None:
 def test_r9_damage_is_found_or_nothing_is_missing(folder: Path) -> None:
     """At the start, or when the audit log is followed, or at the first read; never wrong mail."""
     sound = folder / "sound.db"
-    filled(sound)
-    before, whole = told(sound), sound.read_bytes()
+    fill_ledger(sound)
+    before, whole = read_ledger(sound), sound.read_bytes()
     chance = random.Random(seed())  # noqa: S311 - no secret
-    found = 0
+    damaged = 0
     for _ in range(times(10, 200)):
         pages = bytearray(whole)
-        flip: Flip = chance.choice((garbage, zeros, torn))
+        flip: Flip = chance.choice((garbage, zeros, tear))
         at = chance.randrange(len(pages) // PAGE) * PAGE
         page = bytearray(pages[at : at + PAGE])
         flip(chance, page)
         pages[at : at + PAGE] = page
-        found += damaged_or_same(folder / "hive.db", bytes(pages), before)
+        damaged += damaged_or_same(folder / "hive.db", bytes(pages), before)
     for _ in range(times(3, 20)):
         cut = chance.randrange(1, len(whole) // PAGE) * PAGE
-        found += damaged_or_same(folder / "hive.db", whole[:cut], before)
-    assert found
+        damaged += damaged_or_same(folder / "hive.db", whole[:cut], before)
+    assert damaged
 
 
 def damaged_or_same(path: Path, pages: bytes, before: list[object]) -> bool:
     path.write_bytes(pages)
     try:
-        now = told(path)
+        now = read_ledger(path)
     except Damaged:
         return True
     finally:
-        for each in path.parent.glob("hive.db-*"):
-            each.unlink()
+        for file in path.parent.glob("hive.db-*"):
+            file.unlink()
     # A page that is in no use.
     assert now == before
     return False
@@ -109,7 +109,7 @@ def damaged_or_same(path: Path, pages: bytes, before: list[object]) -> bool:
 
 def test_r9_a_ledger_that_turns_out_damaged_is_only_read(folder: Path) -> None:
     path = folder / "hive.db"
-    filled(path)
+    fill_ledger(path)
     ledger = Ledger.open(path)
     assert ledger.alarms() == []
     wreck(ledger)
@@ -138,7 +138,7 @@ def wreck(ledger: Ledger) -> None:
 
 def test_r9_a_copy_made_under_load_is_whole_and_can_take_the_place(folder: Path) -> None:
     path, copy = folder / "hive.db", folder / "copy"
-    filled(path)
+    fill_ledger(path)
     ledger = Ledger.open(path)
     copying = threading.Thread(target=ledger.back_up, args=(copy,))
     copying.start()
@@ -152,17 +152,17 @@ def test_r9_a_copy_made_under_load_is_whole_and_can_take_the_place(folder: Path)
         copying.join()
         ledger.close()
     shutil.copy(copy, path)
-    assert told(path)
+    assert read_ledger(path)
     again = Ledger.open(path)
     inbox = again.messages.inbox("zoe", dead=False, limit=10_000)
-    assert [each.body for each in inbox] == [str(number) for number in range(len(inbox))]
+    assert [message.body for message in inbox] == [str(number) for number in range(len(inbox))]
     assert len(again.messages.inbox("bob24", dead=False, limit=100)) == 8
     again.close()
 
 
 def test_a_copy_of_a_damaged_ledger_does_not_take_the_place_of_a_sound_one(folder: Path) -> None:
     path, copy = folder / "hive.db", folder / "copy"
-    filled(path)
+    fill_ledger(path)
     ledger = Ledger.open(path)
     ledger.back_up(copy)
     sound = copy.read_bytes()
@@ -170,14 +170,14 @@ def test_a_copy_of_a_damaged_ledger_does_not_take_the_place_of_a_sound_one(folde
     with pytest.raises(Damaged):
         ledger.back_up(copy)
     assert copy.read_bytes() == sound
-    assert sorted(each.name for each in folder.glob("copy*")) == ["copy"]
+    assert sorted(file.name for file in folder.glob("copy*")) == ["copy"]
     assert ledger.alarms()
     ledger.close()
 
 
 def test_a_copy_needs_room_for_both(folder: Path) -> None:
     path = folder / "hive.db"
-    filled(path)
+    fill_ledger(path)
     ledger = Ledger.open(path)
     with path.open("r+b") as file:
         file.truncate(1 << 50)
@@ -188,7 +188,7 @@ def test_a_copy_needs_room_for_both(folder: Path) -> None:
 
 def test_a_ledger_that_is_closed_is_not_copied(folder: Path) -> None:
     path = folder / "hive.db"
-    filled(path)
+    fill_ledger(path)
     ledger = Ledger.open(path)
     ledger.close()
     with pytest.raises(Busy, match="the daemon ends"):

@@ -25,10 +25,10 @@ def test_after_five_attempts_mail_is_dead_and_its_sender_told_once(ledger: Ledge
         (dead,) = mail.expire(now)
         assert (dead.id, dead.dead_why) == (sent.id, "not acked after 5 attempts")
         assert mail.expire(now) == []
-        (told,) = mail.lease("anna", 10, 60, now)
-    assert (told.sender, told.relation, told.kind) == (DAEMON, Relation.DAEMON, "dead_letter")
-    assert (told.reply_to, told.thread) == (sent.id, sent.thread)
-    assert sent.id in told.body
+        (notice,) = mail.lease("anna", 10, 60, now)
+    assert (notice.sender, notice.relation, notice.kind) == (DAEMON, Relation.DAEMON, "dead_letter")
+    assert (notice.reply_to, notice.thread) == (sent.id, sent.thread)
+    assert sent.id in notice.body
     assert mail.inbox("bob", dead=True, limit=10) == [dead]
     assert mail.inbox("bob", dead=False, limit=10) == []
 
@@ -66,8 +66,8 @@ def test_one_message_tells_of_many_dead_letters(ledger: Ledger) -> None:
         for _ in range(30):
             mail.send(letter("anna", "bob"), 10.0)
         assert len(mail.dead_letter("bob", "bob was destroyed", 11.0)) == 30
-        (told,) = mail.lease("anna", 10, 60, 11.0)
-    assert told.body.endswith("and 10 more")
+        (notice,) = mail.lease("anna", 10, 60, 11.0)
+    assert notice.body.endswith("and 10 more")
 
 
 def test_mail_that_outlives_its_ttl_is_not_given_and_dies(ledger: Ledger) -> None:
@@ -129,8 +129,8 @@ def test_a_sender_is_told_even_when_the_box_keeps_no_more_dead_letters(folder: P
         (dead,) = mail.nack("bob", [oldest.id], "broken", 21.0, dead=True)
     assert (dead.id, dead.dead_why) == (oldest.id, "broken")
     assert mail.get(oldest.id) is None
-    (told,) = mail.inbox("anna", dead=False, limit=10)
-    assert told.body == f"Not delivered:\n{oldest.id} to bob: broken"
+    (notice,) = mail.inbox("anna", dead=False, limit=10)
+    assert notice.body == f"Not delivered:\n{oldest.id} to bob: broken"
     ledger.close()
 
 

@@ -30,7 +30,7 @@ def append(ledger: Ledger, operation: str = "send", **fields: object) -> Event:
 def test_events_are_numbered_without_gaps_and_read_in_pages(ledger: Ledger) -> None:
     with ledger.transaction():
         written = [append(ledger, note=number) for number in range(5)]
-    assert [each.seq for each in written] == [1, 2, 3, 4, 5]
+    assert [event.seq for event in written] == [1, 2, 3, 4, 5]
     assert ledger.events.page(0, 3) + ledger.events.page(3, 3) == written
     assert ledger.events.last == 5
     assert ledger.events.page(5, 3) == []
@@ -145,7 +145,7 @@ def test_pruning_keeps_the_chain_whole(ledger: Ledger) -> None:
         assert ledger.events.prune(before=8) == 7
         assert ledger.events.prune(before=8) == 0
         assert append(ledger).seq == 11
-    assert [each.seq for each in ledger.events.page(0, 100)] == [8, 9, 10, 11]
+    assert [event.seq for event in ledger.events.page(0, 100)] == [8, 9, 10, 11]
     assert ledger.events.verify() is None
 
 

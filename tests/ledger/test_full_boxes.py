@@ -25,7 +25,7 @@ def full(folder: Path) -> Ledger:
     return ledger
 
 
-def emptied(ledger: Ledger) -> int:
+def dead_letter_rest(ledger: Ledger) -> int:
     """Bury what is left as the daemon does, a transaction a part; how many of them died."""
     dead = 0
     for _ in range(10):
@@ -45,15 +45,15 @@ def test_a_very_full_box_is_buried_a_part_at_a_time(folder: Path) -> None:
     assert len(first) == 1000
     with ledger.transaction(), pytest.raises(NotFound):
         ledger.messages.send(letter("anna", "bob"), 12.0)
-    assert emptied(ledger) == MANY - 1000
+    assert dead_letter_rest(ledger) == MANY - 1000
     assert ledger.messages.size("bob") == (0, 0)
     assert ledger.messages.next_due() is None
     dead = ledger.messages.inbox("bob", dead=True, limit=9999)
-    assert [each.body for each in dead] == [str(number) for number in range(MANY)]
-    assert {each.dead_why for each in dead} == {"bob was destroyed"}
+    assert [message.body for message in dead] == [str(number) for number in range(MANY)]
+    assert {message.dead_why for message in dead} == {"bob was destroyed"}
     for sender in ("s0", "s1"):
         inbox = ledger.messages.inbox(sender, dead=False, limit=9)
-        assert [each.sender for each in inbox] == [DAEMON] * 3
+        assert [message.sender for message in inbox] == [DAEMON] * 3
     ledger.close()
 
 
@@ -63,7 +63,7 @@ def test_a_daemon_that_ends_in_between_goes_on_with_it(folder: Path) -> None:
         ledger.messages.dead_letter("bob", "bob was destroyed", 12.0)
     ledger.close()
     ledger = Ledger.open(folder / "hive.db", limits=WIDE, primed=0)
-    assert emptied(ledger) == MANY - 1000
+    assert dead_letter_rest(ledger) == MANY - 1000
     ledger.close()
 
 
@@ -72,7 +72,7 @@ def test_who_is_restored_in_between_has_the_rest(folder: Path) -> None:
     with ledger.transaction():
         ledger.messages.dead_letter("bob", "bob was destroyed", 12.0)
         ledger.messages.reopen("bob")
-    assert emptied(ledger) == 0
+    assert dead_letter_rest(ledger) == 0
     assert ledger.messages.size("bob")[0] == MANY - 1000
     ledger.close()
 

@@ -40,7 +40,7 @@ class Letter:
     def due(self, now: float) -> bool:
         return self.lease_ends is not None and self.lease_ends <= now
 
-    def lived(self, now: float) -> bool:
+    def is_expired(self, now: float) -> bool:
         return self.expires is not None and self.expires <= now
 
 
@@ -52,36 +52,36 @@ class Model:
 
     def box(self, recipient: str) -> list[Letter]:
         return sorted(
-            (each for each in self.live.values() if each.recipient == recipient),
-            key=lambda each: (int(each.id, 16) + each.priority * 10_000_000, each.id),
+            (entry for entry in self.live.values() if entry.recipient == recipient),
+            key=lambda entry: (int(entry.id, 16) + entry.priority * 10_000_000, entry.id),
         )
 
     def ready(self, recipient: str, now: float) -> list[Letter]:
         box = self.box(recipient)
-        for each in box:
-            if each.due(now) and each.attempt < ATTEMPTS:
-                each.lease_ends, each.held = None, False
-        held = [each for each in box if each.held]
+        for entry in box:
+            if entry.due(now) and entry.attempt < ATTEMPTS:
+                entry.lease_ends, entry.held = None, False
+        held = [entry for entry in box if entry.held]
         return [
-            each
-            for each in box
-            if each.lease_ends is None
-            and not each.lived(now)
+            entry
+            for entry in box
+            if entry.lease_ends is None
+            and not entry.is_expired(now)
             and not any(
-                old.sender == each.sender and old.priority <= each.priority and old.id < each.id
+                old.sender == entry.sender and old.priority <= entry.priority and old.id < entry.id
                 for old in held
             )
         ]
 
     def expire(self, now: float) -> set[str]:
         ended = set()
-        for each in self.live.values():
-            if each.lease_ends is None and each.lived(now):
-                ended.add(each.id)
-            elif each.due(now):
-                each.lease_ends, each.held = None, False
-                if each.lived(now) or each.attempt >= ATTEMPTS:
-                    ended.add(each.id)
+        for entry in self.live.values():
+            if entry.lease_ends is None and entry.is_expired(now):
+                ended.add(entry.id)
+            elif entry.due(now):
+                entry.lease_ends, entry.held = None, False
+                if entry.is_expired(now) or entry.attempt >= ATTEMPTS:
+                    ended.add(entry.id)
         return ended
 
 
@@ -120,21 +120,21 @@ class Mailbox(RuleBasedStateMachine):
         with self.ledger.transaction():
             result = self.ledger.messages.lease(recipient, most, lease, self.now)
         expected = self.model.ready(recipient, self.now)[:most]
-        assert [each.id for each in result] == [each.id for each in expected]
-        for each, found in zip(expected, result, strict=True):
-            each.attempt += 1
-            each.lease_ends = self.now + lease
-            assert found.attempt == each.attempt
-            self._in_order(each)
+        assert [entry.id for entry in result] == [entry.id for entry in expected]
+        for entry, delivered in zip(expected, result, strict=True):
+            entry.attempt += 1
+            entry.lease_ends = self.now + lease
+            assert delivered.attempt == entry.attempt
+            self._in_order(entry)
 
     @rule(recipient=PARTIES, data=st.data())
     def ack(self, recipient: str, data: st.DataObject) -> None:
         chosen = self._choose(recipient, data)
         with self.ledger.transaction():
             assert self.ledger.messages.ack(recipient, chosen) == len(chosen)
-        for each in chosen:
-            del self.model.live[each]
-            self.model.acked.add(each)
+        for id_ in chosen:
+            del self.model.live[id_]
+            self.model.acked.add(id_)
 
     @rule(recipient=PARTIES, data=st.data(), dead=st.booleans())
     def nack(self, recipient: str, data: st.DataObject, dead: bool) -> None:  # noqa: FBT001
@@ -142,17 +142,17 @@ class Mailbox(RuleBasedStateMachine):
         with self.ledger.transaction():
             result = self.ledger.messages.nack(recipient, chosen, "", self.now, dead=dead)
         ended = set()
-        for each in (self.model.live[name] for name in chosen):
-            each.lease_ends, each.held = None, False
-            if dead or each.attempt >= ATTEMPTS:
-                ended.add(each.id)
+        for entry in (self.model.live[name] for name in chosen):
+            entry.lease_ends, entry.held = None, False
+            if dead or entry.attempt >= ATTEMPTS:
+                ended.add(entry.id)
         self._die(ended, result)
 
     @rule(recipient=PARTIES)
     def bury_and_reopen(self, recipient: str) -> None:
         with self.ledger.transaction():
             result = self.ledger.messages.dead_letter(recipient, "gone", self.now)
-        self._die({each.id for each in self.model.box(recipient)}, result, closed=recipient)
+        self._die({entry.id for entry in self.model.box(recipient)}, result, closed=recipient)
         with self.ledger.transaction():
             self.ledger.messages.reopen(recipient)
 
@@ -170,8 +170,8 @@ class Mailbox(RuleBasedStateMachine):
     def restart(self) -> None:
         self.ledger.close()
         self.ledger = self._open()
-        for each in self.model.live.values():
-            each.held = each.lease_ends is not None
+        for entry in self.model.live.values():
+            entry.held = entry.lease_ends is not None
 
     @rule(recipient=PARTIES)
     def roll_back(self, recipient: str) -> None:
@@ -199,46 +199,46 @@ class Mailbox(RuleBasedStateMachine):
         mail = self.ledger.messages
         for party in ("anna", "bob", "carol"):
             box = self.model.box(party)
-            assert {each.id for each in mail.inbox(party, dead=False, limit=10_000)} == {
-                each.id for each in box
+            assert {message.id for message in mail.inbox(party, dead=False, limit=10_000)} == {
+                message.id for message in box
             }
             assert mail.size(party)[0] == len(box)
-            dead = {each.id for each in mail.inbox(party, dead=True, limit=10_000)}
+            dead = {message.id for message in mail.inbox(party, dead=True, limit=10_000)}
             assert dead <= self.model.dead
             assert not dead & self.model.acked
 
-    def _know(self, found: Message) -> None:
-        self.model.live[found.id] = Letter(
-            found.id, found.sender, found.recipient, found.priority, found.expires_at
+    def _know(self, message: Message) -> None:
+        self.model.live[message.id] = Letter(
+            message.id, message.sender, message.recipient, message.priority, message.expires_at
         )
 
     def _choose(self, recipient: str, data: st.DataObject) -> list[str]:
-        box = [each.id for each in self.model.box(recipient)]
+        box = [entry.id for entry in self.model.box(recipient)]
         return data.draw(st.lists(st.sampled_from(box), unique=True)) if box else []
 
-    def _in_order(self, each: Letter) -> None:
+    def _in_order(self, entry: Letter) -> None:
         """The first delivery of each is never before that of an older equal one."""
-        if each.attempt == 1:
-            key = (each.sender, each.recipient, each.priority)
-            assert self.last_first.get(key, "") < each.id
-            self.last_first[key] = each.id
+        if entry.attempt == 1:
+            key = (entry.sender, entry.recipient, entry.priority)
+            assert self.last_first.get(key, "") < entry.id
+            self.last_first[key] = entry.id
 
-    def _die(self, ended: set[str], found: list[Message], closed: str = "") -> None:
-        assert {each.id for each in found} == ended
-        lost = [self.model.live.pop(each) for each in ended]
+    def _die(self, ended: set[str], notices: list[Message], closed: str = "") -> None:
+        assert {notice.id for notice in notices} == ended
+        lost = [self.model.live.pop(id_) for id_ in ended]
         self.model.dead |= ended
-        senders = {each.sender for each in lost} - {DAEMON, closed}
+        senders = {entry.sender for entry in lost} - {DAEMON, closed}
         result = [
-            each
+            notice
             for sender in senders
-            for each in self.ledger.messages.inbox(sender, dead=False, limit=10_000)
-            if each.id not in self.model.live
+            for notice in self.ledger.messages.inbox(sender, dead=False, limit=10_000)
+            if notice.id not in self.model.live
         ]
         # One message from the daemon to each sender, and nothing else that is new.
-        assert sorted(each.recipient for each in result) == sorted(senders)
-        for each in result:
-            assert each.sender == DAEMON
-            self._know(each)
+        assert sorted(notice.recipient for notice in result) == sorted(senders)
+        for notice in result:
+            assert notice.sender == DAEMON
+            self._know(notice)
 
 
 pytestmark = pytest.mark.sized

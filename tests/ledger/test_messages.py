@@ -26,11 +26,11 @@ def test_mail_is_given_in_the_order_of_sending_and_urgent_mail_first(ledger: Led
 def test_a_message_says_who_sent_it_and_how_often_it_was_given(ledger: Ledger) -> None:
     with ledger.transaction():
         sent = ledger.messages.send(letter("anna", "bob", kind="note", ttl=30.0), 10.0)
-        (given,) = ledger.messages.lease("bob", 10, 60, 11.0)
+        (delivered,) = ledger.messages.lease("bob", 10, 60, 11.0)
     assert (sent.sender, sent.sender_name, sent.relation) == ("anna", "anna", Relation.CHILD)
     assert (sent.thread, sent.reply_to, sent.expires_at) == (sent.id, None, 40.0)
-    assert given.attempt == 1
-    assert ledger.messages.get(sent.id) == given
+    assert delivered.attempt == 1
+    assert ledger.messages.get(sent.id) == delivered
 
 
 def test_leased_mail_is_not_given_again_before_its_lease_ends(ledger: Ledger) -> None:

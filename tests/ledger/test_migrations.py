@@ -82,7 +82,7 @@ def test_all_migrations_run_on_an_empty_ledger_too(folder: Path) -> None:
     Ledger.open(folder / "copy.db").close()
 
 
-def made_with(path: Path, number: int) -> None:
+def create_golden(path: Path, number: int) -> None:
     """A golden ledger of the version that knew the first migrations only, with data in it."""
     files = migration_scripts(MIGRATIONS)[:number]
     with sqlite3.connect(path) as raw:
@@ -117,11 +117,11 @@ STEPS = [
 @pytest.mark.parametrize("number", sorted({number for number, _ in STEPS}))
 def test_a_kill_at_any_statement_of_a_migration_loses_nothing(folder: Path, number: int) -> None:
     """Each time as the older one left it, killed; then opened by one that is not."""
-    made_with(folder / "golden.db", number - 1)
+    create_golden(folder / "golden.db", number - 1)
     shutil.copy(folder / "golden.db", folder / "whole.db")
     Ledger.open(folder / "whole.db", primed=0).close()
     golden, wanted, ends = content(folder / "golden.db"), content(folder / "whole.db"), 0
-    steps = [f"migration {number} statement {at}" for each, at in STEPS if each == number]
+    steps = [f"migration {number} statement {at}" for migration, at in STEPS if migration == number]
     drawn = Random(seed())  # noqa: S311 - a schedule, no secret
     for step in drawn.sample(steps, min(len(steps), times(3, len(steps)))):
         for left in folder.glob("killed.db*"):

@@ -45,13 +45,13 @@ def small(folder: Path) -> Iterator[Ledger]:
 
 def test_attack_62_notes_have_numbers_of_the_log_and_no_place_in_its_chain(ledger: Ledger) -> None:
     assert write(ledger, "own.a", "record", "own.b", "own.c", "record", "own.d") == [*range(1, 7)]
-    assert [each.seq for each in ledger.events.page(0, 9)] == [*range(1, 7)]
-    assert [each.kind for each in ledger.events.page(2, 2)] == ["own.b", "own.c"]
-    chained = {each.seq for each in ledger.events.page(0, 9) if each.digest}
-    assert chained == {2, 5}
+    assert [event.seq for event in ledger.events.page(0, 9)] == [*range(1, 7)]
+    assert [event.kind for event in ledger.events.page(2, 2)] == ["own.b", "own.c"]
+    chain_rows = {event.seq for event in ledger.events.page(0, 9) if event.digest}
+    assert chain_rows == {2, 5}
     assert ledger.events.verify() is None
     assert ledger.events.last == 6
-    assert [each.kind for each in ledger.events.some([1, 2, 6])] == ["own.a", "record", "own.d"]
+    assert [event.kind for event in ledger.events.some([1, 2, 6])] == ["own.a", "record", "own.d"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_note_that_is_taken_back_leaves_nothing(small: Ledger) -> None:
             change_mind()
         assert small.events.append(entry("own.b")) == 1
         assert small.events.append(entry("record")) == 2
-    assert [each.kind for each in small.events.page(0, 9)] == ["own.b", "record"]
+    assert [event.kind for event in small.events.page(0, 9)] == ["own.b", "record"]
     assert small.events.notes.size("ann") == small.events.notes.size()
 
 
@@ -107,7 +107,7 @@ def test_attack_62_an_agents_notes_push_out_its_own_and_nobody_elses(small: Ledg
     assert notes.size("ann") <= SMALL.notes_agent
     assert notes.last_lost(["bob"]) == 0
     lost = notes.last_lost(["ann"])
-    seqs = [each.seq for each in small.events.page(0, 500)]
+    seqs = [event.seq for event in small.events.page(0, 500)]
     assert seqs == [1, 2, *range(lost + 1, 203)]
     assert len(seqs) > 10
     assert small.events.verify() is None
@@ -182,7 +182,7 @@ def test_a_head_is_read_without_the_rest(  # noqa: PLR0913
     assert head_of(9, body) == EventHead(9, kind, "ann", target, now)
 
 
-def chained(kinds: list[tuple[str, str, int]]) -> list[tuple[int, bytes, str]]:
+def chain_rows(kinds: list[tuple[str, str, int]]) -> list[tuple[int, bytes, str]]:
     """Events as they stood in the chain before: kind, agent and size of the text of each."""
     digest, rows = bytes(32), []
     for seq, (kind, agent, size) in enumerate(kinds, 1):
@@ -220,14 +220,14 @@ def test_notes_of_an_older_ledger_are_moved_and_its_chain_stays_whole(
     before: list[tuple[str, str, int]], behind: list[tuple[str, str, int]]
 ) -> None:
     with folder_in_ram() as folder:
-        path, rows = folder / "hive.db", chained(before)
+        path, rows = folder / "hive.db", chain_rows(before)
         older(path, rows)
         with closing(Ledger.open(path, primed=0)) as ledger:
             log = ledger.events
             assert log.verify() is None
             assert log.last == len(rows)
             assert [json.loads(row[2])["kind"] for row in rows] == [
-                each.kind for each in log.page(0, 99)
+                event.kind for event in log.page(0, 99)
             ]
             assert not [row for row in log.raw(0, 99) if '"kind":"own.' in row[2]]
             numbers = [write(ledger, kind, agent=agent)[0] for kind, agent, _ in behind]
@@ -250,7 +250,7 @@ def test_attack_62_a_ledger_that_is_full_of_notes_is_within_the_bounds_after_the
     folder: Path,
 ) -> None:
     flood = [("own.x", "ann", 28_000)] * 1000
-    rows = chained([("record", "bob", 3), ("own.y", "bob", 3), *flood, ("record", "bob", 3)])
+    rows = chain_rows([("record", "bob", 3), ("own.y", "bob", 3), *flood, ("record", "bob", 3)])
     older(folder / "hive.db", rows)
     with closing(Ledger.open(folder / "hive.db", primed=0)) as ledger:
         notes = ledger.events.notes
@@ -258,7 +258,7 @@ def test_attack_62_a_ledger_that_is_full_of_notes_is_within_the_bounds_after_the
         assert 1 << 19 < notes.size("ann") <= HostLimits().notes_agent
         assert notes.last_lost(["bob"]) == 0
         assert notes.last_lost(["ann"]) == 1002 - len(notes.raw(2, 5000))
-        assert [each.seq for each in ledger.events.page(0, 2)] == [1, 2]
+        assert [event.seq for event in ledger.events.page(0, 2)] == [1, 2]
         # What the notes had is free for what comes.
         (free,) = ledger.connection.control("PRAGMA freelist_count")[0]
         assert free * 4096 > 20 << 20

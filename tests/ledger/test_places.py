@@ -78,8 +78,8 @@ def test_a_send_writes_few_pages(wide: Ledger) -> None:
 
 def frames(ledger: Ledger) -> int:
     """Pages in the log, which begins afresh with the next one."""
-    ((_, found, _),) = ledger.connection.control("PRAGMA wal_checkpoint(PASSIVE)")
-    return int(found)
+    ((_, pages, _),) = ledger.connection.control("PRAGMA wal_checkpoint(PASSIVE)")
+    return int(pages)
 
 
 def test_a_listing_joins_those_with_a_place_and_those_without(ledger: Ledger) -> None:
@@ -128,21 +128,21 @@ def test_one_box_gets_its_places_in_parts_and_in_order(wide: Ledger) -> None:
 
 
 def test_what_had_no_place_at_a_kill_gets_it_at_the_start(folder: Path) -> None:
-    acked = killed(folder, 60)
+    acked = batches_before_kill(folder, 60)
     ledger = Ledger.open(folder / "hive.db", primed=0)
     assert places(ledger) == ledger.connection.value("SELECT COUNT(*) FROM messages")
     for number in range(50):
         waiting = ledger.messages.inbox(f"bob{number}", dead=False, limit=1000)
         assert ledger.messages.size(f"bob{number}") == (
-            len(waiting), sum(len(each.body) for each in waiting),
+            len(waiting), sum(len(message.body) for message in waiting),
         )  # fmt: skip
-        wanted = [f"{batch} {each}" for batch in range(1, acked + 1) for each in range(5)
+        wanted = [f"{batch} {place}" for batch in range(1, acked + 1) for place in range(5)
                   if batch % 50 == number]  # fmt: skip
         assert bodies(waiting)[: len(wanted)] == wanted
     ledger.close()
 
 
-def killed(folder: Path, least: int) -> int:
+def batches_before_kill(folder: Path, least: int) -> int:
     """Batches that a process acknowledged before it was killed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "ledger.children", "send_until_killed", str(folder)],

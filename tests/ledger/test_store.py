@@ -22,9 +22,9 @@ from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
 ROOT = Path(__file__).parents[2]
 
 
-def child(what: str, *words: object, **environment: str) -> subprocess.Popen[str]:
+def child(program: str, *words: object, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "ledger.children", what, *map(str, words)],
+        [sys.executable, "-m", "ledger.children", program, *map(str, words)],
         cwd=ROOT, text=True, stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", **environment},
     )  # fmt: skip
@@ -154,7 +154,7 @@ def test_a_disk_that_is_full_or_fails(folder: Path) -> None:
     shim = folder / "faults.so"
     source = Path(__file__).with_name("faults.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
-    for kind, said, kept in (
+    for kind, said, expected in (
         ("w", ["acked", "StorageFull", "acked"], ["fine", "fine"]),
         ("s", ["acked", "LedgerBroken", "LedgerBroken"], ["fine"]),
     ):
@@ -166,8 +166,8 @@ def test_a_disk_that_is_full_or_fails(folder: Path) -> None:
         ledger = Ledger.open(home / "hive.db")
         result = bodies(ledger.messages.inbox("bob", dead=False, limit=10))
         # What was not acked after a failed fsync may be there or not.
-        assert [each for each in result if each != kind] == kept
-        assert kind != "w" or result == kept
+        assert [word for word in result if word != kind] == expected
+        assert kind != "w" or result == expected
         ledger.close()
 
 

@@ -38,7 +38,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def callers(ledger: Ledger) -> list[str]:
-    return [each.caller for each in ledger.events.page(0, 5000)]
+    return [event.caller for event in ledger.events.page(0, 5000)]
 
 
 @pytest.mark.parametrize("text", ["", "x" * 3000])
@@ -82,7 +82,7 @@ def test_attack_62_what_the_daemon_writes_of_one_pushes_out_nothing_that_it_wrot
     for _ in range(100):
         write(ledger, "eve", 15)
         write(ledger, DAEMON, 15, target="eve")
-    result = [(each.caller, each.target) for each in ledger.events.page(0, 5000)]
+    result = [(event.caller, event.target) for event in ledger.events.page(0, 5000)]
     assert (result.count((DAEMON, "bob")), result.count((DAEMON, ""))) == (100, 50)
     assert result.count((DAEMON, "eve")) + result.count(("eve", "")) <= 850
     assert ledger.events.verify() is None
@@ -106,7 +106,7 @@ def test_attack_62_who_loses_is_not_judged_at_each_commit(ledger: Ledger) -> Non
         write(ledger, "eve", 30)
     assert len(asked) < 201 * 20
     result = callers(ledger)
-    assert len({each for each in result if each.startswith("bob")}) == 200
+    assert len({caller for caller in result if caller.startswith("bob")}) == 200
     assert len(result) <= LIMITS.events
 
 

@@ -34,10 +34,10 @@ def test_the_turn_is_fixed_whenever_it_is_asked_for(sent: list[tuple[int, float]
     with temporary() as ledger, ledger.transaction():
         result = [
             ledger.messages.send(letter("anna", "bob", priority=priority), 1000.0 + at)
-            for priority, at in sorted(sent, key=lambda each: each[1])
+            for priority, at in sorted(sent, key=lambda pair: pair[1])
         ]
         wanted = sorted(
-            result, key=lambda each: (int(each.id, 16) + each.priority * 10**7, each.id)
+            result, key=lambda message: (int(message.id, 16) + message.priority * 10**7, message.id)
         )
         given_ = [ledger.messages.lease("bob", 1, 60, 2000.0)[0] for _ in result]
         assert ids(given_) == ids(wanted)
@@ -76,12 +76,12 @@ def test_a_clock_that_was_set_back_does_not_stop_the_aging(ledger: Ledger) -> No
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=30))
 def test_ids_go_up_whatever_the_clock_does(steps: list[float]) -> None:
-    made, now, found = Ids(), 2e6, [0]
+    made, now, ids = Ids(), 2e6, [0]
     for step in steps:
         now += step
         made.shift(step)
-        found.append(made.next(max(now, 0.0)))
-    assert found == sorted(set(found))
+        ids.append(made.next(max(now, 0.0)))
+    assert ids == sorted(set(ids))
 
 
 def test_ids_are_at_most_as_far_ahead_as_the_clock_was_set_back() -> None:
@@ -100,12 +100,12 @@ def test_a_page_is_by_age_whatever_the_turns_are(ledger: Ledger) -> None:
         for at in range(40):
             mail.send(letter("anna", "bob", str(at), priority=3 - at % 4), 100.0 + at)
         mail.lease("bob", 7, 60, 150.0)
-    found: list[str] = []
+    texts: list[str] = []
     after = ""
     while page := mail.inbox("bob", dead=False, limit=6, after=after):
-        found += bodies(page)
+        texts += bodies(page)
         after = page[-1].id
-    assert found == [str(at) for at in range(40)]
+    assert texts == [str(at) for at in range(40)]
 
 
 def test_many_large_letters_of_all_priorities_come_in_parts_that_fit(ledger: Ledger) -> None:
@@ -134,9 +134,9 @@ def work(ledger: Ledger, number: int) -> int:
     with ledger.transaction():
         mail.send(letter("anna", "bob", priority=number % 4), now)
     with ledger.transaction():
-        (found,) = mail.lease("bob", 1, 60, now)
+        (message,) = mail.lease("bob", 1, 60, now)
     with ledger.transaction():
-        mail.ack("bob", [found.id])
+        mail.ack("bob", [message.id])
     raw.set_progress_handler(None, 0)
     return steps
 

@@ -119,7 +119,7 @@ def test_a_definition_as_the_guide_has_it_counts_in_every_word() -> None:
 
 LEAF = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
 ANY = st.recursive(
-    LEAF, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=8), each),
+    LEAF, lambda part: st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=8), part),
     max_leaves=6,
 )  # fmt: skip
 KEYS = st.sampled_from(["name", "description", "tools", "disallowedTools", "model", "hive", "x"])

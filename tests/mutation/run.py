@@ -141,7 +141,9 @@ def _meaning(source: str) -> str:
             node.annotation = ast.Constant("")
         if isinstance(node, ast.FunctionDef):
             node.returns = None
-            node.decorator_list = [each for each in node.decorator_list if not _is_for_types(each)]
+            node.decorator_list = [
+                decorator for decorator in node.decorator_list if not _is_for_types(decorator)
+            ]
     return ast.dump(tree)
 
 
@@ -209,7 +211,7 @@ def _test_mutant(mutant: Mutant) -> int:
 
 def _report(mutants: list[Mutant], left: list[Mutant]) -> int:
     known = {line for line in EQUIVALENT.read_text().splitlines() if line and line[0] != "#"}
-    equal = [each for each in left if f"{each.module}: {each.change}" in known]
+    equal = [mutant for mutant in left if f"{mutant.module}: {mutant.change}" in known]
     count, noticed = len(mutants) - len(equal), len(mutants) - len(left)
     share = 100 * noticed / count
     print(f"{len(mutants)} mutants, {len(equal)} of them equivalent; of the other {count}")

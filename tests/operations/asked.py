@@ -70,12 +70,12 @@ def waits(world: World, caller: str = "a", agent: str = "a1", **more: object) ->
 def finish(world: World, id_: str, event: str, reason: str = "", lines: str = "") -> None:
     """What the road does at an end."""
 
-    def done(call: Call) -> Record[Nothing]:
+    def end(call: Call) -> Record[Nothing]:
         result = row(world, id_)
         end_approval(call, result, event, reason=reason, lines=lines)
         return Record(Nothing())
 
-    world.broker.perform("deploy", done)
+    world.broker.perform("deploy", end)
     world.run()
 
 

@@ -11,8 +11,8 @@ FIELDS = {
 }  # fmt: skip
 
 
-def bodies(found: dict[str, object]) -> list[object]:
-    return names(found["messages"], "body")
+def bodies(page: dict[str, object]) -> list[object]:
+    return names(page["messages"], "body")
 
 
 def put(world: World, *texts: str, to: str = "a1", sender: str = "a") -> list[object]:
@@ -144,11 +144,11 @@ def test_large_mail_comes_in_answers_that_fit_a_frame(world: World) -> None:
     """Attack 37: the worst text there is grows six-fold in JSON."""
     worst = "\x01" * 64 * 1024
     put(world, *[worst] * 5)
-    given = 0
-    while given < 5:
+    count = 0
+    while count < 5:
         result = rows(world.call("a1", "recv", max=100)["messages"])
         assert result
-        given += len(result)
+        count += len(result)
         world.call("a1", "ack", ids=[letter["id"] for letter in result])
 
 
@@ -194,12 +194,12 @@ def test_looking_takes_nothing(world: World) -> None:
 
 def test_listed_mail_comes_in_pages(world: World) -> None:
     put(world, *map(str, range(5)))
-    found: list[object] = []
+    texts: list[object] = []
     page: dict[str, object] = {"next": None}
     for _ in range(3):
         page = world.call("a1", "list_messages", limit=2, after=page["next"])
-        found += bodies(page)
-    assert found == ["0", "1", "2", "3", "4"]
+        texts += bodies(page)
+    assert texts == ["0", "1", "2", "3", "4"]
     assert page["next"] is None
 
 

@@ -54,7 +54,7 @@ def test_it_ends_a_wait_of_the_worker(world: World) -> None:
     below = give(world, "a", "a1")
     wait = world.call("a", "wait_for", tasks=[below])["wait_id"]
     world.call("root", "inject_message", body="x")
-    assert [each["wait_id"] for each in take(world, "a")] == [wait]
+    assert [message["wait_id"] for message in take(world, "a")] == [wait]
 
 
 def test_only_downwards(world: World) -> None:

@@ -19,7 +19,7 @@ def _piped() -> Iterator[World]:
         yield made
 
 
-def opened(world: World) -> str:
+def open_pipe(world: World) -> str:
     return str(world.call("a", "open_pipe", agent="a1")["pipe"])
 
 
@@ -28,11 +28,11 @@ def read(world: World, pipe: str, who: str = "a1", **more: object) -> list[objec
 
 
 def write(world: World, pipe: str, *data: str, who: str = "a") -> list[object]:
-    return [world.call(who, "write_pipe", pipe=pipe, data=each)["seq"] for each in data]
+    return [world.call(who, "write_pipe", pipe=pipe, data=chunk)["seq"] for chunk in data]
 
 
 def test_both_ends_write_and_read_in_order(piped: World) -> None:
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     assert write(piped, pipe, "1", "2", "3") == [1, 2, 3]
     assert write(piped, pipe, "x", who="a1") == [1]
     assert read(piped, pipe) == ["1", "2", "3"]
@@ -40,14 +40,14 @@ def test_both_ends_write_and_read_in_order(piped: World) -> None:
 
 
 def test_the_child_is_told_of_it(piped: World) -> None:
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     (letter,) = piped.mail("a1")
     assert (letter["kind"], letter["from"]) == ("pipe", "daemon")
     assert json.loads(str(letter["body"]).splitlines()[0]) == {"pipe": pipe}
 
 
 def test_what_did_not_arrive_is_read_again(piped: World) -> None:
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     write(piped, pipe, "1", "2", "3")
     assert read(piped, pipe, max=2) == ["1", "2"]
     assert read(piped, pipe, max=2) == ["1", "2"]
@@ -56,7 +56,7 @@ def test_what_did_not_arrive_is_read_again(piped: World) -> None:
 
 
 def test_a_full_pipe_is_refused_or_waited_for(piped: World) -> None:
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     write(piped, pipe, *map(str, range(SLOTS)))
     with pytest.raises(LimitReached, match="64 chunks wait there"):
         piped.call("a", "write_pipe", pipe=pipe, data="x")
@@ -68,7 +68,7 @@ def test_a_full_pipe_is_refused_or_waited_for(piped: World) -> None:
 
 
 def test_a_wait_for_room_ends_without_writing(piped: World) -> None:
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     write(piped, pipe, *map(str, range(SLOTS)))
     waiting = piped.ask("a", "write_pipe", pipe=pipe, data="x", wait=10)
     piped.advance(10.1)
@@ -77,7 +77,7 @@ def test_a_wait_for_room_ends_without_writing(piped: World) -> None:
 
 
 def test_a_reader_waits_for_what_is_written(piped: World) -> None:
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     waiting = piped.ask("a1", "read_pipe", pipe=pipe, wait=50)
     assert waiting.pending
     write(piped, pipe, "at last")
@@ -86,19 +86,19 @@ def test_a_reader_waits_for_what_is_written(piped: World) -> None:
 
 def test_large_chunks_come_in_answers_that_fit_a_frame(piped: World) -> None:
     """Attack 37."""
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     write(piped, pipe, *["\x01" * 65_536] * 5)
-    found: list[object] = []
+    numbers: list[object] = []
     last = 0
     while last < 5:
         reply = piped.call("a1", "read_pipe", pipe=pipe, up_to=last)
-        found += names(reply["chunks"], "seq")
-        last = int(str(found[-1]))
-    assert found == [1, 2, 3, 4, 5]
+        numbers += names(reply["chunks"], "seq")
+        last = int(str(numbers[-1]))
+    assert numbers == [1, 2, 3, 4, 5]
 
 
 def test_a_closed_pipe_is_read_to_its_end(piped: World) -> None:
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     write(piped, pipe, "1", "2")
     waiting = piped.ask("a", "read_pipe", pipe=pipe, wait=50)
     assert piped.call("a", "close_pipe", pipe=pipe) == {"unread": 0}
@@ -112,7 +112,7 @@ def test_a_closed_pipe_is_read_to_its_end(piped: World) -> None:
 
 
 def test_an_end_of_an_agent_closes_its_pipes_and_loses_nothing_written(piped: World) -> None:
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     write(piped, pipe, "for the child")
     write(piped, pipe, "last words", who="a1")
     piped.call("operator", "destroy", agent="a1")
@@ -135,7 +135,7 @@ def test_a_parent_opens_it(piped: World, caller: str, error: str) -> None:
 @pytest.mark.parametrize("operation", ["read_pipe", "write_pipe", "close_pipe"])
 def test_nobody_else_has_an_end_of_it(piped: World, caller: str, operation: str) -> None:
     """What is not one's own is not there (attack 41)."""
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     more = {"data": "x"} if operation == "write_pipe" else {}
     with pytest.raises(NotFound, match=f"^no pipe {pipe}$"):
         piped.call(caller, operation, pipe=pipe, **more)
@@ -144,7 +144,7 @@ def test_nobody_else_has_an_end_of_it(piped: World, caller: str, operation: str)
 
 
 def test_a_child_that_was_moved_away_writes_no_more(piped: World) -> None:
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     write(piped, pipe, "before", who="a1")
     piped.call("operator", "move", agent="a1", parent="root")
     for who in ("a", "a1"):
@@ -153,9 +153,9 @@ def test_a_child_that_was_moved_away_writes_no_more(piped: World) -> None:
 
 
 def test_pipes_are_listed_and_bounded(piped: World) -> None:
-    pipe = opened(piped)
+    pipe = open_pipe(piped)
     for _ in range(31):
-        opened(piped)
+        open_pipe(piped)
     assert piped.fault("a", "open_pipe", agent="a2") == "LimitReached"
     write(piped, pipe, "1", "2")
     row: Reply = rows(piped.call("a1", "list_pipes")["pipes"])[0]

@@ -74,7 +74,7 @@ def test_who_may_is_what_the_owner_said(world: World, rule: str) -> None:
     assert {who for who, error in answers.items() if error == "NotAllowed"} == sees
     assert {who for who, error in answers.items() if error == "NotFound"} == everybody - may - sees
     listed = {who: names(world.call(who, "list_queues")["queues"], "queue") for who in everybody}
-    assert {who for who, found in listed.items() if found} == may | sees
+    assert {who for who, queues in listed.items() if queues} == may | sees
 
 
 def test_unknown_and_unseen_answer_alike(jobs: World) -> None:
@@ -314,14 +314,14 @@ def test_queues_are_listed_in_pages(jobs: World) -> None:
     for number in range(4):
         jobs.call("b", "open_queue", name=f"hidden{number}")
         jobs.call("a", "open_queue", name=f"q{number}")
-    found: list[object] = []
+    names_seen: list[object] = []
     page: Reply = {"next": None}
     while True:
         page = jobs.call("a1", "list_queues", limit=2, after=page["next"])
-        found += names(page["queues"], "queue")
+        names_seen += names(page["queues"], "queue")
         if page["next"] is None:
             break
-    assert found == ["a/jobs", "a/q0", "a/q1", "a/q2", "a/q3"]
+    assert names_seen == ["a/jobs", "a/q0", "a/q1", "a/q2", "a/q3"]
 
 
 def test_a_repeated_put_is_one_thing(jobs: World) -> None:

@@ -10,9 +10,9 @@ from operations.world import World, fields, names, rows
 CRON = {"when": {"cron": "* * * * *"}, "action": {"kind": "message", "text": "look"}}
 
 
-def enabled(world: World, name: str) -> dict[object, object]:
+def trigger_states(world: World, name: str) -> dict[object, object]:
     result = rows(world.call("operator", "list_triggers", agent=name)["triggers"])
-    return {each["name"]: each["enabled"] for each in result}
+    return {trigger["name"]: trigger["enabled"] for trigger in result}
 
 
 def test_who_stops_its_own_work_keeps_the_triggers_that_others_set_for_it(world: World) -> None:
@@ -21,12 +21,12 @@ def test_who_stops_its_own_work_keeps_the_triggers_that_others_set_for_it(world:
     world.call("a1", "set_trigger", name="own", **CRON)
     world.call("operator", "set_trigger", name="below", agent="a11", **CRON)
     world.call("a1", "stop_work", reason="enough")
-    assert enabled(world, "a1") == {"above": True, "own": False}
-    assert enabled(world, "a11") == {"below": False}
+    assert trigger_states(world, "a1") == {"above": True, "own": False}
+    assert trigger_states(world, "a11") == {"below": False}
     world.call("a1", "stop_work", agent="a1", reason="enough")
-    assert enabled(world, "a1")["above"]
+    assert trigger_states(world, "a1")["above"]
     world.call("root", "stop_work", agent="a1", reason="enough")
-    assert not enabled(world, "a1")["above"]
+    assert not trigger_states(world, "a1")["above"]
 
 
 def test_a_reminder_does_not_come_to_one_who_was_moved_away(world: World) -> None:
@@ -43,8 +43,8 @@ def test_a_reminder_does_not_come_to_one_who_was_moved_away(world: World) -> Non
 
 def test_a_page_of_tasks_goes_on_behind_none_that_the_caller_does_not_see(world: World) -> None:
     hidden, seen = give(world, "b", "b1"), give(world, "a", "a1")
-    after = [world.ask("a", "list_tasks", after=each) for each in (hidden, "0" * 12)]
-    words = [str(each.replies[-1]["error"]) for each in after]
+    after = [world.ask("a", "list_tasks", after=task) for task in (hidden, "0" * 12)]
+    words = [str(call.replies[-1]["error"]) for call in after]
     assert words[0] == words[1]
     world.call("root", "destroy", agent="a1", recursive=True)
     assert world.fault("a", "list_tasks", after=seen) == ""
@@ -142,6 +142,6 @@ def test_who_waits_for_a_task_that_was_moved_out_of_sight_learns_only_that_it_is
     world.call("a", "wait_for", tasks=[task])
     world.call("operator", "move", agent="a1", parent="b")
     end(world, task, summary="a secret of b")
-    (told,) = [each for each in world.mail("a") if each["kind"] == "wait_over"]
-    assert f'{{"{task}": "unseen"}}' in str(told["body"])
+    (notice,) = [letter for letter in world.mail("a") if letter["kind"] == "wait_over"]
+    assert f'{{"{task}": "unseen"}}' in str(notice["body"])
     assert "a secret of b" not in str(world.mail("a"))

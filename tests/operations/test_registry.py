@@ -13,8 +13,8 @@ from hive_core.errors import HIVE
 from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.operations import load
 
-OPERATIONS = sorted(load().values(), key=lambda each: each.name)
-every = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+OPERATIONS = sorted(load().values(), key=lambda operation: operation.name)
+every = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 # The first set without the operations about config.
 FIRST_SET = {
     "whoami", "list_agents", "spawn", "request_spawn", "request_init_config", "start", "stop",
@@ -117,11 +117,13 @@ def sample(operation: Operation) -> dict[str, object]:
 
 
 ABOUT_OTHERS = [
-    each for each in OPERATIONS if each.target is not None or "operator" in each.allow.name
+    operation
+    for operation in OPERATIONS
+    if operation.target is not None or "operator" in operation.allow.name
 ]
 
 
-@pytest.mark.parametrize("operation", ABOUT_OTHERS, ids=lambda each: each.name)
+@pytest.mark.parametrize("operation", ABOUT_OTHERS, ids=lambda operation: operation.name)
 def test_a_stranger_is_refused_and_the_refusal_is_recorded(
     world: World, operation: Operation
 ) -> None:

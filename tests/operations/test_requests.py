@@ -16,7 +16,7 @@ def answer(world: World, asked: Reply, body: str = "4", who: str = "a1", to: str
     return world.call(who, "send", to=to, body=body, reply_to=asked["id"])
 
 
-def got(reply: Reply) -> Reply | None:
+def reply_of(reply: Reply) -> Reply | None:
     result = reply["reply"]
     assert result is None or isinstance(result, dict)
     return result
@@ -25,7 +25,7 @@ def got(reply: Reply) -> Reply | None:
 def test_an_answer_has_the_correlation_of_its_request(world: World) -> None:
     asked = ask(world)
     said = answer(world, asked)
-    result = got(world.call("a", "wait_reply", id=asked["id"]))
+    result = reply_of(world.call("a", "wait_reply", id=asked["id"]))
     assert result is not None
     assert (result["id"], result["body"], result["reply_to"]) == (said["id"], "4", asked["id"])
     assert result["thread"] == asked["thread"] == said["thread"]
@@ -37,17 +37,17 @@ def test_who_waits_is_answered_at_once(world: World) -> None:
     world.advance(20)
     assert waiting.pending
     answer(world, asked)
-    assert got(waiting.result()) is not None
+    assert reply_of(waiting.result()) is not None
 
 
 def test_a_wait_ends_with_nothing_and_can_be_begun_again(world: World) -> None:
     asked = ask(world)
     waiting = world.ask("a", "wait_reply", id=asked["id"], wait=30)
     world.advance(30.1)
-    assert got(waiting.result()) is None
+    assert reply_of(waiting.result()) is None
     again = world.ask("a", "wait_reply", id=asked["id"], wait=30)
     answer(world, asked)
-    assert got(again.result()) is not None
+    assert reply_of(again.result()) is not None
 
 
 def test_an_answer_in_time_is_kept_for_who_asked(world: World) -> None:
@@ -55,7 +55,7 @@ def test_an_answer_in_time_is_kept_for_who_asked(world: World) -> None:
     asked = ask(world)
     answer(world, asked)
     assert world.call("a", "recv") == {"messages": []}
-    assert got(world.call("a", "wait_reply", id=asked["id"])) is not None
+    assert reply_of(world.call("a", "wait_reply", id=asked["id"])) is not None
     world.advance(3600)
     assert world.call("a", "recv") == {"messages": []}
 
@@ -89,7 +89,7 @@ def test_only_the_first_answer_is_kept_back(world: World) -> None:
     answer(world, asked, "4")
     answer(world, asked, "no, 5")
     assert [row["body"] for row in rows(world.call("a", "recv")["messages"])] == ["no, 5"]
-    result = got(world.call("a", "wait_reply", id=asked["id"]))
+    result = reply_of(world.call("a", "wait_reply", id=asked["id"]))
     assert result is not None
     assert result["body"] == "4"
 
@@ -97,7 +97,7 @@ def test_only_the_first_answer_is_kept_back(world: World) -> None:
 def test_without_a_time_whoever_asks_first_gets_the_answer(world: World) -> None:
     asked = ask(world, within=None)
     answer(world, asked)
-    result = got(world.call("a", "wait_reply", id=asked["id"]))
+    result = reply_of(world.call("a", "wait_reply", id=asked["id"]))
     assert result is not None
     assert world.call("a", "recv") == {"messages": []}
 
@@ -106,7 +106,7 @@ def test_who_asks_somebody_that_ends_hears_of_it(world: World) -> None:
     asked = ask(world)
     waiting = world.ask("a", "wait_reply", id=asked["id"], wait=50)
     world.call("operator", "destroy", agent="a1")
-    result = got(waiting.result())
+    result = reply_of(waiting.result())
     assert result is not None
     assert (result["kind"], result["relation"]) == ("dead_letter", "daemon")
 
@@ -124,7 +124,7 @@ def test_nobody_waits_for_the_answer_to_anothers_message(world: World, caller: s
 def test_someone_elses_message_in_the_thread_is_no_answer(world: World) -> None:
     asked = ask(world)
     world.call("a1", "send", to="a", body="by the way", thread=asked["thread"])
-    assert got(world.call("a", "wait_reply", id=asked["id"])) is None
+    assert reply_of(world.call("a", "wait_reply", id=asked["id"])) is None
 
 
 def test_only_so_many_answers_are_waited_for(world: World) -> None:

@@ -47,11 +47,11 @@ class Hives(RuleBasedStateMachine):
             if parent in self.model.parents:
                 self.make(OPERATOR, parent, name)
 
-    def agent(self, data: st.DataObject, what: str) -> str:
-        return data.draw(st.sampled_from(sorted(self.model.parents)), what)
+    def agent(self, data: st.DataObject, label: str) -> str:
+        return data.draw(st.sampled_from(sorted(self.model.parents)), label)
 
-    def anybody(self, data: st.DataObject, what: str) -> str:
-        return data.draw(st.sampled_from([*sorted(self.model.parents), OPERATOR]), what)
+    def anybody(self, data: st.DataObject, label: str) -> str:
+        return data.draw(st.sampled_from([*sorted(self.model.parents), OPERATOR]), label)
 
     def party(self, name: str) -> str:
         return OPERATOR if name == OPERATOR else self.model.uuids[name]

@@ -23,12 +23,12 @@ def _small() -> Iterator[World]:
 
 
 def follow(world: World, *who: str) -> None:
-    for each in who:
-        world.call(each, "follow_topic", topic="builds")
+    for name in who:
+        world.call(name, "follow_topic", topic="builds")
 
 
-def heard(world: World, *who: str) -> set[str]:
-    return {each for each in who if any(row["kind"] == "topic" for row in world.mail(each))}
+def recipients(world: World, *who: str) -> set[str]:
+    return {name for name in who if any(row["kind"] == "topic" for row in world.mail(name))}
 
 
 def test_those_below_who_follow_it_get_it_as_mail(world: World) -> None:
@@ -36,7 +36,7 @@ def test_those_below_who_follow_it_get_it_as_mail(world: World) -> None:
     assert world.call("a", "publish", topic="builds", body="green") == {
         "delivered": 2, "missed": 0,
     }  # fmt: skip
-    assert heard(world, "a1", "a11", "a2", "b1", "root", "a") == {"a1", "a11"}
+    assert recipients(world, "a1", "a11", "a2", "b1", "root", "a") == {"a1", "a11"}
     (letter,) = world.mail("a11")
     head, _, body = str(letter["body"]).partition("\n")
     assert (json.loads(head), body) == ({"topic": "builds"}, "green")
@@ -47,7 +47,7 @@ def test_with_broadcast_it_reaches_all_who_follow_it(world: World) -> None:
     follow(world, "a1", "b1", "root", "a2")
     world.call("operator", "grant_capability", agent="a1", capability="broadcast")
     assert world.call("a1", "publish", topic="builds", body="x")["delivered"] == 3
-    assert heard(world, "a1", "b1", "root", "a2") == {"b1", "root", "a2"}
+    assert recipients(world, "a1", "b1", "root", "a2") == {"b1", "root", "a2"}
     (letter,) = world.mail("b1")
     assert letter["relation"] == "allowed"
     assert world.fault("b1", "send", to="a1", body="thanks", reply_to=letter["id"]) == ""
@@ -60,7 +60,7 @@ def test_a_task_reaches_its_parent_at_most(world: World) -> None:
     assert world.call("job", "publish", topic="builds", body="x")["delivered"] == 0
     world.call("operator", "grant_capability", agent="job", capability="broadcast")
     assert world.call("job", "publish", topic="builds", body="x")["delivered"] == 1
-    assert heard(world, "a1", "a", "a11", "root") == {"a1"}
+    assert recipients(world, "a1", "a", "a11", "root") == {"a1"}
 
 
 def test_it_is_as_urgent_as_its_publisher_may_be(world: World) -> None:
@@ -93,7 +93,7 @@ def test_a_full_inbox_misses_it_and_holds_up_nobody(small: World) -> None:
     for _ in range(2):
         small.call("a", "send", to="a1", body="x")
     assert small.call("a", "publish", topic="builds", body="x") == {"delivered": 1, "missed": 1}
-    assert heard(small, "a2") == {"a2"}
+    assert recipients(small, "a2") == {"a2"}
 
 
 def test_more_than_so_many_are_not_reached_at_once(small: World) -> None:
@@ -101,7 +101,7 @@ def test_more_than_so_many_are_not_reached_at_once(small: World) -> None:
     follow(small, "a1", "a2", "a3")
     with pytest.raises(LimitReached):
         small.call("a", "publish", topic="builds", body="x")
-    assert heard(small, "a1", "a2", "a3") == set()
+    assert recipients(small, "a1", "a2", "a3") == set()
 
 
 def test_a_flood_meets_the_limit_for_each_recipient(world: World) -> None:

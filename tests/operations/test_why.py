@@ -68,17 +68,17 @@ def test_a_name_that_is_no_agents_is_a_slip_and_no_refusal(
         ask(world, *question)
 
 
-@pytest.mark.parametrize(("operation", "given"), [
+@pytest.mark.parametrize(("operation", "params"), [
     ("history", {"agent": "nobody"}), ("list_agents", {"root": "nobody"}),
     ("stop", {"agent": "nobody"}), ("loose_ends", {"agent": "nobody"}),
     ("move", {"agent": "a1", "parent": "nobody"}), ("spawn", {"name": "x", "parent": "nobody"}),
     ("wait_agents", {"agents": ["nobody"], "states": ["running"]}),
 ])  # fmt: skip
 def test_every_operation_says_the_same_of_an_agent_that_is_not_there(
-    world: World, operation: str, given: dict[str, object]
+    world: World, operation: str, params: dict[str, object]
 ) -> None:
     with pytest.raises(NotFound, match=r"^no such agent: nobody$"):
-        world.call("operator", operation, **given)
+        world.call("operator", operation, **params)
 
 
 def test_a_refusal_is_a_sentence_whatever_the_operation_is_called(world: World) -> None:

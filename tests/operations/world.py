@@ -357,13 +357,13 @@ def world(settings: Settings | None = None, *edges: str) -> Iterator[World]:
     """A fresh world on the RAM disk, with `root` in it."""
     with folder_in_ram() as folder:
         chosen = settings or Settings()
-        _grown(chosen.model_dump_json(), edges).plant(folder)
+        _seed_world(chosen.model_dump_json(), edges).plant(folder)
         with closing(World(folder, chosen)) as made:
             yield made
 
 
 @cache
-def _grown(settings: str, edges: tuple[str, ...]) -> Seed:
+def _seed_world(settings: str, edges: tuple[str, ...]) -> Seed:
     """To copy what has grown once is quicker."""
     with folder_in_ram() as folder:
         with closing(World(folder, Settings.model_validate_json(settings))) as made:

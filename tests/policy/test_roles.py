@@ -57,7 +57,7 @@ def is_expected(result: Operation, role: Role) -> bool:
 
 # What no agent may, whatever its role, is the operator's.
 FOR_AGENTS = sorted(
-    name for name, found in OPERATIONS.items() if any(may(found, role) for role in Role)
+    name for name, operation in OPERATIONS.items() if any(may(operation, role) for role in Role)
 )
 
 

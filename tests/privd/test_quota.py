@@ -82,7 +82,7 @@ print("FOUND " + json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if missing := [name for name in NEEDED if shutil.which(name) is None]:
         pytest.skip(f"no kernel with project quotas to try: {', '.join(missing)} not installed")
     folder = tmp_path_factory.mktemp("quota")
@@ -110,31 +110,31 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         process.wait()
     lines = [line for line in said.splitlines() if line.startswith("FOUND ")]
     assert lines, said
-    answers: dict[str, Any] = json.loads(lines[0].removeprefix("FOUND "))
-    return answers
+    result: dict[str, Any] = json.loads(lines[0].removeprefix("FOUND "))
+    return result
 
 
-def test_the_file_system_stops_who_writes_beyond_its_bytes(found: dict[str, Any]) -> None:
-    assert found["bytes"] == "quota exceeded"
-    assert 7 << 20 < found["written"] <= 8 << 20
-    assert "quota exceeded" in found["config"].lower()  # both count as one
+def test_the_file_system_stops_who_writes_beyond_its_bytes(answers: dict[str, Any]) -> None:
+    assert answers["bytes"] == "quota exceeded"
+    assert 7 << 20 < answers["written"] <= 8 << 20
+    assert "quota exceeded" in answers["config"].lower()  # both count as one
 
 
-def test_the_file_system_stops_who_makes_too_many_files(found: dict[str, Any]) -> None:
-    assert 40 < int(found["files"]) <= 50
+def test_the_file_system_stops_who_makes_too_many_files(answers: dict[str, Any]) -> None:
+    assert 40 < int(answers["files"]) <= 50
 
 
 def test_root_of_a_container_changes_neither_its_project_nor_that_it_is_handed_on(
-    found: dict[str, Any],
+    answers: dict[str, Any],
 ) -> None:
-    assert found["root inside"].split() == ["refused"] * 3
+    assert answers["root inside"].split() == ["refused"] * 3
 
 
-def test_who_sweeps_up_may_write_again_and_no_bound_is_none(found: dict[str, Any]) -> None:
-    assert found["after"] == "word"
-    assert "20971520 bytes" in found["unbounded"]
+def test_who_sweeps_up_may_write_again_and_no_bound_is_none(answers: dict[str, Any]) -> None:
+    assert answers["after"] == "word"
+    assert "20971520 bytes" in answers["unbounded"]
 
 
-def test_nodes_move_as_before(found: dict[str, Any]) -> None:
+def test_nodes_move_as_before(answers: dict[str, Any]) -> None:
     """A rename into a directory that hands another project on fails: nodes and kids/ do not."""
-    assert found["moved"] is True
+    assert answers["moved"] is True

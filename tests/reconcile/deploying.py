@@ -80,7 +80,7 @@ class Proposed:
 
 def objects_of(files: Mapping[str, tuple[bool, bytes]]) -> list[tuple[str, bytes]]:
     """Blobs and trees, the top tree last."""
-    found: list[tuple[str, bytes]] = []
+    objects: list[tuple[str, bytes]] = []
     entries: dict[str, TreeEntry] = {}
     below: dict[str, dict[str, tuple[bool, bytes]]] = {}
     for path, (executable, data) in files.items():
@@ -88,12 +88,12 @@ def objects_of(files: Mapping[str, tuple[bool, bytes]]) -> list[tuple[str, bytes
         if slash:
             below.setdefault(top, {})[rest] = (executable, data)
         else:
-            found.append(("blob", data))
+            objects.append(("blob", data))
             entries[top] = TreeEntry(FILES[executable], object_name("blob", data))
     for name, inside in below.items():
-        found += objects_of(inside)
-        entries[name] = TreeEntry(FOLDER, object_name(*found[-1]))
-    return [*found, ("tree", tree_bytes(entries))]
+        objects += objects_of(inside)
+        entries[name] = TreeEntry(FOLDER, object_name(*objects[-1]))
+    return [*objects, ("tree", tree_bytes(entries))]
 
 
 def proposal(texts: Texts, message: str = "change", **wishes: object) -> Proposed:
@@ -241,7 +241,7 @@ class Stage:
     async def kill(self) -> None:
         """The process is gone, between two instructions."""
         roads = (self.road.runner, self.deploys.tasks, self.road.revoker.tasks)
-        tasks = [each for road in roads for each in road.busy.values()]
+        tasks = [task for road in roads for task in road.busy.values()]
         await asyncio.sleep(0)  # what was only just begun could not be told to end
         for task in tasks:
             task.cancel()
@@ -284,10 +284,10 @@ class Stage:
         """Somebody else's commit."""
         self.broker.perform("test", lambda _: Change(Done(), hive, "test"))
 
-    def request(self, agent: str, found: Proposed, by: str = "ann") -> str:
-        self.known[found.binding.commit] = found
+    def request(self, agent: str, proposed: Proposed, by: str = "ann") -> str:
+        self.known[proposed.binding.commit] = proposed
         spec = self.broker.hive.spec(agent)
-        binding = Binding(found.binding.commit, base=spec.config or "")
+        binding = Binding(proposed.binding.commit, base=spec.config or "")
         asked = self.uuid(by) if by != "operator" else by
         request = ApprovalRequest(ApprovalKind.CONFIG, spec.id, asked, spec.id, "please", binding)
         return self._create(request)
@@ -343,9 +343,9 @@ class Stage:
         self.broker.perform("want", handler)
         await self.settle()
 
-    async def deploy(self, agent: str, found: Proposed, by: str = "ann") -> str:
+    async def deploy(self, agent: str, proposed: Proposed, by: str = "ann") -> str:
         """Asked for, checked, approved; what follows is up to the road."""
-        approval = self.request(agent, found, by)
+        approval = self.request(agent, proposed, by)
         await self.settle()
         assert self.state_of(approval) is ApprovalState.PENDING, self.approval(approval).reason
         self.decide(approval)

@@ -114,14 +114,14 @@ class Road:
                      **{n: s.id for n, s in hive.specs.items()}}  # fmt: skip
             wanted = {known[name]: goal for name, goal in goals.items()}
             job = self.ledger.jobs.create("test", "operator", wanted, now)
-            for name in (each for each, goal in goals.items() if goal == "moved"):
+            for name in (agent for agent, goal in goals.items() if goal == "moved"):
                 result = consequences(before, hive, name)
                 if result.lost:
-                    lost = tuple(hive.spec(each).id for each in result.lost)
+                    lost = tuple(hive.spec(agent).id for agent in result.lost)
                     new = NewRevocation(job.id, hive.spec(name).id, name, lost, **self.how)
                     id_ = self.ledger.revocations.create(new, now)
                     if self.how.get("restart", True):
-                        noted = {hive.spec(each).id: 0 for each in result.losing}
+                        noted = {hive.spec(agent).id: 0 for agent in result.losing}
                         self.ledger.revocations.set_nonces(id_, noted)
         self.road.on_topics(frozenset({"tree"}))
         return job
@@ -166,7 +166,7 @@ class Road:
         return self.ledger.messages.inbox(self.uuid(name), dead=False, limit=100)
 
     def events(self, kind: str) -> list[str]:
-        return [each.reason for each in self.ledger.events.page(0, 1000) if each.kind == kind]
+        return [event.reason for event in self.ledger.events.page(0, 1000) if event.kind == kind]
 
     def refuse(self, action: str, error: HiveError) -> None:
         self.host.refused[action] = error
