@@ -73,7 +73,8 @@ class DestroyedAgentSteps:
             yield StopListening(uuid), WHY
         if machine.mounted:
             yield Unmount(uuid), WHY
-        if machine.socket_directory:
+        # A unit that came up late leaves a record of its exit behind a closed directory.
+        if machine.socket_directory or machine.exit is not None:
             yield CloseDoor(uuid), WHY
         for root, there in ((uuid, machine.root), (copied_root(uuid), machine.copying)):
             if there:

@@ -99,7 +99,17 @@ def converse(connection: socket.socket, peer: int) -> None:
                 break
             *frames, pending = (pending + data).split(b"\0")
             for frame in frames:
+                if _is_closed(connection):
+                    return
                 connection.sendall(json.dumps(answer(frame)).encode() + b"\0")
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Whether the caller gave up: it decides anew then, and this action would come too late."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
 
 
 def main() -> None:

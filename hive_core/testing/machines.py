@@ -105,6 +105,8 @@ class MemoryMachines:
                 self._stop(uuid, killed=isinstance(action, a.KillUnit))
             case a.SetSlice(path, limits):
                 self.slices[slice_unit(path)] = limits_of(limits)
+            case a.CloseDoor(uuid):
+                self.exits.pop(uuid, None)
             case _:
                 pass
         return Done(changed=True)

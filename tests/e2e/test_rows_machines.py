@@ -252,6 +252,25 @@ def processes_of(host: HiveHost, uuid: str, name: str) -> dict[str, str]:
     return result
 
 
+def test_a_unit_of_a_destroyed_agent_that_comes_up_late_is_stopped(host: HiveHost) -> None:
+    """Its start may still be on the way while systemd or the root helper starts anew."""
+    host.grow(pet={"parent": "lead"})
+    uuid, unit = host.uuid("pet"), "hive-agent@pet.service"
+    host.call("Destroy", agent="pet", wait=30)
+    record = {
+        "invocation": "late",
+        "result": "success",
+        "code": "exited",
+        "status": "0",
+        "nonce": 1,
+    }
+    host.run("tee", "/root/late", text=f"echo '{json.dumps(record)}' >/run/hive/exits/{uuid}\n")
+    host.run("systemd-run", "--quiet", f"--unit={unit}", f"--description=hive agent {uuid} 1 ab",
+             "--property=ExecStopPost=sh /root/late", "sleep", "1000")  # fmt: skip
+    host.until(lambda: host.main_pid("pet") == 0, "the late unit runs", 10)
+    host.until(lambda: uuid not in host.run("ls", "/run/hive/exits").stdout, "its exit record")
+
+
 @pytest.mark.parametrize("boot", [False, True])
 def test_no_resource_of_a_destroyed_agent_is_left(host: HiveHost, *, boot: bool) -> None:
     """H30: no unit, mount, socket, process; only the archive is kept, closed to all."""

@@ -13,7 +13,7 @@ from plan.hives import World, hive, hives, move, spec
 from plan.hives import uuid as numbered
 
 from hive_core.model.agents.agent import SubtreeLimits
-from hive_core.model.agents.machine import DesiredState, FailureHistory, State
+from hive_core.model.agents.machine import DesiredState, Exit, FailureHistory, State
 from hive_core.model.config.settings import HostLimits, Settings
 from hive_core.plan import actions as a
 from hive_core.plan.daemon_actions import Forget, Listen, ShowIdentity, ShowView, StopListening
@@ -295,6 +295,17 @@ def test_a_destroyed_agent_is_ended_archived_and_deleted_in_due_time() -> None:
     assert last == [a.RunJob, a.DropArchive, Forget]
     world.converge()
     assert (uuid in store.archives, uuid in world.archives) == (False, False)
+
+
+def test_the_exit_record_of_a_unit_that_came_up_late_is_removed() -> None:
+    world = running()
+    uuid = world.uuid("dan")
+    world.change(world.hive.without("dan"))
+    world.converge()
+    world.host.exits[uuid] = Exit("late", "success", "exited", "0", nonce=1)
+    assert [type(step.action) for step in world.plan().steps] == [a.CloseDoor]
+    world.converge()
+    assert uuid not in world.host.exits
 
 
 def test_a_restored_agent_gets_its_node_back() -> None:

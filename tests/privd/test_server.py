@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import socket
 import subprocess
+import threading
 from typing import Any, get_args
 
 import pytest
@@ -16,6 +18,11 @@ from hive_core.plan.results import encode
 from hive_core.privd import server
 from hive_core.varlink import decode
 from hive_core.varlink import encode as frame
+
+MAKE_NODE: dict[str, object] = {
+    "method": "org.hive.Privd.Apply",
+    "parameters": {"action": encode(MakeNode(("0123abcd",)))},
+}
 
 
 def refusal(reply: dict[str, Any]) -> str:
@@ -73,6 +80,34 @@ def test_a_fault_tells_its_reason_and_nothing_else(monkeypatch: pytest.MonkeyPat
     reply: dict[str, Any] = server.answer(json.dumps(call).encode())
     assert refusal(reply) == "Internal"
     assert set(reply["parameters"]) == {"reason"}
+
+
+def test_an_action_of_a_caller_that_gave_up_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It decided anew meanwhile: a start that came now might be of a destroyed agent."""
+    done: list[object] = []
+    monkeypatch.setitem(server.DO, MakeNode, done.append)
+    caller, called = socket.socketpair()
+    caller.sendall(frame(MAKE_NODE))
+    caller.close()
+    server.converse(called, os.getuid())
+    assert done == []
+
+
+def test_the_action_of_a_caller_that_waits_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(server.DO, MakeNode, lambda _action: True)
+    caller, called = socket.socketpair()
+    caller.sendall(frame(MAKE_NODE))
+    replies: list[bytes] = []
+
+    def wait() -> None:
+        with caller:
+            replies.append(caller.recv(1000))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    server.converse(called, os.getuid())
+    thread.join()
+    assert decode(replies[0][:-1]) == {"parameters": {"result": {"changed": True}}}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

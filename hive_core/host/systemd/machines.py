@@ -7,7 +7,7 @@ lies on disk is listed now and then and otherwise kept up to date by the actions
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -80,6 +80,8 @@ class NspawnMachines:
         self._loop = asyncio.get_running_loop()
         self._storage = StorageState()
         self._units: dict[str, str] = {}  # unit -> uuid
+        # By uuid: its unit, also of a destroyed agent, whose start may come up late.
+        self._unit_of: dict[str, str] = {}
         self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
         self._slices: dict[str, dict[str, int]] = {}
         self._wakes: list[Callable[[str], None]] = []
@@ -125,8 +127,19 @@ class NspawnMachines:
         self._slices = await self._loaded_slices()
         labels = {label.uuid for unit in units if (label := Label.of(unit))}
         everyone = {*self._roster.uuids(), *self._storage.uuids, *labels}
+        self._forget_others(everyone)
         observed = await self._observe(everyone, units)
         return replace(observed, orphans=tuple(self._strays(everyone, units)))
+
+    def _remember(self, uuid: str, unit: str) -> None:
+        self._units[unit], self._unit_of[uuid] = uuid, unit
+
+    def _forget_others(self, uuids: Collection[str]) -> None:
+        """Forget the units of all agents but these."""
+        for uuid in self._unit_of.keys() - uuids:
+            unit = self._unit_of.pop(uuid)
+            if self._units[unit] == uuid:
+                del self._units[unit]
 
     def _next_suspected(self) -> frozenset[str]:
         """Whose limits are read again: systemd does not tell when they are changed by hand.
@@ -142,8 +155,8 @@ class NspawnMachines:
         for uuid in uuids:
             if name := self._roster.name(uuid):
                 yield agent_unit(name)
-            if (known := self._known.get(uuid)) is not None:
-                yield known.unit
+            if (unit := self._unit_of.get(uuid)) is not None:
+                yield unit
 
     def _strays(self, everyone: set[str], units: Iterable[Unit]) -> Iterable[Orphan]:
         for unit in units:
@@ -198,7 +211,8 @@ class NspawnMachines:
                 # systemd shows an empty one of a unit that it just forgot.
                 if facts.invocation or unit.job:
                     facts = await self._with_unit_facts(unit, facts)
-                    self._units[unit.name], self._known[label.uuid] = label.uuid, facts
+                    self._remember(label.uuid, unit.name)
+                    self._known[label.uuid] = facts
                     return facts
         return self._down(label.uuid)
 
@@ -261,7 +275,7 @@ class NspawnMachines:
 
     async def _apply(self, action: a.Action) -> Result:
         if isinstance(action, a.StartUnit):
-            self._units[agent_unit(action.name)] = action.uuid
+            self._remember(action.uuid, agent_unit(action.name))
             if action.system is not None:
                 self.profiles.link_booted(action.uuid, action.system)
         if isinstance(action, a.OpenDoor | a.CloseDoor):
