@@ -166,7 +166,10 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         complain(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
         status = 1
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:  # of a question, and each comes before anything is done
+        complain("nothing was changed")
+        status = INTERRUPTED
+    except KeyboardInterrupt:
         click.echo(err=True)
         status = INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the top: a fault of ours becomes a line

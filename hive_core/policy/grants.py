@@ -50,7 +50,10 @@ def check_spawn(
     if TIER_RANK[spec.tier] > TIER_RANK[ROLE_DEFAULTS[spec.role].most]:
         raise InvalidArgument(f"{_with_article(spec.role)} is never {spec.tier}", field="tier")
     if "/" not in spec.image and spec.image not in images:
-        raise InvalidArgument(f"no image {spec.image}", field="image")
+        raise InvalidArgument(
+            f"no image {spec.image}; [images] in hive.toml names the images of this host",
+            field="image",
+        )
     if creator == OPERATOR:
         check_grantable(spec.capabilities)
         return

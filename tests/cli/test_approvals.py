@@ -69,7 +69,7 @@ def test_the_page_has_requester_changes_marks_and_decision_commands(hive: Hive) 
     assert done.status == 0
     for text in (
         "asked by   bob, from the clone of bob", f"commit     {COMMIT}", f"instead of {BASE}",
-        "effect     restart", "files 3", "! capability spawn (new)",
+        "effect     restart", "size       files 3", "! capability spawn (new)",
         "! limit memory_max (1 -> 2)", "- capability kill (taken)", '! command (new)\n│ ["sh"]',
         "│ better words", "│ mixed script", "│ === a.md", "│     7 + one", "│     7 - two",
         f"  hive approval approve {ID} --commit {COMMIT[:8]}",
@@ -148,7 +148,24 @@ def test_approving_a_lock_on_a_terminal_asks_about_dependent_agents(
 @pytest.mark.parametrize("state", ["received", "refused"])
 def test_an_unknown_effect_is_not_shown(hive: Hive, state: str) -> None:
     answering(hive, approval_page(state=state))
-    assert "effect" not in hive("approvals", "show", ID).out
+    out = hive("approvals", "show", ID).out
+    assert "effect" not in out
+    assert "hive approval approve" not in out
+    assert ("state      received: it is being checked" in out) == (state == "received")
+
+
+def test_the_size_of_a_change_says_what_is_counted(hive: Hive) -> None:
+    counted = approval_page()
+    counted["review"] = {"added": 4, "bytes": 1145, "changed": 1, "files": 6, "removed": 65}
+    answering(hive, counted)
+    size = "files 6, bytes 1145, files changed 1, lines added 4, lines removed 65"
+    assert f"size       {size}\n" in hive("approvals", "show", ID).out
+
+
+def test_an_approval_without_digits_says_where_they_are_shown(hive: Hive) -> None:
+    done = hive("approval", "approve", ID)
+    assert done.status == 2
+    assert "Missing option '--commit'. `hive approval show ID` ends with the whole" in done.err
 
 
 def test_attack_22_all_agent_text_is_behind_the_bar(hive: Hive) -> None:
@@ -305,6 +322,7 @@ def test_attack_23_new_privileges_are_confirmed_on_their_own_on_a_terminal(
     assert "This gives alice: capability spawn, limit memory_max, command. Go" in done.err
     assert len(hive.peer.params_of("Approve")) == called
     assert (done.status == 0) == bool(called)
+    assert ("hive: nothing was changed" in done.err) != bool(called)
 
 
 def test_an_ended_approval_grants_nothing_and_asks_nothing(

@@ -50,7 +50,9 @@ def test_a_webhook_address_is_chosen_and_shown(hive: Hive) -> None:
     hive.peer.answers["SetTrigger"] = lambda _: {**SET, "path": "/hook/alice/ci/push"}
     done = hive("trigger", "set", "alice", "hook", "x", "--webhook", "--path", "ci/push",
                 "--strict")  # fmt: skip
-    assert "address: /hook/alice/ci/push on hooks.sock" in done.err
+    assert "address: /hook/alice/ci/push on /" in done.err
+    assert "/hooks.sock" in done.err
+    assert "hived takes no webhooks yet: set `webhooks = true`" in done.err
     (asked,) = hive.peer.params_of("SetTrigger")
     assert asked["when"] == {"webhook": {"path": "ci/push", "strict": True}}
 

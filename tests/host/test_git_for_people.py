@@ -223,8 +223,10 @@ def test_attack_59_hive_meta_prints_what_the_daemon_reads_escaped(people: GitHos
     assert "+ a⟨U+001B⟩]0;evil⟨U+0007⟩b" in said["show"] == said[f"show {head[:8]}"]
     assert "=== notes.txt" in said["diff"] == said[f"diff {first[:10]} {head}"]
     assert json.loads(said["log -o json"])[0]["commit"] == head
-    for odd in ("0123abcd", "0" * 40, "main"):
+    assert hive(people, "meta", "show", "HEAD") == said["show"]
+    for odd in ("0123abcd", "0" * 40):
         assert "hive: " in hive(people, "meta", "show", odd)
+    assert "see `hive meta log`" in hive(people, "meta", "show", "main")
 
 
 def test_a_clone_of_a_damaged_repository_says_so_and_the_daemon_goes_on(

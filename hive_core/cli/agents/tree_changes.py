@@ -25,8 +25,9 @@ ARCHIVES: Final = Listing(
 def _confirm(session: Session, name: str, *, recursive: bool) -> None:
     rows = list(session.rows("list_agents", "agents", root=name))
     children = [str(row.get("name")) for row in rows if row.get("parent") == name]
-    below = f" and its {len(rows) - 1} descendants" if recursive and len(rows) > 1 else ""
-    text = f"Destroy {name}{below}? `hive restore` brings it back for a while."
+    count = len(rows) - 1
+    below = f" and its {count} descendant{'s' * (count > 1)}" if recursive and count else ""
+    text = f"Destroy {name}{below}? `hive restore` brings it back within 24 hours (by default)."
     if children and not recursive:
         text += f" Its children move up to its parent: {', '.join(children)}."
     click.confirm(text, abort=True, err=True)
@@ -41,8 +42,8 @@ def _confirm(session: Session, name: str, *, recursive: bool) -> None:
 def destroy(session: Session, name: str, *, recursive: bool, yes: bool, no_wait: bool) -> None:
     """Destroy NAME: stop it and remove it from the tree.
 
-    Its files are kept for a while, and `hive restore` brings it back. Without --recursive its
-    children move up to its parent.
+    Its files are kept for 24 hours (unless hive.toml says otherwise), and `hive restore` brings it
+    back. Without --recursive its children move up to its parent.
     """
     if not yes:
         if not sys.stdin.isatty():
@@ -125,9 +126,9 @@ def move(  # noqa: PLR0913 - one parameter for each word of the command line
     descendants that do not move along, may hold files of NAME open: they are restarted. The command
     returns when their access has ended.
 
-    Prints the agents that are restarted and those that gain access to NAME's files. With
-    --no-restart, `hive status` lists the agents that may still hold files of NAME, until they are
-    restarted.
+    Prints the agents that are restarted and those that gain access to NAME's files. After a move
+    with --no-restart, `hive status` lists the agents that may still hold files of NAME, until they
+    are restarted.
     """
     params: dict[str, object] = {"agent": name, "parent": parent, "no_restart": no_restart}
     if when_idle is not None:

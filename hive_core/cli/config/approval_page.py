@@ -29,7 +29,6 @@ _WHAT: Final = {
     "config": "a new configuration of {agent}", "rollback": "the rollback of {agent}",
     "update": "the update of {agent}", "inputs": "newer inputs of the flake",
 }  # fmt: skip
-_UNDECIDED: Final = ("received", "pending")
 
 
 def page(reply: Message, lines: Iterable[Row]) -> Iterator[str]:
@@ -63,13 +62,18 @@ def _facts(reply: Message, row: Row) -> Iterator[str]:
     yield f"instead of {words(row.get('base'))}"
     if row.get("state") not in UNJUDGED:
         yield f"effect     {words(row.get('effect'))}{_follower_count(reply) if is_lock else ''}"
-    size = ", ".join(
-        f"{name} {value}"
-        for name, value in review.items()
-        if isinstance(value, int) and name != "more"
-    )
-    if size:
-        yield f"size       {plain(size)}"
+    if size := _size(review):
+        yield f"size       {size}"
+
+
+def _size(review: Row) -> str:
+    """The extent of the change, of the figures that the review has."""
+    titles = {
+        "files": "files", "bytes": "bytes", "changed": "files changed", "added": "lines added",
+        "removed": "lines removed",
+    }  # fmt: skip
+    figures = ((title, review.get(name)) for name, title in titles.items())
+    return ", ".join(f"{title} {figure}" for title, figure in figures if isinstance(figure, int))
 
 
 _EFFECTS: Final = {
@@ -110,6 +114,8 @@ def _state(row: Row) -> str:
     if state == "pending" and isinstance(expires, int | float):
         left = max(0.0, expires - time.time())
         return f"{state}, for {left / 3600:.1f} hours yet"
+    if state == "received":
+        return f"{state}: it is being checked, and can be approved after that"
     by = f" by {words(row.get('decided_by'))}" if row.get("decided_by") else ""
     return f"{state}, decided{by} {moment(row.get('decided'))}" if by else state
 
@@ -215,7 +221,7 @@ def _pieces(line: str, width: int | None) -> Iterator[str]:
 
 def _ways(row: Row) -> Iterator[str]:
     """How to decide."""
-    if row.get("state") not in _UNDECIDED or not row.get("commit"):
+    if row.get("state") != "pending" or not row.get("commit"):
         return
     id_, commit = words(row.get("id")), words(row.get("commit"))
     yield ""

@@ -14,6 +14,7 @@ from hive_core.cli.config.approval_page import UNJUDGED, count_followers, page
 from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.core.options import no_wait_option, reason_option
 from hive_core.cli.core.output import Column, Listing, Row, echo, moment, output_option, say, words
+from hive_core.cli.core.parameters import CommitDigits
 from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session, complete_approval, entries
 from hive_core.errors import Conflict
@@ -77,7 +78,7 @@ def show(session: Session, id_: str, style: str) -> None:
 
 @approval.command
 @click.argument("id_", metavar="ID", shell_complete=complete_approval)
-@click.option("--commit", required=True, metavar="HEX8",
+@click.option("--commit", required=True, type=CommitDigits(), metavar="HEX8",
               help="First 8 digits of its commit, or more.")  # fmt: skip
 @click.option(
     "--yes",

@@ -6,6 +6,7 @@ repositories: the configuration of a repository can name programs to run (attack
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
@@ -28,6 +29,20 @@ from hive_core.cli.core.output import (
 )
 from hive_core.cli.core.session import Session, entries
 
+_COMMIT: Final = re.compile(r"[0-9a-f]{4,40}", re.ASCII)
+
+
+def _commit(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """A commit by its digits; HEAD is the one in force."""
+    if value in (None, "HEAD"):
+        return None
+    if not _COMMIT.fullmatch(value):
+        raise click.BadParameter(
+            "a commit is 4 to 40 of its hexadecimal digits; see `hive meta log`"
+        )
+    return value
+
+
 LOG: Final = Listing(
     "commit",
     (Column("commit", words=lambda value: words(value)[:12]),
@@ -43,7 +58,7 @@ def meta() -> None:
 
 
 @meta.command
-@click.argument("commit", required=False)
+@click.argument("commit", required=False, callback=_commit)
 @click.option("-n", "--lines", type=click.IntRange(1), default=20, show_default=True,
               help="Number of commits at most.")  # fmt: skip
 @output_option
@@ -55,7 +70,7 @@ def log(session: Session, commit: str | None, lines: int, style: str) -> None:
 
 
 @meta.command
-@click.argument("commit", required=False)
+@click.argument("commit", required=False, callback=_commit)
 @output_option
 @click.pass_obj
 def show(session: Session, commit: str | None, style: str) -> None:
@@ -69,8 +84,8 @@ def show(session: Session, commit: str | None, style: str) -> None:
 
 
 @meta.command
-@click.argument("old", required=False)
-@click.argument("new", required=False)
+@click.argument("old", required=False, callback=_commit)
+@click.argument("new", required=False, callback=_commit)
 @click.pass_obj
 def diff(session: Session, old: str | None, new: str | None) -> None:
     """Show the lines that differ between two commits.

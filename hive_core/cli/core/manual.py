@@ -23,7 +23,7 @@ _EXITS: Final = (
     ("0", "Done."), ("1", "Failed."), ("2", "Wrong usage."), ("3", "The agent does not run."),
     ("4", "No such agent."), ("5", "Refused by policy."), ("69", "The daemon cannot be reached."),
     ("75", "Try again later."), ("124", "The time to wait is over."),
-    ("130", "Interrupted; what was asked for goes on."),
+    ("130", "Interrupted; what was asked for goes on. Or you answered no."),
 )  # fmt: skip
 _FILES: Final = (
     ("/etc/hive/hive.toml", "Settings, see hive.toml(5)."),

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from typing_extensions import override
 
     FloatType = click.ParamType[float]
+    TextType = click.ParamType[str]
 else:  # importing typing_extensions would cost a tenth of the start
-    FloatType = click.ParamType
+    FloatType = TextType = click.ParamType
 
     def override(method: object) -> object:
         return method
@@ -94,3 +95,17 @@ def parse_limits(pairs: object) -> dict[str, int]:
         except ValueError as error:
             raise click.UsageError(f"{key.strip()}: {error}") from error
     return bounds
+
+
+class CommitDigits(TextType):
+    """The digits that show which commit the operator has read."""
+
+    name = "hex8"
+
+    @override
+    def get_missing_message(
+        self,
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        ctx: click.Context | None,  # noqa: ARG002 - click's signature
+    ) -> str:
+        return "`hive approval show ID` ends with the whole command."

@@ -48,7 +48,7 @@ Generated from the commands by `python -m hive_core.cli.core.reference`; a test 
 | 69 | the daemon cannot be reached |
 | 75 | try again later |
 | 124 | waited in vain |
-| 130 | interrupted; what was asked for goes on |
+| 130 | interrupted; what was asked for goes on. Or you answered no: nothing was changed |
 
 ## JSON outputs
 
@@ -105,7 +105,9 @@ before its descendants. `hive agent show` prints the result of `get_agent` with 
 `open_tasks` and `log`. `hive inbox show` and the other commands `show` of a listing print one row
 of it; `hive logs` of several agents adds `agent` to each line. `hive doctor` prints
 `{check, verdict: ok|warn|fail, detail}`. `hive todo` prints the rows of the operation of that
-name, each with `settle`: the command for it.
+name, each with `settle`: the command for it. `hive budget group` prints
+`{what, kind, used, most, unit, group}` with numbers; null is not measured, or not bounded. In the
+rows of `hive cost` time is in seconds, CPU in thousandths of a second, money in millionths.
 """
 
 

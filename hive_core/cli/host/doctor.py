@@ -23,7 +23,8 @@ from hive_core.agent.reconnect import wire_name
 from hive_core.cli.core.output import Column, Listing, output_option
 from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session
-from hive_core.cli.host.install.layout import CONFIG, LEAST, UNITS, WISHED, directories
+from hive_core.cli.core.units import format_size
+from hive_core.cli.host.install.layout import CONFIG, LEAST, UNITS, WISHED, WISHED_FOR, directories
 from hive_core.cli.host.install.machine import systemd_version
 from hive_core.errors import HiveError
 from hive_core.host.config import nix
@@ -56,7 +57,7 @@ def _systemd() -> Iterator[Finding]:
     if version < LEAST:
         yield _fail("systemd", f"{version} is too old: {LEAST} is the least")
     elif version < WISHED:
-        yield Finding("systemd", "warn", f"{version} works; {WISHED} or newer is better")
+        yield Finding("systemd", "warn", f"{version} {WISHED_FOR}")
     else:
         yield _ok("systemd", str(version))
     if not Path("/run/systemd/system").is_dir():
@@ -152,8 +153,9 @@ def _caps() -> Iterator[Finding]:
         )  # fmt: skip
         value = done.stdout.strip()
         bound = value.isdecimal() and int(value) < most
-        text = f"{name} of all agents together is {value or 'unknown'}"
-        yield _ok("caps", text) if bound else Finding("caps", "warn", f"{text}: no cap")
+        figure = format_size(int(value)) if name == "MemoryMax" and value.isdecimal() else value
+        text = f"{name} of all agents together is {figure or 'unknown'}"
+        yield _ok("bounds", text) if bound else Finding("bounds", "warn", f"{text}: no bound")
 
 
 def _memory() -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import click
@@ -161,9 +162,16 @@ def set_(session: Session, /, name: str, trigger_name: str, text: str, **options
         "set_trigger", name=trigger_name, agent=name, when=when, action=_action(text, options),
         missed=options["missed"], enabled=not options["off"],
     )  # fmt: skip
-    say(f"{reply.get('explained')}; next: {stamp(reply.get('next'))}")
+    due = f"; next: {stamp(reply['next'])}" if reply.get("next") else ""
+    say(f"{reply.get('explained')}{due}")
     if reply.get("path"):
-        say(f"address: {reply['path']} on hooks.sock, where [triggers] webhooks = true")
+        hooks = Path(session.socket).with_name("hooks.sock")
+        say(f"address: {reply['path']} on {hooks}")
+        if not hooks.exists():
+            say(
+                "hived takes no webhooks yet: set `webhooks = true` in [triggers] of"
+                " /etc/hive/hive.toml, then `systemctl reload hived`"
+            )
     if reply.get("secret"):
         say(f"secret, shown once: {reply['secret']}")
     echo(words(reply.get("id")))

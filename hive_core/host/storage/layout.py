@@ -56,7 +56,7 @@ def _make_repositories_private(paths: Paths) -> None:
 STEPS: Final[tuple[tuple[str, Callable[[Paths], None]], ...]] = (
     ("tree, meta repository and ledger", _create_first),
     ("folders for jobs and for secrets", _make_work_private),
-    ("repositories that nobody else enters", _make_repositories_private),
+    ("repositories that only hived may enter", _make_repositories_private),
 )
 
 

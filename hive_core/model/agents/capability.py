@@ -27,6 +27,10 @@ _WITHOUT_EFFECT: Final = {
     "subagents": "there are no sub-agents inside a container",
 }
 
+_UNKNOWN: Final = (
+    f"is not a capability; there are {', '.join(PLAIN)},"
+    f" {', '.join(f'{word}:NAME' for word in WITH_ARGUMENT)}"
+)
 _ARGUMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
@@ -34,9 +38,9 @@ def capability_fault(capability: str) -> str | None:
     """Why `capability` is not on the closed list, or None when it is."""
     word, colon, argument = capability.partition(":")
     if not colon:
-        return None if word in PLAIN else "is not a capability"
+        return None if word in PLAIN else _UNKNOWN
     if word not in WITH_ARGUMENT:
-        return "is not a capability"
+        return _UNKNOWN
     return None if _ARGUMENT.fullmatch(argument) else "has an argument that is not a plain word"
 
 

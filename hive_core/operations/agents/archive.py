@@ -144,7 +144,9 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     """
     archive = call.ledger.archives.get(params.id)
     if archive is None:
-        raise NotFound(f"no archive {params.id}")
+        raise NotFound(
+            f"no destroyed agent {params.id}; `hive restore` lists those that can be restored"
+        )
     if archive.expires <= call.now:
         raise Expired(f"cannot restore {archive.name}: its archive has expired")
     spec = AgentSpec.model_validate_json(archive.spec)

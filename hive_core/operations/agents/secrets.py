@@ -18,7 +18,7 @@ BYTES_MOST: Final = 64 << 10
 
 def _check_value(value: SecretStr) -> SecretStr:
     if not value.get_secret_value():  # usually a pipe from a program that failed
-        raise ValueError("is empty")
+        raise ValueError("is empty; a secret has at least one character")
     if len(value.get_secret_value().encode()) > BYTES_MOST:
         raise ValueError(f"is longer than {BYTES_MOST} bytes")
     return value

@@ -36,10 +36,12 @@ Where = Annotated[
 Rule = Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)]
 
 _PUT = (
-    SELF | OPERATOR | fact_rule("put", "whom its owner lets put", "its owner does not let you put")
+    SELF
+    | OPERATOR
+    | fact_rule("put", "an agent that its owner lets put", "its owner does not let you put")
 )
 _TAKE = SELF | OPERATOR | fact_rule(
-    "take", "whom its owner lets take", "its owner does not let you take"
+    "take", "an agent that its owner lets take", "its owner does not let you take"
 )  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def _assigner_facts(call: Call, id_: str) -> frozenset[str]:
     return frozenset({"assigner"}) if is_assigner else frozenset()
 
 
-_ASSIGNER: Final = fact_rule("assigner", "who assigned it", "you did not assign it")
+_ASSIGNER: Final = fact_rule("assigner", "the assigner of the task", "you did not assign it")
 _READS: Final = SELF | ANCESTOR | OPERATOR | _ASSIGNER
 _DECIDES: Final = ANCESTOR | OPERATOR | _ASSIGNER
 

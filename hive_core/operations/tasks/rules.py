@@ -33,7 +33,7 @@ def assigner_facts(call: Call, params: Params) -> frozenset[str]:
 
 
 TASK: Final = Whose("task", "task", task_target)
-ASSIGNER: Final = fact_rule("assigner", "who gave the task", "you did not give it")
+ASSIGNER: Final = fact_rule("assigner", "the assigner of the task", "you did not give it")
 
 
 def visible_task(call: Call, id_: str) -> Task:

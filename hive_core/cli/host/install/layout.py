@@ -12,6 +12,9 @@ from typing import Final
 
 LEAST: Final = 252  # of systemd: what Debian 12 has
 WISHED: Final = 253  # from here on a file descriptor store outlives a failed unit's restart
+WISHED_FOR: Final = (
+    f"works; from {WISHED} on, the sockets of hived also stay open while a start of hived fails"
+)
 
 USER: Final = "hive"
 OPERATORS: Final = "hive-operator"

@@ -35,7 +35,7 @@ def check(warn: Callable[[str], None]) -> None:
     if refusal := layout.old_systemd(version):
         raise Conflict(f"cannot set up: {refusal}")
     if version < layout.WISHED:
-        warn(f"systemd {version} works; {layout.WISHED} or newer is better")
+        warn(f"systemd {version} {layout.WISHED_FOR}")
 
 
 def install(machine: HostMachine) -> None:
