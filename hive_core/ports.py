@@ -158,7 +158,7 @@ class Contents(Protocol):
 class GitServer(Protocol):
     """The daemon's repositories, as `git clone hive::` sees them: `meta`, or an agent's UUID."""
 
-    def refs(self, repo: str) -> Mapping[str, str]:
+    async def refs(self, repo: str) -> Mapping[str, str]:
         """Branches and tags by their full names."""
         ...
 

@@ -17,6 +17,9 @@ from uuid import uuid4
 import pytest
 from host.githost import CAPS, ROOT, GitHostProcess, serve_people
 
+from hive_core.host.git import recovery
+from hive_core.host.git.pushed_packs import PushedPacks
+
 ZERO = "0" * 40
 
 
@@ -97,6 +100,60 @@ def test_attack_59_a_commit_that_is_not_valid_is_refused_kept_and_can_be_fetched
     people.git("clone", "--quiet", "hive::meta", str(other))
     assert people.git("rev-parse", "HEAD", cwd=other) == head
     assert people.git("rev-parse", f"origin/refused/{bad[:12]}", cwd=other) == bad
+
+
+def packs(people: GitHostProcess) -> set[str]:
+    return {path.name for path in (people.folder / "state/meta/.git/objects/pack").iterdir()}
+
+
+def refused_commit(people: GitHostProcess, place: Path, text: str) -> str:
+    """Push a topology that is none; the clone is at the head in force again."""
+    (place / "topology.json").write_text(text)
+    people.git("commit", "-q", "-a", "-m", text, cwd=place)
+    oid = people.git("rev-parse", "HEAD", cwd=place)
+    assert "rejected" in people.git("push", "origin", "main", cwd=place, check=False)
+    people.git("fetch", "--quiet", "--prune", cwd=place)
+    people.git("reset", "-q", "--hard", "origin/main", cwd=place)
+    return oid
+
+
+def test_attack_59_only_the_newest_refused_pushes_are_kept_and_what_others_need_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each refused push left a pack for ever. A later push may need what an old one brought."""
+    monkeypatch.setattr(recovery, "KEPT_MOST", 2)
+    with serve_people(tmp_path) as people:
+        mine = clone(people)
+        notes = people.folder / "state/meta/.git/hive-pushed"
+        before = packs(people)
+        cut_off = PushedPacks(people.folder / "state/meta/.git")
+        (notes).mkdir()
+        (notes / "pack-cut-off").write_text("1" * 40)  # a daemon that was killed left these
+        (people.folder / "state/meta/.git/objects/pack/pack-cut-off.pack").write_bytes(b"half")
+        assert cut_off.abandoned([]) == ["pack-cut-off"]
+        needed = refused_commit(people, mine, "nonsense 0")
+        assert packs(people) - before == {
+            f"{name.name}.{suffix}" for name in notes.iterdir() for suffix in ("idx", "pack")
+        }
+        # On top of the head, with a file from the refused commit, which git does not send again.
+        people.git("checkout", "-q", needed, "--", "topology.json", cwd=mine)
+        people.git("mv", "topology.json", "notes.txt", cwd=mine)
+        people.git("checkout", "-q", "HEAD", "--", "topology.json", cwd=mine)
+        people.git("commit", "-q", "-m", "notes", cwd=mine)
+        people.git("push", "--quiet", "origin", "main", cwd=mine)
+        with_notes = packs(people)
+        commits = [refused_commit(people, mine, f"nonsense {number}") for number in range(1, 5)]
+        assert {f"origin/refused/{oid[:12]}" for oid in commits[-2:]} == set(
+            people.git("for-each-ref", "--format=%(refname:short)", "refs/remotes/origin/refused",
+                       cwd=mine).split()
+        )  # fmt: skip
+        assert with_notes <= packs(people)
+        assert len(packs(people)) == len(with_notes) + 2 * 2
+        assert len(list(notes.iterdir())) == 2
+        fresh = people.folder / "fresh"
+        people.git("clone", "--quiet", "hive::meta", str(fresh))
+        people.git("fsck", "--strict", "--full", cwd=fresh)
+        assert (fresh / "notes.txt").read_text() == "nonsense 0"
 
 
 def test_attack_59_a_push_that_rewrites_or_deletes_or_comes_too_late_loses_nothing(

@@ -8,7 +8,7 @@ import pytest
 from host.meta import Meta, family, spec
 
 from hive_core.errors import InvalidArgument, StorageFull
-from hive_core.host.git import HeadMoved, MetaRepo, Recovery, RecoveryKind, files
+from hive_core.host.git import HeadMoved, MetaRepo, Recovery, RecoveryKind, files, recovery
 from hive_core.model.agents.hive import Hive
 
 
@@ -78,6 +78,24 @@ def test_a_full_disk_keeps_nobody_from_looking_at_a_refused_commit_again(meta: M
     full.unlink()
     assert look(meta).refused == bad
     assert meta.git("status", "--porcelain") == ""
+
+
+def test_the_oldest_refused_commits_are_forgotten_once_they_are_in_the_audit_log(
+    meta: Meta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "KEPT_MOST", 2)
+    meta.change(family("anna"))
+    commits = []
+    for number in range(4):
+        commits.append(meta.by_hand("topology.json", f"nonsense {number}"))
+        look(meta)
+        if number != 1:
+            meta.repo.mark_reported(commits[-1])
+        meta.git("reset", "-q", "--hard")
+    kept = [commits[3], commits[2], commits[1]]
+    assert [oid for oid, _ in meta.repo.refusals()] == kept
+    assert sorted(meta.repo.readable_parked_commits()) == sorted(kept)
+    assert meta.repo.unreported_refusals() == [(commits[1], dict(meta.repo.refusals())[commits[1]])]
 
 
 def test_later_changes_and_commits_are_not_blocked_by_a_refused_one(meta: Meta) -> None:

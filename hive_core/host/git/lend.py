@@ -1,8 +1,8 @@
 """A process of its own that reads a repository of hived's for people: packs, and differences.
 
-`python -I lend.py pack|diff FOLDER OUT`, with what is wanted as JSON on standard input. libgit2 can
-crash over what is damaged, or never return from it; hived itself must do neither. What is wrong is
-said in a line on standard error.
+`python -I lend.py pack|diff|packs FOLDER OUT`, with what is wanted as JSON on standard input.
+libgit2 can crash over what is damaged, or never return from it; hived itself must do neither. What
+is wrong is said in a line on standard error.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import json
 import re
 import resource
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 if __name__ == "__main__":  # started as a file, without any folder to import from
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
@@ -24,6 +24,7 @@ from pygit2.packbuilder import PackBuilder
 
 from hive_core.errors import HiveError
 from hive_core.host.git.packing import loose_objects
+from hive_core.host.git.packs import Pack
 from hive_core.host.git.store import FILES, ObjectStore
 from hive_core.jobs.diff import FileDiff
 from hive_core.jobs.outcome import JobRefused
@@ -83,12 +84,27 @@ def _tree_objects(git: pygit2.Repository, tree: str, seen: set[str]) -> Iterator
                 yield child
 
 
-def write_pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
-    """Write the pack to `out`."""
+def _open_checked(folder: Path) -> pygit2.Repository:
     store = ObjectStore(folder)
     for oid in loose_objects(folder / "objects"):
         store.check_object(oid, "what is lent")  # libgit2 never returns from one that is cut short
-    git = pygit2.Repository(str(folder))
+    return pygit2.Repository(str(folder))
+
+
+def write_packs_in_use(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
+    """Write to `out` which of the packs hold something that belongs to `wants`."""
+    tables = {name: Pack(folder / f"objects/pack/{name}.idx") for name in asked["packs"]
+              if (folder / f"objects/pack/{name}.idx").exists()}  # fmt: skip
+    used: set[str] = set()
+    for oid in reachable_objects(_open_checked(folder), asked["wants"], []):
+        name = bytes.fromhex(oid)
+        used |= {pack for pack, table in tables.items() if table.place(name) is not None}
+    out.write_text("\n".join(sorted(used)))
+
+
+def write_pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
+    """Write the pack to `out`."""
+    git = _open_checked(folder)
     builder = PackBuilder(git)
     builder.set_threads(1)
     for oid in reachable_objects(git, asked["wants"], asked["haves"]):
@@ -117,13 +133,20 @@ def write_diff(folder: Path, out: Path, asked: dict[str, str]) -> None:
             file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
 
+KINDS: Final[dict[str, Callable[[Path, Path, Any], None]]] = {
+    "pack": write_pack,
+    "diff": write_diff,
+    "packs": write_packs_in_use,
+}
+
+
 def main() -> int:
     kind, folder, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     Path("/proc/self/oom_score_adj").write_text(_KILL_FIRST)
     try:
         asked = json.load(sys.stdin)
-        (write_pack if kind == "pack" else write_diff)(folder, out, asked)
+        KINDS[kind](folder, out, asked)
     except HiveError as error:
         print(error.reason, file=sys.stderr)  # noqa: T201 - what its daemon reads
         return 1

@@ -93,6 +93,17 @@ class PackExports:
         finally:
             out.unlink(missing_ok=True)
 
+    async def packs_in_use(
+        self, folder: Path, wants: Sequence[str], packs: Sequence[str]
+    ) -> frozenset[str]:
+        """Those of `packs` that hold something which belongs to `wants`."""
+        out = self._path(uuid4().hex)
+        try:
+            await self._run("packs", folder, out, {"wants": [*wants], "packs": [*packs]})
+            return frozenset((await asyncio.to_thread(out.read_text)).split())
+        finally:
+            out.unlink(missing_ok=True)
+
     def _begin(self, folder: Path, wants: Sequence[str], haves: Sequence[str]) -> str:
         self._make_room()
         id_ = uuid4().hex

@@ -7,19 +7,22 @@ one; a signed tag goes to the repository of its agent and approves, or is put as
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from hive_core.errors import Busy, Conflict, InvalidArgument, NotAllowed
+from hive_core.errors import Busy, Conflict, HiveError, InvalidArgument, NotAllowed
 from hive_core.host.git import gitfolder
 from hive_core.host.git.applied_repository import AppliedRepo
 from hive_core.host.git.file_writer import guard_repository, put_ref
-from hive_core.host.git.initial_pack import object_name, pack_fault
+from hive_core.host.git.initial_pack import object_name
+from hive_core.host.git.lending import PackExports
 from hive_core.host.git.manual_commits import ManualCommits
+from hive_core.host.git.pushed_packs import PushedPacks
+from hive_core.host.git.repo import MetaRepo
 from hive_core.host.git.signed_approvals import ASIDE, SignedApprovals
 from hive_core.host.storage.uploads import PushUploads
 from hive_core.host.systemd.job_exchange import exchange
@@ -39,6 +42,7 @@ from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
 from hive_core.plan.intake_limits import IntakeLimits
 from hive_core.ports import Jobs
 
+log = logging.getLogger(__name__)
 AT_ONCE: Final = 8
 BYTES_AT_ONCE: Final = 64 << 20  # of the packs that are judged: each is in memory a few times
 SOON: Final = 20.0  # seconds after which a push is answered that is still being judged
@@ -155,16 +159,37 @@ class Pushes:
         async with self._alone:
             hand = self.manual_commits()
             hand.check_expected_head(push.old)  # it may have moved while the job ran
-            pack = hand.repo.folder / "objects/pack"
-            name = await asyncio.to_thread(_keep_pack, pack, received)
+            packs, parts = PushedPacks(hand.repo.folder), (received.pack, received.table)
+            name, is_new = await asyncio.to_thread(packs.store, *parts, push.new)
             try:
                 await asyncio.to_thread(hand.repo.check_whole, push.new, push.old)
                 hand.push(push.old, push.new)
+                packs.keep(name)
             except InvalidArgument:
-                if name:
-                    _drop_pack(pack, name)
+                if is_new:
+                    packs.drop([name])
                 raise
+            finally:
+                await self._remove_abandoned(packs, hand.repo)
         return "adopted"
+
+    async def _remove_abandoned(self, packs: PushedPacks, repo: MetaRepo) -> None:
+        """Remove the packs of refused commits that are not kept any more, where nothing needs them.
+
+        A commit that was pushed later may: its clone left out what the refused commit had brought.
+        """
+        try:
+            refused = await asyncio.to_thread(repo.readable_parked_commits)
+            if not (abandoned := await asyncio.to_thread(packs.abandoned, refused)):
+                return
+            wants = [*refused, *filter(None, [repo.head()])]
+            exports = PackExports(self.settings.paths.served)
+            needed = await exports.packs_in_use(repo.folder, wants, abandoned)
+            for name in needed:
+                packs.keep(name)
+            await asyncio.to_thread(packs.drop, [it for it in abandoned if it not in needed])
+        except HiveError as error:
+            log.warning("Cannot remove the packs of refused pushes: %s", error.reason)
 
     # A signed tag.
 
@@ -205,19 +230,3 @@ class Pushes:
             pack = await asyncio.to_thread(box.read, "pack", most)
             table = await asyncio.to_thread(box.read, "idx", most)
             return ReceivedPack(pack, table, box.read("tag", TAG_MOST) if kind == TAG else b"")
-
-
-def _keep_pack(folder: Path, received: ReceivedPack) -> str:
-    """Store a pack; its name, or empty if the repository has it already."""
-    if (folder / f"pack-{received.pack[-20:].hex()}.idx").exists():
-        return ""  # pushed earlier, for something that may be in force
-    if fault := pack_fault(received.pack, received.table):
-        raise InvalidArgument(f"cannot push: {fault}", field="pack")
-    with guard_repository(folder):
-        return gitfolder.write_pack(folder, received.pack, received.table)
-
-
-def _drop_pack(folder: Path, name: str) -> None:
-    """Delete a pack that only this push has stored."""
-    for suffix in (".idx", ".pack"):
-        (folder / f"{name}{suffix}").unlink(missing_ok=True)

@@ -23,12 +23,14 @@ from hive_core.errors import HiveError, InvalidArgument
 from hive_core.host.git.faults import DamagedRepo, guard_writes
 from hive_core.host.git.locks import make_durable_folder, replace_file
 from hive_core.host.git.store import ObjectStore
+from hive_core.host.storage.disk import sync_folder
 from hive_core.model.agents.hive import Hive
 
 log = logging.getLogger(__name__)
 REFUSED: Final = "refs/hive/refused/"
 NOTES: Final = "hive-refused"
 _LISTED: Final = 100
+KEPT_MOST: Final = 100  # refused commits
 _SEARCHED: Final = 1000
 _SUBJECT: Final = 200
 _OID: Final = re.compile(r"[0-9a-f]{40}")
@@ -159,6 +161,22 @@ class RefusedCommits:
             with suppress(DamagedRepo):
                 self._store.check_object(oid, "a refused commit")
                 self._put(self._folder / REFUSED / oid, f"{oid}\n")
+            self._forget_oldest(oid)
+
+    def _forget_oldest(self, newest: str) -> None:
+        """Keep so many; refs go first, so a kill in between leaves a reason that is removed next.
+
+        What is not in the audit log yet stays until it is.
+        """
+        older = [oid for oid, _ in self.refusals() if oid != newest]
+        gone = [oid for oid in older[KEPT_MOST - 1 :] if self._mark(oid).exists()]
+        for oid in gone:
+            (self._folder / REFUSED / oid).unlink(missing_ok=True)
+        if gone and (self._folder / REFUSED).is_dir():
+            sync_folder(self._folder / REFUSED)
+        for oid in gone:
+            (self._reasons / oid).unlink(missing_ok=True)
+            self._mark(oid).unlink(missing_ok=True)
 
     def _put(self, file: Path, text: str) -> None:
         spare = make_durable_folder(self._reasons) / ".new"

@@ -36,14 +36,15 @@ class MetaGitServer:
     lending: PackExports
     pushes: Callable[[], Pushes]
 
-    def refs(self, repo: str) -> Mapping[str, str]:
+    async def refs(self, repo: str) -> Mapping[str, str]:
         """What was proposed and what was refused are branches, so that every clone has them."""
         if repo == META:
             head = self.meta.head()
-            refused = {f"{REFUSED}/{oid[:12]}": oid for oid in self.meta.readable_parked_commits()}
+            commits = await asyncio.to_thread(self.meta.readable_parked_commits)
+            refused = {f"{REFUSED}/{oid[:12]}": oid for oid in commits}
             return {**({MAIN: head} if head else {}), **refused}
         shown = {}
-        for name, oid in self.repo(repo).refs().items():
+        for name, oid in (await asyncio.to_thread(self.repo(repo).refs)).items():
             place, _, leaf = name.rpartition("/")
             if _OID.fullmatch(oid) and (name == MAIN or _TAG.fullmatch(name)):
                 shown[name] = oid

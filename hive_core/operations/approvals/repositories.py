@@ -129,13 +129,18 @@ class MetaLines(Page):
 
 
 @operation(action="administer", allow=OPERATOR)
-def list_refs(call: Call, params: ListRefsParams) -> RefRows:
+def list_refs(call: Call, params: ListRefsParams) -> Later[RefRows]:
     """List the branches and tags of one of the daemon's repositories, as `git-remote-hive` does."""
-    refs = sorted(_server(call).refs(_repository(call, params.repo)).items())
-    rows = (RefRow(name=name, oid=oid) for name, oid in refs if name > (params.after or ""))
-    some = list(islice(take_fitting(rows, lambda row: reply_bytes(row.name, row.oid)), params.most))
-    more = some and some[-1].name != refs[-1][0]
-    return RefRows(refs=some, next=some[-1].name if more else None)
+    server, repo = _server(call), _repository(call, params.repo)
+
+    async def read(_reads: SlowReadSources) -> RefRows:
+        refs = sorted((await server.refs(repo)).items())
+        rows = [RefRow(name=name, oid=oid) for name, oid in refs if name > (params.after or "")]
+        fitting = take_fitting(rows, lambda row: reply_bytes(row.name, row.oid))
+        some = list(islice(fitting, params.most))
+        return RefRows(refs=some, next=some[-1].name if len(some) < len(rows) else None)
+
+    return Later(read)
 
 
 @operation(action="administer", allow=OPERATOR)
@@ -145,11 +150,11 @@ def export_pack(call: Call, params: ExportPackParams) -> Later[PackPart]:
     `git-remote-hive` calls this for `git clone hive::meta`, `git clone hive::NAME` and `git pull`.
     """
     server, repo = _server(call), _repository(call, params.repo)
-    known = set(server.refs(repo).values())
-    if params.after is None and (odd := [oid for oid in params.wants if oid not in known]):
-        raise InvalidArgument(f"no ref points to {odd[0]} (any more)", field="wants")
 
     async def read(_reads: SlowReadSources) -> PackPart:
+        known = set((await server.refs(repo)).values()) if params.after is None else set()
+        if params.after is None and (odd := [oid for oid in params.wants if oid not in known]):
+            raise InvalidArgument(f"no ref points to {odd[0]} (any more)", field="wants")
         data, following = await server.pack(repo, params.wants, params.haves, params.after)
         return PackPart(data=base64.b64encode(data).decode(), next=following)
 
