@@ -130,7 +130,7 @@ def test_attack_59_only_the_newest_refused_pushes_are_kept_and_what_others_need_
         (notes).mkdir()
         (notes / "pack-cut-off").write_text("1" * 40)  # a daemon that was killed left these
         (people.folder / "state/meta/.git/objects/pack/pack-cut-off.pack").write_bytes(b"half")
-        assert cut_off.abandoned([]) == ["pack-cut-off"]
+        assert cut_off.abandoned_packs([]) == ["pack-cut-off"]
         needed = refused_commit(people, mine, "nonsense 0")
         assert packs(people) - before == {
             f"{name.name}.{suffix}" for name in notes.iterdir() for suffix in ("idx", "pack")

@@ -149,6 +149,29 @@ def test_a_part_that_is_not_begun_does_not_stop_the_clock_of_its_whole(world: Wo
     assert state(world, whole) == "stopping"
 
 
+def test_a_part_without_a_deadline_does_not_stop_the_clock_of_its_whole(world: World) -> None:
+    """The clock of the whole stood for ever beside a part that nothing ends."""
+    whole = give(world, "a", "a1", deadline=30)
+    world.advance(10)
+    part = give(world, "a1", "a11", deadline=0)
+    world.advance(19)
+    assert (state(world, whole), state(world, part)) == ("in_progress", "in_progress")
+    world.advance(2)
+    assert state(world, whole) == "stopping"
+
+
+def test_the_clock_of_a_whole_stands_beside_a_part_that_waits_or_is_stopped(world: World) -> None:
+    whole = give(world, "a", "a1", deadline=30)
+    part = give(world, "a1", "a11", deadline=1000)
+    asked = world.call("a11", "ask", task=part, items=["how?"])["question"]
+    world.advance(100)
+    assert state(world, whole) == "in_progress"
+    world.call("a1", "answer", question=asked, answers=["so"])
+    world.call("a1", "cancel_task", task=part)
+    assert state(world, part) == "stopping"
+    assert world.call("a", "get_task", task=whole)["task"]["deadline"] is None
+
+
 def test_the_clock_runs_again_when_a_part_goes_back_to_the_queue(world: World) -> None:
     whole = give(world, "a", "a1", deadline=30)
     start_machines(world, "a11")

@@ -52,7 +52,7 @@ class PushedPacks:
             for name in names:
                 (self._notes / name).unlink(missing_ok=True)
 
-    def abandoned(self, commits: Collection[str]) -> list[str]:
+    def abandoned_packs(self, commits: Collection[str]) -> list[str]:
         """The packs whose commit is none of these."""
         notes = sorted(self._notes.iterdir()) if self._notes.is_dir() else []
         return [

@@ -180,7 +180,7 @@ class Pushes:
         """
         try:
             refused = await asyncio.to_thread(repo.readable_parked_commits)
-            if not (abandoned := await asyncio.to_thread(packs.abandoned, refused)):
+            if not (abandoned := await asyncio.to_thread(packs.abandoned_packs, refused)):
                 return
             wants = [*refused, *filter(None, [repo.head()])]
             exports = PackExports(self.settings.paths.served)

@@ -214,10 +214,11 @@ class TaskStore:
         sql = f"SELECT COUNT(*) FROM tasks INDEXED BY tasks_held WHERE {where}"  # noqa: S608
         return int(self._db.value(sql, (assignee,)))
 
-    def is_part_begun_by_other(self, id_: str, assignee: str) -> bool:
-        """Whether another agent than its own has begun a part of it that has not ended."""
+    def is_part_timed_by_other(self, id_: str, assignee: str) -> bool:
+        """Whether another agent than its own has begun a part of it that has a clock of its own."""
         where = (
             "part_of = ? AND part_of <> '' AND ended IS NULL AND assignee <> ?"
+            " AND COALESCE(hard_at, left, stop_at) IS NOT NULL"
             f" AND state IN ({_ACTIVE}) AND (state <> 'pending_delegation' OR started IS NOT NULL)"
         )
         sql = f"SELECT EXISTS (SELECT 1 FROM tasks WHERE {where})"  # noqa: S608

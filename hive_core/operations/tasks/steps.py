@@ -1,8 +1,9 @@
 """One step of one task: its row, its event, its clock, and the news for its assigner.
 
 The clock of a task runs from the moment its agent begins it. It stands while the agent waits for
-an answer or for a decision on a plan, and while another agent works on a part of the task: each
-part has a clock of its own. A part that its agent has not begun stops no clock.
+an answer or for a decision on a plan, and while another agent works on a part of the task that has
+a clock of its own. A part that its agent has not begun, or that has no deadline, stops no clock:
+else the clock of the task could stand for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def task_topic(task: str) -> str:
 def take_step(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]) -> Task:
     """Take one legal step of one task, without the consequences for other tasks.
 
-    The only effect on another task is on the clock of the whole: it stands while a part is begun.
+    The only effect on another task is on the clock of the whole: it stands beside that of a part.
     """
     state = TaskState(COURSE.next(task.state, event))
     clock = clock_after_step(call, task, state)
@@ -178,8 +179,8 @@ def update_clock_of_whole(call: Call, part: Task) -> None:
 
 
 def _clock_beside_parts(call: Call, task: Task) -> TaskChanges:
-    """The clock stands as long as another agent works on a part, and continues afterwards."""
-    waits = call.ledger.tasks.is_part_begun_by_other(task.id, task.assignee)
+    """The clock stands as long as another agent has a part with a clock, and continues then."""
+    waits = call.ledger.tasks.is_part_timed_by_other(task.id, task.assignee)
     return _paused_clock(call, task) if waits else _resumed_clock(call, task)
 
 
