@@ -92,9 +92,9 @@ def test_the_oldest_refused_commits_are_forgotten_once_they_are_in_the_audit_log
         if number != 1:
             meta.repo.mark_reported(commits[-1])
         meta.git("reset", "-q", "--hard")
-    kept = [commits[3], commits[2], commits[1]]
-    assert [oid for oid, _ in meta.repo.refusals()] == kept
-    assert sorted(meta.repo.readable_parked_commits()) == sorted(kept)
+    newest = [commits[3], commits[2], commits[1]]
+    assert [oid for oid, _ in meta.repo.refusals()] == newest
+    assert sorted(meta.repo.readable_parked_commits()) == sorted(newest)
     assert meta.repo.unreported_refusals() == [(commits[1], dict(meta.repo.refusals())[commits[1]])]
 
 

@@ -7,6 +7,7 @@ from operations.world import World, fields, rows, world
 
 from hive_core.model.agents.machine import State
 from hive_core.model.config.settings import HostLimits, Settings
+from hive_core.operations.agents.revocation import OPEN_MOST
 
 MAY = {
     ("operator", "a1", "b"): "", ("root", "a1", "b"): "", ("root", "a1", "root"): "",
@@ -73,6 +74,23 @@ def test_who_loses_may_finish_first(world: World) -> None:
     (revocation,) = world.ledger.revocations.open()
     assert revocation.latest == world.clock.now() + 30
     assert fields(world.events()[-1])["when_idle"] == 30
+
+
+def test_revocations_of_one_agent_that_are_not_finished_are_bounded(world: World) -> None:
+    """Each pass works through all of them, and moves to and fro made one more each time."""
+    for number in range(OPEN_MOST):
+        world.clock.advance(10)
+        world.call("operator", "move", agent="a1", parent="ba"[number % 2], no_restart=True)
+    world.clock.advance(10)
+    before = world.hive
+    assert world.fault("operator", "move", agent="a1", parent="b") == "LimitReached"
+    assert world.hive is before
+    world.call("operator", "move", agent="a2", parent="b")
+    first = world.ledger.revocations.open()[0].id
+    with world.ledger.transaction():
+        for event in ("leave", "close", "end"):
+            world.ledger.revocations.advance(first, event, world.clock.now())
+    world.call("operator", "move", agent="a1", parent="b")
 
 
 def test_only_the_operator_leaves_access_open_and_it_is_recorded(world: World) -> None:

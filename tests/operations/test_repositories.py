@@ -25,7 +25,7 @@ def test_a_hive_without_commits_has_no_differences(
 
 
 def test_a_page_of_refs_has_at_most_100(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def many_refs(_: MetaGitServer, __: str) -> Mapping[str, str]:
+    async def many_refs(_: MetaGitServer, __: str) -> Mapping[str, str]:
         return {f"refs/tags/t{number:03}": "1" * 40 for number in range(250)}
 
     monkeypatch.setattr(MetaGitServer, "refs", many_refs)

@@ -169,7 +169,9 @@ def test_the_clock_of_a_whole_stands_beside_a_part_that_waits_or_is_stopped(worl
     world.call("a1", "answer", question=asked, answers=["so"])
     world.call("a1", "cancel_task", task=part)
     assert state(world, part) == "stopping"
-    assert world.call("a", "get_task", task=whole)["task"]["deadline"] is None
+    row = world.ledger.tasks.get(whole)
+    assert row is not None
+    assert (row.hard_at, row.left) == (None, 30)
 
 
 def test_the_clock_runs_again_when_a_part_goes_back_to_the_queue(world: World) -> None:

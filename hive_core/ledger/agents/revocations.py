@@ -52,6 +52,11 @@ class Revocations:
         )
         return [self._read(row) for row in rows]
 
+    def count_open(self, agent: str) -> int:
+        """Number of revocations of this agent's files that are not done."""
+        where = "ended IS NULL AND agent = ?"
+        return int(self._db.value(f"SELECT COUNT(*) FROM revocations WHERE {where}", (agent,)))  # noqa: S608
+
     def get(self, id_: int) -> Revocation:
         row = self._db.row(f"SELECT {_COLUMNS} FROM revocations WHERE id = ?", (id_,))  # noqa: S608
         if row is None:

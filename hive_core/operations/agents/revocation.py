@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.broker.hooks import AgentEnded, on
+from hive_core.errors import LimitReached
 from hive_core.ledger.agents.revocations import NewRevocation
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import State
 from hive_core.plan.revocation import losing
 
+OPEN_MOST: Final = 32  # revocations of one agent
 UP = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.DEPLOYING})
 
 
@@ -39,6 +42,7 @@ def start_revocation(
     are recorded, each until it has ended.
     """
     spec, above = hive.spec(agent), [hive.spec(name).id for name in lost]
+    _check_room(call, spec.id, agent)
     new = NewRevocation(
         how.job, spec.id, agent, tuple(above), how.restart, how.latest, how.came_back
     )
@@ -52,6 +56,13 @@ def start_revocation(
         ]
         nonces = {run.agent: run.nonce for run in runs if run is not None}
     call.ledger.revocations.set_nonces(id_, nonces)
+
+
+def _check_room(call: Call, uuid: str, agent: str) -> None:
+    """Refuse more open revocations of one agent: each pass works through all of them."""
+    if call.ledger.revocations.count_open(uuid) >= OPEN_MOST:
+        reason = f"agents that lost access by {OPEN_MOST} earlier moves are not restarted yet"
+        raise LimitReached(f"cannot move {agent}: {reason}; wait, or restart them")
 
 
 def running_agents(call: Call, hive: Hive, names: Iterable[str]) -> list[str]:
