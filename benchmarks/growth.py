@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from plan.hives import World, hive, spec, uuid
+from fixtures.plans import World, hive, spec, uuid
 
 from benchmarks.report.rows import ROUNDS, Row
 from hive_core.model.agents.hive import Hive

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
-from operations.world import World, world
+from fixtures.world import World, world
 
 from benchmarks.mail import deliveries
 from benchmarks.report.rows import Row

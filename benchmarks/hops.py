@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 
-from operations.world import World, world
+from fixtures.world import World, world
 
 from benchmarks.report.rows import Row, with_aim
 from hive_core import varlink

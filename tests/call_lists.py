@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from operations.world import World, world
+from fixtures.world import World, world
 
 import hive_core
 from hive_core.model.config.settings import Paths

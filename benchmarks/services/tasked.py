@@ -6,7 +6,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from broker.house import Asleep, SlowReads
+from fixtures.broker import Asleep, SlowReads
 from fuzz.served import BOUNDS as USUAL
 from fuzz.served import family
 

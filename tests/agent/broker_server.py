@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from operations.world import Exchange, World
+from fixtures.world import Exchange, World
 
 from hive_core.errors import HIVE
 from hive_core.varlink import FrameReader, Message, decode, encode

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.stage import QUEEN, AgentStage
-from agent.troupe import BuiltInAgents
-from operations.world import world
+from fixtures.built_in_agents import BuiltInAgents
+from fixtures.queen import QUEEN, AgentStage
+from fixtures.world import world
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent.stage import AgentStage
-from agent.troupe import Killed
-from operations.world import fields, rows
+from fixtures.built_in_agents import Killed
+from fixtures.queen import AgentStage
+from fixtures.world import fields, rows
 
 from hive_core.agent.agent_loop import StateFile
 from hive_core.agent.language import parse

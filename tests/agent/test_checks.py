@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from agent.house import MaidHost, maid_host
-from operations.machines import end_machine
+from fixtures.machines import end_machine
+from fixtures.maid import MaidHost, maid_host
 
 from hive_core.model.agents.agent import Role
 from hive_core.model.config.limits import BuiltInSettings

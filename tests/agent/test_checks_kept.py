@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from agent.house import MaidHost, maid_host
-from operations.machines import end_machine, start_machines
+from fixtures.machines import end_machine, start_machines
+from fixtures.maid import MaidHost, maid_host
 
 from hive_core.agent.maid import HostUsage, MaidAgent
 from hive_core.model.config.limits import BuiltInSettings

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs.bench import ENVIRONMENT, Repo
-from jobs.traps import traps
+from fixtures.git_traps import traps
+from fixtures.jobs import ENVIRONMENT, Repo
 
 from hive_core.agent.config import ConfigClone
 from hive_core.agent.main import run

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from agent.broker_server import ROOT, BrokerServer, broker_server
-from operations.machines import start_machines
-from operations.world import Reply, World, rows, world
+from fixtures.machines import start_machines
+from fixtures.world import Reply, World, rows, world
 
 from hive_core.operations.triggers.webhooks import Delivery, deliver_webhook
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.peer import FakeBroker
+from fixtures.fake_broker import FakeBroker
 
 from hive_core.agent.letter import ReceivedLetter
 from hive_core.agent.main import run

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.house import MaidHost, maid_host
-from operations.machines import end_machine, start_machines
-from operations.world import rows
+from fixtures.machines import end_machine, start_machines
+from fixtures.maid import MaidHost, maid_host
+from fixtures.world import rows
 
 from hive_core.agent.maid import HostUsage, MaidFinding, host_usage, report_text, usage_findings
 from hive_core.model.agents.machine import State

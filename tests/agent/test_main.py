@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.peer import FakeBroker, fake_broker
+from fixtures.fake_broker import FakeBroker, fake_broker
 
 from hive_core import VERSION
 from hive_core.agent import catalog

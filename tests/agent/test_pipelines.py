@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agent.stage import AgentStage
-from agent.troupe import Killed
-from operations.world import Reply, fields, rows
+from fixtures.built_in_agents import Killed
+from fixtures.queen import AgentStage
+from fixtures.world import Reply, fields, rows
 
 from hive_core.agent.queen import ARCHITECT, COMPLEX, SIMPLE, strategy
 

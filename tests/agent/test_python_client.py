@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import pytest
 from agent.broker_server import CLIENT, BrokerServer, broker_server
-from agent.peer import fake_broker
-from operations.machines import start_machines
-from operations.world import World, world
+from fixtures.fake_broker import fake_broker
+from fixtures.machines import start_machines
+from fixtures.world import World, world
 
 from hive_core.agent.python.hive_agent import (
     AgentClient,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.peer import FakeBroker, fake_broker
+from fixtures.fake_broker import FakeBroker, fake_broker
 from typing_extensions import override
 
 from hive_core.agent.letter import ReceivedLetter

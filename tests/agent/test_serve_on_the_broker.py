@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from operations.world import World, rows, world
+from fixtures.world import World, rows, world
 from typing_extensions import override
 
 from hive_core.agent.reconnect import Link

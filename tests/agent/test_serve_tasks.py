@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from agent.peer import FakeBroker, fake_broker
+from fixtures.fake_broker import FakeBroker, fake_broker
 
 from hive_core.agent.letter import ReceivedLetter
 from hive_core.agent.reconnect import Link

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from agent.stage import AgentStage
-from operations.machines import end_machine
+from fixtures.machines import end_machine
+from fixtures.queen import AgentStage
 
 JOB = "group\nsum 1 2\ngroup\nsum 3 4\ncombine sum"
 PLANNED = "architect\n" + JOB

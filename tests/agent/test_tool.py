@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from agent.peer import FakeBroker, fake_broker
+from fixtures.fake_broker import FakeBroker, fake_broker
 from long import at_most
 
 from hive_core.agent import program, workspace

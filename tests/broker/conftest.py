@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker.house import House, open_house
-from seeds import folder_in_ram
+from fixtures.broker import House, open_house
+from fixtures.seeds import folder_in_ram
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broker.house import House, open_house, spec
+from fixtures.broker import House, open_house, spec
 
 from hive_core.broker.audit import rejected_peer_entry
 from hive_core.errors import StorageFull

@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from broker.house import House, Phone, open_house, spec
-from broker.small import Grown, Noted
+from fixtures.broker import House, Phone, open_house, spec
+from fixtures.small_registry import Grown, Noted
 
 from hive_core.broker.batch import OptimisticGuard
 from hive_core.broker.call import Call, Change, Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from broker.house import House, spec
+from fixtures.broker import House, spec
 
 from hive_core import errors
 from hive_core.errors import InvalidArgument, InvalidParameter, NotAllowed, NotFound

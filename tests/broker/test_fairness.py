@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from broker.house import House, Phone, open_house
+from fixtures.broker import House, Phone, open_house
 from pydantic import Field
 
 from hive_core.broker.call import Call

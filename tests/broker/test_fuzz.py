@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from broker.house import House, Phone, open_house
+from fixtures.broker import House, Phone, open_house
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.world import World
+from fixtures.world import World
 
 from benchmarks.hops import (
     MOVE_MOST,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from broker.house import House, spec
+from fixtures.broker import House, spec
 
 from hive_core.errors import Conflict, InvalidArgument, LimitReached
 

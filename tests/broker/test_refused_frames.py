@@ -6,7 +6,7 @@ import asyncio
 import gc
 
 import pytest
-from broker.house import House
+from fixtures.broker import House
 
 from hive_core.errors import Busy, HiveError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.house import House, open_house
+from fixtures.broker import House, open_house
 from policy.naive import Question, decide
 from pydantic import BaseModel
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from broker.house import House, open_house, spec
+from fixtures.broker import House, open_house, spec
 from pydantic import Field
 
 from hive_core.broker import hooks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from broker.house import House, Phone, SlowReads, spec
+from fixtures.broker import House, Phone, SlowReads, spec
 
 from hive_core.broker.operation import Result
 from hive_core.errors import Busy, Internal, NotFound, NotRunning

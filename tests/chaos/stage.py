@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from host.meta import git
-from operations.world import at_once
+from fixtures.meta_repo import git
+from fixtures.world import at_once
 
 from hive_core import varlink
 from hive_core.broker.batch import Services

@@ -6,9 +6,9 @@ import random
 from itertools import pairwise
 
 import pytest
+from fixtures.world import World, world
 from long import figure, seed, times
 from operations.test_triggers import fires, put
-from operations.world import World, world
 
 DAY, YEAR = 86_400.0, 365.25 * 86_400
 STEPS = (-10 * YEAR, -DAY, -3600.0, 3600.0, DAY, 10 * YEAR)

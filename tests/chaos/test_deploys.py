@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from fixtures.deploys import FAMILY, Proposed, Stage, proposal
 from long import figure, seed, times
-from reconcile.deploying import FAMILY, Proposed, Stage, proposal
 from typing_extensions import override
 
 from hive_core.errors import Conflict, HiveError, StorageFull

@@ -14,7 +14,7 @@ import pytest
 from chaos.campaign import Row, silences
 from chaos.oracle import Evidence, verdict, verify_tampered_logs
 from chaos.soak import Slope
-from operations.world import World, rows, world
+from fixtures.world import World, rows, world
 
 Damage = Callable[[Evidence], object]
 

@@ -11,8 +11,8 @@ from statistics import pstdev
 from tempfile import TemporaryDirectory
 
 import pytest
+from fixtures.reconciler import Road, hive
 from long import figure, times
-from reconcile.road import Road, hive
 
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.settings import Settings

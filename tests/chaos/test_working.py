@@ -12,8 +12,8 @@ from tempfile import mkdtemp
 
 import pytest
 from chaos.working import EVERY, GIVEN, QUEUE, WORKERS, Past, Working, begin, live
+from fixtures.world import rows
 from long import asked, figure, seed, times
-from operations.world import rows
 
 from hive_core.errors import NotFound
 from hive_core.model.wire.record import OPERATOR, Event

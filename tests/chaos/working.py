@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from operations.world import World, rows
+from fixtures.world import World, rows
 
 from hive_core.errors import HiveError
 from hive_core.model.config.settings import HostLimits, Settings

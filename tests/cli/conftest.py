@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent.peer import fake_broker
 from cli.run import Hive
+from fixtures.fake_broker import fake_broker
 
 ROWS = [
     {"name": name, "uuid": f"uuid-{name}", "parent": parent, "role": "agent", "title": "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from agent.peer import FakeBroker
+from fixtures.fake_broker import FakeBroker
 
 from hive_core.cli.main import run
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from agent.broker_server import ROOT, broker_server
 from cli.run import Hive
-from operations.world import world
+from fixtures.world import world
 
 from hive_core.agent import catalog
 from hive_core.errors import NotAllowed

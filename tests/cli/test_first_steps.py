@@ -12,10 +12,10 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from agent.peer import fake_broker
 from cli.run import Hive
 from cli.test_approvals import ROW as APPROVAL
 from cli.test_tasks import ENDED, ID, RESULT, SHOWN
+from fixtures.fake_broker import fake_broker
 from typing_extensions import override
 
 from hive_core.agent import exchange, layout

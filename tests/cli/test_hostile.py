@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import click
 import pytest
-from agent.peer import Answer
 from cli.run import Hive
+from fixtures.fake_broker import Answer
 
 from hive_core import cli
 from hive_core.cli.core.output import block, moment

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent.peer import FakeBroker
 from cli.golden_old import TOPOLOGY, listing, make
 from cli.run import Hive
+from fixtures.fake_broker import FakeBroker
 
 from hive_core.cli.core.session import Session
 from hive_core.cli.host.install import imports

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
-from broker.house import Asleep, SlowReads
+from fixtures.broker import Asleep, SlowReads
 
 from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from host.meta import Meta
-from seeds import empty_ledger, empty_repo, folder_in_ram
+from fixtures.meta_repo import Meta
+from fixtures.seeds import empty_ledger, empty_repo, folder_in_ram
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from host.meta import git
-from host.proposals import Author
+from fixtures.meta_repo import git
+from fixtures.proposals import Author
 
 from hive_core.errors import Conflict, HiveError, Internal
 from hive_core.host.git.applied_repository import AppliedRepo, ProposalTag

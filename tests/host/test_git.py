@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from host.meta import Meta, family, spec
+from fixtures.meta_repo import Meta, family, spec
 
 from hive_core.errors import Busy, InvalidArgument
 from hive_core.host.git import HeadMoved, MetaRepo

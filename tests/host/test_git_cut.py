@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from host.meta import Meta, family
+from fixtures.meta_repo import Meta, family
 
 from hive_core.host.git import MetaRepo, RecoveryKind
 

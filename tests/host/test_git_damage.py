@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from host.meta import Meta, family, git, spec
+from fixtures.meta_repo import Meta, family, git, spec
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import DamagedRepo, MetaRepo, RecoveryKind

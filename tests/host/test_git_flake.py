@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from host.meta import Meta, family, spec
+from fixtures.meta_repo import Meta, family, spec
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import MetaRepo

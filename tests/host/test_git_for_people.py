@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from host.githost import CAPS, ROOT, GitHostProcess, serve_people
+from fixtures.git_host import CAPS, ROOT, GitHostProcess, serve_people
 
 from hive_core.host.git import recovery
 from hive_core.host.git.pushed_packs import PushedPacks

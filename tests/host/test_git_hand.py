@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from host.meta import Meta, family, spec
+from fixtures.meta_repo import Meta, family, spec
 
 from hive_core.errors import InvalidArgument, StorageFull
 from hive_core.host.git import HeadMoved, MetaRepo, Recovery, RecoveryKind, files, recovery

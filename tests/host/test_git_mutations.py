@@ -11,8 +11,15 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from host.meta import spec
-from host.mutations import SHAPES, change, create_history, damage, open_stores, without_privileges
+from fixtures.meta_repo import spec
+from fixtures.repository_damage import (
+    SHAPES,
+    change,
+    create_history,
+    damage,
+    open_stores,
+    without_privileges,
+)
 from long import figure, seed, times
 
 from hive_core import operations

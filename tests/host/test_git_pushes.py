@@ -13,8 +13,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from host.githost import CAPS, WHO, GitHostProcess, commit, objects, serve_people, tree
-from operations.world import world
+from fixtures.git_host import CAPS, WHO, GitHostProcess, commit, objects, serve_people, tree
+from fixtures.world import world
 
 from hive_core.errors import Conflict, HiveError, InvalidArgument, LimitReached
 from hive_core.host.git.initial_pack import build_pack, object_name

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from host.meta import Meta, family, git, spec
+from fixtures.meta_repo import Meta, family, git, spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

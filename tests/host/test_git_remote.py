@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from host.githost import GitHostProcess, commit, objects, serve_people, tree
+from fixtures.git_host import GitHostProcess, commit, objects, serve_people, tree
 
 from hive_core.host.git.initial_pack import object_name
 from hive_core.varlink import encode

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from host.meta import Meta, spec
+from fixtures.meta_repo import Meta, spec
 
 from hive_core.host.git import RecoveryKind
 
@@ -21,7 +21,7 @@ STEPS = {"objects": 1, "locked": 1, "commit": 1, "committed": 2, "moved": 2}
 
 def changer(folder: Path, step: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "host.changer", folder, step],
+        [sys.executable, "-m", "fixtures.change_until_killed", folder, step],
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
         cwd=ROOT, text=True, stdout=subprocess.PIPE,
     )  # fmt: skip

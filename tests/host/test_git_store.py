@@ -9,7 +9,7 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
-from host.meta import Meta, family, spec
+from fixtures.meta_repo import Meta, family, spec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from host.meta import git
-from operations.asked import hold
-from operations.world import World, world
+from fixtures.approvals import hold
+from fixtures.meta_repo import git
+from fixtures.world import World, world
 
 from hive_core.errors import Internal
 from hive_core.host.git import files

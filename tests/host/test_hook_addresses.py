@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from host.street import WebhookHost, _street, hook, signed_headers  # noqa: F401
+from fixtures.webhooks import WebhookHost, _street, hook, signed_headers  # noqa: F401
+from fixtures.world import rows
 from operations.test_triggers import SAY, bodies, put, start_agent
-from operations.world import rows
 
 from hive_core.errors import AlreadyExists, InvalidArgument
 from hive_core.host.sockets.webhooks import EVEN

@@ -8,9 +8,18 @@ import os
 from pathlib import Path
 
 import pytest
-from host.street import GROUP, SECRET, WebhookHost, _street, hook, hooks_of, sign, signed_headers  # noqa: F401
+from fixtures.webhooks import (  # noqa: F401
+    GROUP,
+    SECRET,
+    WebhookHost,
+    _street,
+    hook,
+    hooks_of,
+    sign,
+    signed_headers,
+)
+from fixtures.world import rows, world
 from operations.test_triggers import DO, bodies, fires, put
-from operations.world import rows, world
 
 from hive_core.errors import Internal
 from hive_core.host.sockets.webhooks import BODY_MOST

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Never
 
 import pytest
-from host.meta import Meta, family
+from fixtures.meta_repo import Meta, family
 from typing_extensions import override
 
 from hive_core.errors import Busy, Conflict, Expired, Internal, InvalidArgument, LimitReached

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from host.street import WebhookHost, _street, hook, sign  # noqa: F401
+from fixtures.webhooks import WebhookHost, _street, hook, sign  # noqa: F401
 from operations.test_triggers import bodies
 
 from hive_core.host.sockets.slow_clients import CONNECTIONS, WIRE_MOST

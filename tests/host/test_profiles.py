@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from host.meta import Meta, family
+from fixtures.meta_repo import Meta, family
 
 from hive_core.errors import Internal
 from hive_core.host.config.nix_profiles import NixProfiles

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from host.meta import git
-from host.proposals import Author
-from operations.world import World, world
+from fixtures.meta_repo import git
+from fixtures.proposals import Author
+from fixtures.world import World, world
 
 from hive_core.host.git.applied_repository import AppliedRepo
 from hive_core.host.git.signatures import Signatures

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from broker.house import House, SlowReads, open_house, spec
+from fixtures.broker import House, SlowReads, open_house, spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override

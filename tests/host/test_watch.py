@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from time import monotonic
 
-from host.meta import Meta, family
+from fixtures.meta_repo import Meta, family
 
 from hive_core.host.git.watch import watch_branch
 

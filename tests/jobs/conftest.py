@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobs.bench import Bench, Jobs
+from fixtures.jobs import Bench, Jobs
 
 
 @pytest.fixture(scope="package")

@@ -10,8 +10,8 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
-from jobs.bench import ENVIRONMENT, Bench, Repo, assert_refused
-from jobs.traps import traps
+from fixtures.git_traps import traps
+from fixtures.jobs import ENVIRONMENT, Bench, Repo, assert_refused
 
 FILES = {"agent.toml": b"[harness]\n", "prompts/a.md": b"be kind\n"}
 

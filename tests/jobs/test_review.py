@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from jobs.bench import CAPS, Bench, Line, Repo, assert_refused
+from fixtures.jobs import CAPS, Bench, Line, Repo, assert_refused
 
 from hive_core.errors import InvalidArgument
 from hive_core.jobs.git import Git

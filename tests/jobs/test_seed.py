@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from jobs.bench import Bench
+from fixtures.jobs import Bench
 
 from hive_core.host.git import seed
 from hive_core.jobs import seed as job

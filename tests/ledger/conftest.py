@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from seeds import empty_ledger, folder_in_ram
+from fixtures.seeds import empty_ledger, folder_in_ram
 
 from hive_core.ledger.core.ledger import Ledger
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from ledger.letters import letter
+from fixtures.messages import letter
 
 from hive_core.errors import Internal
 from hive_core.ledger.core.ledger import Ledger

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fixtures.messages import Mind, change_mind, letter
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger.letters import Mind, change_mind, letter
 
 from hive_core.errors import InboxFull
 from hive_core.ledger.core.ledger import Ledger

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ledger.letters import ids, letter
+from fixtures.messages import ids, letter
 from long import seed, times
 
 from hive_core.errors import Busy, StorageFull

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ledger.letters import bodies, ids, letter
+from fixtures.messages import bodies, ids, letter
 
 from hive_core.errors import NotFound
 from hive_core.ledger.core.ledger import Ledger

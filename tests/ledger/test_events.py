@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from fixtures.messages import Mind, change_mind
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger.letters import Mind, change_mind
 
 from hive_core.ledger.audit.event_json import form
 from hive_core.ledger.audit.events import AuditEntry

@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
+from fixtures.messages import Mind, change_mind, letter
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from ledger.letters import Mind, change_mind, letter
 from long import times
 from typing_extensions import override
 

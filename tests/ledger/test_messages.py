@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ledger.letters import Mind, bodies, change_mind, ids, letter
+from fixtures.messages import Mind, bodies, change_mind, ids, letter
 
 from hive_core.errors import InboxFull, InvalidArgument, NotFound
 from hive_core.ledger.core.ledger import Ledger

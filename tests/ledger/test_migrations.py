@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from ledger.children import end_at
-from ledger.letters import bodies, letter
+from fixtures.ledger_processes import end_at
+from fixtures.messages import bodies, letter
 from long import seed, times
 
 from hive_core.errors import InvalidArgument

@@ -10,11 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from fixtures.messages import Mind, change_mind
+from fixtures.seeds import empty_ledger, folder_in_ram
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger.letters import Mind, change_mind
 from long import times
-from seeds import empty_ledger, folder_in_ram
 
 from hive_core.ledger.audit.event_heads import EventHead, head_of
 from hive_core.ledger.audit.event_json import form

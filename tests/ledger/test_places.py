@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ledger.letters import Mind, bodies, change_mind, ids, letter
+from fixtures.messages import Mind, bodies, change_mind, ids, letter
 
 from hive_core.errors import StorageFull
 from hive_core.ledger.audit.events import AuditEntry
@@ -145,7 +145,7 @@ def test_what_had_no_place_at_a_kill_gets_it_at_the_start(folder: Path) -> None:
 def batches_before_kill(folder: Path, least: int) -> int:
     """Batches that a process acknowledged before it was killed."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "ledger.children", "send_until_killed", str(folder)],
+        [sys.executable, "-m", "fixtures.ledger_processes", "send_until_killed", str(folder)],
         cwd=ROOT, text=True, stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
     )  # fmt: skip

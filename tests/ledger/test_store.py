@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from ledger.letters import Mind, bodies, change_mind, letter
+from fixtures.messages import Mind, bodies, change_mind, letter
 
 from hive_core.errors import Busy, Internal, StorageFull
 from hive_core.ledger.core.ballast import Ballast
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 def child(program: str, *words: object, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "ledger.children", program, *map(str, words)],
+        [sys.executable, "-m", "fixtures.ledger_processes", program, *map(str, words)],
         cwd=ROOT, text=True, stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", **environment},
     )  # fmt: skip

@@ -7,11 +7,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from fixtures.messages import Mind, change_mind
+from fixtures.seeds import folder_in_ram
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger.letters import Mind, change_mind
 from long import times
-from seeds import folder_in_ram
 
 from hive_core.ledger.audit.events import AuditEntry, run_to_end
 from hive_core.ledger.core.ledger import Ledger

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fixtures.messages import bodies, ids, letter
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger.letters import bodies, ids, letter
 
 from hive_core.ledger.core.ids import Ids
 from hive_core.ledger.core.ledger import Ledger

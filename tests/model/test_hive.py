@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from fixtures.topologies import NAMES, Closure, Parents, forests, hive_of, spec, uuid
 from hypothesis import given
 from hypothesis import strategies as st
-from model.trees import NAMES, Closure, Parents, forests, hive_of, spec, uuid
 
 from hive_core.errors import AlreadyExists, HiveError, InvalidArgument, NotFound
 from hive_core.model.agents.hive import Hive

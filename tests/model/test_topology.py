@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from fixtures.topologies import Closure, Parents, forests, graphs, random_parents
 from hypothesis import given
 from long import times
-from model.trees import Closure, Parents, forests, graphs, random_parents
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.topology import Topology, guarded_ancestors

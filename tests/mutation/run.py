@@ -57,7 +57,7 @@ WHOLE_MODEL = (
     *BEFOREHAND,
     "hive_core.model.agents.hive",
     "hive_core.model.agents.roles",
-    "model.trees",
+    "fixtures.topologies",
 )
 SECONDS = 120  # of the processor: a mutant that needs more runs in circles
 ENOUGH = 95

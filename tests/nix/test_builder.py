@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pytest
-from host.meta import family
+from fixtures.meta_repo import family
 from nix.conftest import OFFLINE, PLAIN, Workshop
 
 from hive_core.errors import Conflict, InvalidArgument

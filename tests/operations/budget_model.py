@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from operations.model import OPERATOR
+from fixtures.hive_model import OPERATOR
 
 Tree = dict[str, str | None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.world import World, world
+from fixtures.world import World, world
 
 
 @pytest.fixture(name="world")

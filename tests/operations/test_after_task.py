@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.machines import end_machine, end_task, run_of, start_machines
-from operations.world import World, world
+from fixtures.machines import end_machine, end_task, run_of, start_machines
+from fixtures.world import World, world
 
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.machine import DesiredState, State

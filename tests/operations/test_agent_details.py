@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pygit2
 import pytest
-from operations.world import World, rows
+from fixtures.world import World, rows
 
 from hive_core.model.agents.machine import State
 from hive_core.operations.host.todo import DEAD_SHOWN

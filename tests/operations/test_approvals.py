@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.asked import (
+from fixtures.approvals import (
     ONE,
     THREE,
     TWO,
@@ -18,8 +18,8 @@ from operations.asked import (
     state,
     waits,
 )
-from operations.world import Reply, World, fields, names, rows
-from operations.world import world as a_world
+from fixtures.world import Reply, World, fields, names, rows
+from fixtures.world import world as a_world
 
 from hive_core.broker.call import Call, Change
 from hive_core.errors import Conflict, Expired, Internal, InvalidArgument, NotAllowed

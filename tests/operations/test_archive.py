@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.asked import hold
-from operations.world import World, fields, names, rows
+from fixtures.approvals import hold
+from fixtures.world import World, fields, names, rows
 
 from hive_core.errors import AlreadyExists, Expired, NotAllowed, NotFound
 from hive_core.model.agents.machine import DesiredState

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
+from fixtures.world import Exchange, Reply, World, world
 from operations.test_artifacts import encode, files, read, store
-from operations.world import Exchange, Reply, World, world
 
 from hive_core import varlink
 from hive_core.broker.connection import ClientConnection

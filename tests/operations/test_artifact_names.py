@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from operations.world import World, rows
+from fixtures.world import World, rows
 
 from hive_core.errors import NotFound
 from hive_core.ledger.artifacts.storage import FOR_SOME_MOST

@@ -10,8 +10,8 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from fixtures.world import World, names, world
 from long import figure, seed, times
-from operations.world import World, names, world
 
 VISIBILITIES = ("private", "subtree", "user")
 _MOST = 9

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 import pytest
-from operations.world import Reply, World, names, rows, world
+from fixtures.world import Reply, World, names, rows, world
 
 from hive_core.errors import (
     Conflict,

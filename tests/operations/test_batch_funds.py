@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import end, take
-from operations.world import World, texts
+from fixtures.tasks import end, take
+from fixtures.world import World, texts
 
 from hive_core.errors import LimitReached
 

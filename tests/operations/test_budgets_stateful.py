@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from fixtures.hive_model import OPERATOR
+from fixtures.world import World, world
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from operations.budget_model import BudgetModel, FundedTask, ModelBudget, Tree, chain
-from operations.model import OPERATOR
-from operations.world import World, world
 from typing_extensions import override
 
 from hive_core.errors import HiveError

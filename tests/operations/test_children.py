@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.machines import end_machine, run_of, start_machines
-from operations.world import Exchange, Reply, World, world
+from fixtures.machines import end_machine, run_of, start_machines
+from fixtures.world import Exchange, Reply, World, world
 
 from hive_core.errors import NotFound
 from hive_core.model.agents.machine import Exit, Machine, State

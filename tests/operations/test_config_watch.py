@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import Reply, World, fields
+from fixtures.world import Reply, World, fields
 
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result

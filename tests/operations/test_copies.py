@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from operations.world import World, world
+from fixtures.world import World, world
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.config.settings import Settings

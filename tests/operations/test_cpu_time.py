@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from fixtures.world import World, rows, world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import times
-from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentEnded, AgentStarted, emit

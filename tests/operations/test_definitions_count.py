@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.world import Reply, World, rows, world
+from fixtures.world import Reply, World, rows, world
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.model.config.settings import Settings

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from operations.question_calls import DAY, answer, escalate, hops, letters, row
-from operations.world import World, fields, world
+from fixtures.questions import DAY, answer, escalate, hops, letters, row
+from fixtures.world import World, fields, world
 
 from hive_core.model.config.settings import Settings
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from operations.world import World, fields, names, rows
+from fixtures.world import World, fields, names, rows
 
 import hive_core
 from hive_core.errors import InvalidArgument

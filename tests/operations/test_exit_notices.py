@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import read
-from operations.machines import start_machines
-from operations.world import World
+from fixtures.machines import start_machines
+from fixtures.tasks import read
+from fixtures.world import World
 
 HOW: dict[str, tuple[str, dict[str, object], str]] = {
     "stop": ("stop", {}, "a1 was stopped by {}"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from operations.given import end, state, take
-from operations.world import Reply, World, names, rows, texts, world
+from fixtures.tasks import end, state, take
+from fixtures.world import Reply, World, names, rows, texts, world
 
 from hive_core.errors import NotAllowed
 from hive_core.model.agents.agent import AgentSpec

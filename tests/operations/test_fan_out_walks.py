@@ -6,8 +6,8 @@ import random
 from collections import Counter
 
 import pytest
-from operations.given import end, give, take
-from operations.world import Reply, World, fields, rows, texts
+from fixtures.tasks import end, give, take
+from fixtures.world import Reply, World, fields, rows, texts
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentEnded, AgentStarted, emit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pytest
-from operations.asked import THREE, Nothing, judge, show
-from operations.world import Reply, World, rows, world
+from fixtures.approvals import THREE, Nothing, judge, show
+from fixtures.world import Reply, World, rows, world
 
 from hive_core.broker.call import Call, Change
 from hive_core.model.agents.machine import State

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.asked import hold
-from operations.world import World, texts
+from fixtures.approvals import hold
+from fixtures.world import World, texts
 
 from hive_core.errors import InvalidArgument
 from hive_core.operations.agents.grants import MOST

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.asked import ONE, THREE, TWO, deploy, finish, remember, row, state, waits
-from operations.world import World, rows, world
+from fixtures.approvals import ONE, THREE, TWO, deploy, finish, remember, row, state, waits
+from fixtures.world import World, rows, world
 
 from hive_core.errors import Conflict, InvalidArgument, NotFound
 from hive_core.model.config.approval import ApprovalKind

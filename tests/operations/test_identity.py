@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, names, rows, texts
+from fixtures.world import World, names, rows, texts
 
 from hive_core.errors import Conflict, InvalidParameter, NotFound
 from hive_core.model.agents.machine import State

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import end, give, take
-from operations.world import World
+from fixtures.tasks import end, give, take
+from fixtures.world import World
 
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.machine import State

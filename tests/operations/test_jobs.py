@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, names
+from fixtures.world import World, names
 
 from hive_core.errors import NotFound
 

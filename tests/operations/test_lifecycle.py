@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, fields, rows
+from fixtures.world import World, fields, rows
 
 from hive_core.model.agents.machine import DesiredRun, DesiredState, State
 

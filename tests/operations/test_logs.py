@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, names, rows
+from fixtures.world import World, names, rows
 
 from hive_core.varlink import FRAME_LIMIT, encode
 

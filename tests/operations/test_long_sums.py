@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from fixtures.world import World, rows, world
 from operations.test_metrics import scrape
-from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations import asked
-from operations.question_calls import ask, escalate
-from operations.world import Reply, World, rows, world
+from fixtures import approvals as asked
+from fixtures.questions import ask, escalate
+from fixtures.world import Reply, World, rows, world
 
 from hive_core.model.agents.machine import State
 

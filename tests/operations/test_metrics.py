@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
-from operations.world import World, rows
+from fixtures.world import World, rows
 from prometheus_client.parser import text_string_to_metric_families
 
 from hive_core.cli.host.metrics import merge_families, page

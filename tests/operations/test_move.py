@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, fields, rows, world
+from fixtures.world import World, fields, rows, world
 
 from hive_core.model.agents.machine import State
 from hive_core.model.config.settings import HostLimits, Settings

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import give, state
-from operations.world import World, fields, rows
+from fixtures.tasks import give, state
+from fixtures.world import World, fields, rows
 
 from hive_core.errors import Conflict, InvalidArgument, InvalidParameter
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import finish, give, phase, state
+from fixtures.tasks import finish, give, phase, state
+from fixtures.world import World, rows
 from operations.test_reported_bounds import context, set_bound, use
 from operations.test_reported_bounds import row as bound_row
 from operations.test_run_time import end, start, wanted_state
 from operations.test_spending import budget, budget_notices
-from operations.world import World, rows
 
 from hive_core.errors import LimitReached
 from hive_core.model.agents.machine import DesiredState

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from operations.world import Reply, World, names, rows, world
+from fixtures.world import Reply, World, names, rows, world
 
 from hive_core.errors import Conflict, LimitReached, NotFound
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from operations.given import give, state
-from operations.world import Reply, World, rows, world
+from fixtures.tasks import give, state
+from fixtures.world import Reply, World, rows, world
 
 from hive_core.errors import Conflict, NotFound
 from hive_core.operations.tasks.steps import execution_lock

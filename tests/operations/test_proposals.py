@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.asked import ONE, THREE, TWO, ask, deploy, finish, judge, row, state, waits
-from operations.world import World, fields, world
+from fixtures.approvals import ONE, THREE, TWO, ask, deploy, finish, judge, row, state, waits
+from fixtures.world import World, fields, world
 
 from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotAllowed
 from hive_core.ledger.approvals.storage import DAY

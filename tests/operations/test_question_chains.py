@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
+from fixtures.questions import letters
+from fixtures.world import World, world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import times
-from operations.question_calls import letters
-from operations.world import World, world
 
 from hive_core.policy.relationship import ABOVE, relationship
 

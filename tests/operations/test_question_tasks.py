@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.question_calls import answer, ask, escalate, letters, row
-from operations.world import World, world
+from fixtures.questions import answer, ask, escalate, letters, row
+from fixtures.world import World, world
 
 CANCELS = ("cancelled", "expired", "defaulted")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.question_calls import DAY, answer, ask, escalate, hops, letters, row
-from operations.world import World, rows, world
+from fixtures.questions import DAY, answer, ask, escalate, hops, letters, row
+from fixtures.world import World, rows, world
 
 from hive_core.model.config.settings import Settings
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from operations.question_calls import answer, ask, escalate, hops, letters, row
-from operations.world import World, names, rows, world
+from fixtures.questions import answer, ask, escalate, hops, letters, row
+from fixtures.world import World, names, rows, world
 
 from hive_core.errors import Conflict, InvalidArgument, LimitReached
 from hive_core.model.config.settings import Settings

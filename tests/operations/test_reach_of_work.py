@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import end, give
-from operations.question_calls import ask, letters
-from operations.world import World, fields, names, rows
+from fixtures.questions import ask, letters
+from fixtures.tasks import end, give
+from fixtures.world import World, fields, names, rows
 
 CRON = {"when": {"cron": "* * * * *"}, "action": {"kind": "message", "text": "look"}}
 

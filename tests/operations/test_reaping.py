@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.machines import end_machine, start_machines
-from operations.world import World, names, world
+from fixtures.machines import end_machine, start_machines
+from fixtures.world import World, names, world
 
 from hive_core.model.config.limits import LifeSettings
 from hive_core.model.config.settings import Settings

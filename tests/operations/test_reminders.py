@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.question_calls import DAY, letters
-from operations.world import World, names, rows, world
+from fixtures.questions import DAY, letters
+from fixtures.world import World, names, rows, world
 
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.settings import Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.given import end, give, phase, state
-from operations.world import World, rows, world
+from fixtures.tasks import end, give, phase, state
+from fixtures.world import World, rows, world
 
 from hive_core.errors import LimitReached
 from hive_core.model.config.limits import BudgetSettings

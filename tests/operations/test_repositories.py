@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from operations.world import World, rows
+from fixtures.world import World, rows
 
 from hive_core.host.git.server import MetaGitServer
 from hive_core.model.config.push import MetaCommit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import Reply, World, rows
+from fixtures.world import Reply, World, rows
 
 from hive_core.errors import NotFound
 

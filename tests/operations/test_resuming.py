@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import end, give, state, take
-from operations.world import World
+from fixtures.tasks import end, give, state, take
+from fixtures.world import World
 
 from hive_core.errors import Conflict
 from hive_core.model.agents.machine import DesiredState

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from operations.world import World, rows, world
+from fixtures.world import World, rows, world
 
 from hive_core.errors import HiveError, InvalidArgument, LimitReached
 from hive_core.model.wire.record import OPERATOR

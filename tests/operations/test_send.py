@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, rows, world
+from fixtures.world import World, rows, world
 
 from hive_core.errors import (
     Conflict,

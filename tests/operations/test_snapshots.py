@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.machines import start_machines
-from operations.world import World
+from fixtures.machines import start_machines
+from fixtures.world import World
 
 
 def test_what_was_kept_comes_back(world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, fields, names, rows, world
+from fixtures.world import World, fields, names, rows, world
 
 from hive_core.errors import AlreadyExists, Conflict, InvalidArgument, LimitReached
 from hive_core.model.agents.agent import Role

@@ -7,12 +7,12 @@ from itertools import count
 from typing import cast
 
 import pytest
+from fixtures.hive_model import OPERATOR, TAKEN, Letter, Model
+from fixtures.world import World, names, rows, world
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from long import times
-from operations.model import OPERATOR, TAKEN, Letter, Model
-from operations.world import World, names, rows, world
 from typing_extensions import override
 
 from hive_core.model.config.settings import HostLimits, Settings

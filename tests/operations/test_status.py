@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import Exchange, World, rows
+from fixtures.world import Exchange, World, rows
 
 from hive_core.errors import NotFound
 from hive_core.model.agents.machine import Machine, Orphan, State

@@ -7,8 +7,8 @@ from functools import partial
 from itertools import count as counting
 
 import pytest
-from operations.given import end, give, state
-from operations.world import Reply, World, fields, names, rows, texts
+from fixtures.tasks import end, give, state
+from fixtures.world import Reply, World, fields, names, rows, texts
 
 
 def task_ends(reply: Reply) -> dict[object, tuple[object, object]]:

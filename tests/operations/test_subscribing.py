@@ -7,9 +7,9 @@ from base64 import b64encode
 from urllib.parse import quote
 
 import pytest
+from fixtures.world import Reply, World, names, rows
 from hypothesis import given
 from hypothesis import strategies as st
-from operations.world import Reply, World, names, rows
 
 from hive_core.errors import NotFound
 from hive_core.ledger.audit.events import AuditEntry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.machines import end_machine, start_machines
-from operations.world import Reply, World, names, rows, texts, world
+from fixtures.machines import end_machine, start_machines
+from fixtures.world import Reply, World, names, rows, texts, world
 
 from hive_core.errors import AlreadyExists, InvalidParameter
 from hive_core.model.agents.agent import Profile

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import finish, give, phase, read, state, take
-from operations.machines import end_machine, run_of, start_machines
-from operations.world import World, rows
+from fixtures.machines import end_machine, run_of, start_machines
+from fixtures.tasks import finish, give, phase, read, state, take
+from fixtures.world import World, rows
 
 from hive_core.errors import Conflict
 from hive_core.reconcile.deps import BrokerHandle, Ports

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import finish, give, phase, state, take
-from operations.machines import end_machine, run_of, start_machines
-from operations.world import World, rows
+from fixtures.machines import end_machine, run_of, start_machines
+from fixtures.tasks import finish, give, phase, state, take
+from fixtures.world import World, rows
 
 from hive_core.errors import Conflict, NotAllowed
 from hive_core.model.agents.machine import DesiredState

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import end, finish, give, phase, state, take
-from operations.world import World, rows
+from fixtures.tasks import end, finish, give, phase, state, take
+from fixtures.world import World, rows
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.model.work.budget import BudgetKind

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.machines import end_machine, run_of, start_machines
-from operations.world import World, rows
+from fixtures.machines import end_machine, run_of, start_machines
+from fixtures.world import World, rows
 
 from hive_core.model.agents.machine import FailureHistory, State
 

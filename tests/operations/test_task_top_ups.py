@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from fixtures.tasks import end, give, phase, state
+from fixtures.world import World, rows, world
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
-from operations.given import end, give, phase, state
 from operations.test_task_funds import balance, fund, give_funded, notices, use
-from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from fixtures.machines import end_machine, start_machines
+from fixtures.tasks import finish, give, read, state
+from fixtures.world import World, rows, world
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from long import times
-from operations.given import finish, give, read, state
-from operations.machines import end_machine, start_machines
-from operations.world import World, rows, world
 
 from hive_core.errors import HiveError, Internal
 from hive_core.model.work.task import AWAITING, FINALS, TaskState

@@ -9,6 +9,9 @@ from collections import Counter
 from contextlib import ExitStack
 
 import pytest
+from fixtures.machines import end_machine, start_machines
+from fixtures.tasks import take
+from fixtures.world import World, rows, world
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -20,9 +23,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from long import times
-from operations.given import take
-from operations.machines import end_machine, start_machines
-from operations.world import World, rows, world
 from typing_extensions import override
 
 from hive_core.broker.call import Call

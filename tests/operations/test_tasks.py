@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import finish, give, phase, state, take
-from operations.world import World, names, rows, texts
+from fixtures.tasks import finish, give, phase, state, take
+from fixtures.world import World, names, rows, texts
 
 from hive_core.errors import Conflict, NotFound
 

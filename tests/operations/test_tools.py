@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.world import World, fields, rows, world
+from fixtures.world import World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
+from fixtures.world import Exchange, World, world
 from operations.test_artifact_bytes import Held
 from operations.test_triggers import SAY, listed_triggers, put
-from operations.world import Exchange, World, world
 
 from hive_core.errors import LimitReached, NotAllowed
 from hive_core.model.config.limits import TriggerSettings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from fixtures.world import World, fields, rows, world
 from operations.test_triggers import DO, MAKE, fires, put
-from operations.world import World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentEnded, emit

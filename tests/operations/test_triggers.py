@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from operations.world import Reply, World, fields, rows, world
+from fixtures.world import Reply, World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentStarted, emit

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import give
-from operations.world import World, rows
+from fixtures.tasks import give
+from fixtures.world import World, rows
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.work.budget import AMOUNT_MOST, Budget, BudgetKind

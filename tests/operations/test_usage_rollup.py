@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from fixtures.tasks import give
+from fixtures.world import World, rows, world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import times
-from operations.given import give
-from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentStarted, emit

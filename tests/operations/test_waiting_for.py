@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from operations.given import end, give, take
-from operations.world import Reply, World, names, rows
+from fixtures.tasks import end, give, take
+from fixtures.world import Reply, World, names, rows
 
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.work.planning import WaitCondition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World
+from fixtures.world import World
 
 from hive_core.errors import InvalidArgument, NotAllowed, NotFound
 

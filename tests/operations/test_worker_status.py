@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import give
-from operations.world import Reply, World, names, rows
+from fixtures.tasks import give
+from fixtures.world import Reply, World, names, rows
 
 from hive_core.errors import LimitReached
 

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from plan.hives import FIRST_BASE, hive
+from fixtures.plans import FIRST_BASE, hive
 
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.machine import (

@@ -6,11 +6,11 @@ from dataclasses import replace
 from time import process_time
 
 import pytest
+from fixtures.plans import World, hive, hives, move, spec
+from fixtures.plans import uuid as numbered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import at_most, times
-from plan.hives import World, hive, hives, move, spec
-from plan.hives import uuid as numbered
 
 from hive_core.model.agents.agent import SubtreeLimits
 from hive_core.model.agents.machine import DesiredState, Exit, FailureHistory, State

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fixtures.topologies import spec as spec_of
 from hypothesis import given
 from hypothesis import strategies as st
-from model.trees import spec as spec_of
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import AgentSpec, Limits

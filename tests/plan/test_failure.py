@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from plan.hives import hive, spec
+from fixtures.plans import hive, spec
 
 from hive_core.model.agents.machine import DesiredRun, DesiredState, Exit, FailureHistory
 from hive_core.model.config.limits import BackOffSettings

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fixtures.plans import hive, spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan.hives import hive, spec
 
 from hive_core.model.config.settings import NixSettings
 from hive_core.plan.flake import Pin, pins, quote, render

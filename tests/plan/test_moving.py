@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
+from fixtures.topologies import forests, hive_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model.trees import forests, hive_of
 
 from hive_core.model.agents.agent import AgentSpec, SubtreeLimits
 from hive_core.model.agents.hive import Hive

@@ -1,6 +1,6 @@
 """Who may start now: branches share the slots, and a start that never ends holds up its own."""
 
-from plan.hives import hive
+from fixtures.plans import hive
 
 from hive_core.model.config.settings import Settings
 from hive_core.plan.placement import Placements

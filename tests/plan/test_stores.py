@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from plan.hives import World, hive, spec
+from fixtures.plans import World, hive, spec
 
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.settings import Settings

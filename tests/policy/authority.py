@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from model.trees import hive_of
+from fixtures.topologies import hive_of
 from policy.naive import OPERATOR, Question, decide
 
 from hive_core.broker.operation import Operation

@@ -6,7 +6,7 @@ from enum import Enum
 from random import Random
 from typing import NamedTuple
 
-from model.trees import Closure, hive_of, random_parents, spec, uuid
+from fixtures.topologies import Closure, hive_of, random_parents, spec, uuid
 
 from hive_core.model.agents.agent import AgentSpec, Role
 from hive_core.model.agents.hive import Hive

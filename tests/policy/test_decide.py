@@ -7,10 +7,10 @@ from itertools import product
 from random import Random
 
 import pytest
+from fixtures.topologies import forests, hive_of, spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import figure, times
-from model.trees import forests, hive_of, spec
 from policy.naive import Answer, Naive, Question, decide, random_hive, random_question
 
 from hive_core.model.agents.agent import Role

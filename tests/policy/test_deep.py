@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from fixtures.topologies import hive_of
 from long import times
-from model.trees import hive_of
 from policy.naive import Question, decide
 
 from hive_core.model.agents.topology import guarded_ancestors

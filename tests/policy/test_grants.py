@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from fixtures.topologies import hive_of, spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model.trees import hive_of, spec
 
 from hive_core.errors import HiveError, InvalidArgument, LimitReached, NotAllowed
 from hive_core.model.agents.agent import AgentSpec, Limits, Role, Tier

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from fixtures.topologies import forests, hive_of
 from hypothesis import given
 from hypothesis import strategies as st
-from model.trees import forests, hive_of
 from policy.naive import Question, decide
 
 from hive_core.policy.rules import MOVE

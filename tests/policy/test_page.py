@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from model.trees import hive_of
+from fixtures.topologies import hive_of
 from policy.naive import Question, decide
 
 from hive_core.model.agents.agent import Role

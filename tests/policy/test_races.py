@@ -13,11 +13,11 @@ from random import Random
 from typing import TypeVar
 
 import pytest
+from fixtures.topologies import Closure, forests, spec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from long import figure, times
-from model.trees import Closure, forests, spec
 from policy.naive import Answer, Naive, Question, decide
 
 from hive_core.model.agents.hive import Hive

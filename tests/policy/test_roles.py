@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from model.trees import hive_of
-from operations.world import World, world
+from fixtures.topologies import hive_of
+from fixtures.world import World, world
 from policy.authority import authority, read_before
 from policy.naive import Question, decide
 

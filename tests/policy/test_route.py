@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from model.trees import hive_of, spec, uuid
+from fixtures.topologies import hive_of, spec, uuid
 from policy.naive import Question, decide
 
 from hive_core.model.agents.agent import Role

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 from itertools import product
 
 import pytest
-from model.trees import hive_of, spec, uuid
+from fixtures.topologies import hive_of, spec, uuid
 
 from hive_core.model.agents.agent import Role
 from hive_core.model.wire.record import OPERATOR, Relation

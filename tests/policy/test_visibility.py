@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 from random import Random
 
+from fixtures.topologies import NAMES, forests, hive_of, spec, uuid
 from hypothesis import given
 from hypothesis import strategies as st
-from model.trees import NAMES, forests, hive_of, spec, uuid
 from policy.naive import OPERATOR, Naive, random_hive
 
 from hive_core.model.wire.record import Relation

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
-from reconcile.deploying import Proposed, Stage
+from fixtures.deploys import Proposed, Stage
 
 from hive_core.errors import Conflict
 from hive_core.model.config.seed import seed_for

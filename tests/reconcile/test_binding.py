@@ -7,8 +7,8 @@ from functools import partial
 from random import Random
 
 import pytest
+from fixtures.deploys import Stage, play, proposal
 from long import figure, seed, times
-from reconcile.deploying import Stage, play, proposal
 from reconcile.edits import EDITS, Round, watch
 
 from hive_core.model.config.approval import ApprovalState as S

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reconcile.road import Road, hive
+from fixtures.reconciler import Road, hive
 
 from hive_core.errors import StorageFull, Unreachable
 from hive_core.model.agents.machine import DesiredState, State

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.world import World, world
+from fixtures.world import World, world
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Profile, Role

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 import pytest
+from fixtures.reconciler import Road
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import times
-from reconcile.road import Road
 from reconcile.test_meter import cpu_used, destroy, meter, story
 
 from hive_core.model.agents.machine import Cpu, DesiredState, Exit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from reconcile.deploying import LIVE, Stage, play, proposal
+from fixtures.deploys import LIVE, Stage, play, proposal
 
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reconcile.deploying import Done, Stage, play
+from fixtures.deploys import Done, Stage, play
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconcile.road import Road, hive
+from fixtures.reconciler import Road, hive
 from typing_extensions import override
 
 from hive_core.model.wire.masks import Masks

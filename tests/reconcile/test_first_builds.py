@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconcile.deploying import FAMILY, Done, Stage, play
+from fixtures.deploys import FAMILY, Done, Stage, play
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from reconcile.road import Road, hive
+from fixtures.reconciler import Road, hive
 
 from hive_core.errors import Unreachable
 

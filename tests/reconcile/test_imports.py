@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from operations.world import World, world
+from fixtures.world import World, world
 
 from hive_core.errors import Internal
 from hive_core.model.config.settings import Paths, Settings

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from reconcile.road import Road, hive
+from fixtures.reconciler import Road, hive
 
 from hive_core.plan import actions as a
 

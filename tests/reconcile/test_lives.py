@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from fixtures.reconciler import Road, hive
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reconcile.road import Road, hive
 
 from hive_core.errors import StorageFull
 from hive_core.model.agents.exits import ExitRecord

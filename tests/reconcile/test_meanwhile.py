@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from reconcile.road import Road
+from fixtures.reconciler import Road
 from reconcile.test_road import play
 
 from hive_core.model.agents.agent import AgentSpec

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from reconcile.road import Road, hive
+from fixtures.reconciler import Road, hive
 
 from hive_core.ledger.budgets.usage_rollup import DestroyedAgent
 from hive_core.model.agents.machine import Cpu, DesiredState, Machine

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from reconcile.road import Road, hive
+from fixtures.reconciler import Road, hive
 
 from hive_core.errors import Conflict, HiveError, Internal, StorageFull, Unreachable
 from hive_core.model.agents.hive import Hive

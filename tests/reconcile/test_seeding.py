@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from reconcile.deploying import Done, Stage, play
+from fixtures.deploys import Done, Stage, play
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Internal, Unreachable

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from reconcile.road import hive
-from seeds import empty_ledger
+from fixtures.reconciler import hive
+from fixtures.seeds import empty_ledger
 
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.idempotency_keys import StoredResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from reconcile.road import Road, hive
+from fixtures.reconciler import Road, hive
 
 from hive_core.model.agents.agent import SubtreeLimits
 from hive_core.model.agents.machine import DesiredState

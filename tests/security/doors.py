@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from operations.world import World
+from fixtures.world import World
 
 from hive_core import varlink
 from hive_core.errors import HIVE

@@ -16,7 +16,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from uuid import UUID
 
-from broker.house import Asleep, SlowReads
+from fixtures.broker import Asleep, SlowReads
 from fuzz.served import ROOT, Served, of_the_unit
 from typing_extensions import override
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import process_time
 
 import pytest
-from operations.world import World, names, rows, world
+from fixtures.world import World, names, rows, world
 
 from hive_core.broker.storage_limits import BRINGS
 from hive_core.errors import LimitReached

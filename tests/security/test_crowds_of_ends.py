@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import give, phase, state, take
-from operations.machines import end_machine, start_machines
-from operations.world import World, names, rows
+from fixtures.machines import end_machine, start_machines
+from fixtures.tasks import give, phase, state, take
+from fixtures.world import World, names, rows
 from security.test_crowds_of_tasks import MANY, events_per_transaction
 
 from hive_core.operations.tasks.transitions import AT_ONCE

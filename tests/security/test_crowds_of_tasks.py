@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
-from operations.given import finish, give, state, take
-from operations.world import World, rows
+from fixtures.tasks import finish, give, state, take
+from fixtures.world import World, rows
 
 from hive_core.operations.tasks.transitions import AT_ONCE
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pytest
-from operations.world import World, world
+from fixtures.world import World, world
 
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load

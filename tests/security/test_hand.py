@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from annotated_types import Le
-from host.meta import Meta, family, spec
-from seeds import empty_ledger, empty_repo, folder_in_ram
+from fixtures.meta_repo import Meta, family, spec
+from fixtures.seeds import empty_ledger, empty_repo, folder_in_ram
 
 from hive_core.host.git import RecoveryKind, files
 from hive_core.model.agents.hive import Hive

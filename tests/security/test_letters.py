@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
-from operations.given import give
-from operations.world import World, world
+from fixtures.tasks import give
+from fixtures.world import World, world
 
 from hive_core.errors import NotAllowed
 from hive_core.model.wire.record import OPERATOR

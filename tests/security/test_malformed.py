@@ -14,7 +14,7 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
-from host.meta import Meta, family
+from fixtures.meta_repo import Meta, family
 from hypothesis import given
 from hypothesis import strategies as st
 from long import at_most

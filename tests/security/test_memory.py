@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, suppress
 
-from operations.world import World
+from fixtures.world import World
 from security.doors import Doors, Wire, at_the_doors, until
 
 from hive_core import varlink

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from fixtures.seeds import folder_in_ram
 from fuzz.served import ROOT, Served
 from long import at_most, figure, seconds, times
 from security.full_hive import HOSTILE, NEIGHBOUR, Filled, fill, serve_full
 from security.load import Plan, loading
 from security.neighbour import Neighbour
 from security.worst import reads, worst
-from seeds import folder_in_ram
 
 from hive_core import varlink
 from hive_core.broker.operation import camel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operations.world import Reply, World, rows, world
+from fixtures.world import Reply, World, rows, world
 
 from hive_core import varlink
 from hive_core.broker.connection import ClientConnection

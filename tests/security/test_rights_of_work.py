@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from operations.given import take
-from operations.world import Reply, World, rows, texts, world
+from fixtures.tasks import take
+from fixtures.world import Reply, World, rows, texts, world
 
 from hive_core.model.wire.record import OPERATOR
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, rows, texts, world
+from fixtures.world import World, rows, texts, world
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.config.settings import HostLimits, Settings

@@ -14,8 +14,8 @@ from typing import Any
 import asyncvarlink
 import pytest
 from asyncvarlink.serviceinterface import VarlinkServiceInterface
-from broker.house import House, SlowReads, open_house, spec
 from e2e.labhost import in_tree, trixie_tree
+from fixtures.broker import House, SlowReads, open_house, spec
 from surfaces.theirs import TheirBroker
 
 from hive_core.host.sockets.server import SocketServer
