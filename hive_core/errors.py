@@ -1,4 +1,4 @@
-"""Every refusal a caller can see: its wire name, its parameters and its exit code.
+"""Every error that a caller can see: its wire name, its parameters and its exit code.
 
 Standard library only: the in-container client and the command line import this file too.
 """
@@ -12,11 +12,11 @@ VARLINK = "org.varlink.service."
 
 
 class HiveError(Exception):
-    """A refusal with a name on the wire; `fields` go out beside the reason."""
+    """An error with a name on the wire; `fields` are sent beside the reason."""
 
     wire: ClassVar[str] = HIVE + "Internal"
     exit_code: ClassVar[int] = 1
-    # What the reason is called on the wire; the service's own errors have one field or none.
+    # The wire name of the reason; the errors of the Varlink service have one field or none.
     key: ClassVar[str] = "reason"
 
     def __init__(self, reason: str = "", **fields: object) -> None:
@@ -30,31 +30,31 @@ class HiveError(Exception):
 
     @classmethod
     def of(cls, parameters: dict[str, object]) -> Self:
-        """Rebuild the error on the client's side from what came over the wire."""
+        """Rebuild the error on the client's side from the parameters of a reply."""
         fields = {k: v for k, v in parameters.items() if k != cls.key}
         return cls(str(parameters.get(cls.key, "")), **fields)
 
 
 class Internal(HiveError):
-    """A fault of the daemon; the request may or may not have happened."""
+    """A fault of the daemon. It is unknown whether the request took effect."""
 
 
 class NotFound(HiveError):
-    """No such agent, or none that the caller may see: the two look the same."""
+    """The agent does not exist, or the caller may not see it; the two cannot be told apart."""
 
     wire = HIVE + "NotFound"
     exit_code = 4
 
 
 class NotAllowed(HiveError):
-    """The caller sees the target and may not do this to it."""
+    """The caller sees the target, but may not do this to it."""
 
     wire = HIVE + "NotAllowed"
     exit_code = 5
 
 
 class InvalidArgument(HiveError):
-    """A value that fits the schema and makes no sense; names the `field`."""
+    """A value that fits the schema but is not valid here; names the `field`."""
 
     wire = HIVE + "InvalidArgument"
     exit_code = 2
@@ -65,41 +65,41 @@ class InvalidArgument(HiveError):
 
 
 class Conflict(HiveError):
-    """The same key with other parameters, or a state that moved on meanwhile."""
+    """The same key was used with other parameters, or the state has changed meanwhile."""
 
     wire = HIVE + "Conflict"
 
 
 class LimitReached(HiveError):
-    """A quota or a rate is used up."""
+    """A quota or a rate limit is used up."""
 
     wire = HIVE + "LimitReached"
     exit_code = 75
 
 
 class InboxFull(HiveError):
-    """The recipient has to read first."""
+    """The inbox is full: the recipient has to read first."""
 
     wire = HIVE + "InboxFull"
     exit_code = 75
 
 
 class StorageFull(HiveError):
-    """The host's disk has no room for this call; nothing was recorded."""
+    """The host's disk has no space for this call; nothing was recorded."""
 
     wire = HIVE + "StorageFull"
     exit_code = 75
 
 
 class NotRunning(HiveError):
-    """The target has to run for this."""
+    """The target must be running for this call."""
 
     wire = HIVE + "NotRunning"
     exit_code = 3
 
 
 class AlreadyExists(HiveError):
-    """The name is taken among the living."""
+    """A living agent, or another object, has this name already."""
 
     wire = HIVE + "AlreadyExists"
 
@@ -111,31 +111,31 @@ class Expired(HiveError):
 
 
 class Busy(HiveError):
-    """Try again: something that excludes this is under way."""
+    """A conflicting operation is in progress: try again."""
 
     wire = HIVE + "Busy"
     exit_code = 75
 
 
 class Unreachable(HiveError):
-    """No daemon behind the socket. Made by clients, never sent."""
+    """No daemon answers on the socket. Raised by clients, never sent."""
 
     wire = HIVE + "Unreachable"
     exit_code = 69
 
 
 class TimedOut(HiveError):
-    """The answer did not come in time. Made by clients and sent by the root helper alone."""
+    """The answer did not come in time. Raised by clients, and sent only by the root helper."""
 
     wire = HIVE + "TimedOut"
     exit_code = 124
 
 
 class InvalidParameter(HiveError):
-    """A call that does not fit the schema; names the `parameter`, and says why it does not."""
+    """A call that does not fit the schema; names the `parameter`, and gives the reason."""
 
-    # The specification gives this error one field. Ours stands beside it, as `reason` does in all
-    # others: clients pass over what they do not know.
+    # The Varlink specification gives this error one field. hive adds `reason`, as in all other
+    # errors: clients ignore unknown fields.
     wire = VARLINK + "InvalidParameter"
     exit_code = 2
     key = "parameter"
@@ -156,7 +156,7 @@ class InvalidParameter(HiveError):
 
 
 class InterfaceNotFound(HiveError):
-    """No such interface behind this socket."""
+    """The socket does not offer this interface."""
 
     wire = VARLINK + "InterfaceNotFound"
     exit_code = 2
@@ -164,7 +164,7 @@ class InterfaceNotFound(HiveError):
 
 
 class MethodNotFound(HiveError):
-    """No such method in the interface."""
+    """The interface does not have this method."""
 
     wire = VARLINK + "MethodNotFound"
     exit_code = 2
@@ -172,7 +172,7 @@ class MethodNotFound(HiveError):
 
 
 class MethodNotImplemented(HiveError):
-    """The method exists and not in the way it was called (`upgrade`)."""
+    """The method exists, but not for this kind of call (`upgrade`)."""
 
     wire = VARLINK + "MethodNotImplemented"
     exit_code = 2
@@ -180,7 +180,7 @@ class MethodNotImplemented(HiveError):
 
 
 class ExpectedMore(HiveError):
-    """The method answers with a stream and was not called with `more`."""
+    """The method answers with a stream, but was called without `more`."""
 
     wire = VARLINK + "ExpectedMore"
     exit_code = 2
@@ -188,7 +188,7 @@ class ExpectedMore(HiveError):
 
 
 class BadFrame(HiveError):
-    """Bytes that are no Varlink message; the connection is closed after it."""
+    """The bytes are not a Varlink message; the connection is closed."""
 
     wire = HIVE + "BadFrame"
     exit_code = 2
@@ -205,6 +205,9 @@ BY_WIRE: dict[str, type[HiveError]] = {
 
 
 def from_wire(name: str, parameters: dict[str, object]) -> HiveError:
-    """The error that a reply names; one from another interface becomes Internal with its name."""
+    """The error that a reply names.
+
+    An error of another interface becomes Internal with its name.
+    """
     kind = TimedOut if name == TimedOut.wire else BY_WIRE.get(name)
     return kind.of(parameters) if kind else Internal(f"{name}: {parameters}")

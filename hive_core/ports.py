@@ -1,6 +1,6 @@
 """The ports: everything that the core may use outside this process.
 
-`host/` has the real implementations, `testing/` the in-memory ones.
+`host/` has the real implementations, `testing/` those in memory.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Machines(Protocol):
         ...
 
     async def apply(self, action: Action | DaemonAction) -> Result:
-        """Apply one action and return its result; raises HiveError when it fails."""
+        """Apply one action and return its result; raises HiveError on failure."""
         ...
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
-        """Have `wake(uuid)` called whenever an agent's unit may have changed; "" means any."""
+        """Call `wake(uuid)` whenever an agent's unit may have changed; "" means any agent."""
         ...
 
 
@@ -54,7 +54,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never jump."""
+        """Monotonic seconds."""
         ...
 
     def pending_jump(self) -> float:
@@ -62,11 +62,11 @@ class Clock(Protocol):
         ...
 
     def follow(self) -> None:
-        """Let `now` jump: all times in the ledger were shifted."""
+        """Let `now` jump, after all times in the ledger were shifted."""
         ...
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Run `callback` once when `monotonic()` reaches `when`; returns a cancel function."""
+        """Run `callback` once when `monotonic()` reaches `when`; return a cancel function."""
         ...
 
 
@@ -74,19 +74,19 @@ class Vault(Protocol):
     """The secrets of agents, by UUID and key. A change is on disk when the method returns."""
 
     def put(self, uuid: str, key: str, value: bytes) -> None:
-        """Store a secret, in place of an older one."""
+        """Store a secret, replacing an older one."""
         ...
 
     async def keep(self, uuid: str, key: str, value: bytes) -> None:
-        """The same, awaited by the deferred part of a call."""
+        """Store a secret; awaited by the deferred part of a call."""
         ...
 
     def remove(self, uuid: str, key: str) -> bool:
-        """Remove a secret; False when there was none."""
+        """Remove a secret; False if there was none."""
         ...
 
     def retire(self, uuid: str, key: str) -> None:
-        """Remove a secret that an agent made for itself; logs mask it for a while, not for ever."""
+        """Remove a secret that an agent made for itself. Logs mask it for a limited time."""
         ...
 
     def keys(self, uuid: str) -> tuple[str, ...]:
@@ -109,25 +109,25 @@ class Contents(Protocol):
     """
 
     def begin(self, party: str, most: int) -> str:
-        """Begin an upload in parts; returns its id."""
+        """Begin an upload in parts; return its id."""
         ...
 
     async def append(
         self, party: str, id_: str, offset: int, data: bytes, room: UploadLimits
     ) -> int:
-        """Append the next part, or the last one again; returns the size so far."""
+        """Append the next part, or the last one again; return the size so far."""
         ...
 
     async def settle(self, party: str, id_: str) -> str:
-        """Finish an upload: it is on disk, without a name yet; returns its id."""
+        """Sync an upload to disk, without a name yet; return its id."""
         ...
 
     async def keep(self, party: str, data: bytes, room: UploadLimits) -> str:
-        """Store a small content at once; returns the id of the finished upload."""
+        """Store a small content at once; return the id of the synced upload."""
         ...
 
     def place(self, party: str, id_: str) -> Content | None:
-        """Give a finished upload its name on disk; None: it is not finished yet."""
+        """Give a synced upload its name on disk; None if it is not synced yet."""
         ...
 
     def size(self, party: str, id_: str) -> int:
@@ -143,15 +143,15 @@ class Contents(Protocol):
         ...
 
     async def read(self, content: Content, at: int) -> bytes | str:
-        """The bytes from `at` to the end of their block; a text says why the content is damaged."""
+        """The bytes from `at` to the end of their block; if damaged, a text with the reason."""
         ...
 
     def report_damage(self, digest: str, why: str) -> Internal:
-        """Raise the operator's alarm; returns the error for the reader."""
+        """Raise the operator's alarm; return the error for the reader."""
         ...
 
     def remove(self, digest: str) -> None:
-        """Remove a content that nothing refers to any more."""
+        """Remove a content without references."""
         ...
 
 
@@ -165,7 +165,10 @@ class GitServer(Protocol):
     async def pack(
         self, repo: str, wants: Sequence[str], haves: Sequence[str], after: str | None
     ) -> tuple[bytes, str | None]:
-        """A part of a pack with what `wants` need beyond `haves`, and where the next one begins."""
+        """A part of a pack with what `wants` need in addition to `haves`.
+
+        The position of the next.
+        """
         ...
 
     async def log(self, start: str, limit: int) -> Sequence[MetaCommit]:
@@ -173,11 +176,11 @@ class GitServer(Protocol):
         ...
 
     async def changes(self, old: str, new: str, at: int) -> tuple[bytes, bool]:
-        """Whole lines of a difference of two commits from a byte on, and whether more follow."""
+        """Whole lines of the difference of two commits from a byte on, and whether more follow."""
         ...
 
     async def push(self, push: Push, part: PackChunk) -> PushProgress:
-        """Take a part of a pack; with the last part, check the push."""
+        """Store a part of a pack; with the last part, check the push."""
         ...
 
 

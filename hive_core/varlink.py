@@ -1,8 +1,8 @@
 """The Varlink codec (UAPI.20) and a small blocking client.
 
 A message is one JSON object and a NUL byte. Standard library only: the in-container client and the
-command line use this file too. What the codec refuses is fixed here for every reader: large and
-deep frames, duplicate keys, NaN, lone surrogates, huge integers.
+command line use this file too. The codec refuses for every reader: large and deep frames, duplicate
+keys, NaN, lone surrogates, huge integers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ T = TypeVar("T")
 
 
 def encode(message: Message) -> bytes:
-    """One frame, NUL included. Non-ASCII text stays UTF-8; NaN and lone surrogates are refused."""
+    """One frame, including its NUL. Non-ASCII text stays UTF-8;
+
+    NaN and lone surrogates are refused.
+    """
     try:
         return _ENCODER.encode(message).encode() + b"\0"
     except (TypeError, ValueError, RecursionError) as error:
@@ -38,10 +41,10 @@ def encode(message: Message) -> bytes:
 
 
 def decode(frame: bytes, values: int = FRAME_LIMIT) -> Message:
-    """The object in one frame without its NUL; raises BadFrame with the rule that it breaks.
+    """The object in one frame without its NUL; raises BadFrame with the broken rule.
 
-    `values` bounds the names and values in it: an object of Python takes much more time and memory
-    than the two bytes that it may take in the frame.
+    `values` limits the names and values in it: a Python object takes much more time and memory than
+    the two bytes that it may take in the frame.
     """
     if len(frame) > FRAME_LIMIT:
         raise BadFrame(f"frame is larger than {FRAME_LIMIT} bytes")
@@ -52,7 +55,7 @@ def decode(frame: bytes, values: int = FRAME_LIMIT) -> Message:
         _check_shape(frame, values)
     try:
         text = frame.decode().strip(_SPACE)
-        # Not decode(), which looks for the space around by two regular expressions.
+        # Not decode(), which searches surrounding white space by two regular expressions.
         message, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError) as error:
         raise BadFrame(f"frame is not JSON: {error}") from error
@@ -60,23 +63,23 @@ def decode(frame: bytes, values: int = FRAME_LIMIT) -> Message:
         raise BadFrame("frame is not JSON: more follows the value")
     if not isinstance(message, dict):
         raise BadFrame("frame is not a JSON object")
-    # Only an escaped surrogate can survive UTF-8 decoding, so most frames skip the second walk.
+    # Only an escaped surrogate can survive UTF-8 decoding, so most frames need no second check.
     if b"\\u" in frame:
         _refuse_surrogates(message)
     return message
 
 
 def _check_shape(frame: bytes, values: int) -> None:
-    """Refuse what is deep or has many values before json builds it (attack 66).
+    """Refuse a deep frame, or one with many values, before json builds it (attack 66).
 
-    All of it is done by methods of bytes: a loop in Python over brackets that are allowed took
-    longer than the parser itself.
+    It uses only methods of bytes: a Python loop over the brackets took longer than the parser
+    itself.
     """
     bare = frame
     for escape in (b"\\\\", b'\\"'):
         if escape in bare:
             bare = bare.replace(escape, b"")
-    # Two quotes are one text, and there is a separator or a bracket for each.
+    # Two quotes are one text, and each text has a separator or a bracket.
     if bare.count(b'"') > 2 * (values + OBJECT_LIMIT):
         raise BadFrame(f"frame holds more than {values} values")
     marks = b"".join(bare.split(b'"')[::2]).translate(_BRACKETS, _PLAIN)
@@ -88,7 +91,7 @@ def _check_shape(frame: bytes, values: int) -> None:
 def _check_depth(brackets: bytes) -> None:
     if len(brackets) > 2 * OBJECT_LIMIT:
         raise BadFrame(f"frame holds more than {OBJECT_LIMIT} objects and lists")
-    # Each pass takes away the innermost pairs. What is left was deeper, or is closed nowhere.
+    # Each pass removes the innermost pairs. What remains was deeper, or is not closed.
     for _ in range(DEPTH_LIMIT):
         if not brackets:
             return
@@ -116,12 +119,12 @@ def _bounded_int(digits: str) -> int:
 
 def _finite(digits: str) -> float:
     number = float(digits)
-    if isinf(number):  # 1e999, which could not be written again
+    if isinf(number):  # 1e999, which could not be encoded again
         raise ValueError("number is out of range")
     return number
 
 
-# Made once: json.dumps() with arguments makes one for each call.
+# Created once: json.dumps() with arguments creates one for each call.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_unique,
@@ -156,7 +159,7 @@ class FrameReader:
         return len(self._rest)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that `data` completes; raises BadFrame once an open one is too large."""
+        """The frames that `data` completes; raises BadFrame once an unfinished one is too large."""
         # Only new bytes are searched and copied: a frame may come one byte at a time (attack 36).
         *whole, rest = data.split(b"\0")
         if whole and self._rest:
@@ -197,7 +200,7 @@ class Client:
         return _parameters(self._receive())
 
     def stream(self, method: str, parameters: Message | None = None) -> Iterator[Message]:
-        """Each reply of a `more` call as it comes."""
+        """Yield each reply of a `more` call as it comes."""
         self._send({"method": method, "parameters": parameters or {}, "more": True})
         while True:
             reply = self._receive()

@@ -1,15 +1,15 @@
--- The ledger's first tables. Agents stand here by UUID, never by name; `operator` and `daemon` are
--- the two other parties. Times are seconds since 1970 in UTC. Illegal moves of recorded states are
--- aborted by triggers that the ledger derives from model/states.py when it opens.
+-- The ledger's first tables. Agents are identified by UUID, never by name; `operator` and `daemon`
+-- are the two other parties. Times are seconds since 1970 in UTC. Triggers that the ledger
+-- generates from model/states.py abort illegal changes of recorded states.
 
--- Single values: head (commit of the meta repo in force), mail (highest message id ever deleted),
--- events_tail and events_base (ends of the hash chain).
+-- Single values: head (commit of the meta repository in force), mail (highest message id ever
+-- deleted), events_tail and events_base (ends of the hash chain).
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Whether an agent should run now. A new nonce asks for a fresh start.
+-- Whether an agent should run now. A new nonce requests a fresh start.
 CREATE TABLE runs (
     agent TEXT PRIMARY KEY,
     wanted TEXT NOT NULL CHECK (wanted IN ('running', 'stopped', 'sleeping')),
@@ -19,7 +19,8 @@ CREATE TABLE runs (
     reason TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Everyone with a mailbox, and how full it is: counters, because COUNT(*) grows with the box.
+-- All parties with an inbox, and its size: counters, because COUNT(*) takes longer the fuller the
+-- inbox is.
 CREATE TABLE parties (
     id INTEGER PRIMARY KEY,
     party TEXT NOT NULL UNIQUE,
@@ -33,8 +34,8 @@ CREATE TABLE parties (
     done_bytes INTEGER NOT NULL DEFAULT 0 CHECK (done_bytes >= 0)
 ) STRICT;
 
--- What was said; a row never changes. A message of its own thread has thread NULL, so that only
--- answers cost an index entry.
+-- Messages; a row never changes. A message that starts its own thread has thread NULL, so that only
+-- answers need an index entry.
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY,
     sender INTEGER NOT NULL,
@@ -50,9 +51,9 @@ CREATE TABLE messages (
 ) STRICT;
 CREATE INDEX messages_thread ON messages (thread) WHERE thread IS NOT NULL;
 
--- Where each message stands, clustered in the order in which it is given. state: 0 ready, 1 leased,
--- 2 leased by an earlier daemon, 3 dead letter, 4 acked. rank: the priority while it is one of the
--- first three, else 0. due: end of the lease, or of the life of a message that is ready.
+-- The place of each message, clustered in the order of delivery. state: 0 ready, 1 leased, 2 leased
+-- by an earlier daemon, 3 dead letter, 4 acked. rank: the priority in the first three states, else
+-- 0. due: the end of the lease, or of a ready message's time to live.
 CREATE TABLE queue (
     inbox INTEGER NOT NULL,
     state INTEGER NOT NULL,
@@ -66,7 +67,7 @@ CREATE TABLE queue (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX queue_due ON queue (due) WHERE due IS NOT NULL;
 
--- The audit log. body is the canonical JSON that the digest covers, chained to the one before.
+-- The audit log. body is the canonical JSON that the digest covers; digests form a chain.
 CREATE TABLE events (
     seq INTEGER PRIMARY KEY,
     digest BLOB NOT NULL,
@@ -79,7 +80,7 @@ CREATE TABLE reads (
     PRIMARY KEY (caller, operation)
 ) STRICT, WITHOUT ROWID;
 
--- First results of calls that carried an idempotency key.
+-- Stored results of calls with an idempotency key.
 CREATE TABLE keys (
     id INTEGER PRIMARY KEY,
     caller TEXT NOT NULL,
@@ -105,14 +106,14 @@ CREATE TABLE jobs (
 ) STRICT;
 CREATE INDEX jobs_open ON jobs (id) WHERE ended IS NULL;
 
--- Uid ranges. A row without an agent was given back after its storage was wiped.
+-- Uid ranges. A row without an agent was released after its storage was wiped.
 CREATE TABLE ranges (
     base INTEGER PRIMARY KEY,
     agent TEXT UNIQUE,
     released INTEGER
 ) STRICT;
 
--- Destroyed agents whose storage is still kept.
+-- Destroyed agents whose storage still exists.
 CREATE TABLE archives (
     uuid TEXT PRIMARY KEY,
     name TEXT NOT NULL,
@@ -121,13 +122,13 @@ CREATE TABLE archives (
     at REAL NOT NULL,
     expires REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
--- Every UUID that was ever destroyed: none comes back but by a restore of its archive.
+-- Every UUID that was ever destroyed. It can return only by a restore of its archive.
 CREATE TABLE tombstones (
     uuid TEXT PRIMARY KEY,
     at REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Back-off of agents that failed: the value of model/agents/machine.py as JSON.
+-- Back-off of failed agents: the value of model/agents/machine.py as JSON.
 CREATE TABLE starts (
     agent TEXT PRIMARY KEY,
     value TEXT NOT NULL

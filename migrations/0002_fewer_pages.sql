@@ -1,9 +1,9 @@
--- A send touches as few pages as it can.
+-- A send writes to as few pages as possible.
 
--- Counters of mailboxes are kept in memory and counted from the queue when a box is first asked
--- for: a page less for each send, and nothing that could say something else than the queue.
--- Messages that came in lately have no place in the queue yet; `placed` in meta is the id up to
--- which all have one. So far every message has one.
+-- Counters of inboxes are kept in memory and computed from the queue when an inbox is first used:
+-- that saves a page for each send, and the counters cannot differ from the queue. Recent messages
+-- have no place in the queue yet; up to the id `placed` in meta, all have one. So far every message
+-- has one.
 ALTER TABLE parties DROP COLUMN live;
 ALTER TABLE parties DROP COLUMN live_bytes;
 ALTER TABLE parties DROP COLUMN dead;
@@ -14,8 +14,8 @@ INSERT INTO meta
 SELECT 'placed', CAST(last AS TEXT) FROM (SELECT MAX(id) AS last FROM messages)
 WHERE last IS NOT NULL;
 
--- Which messages belong to a thread that is not their own: a table beside the messages, because an
--- index on them is looked at for each message, also for the many that are in none.
+-- Messages in a thread that they did not start. It is a table beside the messages, because an index
+-- on messages would be updated for each message, including the many without a thread.
 CREATE TABLE threads (
     thread TEXT NOT NULL,
     message INTEGER NOT NULL,

@@ -1,4 +1,4 @@
--- What agents want to become, and what they were.
+-- Requested configurations of agents, and their generations.
 
 CREATE TABLE approvals (
     number INTEGER PRIMARY KEY,
@@ -26,8 +26,8 @@ CREATE INDEX approvals_agent ON approvals (agent, number);
 CREATE INDEX approvals_requester ON approvals (requester, number);
 CREATE INDEX approvals_created ON approvals (created);
 
--- What a deploy has done so far: a daemon that starts again goes on from here. `before` holds the
--- fields of the spec as they were, `until` the end of the window.
+-- The progress of a deploy: a restarted daemon continues from it. `before` holds the earlier fields
+-- of the spec, `until` the end of the health window.
 CREATE TABLE deploys (
     approval TEXT PRIMARY KEY,
     before TEXT NOT NULL,
@@ -49,7 +49,7 @@ CREATE TABLE generations (
     PRIMARY KEY (agent, number)
 ) STRICT, WITHOUT ROWID;
 
--- A change that touches many agents: who comes in which wave, and how each of them came out.
+-- A change of many agents: the wave and the outcome of each agent.
 CREATE TABLE waves (
     rollout TEXT NOT NULL,
     wave INTEGER NOT NULL,
@@ -59,7 +59,7 @@ CREATE TABLE waves (
     PRIMARY KEY (rollout, agent)
 ) STRICT, WITHOUT ROWID;
 
--- What an agent says of itself: a claim.
+-- What an agent reports about itself. It is a claim.
 CREATE TABLE hellos (
     agent TEXT PRIMARY KEY,
     at REAL NOT NULL,

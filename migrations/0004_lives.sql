@@ -1,8 +1,8 @@
--- How machines ended, and what an agent left for its next start.
+-- How machines ended, and what an agent saved for its next start.
 
--- One row an agent. invocation: the start that was told last, up while its end was not told yet.
--- ended: the last end of which systemd left a record. activity: idle, running or blocked. What it
--- does at `due` because its last task has ended: `sleeps` or `exits`.
+-- One row for each agent. invocation: the last reported start; up: its end is not reported yet.
+-- ended: the last end of which systemd left a record. activity: idle, running or blocked. next: the
+-- action at `due`, after its last task ended: `sleeps` or `exits`.
 CREATE TABLE lives (
     agent TEXT PRIMARY KEY,
     nonce INTEGER NOT NULL DEFAULT 0,
@@ -15,8 +15,8 @@ CREATE TABLE lives (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX lives_due ON lives (due) WHERE due IS NOT NULL;
 
--- Every end, each once. stays: the agent does not come back by itself. reap: when it is destroyed
--- for having ended. collected: its parent has asked how it ended, or nobody has to any more.
+-- Every end, once. stays: the agent does not start again by itself. reap: when the agent is
+-- destroyed because it ended. collected: when its parent collected the end, or no longer has to.
 CREATE TABLE ends (
     id INTEGER PRIMARY KEY,
     agent TEXT NOT NULL,
@@ -41,12 +41,12 @@ CREATE INDEX ends_reap ON ends (reap) WHERE reap IS NOT NULL;
 CREATE INDEX ends_at ON ends (at) WHERE reap IS NULL;
 CREATE INDEX ends_agent ON ends (agent, id);
 
--- What an agent keeps for its next start.
+-- What an agent saved for its next start.
 CREATE TABLE snapshots (
     agent TEXT PRIMARY KEY,
     data TEXT NOT NULL,
     at REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Of what had ended before this table nobody is told.
+-- Ends before this table existed are not reported.
 INSERT INTO lives (agent, ended) SELECT agent, '*' FROM runs;

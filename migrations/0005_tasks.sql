@@ -1,4 +1,4 @@
--- Tasks: what one agent does for another, each with exactly one end.
+-- Tasks: work of one agent for another; each task ends exactly once.
 
 CREATE TABLE tasks (
     number INTEGER PRIMARY KEY,
@@ -16,7 +16,7 @@ CREATE TABLE tasks (
     ended REAL,
     soft_at REAL,
     hard_at REAL,
-    -- Seconds that it still has, while it waits for somebody.
+    -- The remaining seconds while it waits for another party.
     left REAL,
     stop TEXT NOT NULL DEFAULT '',
     stop_at REAL,
@@ -39,7 +39,7 @@ CREATE INDEX tasks_ended ON tasks (ended) WHERE ended IS NOT NULL;
 CREATE INDEX tasks_of ON tasks (assignee, number);
 CREATE INDEX tasks_from ON tasks (assigner, number);
 
--- What a task waits for; a row goes when that has ended well.
+-- The tasks that a task waits for. A row is deleted when that task has succeeded.
 CREATE TABLE task_needs (
     task TEXT NOT NULL,
     needs TEXT NOT NULL,
@@ -47,8 +47,8 @@ CREATE TABLE task_needs (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX task_needs_back ON task_needs (needs, task);
 
--- The last message about tasks that an assigner got, with the tasks that were new in it; and those
--- of which it is told at `due`.
+-- The last message about tasks that an assigner got, with the tasks in it; and the tasks for its
+-- next message, at `due`.
 CREATE TABLE task_news (
     assigner TEXT PRIMARY KEY,
     message TEXT NOT NULL,

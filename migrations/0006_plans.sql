@@ -1,4 +1,4 @@
--- Plans of tasks, who waits for what, and tasks that are given to several at once.
+-- Plans of tasks, waits, and batches of tasks for several agents.
 
 CREATE TABLE plans (
     number INTEGER PRIMARY KEY,
@@ -53,7 +53,7 @@ CREATE TABLE awaited (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX awaited_thing ON awaited (kind, thing);
 
--- `due`: when the batch has to be looked at; `deadline`: when whatever did not end is ended.
+-- `due`: when the batch is next processed; `deadline`: when its open tasks are ended.
 CREATE TABLE batches (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -76,7 +76,7 @@ CREATE INDEX batches_deadline ON batches (deadline) WHERE state = 'running' AND 
 CREATE INDEX batches_ended ON batches (ended) WHERE ended IS NOT NULL;
 CREATE INDEX batches_owner ON batches (owner, number);
 
--- The tasks of a batch in the order in which they were given; `task` once one was made of it.
+-- The tasks of a batch in the order of the call; `task` is set when one was assigned.
 CREATE TABLE batch_items (
     batch TEXT NOT NULL,
     item INTEGER NOT NULL,
@@ -91,7 +91,7 @@ CREATE TABLE batch_items (
 CREATE INDEX batch_items_task ON batch_items (task) WHERE task <> '';
 CREATE INDEX batch_items_open ON batch_items (batch, state);
 
--- Who works for a batch; `own`: it was made for it and goes with it.
+-- The workers of a batch; `own`: created for it and destroyed with it.
 CREATE TABLE batch_workers (
     batch TEXT NOT NULL,
     agent TEXT NOT NULL,

@@ -1,6 +1,6 @@
 -- Questions, escalations and reminders.
 
--- `owed`: when the mail about it is tried again, for a full inbox. `gone`: when the row is deleted.
+-- `owed`: when mail about it is sent again after a full inbox. `gone`: when the row is deleted.
 CREATE TABLE questions (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -33,7 +33,7 @@ CREATE INDEX questions_climbs ON questions (climbs) WHERE ended IS NULL AND clim
 CREATE INDEX questions_owed ON questions (owed) WHERE owed NOT NULL;
 CREATE INDEX questions_gone ON questions (gone) WHERE gone NOT NULL;
 
--- On whom each has waited, in order.
+-- The holders of each question, in order.
 CREATE TABLE hops (
     question TEXT NOT NULL,
     step INTEGER NOT NULL,

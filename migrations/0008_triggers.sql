@@ -1,4 +1,4 @@
--- Triggers and their fires.
+-- Triggers and their runs (fires).
 
 CREATE TABLE triggers (
     number INTEGER PRIMARY KEY,
@@ -24,12 +24,12 @@ CREATE TABLE triggers (
 ) STRICT;
 CREATE INDEX triggers_agent ON triggers (agent, number);
 CREATE INDEX triggers_owner ON triggers (owner);
--- What comes next. A spawn is a commit, and each has a transaction of its own.
+-- What is due next. A spawn is a commit and has its own transaction.
 CREATE INDEX triggers_due ON triggers (due) WHERE due IS NOT NULL AND act <> 'spawn';
 CREATE INDEX triggers_spawns ON triggers (due) WHERE due IS NOT NULL AND act = 'spawn';
 
--- `trigger` is the number of its trigger. `due`: the time it is for; `count`: how many times it
--- stands for; `ref`: the task or message it made; `spawned`: the new agent.
+-- `trigger` is the number of its trigger. `due`: the time that it is for; `count`: how many due
+-- times it stands for; `ref`: the task or message that it created; `spawned`: the new agent.
 CREATE TABLE fires (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -52,7 +52,7 @@ CREATE INDEX fires_agent ON fires (agent, at);
 CREATE INDEX fires_open ON fires (ref) WHERE state = 'open';
 CREATE INDEX fires_spawned ON fires (spawned) WHERE spawned <> '';
 
--- What was delivered to a webhook: the same key again is the same fire.
+-- Deliveries to webhooks: the same key again is the same run.
 CREATE TABLE deliveries (
     hook TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -62,7 +62,7 @@ CREATE TABLE deliveries (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX deliveries_at ON deliveries (at);
 
--- Secrets of webhooks that are no more, until they are removed from the vault.
+-- Secrets of deleted webhooks, until they are removed from the store of secrets.
 CREATE TABLE old_hooks (
     hook TEXT NOT NULL,
     secret TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- Artifacts: what is kept of each version; the bytes are files beside the ledger.
+-- Artifacts: the record of each version; the bytes are files beside the ledger.
 
 -- `lineage`: UUIDs of the owner's ancestors when it was stored, the root first. `root` is the first
 -- of them, or the owner.
@@ -25,7 +25,7 @@ CREATE INDEX artifacts_called ON artifacts (owner_name, owner);
 CREATE INDEX artifacts_latest ON artifacts (number) WHERE latest;
 CREATE INDEX artifacts_owner ON artifacts (owner, number) WHERE latest;
 
--- The highest version that a name had since it is there: a number is not given twice.
+-- The highest version of a name since its creation, so that no number is used twice.
 CREATE TABLE artifact_names (
     owner TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -33,24 +33,24 @@ CREATE TABLE artifact_names (
     PRIMARY KEY (owner, name)
 ) STRICT, WITHOUT ROWID;
 
--- `blocks`: the SHA-256 of each block of 256 KiB, so that a part can be judged by itself.
+-- `blocks`: the SHA-256 of each block of 256 KiB, so that a part can be verified alone.
 CREATE TABLE contents (
     digest TEXT PRIMARY KEY,
     size INTEGER NOT NULL,
     blocks BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What nothing refers to any more, until its file is removed.
+-- Contents without references, until their files are removed.
 CREATE TABLE old_contents (digest TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 
--- What is stored by each agent, and under each root (`tree:` and its UUID).
+-- The use of storage by each agent, and under each root (`tree:` and its UUID).
 CREATE TABLE artifact_use (
     party TEXT PRIMARY KEY,
     bytes INTEGER NOT NULL,
     count INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Who stood below an agent when that was destroyed, and stayed.
+-- The agents that were below a destroyed agent and remained.
 CREATE TABLE heirs (
     gone TEXT NOT NULL,
     heir TEXT NOT NULL,

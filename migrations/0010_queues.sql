@@ -1,10 +1,10 @@
--- Who waits for an answer; named queues, topics and pipes.
+-- Requests that wait for an answer; named queues, topics and pipes.
 
--- Why a box is being emptied, a part at a time: its owner is gone. Empty for all others.
+-- Why an inbox is being emptied, a part at a time: its owner was destroyed. Empty for all others.
 ALTER TABLE parties ADD COLUMN gone TEXT NOT NULL DEFAULT '';
 CREATE INDEX parties_gone ON parties (id) WHERE gone <> '';
 
--- Letters whose sender waits for an answer until then.
+-- Messages whose sender waits for an answer until that time.
 CREATE TABLE requests (
     message INTEGER PRIMARY KEY,
     party INTEGER NOT NULL,
@@ -12,8 +12,8 @@ CREATE TABLE requests (
 ) STRICT;
 CREATE INDEX requests_party ON requests (party);
 
--- Named queues. owner: UUID. may_put and may_take: JSON, words and UUIDs. The counters are those of
--- what is in it, dead things included. A closed one is emptied a part at a time.
+-- Named queues. owner: UUID. may_put and may_take: JSON, words and UUIDs. The counters include dead
+-- items. A closed queue is emptied a part at a time.
 CREATE TABLE queues (
     number INTEGER PRIMARY KEY,
     owner TEXT NOT NULL,
@@ -29,7 +29,7 @@ CREATE TABLE queues (
 CREATE UNIQUE INDEX queues_name ON queues (owner, name) WHERE closed = 0;
 CREATE INDEX queues_closed ON queues (number) WHERE closed = 1;
 
--- What was put into queues; a row never changes. Ids are never used again.
+-- Items of queues; a row never changes. Ids are never reused.
 CREATE TABLE things (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     queue INTEGER NOT NULL,
@@ -41,8 +41,8 @@ CREATE TABLE things (
     body TEXT NOT NULL
 ) STRICT;
 
--- Where each stands, clustered by urgency and age; state: 0 ready, 1 taken, 2 dead. taker: who took
--- it last; due: when that lease ends.
+-- The place of each item, clustered by urgency and age; state: 0 ready, 1 taken, 2 dead. taker: the
+-- last taker; due: the end of its lease.
 CREATE TABLE lines (
     queue INTEGER NOT NULL,
     state INTEGER NOT NULL,
@@ -55,12 +55,12 @@ CREATE TABLE lines (
     due REAL,
     PRIMARY KEY (queue, state, rank, id)
 ) STRICT, WITHOUT ROWID;
--- Who takes only one kind looks at nothing else.
+-- Taking items of one kind reads only those.
 CREATE INDEX lines_kind ON lines (queue, state, kind, rank, id);
 CREATE INDEX lines_due ON lines (queue, due) WHERE due IS NOT NULL;
 CREATE INDEX lines_taker ON lines (taker) WHERE state = 1;
 
--- Who follows which topic.
+-- The followers of each topic.
 CREATE TABLE follows (
     topic TEXT NOT NULL,
     party TEXT NOT NULL,
@@ -68,7 +68,7 @@ CREATE TABLE follows (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX follows_party ON follows (party);
 
--- Pipes between a parent and its child, both by UUID; closed says who closed it.
+-- Pipes between a parent and its child, both by UUID; closed names the party that closed it.
 CREATE TABLE pipes (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -82,7 +82,7 @@ CREATE TABLE pipes (
 CREATE INDEX pipes_parent ON pipes (parent);
 CREATE INDEX pipes_child ON pipes (child);
 
--- What was written into a pipe and not yet read, numbered in each direction.
+-- Chunks of a pipe that are not read yet, numbered in each direction.
 CREATE TABLE chunks (
     pipe INTEGER NOT NULL,
     reader TEXT NOT NULL,

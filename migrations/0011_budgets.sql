@@ -1,7 +1,8 @@
--- What was allotted and what was spent, agent by agent.
+-- What was allotted to each agent, and what it spent.
 
--- `free` is neither spent nor given on, `over` was used beyond it. Of time: `runners` machines
--- draw on it since `as_of`, milliseconds since 1970. For calls a minute, `free` is the bound.
+-- `free` is neither spent nor given to others; `over` was used beyond the budget. For run time:
+-- `runners` machines draw on it since `as_of`, in milliseconds since 1970. For calls a minute,
+-- `free` is the limit.
 CREATE TABLE purses (
     agent TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -17,7 +18,7 @@ CREATE TABLE purses (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX purses_dry ON purses (dry_at) WHERE dry_at IS NOT NULL;
 
--- Purses with nothing in them: who was asked for more, and when work on it is stopped.
+-- Empty budgets: the party that was asked for more, and when work on it is stopped.
 CREATE TABLE shortages (
     agent TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -31,13 +32,13 @@ CREATE TABLE shortages (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX shortages_stop ON shortages (stop_at) WHERE stop_at IS NOT NULL;
 
--- Machines that run, and since when (milliseconds since 1970): their time is not yet in `usage`.
+-- Running machines and their start (milliseconds since 1970): their time is not yet in `usage`.
 CREATE TABLE running (
     agent TEXT PRIMARY KEY,
     since INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What was used, summed up by day (of UTC).
+-- Usage, summed up by day (of UTC).
 CREATE TABLE usage (
     day INTEGER NOT NULL,
     agent TEXT NOT NULL,
@@ -50,7 +51,7 @@ CREATE TABLE usage (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX usage_day ON usage (day);
 
--- Who those were that are no more, and where they hung.
+-- Destroyed agents, and their last parents.
 CREATE TABLE departed (
     agent TEXT PRIMARY KEY,
     name TEXT NOT NULL,
@@ -58,7 +59,7 @@ CREATE TABLE departed (
     at REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The same figures task by task, and what a task may use at most (JSON; reached: it was told).
+-- Usage by task, and the limits of a task (JSON; reached: the first limit that was reported).
 CREATE TABLE task_usage (
     task TEXT NOT NULL,
     agent TEXT NOT NULL,

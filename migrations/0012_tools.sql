@@ -1,5 +1,5 @@
--- Grants to use a tool, each good for one use: a row while it may be used, gone afterwards (the
--- events say what became of it). `argument` is a JSON list of words.
+-- Grants to use a tool, each for one use: a row exists until it is used (the events record its
+-- use). `argument` is a JSON list of words.
 CREATE TABLE grants (
     id TEXT PRIMARY KEY,
     agent TEXT NOT NULL,
@@ -12,7 +12,7 @@ CREATE TABLE grants (
 CREATE INDEX grants_agent ON grants (agent);
 CREATE INDEX grants_expires ON grants (expires);
 
--- Definitions of agents, as the operator wrote them: what a new agent of that kind starts with.
+-- Definitions of agents, as written by the operator: what a new agent of that kind starts with.
 CREATE TABLE definitions (
     name TEXT PRIMARY KEY,
     description TEXT NOT NULL,

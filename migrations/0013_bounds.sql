@@ -1,7 +1,7 @@
--- Budgets of single tasks, and bounds of what agents report: tokens in an hour, size of a context.
+-- Budgets of single tasks, and limits on reports of agents: tokens in an hour, size of a context.
 
--- Given out of `source`: the purse of an agent (its UUID), the budget of another task (its id), or
--- nobody's (empty). What is left goes back there when the task ends.
+-- Taken from `source`: the budget of an agent (its UUID), the budget of another task (its id), or
+-- no budget (empty). The rest returns there when the task ends.
 CREATE TABLE task_purses (
     task TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -15,8 +15,8 @@ CREATE TABLE task_purses (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX task_purses_source ON task_purses (source, kind);
 
--- Tokens by minute (JSON, the newest first) for an agent with all below it; `at`: when the newest
--- of these minutes began, in seconds since 1970.
+-- Tokens by minute (JSON, newest first) of an agent with all agents below it; `at`: the start of
+-- the newest minute, in seconds since 1970.
 CREATE TABLE token_hours (
     agent TEXT PRIMARY KEY,
     at REAL NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE token_hours (
     warned INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- How big an agent said that its context is.
+-- The context size that an agent reported.
 CREATE TABLE contexts (
     agent TEXT PRIMARY KEY,
     tokens INTEGER NOT NULL CHECK (tokens >= 0),

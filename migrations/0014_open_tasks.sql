@@ -1,4 +1,4 @@
--- What an agent is at, and what it gets next, are asked at each step of a task: without reading
--- all that it still has to do.
+-- The activity of an agent and its next task are read at each step of a task; these indexes avoid
+-- reading all of its open tasks.
 
 CREATE INDEX tasks_open ON tasks (assignee, state, priority, number) WHERE ended IS NULL;

@@ -1,5 +1,5 @@
--- Tasks that are ended together: so many of them in each turn, and none is begun meanwhile.
--- `party` and `name` are who ends them, `status` is what their results say.
+-- Tasks that are ended together: a number of them in each step, and none of the others begins.
+-- `party` and `name` are the party that ends them, `status` is the status in their results.
 CREATE TABLE sweeps (
     id INTEGER PRIMARY KEY,
     party TEXT NOT NULL,

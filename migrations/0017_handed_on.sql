@@ -1,5 +1,5 @@
--- Tasks that have another giver, because theirs is gone, and whose history and new giver are not
--- told of it yet. `party` and `name` are who brought that about.
+-- Tasks that got another assigner because theirs was destroyed, whose history and new assigner do
+-- not have the news yet. `party` and `name` are the party that caused it.
 CREATE TABLE handed_on (
     number INTEGER PRIMARY KEY,
     task TEXT NOT NULL,

@@ -1,7 +1,9 @@
--- How far the processor time of each agent's last machines is in `usage`: one row a machine.
+-- How much of the processor time of each agent's last machines is in `usage`: one row for each
+-- machine.
 
--- Ends are told late, twice, and after what the next machine uses: each counts for itself. `grp` is
--- the control group, `used` is in microseconds; what was written last has the greatest `id`.
+-- Ends are reported late, twice, and after usage of the next machine: each machine is counted on
+-- its own. `grp` is the control group, `used` is in microseconds; the latest row has the greatest
+-- `id`.
 CREATE TABLE cpu_groups (
     id INTEGER PRIMARY KEY,
     agent TEXT NOT NULL,

@@ -1,6 +1,6 @@
--- What those used who are no more is added up, line by line, and they are forgotten.
+-- The usage of destroyed agents is added up, agent by agent, and their rows are deleted.
 
--- `brief`: made for one task; its line goes first.
+-- `brief`: created for one task; rolled up first.
 ALTER TABLE departed ADD COLUMN brief INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX departed_at ON departed (brief, at);
 CREATE INDEX departed_parent ON departed (parent);

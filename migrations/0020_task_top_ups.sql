@@ -1,5 +1,5 @@
--- What a task was given besides out of others than the `source` of its task_purses row, and goes
--- back there first: at most `amount` to each, the last of them (the greatest `id`) first.
+-- What a task got from other sources than the `source` of its task_purses row. It is returned
+-- first: at most `amount` to each, the latest (the greatest `id`) first.
 CREATE TABLE task_top_ups (
     id INTEGER PRIMARY KEY,
     task TEXT NOT NULL,
@@ -10,7 +10,7 @@ CREATE TABLE task_top_ups (
 ) STRICT;
 CREATE INDEX task_top_ups_source ON task_top_ups (source, kind);
 
--- Agents of whose queued tasks somebody pays again, and that are not given any of them yet.
+-- Agents whose queued tasks are paid for again, and that were not offered any of them yet.
 CREATE TABLE waking (
     number INTEGER PRIMARY KEY,
     agent TEXT NOT NULL UNIQUE

@@ -1,6 +1,6 @@
--- What agents note stands apart from the audit chain, with bounds in bytes of its own.
+-- Notes of agents are stored outside the audit chain, with their own limits in bytes.
 
--- Under the numbers of the log, in which each event has one and each note has one.
+-- Events and notes share one sequence of numbers.
 CREATE TABLE notes (
     seq INTEGER PRIMARY KEY,
     agent TEXT NOT NULL,
@@ -11,9 +11,9 @@ CREATE TABLE notes (
 ) STRICT;
 CREATE INDEX notes_agent ON notes (agent, seq);
 
--- How many bytes the notes of an agent take, and the newest number that it lost to a bound. `branch`
--- is the child of a root that it hung below when it noted something last. The row of '' stands for
--- agents that have no row any more.
+-- The bytes of an agent's notes, and the newest number that it lost to a limit. `branch` is the
+-- child of a root that it was below at its last note. The row of '' stands for agents without a
+-- row.
 CREATE TABLE note_use (
     agent TEXT PRIMARY KEY,
     branch TEXT NOT NULL,
@@ -21,16 +21,16 @@ CREATE TABLE note_use (
     lost INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- Notes that stood in the chain before: the digest of the last of each run, with which the chain
--- goes on behind it.
+-- Notes that were in the chain before: the digest of the last of each run, from which the chain
+-- continues.
 CREATE TABLE moved_notes (
     first INTEGER PRIMARY KEY,
     last INTEGER NOT NULL,
     digest BLOB NOT NULL
 ) STRICT;
 
--- The newest MiB of each agent, and 16 MiB of all: older ones are lost, as by the bounds. What is
--- sorted for that has no texts: there may be gigabytes of them.
+-- The newest MiB of each agent, and 16 MiB of all; older ones are deleted, as by the limits. The
+-- sort uses no texts, of which there may be gigabytes.
 INSERT INTO notes
 SELECT e.seq, chosen.agent, json_extract(e.body, '$.kind'), json_extract(e.body, '$.time'),
     chosen.size, e.body
@@ -66,7 +66,7 @@ DELETE FROM events WHERE seq IN (
     SELECT e.seq FROM moved_notes m CROSS JOIN events e ON e.seq BETWEEN m.first AND m.last
 );
 
--- The counts follow the table, whoever changes it.
+-- Triggers keep the counts consistent with the table.
 CREATE TRIGGER notes_added AFTER INSERT ON notes BEGIN
     UPDATE note_use SET bytes = bytes + NEW.size WHERE agent = NEW.agent;
 END;
@@ -75,7 +75,7 @@ CREATE TRIGGER notes_removed AFTER DELETE ON notes BEGIN
     WHERE agent = OLD.agent;
 END;
 
--- How many events the chain has, and how many bytes.
+-- The number of events in the chain, and of bytes.
 INSERT INTO meta
 SELECT 'events_size', printf('%d %d', COUNT(*), COALESCE(SUM(length(CAST(body AS BLOB)) + 64), 0))
 FROM events;

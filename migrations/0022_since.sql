@@ -1,3 +1,2 @@
--- When each range was given: an agent runs with what it was made with from then on. NULL: before
--- this was written down.
+-- When each range was allocated: the creation time of its agent. NULL: before this was recorded.
 ALTER TABLE ranges ADD COLUMN given REAL;

@@ -1,4 +1,4 @@
--- What an agent was offered and has not ended: a task has a letter as long as its agent may work on
--- it, begun or not.
+-- Tasks that were offered to an agent and have not ended: a task has a message while its agent may
+-- work on it, begun or not.
 
 CREATE INDEX tasks_held ON tasks (assignee, number) WHERE ended IS NULL AND message <> '';

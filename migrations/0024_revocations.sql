@@ -1,5 +1,5 @@
--- Access that is taken away: `agent` moved or was restored, `lost` (UUIDs as JSON, the highest
--- first) were above it and are not any more.
+-- Access that is being revoked: `agent` moved or was restored; `lost` (UUIDs as JSON, highest
+-- first) were above it and no longer are.
 CREATE TABLE revocations (
     id INTEGER PRIMARY KEY,
     job TEXT NOT NULL,
@@ -15,7 +15,7 @@ CREATE TABLE revocations (
 ) STRICT;
 CREATE INDEX revocations_open ON revocations (id) WHERE ended IS NULL;
 
--- Who was told to restart, and with which nonce; of one that is `left`: who runs on.
+-- The agents that were requested to restart, with the nonce; for state `left`: those still running.
 CREATE TABLE revoked (
     revocation INTEGER NOT NULL,
     agent TEXT NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE revoked (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX revoked_agent ON revoked (agent);
 
--- Who was above a destroyed agent: UUIDs as JSON, the highest first.
+-- The ancestors of a destroyed agent: UUIDs as JSON, highest first.
 ALTER TABLE archives ADD COLUMN above TEXT NOT NULL DEFAULT '[]';
--- Capabilities of its spec that were taken from one of those meanwhile, as JSON.
+-- Capabilities of its spec that one of those ancestors lost meanwhile, as JSON.
 ALTER TABLE archives ADD COLUMN struck TEXT NOT NULL DEFAULT '[]';

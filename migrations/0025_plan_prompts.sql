@@ -1,3 +1,4 @@
--- The message that asks for a decision on a plan, and whom: it is taken back when that is made.
+-- The message that requests a decision on a plan, and its recipient: it is withdrawn at the
+-- decision.
 ALTER TABLE plans ADD COLUMN asked TEXT NOT NULL DEFAULT '';
 ALTER TABLE plans ADD COLUMN letter TEXT NOT NULL DEFAULT '';

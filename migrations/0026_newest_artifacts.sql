@@ -1,4 +1,4 @@
--- A version whose successor has other readers is the newest for some: 2 in `latest`.
+-- A version whose successor has other readers is the newest one for some: 2 in `latest`.
 UPDATE artifacts SET latest = 2 WHERE latest = 0 AND EXISTS (
     SELECT 1 FROM artifacts n WHERE n.owner = artifacts.owner AND n.name = artifacts.name
     AND n.version = (SELECT MIN(m.version) FROM artifacts m WHERE m.owner = artifacts.owner

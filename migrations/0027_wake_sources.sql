@@ -1,2 +1,2 @@
--- Who or what caused a wake, as the agent that woke itself says. NULL: it did not say.
+-- The cause of a wake, as reported by the agent that woke itself. NULL: not reported.
 ALTER TABLE messages ADD COLUMN source TEXT;

@@ -1,5 +1,5 @@
--- Events that were taken out of the middle of the chain, because their branch had the most of it:
--- runs of numbers, and the digest of the last of each, with which the chain goes on behind it.
+-- Events that were removed from the middle of the chain, because their branch had the most: runs of
+-- numbers, and the digest of the last of each, from which the chain continues.
 CREATE TABLE thinned_events (
     first INTEGER PRIMARY KEY,
     last INTEGER NOT NULL,

@@ -1,5 +1,5 @@
-# What every agent of image `nix` has inside. The container itself, its mounts and its limits are
-# hive's: nothing that stands here or in an agent's module reaches them.
+# The common base of every agent of image `nix`. hive sets the container itself, its mounts and its
+# limits: neither this file nor an agent's module can change them.
 { config, lib, options, pkgs, ... }:
 let
   inherit (lib) mkDefault mkIf mkOption types;
@@ -14,27 +14,27 @@ in
       default = [ ];
       example = [ "/tree/state/bin/agent" "--serve" ];
       description = ''
-        What the agent runs, when its spec has no command; empty: it holds, and its mail waits. It
-        reads its configuration in /run/hive/config.
+        The command of the agent if its spec has none. Empty: the agent runs nothing, and its mail
+        waits. Its configuration is in /run/hive/config.
       '';
     };
     environment = mkOption {
       type = types.attrsOf types.str;
       default = { };
-      description = "More variables. Never a secret: every agent can read the store.";
+      description = "Additional variables. Do not put secrets here: every agent can read the store.";
     };
     path = mkOption {
       type = types.listOf (types.either types.package types.str);
       default = [ ];
-      description = "Packages on its PATH.";
+      description = "Packages on the agent's PATH.";
     };
     secrets = mkOption {
       type = types.listOf (types.strMatching "[A-Za-z0-9][A-Za-z0-9._-]{0,63}");
       default = [ ];
       example = [ "api-key" ];
       description = ''
-        Secrets that it must have, which the capability secret:KEY gives; it finds them in the
-        directory that CREDENTIALS_DIRECTORY names. Without one of them it does not start.
+        Secrets that the agent needs, as granted by the capability secret:KEY. They are files in the
+        directory CREDENTIALS_DIRECTORY. The agent does not start without them.
       '';
     };
   };
@@ -45,25 +45,25 @@ in
 
     networking.useHostResolvConf = false;
     networking.useDHCP = mkDefault false;
-    # There is the loopback alone; a network comes by capability, with rules of the host's.
+    # Only the loopback network exists; a capability adds a network, with rules of the host.
     networking.firewall.enable = mkDefault false;
 
-    # Half the time of an evaluation goes into manuals that nobody reads.
+    # Manuals take half the time of an evaluation.
     documentation.enable = mkDefault false;
     documentation.nixos.enable = mkDefault false;
 
     users.mutableUsers = false;
     users.allowNoPasswordLogin = true;
-    # No new privileges: it could not work.
+    # Containers get no new privileges, so sudo cannot work.
     security.sudo.enable = mkDefault false;
 
-    # An agent has no Nix daemon. Its system is built on the host, once that is approved.
+    # An agent has no Nix daemon. Its system is built on the host after approval.
     nix.enable = mkDefault false;
 
-    # It edits its configuration in git.
+    # The agent edits its configuration in git.
     programs.git.enable = mkDefault true;
 
-    # Lines go to the host by the console; what is kept inside is for `systemctl status`.
+    # The console forwards log lines to the host; the journal inside is for `systemctl status`.
     environment.etc."systemd/journald.conf.d/hive.conf".text = ''
       [Journal]
       Storage=volatile
@@ -73,7 +73,7 @@ in
     '';
     systemd.services.console-getty.enable = false;
 
-    # hive-agent is bound into the container from the host, which may know its Python as this.
+    # hive-agent is bound from the host, which may expect its Python under this path.
     systemd.tmpfiles.rules = [ "L+ /usr/bin/python3 - - - - ${pkgs.python3}/bin/python3" ];
 
     systemd.services.hive-harness = mkIf (cfg.command != [ ]) {
@@ -94,7 +94,7 @@ in
       };
     };
 
-    # What an agent keeps lies in /tree; the rest of its system is made anew at each start.
+    # The agent's files are in /tree; the rest of its system is created again at each start.
     system.stateVersion = mkDefault "25.05";
   };
 }

@@ -1,4 +1,4 @@
-# What cannot work is refused before anything is built, in words that say what to change.
+# Refuses configurations that cannot work before the build, with messages that say what to change.
 { lib, cfg, config, names, given }:
 let
   inherit (lib) attrNames concatMap elem filter optional;
@@ -40,17 +40,17 @@ let
     ++ refuse up.cycle at
       "it would be its own ancestor: ${lib.concatStringsSep " -> " (up.seen ++ [ (parent (lib.last up.seen)) ])}"
     ++ refuse (!up.cycle && depth name > levels) at "deeper than ${toString levels} levels"
-    ++ refuse (!elem image images) at "there is no image ${image}; there are ${lib.concatStringsSep ", " images}"
+    ++ refuse (!elem image images) at "unknown image ${image}; known images are ${lib.concatStringsSep ", " images}"
     ++ refuse (each.boot && image == "host") at
-      "the host image has no init on NixOS: take the nix image, or leave boot off"
+      "the host image has no init on NixOS: use the nix image, or disable boot"
     ++ concatMap
       (key: refuse (builtins.match names.secret key == null) "${at}.secretFiles"
         "the key ${key} must be 1 to 64 of letters, digits, '.', '_' and '-', and start with a letter or digit"
       ++ refuse (inStore each.secretFiles.${key}) "${at}.secretFiles.${key}"
-        "the file lies in the store, which every user can read: give the path of a file as text")
+        "the file is in the store, which every user can read: give the path of a file as a string")
       (attrNames each.secretFiles);
 
-  # Uids that something else on this host has been given: [ first, end ).
+  # Uids that other services of this host use: [ first, end ).
   range = 65536;
   rangesOf = user: map (each: { what = "users.users.${user.name}"; first = each.startUid; end = each.startUid + each.count; })
     (user.subUidRanges or [ ])
@@ -68,7 +68,7 @@ in
 concatMap judge (attrNames agents)
 ++ refuse (names.fault root != null) "root.name" "the name ${toString (names.fault root)}"
 ++ concatMap
-  (name: refuse (!elem name images) "images" "there is no image ${name}; there are ${lib.concatStringsSep ", " images}")
+  (name: refuse (!elem name images) "images" "unknown image ${name}; known images are ${lib.concatStringsSep ", " images}")
   ([ cfg.defaultImage ] ++ optional (cfg.root.image != null) cfg.root.image)
 ++ refuse (cfg.images ? host || cfg.images ? nix) "images" "host and nix are hive's own and have no path"
 ++ concatMap
@@ -78,17 +78,17 @@ concatMap judge (attrNames agents)
 ++ refuse (!inRange) "uidStart"
   "must be a multiple of 65536 from 524288 to 1874788352, the uids of containers"
 ++ refuse (inRange && clashes != [ ]) "uidStart"
-  "the uids of agents (${toString cfg.uidStart} to ${toString (last - 1)}) meet those of ${lib.concatMapStringsSep ", " told clashes}"
-++ refuse (given ? paths) "settings.paths" "the root helper knows its own paths; they cannot be moved"
+  "the uids of agents (${toString cfg.uidStart} to ${toString (last - 1)}) overlap with those of ${lib.concatMapStringsSep ", " told clashes}"
+++ refuse (given ? paths) "settings.paths" "the root helper uses fixed paths, which cannot be changed"
 ++ refuse (usesNix && nixSettings.sandbox or true != true) "defaultImage"
-  "the nix image needs nix.settings.sandbox = true: else a build of an agent sees the host's files"
+  "the nix image needs nix.settings.sandbox = true: otherwise a build for an agent can read the host's files"
 ++ refuse (usesNix && nixSettings.sandbox-fallback or true != false) "defaultImage"
-  "the nix image needs nix.settings.sandbox-fallback = false: else a build may run without its sandbox"
+  "the nix image needs nix.settings.sandbox-fallback = false: otherwise a build may run without its sandbox"
 ++ refuse (usesNix && elem "*" (nixSettings.trusted-users or [ ])) "defaultImage"
   "nix.settings.trusted-users must not hold \"*\": evaluations of agents would be trusted by the Nix daemon"
 ++ refuse (elem cfg.user (nixSettings.trusted-users or [ ])) "user"
-  "nix.settings.trusted-users must not hold ${cfg.user}: the daemon has no need of it"
+  "nix.settings.trusted-users must not hold ${cfg.user}: the daemon does not need it"
 ++ refuse (overlay.enable or false && !(overlay.mutable or true)) "enable"
   "system.etc.overlay.mutable must be true: the list for git of operators is kept in /etc/hive"
 ++ refuse (config.boot.isContainer or false) "enable"
-  "hive makes containers and cannot run inside one; give it a machine"
+  "hive creates containers and cannot run inside one: use a machine"

@@ -1,7 +1,7 @@
-# mkAgent: one agent of image `nix` as a NixOS system. The flake that hive writes calls nothing else.
+# mkAgent: one agent of image `nix` as a NixOS system. The flake that hive writes calls only this.
 #
-# Who the agent's parent is and what it may do is said beside the system and never reaches it: a
-# move, or another capability, rebuilds nothing.
+# The agent's parent and rights are stored outside the system, so that a move or another capability
+# rebuilds nothing.
 { nixpkgs }:
 let
   ours = nixpkgs;

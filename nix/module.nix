@@ -7,7 +7,7 @@ let
   names = import ./names.nix { inherit lib; };
   toTOML = import ./toml.nix { inherit lib; };
 
-  # Where things lie in the package; package.nix puts them there.
+  # Paths in the package, as set by package.nix.
   home = "${cfg.package}/lib/hive";
   tools = "${home}/usr";
   units = import ./units.nix {
@@ -43,7 +43,7 @@ let
     retention.archive = cfg.retention.archive;
   } cfg.settings;
 
-  # For `hive declare`, in the words of the operation that makes an agent.
+  # The file for `hive declare`, with the parameters of the operation that creates an agent.
   declared = lib.mapAttrs
     (_: agent: present {
       inherit (agent) parent role tier title image boot command capabilities tools wakes;
@@ -61,20 +61,20 @@ let
     })
     cfg.agents;
 
-  # Each secret of a declared agent: whose, under which key, from which file of this host.
+  # Each secret of a declared agent: the agent, the key, and the file on this host.
   secrets = lib.concatMap
     (name: lib.mapAttrsToList (key: file: { inherit name key; file = toString file; }) cfg.agents.${name}.secretFiles)
     (lib.attrNames cfg.agents);
 
   files = {
     "hive/hive.toml" = toTOML given;
-    # The root helper takes paths of images from here alone.
+    # The root helper accepts paths of images only from this file.
     "hive/images" = lib.concatStrings (lib.mapAttrsToList (name: path: "${name} ${path}\n") cfg.images);
     "hive/agents.json" = builtins.toJSON declared;
   } // optionalAttrs (cfg.approval.allowedSigners != "") {
     "hive/allowed_signers" = cfg.approval.allowedSigners;
   };
-  # A command that talks to one socket needs nothing else.
+  # Enough for a command that only uses one socket.
   forClients = {
     CapabilityBoundingSet = "";
     DevicePolicy = "closed";
@@ -134,12 +134,12 @@ in
     };
 
     systemd.tmpfiles.rules = units.rules (privdUnits + "/hive.tmpfiles") ++ [
-      # Where the generations of agents are kept from the collector of garbage.
+      # Garbage collector roots of the generations of agents.
       "d /nix/var/nix/profiles/hive 0755 ${cfg.user} ${cfg.group}"
     ];
 
-    # A switch never stops hived. It reloads it, at which hived ends and systemd starts the new one
-    # from the new unit; listening sockets wait in systemd's care, and no agent notices.
+    # A switch never stops hived but reloads it: hived ends, and systemd starts the new one from the
+    # new unit. systemd keeps the listening sockets meanwhile, and agents are not affected.
     systemd.services.hived = lib.recursiveUpdate (units.service (hostUnits + "/hived.service")) {
       path = [ tools ];
       restartIfChanged = false;
@@ -148,7 +148,7 @@ in
       serviceConfig.X-RestartIfChanged = "false";
     };
 
-    # It keeps no state: a new one takes over between two actions.
+    # It keeps no state, so a new one can continue between two actions.
     systemd.services.hive-privd = lib.recursiveUpdate (units.service (privdUnits + "/hive-privd.service")) {
       path = [ tools ];
       environment.HIVE_USR = tools;
@@ -173,8 +173,8 @@ in
       } // forClients;
     };
 
-    # systemd reads the files as root and shows them to this service alone; the values go to the
-    # daemon over its socket, and from there to the agents. A new value: restart this service.
+    # systemd reads the files as root and shows them only to this service, which sends the values to
+    # the daemon over its socket. Restart this service to set a new value.
     systemd.services.hive-secrets = mkIf (secrets != [ ]) {
       description = "Secrets of the agents that the configuration of this host declares";
       after = [ "hived.service" "hive-declare.service" ];
@@ -194,18 +194,18 @@ in
       } // forClients;
     };
 
-    # People's git finds git-remote-hive of the package on PATH: `git clone hive::meta`.
+    # Puts git-remote-hive on PATH for the operators' git: `git clone hive::meta`.
     programs.git.enable = mkDefault true;
 
     boot.kernel.sysctl = {
-      # Every container takes its inotify instances and its terminals from root's.
+      # Containers take their inotify instances and terminals from root's limits.
       "fs.inotify.max_user_instances" = mkOverride 1050 524288;
       "fs.inotify.max_user_watches" = mkOverride 1050 524288;
       "kernel.pty.max" = mkOverride 1050 1048576;
     };
 
-    # A build of an agent sees its sandbox or does not run. Agents have no way to the Nix daemon:
-    # its socket is in no container but those of evaluations and builds, as nobody's user.
+    # A build for an agent runs in a sandbox or not at all. Agents cannot reach the Nix daemon: its
+    # socket is only in the containers of evaluations and builds, which run as an unmapped user.
     nix.settings.sandbox = mkDefault true;
     nix.settings.sandbox-fallback = mkDefault false;
   };

@@ -1,4 +1,4 @@
-# What names, roles and rights look like; hive judges them again.
+# Patterns of names, roles and rights; hive checks them again.
 { lib }:
 let
   inherit (builtins) match;

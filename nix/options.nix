@@ -1,5 +1,5 @@
-# The options below `services.hive`. What is not here has no effect in hive; every setting of
-# hive.toml that has no option of its own can be given in `settings`.
+# The options below `services.hive`. Every setting of hive.toml without its own option can be given
+# in `settings`.
 { lib, pkgs, names }:
 let
   inherit (lib) literalExpression mkEnableOption mkOption types;
@@ -56,8 +56,8 @@ let
         default = { };
         example = literalExpression "{ api-key = config.sops.secrets.api-key.path; }";
         description = ''
-          Secrets by key, each the path of a file on this host, as sops-nix and agenix make them. The
-          agent gets the capability for each when it is made. The files are read at each start of
+          Secrets by key, each the path of a file on this host, as created by sops-nix and agenix. The
+          agent gets the capability for each when it is created. The files are read at each start of
           hive-secrets.service, and never enter the store.
         '';
       };
@@ -72,7 +72,7 @@ in
     type = types.package;
     default = pkgs.callPackage ./package.nix { };
     defaultText = literalExpression "pkgs.callPackage ./package.nix { }";
-    description = "The hive that runs here.";
+    description = "The hive package to use.";
   };
 
   user = fixed "hive" "The account of the daemon. The root helper answers to it alone.";
@@ -85,7 +85,7 @@ in
     type = types.listOf types.str;
     default = [ ];
     example = [ "alice" ];
-    description = "Users who are put into the operators' group.";
+    description = "Users to add to the operators' group.";
   };
 
   root = {
@@ -101,34 +101,34 @@ in
     default = { };
     example = literalExpression ''{ planner = { }; coder = { parent = "planner"; role = "worker"; }; }'';
     description = ''
-      Agents that are made when they are missing, at each start of the host and each switch. What
-      exists already is left as it is: where it differs is told in the journal of
-      hive-declare.service, for the operator to act on. Nothing is ever moved or destroyed.
+      Agents to create if they are missing, at each start of the host and each switch. Existing
+      agents are not changed, moved or destroyed: differences are logged in the journal of
+      hive-declare.service, for the operator to act on.
     '';
   };
 
-  defaultImage = option types.str "nix" "The image of agents that name none.";
+  defaultImage = option types.str "nix" "The image of agents without an image of their own.";
 
   images = mkOption {
     type = types.attrsOf text;
     default = { };
     example = { web = "/srv/images/web"; };
-    description = "Prepared trees that agents may ask for, by name. `host` and `nix` are always there.";
+    description = "Prepared trees that agents may use as image, by name. `host` and `nix` always exist.";
   };
 
   uidStart = option types.ints.positive 805306368
     "First uid of the first agent's range; each agent has 65536 of them.";
 
   meta = {
-    path = fixed "/var/lib/hive/meta" "The repository that says what agents there are.";
+    path = fixed "/var/lib/hive/meta" "The repository of the tree of agents.";
     flakeInputs = mkOption {
       type = types.attrsOf reference;
       default = { };
       example = { nixpkgs = "github:NixOS/nixpkgs/nixos-25.05"; };
       description = ''
-        Inputs of the flake that hive writes for agents of image `nix`. It needs `nixpkgs` and
-        `hive`. A change enters its lock file with `hive call request_update_meta_inputs`, once that
-        is approved.
+        Inputs of the flake that hive writes for agents of image `nix`. `nixpkgs` and `hive` are
+        required. To put a change into its lock file, run `hive call request_update_meta_inputs`
+        and approve the request.
       '';
     };
   };
@@ -141,7 +141,7 @@ in
       type = types.lines;
       default = "";
       example = "alice@example.org ssh-ed25519 AAAA...";
-      description = "Whose signed tags approve: the text of /etc/hive/allowed_signers.";
+      description = "Keys whose signed tags approve: the text of /etc/hive/allowed_signers.";
     };
   };
 
@@ -166,6 +166,6 @@ in
     type = types.attrsOf types.anything;
     default = { };
     example = literalExpression "{ limits.agents = 200; }";
-    description = "More of hive.toml, by its own names; goes before the options above.";
+    description = "Further settings of hive.toml, by their names there; they override the options above.";
   };
 }

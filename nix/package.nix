@@ -20,7 +20,7 @@
 let
   root = ../.;
   said = builtins.readFile (root + "/hive_core/__init__.py");
-  # What jobs and containers of image `host` find in /usr, where other systems have their own.
+  # The content of /usr for jobs and for containers of image `host`, in place of another system's.
   programs = [
     bash
     coreutils
@@ -72,10 +72,10 @@ python3.pkgs.buildPythonApplication {
   ];
 
   nativeBuildInputs = [ installShellFiles ];
-  # Signed tags are judged with these, containers are rendered by systemd's own, of the host.
+  # Programs that check signed tags. Containers use the host's own systemd.
   makeWrapperArgs = [ "--prefix" "PATH" ":" (lib.makeBinPath [ git openssh gnupg ]) ];
 
-  # /lib/hive is what the module and the units name, whatever the version of Python.
+  # The module and the units refer to /lib/hive, which does not depend on the version of Python.
   postInstall = ''
     mkdir -p $out/lib/hive/usr/bin $out/lib/hive/usr/lib
     ln -s $out/${python3.sitePackages}/hive_core $out/lib/hive/hive_core
@@ -86,7 +86,7 @@ python3.pkgs.buildPythonApplication {
     done
     ln -s bin $out/lib/hive/usr/sbin
     ln -s /etc/os-release $out/lib/hive/usr/lib/os-release
-    # What containers run keeps its first lines: not every image shows the store.
+    # Programs for containers keep their first lines, because not every image contains the store.
     chmod -x $out/${python3.sitePackages}/hive_core/privd/guest/bin/*
   '';
   postFixup = ''
@@ -99,7 +99,7 @@ python3.pkgs.buildPythonApplication {
       -m hive_core.cli.core.manual $out/share/man
   '';
 
-  # Rules, plans and the ledger; what needs systemd or root is for the tests in machines.
+  # Rules, plans and the ledger; tests that need systemd or root run in virtual machines.
   nativeCheckInputs = with python3.pkgs; [ hypothesis pytestCheckHook ];
   pytestFlags = [ "-Wignore" "-p" "no:cacheprovider" ];
   enabledTestPaths = [ "tests/model" "tests/policy" "tests/plan" "tests/broker" ];

@@ -1,10 +1,10 @@
-# A set as the text of a TOML file. Without packages, so that the text is known at evaluation.
+# The text of a TOML file for a set. Uses no packages, so the text is known at evaluation.
 { lib }:
 let
   inherit (builtins) isAttrs isList match toJSON;
 
   key = name: if match "[A-Za-z0-9_-]+" name != null then name else toJSON name;
-  # Strings, numbers and truth values look in TOML as they do in JSON.
+  # Strings, numbers and booleans have the same format in TOML and JSON.
   value = v:
     if v == { } then "{}"
     else if isAttrs v then "{ ${lib.concatStringsSep ", " (pairs v)} }"

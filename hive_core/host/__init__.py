@@ -1,1 +1,1 @@
-"""The effects of the daemon, one door each."""
+"""The effects of the daemon on its host, one package for each kind."""

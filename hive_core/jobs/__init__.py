@@ -1,5 +1,5 @@
 """Programs that run in job containers, on files that agents wrote. Standard library only.
 
-A job trusts nothing that it reads, and the daemon trusts no job: it reads the output with limits
-and checks it again.
+A job trusts no input, and the daemon trusts no job: it reads the output with limits and checks it
+again.
 """

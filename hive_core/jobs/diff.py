@@ -1,4 +1,4 @@
-"""The difference that a commit makes, in lines for people: complete, whatever attributes say.
+"""The difference that a commit makes, as lines for people; git attributes have no effect.
 
 Every line names its file and has its numbers; its text is escaped (plan/printable.py). Bytes that
 are not UTF-8 are shown too.
@@ -17,13 +17,13 @@ from hive_core.plan.printable import escape_bytes
 
 Row = dict[str, object]
 File = tuple[bool, bytes]
-_FRAME: Final = 8  # bytes that a line weighs beside its text
+_FRAME: Final = 8  # bytes that count for a line besides its text
 _NO_END: Final = "the line above has no line break at its end"
 
 
 @dataclass
 class FileDiff:
-    """Rows of the difference and a summary of each file; refused beyond `most` bytes to read."""
+    """Rows of the difference, and a summary of each file; refused above `most` bytes."""
 
     old: Files
     new: Files
@@ -38,7 +38,9 @@ class FileDiff:
                 for row in self._file(path, before, after):
                     self.weight += _FRAME + len(str(row["text"]).encode())
                     if self.weight > self.most:
-                        raise JobRefused("diff", f"more than {self.most} bytes to be read", path)
+                        raise JobRefused(
+                            "diff", f"the difference is larger than {self.most} bytes", path
+                        )
                     yield row
 
     def _file(self, path: str, before: File | None, after: File | None) -> Iterator[Row]:
@@ -81,7 +83,7 @@ def _signed_lines(
 
 
 def _split(file: File | None) -> list[bytes]:
-    """Lines with their ends: a line feed and nothing else ends one."""
+    """Lines with their ends. Only a line feed ends a line."""
     if file is None or not file[1]:
         return []
     parts = file[1].split(b"\n")
@@ -102,15 +104,15 @@ def _kind(before: File | None, after: File | None) -> str:
 
 
 def _about(before: File | None, after: File | None) -> str:
-    """One line that says what changes about the file as a whole."""
+    """One line about the change of the file as a whole."""
     if before is None and after is not None:
         return f"added, {len(after[1])} bytes" + ", executable" * after[0]
     if after is None:
         return "removed"
-    assert before is not None  # noqa: S101 - one of them is there
+    assert before is not None  # noqa: S101 - one of them exists
     texts = ["changed"] if before[1] != after[1] else []
     if before[0] != after[0]:
-        texts.append("becomes executable" if after[0] else "is executable no more")
+        texts.append("becomes executable" if after[0] else "is no longer executable")
     return ", ".join(texts)
 
 

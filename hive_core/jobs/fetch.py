@@ -1,8 +1,8 @@
 """Copies one commit with its history from a repository that an agent owns.
 
 git fetches exactly one object name into a fresh repository: no other ref, no tag, no submodule. So
-it requests no list of refs, however long that is. git checks the objects (all of its warnings are
-errors), and this job counts them. `review` then trusts none of it.
+it requests no list of refs, which could be very long. git checks the objects (all of its warnings
+are errors), and this job counts them. `review` trusts none of it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FetchJob:
     caps: IntakeLimits
 
     def run(self, agent: Path, out: Path) -> dict[str, float]:
-        """Write `out/pack`; returns the figures."""
+        """Write `out/pack`; return the figures."""
         source = self._source(agent)
         with tempfile.TemporaryDirectory() as folder:
             git = Git(Path(folder, "quarantine"))
@@ -62,7 +62,7 @@ class FetchJob:
         return source
 
     def _limit(self) -> None:
-        """Limit the files and the memory of git and of its children; the unit has limits too."""
+        """Limit files and memory of git and its children; the unit has limits too."""
         most = self.caps.pack + _SPARE
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))

@@ -1,7 +1,7 @@
-"""Runs git on untrusted repositories: only our settings, no network, no hooks, limited.
+"""Runs git on untrusted repositories: own settings only, no network, no hooks, with limits.
 
 Programs that a repository's own configuration could start are disabled where git allows it; the
-rest can do harm only in this container. https://git-scm.com/docs/git#_environment_variables
+others can do harm only in this container. https://git-scm.com/docs/git#_environment_variables
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FATAL: Final = ("badFilemode", "gitmodulesParse", "gitattributesSymlink", "gitig
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """A bare repository of our own; `config` beside it is the only configuration of git."""
+    """A fresh bare repository; `config` beside it is the only configuration that git reads."""
 
     folder: Path
 
@@ -54,9 +54,9 @@ class Git:
         source: IO[bytes] | None = None,
         watch: Callable[[], None] | None = None,
     ) -> str:
-        """Run git and return its output; refused with git's message if it fails.
+        """Run git and return its output; JobRefused with git's message if it fails.
 
-        `watch` may stop it.
+        `watch` is called at intervals and may stop it.
         """
         with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
             place = source or subprocess.DEVNULL
@@ -72,7 +72,7 @@ class Git:
             return printed.read().decode("utf-8", "surrogateescape")
 
     def contents(self, oids: Iterable[str], most: int) -> Iterator[tuple[str, str, bytes]]:
-        """Name, kind and content of objects, in their order; refuses one larger than `most`."""
+        """Name, kind and content of objects, in order; JobRefused for one larger than `most`."""
         pipe = subprocess.PIPE
         with self._start(("cat-file", "--batch"), pipe, pipe, subprocess.DEVNULL) as process:
             assert process.stdin is not None  # noqa: S101 - pipes were asked for
@@ -89,7 +89,7 @@ class Git:
         self, words: Iterable[str], source: IO[bytes] | int, out: IO[bytes] | int,
         said: IO[bytes] | int,
     ) -> Iterator[subprocess.Popen[bytes]]:  # fmt: skip
-        """Start git in a process group of its own, which is killed at the end of the block."""
+        """Start git in its own process group, which is killed at the end of the block."""
         process = subprocess.Popen(
             ["git", f"--git-dir={self.folder}", *words], stdin=source, stdout=out, stderr=said,
             env=self._environment, cwd="/", start_new_session=True,
@@ -145,7 +145,7 @@ def _content(stream: IO[bytes], oid: str, most: int) -> tuple[str, bytes]:
 
 
 def _why(status: int, said: IO[bytes]) -> str:
-    """The error messages of git; advice in the lines after them is left out."""
+    """The error messages of git, without the advice after them."""
     said.seek(max(0, os.fstat(said.fileno()).st_size - _SAID_MOST))
     lines = said.read().decode("utf-8", "replace").splitlines()
     wrong = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]

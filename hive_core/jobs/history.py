@@ -12,7 +12,8 @@ _SHAPE = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
 def check_history(git: Git, commit: str, caps: IntakeLimits) -> set[str]:
     """The names of the commit's objects.
 
-    Refused if there are too many, if one is too large or missing, or if one does not belong to it.
+    Refused if there are too many, if one is too large or missing, or if one does not belong to the
+    commit.
     """
     words = ("--batch-all-objects", "--unordered", "--buffer")
     rows = [row.split() for row in git.run("cat-file", *words, _SHAPE).splitlines()]
@@ -36,5 +37,5 @@ def _reachable(git: Git, commit: str) -> list[tuple[str, str]]:
     try:
         rows = git.run("rev-list", "--objects", commit).splitlines()
     except JobRefused as error:
-        raise JobRefused("whole", f"its history is incomplete: {error.text}") from error
+        raise JobRefused("whole", f"the history is incomplete: {error.text}") from error
     return [(name, path) for name, _, path in (row.partition(" ") for row in rows)]

@@ -1,9 +1,9 @@
 """Copies a folder of the host into the state of an agent, with owners, modes and times.
 
 First everything is copied to a separate folder. Then its entries are moved into place one by one.
-Where the agent has an entry of the same name, that stays, and the copy is kept in the separate
-folder. A job that was killed is started again and continues; a marker says when all is done.
-Devices, sockets and pipes are left out.
+Where the agent has an entry of the same name, that entry stays, and the copy stays in the separate
+folder. A job that was killed is started again and continues; a marker records the end. Devices,
+sockets and pipes are left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run(words: Sequence[str], root: Path) -> Figures:
 
 
 def _take(old: Path, fresh: Path, part: Path, figures: Figures) -> None:
-    """Copy everything to the separate folder; it gets its name only when it is complete."""
+    """Copy everything to the separate folder, which gets its name when it is complete."""
     if fresh.is_dir():
         return
     if os.path.lexists(part):
@@ -55,7 +55,7 @@ def _take(old: Path, fresh: Path, part: Path, figures: Figures) -> None:
 
 
 def _folder(path: Path) -> Path:
-    """Make a folder; refuse a symlink or a file in its place."""
+    """Create a folder; refuse a symlink or a file in its place."""
     if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
         raise JobRefused("place", "an entry of this name exists and is not a folder", path.name)
     path.mkdir(exist_ok=True)
@@ -108,7 +108,7 @@ def _copy_attributes(target: Path, facts: os.stat_result) -> None:
 
 
 def _move_into_place(fresh: Path, place: Path) -> int:
-    """Move each entry whose name is free; returns how many could not be moved."""
+    """Move each entry whose name is free; return how many could not be moved."""
     for child in list(_inside(fresh)):
         if not os.path.lexists(place / child.name):
             child.rename(place / child.name)

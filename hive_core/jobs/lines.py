@@ -1,7 +1,7 @@
 """The difference of two texts, line by line, in bounded time.
 
-It uses Myers' algorithm (http://www.xmailserver.org/diff2.pdf) for similar texts. Else, lines that
-occur once in each serve as anchors, and what is left between them is replaced as a whole. The
+It uses Myers' algorithm (http://www.xmailserver.org/diff2.pdf) for similar texts. For others, lines
+that occur once in each serve as anchors, and the text between them is replaced as a whole. The
 result is always correct and complete; at worst it shows equal lines as removed and added.
 """
 
@@ -18,7 +18,7 @@ _NEAR: Final = 3  # lines shown around a change
 
 
 class LineRun(NamedTuple):
-    """Lines `old` to `old_end` became `new` to `new_end`; `same` when they are equal."""
+    """Lines `old` to `old_end` became `new` to `new_end`; `same` if they are equal."""
 
     same: bool
     old: int
@@ -31,7 +31,7 @@ Lines = Sequence[bytes]
 
 
 def runs(old: Lines, new: Lines) -> list[LineRun]:
-    """Both texts as runs of equal and of different lines, in turn."""
+    """Both texts as alternating runs of equal and of different lines."""
     result: list[LineRun] = []
     at_old = at_new = 0
     ends = [(len(old), len(new), 0)]
@@ -87,7 +87,7 @@ def _join(blocks: Iterator[Block]) -> Iterator[Block]:
 
 
 def _blocks(old: Lines, new: Lines, at: tuple[int, int], steps: int) -> Iterator[Block]:
-    """Blocks of equal lines: where each begins in both texts, and its length."""
+    """Blocks of equal lines: the start in both texts, and the length."""
     head = _common(zip(old, new, strict=False))
     tail = _common(zip(reversed(old[head:]), reversed(new[head:]), strict=False))
     if head:
@@ -132,7 +132,7 @@ def _anchors(old: Lines, new: Lines) -> list[tuple[int, int]]:
     places = {line: number for number, line in enumerate(new) if line in once}
     pairs = [(number, places[line]) for number, line in enumerate(old) if line in once]
     tops: list[int] = []
-    best: list[int] = []  # which pair ends the best row of each length
+    best: list[int] = []  # which pair ends the best sequence of each length
     back: list[int] = []
     for number, (_, y) in enumerate(pairs):
         length = bisect_left(tops, y)
@@ -147,7 +147,7 @@ def _anchors(old: Lines, new: Lines) -> list[tuple[int, int]]:
 
 
 def _myers(old: Lines, new: Lines, steps: int) -> list[Block] | None:
-    """Blocks of the shortest edit, or None when it has too many steps."""
+    """Blocks of the shortest edit; None if it has too many steps."""
     width, height = len(old), len(new)
     reach = {1: 0}
     trail: list[dict[int, int]] = []

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-if __name__ == "__main__":  # started as a file, without any folder to import from
+if __name__ == "__main__":  # run as a file with -I, so no import path is set
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hive_core.jobs import outcome
@@ -25,14 +25,14 @@ KINDS: Final = {
 
 
 def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
-    """0 when the job has a result, be it a refusal: `out/said.json` has it."""
+    """Return 0 if the job has a result, including a refusal: it is in `out/said.json`."""
     kind, *words = arguments
     out = root / "out"
     try:
         figures = _run(kind, words, root)
     except JobRefused as error:
         outcome.write_refused(out, error)
-    except Exception as error:  # noqa: BLE001 - whatever it was, the daemon is told in one line
+    except Exception as error:  # noqa: BLE001 - any error is reported in one line
         outcome.write_fault(out, f"{type(error).__name__}: {error}")
         return 1
     else:

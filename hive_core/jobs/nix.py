@@ -1,9 +1,8 @@
-"""Runs Nix in a job: an untrusted client with a pinned configuration and limited output.
+"""Runs Nix in a job: an untrusted client with a fixed configuration and limited output.
 
-Nix only warns about settings that it does not know. A job has no configuration file of Nix and gets
-none of our environment, and the Nix daemon ignores settings of an untrusted user that would give a
-build more rights.
-https://nix.dev/manual/nix/latest/command-ref/conf-file
+Nix only warns about unknown settings. A job has no configuration file of Nix and nothing of the
+daemon's environment, and the Nix daemon ignores settings of an untrusted user that would give a
+build more rights. https://nix.dev/manual/nix/latest/command-ref/conf-file
 """
 
 from __future__ import annotations
@@ -60,12 +59,12 @@ class JobFolders:
 
     inside: Path = Path("/in")
     out: Path = Path("/out")
-    scratch: Path = Path("/tmp/nix")  # noqa: S108 - of the container
+    scratch: Path = Path("/tmp/nix")  # noqa: S108 - in the container
     store: str = "daemon"
     config: str = CONFIG
 
     def real(self, path: str) -> Path:
-        """The real path of a store path; a test's store is in another folder."""
+        """The real path of a store path; tests have their store in another folder."""
         return Path(path if self.store == "daemon" else f"{self.store}{path}")
 
 
@@ -83,7 +82,10 @@ class NixClient:
         self.folders.scratch.mkdir(parents=True, exist_ok=True)
 
     def run(self, *words: str) -> tuple[str, str]:
-        """Run a command; returns its output and its log. Refused if it fails or exceeds a limit."""
+        """Run a command; return its output and its log.
+
+        NixRefused if it fails or exceeds a limit.
+        """
         with subprocess.Popen(
             ("nix", "--store", self.folders.store, *words), env=self._environment(),
             cwd=self.folders.scratch, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -108,7 +110,7 @@ class NixClient:
             raise NixRefused("the output of Nix is not JSON", log) from error
 
     def version(self) -> tuple[int, ...]:
-        """`(2, 8)`: some words of the command line changed over the years."""
+        """The version as `(2, 8)`: some words of the command line changed between versions."""
         text, _ = self.run("--version")
         return tuple(map(int, re.findall(r"\d+", text.rpartition(" ")[2])[:2]))
 
@@ -128,7 +130,7 @@ class NixClient:
 
 
 def _read_streams(program: subprocess.Popen[bytes], until: float) -> tuple[list[bytearray], str]:
-    """Read both streams; returns them with the reason if they were cut off."""
+    """Read both streams; return them, with a reason if they were cut off."""
     streams = [program.stdout, program.stderr]
     said = [bytearray(), bytearray()]
     with selectors.DefaultSelector() as ready:
@@ -137,18 +139,18 @@ def _read_streams(program: subprocess.Popen[bytes], until: float) -> tuple[list[
             ready.register(stream, selectors.EVENT_READ, number)
         while ready.get_map():
             if (left := until - time.monotonic()) <= 0:
-                return said, "it takes too long"
+                return said, "Nix took too long"
             for key, _ in ready.select(left):
                 data = os.read(key.fd, 1 << 16)
                 said[key.data] += data
                 if not data:
                     ready.unregister(key.fileobj)
                 elif len(said[key.data]) > SAID_MOST:
-                    return said, f"it says more than {SAID_MOST} bytes"
+                    return said, f"the output of Nix is larger than {SAID_MOST} bytes"
     try:
         program.wait(max(0.0, until - time.monotonic()))
     except subprocess.TimeoutExpired:
-        return said, "it takes too long"
+        return said, "Nix took too long"
     return said, ""
 
 
@@ -158,18 +160,18 @@ def _why(status: int, log: str) -> str:
     if error:
         return error[:TEXT_MOST]
     if status < 0:
-        return f"Nix was ended by {signal.Signals(-status).name}: it may have had no memory left"
+        return f"Nix was killed by {signal.Signals(-status).name}, perhaps for lack of memory"
     return f"Nix ended with {status}"
 
 
 def plain(text: str) -> str:
-    """Text without colours, and with nothing that moves a cursor."""
+    """The text without colours and without characters that move a cursor."""
     cleared = _ESCAPE.sub("", text)
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in cleared)
 
 
 def tell(room: JobFolders, act: Callable[[], Mapping[str, object]]) -> None:
-    """Run a job and write its result, or the reason of its refusal."""
+    """Run a job; write its result, or the reason of its refusal."""
     try:
         said = {"ok": True, "text": "", "log": "", **act()}
     except NixRefused as refused:
@@ -180,7 +182,7 @@ def tell(room: JobFolders, act: Callable[[], Mapping[str, object]]) -> None:
 def check_words(words: Sequence[str], *patterns: str) -> Sequence[str]:
     """The words of a job, each checked against its pattern."""
     if len(words) != len(patterns):
-        raise ValueError(f"{len(patterns)} words are needed")
+        raise ValueError(f"{len(patterns)} arguments are needed")
     for word, pattern in zip(words, patterns, strict=True):
         if not re.fullmatch(pattern, word):
             raise ValueError(f"{word!r} is not {pattern}")

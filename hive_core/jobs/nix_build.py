@@ -1,8 +1,8 @@
 """build DRV OUT LINK BEFORE FETCHES SECONDS: build one derivation that was evaluated before.
 
-OUT is the expected output. LINK is a path that is the same on the host; it protects the output
-from the garbage collector until hived has a link of its own. BEFORE is the system that runs now, or
-`none`. Unless FETCHES is `yes`, fixed-output derivations are refused: they build with network.
+OUT is the expected output. LINK is a path that is the same on the host; it protects the output from
+the garbage collector until hived has its own link. BEFORE is the current system, or `none`. Unless
+FETCHES is `yes`, fixed-output derivations are refused, because they build with network access.
 https://nix.dev/manual/nix/latest/language/advanced-attributes#adv-attr-outputHash
 """
 
@@ -24,21 +24,22 @@ from hive_core.jobs.nix import (
 )
 
 NEEDED: Final = ("init", "bin/switch-to-configuration")
-MANY: Final = 200  # names of a difference that are listed; the rest is counted
+MANY: Final = 200  # names of a difference that are listed; the others are counted
 _PATH: Final = STORE_PATH.pattern
-_WITH_OUTPUTS: Final = (2, 15)  # from here on a path of a derivation alone is the file itself
+# from this version on, the path of a derivation alone means the file itself
+_WITH_OUTPUTS: Final = (2, 15)
 _FIXED: Final = re.compile(r'^Derive\(\[(?:\("[^"]*","[^"]*","[^"]*","[^"]*"\),?)*\]')
 _OUTPUT: Final = re.compile(r'\("[^"]*","[^"]*","([^"]*)","[^"]*"\)')
 _LINKS_MOST: Final = 40
 
 
 def run(words: Sequence[str], root: Path) -> None:
-    """Run the job; `root` is that of its container."""
+    """Run the job; `root` is the root of its container."""
     main(words, JobFolders(root / "in", root / "out"))
 
 
 def main(words: Sequence[str], place: JobFolders) -> None:
-    """The same with given folders."""
+    """Run the job with given folders."""
     patterns = (rf"{_PATH}\.drv", _PATH, r"/[0-9A-Za-z._/-]+", rf"{_PATH}|none", "yes|no", r"\d+")
     drv, out, link, before, fetches, seconds = check_words(words, *patterns)
     nix = NixClient(place, float(seconds), memory=2 << 30)
@@ -56,10 +57,10 @@ def _build(nix: NixClient, drv: str, out: str, link: str, fetches: bool) -> Mapp
         ]
     ):
         names = ", ".join(derivation[len(STORE) + 34 : -4] for derivation in fetching[:5])
-        raise NixRefused(f"it would fetch from the network while it is built: {names}", plan)
+        raise NixRefused(f"the build would fetch from the network: {names}", plan)
     _, log = nix.run("build", "--out-link", link, wanted)
     if str(Path(link).readlink()) != out:
-        raise NixRefused("what was built is not what was evaluated", log)
+        raise NixRefused("the build result is not the evaluated system", log)
     check_system(nix.folders, out)
     return {"out": out, "built": len(made), "log": log}
 
@@ -77,7 +78,7 @@ def to_build(plan: str) -> list[str]:
 
 
 def is_fixed_output(file: Path) -> bool:
-    """Whether it is a fixed-output derivation: the sandbox gives those the network."""
+    """Whether it is a fixed-output derivation, which the sandbox gives network access."""
     with file.open(encoding="utf-8", errors="replace") as text:
         outputs = _FIXED.match(text.read(1 << 16))
     if outputs is None:

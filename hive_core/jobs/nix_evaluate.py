@@ -1,9 +1,9 @@
 """evaluate NAME PATH SECONDS: evaluate one agent of the flake in /in.
 
-Nix fetches nothing (there is no network), builds nothing (no import from derivation) and writes no
-lock, and can read nothing of the host but the store. The agent's files, /in/tree.nar, are written
-to PATH, where the flake expects them; it names their hash too, so no others are used.
-https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-eval
+Nix fetches nothing, because there is no network. It builds nothing (no import from derivation),
+writes no lock file, and can read only the store of the host. The agent's files, /in/tree.nar, are
+written to PATH, where the flake expects them; the flake contains their hash, so no other files are
+used. https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-eval
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _TAKE = (
     " && builtins.isString t.drvPath && builtins.isString t.outPath"
     " then builtins.mapAttrs (_: builtins.unsafeDiscardStringContext)"
     " { drv = t.drvPath; out = t.outPath; }"
-    ' else throw "system.build.toplevel is no derivation"'
+    ' else throw "system.build.toplevel is not a derivation"'
 )
 
 
 def run(words: Sequence[str], root: Path) -> None:
-    """Run the job; `root` is that of its container."""
+    """Run the job; `root` is the root of its container."""
     main(words, JobFolders(root / "in", root / "out"))
 
 
 def main(words: Sequence[str], place: JobFolders) -> None:
-    """The same with given folders."""
+    """Run the job with given folders."""
     name, path, seconds = check_words(
         words, r"[a-z][a-z0-9-]*", r"/[0-9A-Za-z._/-]+", r"[0-9]{1,5}"
     )
@@ -39,10 +39,10 @@ def main(words: Sequence[str], place: JobFolders) -> None:
 
 
 def evaluate(nix: NixClient, name: str) -> Mapping[str, object]:
-    """The derivation of its system, and its output path."""
+    """The derivation of the agent's system, and its output path."""
     flake = folder(nix.folders)
     made = f"path:{flake}#nixosConfigurations.{name}.config.system.build.toplevel"
-    # --no-write-lock-file beside it would let an input that is not locked pass.
+    # With --no-write-lock-file in addition, an input that is not locked would be accepted.
     answer = nix.json("eval", "--json", "--no-update-lock-file", made, "--apply", _TAKE)
     if not isinstance(answer, dict):
         raise NixRefused("the answer of Nix is not an object")
@@ -53,7 +53,7 @@ def evaluate(nix: NixClient, name: str) -> Mapping[str, object]:
 
 
 def folder(room: JobFolders) -> Path:
-    """Make a folder with only the flake and its lock, since Nix copies all of it to the store."""
+    """Create a folder with only the flake and its lock file, because Nix copies it to the store."""
     flake = room.scratch / "flake"
     flake.mkdir(parents=True)
     for name in ("flake.nix", "flake.lock"):

@@ -2,7 +2,7 @@
 
 This is the only job with network access; it sees no files of agents. Without INPUT it updates all
 inputs; `missing` locks only those that are not locked yet. FOLDER is the path of /out on the host:
-links in it protect the fetched sources until hived has links of its own.
+links in it protect the fetched sources until hived has its own links.
 https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-flake-lock
 """
 
@@ -21,18 +21,18 @@ _UPDATE_TAKES_NAMES = (2, 19)
 
 
 def run(words: Sequence[str], root: Path) -> None:
-    """Run the job; `root` is that of its container."""
+    """Run the job; `root` is the root of its container."""
     main(words, JobFolders(root / "in", root / "out"))
 
 
 def main(words: Sequence[str], place: JobFolders) -> None:
-    """The same with given folders."""
+    """Run the job with given folders."""
     where, *names = check_words(words, r"/[0-9A-Za-z._/-]+", *[INPUT] * (len(words) - 1))
     tell(place, lambda: lock(NixClient(place, 580.0), where, names))
 
 
 def lock(nix: NixClient, where: str, names: Sequence[str]) -> Mapping[str, object]:
-    """Write the new lock to /out, and a link for the source of each input."""
+    """Write the new lock file to /out, and a link for the source of each input."""
     flake = f"path:{folder(nix.folders)}"
     _, log = nix.run(*_command(nix.version(), flake, names))
     archive = nix.json("flake", "archive", "--json", "--no-update-lock-file", flake)
@@ -54,7 +54,7 @@ def _command(version: tuple[int, ...], flake: str, names: Sequence[str]) -> list
 
 
 def _sources(archive: object) -> Iterator[str]:
-    """The store paths of all inputs, those of inputs included; the flake itself is left out."""
+    """The store paths of all inputs, including inputs of inputs, without the flake itself."""
     inputs = archive.get("inputs") if isinstance(archive, dict) else None
     if not isinstance(inputs, dict):
         raise NixRefused("the answer of Nix lists no inputs")

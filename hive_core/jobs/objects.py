@@ -21,7 +21,7 @@ _WHO: Final = re.compile(rb"(.*) ([0-9]{1,12}) ([+-][0-9]{4})", re.DOTALL)
 
 
 class ParsedEntry(NamedTuple):
-    """One line of a tree."""
+    """One entry of a tree."""
 
     name: str
     mode: bytes

@@ -16,7 +16,7 @@ _TEXT_MOST: Final = 500
 
 
 class JobRefused(Exception):
-    """The input breaks a rule: `rule` names it, `path` says where."""
+    """The input breaks a rule: `rule` names it, `path` is its place."""
 
     def __init__(self, rule: str, text: str, path: str = "") -> None:
         super().__init__(text)
@@ -35,7 +35,7 @@ def write_refused(out: Path, error: JobRefused) -> None:
 
 
 def write_fault(out: Path, reason: str) -> None:
-    """Write that the job itself failed, without a verdict."""
+    """Write that the job itself failed, so that there is no result."""
     _write(out, {"fault": line(reason)})
 
 

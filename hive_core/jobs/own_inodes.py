@@ -4,7 +4,7 @@ No process changes the node meanwhile, so the job can count its names for an ino
 more links than that has a name elsewhere. Its names here get a copy; names of one inode become
 names of one copy. Each is put in place by one rename(2), so a job that was killed is started again
 and finds less to do. Until then the copy has a random name: a directory with a known name would
-block it for ever.
+block it permanently.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from uuid import uuid4
 _WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAKE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_HELD: Final = 256  # directories above the present one that are kept open
+_HELD: Final = 256  # directories above the current one that are kept open
 _BLOCK: Final = 1 << 24
-NAMES: Final = 1_000_000  # that are kept in memory at a time
+NAMES: Final = 1_000_000  # names kept in memory at a time
 _CANNOT: Final = frozenset({EINVAL, ENOSYS, EOPNOTSUPP, EXDEV})
-SPARE: Final = ".hive-own-inode-"  # how the name of a copy begins until it is in place
+SPARE: Final = ".hive-own-inode-"  # prefix of a copy's name until it is in place
 _LEFT: Final = re.compile(rf"{re.escape(SPARE)}[0-9a-f]{{32}}", re.ASCII)
 Inode = tuple[int, int]
 Figures = dict[str, float]
 
 
 class Name(NamedTuple):
-    """One name of a file: the number of its directory in the walk, and its name in there."""
+    """One name of a file: the number of its directory in the walk, and its name in it."""
 
     folder: int
     name: str
 
 
 def run(_words: Sequence[str], root: Path, most: int = NAMES) -> Figures:
-    """The job; `node` is what it works on."""
+    """Run the job on the folder `node`."""
     figures: Figures = {"files": 0, "inodes": 0, "links": 0, "bytes": 0}
     node = root / "node"
     shared = _shared_inodes(node, figures)
@@ -73,9 +73,9 @@ class _Folder:
 
 @dataclass(slots=True)
 class _Walk:
-    """A walk through a tree of any depth: by descriptors, following no symlink.
+    """A walk through a tree of any depth, by descriptors and without following symlinks.
 
-    `parents` remembers each directory that was seen, by the number of the one above and its name.
+    `parents` records each visited directory, as the number of its parent and its name.
     """
 
     top: Path
@@ -127,7 +127,7 @@ class _Walk:
 
     @contextmanager
     def open_folder(self, number: int) -> Iterator[int]:
-        """Open a directory of the walk again, step by step: a path may be longer than allowed."""
+        """Open a directory of the walk again, step by step, because a path may be too long."""
         steps = []
         while number:
             number, name = self.parents[number]
@@ -150,7 +150,7 @@ class _Walk:
 def _shared_inodes(node: Path, figures: Figures) -> set[Inode]:
     """The inodes of files here that have names elsewhere too.
 
-    Symlinks and devices hold no bytes. Names cost almost nothing to make, so they are counted and
+    Symlinks and devices hold no bytes. Names cost almost nothing to create, so they are counted and
     not kept in memory; an inode is dropped when all its names were seen.
     """
     elsewhere: dict[Inode, int] = {}
@@ -168,7 +168,7 @@ def _shared_inodes(node: Path, figures: Figures) -> set[Inode]:
 
 
 def _names(walk: _Walk, inodes: Container[Inode], most: int) -> dict[Inode, list[Name]]:
-    """Names of these inodes, so many at most."""
+    """Names of these inodes, at most so many."""
     names: dict[Inode, list[Name]] = {}
     files = ((name, (facts.st_dev, facts.st_ino)) for name, facts in walk.files())
     for name, inode in islice((item for item in files if item[1] in inodes), most):
@@ -181,13 +181,13 @@ def _is_device(mode: int) -> bool:
 
 
 def _separate(walk: _Walk, inode: Inode, names: Sequence[Name]) -> int:
-    """Replace each name of one inode by a copy; returns how many bytes were copied."""
+    """Replace each name of one inode by a copy; return the number of bytes copied."""
     first, *others = names
     spare = f"{SPARE}{uuid4().hex}"
     with walk.open_folder(first.folder) as home:
         facts = os.stat(first.name, dir_fd=home, follow_symlinks=False)
         if (facts.st_dev, facts.st_ino) != inode:
-            return 0  # it is another file by now
+            return 0  # it is another file now
         with _removed_if_it_fails(home, spare):
             _copy(home, first.name, spare, facts)
             os.rename(spare, first.name, src_dir_fd=home, dst_dir_fd=home)
@@ -201,7 +201,7 @@ def _separate(walk: _Walk, inode: Inode, names: Sequence[Name]) -> int:
 
 @contextmanager
 def _removed_if_it_fails(folder: int, name: str) -> Iterator[None]:
-    """Remove a partial copy: on a full disk it would take space until the next try."""
+    """Remove a partial copy on failure: on a full disk it would take space until the next try."""
     try:
         yield
     except OSError:
@@ -241,7 +241,7 @@ def _fill(old: int, copy: int) -> None:
     while at < end:
         try:
             at = os.lseek(old, at, os.SEEK_DATA)
-        except OSError:  # nothing but a hole is left
+        except OSError:  # only a hole is left
             return
         hole = os.lseek(old, at, os.SEEK_HOLE)
         while at < hole:
@@ -266,5 +266,5 @@ def _copy_range(old: int, copy: int, count: int, at: int) -> int:
 
 def _copy_attributes(old: int, copy: int) -> None:
     for key in os.listxattr(old):
-        with suppress(OSError):  # some attributes only host root may set
+        with suppress(OSError):  # some attributes can be set by the host's root only
             os.setxattr(copy, key, os.getxattr(old, key))

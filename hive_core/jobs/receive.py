@@ -1,7 +1,7 @@
 """Checks a pushed pack in a quarantine: well-formed objects of the expected kinds.
 
-`in/pack` is indexed into a fresh repository. Older objects that it refers to are in another one, so
-hived checks later that none is missing; it identifies objects by their hash.
+`in/pack` is indexed into a fresh repository. Older objects to which it refers are in another one,
+so hived checks later that none is missing; it identifies objects by their hash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHAPE: Final = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
 
 @dataclass(frozen=True, slots=True)
 class ReceiveJob:
-    """`new` is the new target of the ref: a commit, or a single tag object."""
+    """Checks one push. `new` is the new target of the ref: a commit, or a single tag object."""
 
     new: str
     kind: str
@@ -59,7 +59,7 @@ class ReceiveJob:
             git.run("index-pack", *words, source=source)
 
     def _check(self, git: Git) -> int:
-        """Check number and sizes of the objects: a small pack can expand to a large content."""
+        """Check number and sizes of the objects: a small pack can expand to much content."""
         words = ("--batch-all-objects", "--unordered", "--buffer")
         rows = [row.split() for row in git.run("cat-file", *words, _SHAPE).splitlines()]
         if len(rows) > self.caps.objects:

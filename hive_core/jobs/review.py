@@ -1,8 +1,9 @@
 """Checks a fetched commit again from scratch, and writes what it would change.
 
 `in/pack` is indexed into a fresh repository with git's strictest checks. The history must be
-complete, and no other object may be there. Then our own walk reads the files, and everything else
-is made from them: the archive to deploy, the difference to `in/base.nar`, the warnings.
+complete, and no other object may be present. Then this job's own walk reads the files, and
+everything else is made from them: the archive to deploy, the difference to `in/base.nar`, the
+warnings.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NO_BASE: Final = "none"
 _MEMORY: Final = 1 << 30
 _COMMIT_MOST: Final = 64 << 10
 _PARENTS_MOST: Final = 16
-_FRAMES: Final = 4  # the file of the difference to what is read of it
+_FRAMES: Final = 4  # ratio of the limit of the diff file to the limit of its text
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,13 @@ class ReviewJob:
         ((_, _, data),) = git.contents([self.commit], _COMMIT_MOST)
         commit = objects.commit(data)
         if len(commit.parents) > _PARENTS_MOST:
-            raise JobRefused("commit", f"it has {len(commit.parents)} parents")
+            raise JobRefused("commit", f"the commit has {len(commit.parents)} parents")
         files = walk.files(git, commit.tree, self.caps)
         archive = nar.pack(files)
         (out / "tree.nar").write_bytes(archive)
         flags = warnings.Warnings()
         if self.base not in {*known, NO_BASE}:
-            flags.add(["the commit does not build on the one that is deployed"])
+            flags.add(["the commit is not based on the deployed commit"])
         described = _describe(commit, flags)
         for path, (_, content) in files.items():
             flags.add(warnings.about_file(path, content))
@@ -98,7 +99,7 @@ class ReviewJob:
             for row in diff.rows():
                 file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
                 if file.tell() > _FRAMES * self.caps.diff:  # many short lines of a long path
-                    text = f"more than {self.caps.diff} bytes to be read, with what frames them"
+                    text = f"the difference with its paths is larger than {self.caps.diff} bytes"
                     raise JobRefused("diff", text, str(row["path"]))
                 if row["sign"] == "+":
                     flags.add(warnings.about_text(f"{row['path']}:{row['new']}", str(row["text"])))

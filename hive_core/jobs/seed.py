@@ -1,8 +1,8 @@
-"""Puts a fresh template into the place of an agent's configuration; the old files are kept.
+"""Replaces an agent's configuration clone by a fresh template; the old files are kept.
 
-They are moved to `.before/TIME`, unread. The agent may work in the folder meanwhile, and the job
-may be killed and started again with the same TIME: each step is one rename, and a step that is done
-is skipped.
+The old files are moved to `.before/TIME` and not read. The agent may work in the folder meanwhile,
+and the job may be killed and started again with the same TIME: each step is one rename, and a
+finished step is skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TIME: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
 
 
 def run(words: Sequence[str], root: Path) -> dict[str, float]:
-    """The job: TIME. `in/seed` is the folder to put there."""
+    """The job: TIME. `in/seed` is the new folder."""
     (time,) = words
     if not _TIME.fullmatch(time):
         raise JobRefused("time", "a time is a number")

@@ -21,7 +21,7 @@ _NO_EFFECT: Final = {
     ".gitattributes": "has no effect: files are shown and deployed as they are",
     ".gitmodules": "has no effect: submodules are refused",
     ".lfsconfig": "has no effect: large files are not fetched from elsewhere",
-    "flake.nix": "has no effect: what is built is the module agent.nix",
+    "flake.nix": "has no effect: only the module agent.nix is built",
 }
 
 

@@ -1,1 +1,1 @@
-"""The durable record in SQLite: one small module for each noun. The only door to sqlite3."""
+"""The durable record in SQLite, one package for each noun. Only this package imports sqlite3."""

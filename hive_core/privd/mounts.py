@@ -1,6 +1,6 @@
 """Mounts of agents: roots and nodes, mapped into the agent's range. Only this module uses ctypes.
 
-https://man7.org/linux/man-pages/man2/mount_setattr.2.html tells how idmapped mounts work.
+https://man7.org/linux/man-pages/man2/mount_setattr.2.html describes idmapped mounts.
 """
 
 import ctypes
@@ -28,10 +28,10 @@ _EMPTY_PATH, _COPY, _FROM_EMPTY, _HERE = 0x1000, 0x1001 | os.O_CLOEXEC, 4, -100
 _RDONLY, _NOSUID, _NODEV, _IDMAP, _DETACH_NOFOLLOW = 1, 2, 4, 0x100000, 10
 # Q_SETQUOTA of a PRJQUOTA, see quotactl_fd(2); FS_XFLAG_PROJINHERIT, see ioctl_xfs_fssetxattr(2).
 _QUOTACTL_FD, _SET_LIMITS, _SET_PROJECT, _INHERIT = 443, 0x800008 << 8 | 2, 0x401C5820, 0x200
-USR: Final = Path(os.environ.get("HIVE_USR", "/usr"))  # NixOS has none: a tree of the store
-Ids = tuple[int, int, int]  # the first uid and gid on disk, and how many
+USR: Final = Path(os.environ.get("HIVE_USR", "/usr"))  # NixOS has no /usr: a tree of the store
+Ids = tuple[int, int, int]  # the first uid and gid on disk, and the number of ids
 _STORED: Final = (STORAGE_BASE, STORAGE_BASE, RANGE)
-_OWN: Final = (0, 0, RANGE)  # of what an operator prepared
+_OWN: Final = (0, 0, RANGE)  # for files that an operator prepared
 
 
 def _call(aim: str, function: str, *arguments: object) -> int:
@@ -43,7 +43,7 @@ def _call(aim: str, function: str, *arguments: object) -> int:
 
 @contextmanager
 def _mapping(ids: Ids, base: int) -> Iterator[int]:
-    """Give a user namespace that maps ids on disk to the range; a child keeps it meanwhile."""
+    """Yield a user namespace that maps ids on disk to the range; a child keeps it open."""
     with subprocess.Popen(("unshare", "--user", "sleep", "infinity")) as child:
         process = Path(f"/proc/{child.pid}")
         try:
@@ -58,9 +58,9 @@ def _mapping(ids: Ids, base: int) -> Iterator[int]:
 
 
 def attach(source: int, target: Path, base: int, ids: Ids = _STORED, more: int = 0) -> None:
-    """Mount an opened directory at a path of ours, its ids on disk mapped into the range.
+    """Mount an opened directory at `target`, with its ids on disk mapped into the range.
 
-    The attributes are set while the mount hangs nowhere: it is never seen without them.
+    The attributes are set while the mount is detached: it is never visible without them.
     """
     target.mkdir(parents=True, exist_ok=True)
     place = Path(f"/proc/self/fd/{source}").readlink()
@@ -74,10 +74,10 @@ def attach(source: int, target: Path, base: int, ids: Ids = _STORED, more: int =
 
 
 def generate(root: Path, uuid: str, base: int, *, bare: bool = False) -> None:
-    """Make the root of the `host` image, in memory and owned by the range; `bare`: of `nix`.
+    """Create the root of the `host` image in memory, owned by the range; `bare`: for `nix`.
 
-    It is small: what it shares with the machine is bound over empty places. A machine-id keeps
-    the wizard of a first boot away. No agent can reach it before it is done.
+    It is small: shared parts of the machine are bound over empty places. A machine-id avoids the
+    first boot wizard. No agent can reach it before it is complete.
     """
     root.mkdir(parents=True, exist_ok=True)
     options = b"mode=755,size=512m,nr_inodes=256k"
@@ -98,26 +98,26 @@ def generate(root: Path, uuid: str, base: int, *, bare: bool = False) -> None:
         (root / part).touch()
     for place in ("tmp", "var/tmp"):
         (root / place).chmod(0o1777)
-    # Itself at last: one that was left half made is not taken for whole (`in_range`).
+    # The root itself last: a partial one is not taken as complete (`in_range`).
     for path in (*root.rglob("*"), root):
         os.lchown(path, base, base)
 
 
 def in_range(path: Path, base: int) -> bool:
-    """Say whether what is mounted there shows its owner inside the range."""
+    """Return whether the mounted directory shows its owner inside the range."""
     return path.exists() and base <= path.lstat().st_uid < base + RANGE
 
 
 def is_mounted(uuid: str, base: int) -> bool:
-    """Say whether a root and a node are mounted for the agent with this range."""
+    """Return whether a root and a node are mounted for the agent with this range."""
     return all(in_range(tree.MOUNTS / uuid / place, base) for place in ("root", "tree/state"))
 
 
 def set_quota(lineage: tree.Steps, project: int, disk: int, inodes: int) -> None:
-    """Have the file system hold what an agent writes to its limits, as a project of its own.
+    """Have the file system limit the files of an agent, as a project of its own.
 
     Container root can change neither a file's project nor the limits. Only `state/` and `config/`
-    hand the project on: nodes move, and nothing can be renamed into another project.
+    pass the project on: nodes move, and no file can be renamed into another project.
     https://man7.org/linux/man-pages/man2/quotactl.2.html
     """
     limits = struct.pack("8Q2I", *[disk // 1024] * 2, 0, *[inodes] * 2, 0, 0, 0, 0b101, 0)
@@ -128,7 +128,7 @@ def set_quota(lineage: tree.Steps, project: int, disk: int, inodes: int) -> None
 
 
 def check_range(uuid: str, base: int) -> None:
-    """Refuse a range in which somebody else's root is mounted."""
+    """Refuse a range in which the root of another agent or job is mounted."""
     others = set(tree.uuids(tree.MOUNTS)) - {uuid}
     if any(in_range(tree.MOUNTS / other / "root", base) for other in others):
         raise FileExistsError("the range is in use")
@@ -162,7 +162,7 @@ def _hive() -> Ids:
 
 
 def show_store(action: ShowStore) -> bool:
-    """Mount a repository of hived's at its entry of a socket directory, or unmount it."""
+    """Mount a repository of hived at its entry of a socket directory, or unmount it."""
     place = Path(tree.DOORS, action.uuid, action.store)
     with tree.open_steps(tree.DOORS, action.uuid, action.store) as there:
         if not action.shown:
@@ -176,14 +176,17 @@ def show_store(action: ShowStore) -> bool:
 
 
 def hide_stores(uuid: str, *stores: str) -> bool:
-    """Unmount the repositories of a socket directory; before, it cannot be removed."""
+    """Unmount the repositories in a socket directory, which cannot be removed before that."""
     for store in stores or STORES:
         _clear(Path(tree.DOORS, uuid, store))
     return True
 
 
 def _place(action: RunJob, source: str) -> tuple[tree.Steps, Ids]:
-    """Say where it lies what a job is given, and whose ids it gets; nothing else shows there."""
+    """Return the path of a job's input or output, and the ids that own it.
+
+    Other ids do not show.
+    """
     uuid, node = action.uuid or action.job, tree.node(action.lineage or (action.job,))
     steps = {
         "in": (STATE, "work", action.job, "in"), "out": (STATE, "work", action.job, "out"),
@@ -195,15 +198,15 @@ def _place(action: RunJob, source: str) -> tuple[tree.Steps, Ids]:
 
 
 def mount_job(action: RunJob) -> None:
-    """Mount what a job works on, and a root for it, in the job's own range."""
+    """Mount the folders of a job, and a root for it, in the job's own range."""
     check_range(action.job, action.base)
     place, job = tree.MOUNTS / action.job, action.work.job
     if action.uuid and "root" in job.writes.values() and (tree.MOUNTS / action.uuid).exists():
-        raise FileExistsError("it is mounted")
+        raise FileExistsError("the agent's root is mounted")
     sources = {leaf: _place(action, source) for leaf, source in (job.reads | job.writes).items()}
-    place.mkdir()  # one that was not cleaned up after is in the way
-    # A new installation of Nix has no store yet, and what is missing cannot be mounted. Its daemon
-    # gives the directory its group and mode when it opens the store:
+    place.mkdir()  # fails if an earlier one was not cleaned up
+    # A new installation of Nix has no store yet, and a missing directory cannot be mounted. Its
+    # daemon sets group and mode of the directory when it opens the store:
     # https://github.com/NixOS/nix/blob/2.8.0/src/libstore/local-store.cc#L127
     Path("/nix/store" if job.nix else "/").mkdir(exist_ok=True)
     if action.work is JobKind.COPY_TREE:
@@ -231,6 +234,6 @@ def detach(uuid: str) -> bool:
 
 
 def _clear(target: Path) -> None:
-    with suppress(OSError):  # ends with EINVAL: nothing is mounted there (any more)
+    with suppress(OSError):  # EINVAL: nothing is mounted there
         while True:
             _call("unmount", "umount2", bytes(target), _DETACH_NOFOLLOW)

@@ -1,8 +1,8 @@
-"""The socket of the root helper and the table of what it does.
+"""The socket of the root helper and the table of its actions.
 
-It speaks Varlink with a codec of its own: the only peer is hived, `actions.parse` judges what came
-in, and every line that root need not import is one less to trust. It serves one connection at a
-time and does one thing at a time, each for so long at most; long work is a job.
+It speaks Varlink with its own codec: the only peer is hived, `actions.parse` checks each action,
+and every line that root does not import is one less to trust. It serves one connection at a time
+and does one action at a time, each with a time limit; long work is a job.
 """
 
 import json
@@ -29,7 +29,7 @@ _UNIX, _DATAGRAM = socket.AF_UNIX, socket.SOCK_DGRAM
 
 
 class OutOfTime(Exception):
-    """An action took too long. No OSError: those are part of many an action."""
+    """An action took too long. Not an OSError: many actions handle those."""
 
 
 REFUSALS: Final[dict[object, str]] = {
@@ -54,14 +54,14 @@ DO: Final[dict[type[Any], Callable[[Any], bool | dict[str, object]]]] = {
 
 
 def answer(frame: bytes) -> dict[str, object]:
-    """Judge one call, do what it asks, and give the reply."""
+    """Check one call, apply its action, and return the reply."""
     try:
         done = _do(json.loads(frame))
     except Exception as error:  # noqa: BLE001 - the edge: every fault becomes a reply
         name = REFUSALS.get(getattr(error, "errno", 0)) or REFUSALS.get(type(error), "Internal")
         parameters = {"reason": str(error) or type(error).__name__}
         parameters = vars(error) if isinstance(error, Malformed) else parameters
-        # What came in may stand in there, half characters too.
+        # The text may contain input, including lone surrogates.
         parameters = {key: ascii(text)[1:-1] for key, text in parameters.items()}
         return {"error": f"org.hive.Broker.{name}", "parameters": parameters}
     return {"parameters": {"result": {"changed": done} if isinstance(done, bool) else done}}
@@ -76,7 +76,7 @@ def _do(call: object) -> bool | dict[str, object]:
 
 
 def _in_time(action: Any) -> bool | dict[str, object]:  # noqa: ANN401 - one of DO
-    """Do an action, or as much of it as is done in time: it can be repeated."""
+    """Apply an action within the time limit; one that was cut off can be repeated."""
 
     def cut_off(*_: object) -> None:
         raise OutOfTime(f"{type(action).__name__} took more than {SECONDS} s")
@@ -105,7 +105,7 @@ def converse(connection: socket.socket, peer: int) -> None:
 
 
 def _is_closed(connection: socket.socket) -> bool:
-    """Whether the caller gave up: it decides anew then, and this action would come too late."""
+    """Whether the caller has given up and decides again, so that this action is too late."""
     try:
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except BlockingIOError:
@@ -113,7 +113,7 @@ def _is_closed(connection: socket.socket) -> bool:
 
 
 def main() -> None:
-    """Serve until killed; nothing is lost then, hived asks again."""
+    """Serve until killed. Nothing is lost then, because hived asks again."""
     hive = pwd.getpwnam("hive")
     SOCKET.unlink(missing_ok=True)
     with socket.socket(_UNIX) as listener, socket.socket(_UNIX, _DATAGRAM) as systemd:

@@ -1,7 +1,7 @@
-"""What lies on disk: the tree of nodes, copied roots, socket directories. Walked by descriptors.
+"""The storage on disk: nodes of the tree, copied roots, socket directories. Opened by descriptors.
 
-Node and `kids/` directories belong to root, so nothing below a held descriptor changes under us;
-`state/` and `config/` belong to the storage range and are never entered.
+Nodes and `kids/` directories belong to root, so nothing below an open descriptor changes during an
+action; `state/` and `config/` belong to the storage range and are never entered.
 """
 
 import os
@@ -23,23 +23,23 @@ ARCHIVE: Final = f"{TREE}/.archive"
 MOUNTS: Final = Path(STATE, "mounts")
 DOORS: Final = f"{RUN}/agents"
 _WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_HERE: Final = -100  # AT_FDCWD: where the first step, an absolute one, starts anyway
+_HERE: Final = -100  # AT_FDCWD; ignored, because the first step is absolute
 Steps = tuple[str, ...]
 
 
 def kids(lineage: Steps) -> Steps:
-    """Give the steps from the tree to where the children of this node lie."""
+    """Return the steps from the tree to the children of this node."""
     return (TREE, *(step for part in lineage for step in (part, "kids")))
 
 
 def node(lineage: Steps) -> Steps:
-    """Give the steps from the tree to a node."""
+    """Return the steps from the tree to a node."""
     return (*kids(lineage[:-1]), lineage[-1])
 
 
 @contextmanager
 def open_steps(*steps: str, at: int = _HERE) -> Iterator[int]:
-    """Walk from a directory of ours, one real directory at a time, and hold the last."""
+    """Walk from a directory of root, one real directory at a time, and keep the last one open."""
     with ExitStack() as held:
         for step in steps:
             at = os.open(step, _WALK, dir_fd=at)
@@ -48,16 +48,16 @@ def open_steps(*steps: str, at: int = _HERE) -> Iterator[int]:
 
 
 def _exists(name: str, place: int) -> bool:
-    """Say whether a real directory of this name lies there; anything else is a refusal."""
+    """Return whether a real directory of this name is there; anything else is refused."""
     with suppress(FileNotFoundError):
         if stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
             return True
-        raise FileExistsError(f"{name} is in the way and is no directory")
+        raise FileExistsError(f"{name} exists and is not a directory")
     return False
 
 
 def make(place: Steps, name: str, owned: dict[str, int]) -> bool:
-    """Make a directory with leaves of these owners; one that was left half made is completed."""
+    """Create a directory with leaves of these owners; complete one that was left unfinished."""
     with open_steps(*place) as above:
         if new := not _exists(name, above):
             os.mkdir(name, 0o755, dir_fd=above)
@@ -71,23 +71,23 @@ def make(place: Steps, name: str, owned: dict[str, int]) -> bool:
 
 
 def make_node(lineage: Steps) -> bool:
-    """Make the node of an agent."""
+    """Create the node of an agent."""
     owned = {"kids": 0, "state": STORAGE_BASE, "config": STORAGE_BASE}
     return make(kids(lineage[:-1]), lineage[-1], owned)
 
 
 def rename(old: Steps, new: Steps) -> bool:
-    """Move a directory, given by the steps to each place, and never onto another one."""
+    """Move a directory, given by the steps to each place; never onto another one."""
     with open_steps(*new[:-1]) as target:
         there = _exists(new[-1], target)
         with suppress(FileNotFoundError), open_steps(*old[:-1]) as source:
             if _exists(old[-1], source):
                 if there:
-                    raise FileExistsError(f"{new[-1]} is in the way")
+                    raise FileExistsError(f"{new[-1]} exists already")
                 os.rename(old[-1], new[-1], src_dir_fd=source, dst_dir_fd=target)
                 return True
     if not there:
-        raise FileNotFoundError(f"{old[-1]} is not there")
+        raise FileNotFoundError(f"{old[-1]} does not exist")
     return False
 
 
@@ -97,7 +97,7 @@ def _empty(*steps: str) -> bool:
 
 
 def archive(lineage: Steps, uuid: str) -> bool:
-    """Take a node without kids out of the tree."""
+    """Move a node without children out of the tree."""
     with suppress(FileNotFoundError):
         if not _empty(*node(lineage), "kids"):
             raise FileExistsError("the agent has children")
@@ -120,13 +120,13 @@ def drop(place: str, uuid: str) -> bool:
 
 
 def door(uuid: str) -> bool:
-    """Make two directories that hived fills, and those where privd shows its repositories."""
+    """Create the directories that hived fills, and the mount points of its repositories."""
     hive = pwd.getpwnam("hive").pw_uid
     return make((DOORS,), uuid, {"run": hive, "view": hive, **dict.fromkeys(STORES, 0)})
 
 
 def close_door(uuid: str) -> bool:
-    """Remove a socket directory and the exit record; rmtree follows no link of hived's."""
+    """Remove a socket directory and the exit record; rmtree follows no symlink of hived."""
     Path(f"{RUN}/exits/{uuid}").unlink(missing_ok=True)
     with open_steps(DOORS) as above:
         if gone := _exists(uuid, above):
@@ -139,11 +139,11 @@ def registered_path(kind: str, name: str) -> str:
     for line in Path(f"/etc/hive/{kind}s").read_text(encoding="utf-8").splitlines():
         if line.split(maxsplit=1)[:1] == [name]:
             return line.split(maxsplit=1)[1]
-    raise FileNotFoundError(f"no {kind} is called {name}")
+    raise FileNotFoundError(f"unknown {kind}: {name}")
 
 
 def lineages() -> Iterator[Steps]:
-    """List every node; what root put there by hand need not be whole."""
+    """List every node; one that root created by hand may be incomplete."""
     with suppress(OSError), open_steps(TREE) as place:
         yield from _below(place, ())
 
@@ -156,11 +156,11 @@ def _below(place: int, lineage: Steps) -> Iterator[Steps]:
 
 
 def uuids(place: str | Path) -> list[str]:
-    """List what carries the name of an agent or a job."""
+    """List the entries that are named like an agent or a job."""
     return sorted(path.name for path in Path(place).iterdir() if is_uuid(path.name))
 
 
 def observe() -> dict[str, object]:
-    """List what is there, whoever it belongs to."""
+    """List all storage, of existing and of unknown agents."""
     places = {"archives": ARCHIVE, "roots": ROOTS, "mounts": str(MOUNTS), "doors": DOORS}
     return {"nodes": list(lineages()), **{name: uuids(place) for name, place in places.items()}}

@@ -1,6 +1,6 @@
-"""Everything about systemd: transient units of agents and jobs, slices, and the processes in them.
+"""All uses of systemd: transient units of agents and jobs, slices, and their processes.
 
-What only root may read of a process.
+Also the facts of a process that only root may read.
 """
 
 import os
@@ -17,7 +17,7 @@ _ENV = {"PATH": os.environ.get("PATH", os.defpath)}
 
 
 def run(*argv: str) -> str:
-    """Run a program of systemd; nothing of our environment reaches it but the path."""
+    """Run a program of systemd, with only the path from the environment."""
     done = subprocess.run(argv, capture_output=True, timeout=30, env=_ENV, check=False)
     if done.returncode:
         raise OSError(f"{argv[0]}: {os.fsdecode(done.stderr).strip()[-500:]}")
@@ -31,7 +31,7 @@ def act(*argv: str) -> bool:
 
 
 def host() -> render.HostFacts:
-    """Look at what rendering has to know about this machine."""
+    """Return the facts about this machine that rendering needs."""
     own = () if Path("/usr") == mounts.USR else ("/nix/store",)
     parts = (f"/{part}" for part in render.SHARED[1:] if Path("/", part).exists())
     shared = (f"{mounts.USR}:/usr", *own, *parts)
@@ -40,10 +40,10 @@ def host() -> render.HostFacts:
 
 
 def label(name: str) -> str:
-    """Give the description of the unit of this name while it is loaded; systemd keeps it in a file.
+    """Return the description of a loaded unit, which systemd stores in a file.
 
     https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html lists the directory;
-    to ask systemd takes longer than all else that a start needs of us.
+    asking systemd takes longer than the rest of a start.
     """
     file = Path("/run/systemd/transient", agent_unit(name))
     text = file.read_text(encoding="utf-8") if file.exists() else ""
@@ -51,19 +51,19 @@ def label(name: str) -> str:
 
 
 def ours(name: str, uuid: str) -> str:
-    """Give the unit of this agent; one of another agent with this name is not found."""
+    """Return the unit of this agent; FileNotFoundError if the name is another agent's."""
     if not label(name).startswith(f"hive agent {uuid} "):
         raise FileNotFoundError(f"{agent_unit(name)} does not run this agent")
     return agent_unit(name)
 
 
 def show(unit: str, key: str) -> str:
-    """Give one property of a unit that is loaded."""
+    """Return one property of a loaded unit."""
     return run("systemctl", "show", "--value", f"--property={key}", unit).strip()
 
 
 def stop(action: a.StopUnit) -> bool:
-    """Begin to stop the unit of an agent; one that has just ended is stopped."""
+    """Begin to stop the unit of an agent; one that has just ended counts as stopped."""
     try:
         return act("systemctl", "stop", "--no-block", ours(action.name, action.uuid))
     except OSError:
@@ -75,8 +75,8 @@ def stop(action: a.StopUnit) -> bool:
 def kill(action: a.KillUnit) -> bool:
     """Have the kernel kill the unit of an agent or a job at once.
 
-    systemd looks for the processes one by one, and an agent can hide them from it in a control
-    group whose path is longer than a path may be.
+    systemd looks up the processes one by one, and an agent can hide them from it in a control group
+    whose path exceeds the limit.
     """
     try:
         unit = ours(action.name, action.uuid) if action.name else job_unit(action.uuid)
@@ -90,25 +90,25 @@ def kill(action: a.KillUnit) -> bool:
 
 
 def control(group: str, file: str) -> Path:
-    """Give a file of a control group; version 2 lies beside version 1, or is alone."""
+    """Return a file of a control group; version 2 is mounted beside version 1, or alone."""
     unified = Path("/sys/fs/cgroup/unified")
     return Path(f"{unified if unified.exists() else unified.parent}{group}/cgroup.{file}")
 
 
 def start(action: a.StartUnit | a.RunJob) -> bool:
-    """Check, write down what the unit will execute, and have systemd start it."""
+    """Check, write the unit's command line, and have systemd start it."""
     machine = host()
     if isinstance(action, a.RunJob):
         mounts.mount_job(action)
         place, argv = tree.MOUNTS / action.job, render.job_argv(machine, action)
     else:
         if label(action.name) or not mounts.is_mounted(action.uuid, action.base):
-            raise FileExistsError("the unit is loaded, or root and node are not mounted so")
+            raise FileExistsError("the unit is loaded, or its root and node are not mounted")
         if action.system:
             with tree.open_steps(*action.system.rsplit("/", 1)) as system:
                 if os.fstat(system).st_uid != 0:
-                    raise FileExistsError("that is not the store's")
-        # What is attached before the start cannot be taken away from the container any more.
+                    raise FileExistsError("the system is not owned by root")
+        # A store that is attached before the start cannot be taken from the container later.
         tree.door(action.uuid)
         mounts.hide_stores(action.uuid)
         place, argv = tree.MOUNTS / action.uuid, render.agent_argv(machine, action)
@@ -118,11 +118,11 @@ def start(action: a.StartUnit | a.RunJob) -> bool:
 
 
 def observe(action: a.ObserveUnit) -> dict[str, object]:
-    """Say what runs there; what ends meanwhile, or is not there, leaves the rest False."""
+    """Return what runs there; a process that ends meanwhile leaves the rest False."""
     facts = dict[str, object](ours=False, mapped=False, payload=False, tree=False, leader=0)
     with suppress(OSError):
         steps = _cgroup(action.pid).split("/")
-        # The outermost counts: an agent may give such a name to a cgroup in its own subtree.
+        # The outermost counts: an agent may name a cgroup in its own subtree like this.
         unit = next((step for step in steps if step.startswith("hive-agent@")), None)
         if unit == agent_unit(action.name) and (children := _children(action.pid)):
             facts |= {"ours": True, "leader": children[0], **_container_facts(action, children[0])}
@@ -130,8 +130,8 @@ def observe(action: a.ObserveUnit) -> dict[str, object]:
 
 
 def _container_facts(action: a.ObserveUnit, leader: int) -> dict[str, object]:
-    # It stands still until `hive-gate` has set its bounds; the agent cannot set this file, nor what
-    # it belongs to. It is looked at first: from then on the map is final.
+    # It is frozen until `hive-gate` has set its limits; the agent cannot change this file or its
+    # group. It is read first: from then on the map is final.
     frozen = control(f"{_cgroup(action.pid).rpartition('/')[0]}/payload", "freeze").read_text()
     maps = [Path(f"/proc/{leader}/{kind}_map").read_text().split() for kind in ("uid", "gid")]
     own = tree.open_steps(*tree.node(action.lineage))
@@ -146,8 +146,8 @@ def _children(pid: int) -> list[int]:
 
 
 def _cgroup(pid: int) -> str:
-    """Give the path of the process in the hierarchy that systemd uses, of the two it may."""
-    # Whoever makes a group names it, in bytes; none of them is a line break, of those that are one.
+    """Return the path of the process in the hierarchy that systemd uses, of two possible ones."""
+    # Any process may name a group, in bytes; only a line feed ends a line here.
     text = os.fsdecode(Path(f"/proc/{pid}/cgroup").read_bytes())
     lines = [line.split(":", 2) for line in text.rstrip("\n").split("\n")]
     return max((path for _, kind, path in lines if kind in ("name=systemd", "")), key=len)

@@ -1,6 +1,6 @@
-"""The built-in agents queen and maid: created at start if the settings say so, one each per host.
+"""The built-in agents queen and maid: created at start if the settings enable them, one of each.
 
-They are agents like any other. To remove one, disable it in the settings and destroy it.
+They are ordinary agents. To remove one, disable it in the settings and destroy it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BuiltInCreated(Result):
 
 
 def ensure_built_in_agents(broker: BrokerHandle, settings: Settings) -> Iterator[str]:
-    """Create the enabled built-in agents that do not exist; yields a sentence for each failure."""
+    """Create the enabled built-in agents that do not exist; yield a message for each failure."""
     for profile in missing_profiles(broker.hive(), settings):
         try:
             made = broker.perform(NAME, creation_of(profile))
@@ -51,7 +51,7 @@ def ensure_built_in_agents(broker: BrokerHandle, settings: Settings) -> Iterator
 
 
 def _adjust_maid(broker: BrokerHandle, settings: Settings) -> Iterator[str]:
-    """Grant `spawn` to an existing maid while the settings have checks, and revoke it after.
+    """Grant `spawn` to an existing maid while the settings have checks, and revoke it afterwards.
 
     Other capabilities that the operator granted stay.
     """
@@ -86,7 +86,10 @@ def _change_maid(call: Call) -> Change[BuiltInCreated] | Record[BuiltInCreated]:
 
 
 def missing_profiles(hive: Hive, settings: Settings) -> Iterator[Profile]:
-    """The enabled profiles without an agent; the queen first, since the maid goes under her."""
+    """The enabled profiles without an agent.
+
+    The queen first, because the maid is created below it.
+    """
     wanted = {Profile.QUEEN: settings.daemons.queen, Profile.MAID: settings.daemons.maid}
     for profile, enabled in wanted.items():
         if enabled and hive.built_in_agent(profile) is None:

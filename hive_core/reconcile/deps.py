@@ -1,4 +1,4 @@
-"""What the reconciler and the deployer depend on: ports, the broker, the listeners."""
+"""The dependencies of the reconciler and the deployer: ports, broker, listeners."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Enforces disk limits of agents on file systems without project quotas (attack 9).
 
-Asking how full the file system is costs one system call. As long as it has grown by less than the
-least headroom of all agents, no agent can exceed its limits, and no files are counted. A job counts
-them, since root must not walk through files of agents. An agent over its limit is killed and
-parked, and its parent gets a message. Its files stay; the parent may clear them away.
+Reading the usage of the file system is one system call. While it has grown by less than the
+smallest headroom of all agents, no agent can exceed its limit, and no files are counted. A job
+counts them, because root must not walk through files of agents. An agent over its limit is killed
+and parked, and its parent gets a message. Its files stay; the parent may remove them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 LIMIT, WARNING = "disk_limit", "disk_warning"
 NEARLY: Final = 0.9
 TROUBLE: Final = "disk"  # the key of the operator's alarm
-EVERY, LATEST = 1.0, 300.0  # seconds; a count is due after LATEST, since freed space hides growth
+EVERY, LATEST = 1.0, 300.0  # seconds; a count is due after LATEST, because freed space hides growth
 AFTER_FAULT: Final = 10.0  # seconds until the next try, at least
 PART: Final = 5  # counting takes at most 1/5 of the time
 _LINES_MOST, _READS, _PAUSE = 1000, 100, 0.05
@@ -49,10 +49,10 @@ _LINES_MOST, _READS, _PAUSE = 1000, 100, 0.05
 
 @dataclass
 class DiskLimiter:
-    """Counts the files of agents and stops those over their limit.
+    """Counts the files of agents, and stops agents over their limit.
 
-    `disk_usage` says how full the file system is. `requeue(uuid)` has the reconciler check an agent
-    again. `release_ballast` frees the ballast of a full disk and says whether there was any.
+    `disk_usage` returns the usage of the file system. `requeue(uuid)` makes the reconciler check an
+    agent. `release_ballast` frees the ballast of a full disk and returns whether there was any.
     """
 
     ports: Ports
@@ -78,9 +78,10 @@ class DiskLimiter:
             await asyncio.sleep(EVERY)
 
     def is_due(self) -> bool:
-        """Whether an agent may be over its limit, or one over its limit was started again."""
+        """Whether an agent may be over its limit, or an agent over its limit was started again."""
         moment = self.ports.clock.monotonic()
-        if moment < self._next or not self.observed.machines:  # nothing to count before a look
+        # nothing to count before the first observation
+        if moment < self._next or not self.observed.machines:
             return False
         if (
             self._seen is None
@@ -93,7 +94,7 @@ class DiskLimiter:
         return exceeds(grown, self._least_headroom())
 
     def _least_headroom(self) -> DiskBounds:
-        """The headroom of all agents, worked out again when the tree or a count is another one."""
+        """The headroom of all agents, computed again when the tree or a count changed."""
         facts = (self.observed.places, self.used, self.over_limit)
         if not all(map(operator.is_, facts, self._headroom_of)):
             self._headroom_of, nothing = facts, DiskUse()
@@ -112,12 +113,12 @@ class DiskLimiter:
         try:
             self._enforce(await self._usage_by_agent())
         except (HiveError, ValueError) as error:
-            # Growth until now was not counted, so the next count must not rely on it.
+            # Growth so far was not counted, so the next count must not rely on it.
             seen, least = None, AFTER_FAULT
             if isinstance(error, StorageFull) and self.release_ballast():
                 least = 0.0  # the freed ballast is enough to find and stop the agent
-            log.warning("Cannot count what agents wrote: %s", error)
-            self.observed.troubles[TROUBLE] = f"cannot count what agents wrote: {error}"
+            log.warning("Cannot count the files of agents: %s", error)
+            self.observed.troubles[TROUBLE] = f"cannot count the files of agents: {error}"
         else:
             least = 0.0
             self.observed.troubles.pop(TROUBLE, None)
@@ -139,7 +140,7 @@ class DiskLimiter:
         return usage
 
     async def _job_output(self, uuid: str) -> list[str]:
-        """The output of the job; its last lines may reach the journal after its end."""
+        """The output of the job. Its last lines may reach the journal after its end."""
         job, since = job_id(uuid, JobKind.MEASURE), self.ports.clock.now()
         await self.ports.jobs.run(job_action(uuid, JobKind.MEASURE))
         for _ in range(_READS):
@@ -148,7 +149,9 @@ class DiskLimiter:
             if words[-1:] == ["end"]:
                 return words
             await asyncio.sleep(_PAUSE)
-        raise Internal("the measure job wrote no complete output to the journal")
+        raise Internal(
+            "cannot read the output of the measure job: it is not complete in the journal"
+        )
 
     def _enforce(self, usage: dict[str, DiskUse]) -> None:
         places, topics = self.observed.places.by_uuid, set[str]()
@@ -170,18 +173,18 @@ class DiskLimiter:
             self.requeue(uuid)
 
     def _should_run(self, uuid: str) -> bool:
-        """Whether it is wanted running and is not parked."""
+        """Whether the agent should run and is not parked."""
         run, starts = self.observed.cache.runs.get(uuid), self.observed.cache.starts.get(uuid)
         wanted = run is not None and run.wanted is DesiredState.RUNNING
         return run is not None and wanted and trouble(run, starts) is not Trouble.PARKED
 
     def _park(self, place: Placement, text: str) -> set[str]:
-        """Kill and park it, without a grace period in which it could go on writing.
+        """Kill and park the agent, without a grace period in which it could continue to write.
 
         A new start request clears this.
         """
         ledger, now, run = self.ports.ledger, self.ports.clock.now(), self.observed.cache.runs
-        log.warning("%s: it is parked", text, extra={"HIVE_UUID": place.uuid})
+        log.warning("%s: the agent is parked", text, extra={"HIVE_UUID": place.uuid})
         again = ledger.runs.want(place.uuid, DesiredState.RUNNING, now, grace=0.0,
                                  reason=run[place.uuid].reason)  # fmt: skip
         ledger.starts.put(
@@ -192,7 +195,7 @@ class DiskLimiter:
             rule="", reason=text, commit=self.observed.places.hive.commit, request="", now=now,
             fields={"target_name": place.name, "parked": True},
         ))  # fmt: skip
-        return {"events", *self._notify_parent(place, LIMIT, f"{text}: it is parked")}
+        return {"events", *self._notify_parent(place, LIMIT, f"{text}: the agent is parked")}
 
     def _notify_parent(self, place: Placement, kind: str, text: str) -> set[str]:
         if place.parent is None:

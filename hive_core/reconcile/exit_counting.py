@@ -1,8 +1,8 @@
-"""Finds the starts and exits of machines since the last record, and records each once (row K5).
+"""Finds new starts and exits of machines, and records each once (row K5).
 
-The ledger keeps the last recorded start and exit of each agent; the counter compares it with the
-observation. So no exit is recorded twice, and none is missed because no daemon ran. A record and
-everything that follows from it are one transaction.
+The ledger keeps the last recorded start and exit of each agent; the counter compares them with the
+observation. So no exit is recorded twice, and none is missed while no daemon runs. A record and all
+its consequences are one transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hive_core.reconcile.exits import (
 from hive_core.reconcile.runner import ActionRunner
 from hive_core.reconcile.timers.cpu_meter import record_cpu
 
-# The id of this message in the journal: `journalctl MESSAGE_ID=...`.
+# The MESSAGE_ID of this message in the journal: `journalctl MESSAGE_ID=...`.
 CRASHED: Final = "7f0d4c1e6b1a4d0d9a5e3c5d2b8a6f41"
 RETRY_AFTER: Final = 1.0
 log = logging.getLogger(__name__)
@@ -44,10 +44,10 @@ class ExitCounter:
     _read: bool = False
 
     def count_exits(self, dirty: set[str]) -> set[str]:
-        """Record new starts and exits; returns the agents whose last lines are still being read.
+        """Record new starts and exits; return the agents whose last lines are still being read.
 
-        In most passes there are none, and that is known without a query. If an event cannot be
-        recorded, nothing is done for its agent for a while.
+        Most passes have none, and need no query to know that. If an event cannot be recorded, its
+        agent is left alone for a while.
         """
         if not self._read:
             self._lives, self._read = self.runner.ports.ledger.lives.all(), True
@@ -66,7 +66,7 @@ class ExitCounter:
         return spoke
 
     def _cpu_of_destroyed(self, dirty: Iterable[str]) -> dict[str, Cpu]:
-        """Exits of destroyed agents are not recorded, but their processor time is."""
+        """The processor time of destroyed agents that ended. It is recorded, unlike their exits."""
         machines, places = self.runner.observed.machines, self.runner.observed.places.by_uuid
         gone = [machines[uuid] for uuid in dirty if uuid not in places and uuid in machines]
         ended = {
@@ -76,7 +76,10 @@ class ExitCounter:
         return {uuid: cpu for uuid, cpu in ended.items() if uuid in known}
 
     def _defer(self, uuids: Iterable[str], error: HiveError) -> set[str]:
-        """Try again later. Until then nothing is done for them: a new start hides the last exit."""
+        """Retry later.
+
+        Until then nothing is done for these agents: a new start would hide the exit.
+        """
         log.warning("Cannot record starts and exits: %s", error)
         self.runner.observed.troubles[WATCH] = f"cannot record starts and exits: {error}"
         for uuid in uuids:
@@ -93,7 +96,7 @@ class ExitCounter:
         return list(_changes_since(life or LifeRecord(uuid), machine))
 
     def _needs_last_lines(self, uuid: str) -> bool:
-        """Whether one of its new exits needs the agent's last lines."""
+        """Whether one of the agent's new exits needs its last lines."""
         return any(counted.needs_last_lines for counted in self._new_exits(uuid))
 
     def _new_exits(self, uuid: str) -> list[CountedExit]:
@@ -148,7 +151,7 @@ class ExitCounter:
         ledger = call.ledger
         machine = self.runner.observed.machines.get(uuid) or Machine(uuid)
         if call.hive.name(uuid) is None:
-            return  # destroyed meanwhile, which was recorded
+            return  # its destruction was recorded already
         news = list(_changes_since(ledger.lives.get(uuid), machine))
         known = ledger.runs.get(uuid), ledger.starts.get(uuid)
         for change in self._judge(uuid, news, *known):
@@ -162,7 +165,7 @@ class ExitCounter:
 
 
 def _is_unchanged(life: LifeRecord, machine: Machine) -> bool:
-    """A quick test for "nothing happened since the last record"."""
+    """A quick test whether nothing happened since the last record."""
     there = life.up and machine.invocation == life.invocation and machine.active == "active"
     return there and (machine.exit is None or machine.exit.invocation == life.ended)
 

@@ -30,7 +30,8 @@ WATCH: Final = "watch"
 CRASH = "container_crash"
 BODY_MOST = 16_384
 OUTPUT_MOST: Final = 8192
-# https://github.com/systemd/systemd/blob/v252/src/nspawn/nspawn.c: on a signal, and at the end.
+# https://github.com/systemd/systemd/blob/v252/src/nspawn/nspawn.c: messages on a signal, and at the
+# end.
 _FRAME: Final = re.compile(
     r"Trying to halt container( by sending |\. Send SIGTERM again)"
     r"|Container \S+ (has been shut down|terminated by signal|failed with error code|is being )"
@@ -38,14 +39,14 @@ _FRAME: Final = re.compile(
 
 
 class WatchResult(Result):
-    """How many agents had a record written."""
+    """The number of agents with new records."""
 
     agents: int
 
 
 @dataclass(frozen=True, slots=True)
 class CountedExit:
-    """One exit with its meaning, ready to be recorded."""
+    """One exit with its interpretation, ready to be recorded."""
 
     case: ExitCase
     over: ExitEvent
@@ -53,26 +54,26 @@ class CountedExit:
 
     @property
     def how(self) -> str:
-        """`killed with KILL`."""
+        """For example `killed with KILL`."""
         return self.over.exit.machine_text if self.over.exit is not None else HOST_DOWN
 
     @property
     def why(self) -> str:
-        """`bob crashed: killed with KILL; next try in 2 s`."""
+        """For example `bob crashed: killed with KILL; next try in 2 s`."""
         return self.why_with(None)
 
     def why_with(self, run: DesiredRun | None) -> str:
-        """The same, with the run request as it is after all that followed from this exit."""
+        """The text of `why` with the run request after all consequences of this exit."""
         place, starts = self.case.place, self.verdict.starts
         wanted = run is not None and run.wanted is DesiredState.RUNNING
         if run is not None and wanted and run.nonce != self.case.run.nonce:
-            then = "it is restarted, for a task that has another try"
+            then = "restarted for another try of a task"
         elif self.verdict.parked:
             then = f"parked after {len(starts.failures)} failures"
         elif starts.returns:
             then = f"next try in {starts.next_at - starts.failures[-1]:.0f} s"
         else:
-            then = "it stays down until a start is requested"
+            then = "stays down until a start is requested"
         end = self.over.exit
         text = self.how if end is not None and end.start_timed_out else f"crashed: {self.how}"
         return f"{place.name} {text}; {then}"
@@ -87,20 +88,23 @@ class CountedExit:
 
     @property
     def needs_last_lines(self) -> bool:
-        """Whether its last lines are recorded: it ended by itself, or was a one-task agent."""
+        """Whether its last lines are recorded: it exited by itself, or was a one-task agent."""
         once = after_task(self.case.place.spec) is AfterTask.EXITS
         stays = self.case.run.wanted is not DesiredState.SLEEPING and not self.returns
         return self.verdict.crash or self.verdict.ended or (once and stays)
 
     @property
     def reason(self) -> str:
-        """The reason of the request that caused it; else how it ended."""
+        """The reason of the request that caused the exit, or else how the machine exited."""
         run = self.case.run
         return (run.reason or run.wanted.value) if self.was_requested else self.how
 
 
 async def last_lines(journal: Journal, counted: CountedExit) -> Sequence[LogLine]:
-    """The agent's last lines; if the journal does not answer, the exit is recorded without."""
+    """The agent's last lines.
+
+    Empty if the journal does not answer, so that the exit is recorded.
+    """
     place, settings = counted.case.place, counted.case.settings
     query = LogQuery(
         uuid=place.uuid, unit=agent_unit(place.name), lines=settings.grace.crash_lines,
@@ -114,7 +118,7 @@ async def last_lines(journal: Journal, counted: CountedExit) -> Sequence[LogLine
 
 
 def record_start(call: Call, uuid: str, began: StartEvent) -> None:
-    """Inside a transaction: record one start and its consequences."""
+    """Record one start and its consequences. Call inside a transaction."""
     name = call.hive.names[uuid]
     call.ledger.lives.mark_running(uuid, began.invocation, began.nonce)
     fields = {"invocation": began.invocation, "nonce": began.nonce}
@@ -124,7 +128,7 @@ def record_start(call: Call, uuid: str, began: StartEvent) -> None:
 
 
 def record_exit(call: Call, counted: CountedExit, lines: Lines) -> None:
-    """Inside a transaction: record one exit and its consequences."""
+    """Record one exit and its consequences. Call inside a transaction."""
     case, over, verdict = counted.case, counted.over, counted.verdict
     place, ledger = case.place, call.ledger
     if verdict.starts is not case.starts:
@@ -137,10 +141,10 @@ def record_exit(call: Call, counted: CountedExit, lines: Lines) -> None:
     kind = "crash" if verdict.crash else "exit"
     text = counted.why if verdict.crash else f"{place.name} {_description(counted)}"
     _append_event(call, kind, (place.uuid, place.name), text, _fields(counted))
-    # The output is recorded, so secrets are masked. Only the part that is kept is searched.
+    # The output is recorded, so secrets are masked. Only the recorded part is searched.
     output, masks = "\n".join(agent_lines(lines)), ledger.events.masks
     parent = call.hive.topology.parent(call.hive.names[place.uuid])
-    # A task may have another try, which restarts the agent: the parent's message must say so.
+    # A task may have another try, which restarts the agent; the parent's message must say that.
     emit(call, _ended_notice(counted, masks.hide_end(output, OUTPUT_MOST)))
     if verdict.crash and parent is not None:
         head, why = masks.hide(output, BODY_MOST), counted.why_with(ledger.runs.get(place.uuid))

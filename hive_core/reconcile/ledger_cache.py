@@ -39,9 +39,9 @@ class LedgerCache:
         self.reload(())
 
     def reload(self, uuids: Iterable[str]) -> None:
-        """Read the rows of these agents again, and all of the short lists.
+        """Read the rows of these agents again, and all short lists.
 
-        Call it only when the tree is read again as well.
+        Call this only together with reading the tree again.
         """
         self._read(uuids)
         self.archives = {archive.uuid: archive.expires for archive in self.ledger.archives.all()}
@@ -51,10 +51,10 @@ class LedgerCache:
         }
 
     def refresh(self, uuids: Iterable[str]) -> None:
-        """Read again the rows of these agents that the change path has written, at any time.
+        """Read the rows of these agents again after the change path wrote them, at any time.
 
-        A job that was created since `reload` belongs to a tree that is not read yet. By the old
-        tree, a destroyed agent would seem restored and a moved one already in place.
+        A job created since `reload` belongs to a tree that is not read yet and is left out: by the
+        old tree, a destroyed agent would seem restored and a moved one already in place.
         """
         agents = tuple(uuids)
         self._read(agents)
@@ -94,7 +94,7 @@ class LedgerCache:
         )
 
     def find_unclaimed(self, seen: Iterable[str], places: Placements) -> None:
-        """Find UUIDs that left something, be it a uid range, and belong to no agent (row H30)."""
+        """Find UUIDs with leftovers, for example a uid range, that belong to no agent (row H30)."""
         self.unclaimed = {*seen, *self.bases} - places.by_uuid.keys() - self.archives.keys()
 
     def desired_state(self, places: Placements) -> Desired:

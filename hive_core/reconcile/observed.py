@@ -1,4 +1,4 @@
-"""The last observation of the host, with the states of all agents. Reading it blocks on nothing."""
+"""The last observation of the host, and the states of all agents. Reading it never blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES: Final = 20  # in an alarm
 
 @dataclass
 class ObservedState:
-    """The last observation of the host, beside the current rows of the ledger."""
+    """The last observation of the host, and the current rows of the ledger."""
 
     cache: LedgerCache
     places: Placements
@@ -51,7 +51,7 @@ class ObservedState:
         cache.load()
         return cls(cache, Placements.build(hive, settings), clock, clock.now())
 
-    # Who should be here (the roster of `host/systemd/machines.py`).
+    # The expected agents (the roster of `host/systemd/machines.py`)
 
     def uuids(self) -> Iterable[str]:
         return (*self.places.by_uuid, *self.cache.archives)
@@ -68,7 +68,7 @@ class ObservedState:
         return Observed(self.machines, self.strays, self.slices)
 
     def update(self, observed: Observed, *, whole: bool) -> None:
-        """Take over an observation of some agents, or of the whole host."""
+        """Store an observation of some agents, or of the whole host."""
         if whole:
             self.machines.clear()
             self.strays = observed.orphans
@@ -76,7 +76,7 @@ class ObservedState:
         self.slices = observed.slices
 
     def update_states(self, uuids: set[str]) -> set[str]:
-        """Compute the states of these agents; returns the topics of those that changed."""
+        """Compute the states of these agents; return the topics of those that changed."""
         changed = set()
         for uuid in uuids:
             state = self._current_state(uuid)
@@ -105,12 +105,12 @@ class ObservedState:
     def moment(self) -> Moment:
         return Moment(self.clock.now(), self.clock.monotonic())
 
-    # What the broker's operations see of it.
+    # Methods for the broker's operations
 
     def state(self, uuid: str) -> State:
         """The state by the last observation, with a run request that was recorded since.
 
-        Without that, a call right after a restart would see the state from before it.
+        Without the request, a call right after a restart would see the state before it.
         """
         if uuid in self.unseen:
             return self._state_for(uuid, self.cache.ledger.runs.get(uuid))
@@ -133,7 +133,7 @@ class ObservedState:
         return self.started
 
     def agent_alarms(self) -> Mapping[str, str]:
-        """Alarms by UUID, of parked agents and of failed roots."""
+        """Alarms of parked agents and of failed roots, by UUID."""
         names = self.places.by_uuid
         parked = {
             uuid: f"{names[uuid].name} is parked: {self.cache.starts[uuid].why}"
@@ -143,17 +143,20 @@ class ObservedState:
         return {**dict(self._failures_without_parent()), **parked}
 
     def alarms(self) -> Sequence[str]:
-        """Damage, failing steps, failed and parked agents, changes in the folder of meta."""
+        """Damage, failing steps, failed and parked agents, changed files of the meta repository."""
         held = (
             f"may still hold files of {revocation.name}, and were not restarted:"
             f" {self._names(revocation)}"
             for revocation in self.cache.revocations.values()
             if agents_left_running(revocation, self.places)
         )
-        dirty = (f"in the folder of meta, and in no commit: {path}" for path in self.changed_paths)
+        dirty = (
+            f"changed in the folder of meta and not committed: {path}"
+            for path in self.changed_paths
+        )
         damage = [text for text in (self.damage, *self.cache.ledger.alarms()) if text]
         if self.disk_is_full():
-            damage.append("the disk is full: make room; stopping works meanwhile")
+            damage.append("the disk is full: free some space; agents can still be stopped")
         troubles = (
             *self.faults,
             *self.troubles.values(),

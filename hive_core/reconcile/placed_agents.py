@@ -15,13 +15,13 @@ _MARK: Final = "placed"
 
 
 def record_placed(ledger: Ledger, uuids: Iterable[str], now: float) -> None:
-    """Inside a transaction: record that these were placed under the root agent."""
+    """Record that these agents were placed under the root agent. Call inside a transaction."""
     rows = [*_rows(ledger), *([uuid, now] for uuid in uuids)]
     ledger.marks.put(_MARK, json.dumps(rows[-_MOST:]))
 
 
 def alarms(ledger: Ledger, places: Placements, root: str, now: float) -> Iterator[str]:
-    """The operator's alarms about those that were not moved since."""
+    """The operator's alarms about agents that were not moved since."""
     for uuid, at in _rows(ledger):
         place = places.by_uuid.get(uuid)
         if place is not None and place.parent == root and now - at < TOLD_FOR:

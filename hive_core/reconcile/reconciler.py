@@ -1,7 +1,7 @@
 """The change path: observe, count exits, plan, apply, finish jobs. Any change wakes it.
 
-A pass observes the dirty agents only; a full pass observes the whole host. Long work runs in one
-task per agent, so a slow machine delays no other. The reconciler keeps no state that a new daemon
+A pass observes only the dirty agents; a full pass observes the whole host. Long work runs in one
+task per agent, so a slow machine delays no other. The reconciler has no state that a new daemon
 could not read again from the ledger, from git and from the host.
 """
 
@@ -31,13 +31,13 @@ from hive_core.reconcile.runner import ActionRunner
 log = logging.getLogger(__name__)
 FULL_EVERY: Final = 60.0
 RETRY_AFTER: Final = 1.0
-SLICE: Final = 100  # agents planned before the loop gets a turn
+SLICE: Final = 100  # agents planned before the event loop serves others
 FULL = ""  # the name of the timer for full passes
 
 
 @dataclass
 class Reconciler:
-    """Call `on_topics` and `requeue` when something happened; `run` does the rest."""
+    """Runs passes. Call `on_topics` and `requeue` when something happened; `run` does the rest."""
 
     ports: Ports
     broker: BrokerHandle
@@ -78,7 +78,7 @@ class Reconciler:
         reconciler.requeue(FULL)
         return reconciler
 
-    # Waking.
+    # Waking
 
     def on_topics(self, topics: frozenset[str]) -> None:
         """Mark as dirty what the request path has recorded."""
@@ -98,7 +98,7 @@ class Reconciler:
             self._awake.set()
 
     def requeue(self, uuid: str) -> None:
-        """Check this agent in the next pass; an empty UUID means all of them."""
+        """Check this agent in the next pass; an empty UUID means all agents."""
         if uuid:
             self._dirty[uuid] = None
         else:
@@ -114,7 +114,7 @@ class Reconciler:
     async def fresh_plan(self) -> ReconcilePlan:
         """The plan of a full pass, after a fresh observation of the whole host.
 
-        The observation is not stored: it could be older than what a running pass has learned.
+        The observation is not stored, because it may be older than results of a running pass.
         """
         observed = await self.ports.machines.observe()
         return plan(self.cache.desired_state(self.observed.places), observed, self.observed.moment)
@@ -127,7 +127,7 @@ class Reconciler:
             try:
                 await self.converge()
             except HiveError as error:
-                # The disk is full, or systemd does not answer: try again later.
+                # The disk is full, or systemd does not answer: retry later.
                 log.warning("Cannot converge: %s", error)
                 self.observed.troubles[FULL] = f"cannot converge: {error}"
                 self._whole = True
@@ -135,7 +135,7 @@ class Reconciler:
                     self.ports.clock.monotonic() + RETRY_AFTER, self._awake.set
                 )
 
-    # One pass.
+    # One pass
 
     async def converge(self) -> None:
         """Run one pass over the dirty agents."""
@@ -161,7 +161,7 @@ class Reconciler:
         self.observed.troubles.pop(FULL, None)
 
     def _reload_rows(self) -> bool:
-        """Read the tree and the rows again where they changed; whether the tree is a new one."""
+        """Read the tree and the rows again if they changed; return whether the tree is new."""
         if another := self._tree:
             self._tree = False
             before = self.observed.places
@@ -172,7 +172,7 @@ class Reconciler:
                     self._dirty[uuid] = None
                     self._stale.add(uuid)
         for uuid in self._stale:
-            self.runner.forget(uuid)  # what went wrong before counts no more: it is wanted anew
+            self.runner.forget(uuid)  # a new request clears earlier failures
         if self._stale or self._whole or another:  # two moves may end in the tree from before
             self.cache.reload(self._stale)
             self._stale.clear()
@@ -181,7 +181,7 @@ class Reconciler:
         return another
 
     def _add_missing_rows(self) -> None:
-        """Create the rows of agents that came with a manual commit: they should run."""
+        """Create the rows of agents from a manual commit: they should run."""
         known = self.observed.places.by_uuid.keys()
         missing = (known - self.cache.runs.keys()) | (known - self.cache.bases.keys())
         if not missing:
@@ -199,7 +199,7 @@ class Reconciler:
         whole, self._whole = self._whole, False
         dirty = {*self._dirty, *self._next_in_queue()} - self.runner.busy.keys()
         # An agent whose rows changed since they were read waits for the next pass, which reads them
-        # again: by the old rows there is nothing to do, and the change would be lost.
+        # again. By the old rows there would be nothing to do, and the change would be lost.
         dirty -= self._stale
         self._dirty = {
             uuid: None for uuid in self._dirty if uuid in self.runner.busy or uuid in self._stale
@@ -230,7 +230,7 @@ class Reconciler:
             machine = observed.machines[uuid]
             self._machines_starting.pop(uuid, None)
             self._machines_starting |= machines_starting([machine])
-            if uuid not in busy:  # nor may it have been told to start during this look
+            if uuid not in busy:  # its start may have been requested during the observation
                 self.runner.starting.pop(uuid, None)
         return dirty
 
@@ -246,7 +246,7 @@ class Reconciler:
         self.broker.touch(frozenset(topics))
 
     def _requeue_ancestors(self, changed: Iterable[str]) -> None:
-        """Requeue the ancestors of agents that went down: they may stop only after those."""
+        """Requeue the ancestors of agents that went down: they stop after their descendants."""
         above, past = set[str](), False
         for uuid in changed:
             if phase(self.observed.machines.get(uuid) or Machine(uuid)) is not Phase.DOWN:
@@ -271,7 +271,7 @@ class Reconciler:
             if moving or not dirty.isdisjoint(job.goals):
                 verdict = scene.verdict(job)
                 waits = verdict == "" and not self.runner.busy.keys().isdisjoint(job.goals)
-                if verdict is not None and not waits:  # of the busy only old facts are known
+                if verdict is not None and not waits:  # the facts about busy agents are old
                     ended[job.id] = verdict
         if ended:
             with self.ports.ledger.transaction():
@@ -282,7 +282,7 @@ class Reconciler:
         return {f"job:{job_id}" for job_id in ended}
 
     def _parts(self, dirty: set[str]) -> Iterator[list[str]]:
-        """The dirty agents in tree order, in parts that do not block the loop for long."""
+        """The dirty agents in tree order, in parts that do not block the event loop for long."""
         places = self.observed.places
         order = [*parents_first(places, dirty), *sorted(dirty - places.by_uuid.keys())]
         for start in range(0, len(order), SLICE):
@@ -304,7 +304,7 @@ class Reconciler:
         )
 
     def _await_slots(self) -> None:
-        """Check the queue again when a slow start gives up its slot."""
+        """Wake when a slow start gives up its slot."""
         if self._next_in_queue():
             self._awake.set()
         elif self._queued and not self._waits_for_slots and (when := self._slots().next_slow):

@@ -1,11 +1,10 @@
 """Revokes access to files after a move: restarts the agents that may hold them (attack 58).
 
-The kernel cannot list all open handles of a process: descriptors in flight, mappings, mounts of its
-own. So the agents that lost access, and all agents below them, are stopped together. While none of
-them runs, a job copies each of their files that has a hard link elsewhere. Then they are started
+The kernel cannot list all open handles of a process: descriptors in flight, mappings, its own
+mounts. So the agents that lost access, and all agents below them, are stopped together. While they
+are stopped, a job copies each of their files that has a hard link elsewhere. Then they are started
 again. The ledger records each step before it is done, so a new daemon continues from there.
-
-`StorageApplier` applies the storage steps and has each move announced before it happens.
+`StorageApplier` applies the storage steps and announces each move beforehand.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _S = RevocationState
 
 @dataclass
 class Revoker:
-    """Carries out revocations. Each pass calls `advance`, which takes each a step further."""
+    """Carries out revocations. Each pass calls `advance`, which advances each by one step."""
 
     runner: ActionRunner
     tasks: BackgroundTasks
@@ -62,7 +61,7 @@ class Revoker:
     def announce(self, moves: Iterable[MoveNode]) -> None:
         """Record revocations before nodes move, where no call has recorded them.
 
-        That is so after a manual commit.
+        This is the case after a manual commit.
         """
         look, ledger, now = (
             self.runner.observed,
@@ -115,7 +114,7 @@ class Revoker:
             case _:
                 pass
 
-    # Stopping.
+    # Stopping
 
     def _restart_when_due(self, revocation: Revocation) -> None:
         look, clock = self.runner.observed, self.runner.ports.clock
@@ -133,7 +132,7 @@ class Revoker:
         self._requeue_all(revocation, agents)
 
     def _restart_newcomers(self, revocation: Revocation) -> None:
-        """Restart agents that moved below a stopped one since, and still run."""
+        """Restart agents that moved below a stopped one since then and are still running."""
         agents = agents_losing_access(revocation, self.runner.observed.places) - revocation.notified
         up = {uuid for uuid in agents if self._is_up(uuid)}
         if runs := [*self._runs_to_restart(up)]:
@@ -142,12 +141,12 @@ class Revoker:
             self._requeue_all(revocation, up)
 
     def _request_restarts(self, revocation: Revocation, runs: Iterable[DesiredRun]) -> None:
-        why = f"{revocation.name} is not below it any more"
+        why = f"{revocation.name} is no longer below it"
         nonces = {run.agent: restart(self.runner.ports, run, why) for run in runs}
         self.runner.ports.ledger.revocations.set_nonces(revocation.id, nonces)
 
     def _note(self, revocation: Revocation, agents: frozenset[str]) -> None:
-        """Record the agents now: before their restart they may move, with the handles they got."""
+        """Record the agents now: before their restart they may move with their open handles."""
         if new := agents - revocation.nonces.keys():
             with self.runner.ports.ledger.transaction():
                 self.runner.ports.ledger.revocations.set_nonces(
@@ -156,7 +155,7 @@ class Revoker:
             self.runner.observed.cache.refresh(())
 
     def _runs_to_restart(self, agents: Iterable[str]) -> Iterator[DesiredRun]:
-        """The runs of agents that are up or starting. One that is down after a failure stays so."""
+        """The runs of agents that are up or starting. A failed agent that is down is left down."""
         look = self.runner.observed
         for uuid in agents:
             run = look.cache.runs.get(uuid)
@@ -181,13 +180,13 @@ class Revoker:
         return all(map(self._is_down, agents)) and self._is_in_place(revocation)
 
     def _is_in_place(self, revocation: Revocation) -> bool:
-        """Whether the agent's node is in its new place, out of reach of those that lost access."""
+        """Whether the agent's node is in its new place, out of reach of agents that lost access."""
         place = self.runner.observed.places.by_uuid.get(revocation.agent)
         machine = self.runner.observed.machines.get(revocation.agent)
         node = machine.node if machine is not None else ()
         return node == (() if place is None else place.lineage)
 
-    # Hard links.
+    # Hard links
 
     def _start_split(self, revocation: Revocation, event: str) -> None:
         if self._is_in_place(revocation):
@@ -198,14 +197,14 @@ class Revoker:
         try:
             links = await self._own_inodes(revocation)
         except HiveError as error:
-            text = f"cannot take access to {revocation.name} away: {error}"
+            text = f"cannot revoke access to {revocation.name}: {error}"
             self.runner.observed.troubles[key] = text
             raise
         self.runner.observed.troubles.pop(key, None)
         self._step(revocation, event, links)
 
     async def _own_inodes(self, revocation: Revocation) -> int:
-        """Separate hard links to other nodes; returns how many names had one."""
+        """Separate hard links to other nodes; return the number of separated names."""
         links = 0.0
         for place in self._nodes(revocation):
             id_ = job_id_for_key(f"{revocation.id} {place.uuid}", JobKind.OWN_INODES)
@@ -220,9 +219,10 @@ class Revoker:
         return int(links)
 
     def _nodes(self, revocation: Revocation) -> list[Placement]:
-        """Nodes whose files must have no link elsewhere; a node includes the nodes below it.
+        """Nodes whose files must have no link elsewhere. A node includes the nodes below it.
 
-        Ancestors of the agent are left out: the agent runs in their nodes and changes its files.
+        Ancestors of the agent are left out: the agent runs within their nodes and changes its
+        files.
         """
         places, machines = self.runner.observed.places.by_uuid, self.runner.observed.machines
         agents = agents_losing_access(revocation, self.runner.observed.places)
@@ -239,7 +239,7 @@ class Revoker:
             if not any(place.lineage[:depth] in nodes for depth in range(1, len(place.lineage)))
         ]  # fmt: skip
 
-    # Finishing.
+    # Finishing
 
     def _step(self, revocation: Revocation, event: str, links: int = 0) -> None:
         ledger, now = self.runner.ports.ledger, self.runner.ports.clock.now()
@@ -253,7 +253,7 @@ class Revoker:
         self.runner.broker.touch(frozenset(topics))
 
     def _record_result(self, revocation: Revocation, links: int) -> set[str]:
-        """Inside a transaction: record the event and the progress of the job."""
+        """Record the event and the progress of the job. Call inside a transaction."""
         ledger, now = self.runner.ports.ledger, self.runner.ports.clock.now()
         hive = self.runner.observed.places.hive
         lost, agents = (
@@ -267,9 +267,11 @@ class Revoker:
             news: dict[str, object] = {"revoked": now, RESTARTING: again} if done else {}
             ledger.jobs.progress(job.id, {**job.progress, **news, "links": links})
         if done:
-            text = f"the former ancestors of {revocation.name} hold no files of it any more"
+            text = f"the former ancestors of {revocation.name} no longer hold its files"
         else:
-            text = f"former ancestors of {revocation.name} keep running and may hold files of it"
+            text = (
+                f"former ancestors of {revocation.name} keep running and may still hold its files"
+            )
         ledger.events.append(AuditEntry(
             kind="revoked" if done else "revocation_left", caller=DAEMON, operation="watch",
             target=revocation.agent, allowed=None, rule="", reason=text, commit=hive.commit,
@@ -296,7 +298,7 @@ class StorageApplier:
     revoker: Revoker
 
     async def apply_early(self, plan: ReconcilePlan) -> None:
-        """Apply the steps that need no fresh observation. The next pass repeats what fails."""
+        """Apply the steps that need no fresh observation. The next pass repeats those that fail."""
         self._announce(plan.tree)
         for step in plan.steps:
             with suppress(HiveError):
@@ -305,7 +307,7 @@ class StorageApplier:
                     self._requeue_subtree(step)
 
     async def apply(self, tree: tuple[ReconcileStep, ...]) -> set[str]:
-        """Apply the storage steps one after another; returns the agents whose step failed."""
+        """Apply the storage steps one after another; return the agents whose step failed."""
         self._announce(tree)
         failed = set()
         for step in tree:

@@ -1,4 +1,4 @@
-"""The root agent: created at the first start; it runs unless the operator stops it."""
+"""The root agent: created at the first start; runs unless the operator stops it."""
 
 from __future__ import annotations
 

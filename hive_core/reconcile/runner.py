@@ -24,9 +24,9 @@ NO_ANSWER: Final = (Unreachable, TimedOut)
 
 
 def restart(ports: Ports, run: DesiredRun, why: str) -> int:
-    """Inside a transaction: request a restart; returns its nonce.
+    """Request a restart; return its nonce. Call inside a transaction.
 
-    The agent did not fail, so its failure history stays as it is.
+    The agent did not fail, so its failure history is kept.
     """
     ledger = ports.ledger
     fresh = ledger.runs.want(
@@ -42,9 +42,9 @@ def restart(ports: Ports, run: DesiredRun, why: str) -> int:
 class ActionRunner:
     """Runs steps of agents in tasks.
 
-    `requeue(uuid)` has the reconciler check an agent again. `fatal` ends the daemon: after an
-    unexpected error only a restart is safe. `starting`: agents that were told to start, and when;
-    each keeps its slot until the next observation.
+    `requeue(uuid)` makes the reconciler check an agent again. `fatal` ends the daemon: after an
+    unexpected error only a restart is safe. `starting` holds agents whose start was requested, and
+    when; each keeps its slot until the next observation.
     """
 
     ports: Ports
@@ -62,7 +62,10 @@ class ActionRunner:
 
     @property
     def stuck(self) -> dict[str, str]:
-        """Agents whose steps failed repeatedly, with the error. StorageFull says it may pass."""
+        """Agents whose steps failed repeatedly, with the error.
+
+        StorageFull is a temporary cause.
+        """
         return {
             uuid: f"{'StorageFull' if uuid in self._disk_full else 'Internal'}:"
             f" {self.observed.troubles[uuid]}"
@@ -73,17 +76,20 @@ class ActionRunner:
         }
 
     def requeue_at(self, uuid: str, when: float) -> None:
-        """Check the agent again at `when`, in monotonic seconds; the last call counts."""
+        """Check the agent again at `when`, in monotonic seconds.
+
+        A later call replaces an earlier one.
+        """
         if cancel := self._timers.pop(uuid, None):
             cancel()
         self._timers[uuid] = self.ports.clock.call_at(when, lambda: self._due(uuid))
 
     def _due(self, uuid: str) -> None:
-        self._timers.pop(uuid, None)  # nobody may ever ask for this agent again
+        self._timers.pop(uuid, None)  # dropped here, because no later call may come for this agent
         self.requeue(uuid)
 
     def spawn(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task for one agent; no other task runs for it meanwhile."""
+        """Run a task for one agent, which must have no running task."""
         self.busy[uuid] = asyncio.create_task(self._run_task(uuid, work))
 
     async def _run_task(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
@@ -94,7 +100,7 @@ class ActionRunner:
             self.record_failure(uuid, self._name(uuid), error)
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - a task would keep it to itself
+        except BaseException as error:  # noqa: BLE001 - asyncio would only store it
             self.fatal(error)
         else:
             self.requeue(uuid)
@@ -106,9 +112,9 @@ class ActionRunner:
         return place.name if place else uuid
 
     def record_failure(self, uuid: str, name: str, error: HiveError) -> None:
-        """Retry with a growing pause; the operator sees the error meanwhile."""
+        """Schedule a retry with a growing pause. The operator sees the error meanwhile."""
         self._last.pop(uuid, None)
-        # Without an answer it is not known whether the steps are wrong, so no job fails for it.
+        # Without an answer it is unknown whether the steps are wrong, so no job fails for that.
         if isinstance(error, NO_ANSWER):
             self._unanswered.add(uuid)
         else:
@@ -119,14 +125,14 @@ class ActionRunner:
         log.warning("Cannot reconcile agent %s (try %d): %s", name, self._back_off(uuid), error)
 
     def _back_off(self, uuid: str) -> int:
-        """Double the pause; returns how many tries there were."""
+        """Double the pause; return the number of tries."""
         count = self._failures[uuid] = self._failures.get(uuid, 0) + 1
         pause = min(RETRY_MOST, RETRY_FIRST * 2 ** min(count - 1, 16))
         self.requeue_at(uuid, self.ports.clock.monotonic() + pause)
         return count
 
     def forget(self, uuid: str) -> None:
-        """Clear the failures of an agent: nothing is left to do for it."""
+        """Clear the failures of an agent that needs no more work."""
         if self._failures.pop(uuid, None) is not None:
             self.observed.troubles.pop(uuid, None)
         self._last.pop(uuid, None)
@@ -136,7 +142,7 @@ class ActionRunner:
     def start_steps(self, uuid: str, chain: tuple[ReconcileStep, ...]) -> None:
         """Run the steps of one agent, one after another, in a task."""
         if self._last.pop(uuid, None) == chain:
-            self._back_off(uuid)  # done before and still to do: no reason to hurry
+            self._back_off(uuid)  # repeated steps changed nothing: wait longer
             return
         self._last[uuid] = chain
         if any(isinstance(step.action, a.StartUnit) for step in chain):
@@ -147,7 +153,7 @@ class ActionRunner:
         request = self._request(uuid)
         for step in chain:
             if self._request(uuid) != request:
-                return  # wanted otherwise by now
+                return  # the request changed meanwhile
             level = logging.DEBUG if isinstance(step.action, DaemonAction) else logging.INFO
             log.log(level, "%s", step.text, extra={"HIVE_UUID": uuid, "HIVE_NAME": step.name})
             await self.run_step(step)
@@ -156,7 +162,7 @@ class ActionRunner:
         return self.observed.cache.runs.get(uuid), self.observed.places.by_uuid.get(uuid)
 
     async def run_step(self, step: ReconcileStep) -> None:
-        """Apply one step, and update the ledger where it is about rows."""
+        """Apply one step, or update the ledger if the step is about rows."""
         match step.action:
             case RequestRestart():
                 self._request_restart(step)

@@ -1,7 +1,7 @@
-"""In-memory twins of the four ports, for tests of this project and of programs that build on it.
+"""In-memory counterparts of the four ports, for tests of hive and of programs that use it.
 
-They keep the rules that the real ones keep (what privd would refuse is refused), so a plan that
-works here fails there only for reasons that a machine alone can have.
+They refuse what the real ones refuse (for example privd), so a plan that works here can fail on a
+host only for reasons of a real machine.
 """
 
 from hive_core.testing.clock import TIME, ManualClock

@@ -1,4 +1,4 @@
-"""Time that passes when a test says so."""
+"""A clock that a test advances."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIME = 1_700_000_000.0
 
 @dataclass
 class ManualClock:
-    """Time that passes when told to."""
+    """A clock that stands still until `advance` is called."""
 
     time: float = TIME
     steady: float = 1000.0
@@ -34,7 +34,7 @@ class ManualClock:
         self.time, self.off = self.time + self.off, 0.0
 
     def set(self, seconds: float) -> None:
-        """Somebody sets the wall clock by so much."""
+        """Set the wall clock by so many seconds, as an operator would."""
         self.off += seconds
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Jobs that are done at once."""
+"""Jobs that end at once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Program = Callable[[a.RunJob, Path], None]
 
 @dataclass
 class MemoryJobs:
-    """Jobs that do their work on a `MemoryMachines` at once, or fail as told.
+    """Jobs that do their work on a `MemoryMachines` at once, or fail as set.
 
-    `programs` stand for those of a kind: they get the action and the folder of the exchange, with
-    `in` and `out`, which lies below `work`.
+    `programs` replace jobs of a kind: each is called with the action and the exchange folder, with
+    `in` and `out`, which is below `work`.
     """
 
     machines: MemoryMachines
@@ -32,7 +32,7 @@ class MemoryJobs:
         return self._run(action)
 
     async def _run(self, action: a.RunJob) -> Result:
-        a.parse({"kind": "RunJob", **vars(action)})  # the root helper refuses what does not fit
+        a.parse({"kind": "RunJob", **vars(action)})  # the root helper refuses an invalid action
         self.ran.append(action)
         if self.refused is not None:
             raise self.refused

@@ -13,7 +13,7 @@ from hive_core.testing.clock import TIME
 
 @dataclass
 class MemoryJournal:
-    """Lines that a test wrote down."""
+    """Lines that a test wrote."""
 
     lines: list[tuple[str, LogLine]] = field(default_factory=list)
     fault: HiveError | None = None

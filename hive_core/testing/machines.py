@@ -1,4 +1,4 @@
-"""A host in memory: what the root helper would refuse is refused here too."""
+"""A host in memory, which refuses the actions that the root helper refuses."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from hive_core.testing.clock import ManualClock
 
 @dataclass
 class MemoryMachines:
-    """A host that starts what it is told to, and breaks when a test says so.
+    """A host that starts units as requested, and fails as a test sets it.
 
-    `slow`: units stay on their way until `settle` is called. `refused`: actions that fail, by kind.
-    `meanwhile`: what else happens, once, while the host is looked at; `beside`: while an action of
-    this kind is done.
-    `stubborn`: agents that never stop.
-    `used`: processor time of machines that run; it goes with their end.
+    `slow`: units stay in transition until `settle` is called. `refused`: actions that fail, by
+    kind. `meanwhile`: callbacks to run once during an observation; `beside`: during an action of
+    this kind. `stubborn`: agents that never stop. `used`: processor time of running machines; it is
+    dropped at their end.
     """
 
     clock: ManualClock = field(default_factory=ManualClock)
@@ -64,7 +63,7 @@ class MemoryMachines:
         self._wakes.append(wake)
 
     def forget_watchers(self) -> None:
-        """Who watched is gone, as after a restart of the daemon; so are its sockets."""
+        """Drop watchers and sockets, as a restart of the daemon does."""
         self._wakes.clear()
         store = self.storage
         for shown in (store.listening, store.identities, store.views, store.configs):
@@ -158,7 +157,7 @@ class MemoryMachines:
             self.settle(action.uuid)
 
     def settle(self, uuid: str) -> None:
-        """The unit gets where it was going."""
+        """Let the unit reach the state of its transition."""
         unit = self.units[uuid]
         if unit.active == "activating":
             self._put(uuid, replace(unit, active="active", sub="running", verified=True,
@@ -181,37 +180,37 @@ class MemoryMachines:
                 self.settle(uuid)
 
     def end(self, uuid: str, end: Exit) -> None:
-        """The unit is gone, and its exit stands written."""
+        """Remove the unit and record its exit."""
         self.exits[uuid] = replace(end, cpu=self.used.pop(uuid, None))
         self.storage.stores.pop(uuid, None)
         del self.units[uuid]
         self._wake(uuid)
 
     def crash(self, uuid: str, status: str = "1") -> None:
-        """The payload ends by itself; "0" is no crash."""
+        """End the payload by itself; status "0" is not a crash."""
         unit = self.units[uuid]
         result = "success" if status == "0" else "exit-code"
         self.end(uuid, Exit(unit.invocation, result, "exited", status, unit.nonce))
 
     def stop_by_hand(self, uuid: str) -> None:
-        """As `systemctl stop` does."""
+        """Stop the unit like `systemctl stop`."""
         unit = self.units[uuid]
         self.end(uuid, Exit(unit.invocation, "success", "exited", "0", unit.nonce, asked=True))
 
     def vanish(self, uuid: str) -> None:
-        """The unit is gone without a trace, as after a power failure."""
+        """Remove the unit without a trace, like a power failure."""
         del self.units[uuid]
         self._wake(uuid)
 
     def reboot(self) -> None:
-        """The host starts anew: only what lies on disk is left."""
+        """Restart the host: only the storage on disk is left."""
         self.units.clear()
         self.exits.clear()
         self.slices.clear()
         self.storage = StorageState(self.storage.parents, self.storage.archives, self.storage.roots)
 
     def change(self, uuid: str, **facts: object) -> None:
-        """Drift by hand on a unit."""
+        """Change facts of a unit, like a change by hand."""
         self._put(uuid, replace(self.units[uuid], **facts))  # type: ignore[arg-type]
 
     def _put(self, uuid: str, unit: Machine) -> None:

@@ -1,4 +1,4 @@
-# Configuration by approved commit, with the host's own programs as image: nothing is built.
+# Configuration by approved commit, with the host's own programs as image, so without builds.
 { self, ... }:
 {
   name = "hive-config";

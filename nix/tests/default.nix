@@ -1,4 +1,4 @@
-# Tests on virtual machines, for a machine that has nixpkgs: `nix flake check`.
+# Tests on virtual machines; they need nixpkgs: `nix flake check`.
 # https://nixos.org/manual/nixos/stable/#sec-nixos-tests
 { self, nixpkgs, pkgs }:
 let

@@ -1,4 +1,4 @@
-# The life of a host: a tree, what it holds apart, crashes, a switch with agents up, a reboot.
+# The life of a host: a tree, the isolation of agents, crashes, a switch with running agents, a reboot.
 { self, ... }:
 {
   name = "hive-host";

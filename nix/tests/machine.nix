@@ -1,4 +1,4 @@
-# A small hive host for the tests; agents share the programs of the host unless a test says more.
+# A small hive host for the tests; agents share the host's programs unless a test changes that.
 { self }:
 { lib, pkgs, ... }:
 {

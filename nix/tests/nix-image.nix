@@ -1,5 +1,5 @@
-# Agents of image `nix`: systems that are built on the host from the flake that hive writes. There is
-# no network: what a build needs is in the machine's store beforehand.
+# Agents of image `nix`: systems that are built on the host from the flake that hive writes. Without a
+# network: everything that a build needs is in the machine's store beforehand.
 { self, nixpkgs }:
 {
   name = "hive-nix-image";
@@ -22,7 +22,7 @@
         root.image = "host";
         meta.flakeInputs = { nixpkgs = "path:${nixpkgs}"; hive = "path:${self}"; };
       };
-      # The outputs and all that making them again takes.
+      # The outputs and everything needed to build them again.
       system.extraDependencies = map (each: each.config.system.build.toplevel) systems
         ++ map (each: each.config.system.build.toplevel.inputDerivation) systems
         ++ [ pkgs.stdenv pkgs.stdenvNoCC ];

@@ -1,4 +1,4 @@
-# Configurations that must not be built, and with which words.
+# Configurations that must be refused, with the expected messages.
 { self, nixpkgs, pkgs }:
 let
   inherit (nixpkgs) lib;
@@ -18,11 +18,11 @@ let
       };
     in
     map (each: each.message) (lib.filter (each: !each.assertion) made.config.assertions);
-  refused = text: hive: lib.assertMsg (lib.any (lib.hasInfix text) (said hive)) "nobody says: ${text}";
+  refused = text: hive: lib.assertMsg (lib.any (lib.hasInfix text) (said hive)) "no message contains: ${text}";
 in
 assert said { } == [ ];
 assert refused "neither the root agent nor declared" { agents.a.parent = "nobody"; };
 assert refused "its own ancestor" { agents = { a.parent = "b"; b.parent = "a"; }; };
 assert refused "must be 1 to 32" { agents.A = { }; };
-assert refused "there is no image" { defaultImage = "web"; };
+assert refused "unknown image" { defaultImage = "web"; };
 pkgs.runCommand "hive-refusals" { } "touch $out"

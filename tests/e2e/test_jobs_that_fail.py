@@ -30,7 +30,7 @@ def test_a_job_error_carries_the_last_lines_of_the_job(lab: Lab) -> None:
     assert done.returncode == 1, done
     job = host.call("GetJob", id=reply["job"])
     for text in (done.stderr, str(job["error"])):
-        assert "job seed: ended with 1; it wrote last:" in text
+        assert "job seed: ended with 1; its last lines:" in text
         assert WHY in text
         assert "Trying to halt" not in text
     events = [event for event in host.json("events") if event["operation"] == "seed_config"]
@@ -43,5 +43,5 @@ def test_a_job_error_carries_the_last_lines_of_the_job(lab: Lab) -> None:
     asked = str(host.ask("worker", "RequestApplyCommit", **words)["approval"])
     host.until(lambda: "refused" in host.hive("approval", "show", asked), "the job to fail", 60)
     page = host.hive("approval", "show", asked)
-    assert "job fetch: ended with 1; it wrote last:" in page
+    assert "job fetch: ended with 1; its last lines:" in page
     assert WHY in page

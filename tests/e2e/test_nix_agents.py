@@ -85,7 +85,7 @@ def test_an_unhealthy_switch_is_reverted(host: NixHost) -> None:
     pid, before, words = host.main_pid(AGENT), host.system(AGENT), word(host)
     tell = """/opt/hive/bin/hive-agent call Hello '{"fault": "no"}'"""
     done = host.change(AGENT, says("sick", f"fixture.switch = '' {tell} '';"), state="failed")
-    assert done["reason"] == "it says: no"
+    assert done["reason"] == "the agent reports: no"
     unit = ["journalctl", "-b", "-o", "cat", "-u", f"hive-agent@{AGENT}.service"]
     back = f"switching to {before}"
     host.until(lambda: back in host.run(*unit).stdout, "is not switched back")

@@ -229,7 +229,7 @@ def test_an_import_reads_only_sources_that_root_listed(host: Host) -> None:
     assert "REFUSED" in said
     assert host.lab.path(agent.node / "state/kept").read_text() == "kept\n"
     unknown = replace(job, job=host.a_job()[0], image="etc")
-    with pytest.raises(NotFound, match="no import is called etc"):
+    with pytest.raises(NotFound, match="unknown import: etc"):
         host.do(unknown)
 
 

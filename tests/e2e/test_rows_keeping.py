@@ -63,7 +63,7 @@ def test_a_fresh_install_has_all_migrations(host: HiveHost) -> None:
     host.run("sed", "-i", "s/storage .*/storage 99/", "/var/lib/hive/layout")
     host.run("systemctl", "start", "hived.service", check=False)
     log = host.run("journalctl", "-u", "hived.service", "-n", "20", "--output=cat").stdout
-    assert "Cannot start: the storage has layout 99 and this hived knows" in log
+    assert "Cannot start: the storage has layout 99, but this hived knows" in log
     listed = host.run("hive", "migrate", "-o", "jsonl", check=False)
     assert listed.returncode == 1
     assert '"newer"' in listed.stdout

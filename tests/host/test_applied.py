@@ -106,9 +106,9 @@ def test_tags_say_who_and_why_in_plain_lines(repo: AppliedRepo) -> None:
 
 def test_names_that_lead_elsewhere_are_refused(repo: AppliedRepo) -> None:
     for approval in ("../../../../x", "0" * 11, "A" * 12, f"{ID}\n"):
-        with pytest.raises(ValueError, match="no name of ours"):
+        with pytest.raises(ValueError, match="is not a valid object name"):
             repo.tag(ProposalTag("denied", approval, seed("host").commit, "", 1.0))
-    with pytest.raises(ValueError, match="no tag"):
+    with pytest.raises(ValueError, match="unknown kind of tag"):
         repo.tag(ProposalTag("approve", ID, seed("host").commit, "", 1.0))
 
 
@@ -171,7 +171,9 @@ def test_files_that_are_not_those_of_the_commit_are_found(
     repo.promote(ID, proposal.binding, proposal.parts)
     archive = nar.pack({**proposal.files, "agent.toml": (False, b"[request]\n")})
     (repo.path / "hive" / f"{proposal.binding.commit}.nar").write_bytes(archive)
-    assert "not those" in repo.fault(replace(proposal.binding, nar=nar.digest(archive)))
+    assert "are not the files of the commit" in repo.fault(
+        replace(proposal.binding, nar=nar.digest(archive))
+    )
     with pytest.raises(Internal):
         repo.nar(proposal.binding.commit, nar.digest(b"x"))
 

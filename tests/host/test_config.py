@@ -52,9 +52,9 @@ def test_a_wrong_key_is_named(tmp_path: Path, text: str, key: str) -> None:
 
 
 def test_what_is_no_toml_is_refused_with_its_place(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"hive\.toml:1: no TOML"):
+    with pytest.raises(InvalidArgument, match=r"hive\.toml:1: not valid TOML"):
         load(write_settings(tmp_path, "= 3"))
-    with pytest.raises(InvalidArgument, match="cannot be read"):
+    with pytest.raises(InvalidArgument, match="cannot read the file"):
         load(tmp_path)
 
 
@@ -127,8 +127,8 @@ def test_every_fault_has_its_line_its_key_and_what_is_allowed(tmp_path: Path) ->
     ('[images]\ndebian = ""', (2, "images.debian"), "only host and nix have no path"),
     ("uid_start = 1000", (1, "uid_start"), "1000 does not fit; allowed are 524288, 589824 and"),
     ('[maid.checks.a]\ncommand = "df -h"', (1, "maid.checks"), "checks need the maid"),
-    ("a = 1\nb = 2 3", (2, ""), "no TOML: Expected newline or end of document"),
-    ("a = [1,\n2", (None, ""), "no TOML: Unclosed array"),
+    ("a = 1\nb = 2 3", (2, ""), "not valid TOML: Expected newline or end of document"),
+    ("a = [1,\n2", (None, ""), "not valid TOML: Unclosed array"),
 ])  # fmt: skip
 def test_what_does_not_fit_together_has_a_place_too(
     tmp_path: Path, text: str, place: tuple[int | None, str], reason: str

@@ -97,7 +97,7 @@ def test_files_of_others_are_carried_along(meta: Meta) -> None:
 def test_what_is_no_forest_is_not_written(meta: Meta) -> None:
     """attack 39."""
     odd = Hive(specs={"anna": spec(2)})
-    with pytest.raises(InvalidArgument, match="every agent has a place"):
+    with pytest.raises(InvalidArgument, match="each agent needs both a place"):
         meta.repo.write(odd, Hive(), "odd", {})
 
 

@@ -48,7 +48,7 @@ def test_an_edit_that_was_not_committed_is_undone_at_a_start_as_at_each_look(
     meta.edit("topology.json", EDIT)
     assert restart(meta).changed_files() == []
     assert (meta.path / "topology.json").read_text() == before
-    assert "Restored 1 files in meta after a start: topology.json" in caplog.text
+    assert "Restored 1 files of the meta repository at start: topology.json" in caplog.text
 
 
 @pytest.mark.parametrize("part", ["HEAD^{tree}", "HEAD:topology.json"])

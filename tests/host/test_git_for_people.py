@@ -224,7 +224,7 @@ def test_attack_59_a_signed_tag_on_another_commit_approves_nothing(people: GitHo
     name = f"approve/{people.approval}"
     people.git(*settings, "tag", "-s", "-m", "yes", name, "HEAD", cwd=place)
     said = people.git("push", "origin", name, cwd=place, check=False)
-    assert "another commit than was proposed" in said
+    assert "another commit than the proposed one" in said
     assert state(people) == "pending"
 
 

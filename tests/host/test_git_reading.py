@@ -74,10 +74,10 @@ def deep(path: Path) -> None:
         (bob(title="x" * 100_000), "larger than 65536"),
         (bob(limits={"memory_max": -1}), "agents/bob.json: limits.memory_max"),
         (file("agents/carl.json", json.dumps({**BOB, "uuid": spec(9).id})), "carl is not in both"),
-        (file("agents/notes.txt", "hello"), "no file of an agent"),
-        (file("agents/Bob.json", "{}"), "no file of an agent"),
-        (link, "agents/bob.json is no plain file"),
-        (deep, "agents/bob.json is no plain file"),
+        (file("agents/notes.txt", "hello"), "is not named AGENT.json"),
+        (file("agents/Bob.json", "{}"), "is not named AGENT.json"),
+        (link, "agents/bob.json is not a regular file"),
+        (deep, "agents/bob.json is not a regular file"),
     ],
 )
 def test_an_invalid_commit_is_refused_by_name(meta: Meta, change: Spoil, says: str) -> None:

@@ -182,7 +182,7 @@ def test_without_a_root_agent_nobody_is_placed(running: World) -> None:
     made = hand(running)
     made.check_branch()
     ((_, reason),) = made.look.parked
-    assert reason == "dora has no place in topology.json, and there is no agent boss"
+    assert reason == "dora is not in topology.json, and no agent boss exists"
 
 
 @pytest.mark.parametrize("right", ["network:host", "subagents", "fly"])
@@ -242,7 +242,7 @@ def test_attack_59_what_is_changed_in_the_work_tree_is_restored_at_the_next_look
     for file, data in before.items():
         assert (path(running) / file).read_bytes() == data
     assert hands.look.changed_paths == ["mine.txt"]
-    assert "in the folder of meta, and in no commit: mine.txt" in hands.look.alarms()
+    assert "changed in the folder of meta and not committed: mine.txt" in hands.look.alarms()
     (path(running) / "mine.txt").unlink()
     hands.check_branch()
     assert git(path(running), "status", "--porcelain") == ""
@@ -324,7 +324,7 @@ def test_a_daemon_that_cannot_read_its_head_gives_nobody_authority(tmp_path: Pat
         stores.ledger.head = "1" * 40
     stores.ledger.close()
     stores = Stores.open(settings)
-    assert stores.damage.startswith("the meta repo is damaged")
+    assert stores.damage.startswith("the meta repository is damaged")
     assert stores.hive.specs == {}
     assert isinstance(stores.ledger, Ledger)
     stores.ledger.close()
@@ -338,7 +338,7 @@ def test_nothing_is_written_on_top_of_a_head_that_cannot_be_read(running: World)
     state = running.repo.folder.parents[1]
     stores = Stores.open(Settings(paths=Paths(state=state)))
     assert blob in stores.damage
-    with pytest.raises(Internal, match=r"^the tree cannot be changed: the meta repo is damaged"):
+    with pytest.raises(Internal, match=r"^cannot change the tree: the meta repository is damaged"):
         stores.repo.write(stores.hive, stores.hive, "a new agent", {})
     served = stores.served_operations(load())
     refused = {

@@ -177,7 +177,7 @@ def test_a_job_that_fails_says_what_it_wrote_last(tmp_path: Path) -> None:
         with pytest.raises(Internal) as failed:
             await jobs.run(REVIEW)
         first, *lines = failed.value.reason.splitlines()
-        assert first == "job review: ended with 1; it wrote last:"
+        assert first == "job review: ended with 1; its last lines:"
         assert lines[0] == "line 21"
         assert len(lines) == 10
         assert lines[-1].startswith("Failed to stat /nix/store: [2J No such file xxx")

@@ -68,7 +68,7 @@ def test_an_older_hived_refuses_a_newer_storage_and_touches_nothing(folder: Path
     settings.paths.state.mkdir()
     newer = len(layout.STEPS) + 1
     settings.paths.layout.write_text(f"storage {newer}\nledger 9\n")
-    with pytest.raises(TooNew, match=f"has layout {newer} and this hived knows {newer - 1}"):
+    with pytest.raises(TooNew, match=f"has layout {newer}, but this hived knows only {newer - 1}"):
         Stores.open(settings)
     assert [path.name for path in settings.paths.state.iterdir()] == ["layout"]
 

@@ -42,7 +42,7 @@ def test_parts_of_a_pack_become_one_and_the_last_one_may_come_again(tmp_path: Pa
     id_ = pushes.add(PUSH, PackChunk(b"one", more=True))
     pushes.add(PUSH, PackChunk(b"two", id_, 3, more=True))
     pushes.add(PUSH, PackChunk(b"2wo", id_, 3, more=True))  # its answer was lost
-    with pytest.raises(InvalidArgument, match="begins at 6"):
+    with pytest.raises(InvalidArgument, match="must begin at 6"):
         pushes.add(PUSH, PackChunk(b"x", id_, 1))
     with pytest.raises(Conflict):
         pushes.add(replace(PUSH, new="3" * 40), PackChunk(b"x", id_, 6))

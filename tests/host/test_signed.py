@@ -134,7 +134,7 @@ def test_a_tag_for_another_commit_or_approval_approves_nothing(desk: OperatorDes
     desk.push("approve/000000000000")
     assert desk.glance().state is ApprovalState.PENDING
     assert [reason.partition(": ")[2] for reason in desk.reasons()] == [
-        "it names another commit than was proposed", "the tag was made for something else",
+        "it names another commit than the proposed one", "the name inside the tag is another one",
     ]  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_verified_now_is_told_once_and_tried_again(
         assert desk.glance().state is desk.glance().state is ApprovalState.PENDING
     assert desk.reasons() == []
     assert [record.message for record in caplog.records if "ssh-keygen" in record.message] == [
-        f"Approval {desk.approval}: cannot look for a tag that approves it: "
+        f"Approval {desk.approval}: cannot check for a signed tag: "
         "cannot run ssh-keygen: No such file or directory"
     ]
     assert desk.glance().state is ApprovalState.APPROVED

@@ -131,7 +131,7 @@ def test_no_key_leads_anywhere_else(vault: SecretStore, uuid: str, key: str) -> 
 
 def test_a_disk_that_fails_says_nothing_of_the_secret(vault: SecretStore) -> None:
     vault.folder.write_text("in the way")
-    with pytest.raises(Internal, match="cannot keep the secret token") as caught:
+    with pytest.raises(Internal, match="cannot store the secret token") as caught:
         vault.put(ANN, "token", b"hush-hush")
     assert "hush-hush" not in str(caught.value)
 
@@ -203,6 +203,6 @@ def test_what_a_daemon_that_was_killed_was_about_to_keep_is_gone_at_the_next_sta
 
 def test_of_a_secret_that_cannot_be_kept_nothing_stays(vault: SecretStore) -> None:
     (vault.folder / ANN / "token").mkdir(parents=True)
-    with pytest.raises(Internal, match="cannot keep the secret token"):
+    with pytest.raises(Internal, match="cannot store the secret token"):
         vault.put(ANN, "token", b"hush-hush")
     assert [path.name for path in (vault.folder / ANN).iterdir()] == ["token"]

@@ -327,7 +327,7 @@ def test_the_difference_is_to_what_is_deployed_and_says_all(bench: Bench) -> Non
 def test_a_commit_that_does_not_build_on_what_is_deployed_is_flagged(bench: Bench) -> None:
     first = bench.repo.write({"a": b"1\n"})
     commit = bench.repo.write({"a": b"2\n"})
-    flag = "the commit does not build on the one that is deployed"
+    flag = "the commit is not based on the deployed commit"
     for base, flagged in ((first, False), ("1" * 40, True), ("none", False)):
         assert bench.fetch(commit).ok
         assert bench.review(commit, base).ok

@@ -91,7 +91,7 @@ def test_a_copy_that_is_damaged_where_it_lies_is_no_damage_of_the_ledger(
     ledger: Ledger, folder: Path
 ) -> None:
     with corrupt_writes(folder / "copy.new") as begun:
-        with pytest.raises(Internal, match="the ledger is sound"):
+        with pytest.raises(Internal, match="the ledger itself is sound"):
             ledger.back_up(folder / "copy")
         assert begun.is_set()
     sound(ledger, folder)

@@ -181,7 +181,7 @@ def test_a_copy_needs_room_for_both(folder: Path) -> None:
     ledger = Ledger.open(path)
     with path.open("r+b") as file:
         file.truncate(1 << 50)
-    with pytest.raises(StorageFull, match="no room for a copy"):
+    with pytest.raises(StorageFull, match="cannot copy the ledger"):
         ledger.back_up(folder / "copy")
     ledger.connection.close()
 
@@ -191,7 +191,7 @@ def test_a_ledger_that_is_closed_is_not_copied(folder: Path) -> None:
     fill_ledger(path)
     ledger = Ledger.open(path)
     ledger.close()
-    with pytest.raises(Busy, match="the daemon ends"):
+    with pytest.raises(Busy, match="the daemon is stopping"):
         ledger.back_up(folder / "copy")
     assert not list(folder.glob("copy*"))
 
@@ -220,4 +220,4 @@ def test_attack_52_a_log_that_has_grown_is_told(ledger: Ledger, folder: Path) ->
     with (folder / "hive.db-wal").open("r+b") as file:
         file.truncate(65 << 20)
     (alarm,) = ledger.alarms()
-    assert alarm == "the ledger's log has grown to 65 MiB"
+    assert alarm == "the write-ahead log of the ledger has grown to 65 MiB"

@@ -299,7 +299,7 @@ def test_attack_21_only_the_approved_lock_is_applied(bench: Bench) -> None:
         bench.inputs.change(approval, empty)
     place.unlink()
     place.symlink_to("/etc/passwd")
-    with pytest.raises(Conflict, match="is gone"):
+    with pytest.raises(Conflict, match="cannot read the proposed lock file"):
         bench.inputs.change(approval, empty)
 
 

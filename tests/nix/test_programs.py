@@ -151,7 +151,7 @@ def test_attack_28_a_flood_of_traces_is_cut_off(shop: Workshop) -> None:
         f'builtins.foldl\' (a: n: builtins.trace "{line}" a) "" (builtins.genList (x: x) 1000000)'
     )
     said = shop.evaluate(f"{{ ... }}: {{ environment.etc.x.text = {flood}; }}", seconds=20)
-    assert said["text"] == f"it says more than {SAID_MOST} bytes"
+    assert said["text"] == f"the output of Nix is larger than {SAID_MOST} bytes"
     assert len(json.dumps(said)) < 64 << 10
 
 
@@ -169,7 +169,7 @@ def test_attack_29_a_derivation_with_network_access_is_not_built(shop: Workshop)
     assert made["ok"], made
     said = shop.build(made)
     assert not said["ok"]
-    assert said["text"] == "it would fetch from the network while it is built: x"
+    assert said["text"] == "the build would fetch from the network: x"
     allowed = shop.build(made, fetches="yes")
     assert "hash mismatch" in allowed["log"]
 
@@ -254,7 +254,7 @@ def test_attack_32_the_output_must_equal_the_evaluated_one(shop: Workshop) -> No
     other = shop.evaluate('{ ... }: { environment.etc.x.text = "y"; }')
     assert made["ok"]
     said = shop.build({**made, "out": other["out"]})
-    assert said["text"] == "what was built is not what was evaluated"
+    assert said["text"] == "the build result is not the evaluated system"
 
 
 SYSTEMS = {

@@ -84,7 +84,7 @@ def test_who_is_beyond_is_killed_and_parked_and_its_parent_told_once(tmp_path: P
         (letter,) = road.mail("ann")
         assert letter.kind == "disk_limit"
         assert letter.body == (
-            "the files of bob take 11 MiB of 10 MiB and are 20 of 500: it is parked"
+            "the files of bob take 11 MiB of 10 MiB and are 20 of 500: the agent is parked"
         )
         assert [text for text in road.look.alarms() if text.startswith("bob is parked: the files")]
         assert road.events("limit")
@@ -167,7 +167,7 @@ def test_a_count_that_fails_is_an_alarm_and_is_tried_again(tmp_path: Path) -> No
         disk.used["bob"] = DiskUse(11 * MIB, 20)
         road.journal.fault = Unreachable("no journal")
         await disk.look()
-        assert [text for text in road.look.alarms() if "cannot count what agents wrote" in text]
+        assert [text for text in road.look.alarms() if "cannot count the files of agents" in text]
         assert road.state("bob") is State.RUNNING
         road.journal.fault = None
         for _ in range(int(LATEST) // 60 + 1):

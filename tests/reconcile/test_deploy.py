@@ -113,18 +113,18 @@ def test_a_crash_in_the_window_takes_it_back_with_the_last_lines() -> None:
         stage.host.crash(stage.uuid("bob"), "7")
         await stage.settle()
         assert stage.state_of(approval) is S.FAILED
-        assert stage.approval(approval).reason == "it crashed: ended with 7"
+        assert stage.approval(approval).reason == "the agent crashed: ended with 7"
         assert stage.spec("bob").config == stage.shown_commit("bob") == SEED
         assert stage.state("bob") is State.RUNNING
         assert [generation.failed for generation in stage.generations("bob")] == [
-            "it crashed: ended with 7", "",
+            "the agent crashed: ended with 7", "",
         ]  # fmt: skip
         state, error = stage.job(approval)
         assert state == "failed"
-        assert "it crashed: ended with 7" in error
+        assert "the agent crashed: ended with 7" in error
         for name in ("ann", "root"):
             (letter,) = (letter for letter in stage.mail(name) if letter.kind == "config")
-            assert "it crashed: ended with 7" in letter.body
+            assert "the agent crashed: ended with 7" in letter.body
             assert "no such prompt" in letter.body
         assert stage.tags("bob") == {"approved", "building", "failed"}
         assert stage.git("bob").ref("refs/heads/main") == SEED
@@ -217,7 +217,7 @@ def test_an_end_of_its_own_is_no_health_but_for_one_that_is_done_after_its_task(
         stage.host.crash(stage.uuid("ann"), "0")
         await stage.settle()
         assert stage.state_of(approval) is S.FAILED
-        assert "ended by itself" in stage.approval(approval).reason
+        assert "exited by itself" in stage.approval(approval).reason
         assert stage.state("ann") is State.RUNNING
 
     play(story)
@@ -229,7 +229,7 @@ def test_one_with_a_harness_has_to_say_hello_with_what_is_deployed() -> None:
         approval = await stage.deploy("bob", first)
         await stage.advance(WINDOW + 1)
         assert stage.state_of(approval) is S.FAILED
-        assert stage.approval(approval).reason == "it has not said hello"
+        assert stage.approval(approval).reason == "the agent has not called hello"
         second = proposal({"agent.toml": "", "AGENTS.md": "2"}, harness=True)
         approval = await stage.deploy("bob", second)
         await stage.advance(1)
@@ -247,7 +247,7 @@ def test_a_fault_that_the_agent_tells_takes_it_back_at_once() -> None:
         await stage.advance(1)
         stage.hello("bob", proposed.binding.commit, "2 units failed")
         await stage.settle()
-        assert stage.approval(approval).reason == "it says: 2 units failed"
+        assert stage.approval(approval).reason == "the agent reports: 2 units failed"
         assert stage.spec("bob").config == stage.shown_commit("bob") == SEED
 
     play(story)
@@ -429,7 +429,7 @@ def test_attack_21_what_was_revoked_since_the_check_is_not_given_back() -> None:
         stage.decide(asked)
         await stage.settle()
         assert stage.state_of(asked) is S.VOID
-        assert stage.approval(asked).reason == "kill was revoked since it was checked"
+        assert stage.approval(asked).reason == "kill was revoked since the check"
         assert stage.spec("bob").capabilities == ("spawn",)
 
     play(story)

@@ -63,9 +63,7 @@ def test_who_is_started_again_for_a_task_is_not_said_to_stay_down(tmp_path: Path
         road.host.crash(road.uuid("bob"))
         await road.settle()
         (letter,) = [letter for letter in road.mail("root") if letter.kind == "container_crash"]
-        assert letter.body == (
-            "bob crashed: ended with 1; it is restarted, for a task that has another try"
-        )
+        assert letter.body == ("bob crashed: ended with 1; restarted for another try of a task")
         await road.close()
 
     asyncio.run(story())

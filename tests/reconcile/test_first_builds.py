@@ -106,7 +106,7 @@ def test_a_first_system_that_is_not_healthy_is_not_tried_for_ever() -> None:
         for _ in range(4):
             await stage.advance(1000)
         assert (stage.builder.builds, stage.spec("ann").system) == (1, None)
-        why = "ann is parked: what was built is not healthy: it says: broken"
+        why = "ann is parked: the new system is not healthy: the agent reports: broken"
         assert (stage.state("ann"), why in stage.look.alarms()) == (State.PARKED, True)
         again = waiting(stage, fresh=True)
         await stage.settle()

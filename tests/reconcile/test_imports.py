@@ -127,7 +127,7 @@ def test_an_agent_that_was_destroyed_meanwhile_gets_nothing(host: Host) -> None:
     host.again()
     host.begin()
     host.settle()
-    assert host.job(job)["error"] == "NotFound: it was destroyed meanwhile"
+    assert host.job(job)["error"] == "NotFound: the agent was destroyed meanwhile"
     assert host.jobs.ran == []
 
 

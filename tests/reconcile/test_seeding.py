@@ -143,7 +143,7 @@ def test_an_agent_that_is_gone_is_not_seeded(tmp_path: Path) -> None:
         job = asks(stage, "bob")
         stage.destroy("bob")
         await stage.settle()
-        assert end(stage, job).error == "NotFound: it was destroyed meanwhile"
+        assert end(stage, job).error == "NotFound: the agent was destroyed meanwhile"
         assert [action for action in ran if action.work is JobKind.SEED] == []
 
     play(story, paths={"state": str(tmp_path)})

@@ -1,8 +1,9 @@
-"""The deployed configuration of an agent: plain files in its door, `config` leads to them.
+"""The deployed configuration of an agent: plain files in its socket directory, behind `config`.
 
-A container sees them read-only through the mount of its door. They are written beside what is
-shown, then the symlink changes: a reader sees one commit or the other. The commit before stays
-until the next change, for whoever is reading it just now.
+A container sees the files read-only through the mount of its socket directory. New files are
+written beside the current ones, then the symlink `config` changes, so a reader sees either commit
+and no mixture. The files of the commit before stay until the next change, for readers that have
+them open.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ _SPARE: Final = ".new"
 
 
 def show_config(run: Path, commit: str, source: Callable[[], bytes]) -> None:
-    """Have `config` in the folder `run` lead to the files of `commit`; nowhere when it is empty.
+    """Make `config` in the folder `run` point to the files of `commit`.
 
-    `source` gives their NAR, and is asked only when they are not there yet.
+    Remove it if `commit` is empty.
+
+    `source` returns the NAR of the files. It is called only if they are not there yet.
     """
     try:
         before = shown_commit(run)
@@ -38,11 +41,11 @@ def show_config(run: Path, commit: str, source: Callable[[], bytes]) -> None:
     except OSError as error:
         raise refusal(error) from error
     except ValueError as error:
-        raise Internal(f"the configuration {commit} cannot be read: {error}") from error
+        raise Internal(f"cannot read the configuration {commit}: {error}") from error
 
 
 def shown_commit(run: Path) -> str:
-    """The commit that `config` leads to; empty: none."""
+    """The commit that `config` points to; empty if none."""
     try:
         return (run / LINK).readlink().name
     except (FileNotFoundError, OSError):
@@ -62,7 +65,7 @@ def _set_link(run: Path, commit: str) -> None:
 
 
 def _write(room: Path, commit: str, data: bytes) -> None:
-    """All files under another name first: what has the name of a commit is whole."""
+    """Write all files under a temporary name first. A folder named by a commit is complete."""
     spare = room / _SPARE
     _remove(spare)
     for folder in (room, spare):
@@ -81,7 +84,7 @@ def _fill(top: Path, files: Mapping[str, tuple[bool, bytes]]) -> None:
         file = at / name
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:  # noqa: PTH123
             out.write(data)
-        file.chmod(0o755 if executable else 0o644)  # whatever the umask says
+        file.chmod(0o755 if executable else 0o644)  # regardless of the umask
 
 
 def _folder(path: Path) -> None:

@@ -1,6 +1,6 @@
-"""What a proposal would change, as the job that judged it wrote it down; read in parts.
+"""The diff of a proposal, as the review job wrote it, read in parts.
 
-The file lies beside the repository and may have megabytes, so no call reads all of it.
+The file is stored beside the repository and may have megabytes, so no call reads all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hive_core.errors import Internal, NotFound
 from hive_core.host.git.pending_locks import FOLDER
 from hive_core.model.config.review import LINE_MOST
 
-PART: Final = 1 << 20  # bytes of lines that are read at once
+PART: Final = 1 << 20  # bytes that are read at once
 _UUID: Final = re.compile(r"[0-9a-f-]{36}")
 _ID: Final = re.compile(r"[0-9a-f]{12}")
 
@@ -25,20 +25,20 @@ class ReviewDiffs:
         self._folder = folder
 
     async def read(self, uuid: str, approval: str, at: int) -> tuple[bytes, bool]:
-        """Whole lines from the byte `at` on, one at least, and whether there are more.
+        """Whole lines from the byte `at`, at least one, and whether more follow.
 
-        Without a UUID it is the difference of newer inputs.
+        An empty `uuid` means the diff of updated flake inputs.
         """
         if not ((not uuid or _UUID.fullmatch(uuid)) and _ID.fullmatch(approval)):
-            raise Internal("no name of a difference")
+            raise Internal("this is not the id of an agent and an approval")
         place = self._folder / f"{uuid}.git" / "hive" if uuid else self._folder / FOLDER
         path = place / f"{approval}.diff"
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
-            raise NotFound(f"the changes of {approval} are not kept (any more)") from None
+            raise NotFound(f"the diff of {approval} was deleted or never existed") from None
         except OSError as error:
-            raise Internal(f"cannot read the changes of {approval}: {error}") from error
+            raise Internal(f"cannot read the diff of {approval}: {error}") from error
         try:
             return _lines(file, at)
         finally:
@@ -48,11 +48,11 @@ class ReviewDiffs:
 def _lines(file: int, at: int) -> tuple[bytes, bool]:
     status = os.fstat(file)
     if not stat.S_ISREG(status.st_mode):
-        raise Internal("the changes are no file")
+        raise Internal("the diff is not a regular file")
     data = os.pread(file, PART, at)
     if b"\n" not in data:
         data = os.pread(file, LINE_MOST, at)
     end = data.rfind(b"\n") + 1
     if data and not end:
-        raise Internal("the changes end in the middle of a line, or have one that is too long")
+        raise Internal("the diff ends within a line, or a line is too long")
     return data[:end], at + end < status.st_size

@@ -1,8 +1,8 @@
-"""What the Nix of this host would do for agents: whether it is there, and whether it builds apart.
+"""Checks the Nix of this host: whether it is installed, and whether it builds in a sandbox.
 
-Debian ships `sandbox = false`, with which a build sees the files of the host; and where a sandbox
-cannot be made, Nix by default goes on without one. So the image `nix` needs both settings as they
-should be (attack 29). https://nix.dev/manual/nix/latest/command-ref/conf-file
+Debian ships `sandbox = false`, which shows a build the files of the host. Where a sandbox cannot be
+made, Nix continues without one by default. So the image `nix` requires a value for both settings
+(attack 29). https://nix.dev/manual/nix/latest/command-ref/conf-file
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 CONF: Final = Path("/etc/nix/nix.conf")
-SOCKET_FOLDER: Final = Path("/nix/var/nix/daemon-socket")  # closed to hived on Debian
+SOCKET_FOLDER: Final = Path("/nix/var/nix/daemon-socket")  # not accessible to hived on Debian
 _ALIASES: Final = {"build-use-chroot": "sandbox", "build-use-sandbox": "sandbox"}
 _DEFAULTS: Final = {"sandbox": "true", "sandbox-fallback": "true"}
 _NEEDED: Final = {"sandbox": "true", "sandbox-fallback": "false"}
@@ -19,9 +19,9 @@ _DEPTH: Final = 10
 
 
 def fault(conf: Path = CONF, socket_folder: Path = SOCKET_FOLDER) -> str:
-    """Why no agent of the image `nix` can be had on this host; empty: one can."""
+    """Why this host cannot run agents of the image `nix`; empty if it can."""
     if not socket_folder.is_dir():
-        return f"the image nix needs the Nix daemon, and there is no {socket_folder}"
+        return f"the image nix needs the Nix daemon, but {socket_folder} does not exist"
     values = {**_DEFAULTS, **settings(conf)}
     needed = _NEEDED.items()
     wrong = [
@@ -29,14 +29,14 @@ def fault(conf: Path = CONF, socket_folder: Path = SOCKET_FOLDER) -> str:
     ]
     if wrong:
         return (
-            f"the image nix needs {' and '.join(wrong)} in {conf}, and the Nix daemon started"
-            " again: without, what builds for an agent sees the host"
+            f"the image nix needs {' and '.join(wrong)} in {conf}, and then a restart of the"
+            " Nix daemon: otherwise builds for agents can read the files of the host"
         )
     return ""
 
 
 def settings(conf: Path, depth: int = 0) -> dict[str, str]:
-    """The settings of a file and of those that it includes; the last one counts."""
+    """The settings of a file and of the files that it includes; the last value counts."""
     values: dict[str, str] = {}
     try:
         lines = conf.read_text(encoding="utf-8", errors="replace").splitlines()

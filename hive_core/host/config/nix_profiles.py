@@ -1,10 +1,10 @@
-"""What the collector of garbage must leave: links to the systems of agents (attack 32).
+"""Roots of the garbage collector: links to the systems of agents (attack 32).
 
-Everything below `/nix/var/nix/profiles` is a root of the collector. Each agent has a folder of its
-own there, named by its UUID: `system-N-link` for every generation that is kept, `current` for what
-it should run, `booted` for what it was started with (a switch in place leaves that in use), and
-`build-ID` for what was built and is not deployed yet. `inputs` holds the sources of the flake.
-https://nix.dev/manual/nix/latest/package-management/garbage-collector-roots
+Everything below `/nix/var/nix/profiles` is a root of the collector. Each agent has a folder there,
+named by its UUID: `system-N-link` for each generation that is kept, `current` for the system that
+it should run, `booted` for the system that it was started with (still in use after a live switch),
+and `build-ID` for a system that was built and is not deployed yet. `inputs` holds the sources of
+the flake. https://nix.dev/manual/nix/latest/package-management/garbage-collector-roots
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Links = Mapping[str, str]
 
 
 class NixProfiles:
-    """One folder of links; where there is no Nix it is not there, and nothing is ever linked."""
+    """The folder of links. On a host without Nix it does not exist, and no link is made."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self.folder = folder
@@ -43,13 +43,13 @@ class NixProfiles:
         return self.folder.is_dir()
 
     def link(self, owner: str, name: str, target: str) -> None:
-        """Make one link, or lead it elsewhere; it leads somewhere at any time."""
+        """Create or replace one link. Replacing is one step, so the link is valid at any time."""
         if not (is_uuid(owner) or owner == INPUTS) or not _NAME.fullmatch(name):
-            raise Internal(f"no place for a link: {owner}/{name}")
+            raise Internal(f"not a valid name for a link: {owner}/{name}")
         if not STORE_PATH.fullmatch(target):
-            raise Internal(f"{target!r} is no path of the store")
+            raise Internal(f"{target!r} is not a path of the Nix store")
         place = self.folder / owner
-        with _guard_profiles("link what is in the store"):
+        with _guard_profiles("create a garbage collector root"):
             place.mkdir(exist_ok=True)
             if (place / name).is_symlink() and str((place / name).readlink()) == target:
                 return
@@ -59,11 +59,11 @@ class NixProfiles:
             spare.rename(place / name)
 
     def link_built(self, uuid: str, approval: str, system: str) -> None:
-        """Keep what was built for an approval until a generation keeps it."""
+        """Keep the system that was built for an approval until a generation refers to it."""
         self.link(uuid, f"{_BUILD}{approval}", system)
 
     def link_booted(self, uuid: str, system: str) -> None:
-        """Keep what an agent is about to be started with."""
+        """Keep the system that an agent is about to be started with."""
         self.link(uuid, BOOTED, system)
 
     def links(self, owner: str) -> dict[str, str]:
@@ -74,12 +74,12 @@ class NixProfiles:
         return {}
 
     def keep_inputs(self, sources: Iterable[str]) -> None:
-        """Keep the sources of the inputs that are locked: an evaluation has no network."""
+        """Keep the sources of the locked inputs, because an evaluation has no network."""
         wanted = {str(number): source for number, source in enumerate(sorted(set(sources)))}
         self._update_links(INPUTS, wanted)
 
     def reconcile(self, hive: Hive, ledger: Ledger) -> None:
-        """Links as hive and ledger have them; those of agents that are no more go."""
+        """Make the links match hive and ledger, and remove the links of deleted agents."""
         if not self.there:
             return
         wanted = {
@@ -95,7 +95,10 @@ class NixProfiles:
                 self._update_links(path.name, {})
 
     def _needed_links(self, uuid: str, system: str, ledger: Ledger) -> dict[str, str]:
-        """First of all what is in use or on its way: those are never taken away here."""
+        """The links that an agent needs.
+
+        Systems in use or under way come first and are never removed.
+        """
         open_ = {
             f"{_BUILD}{approval.id}"
             for approval in ledger.approvals.of_agent(uuid)
@@ -110,13 +113,13 @@ class NixProfiles:
         return {**needed, **made, **({"current": system} if system else {})}
 
     def _update_links(self, owner: str, wanted: Links) -> None:
-        """What is missing comes before anything goes."""
+        """Create missing links before removing others."""
         for name, target in wanted.items():
             self.link(owner, name, target)
         place = self.folder / owner
         if not place.is_dir():
             return
-        with _guard_profiles("unlink what is in the store"):
+        with _guard_profiles("remove a garbage collector root"):
             for path in place.iterdir():
                 if path.name not in wanted:
                     path.unlink()
@@ -126,10 +129,10 @@ class NixProfiles:
 
 @contextmanager
 def _guard_profiles(action: str) -> Iterator[None]:
-    """Turn an error of the disk into a refusal that says what could not be done."""
+    """Turn an error of the disk into a HiveError that names the action."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFull(f"cannot {action}: the disk is full") from error
-        raise Internal(f"cannot {action}: {error}; `hive setup` makes the folder") from error
+        raise Internal(f"cannot {action}: {error}; `hive setup` creates the folder") from error

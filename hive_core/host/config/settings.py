@@ -1,4 +1,4 @@
-"""`/etc/hive/hive.toml`: read, and judged by one validator for all who ask."""
+"""`/etc/hive/hive.toml`: read it, and validate it the same way for all callers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLACE: Final = re.compile(r" \(at line (\d+), column \d+\)")
 
 @dataclass(frozen=True, slots=True)
 class SettingsFault:
-    """What is wrong in the file, and where; `line` counts from 1."""
+    """One fault in the file and its position; `line` counts from 1."""
 
     file: Path
     line: int | None
@@ -35,18 +35,18 @@ class SettingsFault:
 
     @property
     def text(self) -> str:
-        """As compilers write it: `FILE:LINE: KEY: what is wrong`."""
+        """In the format of compilers: `FILE:LINE: KEY: REASON`."""
         place = str(self.file) if self.line is None else f"{self.file}:{self.line}"
         return ": ".join(part for part in (place, self.key, self.reason) if part)
 
 
 def check(path: Path = FILE) -> list[SettingsFault]:
-    """Everything that is wrong in the file; nothing is when there is none."""
+    """All faults in the file; none if the file does not exist."""
     return _judge(path)[1]
 
 
 def load(path: Path = FILE) -> Settings:
-    """The settings; all defaults when there is no file. InvalidArgument names the first fault."""
+    """The settings; the defaults if there is no file. InvalidArgument names the first fault."""
     tables, findings = _judge(path)
     if findings:
         first, more = findings[0], len(findings) - 1
@@ -56,13 +56,14 @@ def load(path: Path = FILE) -> Settings:
 
 
 def _judge(path: Path) -> tuple[dict[str, object], list[SettingsFault]]:
-    """What the file says, and all that is wrong with it."""
+    """The content of the file, and all faults in it."""
     try:
         data = _read(path)
         tables = tomllib.loads(data.decode())
     except OSError as error:
-        return {}, [SettingsFault(path, None, "", f"cannot be read: {error.strerror}")]
-    except (ValueError, RecursionError) as error:  # tomllib: endless numbers, endless brackets
+        return {}, [SettingsFault(path, None, "", f"cannot read the file: {error.strerror}")]
+    # tomllib fails on very long numbers and very deep nesting
+    except (ValueError, RecursionError) as error:
         return {}, [_unreadable(path, error)]
     faults = find_faults(Settings, tables)
     lines = find_lines(data, [fault.place for fault in faults])
@@ -72,7 +73,7 @@ def _judge(path: Path) -> tuple[dict[str, object], list[SettingsFault]]:
 
 
 def _read(path: Path) -> bytes:
-    """No file is an empty one."""
+    """The content of the file; empty if it does not exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -80,18 +81,18 @@ def _read(path: Path) -> bytes:
 
 
 def _unreadable(path: Path, error: Exception) -> SettingsFault:
-    """What is no TOML at all; tomllib says where."""
+    """The fault of a file that is not TOML, with the line that tomllib reports."""
     if isinstance(error, UnicodeDecodeError):
         return SettingsFault(path, None, "", f"not UTF-8 at byte {error.start}")
     text = "nested too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())
     place = _PLACE.search(text)
     line = int(place[1]) if place else None
-    return SettingsFault(path, line, "", f"no TOML: {_PLACE.sub('', text)[:200]}")
+    return SettingsFault(path, line, "", f"not valid TOML: {_PLACE.sub('', text)[:200]}")
 
 
 @dataclass(frozen=True, slots=True)
 class MachineSize:
-    """What a machine has: bytes of memory, processes, and bytes and files on the disk of agents."""
+    """What the machine has: bytes of memory, processes, and bytes and files on the agents' disk."""
 
     memory: int
     tasks: int
@@ -107,11 +108,11 @@ class MachineSize:
 
 
 def with_machine_size(settings: Settings, size: MachineSize) -> Settings:
-    """With the bounds that nobody set worked out from what the machine has.
+    """Fill the limits that are not set with values computed from the size of the machine.
 
-    Together agents get four fifths of its memory and its processes (attack 8), each of them a fifth
-    of the disk (attack 9): the rest is for the machine and for hive. A file system that makes its
-    inodes as it needs them says that there are none.
+    All agents together get four fifths of the memory and of the processes (attack 8), and each
+    agent a fifth of the disk (attack 9). The rest is for the machine and for hive. A file system
+    that creates inodes on demand reports 0 inodes.
     """
     everybody = {"memory_max": _mib(size.memory * 4 // 5), "tasks_max": size.tasks * 4 // 5}
     for_agent = {"disk": _mib(size.disk // 5), "inodes": size.inodes // 5 or None}
@@ -128,6 +129,6 @@ def _mib(count: int) -> int:
 
 
 def _with_defaults(limits: V, defaults: Mapping[str, int | None]) -> V:
-    """The limits that are set, and for the others these."""
+    """The limits that are set, with `defaults` for the others."""
     missing = {key: value for key, value in defaults.items() if getattr(limits, key) is None}
     return limits.model_copy(update=missing)

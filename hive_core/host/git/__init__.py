@@ -1,4 +1,7 @@
-"""The meta repo: the one door to git. Only modules in this package may import pygit2."""
+"""The meta repository, and all of the daemon's access to git.
+
+Only modules in this package may import pygit2.
+"""
 
 from __future__ import annotations
 

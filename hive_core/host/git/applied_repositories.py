@@ -1,7 +1,8 @@
 """The applied repositories of all agents: `UUID.git`, and `NAME` as a symlink to it.
 
-Those of destroyed agents lie in `.archive` until the agent is restored or forgotten. Everything is
-brought in line with the hive again and again, so that a daemon that died half way goes on.
+The repositories of destroyed agents are in `.archive` until the agent is restored or deleted for
+good. Each pass compares the repositories with the hive and repairs every difference, so a pass that
+was interrupted by a crash is completed by the next one.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class AppliedRepositories:
         return AppliedRepo(room / f"{uuid}{_SUFFIX}")
 
     def nar(self, uuid: str, commit: str, expected: str) -> bytes:
-        """The files of a deployed commit. What every new agent starts with needs no repository."""
+        """The files of a deployed commit.
+
+        The commit of a seed template is served without a repository.
+        """
         for kind, start in SEEDS.items():
             if (commit, expected) == start:
                 return nar.pack(seed(kind).files)
@@ -63,16 +67,16 @@ class AppliedRepositories:
     async def follow(
         self, hive: Hive, archived: Collection[str], dead: Callable[[str], bool]
     ) -> None:
-        """Create, archive and delete repositories as the hive says.
+        """Create, archive and delete repositories so that they match the hive.
 
-        `dead` tells whether a destroyed agent can no longer be restored.
+        `dead` returns whether a destroyed agent can no longer be restored.
         """
         living = hive.names
         if living is self._seen and self._shelved <= set(archived):
             return  # no agent was created or destroyed
         with guard_repository(self.folder):
             for uuid in living.keys() - self._there:
-                # Beside the loop: each is a dozen files, on a disk that may be busy.
+                # In a thread: each repository is a dozen files, and the disk may be slow.
                 await asyncio.to_thread(
                     self._restore_or_create, uuid, hive.specs[living[uuid]].image
                 )
@@ -102,7 +106,7 @@ class AppliedRepositories:
         return self.folder / ARCHIVE / f"{uuid}{_SUFFIX}"
 
     def _update_links(self, wanted: Mapping[str, str]) -> None:
-        """Replace the symlinks that differ; none is missing or broken at any moment."""
+        """Replace the symlinks that differ. Each link is valid at every moment."""
         for name in self._links.keys() - wanted.keys():
             (self.folder / name).unlink(missing_ok=True)
         for name, target in wanted.items() - self._links.items():

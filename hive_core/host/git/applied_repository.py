@@ -1,15 +1,16 @@
-"""The daemon's repository of one agent: what was proposed, what became of it, what is deployed.
+"""The daemon's repository of one agent: its proposals, their outcomes, and the deployed commit.
 
-Everything that an agent wrote in it came through a job, as a pack and as a NAR; both are believed
-by their hashes alone, and read by our own code. Refs and tags are written by us:
+A job delivers everything that an agent wrote, as a pack and as a NAR. The daemon trusts only their
+hashes and reads them with its own code. The daemon writes all refs and tags:
 
     refs/hive/proposals/ID      the commit that was proposed
     refs/tags/KIND/ID           approved, building, deployed, failed, denied; the message says why
-    refs/heads/main             what is deployed
+    refs/heads/main             the deployed commit
     hive/COMMIT.nar             the files of a commit
-    hive/ID.json, ID.diff       its review; `hive/ID.pack` names its pack
+    hive/ID.json, ID.diff       the review of a proposal; `hive/ID.pack` names its pack
 
-A pack holds the whole history of its proposal, so one that is dropped takes nothing from others.
+Each pack holds the whole history of its proposal, so deleting a pack never removes objects of
+another proposal.
 """
 
 from __future__ import annotations
@@ -74,7 +75,10 @@ class AppliedRepo:
         return (self.path / "HEAD").is_file()
 
     def create(self, kind: str) -> None:
-        """Create a repository that holds the seed. It is not synced: it can be created again."""
+        """Create a repository that holds the seed.
+
+        It is not synced, because it can be created again.
+        """
         if self.exists:
             return
         with guard_repository(self.path):
@@ -89,9 +93,9 @@ class AppliedRepo:
         """Store the files of a review, after checking that they belong together."""
         fault = pack_fault(parts.pack, parts.table)
         if not fault and nar.digest(parts.archive) != binding.nar:
-            fault = "the archive is another one"
+            fault = "the archive has another hash"
         if fault:
-            raise Conflict(f"cannot take over {binding.commit[:12]}: {fault}")
+            raise Conflict(f"cannot accept commit {binding.commit[:12]}: {fault}")
         with guard_repository(self.path):
             name = self._put_pack(self.path, parts.pack, parts.table)
             put(self._hive / f"{binding.commit}.nar", parts.archive)
@@ -99,7 +103,7 @@ class AppliedRepo:
             put(self._review_file(approval, "diff"), parts.diff)
             put(self._review_file(approval, "pack"), name.encode())
         if fault := self.fault(binding):
-            raise Conflict(f"cannot take over {binding.commit[:12]}: {fault}")
+            raise Conflict(f"cannot accept commit {binding.commit[:12]}: {fault}")
         with guard_repository(self.path):
             put_ref(
                 self.path / PROPOSALS / _check_name(_ID, approval),
@@ -107,9 +111,10 @@ class AppliedRepo:
             )
 
     def fault(self, binding: Binding) -> str:
-        """Why what lies here is not what is bound, everything worked out anew; empty: it is.
+        """Compare the stored files with `binding`; return the first difference, empty if none.
 
-        The commit is read by its hash and names the tree; the files of the archive make that tree.
+        All hashes are computed again. The commit is read by its hash and names the tree; the files
+        of the archive must make that tree.
         """
         try:
             data = self.nar(binding.commit, binding.nar)
@@ -119,10 +124,10 @@ class AppliedRepo:
             return str(error)
         if tree != binding.tree:
             return f"commit {binding.commit[:12]} has the tree {tree[:12]}"
-        return "" if tree_of(files) == tree else "its files are not those of the commit"
+        return "" if tree_of(files) == tree else "the stored files are not the files of the commit"
 
     def nar(self, commit: str, expected: str) -> bytes:
-        """The files of a commit, checked by their hash; made again from the objects if damaged."""
+        """The files of a commit, checked by their hash. A damaged archive is packed again."""
         path = self._hive / f"{_check_name(_OID, commit)}.nar"
         data = path.read_bytes() if path.is_file() else b""
         if nar.digest(data) == expected:
@@ -130,9 +135,9 @@ class AppliedRepo:
         try:
             data = nar.pack(dict(self._files(commit)))
         except ValueError as error:
-            raise Internal(f"the files of {commit[:12]} cannot be read: {error}") from error
+            raise Internal(f"cannot read the files of {commit[:12]}: {error}") from error
         if nar.digest(data) != expected:
-            raise Internal(f"the files of {commit[:12]} are not those that were approved")
+            raise Internal(f"the files of commit {commit[:12]} are not the approved files")
         with guard_repository(self.path):
             put(path, data)
         return data
@@ -148,7 +153,7 @@ class AppliedRepo:
     def tag(self, tag: ProposalTag) -> None:
         """Record the outcome of a proposal as a tag; a tag that exists is never changed."""
         if tag.kind not in KINDS:
-            raise ValueError(f"no tag is called {tag.kind}")
+            raise ValueError(f"unknown kind of tag: {tag.kind}")
         name = f"{tag.kind}/{_check_name(_ID, tag.approval)}"
         path = self.path / TAGS / name
         if path.exists():
@@ -169,7 +174,8 @@ class AppliedRepo:
     def propose(self, approval: str, commit: str) -> None:
         """Propose a commit that is in the repository already: an earlier generation."""
         with guard_repository(self.path):
-            put(self._review_file(approval, "pack"), b"")  # it brought none
+            # an earlier generation came with an older pack
+            put(self._review_file(approval, "pack"), b"")
             put_ref(self.path / PROPOSALS / _check_name(_ID, approval), _check_name(_OID, commit))
 
     def has_proposal(self, approval: str) -> bool:
@@ -184,20 +190,20 @@ class AppliedRepo:
         return gitfolder.read_refs(self.path)
 
     def prune(self, approvals: Iterable[str], commits: Iterable[str]) -> None:
-        """Drop every proposal but these, with its refs and objects, and archives of no use.
+        """Delete all proposals that are not in `approvals`, with their refs, objects and archives.
 
-        What the kept commits need stays, whichever proposal brought it.
+        Objects that the listed commits need stay, even if they came with a deleted proposal.
         """
         try:
             with guard_repository(self.path):
                 gitfolder.prune_proposals(self.path, set(approvals), set(commits))
         except ValueError as error:
-            raise Internal(f"{self.path.name} is damaged: {error}") from error
+            raise Internal(f"repository {self.path.name} is damaged: {error}") from error
 
     def rewrite_seed_pack(self, kind: str) -> None:
-        """Write the pack of the seed again; other packs cannot be made again, and stay as they are.
+        """Write the pack of the seed again. Other packs stay, because they cannot be made again.
 
-        The files of what is deployed do not depend on any of them.
+        The files of the deployed commit do not depend on any pack.
         """
         with guard_repository(self.path):
             self._put_pack(self.path, *_seed_pack(kind)[:2])
@@ -209,7 +215,7 @@ class AppliedRepo:
 
 @cache
 def _seed_pack(kind: str) -> tuple[bytes, bytes, bytes]:
-    """Pack, table and archive of a seed: the same for every agent of the kind."""
+    """Pack, pack index and archive of a seed, which are the same for every agent of the kind."""
     return (*build_pack(seed(kind).objects), nar.pack(seed(kind).files))
 
 
@@ -240,5 +246,5 @@ def _plain(line: str) -> str:
 
 def _check_name(rule: re.Pattern[str], text: str) -> str:
     if not rule.fullmatch(text):
-        raise ValueError(f"{text!r} is no name of ours")
+        raise ValueError(f"{text!r} is not a valid object name or approval id")
     return text

@@ -1,7 +1,7 @@
-"""The one branch: where it stands, and how it is moved so that a crash leaves it old or new.
+"""Reads and moves the one branch of the meta repository. A crash leaves it old or new.
 
-The ref file is written by us and not by libgit2, whose transaction would leave a lock without a
-name in it when the process is killed.
+This module writes the ref file itself. A transaction of libgit2 would leave a lock that names no
+owner if the process is killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _OID: Final = re.compile(r"[0-9a-f]{40}")
 
 
 class Branch:
-    """The branch of the meta repository. `move` it inside `lock_at`, which excludes other gits."""
+    """The branch of the meta repository.
+
+    Call `move` inside `lock_at`, which excludes other gits.
+    """
 
     def __init__(self, handle: RepositoryHandle) -> None:
         folder, self._handle = handle.folder, handle
@@ -44,7 +47,10 @@ class Branch:
 
     @contextmanager
     def lock_at(self, expected: str | None) -> Iterator[None]:
-        """Lock it; HeadMoved unless it stands at `expected` (empty: no commit, None: anywhere)."""
+        """Lock the branch; raise HeadMoved unless it is at `expected`.
+
+        `expected` is empty for a branch without a commit, and None to accept any position.
+        """
         self.lock.acquire()
         try:
             if expected is not None and (head := self.head()) != expected:
@@ -56,7 +62,7 @@ class Branch:
     def move(self, oid: str) -> None:
         """Set the branch to `oid`, durably. The caller holds the lock."""
         if not _OID.fullmatch(oid):
-            raise DamagedRepo(Damage(BRANCH, self._file, f"{oid!r} is no commit"))
+            raise DamagedRepo(Damage(BRANCH, self._file, f"{oid!r} is not the name of a commit"))
         with guard_writes():
             replace_file(self._file, f"{oid}\n".encode(), self._spare, durable=True)
 
@@ -66,12 +72,14 @@ class Branch:
             with suppress(FileNotFoundError):
                 os.unlink(self._file)
             sync_folder(os.path.dirname(self._file))
-        if self.head():  # packed by somebody's `git gc`; seldom enough for libgit2's own locks
+        # An operator's `git gc` may have packed the ref. libgit2 removes it under its own locks,
+        # which is acceptable because it is rare.
+        if self.head():
             with guard_writes():
                 self._handle.git.references.delete(BRANCH)
 
     def is_checked_out(self) -> bool:
-        """Whether HEAD is this branch. Only then does the daemon update the work tree."""
+        """Whether HEAD is this branch. The daemon updates the work tree only in that case."""
         git = self._handle.git
         with guard_reads("HEAD", self._head):
             return bool(git.lookup_reference("HEAD").target == BRANCH)

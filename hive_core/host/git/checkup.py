@@ -1,4 +1,7 @@
-"""Looks for damage, with a repository handle of its own: another one answers from its cache."""
+"""Looks for damage.
+
+Uses a repository handle of its own, because an open one answers from its cache.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _REF: Final = re.compile(rb"([0-9a-f]{40}|ref: refs/[!-~]+)\s*")
 
 
 def verify(folder: Path) -> list[Damage]:
-    """Everything that is wrong with refs, locks and what the branch's commit holds."""
+    """All damage in refs, locks and the objects of the branch's commit."""
     damages: list[Damage] = []
     try:
         with guard_reads("repository", str(folder)):
@@ -34,7 +37,7 @@ def verify(folder: Path) -> list[Damage]:
         if head:
             objects.check(head)
             for _ in islice(ancestors(objects.store, head), _HISTORY):
-                pass  # every ancestor is there; what older ones hold is not in force
+                pass  # Every ancestor must exist; the contents of older commits are not in force.
     except DamagedRepo as error:
         if error.damage.what != BRANCH or not damages:
             damages.append(error.damage)
@@ -44,7 +47,7 @@ def verify(folder: Path) -> list[Damage]:
 
 
 def _refs(folder: Path) -> Iterator[Damage]:
-    """Refs that are empty or hold something else than a commit."""
+    """Refs that are empty or hold something other than a commit."""
     for file in [folder / "HEAD", *sorted((folder / "refs").rglob("*"))]:
         if file.is_dir() or file.suffix == ".lock":
             continue
@@ -61,7 +64,7 @@ def _refs(folder: Path) -> Iterator[Damage]:
 
 
 def _notes(folder: Path) -> Iterator[Damage]:
-    """Why commits were refused, where that cannot be read."""
+    """Notes on refused commits that cannot be read."""
     notes = folder / NOTES
     try:
         for file in notes.iterdir() if notes.is_dir() else ():
@@ -71,18 +74,18 @@ def _notes(folder: Path) -> Iterator[Damage]:
 
 
 def _packs(folder: Path) -> Iterator[Damage]:
-    """Damaged packs, as far as that shows without reading them completely."""
+    """Damaged packs, as far as the damage shows without reading them completely."""
     for file, why in ObjectStore(folder).packs.faults():
         yield Damage(file.name, str(file), why)
 
 
 def _locks(folder: Path) -> Iterator[Damage]:
-    """Locks that look abandoned. The daemon removes its own stale locks when it needs them."""
+    """Locks that look abandoned. The daemon removes its own stale locks when it next takes them."""
     for file in [*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock")]:
         try:
             age = time.time() - file.stat().st_mtime
         except OSError:
             continue
         if age > _STALE and not is_stale(file, folder):
-            why = f"made {age:.0f} seconds ago by another git; remove it if that is no more"
+            why = f"made {age:.0f} seconds ago by another git; remove it if that git has exited"
             yield Damage(file.name, str(file), why)

@@ -1,4 +1,4 @@
-"""Creates the meta repository: after a power cut it is complete, or it does not exist."""
+"""Creates the meta repository. After a power cut it is complete or absent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFIG: Final = b"""[core]
 
 
 def create_repository(path: Path) -> None:
-    """Create an empty repository that only the daemon can enter (attack 59)."""
+    """Create an empty repository that only the daemon can access (attack 59)."""
     spare = path / ".new"  # on the same file system, whatever `path` is
     shutil.rmtree(spare, ignore_errors=True)
     pygit2.init_repository(str(spare), initial_head=BRANCH.rpartition("/")[2])

@@ -1,7 +1,7 @@
-"""One entry of a pack: its head, what it inflates to, and what a delta makes of its base.
+"""One entry of a pack: its header, its inflated content, and the result of a delta.
 
-https://git-scm.com/docs/gitformat-pack. Nothing that stands in the file is believed: every length
-is a bound before it is a size, and whoever asked compares the hash in the end.
+https://git-scm.com/docs/gitformat-pack. Nothing in the file is trusted: every length is a limit
+until it is confirmed, and the caller compares the hash at the end.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ import zlib
 from typing import Final, NamedTuple
 
 LIMIT: Final = 64 << 20
-_HEAD: Final = 64  # two numbers and a name; those of sane entries take half of it
+_HEAD: Final = 64  # Two numbers and a name; the headers of valid entries take half of this.
 _SPARE: Final = 512
 _SIGN, _REST = 0x80, 0x7F
 _NAME: Final = 20
 _KINDS: Final = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 _BY_OFFSET, _BY_NAME = 6, 7
-_ALL: Final = 0x10000  # what a copy without a length takes
+_ALL: Final = 0x10000  # The length that a copy without a length takes
 
 
 class TooLarge(Exception):
-    """It is larger than anything that is read here."""
+    """The object is larger than the limit of this module."""
 
 
 class EntryHeader(NamedTuple):
-    """`kind` is empty in a delta, whose base is named, or lies `back` bytes before it."""
+    """The header of an entry. `kind` is empty for a delta.
+
+    The base of a delta is named by `base`, or starts `back` bytes before the delta.
+    """
 
     kind: str
     size: int
@@ -35,7 +38,7 @@ class EntryHeader(NamedTuple):
 
 
 def read_header(handle: int, at: int) -> EntryHeader:
-    """What stands before the packed bytes; ValueError when that makes no sense."""
+    """Read the header before the packed bytes; ValueError if it is not valid."""
     data = os.pread(handle, _HEAD, at)
     try:
         return _parse_header(data, at)
@@ -53,18 +56,20 @@ def _parse_header(data: bytes, at: int) -> EntryHeader:
     if kind == _BY_NAME:
         return EntryHeader("", size, at + here + _NAME, base=data[here : here + _NAME])
     if kind != _BY_OFFSET:
-        raise ValueError(f"an entry of the kind {kind}")
+        raise ValueError(f"unknown kind of entry: {kind}")
     back, here = data[here] & _REST, here + 1
     while data[here - 1] & _SIGN:
         back, here = back + 1 << 7 | data[here] & _REST, here + 1
     if not 0 < back < at:
-        raise ValueError("a delta without a base")
+        raise ValueError("the delta has no base")
     return EntryHeader("", size, at + here, back)
 
 
 def inflate(handle: int, header: EntryHeader) -> bytes:
-    """Exactly as many bytes as were promised. Too large is only what really is: a flipped bit may
-    promise anything.
+    """Inflate exactly as many bytes as the header declares.
+
+    TooLarge is raised only for content that is really too large: a flipped bit may declare any
+    size.
     """
     most = min(header.size, LIMIT)
     inflate, at, parts, left = zlib.decompressobj(), header.start, [b""], most
@@ -74,7 +79,7 @@ def inflate(handle: int, header: EntryHeader) -> bytes:
         if not packed:
             raise ValueError("cut short")
         try:
-            parts.append(inflate.decompress(packed, left + 1))  # 0 would mean: without a bound
+            parts.append(inflate.decompress(packed, left + 1))  # A limit of 0 would mean no limit.
         except zlib.error as error:
             raise ValueError(str(error)) from error
         left -= len(parts[-1])
@@ -83,22 +88,22 @@ def inflate(handle: int, header: EntryHeader) -> bytes:
         if left < 0:
             break
     if left or header.size > LIMIT:
-        raise ValueError("it has another size than it says")
+        raise ValueError("the size differs from the declared one")
     return b"".join(parts)
 
 
 def apply_delta(base: bytes, delta: bytes) -> bytes:
-    """What a delta makes of its base."""
+    """Apply a delta to its base."""
     try:
         return _apply_delta(base, delta)
     except IndexError as error:
-        raise ValueError("a delta that is cut short") from error
+        raise ValueError("the delta is cut short") from error
 
 
 def _apply_delta(base: bytes, delta: bytes) -> bytes:
     size, at = _number(delta, 0)
     if size != len(base):
-        raise ValueError("a delta of another base")
+        raise ValueError("the delta belongs to another base")
     left, at = _number(delta, at)
     if left > LIMIT:
         raise TooLarge
@@ -113,15 +118,15 @@ def _apply_delta(base: bytes, delta: bytes) -> bytes:
             part, at = delta[at : at + count], at + count
         left -= count
         if not count or len(part) != count or left < 0:
-            raise ValueError("a delta that makes no sense")
+            raise ValueError("the delta is not valid")
         parts.append(part)
     if left:
-        raise ValueError("a delta that is cut short")
+        raise ValueError("the delta is cut short")
     return b"".join(parts)
 
 
 def _copy(delta: bytes, order: int, at: int) -> tuple[int, int, int]:
-    """Which part of the base, and where the next order begins."""
+    """The start and the length of a copied part, and the position of the next instruction."""
     values = [0, 0]
     for bit in range(7):
         if order & 1 << bit:

@@ -1,4 +1,4 @@
-"""What can be wrong with the meta repo, and how libgit2's errors are told apart."""
+"""Damage of the meta repository, and the meaning of libgit2's errors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pygit2
 from hive_core.errors import Conflict, Internal, StorageFull
 from hive_core.ledger.core.connection import LedgerBroken
 
-# libgit2 hands on the text of errno and not its number.
+# libgit2 passes on the text of errno and not its number.
 _FULL: Final = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
 _FAILED: Final = tuple(map(os.strerror, (errno.EIO, errno.EROFS)))
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """`what` is broken, `where` it lies, and `why` it is called so."""
+    """`what` is damaged, `where` it is, and `why` it counts as damaged."""
 
     what: str
     where: str
@@ -31,21 +31,21 @@ class Damage:
 
 
 class DamagedRepo(Internal):
-    """Something in the repository cannot be read. Nothing that was read before changes by it."""
+    """Something in the repository cannot be read. Data that was read before stays valid."""
 
     def __init__(self, damage: Damage) -> None:
-        super().__init__(f"the meta repo is damaged: {damage.text}", what=damage.what)
+        super().__init__(f"the meta repository is damaged: {damage.text}", what=damage.what)
         self.damage = damage
 
 
 class HeadMoved(Conflict):
-    """The branch is not at the ledger's head: there is a commit by hand, or the branch lags."""
+    """The branch is not at the ledger's head: it has a commit by hand, or was not moved yet."""
 
 
-class guard_reads:  # noqa: N801 - written as a function, as contextlib.suppress is
-    """Raise any failure inside as damage of `subject`.
+class guard_reads:  # noqa: N801 - used like contextlib.suppress
+    """Turn each failure inside into DamagedRepo for `subject`.
 
-    A class, because every object that is read enters it: a generator costs three times as much.
+    It is a class because it runs for each object read: a generator takes three times as long.
     """
 
     def __init__(self, subject: str, where: str) -> None:
@@ -64,10 +64,10 @@ class guard_reads:  # noqa: N801 - written as a function, as contextlib.suppress
 
 
 class guard_writes:  # noqa: N801
-    """Raise any failure inside as StorageFull, Internal, or Broken if the disk itself fails.
+    """Turn failures inside into StorageFull, Internal, or LedgerBroken if the disk fails.
 
     After a failed fsync the state of the disk is unknown. The write is not tried again; the daemon
-    restarts and reads what is there.
+    restarts and reads what is on the disk.
     """
 
     def __enter__(self) -> None:
@@ -78,7 +78,7 @@ class guard_writes:  # noqa: N801
             return
         text = str(error)
         if any(message in text for message in _FAILED):
-            raise LedgerBroken(f"the meta repo cannot be written: {error}") from error
+            raise LedgerBroken(f"cannot write the meta repository: {error}") from error
         if any(message in text for message in _FULL):
             raise StorageFull("the disk of the host is full") from error
-        raise Internal(f"the meta repo cannot be written: {error}") from error
+        raise Internal(f"cannot write the meta repository: {error}") from error

@@ -1,4 +1,4 @@
-"""Writes files of the daemon's repositories: a file is complete when it has its name."""
+"""Writes files of the daemon's repositories. A file gets its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from hive_core.host.storage.disk import sync_folder
 
 FOLDER: Final = 0o700
 FILE: Final = 0o600
-_DEAD: Final = 60.0  # seconds after which a lock is stale: the daemon holds one for a moment only
+# Seconds after which a lock is stale: the daemon holds a lock only for a moment.
+_DEAD: Final = 60.0
 
 
 @contextmanager
 def guard_repository(folder: Path) -> Iterator[None]:
-    """Raise errors of the disk as errors of hive."""
+    """Turn errors of the disk into errors of hive."""
     try:
         yield
     except OSError as error:
         if error.errno in (ENOSPC, EDQUOT):
             raise StorageFull("the disk of the host is full") from error
-        raise Internal(f"{folder.name} cannot be written: {error}") from error
+        raise Internal(f"cannot write {folder.name}: {error}") from error
 
 
 def make_folder(path: Path) -> Path:
@@ -38,9 +39,9 @@ def make_folder(path: Path) -> Path:
 
 
 def put(path: Path, data: bytes, mode: int = FILE, *, durable: bool = True) -> None:
-    """Write the file, in one step: readers see the old content or the new one."""
+    """Write the file in one step: readers see the old content or the new one."""
     spare = path.with_name(f".{path.name}.new")
-    spare.unlink(missing_ok=True)  # of a daemon that was killed; it may be read-only
+    spare.unlink(missing_ok=True)  # left by a daemon that was killed; may be read-only
     handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     os.fchmod(handle, mode)
     _replace(path, spare, handle, data, durable=durable)
@@ -56,7 +57,7 @@ def put_ref(path: Path, oid: str, *, durable: bool = True) -> None:
 
 
 def _replace(path: Path, spare: Path, handle: int, data: bytes, *, durable: bool) -> None:
-    """Write the spare file and rename it; remove it if the disk is full."""
+    """Write the spare file and rename it. Remove it if the write fails."""
     try:
         with open(handle, "wb") as file:
             file.write(data)

@@ -1,7 +1,7 @@
-"""The files of the meta repo as bytes: how the hive is written down, and how it is read back.
+"""The files of the meta repository as bytes: writes the hive to them, and reads it back.
 
-Reading is strict: an unknown key, a doubled key, a bad name or a file too many is an
-InvalidArgument that names the file. Nothing is guessed.
+Reading is strict: an unknown key, a doubled key, a bad name or a surplus file is an InvalidArgument
+that names the file. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPEC_LIMIT: Final = 64 << 10
 
 
 def topology_bytes(parents: Parents) -> bytes:
-    """`name: parent or null`, sorted, one line each. Names need no escaping."""
+    """`name: parent or null`, sorted, one line for each agent. Names need no escaping."""
     lines = [
         f'  "{name}": ' + ("null" if parent is None else f'"{parent}"')
         for name, parent in sorted(parents.items())
@@ -34,7 +34,7 @@ def topology_bytes(parents: Parents) -> bytes:
 
 
 def spec_bytes(spec: AgentSpec) -> bytes:
-    """Everything but what is unset, so that a default that changes later changes no agent."""
+    """The spec without unset fields, so that a later change of a default changes no agent."""
     return (spec.model_dump_json(indent=2, exclude_none=True) + "\n").encode()
 
 
@@ -61,15 +61,15 @@ def read_spec(data: bytes, file: str) -> AgentSpec:
 
 
 def spec_path(name: str) -> str:
-    """The file of an agent."""
+    """Path in agents/ of the file of an agent."""
     return f"{AGENTS}/{name}{SUFFIX}"
 
 
 def agent_name(file: str) -> str:
-    """The agent that a file in agents/ is about."""
+    """The name of the agent whose spec is in this file of agents/."""
     name = file.removesuffix(SUFFIX)
     if name == file or name_fault(name):
-        raise InvalidArgument(f"{AGENTS}/{file!r} is no file of an agent", field=AGENTS)
+        raise InvalidArgument(f"{AGENTS}/{file!r} is not named AGENT{SUFFIX}", field=AGENTS)
     return name
 
 

@@ -1,6 +1,8 @@
-"""`flake.nix` and `flake.lock` of the meta repo: the first is rendered, the second only kept.
+"""`flake.nix` and `flake.lock` of the meta repository.
 
-The lock is part of the hive, so it changes with a change of the hive and with nothing else (H13).
+The first is rendered; the second is only stored.
+
+The lock file is part of the hive, so it changes only with a change of the hive (H13).
 """
 
 from __future__ import annotations
@@ -22,15 +24,18 @@ Top = dict[str, TreeEntry]
 
 
 class Flakes:
-    """Writes both files of a commit where they differ from those of the commit before."""
+    """Writes both files into a commit where they differ from the files of its parent commit."""
 
     def __init__(self, nix: NixSettings) -> None:
         self.nix = nix
-        self._known = ""  # the file as it was rendered last
-        self._holds = True  # whether it holds agents: most hosts have none
+        self._known = ""  # the blob that was rendered last
+        self._holds = True  # Whether that blob pins agents; on most hosts it pins none.
 
     def write(self, draft: CommitDraft, hive: Hive, before: Hive, changed: Collection[str]) -> None:
-        """`changed`: names whose spec is new, another or gone."""
+        """Update both entries of `top`.
+
+        `changed` names the agents whose spec was added, changed or removed.
+        """
         if hive.lock != before.lock:
             self._write_lock(draft, hive.lock)
         here = draft.top.get(FLAKE)
@@ -40,7 +45,7 @@ class Flakes:
             self._holds = bool(pins)
 
     def read_lock(self, top: Top, blob: Callable[[Top, str, str], bytes]) -> bytes:
-        """Read it back: nothing where there is none."""
+        """Read the lock file of a commit; empty if the commit has none."""
         data = blob(top, LOCK, LOCK) if LOCK in top else b""
         if len(data) > LOCK_LIMIT:
             raise InvalidArgument(f"{LOCK}: larger than {LOCK_LIMIT} bytes", field=LOCK)

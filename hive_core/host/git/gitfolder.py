@@ -1,7 +1,7 @@
-"""The folder of a bare repository as git lays it out: made, read and tidied without git.
+"""The folder of a bare repository in git's layout: created, read and pruned without running git.
 
-https://git-scm.com/docs/gitrepository-layout. Nobody runs git in it: people have clones of their
-own, over `git-remote-hive`.
+https://git-scm.com/docs/gitrepository-layout. Operators do not run git in this folder: they have
+clones of their own, which use `git-remote-hive`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIG: Final = b"""[core]
 
 
 def create_bare_repository(path: Path) -> Path:
-    """An empty one; whatever was left of a try before is gone."""
+    """Create an empty bare repository. Replaces what an interrupted attempt left there."""
     with suppress(FileNotFoundError):
         shutil.rmtree(path)
     make_folder(path)
@@ -46,14 +46,14 @@ def create_bare_repository(path: Path) -> Path:
 
 
 def write_loose_object(path: Path, kind: str, data: bytes) -> None:
-    """An object of ours in a file of its own."""
+    """Write an object as a loose object."""
     name = object_name(kind, data)
     raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
     put(make_folder(path / "objects" / name[:2]) / name[2:], zlib.compress(raw))
 
 
 def write_pack(place: Path, pack: bytes, table: bytes, *, durable: bool = True) -> str:
-    """Put a pack and its table into `objects/pack`; its name there."""
+    """Put a pack and its index into `objects/pack`; return their base name."""
     name = f"pack-{pack[-20:].hex()}"
     for suffix, data in ((".pack", pack), (".idx", table)):
         put((make_folder(place) / name).with_suffix(suffix), data, durable=durable)
@@ -61,7 +61,7 @@ def write_pack(place: Path, pack: bytes, table: bytes, *, durable: bool = True) 
 
 
 def read_refs(path: Path) -> dict[str, str]:
-    """All of them by their full names; what somebody packed counts where no file says otherwise."""
+    """All refs by their full names. A loose ref overrides the packed ref of the same name."""
     refs_by_name = dict(_packed_refs(path / "packed-refs"))
     for place, _, names in os.walk(path / "refs"):
         for name in names:
@@ -73,12 +73,12 @@ def read_refs(path: Path) -> dict[str, str]:
 
 
 def _text(path: Path, most: int) -> str:
-    """A plain file; nothing else is followed or waited for."""
+    """The text of a regular file. Symlinks are not followed, and a pipe does not block."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - a descriptor
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-            raise OSError(f"{path.name} is no file of refs")
+            raise OSError(f"{path.name} is not a file of refs")
         return file.read(most)
 
 
@@ -91,7 +91,7 @@ def _packed_refs(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def prune_proposals(path: Path, approvals: set[str], commits: set[str]) -> None:
-    """Refs first, then what only they needed: a ref never leads nowhere."""
+    """Delete the refs of dropped proposals first, then their objects, so that no ref dangles."""
     notes = {note.stem: note for note in (path / "hive").glob("*.pack")}
     gone = notes.keys() - approvals
     brought = {approval: note.read_text() for approval, note in notes.items()}
@@ -101,7 +101,7 @@ def prune_proposals(path: Path, approvals: set[str], commits: set[str]) -> None:
     _drop_refs(path, gone)
     for approval in gone:
         if brought[approval] and brought[approval] not in needed:
-            for suffix in (".idx", ".pack"):  # without its table a pack is nothing to git
+            for suffix in (".idx", ".pack"):  # git ignores a pack without an index
                 (path / "objects/pack" / f"{brought[approval]}{suffix}").unlink(missing_ok=True)
         for suffix in ("json", "diff"):
             notes[approval].with_suffix(f".{suffix}").unlink(missing_ok=True)
@@ -114,7 +114,7 @@ def prune_proposals(path: Path, approvals: set[str], commits: set[str]) -> None:
 def _needed_packs(
     path: Path, wanted: set[str], brought: Mapping[str, str], commits: set[str]
 ) -> set[str]:
-    """Names of packs: of what is kept, and one for each commit that is in none of those."""
+    """Names of packs to keep: those of kept proposals, and one for each other listed commit."""
     tables = sorted((path / "objects/pack").glob("*.idx"), key=lambda table: table.stat().st_size)
     packs = {table.stem: Pack(table) for table in tables}
     needed = {name for name in packs if name in wanted or name not in brought.values()}

@@ -1,4 +1,4 @@
-"""libgit2's handle of the repository: for refs and settings, and never to read an object."""
+"""libgit2's handle of the repository, for refs and settings. It never reads an object."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hive_core.host.git.faults import guard_reads
 
 
 def open_without_objects(folder: Path) -> pygit2.Repository:
-    """A repository without objects, by its git directory or work tree; DamagedRepo if it is none.
+    """Open a repository, by its git directory or work tree, without its objects.
 
-    A pack that is damaged, or changed while it is mapped, would end the process.
+    DamagedRepo if there is no repository. Objects are left out because a pack that is damaged, or
+    changed while it is mapped, would crash the process.
     """
     with guard_reads("repository", str(folder)):
         git = pygit2.Repository(str(folder))
@@ -22,19 +23,19 @@ def open_without_objects(folder: Path) -> pygit2.Repository:
 
 
 class RepositoryHandle:
-    """Opens the repository when it is first needed: the daemon starts over a damaged one too."""
+    """Opens the repository at first use, so that the daemon can start with a damaged one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @cached_property
     def git(self) -> pygit2.Repository:
-        """DamagedRepo as long as git cannot open it."""
+        """The open handle; DamagedRepo while git cannot open the repository."""
         return open_without_objects(self.folder)
 
 
 def open_with_loose_objects(folder: Path) -> pygit2.Repository:
-    """A repository that reads loose objects. Check each with `ObjectStore.check_object` first."""
+    """Open a repository that reads loose objects; check each with `check_object` first."""
     git, loose = open_without_objects(folder), pygit2.Odb()
     fsync = True
     loose.add_backend(pygit2.OdbBackendLoose(str(folder / "objects"), -1, fsync, 0, 0), 1)

@@ -1,6 +1,6 @@
-"""A few objects as one pack with its table: what a repository holds when it is made.
+"""Builds a pack and its index from a few objects, for the first commit of a new repository.
 
-https://git-scm.com/docs/gitformat-pack, version 2 of both; nothing is a delta.
+https://git-scm.com/docs/gitformat-pack, version 2 of both; no object is a delta.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _TABLE: Final = b"\377tOc\0\0\0\2"
 
 
 def object_name(kind: str, data: bytes) -> str:
-    """The name of an object."""
+    """The name (SHA-1) of an object."""
     return sha1(b"%s %d\0%s" % (kind.encode(), len(data), data), usedforsecurity=False).hexdigest()
 
 
 def build_pack(objects: Iterable[tuple[str, bytes]]) -> tuple[bytes, bytes]:
-    """Pack and table of these objects, each kind and content."""
+    """The pack and its index for these objects, each given as kind and content."""
     unique = {object_name(kind, data): (kind, data) for kind, data in objects}
     parts, rows, at = [struct.pack(">4sII", b"PACK", 2, len(unique))], [], 12
     for name, (kind, data) in unique.items():
@@ -61,9 +61,9 @@ def _sum(data: bytes) -> bytes:
 
 
 def pack_fault(pack: bytes, table: bytes) -> str:
-    """Why a pack and its table do not belong together or are damaged; empty: they are whole."""
+    """Check a pack and its index; return the fault, empty if both are whole and belong together."""
     if not pack.startswith(b"PACK\0\0\0\2") or _sum(pack[:-20]) != pack[-20:]:
         return "the pack is damaged"
     if not table.startswith(_TABLE) or _sum(table[:-20]) != table[-20:]:
-        return "the table of the pack is damaged"
-    return "" if table[-40:-20] == pack[-20:] else "the table belongs to another pack"
+        return "the index of the pack is damaged"
+    return "" if table[-40:-20] == pack[-20:] else "the index belongs to another pack"

@@ -1,8 +1,8 @@
-"""A process of its own that reads a repository of hived's for people: packs, and differences.
+"""Child process that reads a repository of the daemon for an operator's clone: packs and diffs.
 
-`python -I lend.py pack|diff|packs FOLDER OUT`, with what is wanted as JSON on standard input.
-libgit2 can crash over what is damaged, or never return from it; hived itself must do neither. What
-is wrong is said in a line on standard error.
+`python -I lend.py pack|diff|packs FOLDER OUT`, with the parameters as JSON on standard input. libgit2 can
+crash or loop on damaged data; a child process keeps that away from hived. Errors are printed as one
+line on standard error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-if __name__ == "__main__":  # started as a file, without any folder to import from
+if __name__ == "__main__":  # run as a file with -I, so no import path is set
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import pygit2
@@ -29,7 +29,7 @@ from hive_core.host.git.store import FILES, ObjectStore
 from hive_core.jobs.diff import FileDiff
 from hive_core.jobs.outcome import JobRefused
 
-# Less than what systemd lets hived have, with this process, before it ends the one or the other.
+# Below the memory limit of hived's unit, so that this process fails before systemd kills hived.
 _MEMORY: Final = 640 << 20
 _KILL_FIRST: Final = "1000"
 _ENTRY: Final = re.compile(rb"([0-7]{5,6}) [^\0]+\0(.{20})", re.DOTALL)
@@ -58,7 +58,7 @@ def reachable_objects(
 
 
 def _commit(git: pygit2.Repository, oid: str) -> pygit2.Commit | None:
-    """What a clone says that it has; of others hived knows nothing."""
+    """The commit that a clone names as its own; None if the repository does not have it."""
     try:
         return git[oid].peel(ObjectType.COMMIT)
     except (KeyError, ValueError, pygit2.GitError):
@@ -66,7 +66,7 @@ def _commit(git: pygit2.Repository, oid: str) -> pygit2.Commit | None:
 
 
 def _tree_objects(git: pygit2.Repository, tree: str, seen: set[str]) -> Iterator[str]:
-    """A tree and everything in it that was not seen before."""
+    """A tree and all objects below it that are not in `seen`."""
     row = [tree]
     while row:
         oid = row.pop()
@@ -87,12 +87,12 @@ def _tree_objects(git: pygit2.Repository, tree: str, seen: set[str]) -> Iterator
 def _open_checked(folder: Path) -> pygit2.Repository:
     store = ObjectStore(folder)
     for oid in loose_objects(folder / "objects"):
-        store.check_object(oid, "what is lent")  # libgit2 never returns from one that is cut short
+        store.check_object(oid, "the requested pack")  # libgit2 loops on a truncated object
     return pygit2.Repository(str(folder))
 
 
 def write_packs_in_use(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
-    """Write to `out` which of the packs hold something that belongs to `wants`."""
+    """Write to `out` the names of the packs that hold an object reachable from `wants`."""
     tables = {name: Pack(folder / f"objects/pack/{name}.idx") for name in asked["packs"]
               if (folder / f"objects/pack/{name}.idx").exists()}  # fmt: skip
     used: set[str] = set()
@@ -120,7 +120,7 @@ def write_pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
 
 
 def write_diff(folder: Path, out: Path, asked: dict[str, str]) -> None:
-    """Write the rows of the difference to `out`, a line each."""
+    """Write the rows of the diff to `out`, one JSON value a line."""
     store = ObjectStore(folder)
     old, new = (store.commit(asked[key]).tree if asked[key] else "" for key in ("old", "new"))
     before, after = dict[str, tuple[bool, bytes]](), dict[str, tuple[bool, bytes]]()

@@ -1,6 +1,6 @@
-"""Packs and diffs for people's clones, made by a child process (`git/lend.py`).
+"""Packs and diffs for operators' clones, made by a child process (`git/lend.py`).
 
-A pack is sent in parts. It is deleted after its last part, or when newer packs need the room.
+A pack is sent in parts. It is deleted after its last part, or when newer packs need the space.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from hive_core.errors import Expired, Internal, InvalidArgument, TimedOut
 PIECE: Final = 512 * 1024  # bytes of a pack in one answer
 PART: Final = 1 << 20  # bytes of lines in one answer
 AT_ONCE: Final = 2  # processes
-LENT_MOST: Final = 8  # packs that are being handed out
+LENT_MOST: Final = 8  # packs that clients are fetching
 IDLE: Final = 600.0
 DEADLINE: Final = 300.0
-SOON: Final = 10.0  # seconds after which a call is answered, with an empty part if need be
+SOON: Final = 10.0  # Seconds after which a call is answered, with an empty part if necessary
 _SAID: Final = 500
 _GONE: Final = "this pack was deleted: fetch again"
 _OFFSET_MOST: Final = 12  # digits
@@ -44,7 +44,10 @@ class PackExport:
 
 @dataclass
 class PackExports:
-    """`work` is a folder of hived's own, for packs on their way: so many, in parts so large."""
+    """Packs that clients are fetching. `work` is the daemon's folder for them.
+
+    There are at most `most` packs, sent in parts of `piece` bytes.
+    """
 
     work: Path
     clock: Callable[[], float] = time.monotonic
@@ -56,9 +59,9 @@ class PackExports:
     async def pack(
         self, folder: Path, wants: Sequence[str], haves: Sequence[str], after: str | None
     ) -> tuple[bytes, str | None]:
-        """The part after `after`, or the first one of a pack that is made for it.
+        """The part after `after`, or the first part of a new pack.
 
-        A part is empty when the pack is not ready soon: a call is not answered late.
+        A part is empty when the pack is not ready in time, so that the call is answered early.
         """
         if after is None:
             id_, offset = self._begin(folder, wants, haves), 0
@@ -71,7 +74,7 @@ class PackExports:
         done, _ = await asyncio.wait([lent.making], timeout=SOON)
         if not done:
             return b"", f"{id_}.0"
-        if lent.making.cancelled():  # its room was needed while it was made
+        if lent.making.cancelled():  # another pack needed the space
             raise Expired(_GONE)
         if lent.making.exception() is not None:
             self._drop(id_)
@@ -85,7 +88,7 @@ class PackExports:
         return data, f"{id_}.{offset + len(data)}" if more else None
 
     async def changes(self, folder: Path, old: str, new: str, at: int) -> tuple[bytes, bool]:
-        """Lines of the difference from the byte `at` on; it is worked out anew for each part."""
+        """Lines of the diff, starting at byte `at`. The diff is computed again for each part."""
         out = self._path(uuid4().hex)
         try:
             await self._run("diff", folder, out, {"old": old, "new": new})
@@ -96,7 +99,7 @@ class PackExports:
     async def packs_in_use(
         self, folder: Path, wants: Sequence[str], packs: Sequence[str]
     ) -> frozenset[str]:
-        """Those of `packs` that hold something which belongs to `wants`."""
+        """The packs among `packs` that hold an object reachable from `wants`."""
         out = self._path(uuid4().hex)
         try:
             await self._run("packs", folder, out, {"wants": [*wants], "packs": [*packs]})
@@ -114,7 +117,7 @@ class PackExports:
         return id_
 
     def _consume_result(self, id_: str, out: Path, task: asyncio.Task[None]) -> None:
-        """Read the error, so that asyncio does not log it: the client gets it, if it still asks."""
+        """Read the error so that asyncio does not log it. The client gets it with its next call."""
         if not task.cancelled():
             task.exception()
         if id_ not in self._lent:
@@ -145,7 +148,9 @@ class PackExports:
                 async with asyncio.timeout(DEADLINE):
                     status, said = await _child(kind, folder, out, json.dumps(asked).encode())
             except TimeoutError as error:
-                raise TimedOut(f"cannot read {folder.name}: it takes too long") from error
+                raise TimedOut(
+                    f"cannot read {folder.name}: it took more than {DEADLINE:.0f} s"
+                ) from error
             finally:
                 shutil.rmtree(out.with_name(f"{out.name}.d"), ignore_errors=True)
         if status:
@@ -164,7 +169,7 @@ async def _child(kind: str, folder: Path, out: Path, asked: bytes) -> tuple[int,
     except BaseException:
         with suppress(ProcessLookupError):
             process.kill()
-        await process.wait()  # else it may write on into what is removed next
+        await process.wait()  # else it could write into files that are removed next
         raise
     lines = said.decode("utf-8", "replace").strip().splitlines()
     return process.returncode or 0, lines[-1][:_SAID] if lines else ""
@@ -173,7 +178,7 @@ async def _child(kind: str, folder: Path, out: Path, asked: bytes) -> tuple[int,
 def _parse_position(after: str) -> tuple[str, int]:
     id_, _, offset = after.partition(".")
     if not (offset.isdecimal() and len(offset) <= _OFFSET_MOST):
-        raise InvalidArgument("is no `next` of a part before", field="after")
+        raise InvalidArgument("is not a `next` of an earlier part", field="after")
     return id_, int(offset)
 
 

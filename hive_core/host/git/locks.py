@@ -1,11 +1,11 @@
-"""Lock files in git's own way, with our name in them, so that a dead one of ours is known.
+"""Lock files in git's format. A lock of the daemon names its process, so a stale one is recognised.
 
-git's locks are `NAME.lock`, made with O_EXCL; what stands in them is nobody's business but the
-owner's (https://git-scm.com/docs/api-lockfile). Ours say which process made them. A lock that
-somebody else left behind is reported and never removed.
+git's locks are `NAME.lock`, created with O_EXCL; git gives their content no meaning
+(https://git-scm.com/docs/api-lockfile). The daemon writes into its locks which process made them.
+The locks of other gits are reported and never removed.
 
-A lock of ours is a link to a file that was made durable at the start: also after a power cut it
-is there with its content, or not at all.
+A lock of the daemon is a hard link to a file that was made durable at the start. After a power cut
+it exists with its content, or not at all.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MARK: Final = "hived"
 _NAME: Final = "hive-lock"
 _MODE: Final = 0o600
 _SLACK: Final = 60.0
-_STARTED: Final = 19  # field of /proc/PID/stat behind the name: proc(5), starttime
+_STARTED: Final = 19  # Index of starttime in /proc/PID/stat after the name: proc(5)
 
 
 def write_owner_file(folder: Path) -> Path:
     """Write the file that names this process. Locks are hard links to it."""
-    # The token tells this process from one before a reboot that had the same number and start. The
-    # boot id would do as well, but the unit hides it (ProcSubset=pid).
+    # The token tells this process from one before a reboot that had the same number and start time.
+    # The boot id would do the same, but the unit hides it (ProcSubset=pid).
     name = f"{_MARK} {os.getpid()} {_process_start(os.getpid())} {uuid4().hex}\n"
     with guard_writes():
         replace_file(folder / _NAME, name.encode(), folder / f"{_NAME}.new", durable=True)
@@ -40,7 +40,7 @@ def write_owner_file(folder: Path) -> Path:
 def is_stale(lock: Path, folder: Path) -> bool:
     """Whether a dead daemon made this lock in the git directory `folder`.
 
-    Any lock from before the host last started is stale too: a power cut leaves locks of other gits.
+    Any lock from before the host's last boot is stale too: a power cut leaves locks of other gits.
     """
     if _is_older_than_boot(lock):
         return True
@@ -65,7 +65,7 @@ def _is_older_than_boot(lock: Path) -> bool:
 
 def _process_start(pid: int) -> str:
     """The start time of a process, in ticks; empty if it does not exist."""
-    # The name may hold spaces and brackets; the rest begins behind the last bracket.
+    # The name may hold spaces and brackets; the other fields begin after the last bracket.
     rest = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return rest[_STARTED] if rest else ""
 
@@ -101,7 +101,7 @@ class RepositoryLock:
             self.held = False
 
     def remove_stale(self) -> bool:
-        """Remove the lock of a dead daemon; whether there was one."""
+        """Remove the lock if a dead daemon made it; return whether it did."""
         dead = is_stale(self.path, self._folder)
         if dead:
             with guard_writes():
@@ -112,12 +112,12 @@ class RepositoryLock:
         try:
             os.unlink(self._lock)
         except FileNotFoundError:
-            """Another git took it for a dead one's."""
+            pass  # another git removed it as stale
 
     def _make(self) -> bool:
         try:
             return _link(self._owner, self._lock)
-        except FileNotFoundError:  # the folder of refs, or our own file, was removed by hand
+        except FileNotFoundError:  # the folder of refs, or the owner file, was removed by hand
             make_durable_folder(self.path.parent)
             write_owner_file(self._folder)
         return _link(self._owner, self._lock)
@@ -135,7 +135,7 @@ def _link(source: str, target: str) -> bool:
 def replace_file(
     target: Path | str, data: bytes, spare: Path | str, *, durable: bool = False
 ) -> None:
-    """Replace `target` by `data` in one step, by way of the file `spare`."""
+    """Replace `target` by `data` in one step, with `spare` as the temporary file."""
     handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
     with open(handle, "wb") as file:
         file.write(data)

@@ -1,4 +1,7 @@
-"""Commits made by hand: adopted if valid, else kept aside. They never block other work (row H2)."""
+"""Commits made by hand. Valid ones are adopted; others are set aside.
+
+They never block other work (row H2).
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,16 @@ from hive_core.reconcile.observed import ObservedState
 
 log = logging.getLogger(__name__)
 MOVED: Final = "moved"
-LOOK_EVERY: Final = 5  # glances, of which there is one every second
-CHECKED_EVERY: Final = 60  # looks
+LOOK_EVERY: Final = 5  # checks of the branch alone, of which there is one every second
+CHECKED_EVERY: Final = 60  # full checks of the branch
 
 
 def judge(ledger: Ledger, limits: HostLimits) -> Judge:
-    """The checks that git cannot do: tombstones of destroyed agents, limits, flake.lock."""
+    """The checks that git cannot make: tombstones of destroyed agents, limits, flake.lock."""
 
     def look(before: Hive, hive: Hive) -> None:
         if hive.lock != before.lock:
-            reason = "flake.lock changes by request_update_meta_inputs alone"
+            reason = "flake.lock can only be changed by request_update_meta_inputs"
             raise InvalidArgument(reason, field="flake.lock")
         for uuid, name in hive.names.items():
             if before.name(uuid) is None and ledger.archives.is_tombstone(uuid):
@@ -51,7 +54,10 @@ def judge(ledger: Ledger, limits: HostLimits) -> Judge:
 
 
 def _check_rights(before: Hive, hive: Hive) -> None:
-    """A commit can grant only capabilities that exist and have an effect; held ones stay."""
+    """A commit can grant only capabilities that exist and have an effect.
+
+    Capabilities held before stay.
+    """
     for name, spec in hive.specs.items():
         old = before.name(spec.id)
         held = before.spec(old).capabilities if old is not None else ()
@@ -81,54 +87,57 @@ class ManualCommits:
         return self.broker.services.settings
 
     def check_quickly(self) -> None:
-        """Once a second: compare the branch alone, which is cheap; the rest every few seconds."""
+        """Compare the branch, which is cheap. Every few seconds, also check everything else.
+
+        Called once a second.
+        """
         self._glances += 1
         if self._glances % LOOK_EVERY == 0 or not self.repo.is_at(self.broker.hive.commit):
             self.check_branch()
 
     def check_expected_head(self, old: str) -> None:
-        """Conflict unless the branch, as git names it where there is none, is at `old`."""
+        """Raise Conflict unless the branch is at `old`, git's null object name for no branch."""
         head = self.broker.hive.commit or NO_OBJECT
         if old != head or not self.repo.is_at(self.broker.hive.commit):
             raise Conflict("cannot push main: it has moved; pull first")
 
     def push(self, old: str, new: str) -> None:
-        """Judge a pushed commit. A refused one is kept aside, and Conflict says why."""
+        """Judge a pushed commit. A refused one is set aside, and the Conflict says why."""
         self.repo.move_branch("" if old == NO_OBJECT else old, new)
         self.check_branch()
         if self.repo.is_adopted(self.broker.hive.commit, new):
             return
         reason = dict(self.repo.refusals()).get(new, "")
         if not reason:
-            raise Busy("cannot judge the commit now: it is tried again; look with `hive status`")
+            raise Busy("cannot judge the commit now: hived tries again; see `hive status`")
         raise Conflict(f"{new[:12]} is refused: {reason}", commit=new)
 
     def check_branch(self) -> None:
-        """Judge a branch that moved, and restore a work tree that was changed."""
+        """Judge a branch that moved, and restore work tree files that were changed."""
         head = self.broker.hive.commit
         try:
             if not self.repo.is_at(head):
                 look = judge(self._ledger, self._settings.limits)
                 self.apply_recovery(self.repo.recover(head, look))
-                if not self.repo.is_at(self.broker.hive.commit):  # a commit of ours was added
+                if not self.repo.is_at(self.broker.hive.commit):  # the daemon added a commit on top
                     self.repo.recover(self.broker.hive.commit, look)
-            if self.repo.refresh_worktree():  # else somebody's git is at work in it right now
+            if self.repo.refresh_worktree():  # False while an operator's git is using it
                 self._restore_files()
             self._look_for_damage()
         except HiveError as error:
-            log.warning("Cannot look at the meta repo: %s", error)
+            log.warning("Cannot check the meta repository: %s", error)
             self.look.faults = [error.reason]
 
     def _restore_files(self) -> None:
-        """Restore a work tree that was changed; what belongs to no commit is shown to operators."""
+        """Restore a changed work tree; report files that belong to no commit."""
         changed = self.repo.changed_files()
         if changed and (restored := self.repo.restore_files()):
-            log.warning("Restored what was changed in meta: %s", ", ".join(restored))
+            log.warning("Restored changed files of the meta repository: %s", ", ".join(restored))
             changed = self.repo.changed_files()
         self.look.changed_paths = changed
 
     def _look_for_damage(self) -> None:
-        """Look for damage now and then, to report it before the damaged object is needed."""
+        """Verify the repository at intervals, to report damage before an object is needed."""
         if self._looks % CHECKED_EVERY == 0:
             self.look.faults = [damage.text for damage in self.repo.verify()]
         self._looks += 1
@@ -148,7 +157,7 @@ class ManualCommits:
             )
         elif recovery.kind is RecoveryKind.RESTORED:
             self._record_refusal(recovery.head, recovery.reason)
-        # Also those of a daemon that was killed before it recorded them.
+        # Includes refusals that an earlier daemon did not record before it was killed.
         for oid, refusal in self.repo.unreported_refusals():
             self._record_refusal(oid, refusal)
             self.repo.mark_reported(oid)
@@ -156,7 +165,7 @@ class ManualCommits:
 
     def _record_refusal(self, oid: str, reason: str) -> None:
         """Record a refused commit or a damaged branch in the audit log (row H27)."""
-        log.warning("Set back the branch of the meta repo: %s", reason)
+        log.warning("Reset the branch of the meta repository: %s", reason)
         entry = AuditEntry(
             kind=REFUSED, caller=OPERATOR, operation="hand", target="", allowed=False,
             rule="hand commit", reason=reason, commit=oid,
@@ -167,7 +176,7 @@ class ManualCommits:
         self.broker.touch({EVENTS})
 
     def _record_changes(self, before: Hive, recovery: Recovery) -> set[str]:
-        """Write the ledger rows that operations write for the same changes."""
+        """Write the ledger rows that operations would write for the same changes."""
         after = recovery.hive or before
         now, wakes = self.broker.services.clock.now(), set[str]()
         if recovery.placed:

@@ -1,4 +1,4 @@
-"""Writes objects: when `put` returns, the object is on the disk under its name.
+"""Writes objects. When `put` returns, the object is durable under its name.
 
 libgit2 is not used: if its fsync fails, or the disk is full, it falls back to a stream without
 reporting the error (`git_odb_write`).
@@ -18,8 +18,8 @@ from hive_core.host.git.locks import make_durable_folder
 from hive_core.host.git.store import FILES, FOLDER, FileChange, ObjectStore, TreeEntry
 from hive_core.host.storage.disk import sync_folder
 
-_SPARE: Final = "tmp_obj_hive"  # git's own sweeping knows such names as well
-_QUICK: Final = 1  # of zlib: these are small, and packed later
+_SPARE: Final = "tmp_obj_hive"  # git's own cleanup removes files with this prefix too
+_QUICK: Final = 1  # zlib level: these objects are small, and packed later
 
 
 class CommitDraft:
@@ -35,10 +35,10 @@ class CommitDraft:
         self.top = store.tree(store.commit(parent).tree, "the top") if parent else {}
         self.changes: list[FileChange] = []
         self.contents: dict[str, bytes] = {}
-        self.is_complete = True  # whether `changes` are all: not where a file replaces a folder
+        self.is_complete = True  # False if a file replaced a folder, which `changes` do not cover
 
     def set_file(self, path: str, data: bytes, folder: dict[str, TreeEntry] | None = None) -> str:
-        """Write a file at the top, or at its path's last name into a folder; its name as object."""
+        """Write a file at the top or into a folder; return its object name."""
         entry = TreeEntry(FILES[0], put(self._store, "blob", data))
         self.contents[entry.oid] = data
         self._set(path, entry, self.top if folder is None else folder)
@@ -61,20 +61,20 @@ class CommitDraft:
         return put(self._store, "tree", tree_bytes(entries))
 
     def write(self, author: str, message: str) -> str:
-        """Write the top and the commit; its name."""
+        """Write the top tree and the commit; return the commit's name."""
         parents = [self.parent] if self.parent else []
         tree = self.write_tree(self.top)
         return put(self._store, "commit", commit_bytes(tree, parents, author, message))
 
 
 def put(store: ObjectStore, kind: str, data: bytes) -> str:
-    """Write an object, durably; its name."""
+    """Write an object durably; return its name."""
     raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
     oid = sha1(raw, usedforsecurity=False).hexdigest()
     path = store.path(oid)
     folder = path[: path.rindex("/")]
     if _is_there(store, path, oid):
-        _sync(path)  # whoever wrote it may have left that to luck
+        _sync(path)  # the git that wrote it may not have synced it
     else:
         _write(path, zlib.compress(raw, _QUICK), f"{store.folder}/{_SPARE}")
     sync_folder(folder)
@@ -82,7 +82,7 @@ def put(store: ObjectStore, kind: str, data: bytes) -> str:
 
 
 def tree_bytes(entries: Mapping[str, TreeEntry]) -> bytes:
-    """As git sorts them: a folder as if its name ended with a slash."""
+    """The content of a tree, sorted like git: a folder sorts as if its name ended with a slash."""
     lines = sorted([
         (name.encode() + b"/" * (mode == FOLDER), b"%o %s\0" % (mode, name.encode()), oid)
         for name, (mode, oid) in entries.items()
@@ -91,7 +91,7 @@ def tree_bytes(entries: Mapping[str, TreeEntry]) -> bytes:
 
 
 def commit_bytes(tree: str, parents: Sequence[str], author: str, message: str) -> bytes:
-    """`author` with mail address and time."""
+    """The content of a commit. `author` includes the mail address and the time."""
     lines = [f"tree {tree}", *[f"parent {parent}" for parent in parents]]
     lines += [f"author {author}", f"committer {author}", "", message]
     return "\n".join(lines).encode()
@@ -102,7 +102,7 @@ def _is_there(store: ObjectStore, path: str, oid: str) -> bool:
     if not os.path.exists(path):
         return False
     try:
-        store.check_object(oid, "what is written")
+        store.check_object(oid, "the object to write")
     except DamagedRepo:
         return False
     return True
@@ -116,7 +116,7 @@ def _write(path: str, packed: bytes, spare: str) -> None:
         os.fsync(handle)
     try:
         os.rename(spare, path)
-    except FileNotFoundError:  # the repository has all its folders from the start: removed by hand
+    except FileNotFoundError:  # created with the repository, so it was removed by hand
         make_durable_folder(Path(path).parent)
         os.rename(spare, path)
 
@@ -125,7 +125,7 @@ def _create_spare(spare: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         return os.open(spare, flags, 0o444)
-    except FileExistsError:  # of a daemon that was killed; it may not be written to
+    except FileExistsError:  # left by a daemon that was killed; may be read-only
         os.unlink(spare)
         return os.open(spare, flags, 0o444)
 

@@ -1,4 +1,4 @@
-"""Reads commits as hives, and writes hives as commits. Every byte read is checked."""
+"""Reads commits as hives, and writes hives as commits. All data read is checked."""
 
 from __future__ import annotations
 
@@ -42,20 +42,28 @@ class Objects:
         self._recent: dict[str, CommitDraft] = {}
 
     def read(self, oid: str) -> Hive:
-        """The hive at a commit. DamagedRepo, or InvalidArgument that says what is not valid."""
+        """The valid hive at a commit.
+
+        Raises DamagedRepo, or InvalidArgument that names the fault.
+        """
         return self.read_as_written(oid).validate()
 
     def read_as_written(self, oid: str) -> Hive:
-        """The hive at a commit; each file is checked, and not whether they agree."""
+        """The hive at a commit. Each file is checked; whether the files agree is not."""
         top = self.store.tree(self.store.commit(oid).tree, "the top")
         parents = files.read_topology(self._file(top, files.TOPOLOGY, files.TOPOLOGY))
         lock = self.flakes.read_lock(top, self._file)
         return Hive(oid, Topology(parents), self._agents(top), self._depth_limit, lock)
 
     def write(self, hive: Hive, before: Hive, message: str, trailers: Mapping[str, str]) -> str:
-        """A commit on top of `before`: only what differs is written, other files are kept."""
+        """Write a commit on top of `before`.
+
+        Only changed files are written; unknown files are kept.
+        """
         if hive.topology.parents.keys() != hive.specs.keys():
-            raise InvalidArgument("every agent has a place and a spec", field="topology")
+            raise InvalidArgument(
+                "each agent needs both a place in the topology and a spec", field="topology"
+            )
         draft = CommitDraft(self.store, before.commit)
         old = before if before.commit else Hive()
         with guard_writes():
@@ -74,7 +82,7 @@ class Objects:
             self._recent[oid] = draft
 
     def recent_changes(self, old: str, new: str) -> list[FileChange] | None:
-        """What differs between two commits, if all from one to the other were just written."""
+        """The changes between two commits, if all commits in between were just written."""
         drafts: list[CommitDraft] = []
         while new != old:
             if new not in self._recent:
@@ -88,18 +96,18 @@ class Objects:
         return list(changes.values())
 
     def forget_recent(self) -> None:
-        """Release what was written: the work tree shows it."""
+        """Drop the recent changes, because the work tree shows them."""
         self._recent.clear()
 
     def content(self, oid: str, path: str) -> bytes:
-        """The bytes of a file; of one that was just written without reading it again."""
+        """The bytes of a file, from memory if it was just written."""
         for draft in self._recent.values():
             if oid in draft.contents:
                 return draft.contents[oid]
         return self.store.blob(oid, path)
 
     def check(self, oid: str) -> set[str]:
-        """Read and check every object of a commit; their names."""
+        """Read and check every object of a commit; return their names."""
         tree = self.store.commit(oid).tree
         seen = {oid, tree}
         for path, entry in self.store.walk(tree):
@@ -126,11 +134,11 @@ class Objects:
         if entry is None:
             raise InvalidArgument(f"{path} is missing", field=path)
         if entry.mode not in FILES:
-            raise InvalidArgument(f"{path} is no plain file", field=path)
+            raise InvalidArgument(f"{path} is not a regular file", field=path)
         return self.store.blob(entry.oid, path)
 
     def _write_agents(self, draft: CommitDraft, hive: Hive, before: Hive) -> set[str]:
-        """The names whose spec is new, another or gone."""
+        """Write the specs; return the names whose spec was added, changed or removed."""
         old, new, known = before.specs, hive.specs, _folder(draft.top)
         changed = [name for name, spec in new.items() if old.get(name) is not spec]
         gone = old.keys() - new.keys()
@@ -155,7 +163,7 @@ class Objects:
 
 
 def message_text(message: str, trailers: Mapping[str, str]) -> str:
-    """Subject and trailers. One line each: nothing that a caller wrote can pass for a trailer."""
+    """Subject and trailers, one line each, so that text of a caller cannot pass for a trailer."""
     lines = [_line(message) or "change", ""]
     lines += [f"{key}: {_line(value)}" for key, value in trailers.items()]
     return "\n".join(lines) + "\n"
@@ -168,8 +176,8 @@ def _line(text: str) -> str:
 
 
 def _folder(top: Mapping[str, TreeEntry]) -> str:
-    """The tree of agents/."""
+    """The object name of the tree agents/; empty if there is none."""
     entry = top.get(files.AGENTS)
     if entry is not None and entry.mode != FOLDER:
-        raise InvalidArgument(f"{files.AGENTS} is no directory", field=files.AGENTS)
+        raise InvalidArgument(f"{files.AGENTS} is not a directory", field=files.AGENTS)
     return entry.oid if entry is not None else ""

@@ -23,8 +23,8 @@ from hive_core.host.storage.disk import sync_folder
 
 log = logging.getLogger(__name__)
 
-# For the whole process: packs are on disk when a call returns, and hashes are compared as they are
-# written, so a flipped bit does not pass for content.
+# For the whole process: packs are durable when a call returns, and hashes are checked on writing,
+# so a flipped bit is not stored as content.
 for _option in (Option.ENABLE_FSYNC_GITDIR, Option.ENABLE_STRICT_HASH_VERIFICATION):
     pygit2.option(_option, 1)
 
@@ -33,12 +33,12 @@ _OID: Final = re.compile(r"[0-9a-f]{40}")
 
 
 def pack_loose_objects(folder: Path, at_least: int) -> int:
-    """Pack the loose objects if there are many; how many were packed.
+    """Pack the loose objects if there are at least `at_least`; return how many were packed.
 
-    A damaged object stays as it is: `verify` reports it if the commit in force needs it.
+    A damaged object stays loose: `verify` reports it if the commit in force needs it.
 
-    Opens the repository anew, so it may run beside the thread that uses the other handle; libgit2
-    works without the interpreter's lock, and sees no pack that is there already.
+    Opens the repository anew, so it may run in parallel with the thread that uses the other handle.
+    libgit2 releases the GIL, and does not see the existing packs.
     """
     objects = folder / "objects"
     loose = list(loose_objects(objects))
@@ -57,7 +57,7 @@ def pack_loose_objects(folder: Path, at_least: int) -> int:
     with guard_reads("loose objects", str(objects)):
         packed = Packs(objects / "pack")
         for oid in loose:
-            packed.read(oid)  # only what can be read from a pack may go
+            packed.read(oid)  # a loose object is removed only after the pack has returned it
             (objects / oid[:2] / oid[2:]).unlink(missing_ok=True)
     return len(loose)
 
@@ -74,8 +74,8 @@ def _is_readable(store: ObjectStore, oid: str) -> bool:
 def remove_partial_files(folder: Path) -> None:
     """Remove files that a killed daemon left half written, and empty objects.
 
-    A power cut leaves an object empty where an operator's git did not make it durable. That git
-    believes that it has the object, and would build every later commit of the same content on it.
+    A power cut leaves an empty object where an operator's git did not sync it. That git takes the
+    object as present, and every later commit with the same content would depend on it.
     """
     half_written = [*folder.glob("objects/tmp_obj*"), *folder.glob("objects/pack/pack_git2_*")]
     objects = folder / "objects"
@@ -86,7 +86,7 @@ def remove_partial_files(folder: Path) -> None:
 
 
 def sync_objects(folder: Path, oids: Iterable[str], commits: Iterable[ManualCommit]) -> None:
-    """Sync objects that another git wrote, before the ledger relies on them."""
+    """Sync objects that another git wrote, before the ledger refers to them."""
     with guard_writes():
         _sync_objects(folder, {*oids, *(commit.oid for commit in commits)})
 
@@ -119,7 +119,7 @@ def _flush_packs(folder: Path) -> None:
 
 
 def loose_objects(objects: Path) -> Iterator[str]:
-    """Names of the objects that have a file of their own."""
+    """Names of the loose objects."""
     for file in objects.glob("[0-9a-f][0-9a-f]/*"):
         oid = file.parent.name + file.name
         if _OID.fullmatch(oid):

@@ -1,9 +1,8 @@
-"""Reading packs, without libgit2, which damaged ones crash: whatever they hold, an error is all.
+"""Reads packs without libgit2, which crashes on damaged packs. Any damage is an exception here.
 
-An object is believed by its name alone: what was read has that hash. So the only part of a pack
-that is checked beforehand is the table of names, because a damaged one would make objects vanish.
-What git writes beside packs to be quicker (multi-pack-index, bitmap, rev, commit-graph) is not
-looked at.
+An object is trusted only if its content has the hash that names it. So the only part of a pack that
+is checked beforehand is its index, because a damaged index would hide objects. The files that git
+adds for speed (multi-pack-index, bitmap, rev, commit-graph) are not read.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Sign = tuple[str, int, int, int]
 
 
 class DeltaBases:
-    """Contents that deltas may build on next: else a history would be unpacked again and again."""
+    """Caches contents that later deltas may build on, so that they are inflated only once."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[Pack, int], Content] = OrderedDict()
@@ -60,13 +59,13 @@ class DeltaBases:
 
 
 class Pack:
-    """One pack by its table of names; ValueError when that is damaged."""
+    """One pack and its index; ValueError if the index is damaged."""
 
     def __init__(self, table: Path) -> None:
         data = table.read_bytes()
         self.path = table.with_suffix(".pack")
         if data[: len(_MAGIC)] != _MAGIC or len(data) < _NAMES + 2 * _HASH:
-            raise ValueError(f"{table.name} is no table of names" if data else "empty")
+            raise ValueError(f"{table.name} is not an index of a pack" if data else "empty")
         if sha1(data[:-_HASH], usedforsecurity=False).digest() != data[-_HASH:]:
             raise ValueError(f"{table.name} is damaged")
         self._fan = _FAN.unpack_from(data, len(_MAGIC))
@@ -77,17 +76,17 @@ class Pack:
         self._far = data[ends[2] : -2 * _HASH]
         self._sum = data[-2 * _HASH : -_HASH]
         if len(data) < ends[2] + 2 * _HASH or list(self._fan) != sorted(self._fan):
-            raise ValueError(f"{table.name} makes no sense")
+            raise ValueError(f"{table.name} is not a valid index")
 
     def names(self) -> Iterator[bytes]:
-        """Of all that is in it."""
+        """The names of all objects in the pack."""
         return (self._names[at : at + _HASH] for at in range(0, len(self._names), _HASH))
 
     def place(self, name: bytes) -> int | None:
-        """Where an object begins in the pack, if it is in it."""
+        """The offset of an object in the pack; None if the pack does not have the object."""
         first, end = self._fan[name[0] - 1] if name[0] else 0, self._fan[name[0]]
         at = self._names.find(name, first * _HASH, end * _HASH)
-        while at % _HASH and at > 0:  # the end of one name and the beginning of the next
+        while at % _HASH and at > 0:  # a match across two names
             at = self._names.find(name, at + 1, end * _HASH)
         if at < 0:
             return None
@@ -97,10 +96,10 @@ class Pack:
         try:
             return int(_WIDE.unpack_from(self._far, (place - _FAR) * 8)[0])
         except struct.error as error:
-            raise ValueError(f"the table of {self.path.name} makes no sense") from error
+            raise ValueError(f"the index of {self.path.name} is not valid") from error
 
     def read(self, name: bytes, place: int, bases: DeltaBases) -> Content:
-        """Kind and content of what begins there; ValueError unless it is what the name says."""
+        """Kind and content of the object at `place`; ValueError unless its hash is `name`."""
         with _open_file(self.path) as handle:
             chain, at, content = self._chain(handle, place, bases)
         contents = {at: content} if chain else {}
@@ -116,7 +115,7 @@ class Pack:
         return content
 
     def _chain(self, handle: int, at: int, bases: DeltaBases) -> tuple[Chain, int, Content]:
-        """Deltas from the last to the first, and what the first one builds on, and where it is."""
+        """The deltas at `at`, last one first, and the offset and content of their base."""
         chain: Chain = []
         while (known := bases.get(self, at)) is None:
             header = read_header(handle, at)
@@ -125,24 +124,27 @@ class Pack:
                 return chain, at, (header.kind, data)
             chain.append((at, data))
             if len(chain) > _DEPTH:
-                raise ValueError("a chain of deltas without an end")
+                raise ValueError("the chain of deltas is too long")
             at = self._base(header, at)
         return chain, at, known
 
     def _base(self, header: EntryHeader, at: int) -> int:
         place = self.place(header.base) if header.base else at - header.back
         if place is None:
-            raise ValueError("a delta without a base")
+            raise ValueError("the delta has no base")
         return place
 
     def fault(self) -> str:
-        """What ends and beginning of the pack tell; it is not read for that."""
+        """The fault that the first and last bytes of the pack show; empty if none.
+
+        The rest is not read.
+        """
         with _open_file(self.path) as handle:
             start = os.pread(handle, _START.size, 0)
             end = os.pread(handle, _HASH, max(0, os.fstat(handle).st_size - _HASH))
         if start not in [_START.pack(b"PACK", version, self.count) for version in (2, 3)]:
-            return "begins as no pack does"
-        return "" if end == self._sum else "is cut short, or not the one that its table is for"
+            return "has no header of a pack"
+        return "" if end == self._sum else "is cut short, or belongs to another index"
 
 
 class Packs:
@@ -157,13 +159,13 @@ class Packs:
         self._lock = Lock()
 
     def read(self, oid: str) -> Content:
-        """Kind and content; KeyError when it is in no pack, else what is wrong with those."""
+        """Kind and content of an object. KeyError if no pack has it; otherwise the fault."""
         name = bytes.fromhex(oid)
         with self._lock:
             try:
                 return self._read(name)
             except (KeyError, OSError, ValueError):
-                self._look()  # another git may have packed everything anew
+                self._look()  # another git may have repacked
                 return self._read(name)
 
     def _read(self, name: bytes) -> Content:
@@ -182,7 +184,7 @@ class Packs:
         raise KeyError(name.hex())
 
     def _likely(self) -> Iterator[Pack]:
-        """What is read together was mostly packed together."""
+        """The packs, the last used one first: objects read together were mostly packed together."""
         last = self._last
         if last is not None:
             yield last
@@ -195,14 +197,14 @@ class Packs:
             try:
                 self._packs[sign] = packs.get(sign) or Pack(table)
             except FileNotFoundError:
-                continue  # another git took it away just now
+                continue  # another git has just removed it
             except (OSError, ValueError) as error:
                 self._faults[sign] = faults.get(sign, error)
         if self._last not in self._packs.values():
             self._last = None
 
     def faults(self) -> Iterator[tuple[Path, str]]:
-        """Packs that are damaged, as far as that shows without reading them whole."""
+        """Damaged packs, as far as the damage shows without reading them completely."""
         with self._lock:
             self._look()
         for sign, error in self._faults.items():
@@ -211,17 +213,17 @@ class Packs:
             try:
                 why = pack.fault()
             except FileNotFoundError:
-                why = "lost" if self._misses(pack) else ""
+                why = "the pack is missing" if self._misses(pack) else ""
             except OSError as error:
                 why = str(error)
             if why:
                 yield pack.path, why
 
     def _misses(self, lost: Pack) -> bool:
-        """Whether something was in a pack only that is not there.
+        """Whether an object of the missing pack is nowhere else.
 
-        Else its making was cut short, where libgit2 gives the table its name first, or another git
-        took away both just now.
+        If all are elsewhere, the pack was interrupted while it was made (libgit2 names the index
+        first), or another git has just removed both files.
         """
         if not lost.path.with_suffix(".idx").exists():
             return False
@@ -237,7 +239,7 @@ def _tables(folder: Path) -> Iterator[tuple[Sign, Path]]:
     try:
         tables = sorted(path for path in folder.iterdir() if path.suffix == ".idx")
     except FileNotFoundError:
-        return  # then nothing is packed
+        return  # nothing is packed
     for table in tables:
         with suppress(FileNotFoundError):
             status = table.stat()

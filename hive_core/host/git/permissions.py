@@ -1,7 +1,7 @@
-"""Repositories that others could enter once become hived's alone (attack 59).
+"""Makes repositories private that the operators' group could once write to (attack 59).
 
-Before, the operators' group could write to them with git. What its members made belongs to them, so
-it is made anew; what they could write is made anew too, since they may have it open.
+Files made by members of that group are replaced by copies, because the members own them. Files that
+the group could write are replaced too, because a member may have them open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _SPARE: Final = ".private"
 
 
 def make_private(folder: Path) -> None:
-    """Have a folder and all that is in it belong to nobody else. Safe to repeat after a kill."""
+    """Make a folder and everything in it accessible to the daemon only.
+
+    Can be repeated after a crash.
+    """
     with os.scandir(folder) as entries:
         paths = [Path(entry.path) for entry in entries]
     for path in paths:
@@ -30,13 +33,13 @@ def make_private(folder: Path) -> None:
         elif stat.S_ISREG(facts.st_mode):
             _make_file_private(path, facts)
         elif not stat.S_ISLNK(facts.st_mode):
-            path.unlink()  # no part of a repository
+            path.unlink()  # sockets and devices are not part of a repository
     os.chown(folder, -1, os.getegid())
     folder.chmod(_FOLDER)
 
 
 def _new_folder(path: Path) -> Path:
-    """The same in a folder of ours; git's folders let their group write."""
+    """Move the content into a new folder of the daemon; git lets the group write to its folders."""
     new = path.with_name(f"{path.name}{_SPARE}")
     new.mkdir(exist_ok=True)
     for child in path.iterdir():
@@ -55,9 +58,10 @@ def _make_file_private(path: Path, facts: os.stat_result) -> None:
     try:
         shutil.copyfile(path, new)
     except PermissionError as error:
-        log.warning("Cannot make %s private: %s", path, error)  # somebody's half written object
+        # an unfinished object of another git
+        log.warning("Cannot make %s private: %s", path, error)
         new.unlink(missing_ok=True)
         return
-    os.chown(new, -1, os.getegid())  # the folder may hand on another group
+    os.chown(new, -1, os.getegid())  # the folder may pass on another group
     new.chmod(mode)
     new.rename(path)

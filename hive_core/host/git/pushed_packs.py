@@ -1,4 +1,4 @@
-"""Packs that pushes brought and that no commit in force is known to need.
+"""Packs of pushes that no commit in force is known to need.
 
 A note tells of such a pack from before it is stored until its commit is adopted, or until the pack
 is removed. So a daemon that was killed in between leaves no pack that is never looked at again.
@@ -27,7 +27,7 @@ class PushedPacks:
         self._notes = folder / NOTES
 
     def store(self, pack: bytes, table: bytes, commit: str) -> tuple[str, bool]:
-        """Store a pack; its name, and whether it is new: another push may need the same one."""
+        """Store a pack; return its name, and whether it is new (another push may share it)."""
         name = f"pack-{pack[-20:].hex()}"
         if (self._packs / f"{name}.idx").exists():
             return name, False
@@ -42,10 +42,10 @@ class PushedPacks:
         (self._notes / name).unlink(missing_ok=True)
 
     def drop(self, names: Collection[str]) -> None:
-        """Remove packs, then their notes. A kill in between is made good by the next call."""
+        """Remove packs, then their notes. After a crash in between, the next call completes it."""
         with guard_repository(self._packs):
             for name in names:
-                for suffix in (".idx", ".pack"):  # without its table a pack is nothing to git
+                for suffix in (".idx", ".pack"):  # git ignores a pack without an index
                     (self._packs / f"{name}{suffix}").unlink(missing_ok=True)
             if names:
                 sync_folder(self._packs)
@@ -53,7 +53,7 @@ class PushedPacks:
                 (self._notes / name).unlink(missing_ok=True)
 
     def abandoned_packs(self, commits: Collection[str]) -> list[str]:
-        """The packs whose commit is none of these."""
+        """The packs whose commit is not in `commits`."""
         notes = sorted(self._notes.iterdir()) if self._notes.is_dir() else []
         return [
             note.name for note in notes

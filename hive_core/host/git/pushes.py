@@ -1,7 +1,7 @@
-"""Pushes of people: a job checks the pack in quarantine, then the commit or tag is judged.
+"""Pushes of operators: a job checks the pack in quarantine, then the commit or tag is judged.
 
-A commit by hand goes to the branch of the meta repository and is adopted or refused as every other
-one; a signed tag goes to the repository of its agent and approves, or is put aside.
+A commit goes to the branch of the meta repository and is adopted or refused like any commit by
+hand. A signed tag goes to the repository of its agent; it approves, or is set aside.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from hive_core.ports import Jobs
 
 log = logging.getLogger(__name__)
 AT_ONCE: Final = 8
-BYTES_AT_ONCE: Final = 64 << 20  # of the packs that are judged: each is in memory a few times
-SOON: Final = 20.0  # seconds after which a push is answered that is still being judged
+BYTES_AT_ONCE: Final = 64 << 20  # total size of packs being judged; each is in memory a few times
+SOON: Final = 20.0  # seconds after which a call is answered while the push is still being judged
 KEPT: Final = 120.0  # seconds for which the result of a push can be fetched
 _SLACK: Final = 2 << 20
 
@@ -70,7 +70,10 @@ class PendingPush:
 
 @dataclass
 class Pushes:
-    """`manual_commits` and `signed` judge; `repo` returns the repository of an agent."""
+    """Receives pushes. `manual_commits` and `signed` judge;
+
+    `repo` returns the repository of an agent.
+    """
 
     settings: Settings
     jobs: Jobs
@@ -93,7 +96,8 @@ class Pushes:
                 upload = await asyncio.to_thread(self.uploads.add, push, part)
                 if part.more:
                     return PushProgress(upload, self.uploads.size(upload))
-                self._check_room(self.uploads.size(upload))  # the last part may come again
+                # checked before it is taken, so that the client can send the last part again
+                self._check_room(self.uploads.size(upload))
                 data = await asyncio.to_thread(self.uploads.take, upload)
         if len(data) > self.settings.intake.pack:
             most = self.settings.intake.pack
@@ -101,7 +105,7 @@ class Pushes:
         return await self._outcome(self._begin(push, data))
 
     def _begin(self, push: Push, data: bytes) -> str:
-        """Start to judge a push in a task; the call may end before the task does."""
+        """Start a task that judges a push; the call may end before the task does."""
         self._check_room(len(data))
         judge = self._commit if push.repo == META else self._tag
         id_, task = uuid4().hex, asyncio.create_task(judge(push, data))
@@ -110,19 +114,22 @@ class Pushes:
         return id_
 
     def _check_room(self, size: int) -> None:
-        """Busy while the pushes that are being judged are too many, or too large together.
+        """Raise Busy while too many pushes are being judged, or their packs are too large together.
 
-        A push that was judged takes no place, even if no client fetches its result.
+        A judged push does not count, even if no client has fetched its result.
         """
         judging = [pending for pending in self._judging.values() if not pending.task.done()]
         if len(judging) >= AT_ONCE:
             raise Busy(f"cannot push: {AT_ONCE} other pushes are being judged; try again")
         if judging and sum(pending.size for pending in judging) + size > BYTES_AT_ONCE:
-            reason = "cannot push: other pushes that are being judged fill the memory; try again"
+            reason = "cannot push: the packs of other pushes fill the memory; try again"
             raise Busy(reason)
 
     def _forget_later(self, id_: str, task: asyncio.Task[str]) -> None:
-        """Keep the result for a while, and nothing of the pack. asyncio logs no error of it."""
+        """Keep the result for a while without the pack.
+
+        Reads the error, so that asyncio does not log it.
+        """
         error = None if task.cancelled() else task.exception()
         while error is not None:
             traceback.clear_frames(error.__traceback__)
@@ -130,7 +137,7 @@ class Pushes:
         asyncio.get_running_loop().call_later(KEPT, self._judging.pop, id_, None)
 
     async def _outcome(self, id_: str) -> PushProgress:
-        """The result of a push; the id of the upload if it is not there yet: ask again."""
+        """The result of a push; while it is being judged, the upload id with which to ask again."""
         pending = self._judging[id_]
         done, _ = await asyncio.wait([pending.task], timeout=SOON)
         if not done:
@@ -139,17 +146,17 @@ class Pushes:
         return PushProgress("", pending.size, pending.task.result())
 
     def _check(self, push: Push) -> None:
-        """InvalidArgument unless the ref is one that people may push."""
+        """Raise InvalidArgument unless operators may push this ref."""
         if push.repo == META and push.ref != MAIN:
-            reason = f"cannot push {push.ref[:80]}: only the branch main of meta takes commits"
+            reason = f"cannot push {push.ref[:80]}: commits can only be pushed to the branch main of meta"
             raise InvalidArgument(reason, field="ref")
         if push.repo != META and not push.ref.startswith(APPROVE):
             reason = f"cannot push {push.ref[:80]}: only a signed tag approve/ID can be pushed here"
             raise InvalidArgument(reason, field="ref")
         if push.new == NO_OBJECT:
-            raise InvalidArgument("cannot delete what hived keeps", field="new")
+            raise InvalidArgument("cannot delete a ref of hived", field="new")
 
-    # A commit by hand.
+    # A commit by hand
 
     async def _commit(self, push: Push, data: bytes) -> str:
         if not data:
@@ -174,7 +181,7 @@ class Pushes:
         return "adopted"
 
     async def _remove_abandoned(self, packs: PushedPacks, repo: MetaRepo) -> None:
-        """Remove the packs of refused commits that are not kept any more, where nothing needs them.
+        """Remove packs of deleted refused commits that no other commit needs.
 
         A commit that was pushed later may: its clone left out what the refused commit had brought.
         """
@@ -191,20 +198,20 @@ class Pushes:
         except HiveError as error:
             log.warning("Cannot remove the packs of refused pushes: %s", error.reason)
 
-    # A signed tag.
+    # A signed tag
 
     async def _tag(self, push: Push, data: bytes) -> str:
         approval = self.signed().approval(push.repo, push.ref.removeprefix(APPROVE))
         repo = self.repo(push.repo)
         if push.old != repo.ref(push.ref).ljust(40, "0"):
-            raise Conflict(f"cannot push {push.ref}: it leads elsewhere than you say")
+            raise Conflict(f"cannot push {push.ref}: it has moved; fetch first")
         if not data:
             raise self.signed().refuse(approval, push.new, "it is not a signed tag")
         if repo.ref(f"{ASIDE}/{push.new}"):
             raise NotAllowed(f"cannot approve {approval.id}: this tag was refused before")
         received = await self._receive(push, TAG, data)
         if object_name("tag", received.tag) != push.new:
-            raise InvalidArgument("the pack brings another tag", field="new")
+            raise InvalidArgument("the pack holds another tag", field="new")
         async with self._alone:
             with guard_repository(repo.path):
                 gitfolder.write_loose_object(repo.path, "tag", received.tag)
@@ -213,7 +220,7 @@ class Pushes:
         return "approved"
 
     async def _receive(self, push: Push, kind: str, data: bytes) -> ReceivedPack:
-        """Have a job check the pack; InvalidArgument if the job refuses it."""
+        """Have a job check the pack; raise InvalidArgument if the job refuses it."""
         caps = IntakeLimits(**self.settings.intake.model_dump())
         job = str(uuid4())
         with exchange(self.settings.paths.work, job) as box:
@@ -222,7 +229,7 @@ class Pushes:
             await self.jobs.run(RunJob(job, JobKind.RECEIVE, JOB_BASES[0], words=words))
             said = Verdict.read(box.read(VERDICT, VERDICT_MOST))
             if said.fault:
-                raise Busy(f"cannot check what was pushed: {said.fault}")
+                raise Busy(f"cannot check the push: {said.fault}")
             if not said.ok:
                 reason = f"cannot push: {said.reason}"
                 raise InvalidArgument(reason, field="pack", rule=said.rule)

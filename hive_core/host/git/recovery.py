@@ -1,8 +1,7 @@
-"""The branch against the ledger: a branch that lags is moved on, one that went ahead is judged.
+"""Compares the branch with the ledger: a branch that lags is moved on; one that is ahead is judged.
 
-The ledger decides. What was committed by hand on top of the head in force and is valid is for the
-daemon to adopt. Everything else is kept below refs/hive/refused/ with the reason in a file, and the
-branch returns.
+The ledger decides. Valid commits by hand on top of the head in force are adopted by the daemon. All
+others are kept below refs/hive/refused/ with the reason in a file, and the branch is reset.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ Judge = Callable[[Hive, Hive], None]
 
 
 class RecoveryKind(StrEnum):
-    """How the branch stood to the ledger."""
+    """How the branch compared with the ledger."""
 
     SAME = "same"
     FORWARDED = "forwarded"  # the branch lagged behind the ledger: a crash before the last step
-    ADOPT = "adopt"  # valid commits by hand, for the daemon to take over
-    REFUSED = "refused"  # commits by hand that cannot be taken over; kept aside
-    RESTORED = "restored"  # the ref was damaged or gone
+    ADOPT = "adopt"  # valid commits by hand, for the daemon to adopt
+    REFUSED = "refused"  # commits by hand that cannot be adopted; set aside
+    RESTORED = "restored"  # the ref was damaged or missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +59,12 @@ class ManualCommit:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was found and done. `head` is where the branch stands now.
+    """The result of a recovery. `head` is the position of the branch now.
 
-    `hive` is there to adopt: its commit is to become the ledger's head. `refused` is the commit
-    that was put aside, and `reason` says why, or what was wrong with the branch. `placed` are new
-    agents for which the commits name no place: then `head` is a commit of ours on top of them, to
-    which the branch goes once it is the ledger's.
+    `hive` is to be adopted: its commit becomes the ledger's head. `refused` is the commit that was
+    set aside, and `reason` is why, or the fault of the branch. `placed` are new agents that the
+    commits leave out of the topology; `head` is then a commit of the daemon on top of them, and the
+    branch moves to it once the ledger has it.
     """
 
     kind: RecoveryKind
@@ -78,10 +77,10 @@ class Recovery:
 
 
 def relation(store: ObjectStore, ledger: str, branch: str) -> RecoveryKind:
-    """How the branch stands to the ledger's head."""
+    """Compare the branch with the ledger's head."""
     if ledger == branch or not ledger:
         return RecoveryKind.SAME if branch == ledger else RecoveryKind.ADOPT
-    # Both histories in step, because one commit apart is the rule and history is long.
+    # Walk both histories in step, because they usually differ by one commit and history is long.
     below, above = ancestors(store, branch), ancestors(store, ledger)
     for older, other in zip_longest(below, above):
         if older == ledger:
@@ -92,7 +91,10 @@ def relation(store: ObjectStore, ledger: str, branch: str) -> RecoveryKind:
 
 
 def commits(store: ObjectStore, ledger: str, branch: str) -> tuple[ManualCommit, ...]:
-    """Those from the ledger's head to the branch, oldest first; the newest, if there are many."""
+    """The commits from the ledger's head to the branch, oldest first.
+
+    Only the newest if there are many.
+    """
     newest_first = []
     for oid in islice(ancestors(store, branch, ledger), _LISTED):
         commit = store.commit(oid)
@@ -102,7 +104,7 @@ def commits(store: ObjectStore, ledger: str, branch: str) -> tuple[ManualCommit,
 
 
 def ancestors(store: ObjectStore, oid: str, until: str = "") -> Iterator[str]:
-    """The commit and all before it, each once, nearest first; nothing behind `until`."""
+    """The commit and its ancestors, each once, nearest first; stops at `until`."""
     seen, row = {oid, until}, deque([oid])
     while row:
         at = row.popleft()
@@ -126,8 +128,8 @@ def check_identities(before: Hive, after: Hive) -> None:
 def unplaced_agents(before: Hive, written: Hive) -> tuple[str, ...]:
     """New agents that have a spec and no entry in the topology.
 
-    One that was there has lost its entry, by a mistake or with the whole file: no place is made up
-    for it.
+    An existing agent without an entry lost it by mistake, or with the whole file. It is not placed
+    automatically.
     """
     missing = written.specs.keys() - written.topology.parents.keys()
     return tuple(sorted(missing - before.specs.keys()))
@@ -143,7 +145,7 @@ def last_good(store: ObjectStore, read: Callable[[str], Hive], oid: str) -> Hive
 
 
 class RefusedCommits:
-    """Refused commits: each has a ref that keeps it, and a file with the reason."""
+    """Refused commits. Each has a ref that protects it, and a file with the reason."""
 
     def __init__(self, folder: Path, store: ObjectStore) -> None:
         self._folder = folder
@@ -151,9 +153,9 @@ class RefusedCommits:
         self._reasons = folder / NOTES
 
     def add(self, oid: str, reason: str) -> None:
-        """Keep a commit where no clean-up takes it; one that cannot be read leaves its reason.
+        """Record the reason, and keep the commit under a ref if it can be read.
 
-        The ref is written by us for the same reason as the branch (`branch.py`).
+        The ref file is written directly for the same reason as that of the branch (`branch.py`).
         """
         with guard_writes():
             self._mark(oid).unlink(missing_ok=True)
@@ -164,7 +166,7 @@ class RefusedCommits:
             self._forget_oldest(oid)
 
     def _forget_oldest(self, newest: str) -> None:
-        """Keep so many; refs go first, so a kill in between leaves a reason that is removed next.
+        """Keep only so many. Refs are removed first; a crash in between leaves a reason to remove.
 
         What is not in the audit log yet stays until it is.
         """
@@ -184,19 +186,19 @@ class RefusedCommits:
         replace_file(file, text.encode(), spare, durable=True)
 
     def mark_reported(self, oid: str) -> None:
-        """Note that the refusal is in the audit log."""
+        """Record that the refusal is in the audit log."""
         with guard_writes():
             self._put(self._mark(oid), "")
 
     def list_unreported(self) -> list[tuple[str, str]]:
-        """Refusals that are not in the audit log yet, because of a crash."""
+        """Refusals that a crash kept out of the audit log."""
         return [(oid, why) for oid, why in self.refusals() if not self._mark(oid).exists()]
 
     def _mark(self, oid: str) -> Path:
         return self._reasons / f"{oid}.told"
 
     def readable_commits(self) -> builtins.list[str]:
-        """Refused commits that are whole: a damaged one would break every clone."""
+        """Refused commits that are complete: a damaged one would break every clone."""
         folder = self._folder / REFUSED
         names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
         return [name for name in names if _OID.fullmatch(name) and self._is_whole(name)]
@@ -220,7 +222,7 @@ class RefusedCommits:
             notes = [path for path in self._reasons.iterdir() if _OID.fullmatch(path.name)]
             notes.sort(key=lambda note: note.stat().st_mtime_ns, reverse=True)
         except OSError as error:
-            log.warning("The refused commits cannot be listed: %s", error)
+            log.warning("Cannot list the refused commits: %s", error)
             return []
         return [(note.name, _reason(note)) for note in notes]
 
@@ -229,4 +231,4 @@ def _reason(file: Path) -> str:
     try:
         return file.read_text(errors="replace").strip()
     except OSError as error:
-        return f"the reason cannot be read: {error}"
+        return f"cannot read the reason: {error}"

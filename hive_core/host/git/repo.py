@@ -1,9 +1,9 @@
-"""The meta repo as the rest of hived sees it.
+"""The meta repository as the rest of hived sees it.
 
-A change of the hive takes five steps, of which the COMMIT of the ledger decides: objects on disk
-(`write`), the branch locked and compared (`hold`), the new head in the ledger's transaction,
-COMMIT, the branch moved. A process that dies between two of them leaves exactly the old or the new
-state behind: `recover` lets the branch follow the ledger.
+A change of the hive takes five steps: write the objects (`write`), lock the branch and compare it
+(`hold`), set the new head in the ledger's transaction, COMMIT, move the branch. The COMMIT decides.
+A process that dies between two steps leaves exactly the old or the new state: `recover` moves the
+branch to the ledger's head.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from hive_core.model.config.settings import NixSettings, RootAgentSettings
 log = logging.getLogger(__name__)
 
 
-_NAMED: Final = 10  # files, in one line of the log
-_NEAR: Final = 10  # commits of the daemon's own that follow one by hand at once, and more
+_NAMED: Final = 10  # file names in one line of the log
+_NEAR: Final = 10  # how far below the head a pushed commit may be: the daemon commits on top of it
 
 
 def no_step(step: str) -> None:
@@ -43,7 +43,10 @@ def no_step(step: str) -> None:
 
 
 class MetaRepo:
-    """Open it with `MetaRepo.open`. One process and one thread at a time, beside people's git."""
+    """Open it with `MetaRepo.open`.
+
+    Used by one process and one thread, in parallel with operators' gits.
+    """
 
     def __init__(
         self, handle: RepositoryHandle, objects: Objects, step: Callable[[str], None]
@@ -54,13 +57,13 @@ class MetaRepo:
         self._branch = Branch(handle)
         self._tree = WorkTree(handle, objects)
         self._parked_commits = recovery.RefusedCommits(self.folder, objects.store)
-        # When the work tree is brought up to date after a move. A loop's call_soon lets the replies
-        # go first; meanwhile the index stays locked.
+        # Runs the update of the work tree after a move. With a loop's call_soon, replies are sent
+        # first; the index stays locked until then.
         self.schedule: Callable[[Callable[[], None]], object] = lambda work: work()
-        # Where an agent hangs that is committed by hand without a place.
+        # The parent of an agent that is committed by hand without a place.
         self.root_agent = RootAgentSettings().name
-        # Why nothing may be written: without the tree in force, the next commit would be a tree
-        # that lacks everybody.
+        # Why no commit can be written. Without the tree in force, the next commit would be a tree
+        # without its agents.
         self.sealed = ""
         self._unusable: Damage | None = None
 
@@ -72,7 +75,7 @@ class MetaRepo:
         step: Callable[[str], None] = no_step,
         clock: Callable[[], float] = time.time,
     ) -> MetaRepo:
-        """The repository in `path`, made if absent; one that is damaged is told by `recover`.
+        """Open the repository in `path`; create it if absent. `recover` reports damage.
 
         `step` is called by name between the parts of a change; tests end the process there.
         """
@@ -90,60 +93,63 @@ class MetaRepo:
             packing.remove_partial_files(self.folder)
             self.remove_stale_locks()
         except StorageFull:
-            raise  # nothing is wrong with it
+            raise  # the repository itself is sound
         except HiveError as error:
             self._unusable = Damage("repository", str(self.folder), error.reason)
 
     def set_nix_inputs(self, nix: NixSettings) -> None:
-        """Every commit from now on has a flake.nix with these inputs."""
+        """Set the inputs of flake.nix for all later commits."""
         self._objects.flakes.nix = nix
 
     def set_root_agent(self, root: str) -> None:
-        """The name of the root agent."""
+        """Set the name of the root agent."""
         self.root_agent = root
 
     def remove_stale_locks(self) -> None:
-        """Remove locks of a dead daemon: other gits would stop at them."""
+        """Remove locks of a dead daemon, which would block other gits."""
         for lock in (self._branch.lock, self._tree.lock):
             lock.remove_stale()
 
     def head(self) -> str:
-        """The commit of the branch, or empty. DamagedRepo when the ref cannot be read."""
+        """The commit of the branch, or empty. DamagedRepo if the ref cannot be read."""
         return self._branch.head()
 
     def is_at(self, oid: str) -> bool:
-        """Whether the branch is at this commit; False if it cannot be read: call `recover` then."""
+        """Whether the branch is at this commit.
+
+        False if the ref cannot be read: call `recover` then.
+        """
         try:
             return self.head() == oid
         except DamagedRepo:
             return False
 
     def read(self, oid: str) -> Hive:
-        """The hive at a commit. DamagedRepo, or InvalidArgument that says what is not valid."""
+        """The valid hive at a commit. Raises DamagedRepo, or InvalidArgument with the fault."""
         return self._objects.read(oid)
 
     def last_good(self, oid: str) -> Hive | None:
-        """The nearest ancestor of an unreadable commit that can be read: to show, not to obey."""
+        """The nearest readable ancestor of an unreadable commit: for display only, not in force."""
         return recovery.last_good(self._objects.store, self._objects.read, oid)
 
     def write(self, hive: Hive, before: Hive, message: str, trailers: Mapping[str, str]) -> str:
-        """A commit on top of `before.commit`, its objects on disk; no ref moves."""
+        """Write a commit on top of `before.commit` to the disk; no ref moves."""
         if self.sealed:
-            raise Internal(f"the tree cannot be changed: {self.sealed}")
+            raise Internal(f"cannot change the tree: {self.sealed}")
         oid = self._objects.write(hive, before, message, trailers)
         self._step("objects")
         return oid
 
     @contextmanager
     def hold(self, expected: str) -> Iterator[Callable[[str], None]]:
-        """Lock the branch, which must stand at `expected`; call what it gives to move it.
+        """Lock the branch, which must be at `expected`, and yield the function that moves it.
 
-        HeadMoved when it stands elsewhere, Busy when another git has it. To move is no decision
-        any more (the ledger has taken it), so moving never fails: a branch that could not be moved
-        lags behind, and the next `recover` lets it follow.
+        Raises HeadMoved if it is elsewhere, and Busy if another git has the lock. When the branch
+        is moved the ledger has already decided, so moving never fails: a branch that could not be
+        moved lags behind, and the next `recover` moves it.
         """
         with self._branch.lock_at(expected):
-            # Before the branch moves, so that nobody commits an index that lacks what we commit.
+            # Before the branch moves, so that no other git commits an index without the new files.
             if not self._tree.lock.held:
                 with suppress(Busy):
                     self._tree.lock.acquire()
@@ -165,9 +171,9 @@ class MetaRepo:
         return bool(head) and oid in islice(recovery.ancestors(self._objects.store, head), _NEAR)
 
     def check_whole(self, new: str, old: str) -> None:
-        """InvalidArgument unless all of a commit is here, and all between it and `old`.
+        """Raise InvalidArgument unless the commit and all commits back to `old` are complete.
 
-        Safe in a thread: it reads with eyes of its own.
+        Safe in a thread: it opens an object store of its own.
         """
         objects = Objects(self.folder)
         try:
@@ -175,7 +181,7 @@ class MetaRepo:
             for _ in recovery.ancestors(objects.store, new, old):
                 pass
         except DamagedRepo as error:
-            reason = f"cannot push {new[:12]}: not all of it came: {error.damage.text}"
+            reason = f"cannot push {new[:12]}: the pack is incomplete: {error.damage.text}"
             raise InvalidArgument(reason, field="pack") from error
 
     def refresh_worktree(self) -> bool:
@@ -194,11 +200,10 @@ class MetaRepo:
         self.refresh_worktree()
 
     def recover(self, head: str, judge: Judge | None = None) -> Recovery:
-        """Bring the branch and the ledger's `head` together; at start and when the branch moved.
+        """Make the branch and the ledger's `head` agree, at start and when the branch moved.
 
-        `judge` is given the hive in force and a valid one that was committed by hand, and raises
-        what speaks against it. DamagedRepo when the ledger's own head cannot be read: then nothing
-        is touched.
+        `judge` gets the hive in force and the valid hive committed by hand, and raises to refuse
+        it. DamagedRepo if the ledger's own head cannot be read; nothing is changed then.
         """
         if self._unusable:
             raise DamagedRepo(self._unusable)
@@ -211,27 +216,29 @@ class MetaRepo:
         if kind is not RecoveryKind.SAME:
             with self._branch.lock_at(None if kind is RecoveryKind.RESTORED else branch):
                 self._branch.move(head)
-            self.head()  # else it would be restored again, every second
+            self.head()  # else it would be restored again every second
         self.refresh_worktree()
         return Recovery(kind, head, reason=reason)
 
     def repair_worktree(self) -> None:
-        """At start, once branch and ledger agree: undo what a power cut did to the work tree."""
+        """Undo what a power cut did to the work tree. Call once branch and ledger agree."""
         try:
             head = self.head() if self._branch.is_checked_out() else ""
             refused = [oid for oid, _ in self.refusals()]
             if head and (restored := self._tree.repair(head, refused)):
                 names = ", ".join(restored[:_NAMED])
-                log.warning("Restored %d files in meta after a start: %s", len(restored), names)
+                log.warning(
+                    "Restored %d files of the meta repository at start: %s", len(restored), names
+                )
         except HiveError as error:
-            log.info("The work tree is not restored: %s", error.reason)
+            log.info("Cannot restore the work tree: %s", error.reason)
 
     def refusals(self) -> list[tuple[str, str]]:
         """Refused commits and their reasons, newest first."""
         return self._parked_commits.refusals()
 
     def readable_parked_commits(self) -> list[str]:
-        """Refused commits that are still whole."""
+        """Refused commits that are still complete."""
         return self._parked_commits.readable_commits()
 
     def unreported_refusals(self) -> list[tuple[str, str]]:
@@ -251,19 +258,19 @@ class MetaRepo:
         return self._tree.changed_files()
 
     def restore_files(self) -> list[str]:
-        """Restore the files of the work tree that were changed; their names."""
+        """Restore the files of the work tree that were changed; return their names."""
         try:
             return self._tree.restore() if self._branch.is_checked_out() else []
         except HiveError as error:
-            log.info("The work tree is not restored: %s", error.reason)
+            log.info("Cannot restore the work tree: %s", error.reason)
             return []
 
     def verify(self) -> list[Damage]:
-        """Look for damage in what is in force: refs, locks and every object of the head."""
+        """All damage in what is in force: refs, locks and every object of the head."""
         return checkup.verify(self.folder)
 
     def pack(self, at_least: int = packing.MANY) -> int:
-        """Put loose objects into a pack, if there are many; how many. Safe in a thread."""
+        """Pack loose objects if there are at least so many; return how many. Safe in a thread."""
         if self._branch.is_checked_out():
             self._tree.sync_deletions()
         return packing.pack_loose_objects(self.folder, at_least)
@@ -272,7 +279,11 @@ class MetaRepo:
         try:
             self._branch.move(oid)
         except HiveError as error:
-            log.warning("The branch lags behind %s: %s", oid, error.reason)
+            log.warning(
+                "Cannot move the branch to %s (tried again at the next recovery): %s",
+                oid,
+                error.reason,
+            )
         self._step("moved")
 
     def _judge(self, before: Hive, branch: str, judge: Judge | None) -> Recovery:
@@ -288,24 +299,22 @@ class MetaRepo:
             packing.sync_objects(self.folder, self._objects.check(branch), commits)
             head = self._write_places(hive, written, placed) if placed else branch
         except StorageFull:
-            raise  # nothing is wrong with the commit
+            raise  # the commit itself is sound
         except HiveError as error:
             return self._refuse(before.commit, branch, error.reason, commits)
         self.refresh_worktree()
         return Recovery(RecoveryKind.ADOPT, head, hive, commits, placed=placed)
 
     def _place_agents(self, written: Hive, names: Sequence[str]) -> Hive:
-        """The hive with these agents where new ones land: under the root agent."""
+        """The hive with these agents added under the root agent."""
         if names and self.root_agent not in written.topology.parents:
-            reason = (
-                f"{names[0]} has no place in topology.json, and there is no agent {self.root_agent}"
-            )
+            reason = f"{names[0]} is not in topology.json, and no agent {self.root_agent} exists"
             raise InvalidArgument(reason, field="topology")
         parents = {**written.topology.parents, **dict.fromkeys(names, self.root_agent)}
         return replace(written, topology=Topology(parents)).validate()
 
     def _write_places(self, hive: Hive, written: Hive, names: Sequence[str]) -> str:
-        """Write a commit of the daemon on top of that by hand. No ref moves: the ledger decides."""
+        """Write a commit of the daemon on top of the one by hand. No ref moves."""
         trailers = {"Hive-Caller": "daemon", "Hive-Operation": "hand"}
         return self.write(
             hive, written, f"place {', '.join(names)} under {self.root_agent}", trailers
@@ -314,13 +323,13 @@ class MetaRepo:
     def _refuse(
         self, head: str, branch: str, reason: str, commits: tuple[recovery.ManualCommit, ...] = ()
     ) -> Recovery:
-        """Keep the commit aside; then set back the branch and the work tree."""
+        """Set the commit aside; then reset the branch and the work tree."""
         whole = self._sync_refused(branch, commits)
         self._parked_commits.add(branch, reason)
         if whole:
             self._tree.mark_shown(
                 branch
-            )  # while it is the branch: it stays true if we end right here
+            )  # while the branch is at this commit, so that the note is correct after a crash here
         if head:
             with self._branch.lock_at(branch):
                 self._branch.move(head)
@@ -330,7 +339,7 @@ class MetaRepo:
         return Recovery(RecoveryKind.REFUSED, head, None, commits, reason, branch)
 
     def _sync_refused(self, branch: str, commits: tuple[recovery.ManualCommit, ...]) -> bool:
-        """Sync a refused commit; False if its objects are missing."""
+        """Sync a refused commit; return False if objects are missing."""
         try:
             packing.sync_objects(self.folder, self._objects.check(branch), commits)
         except DamagedRepo:
@@ -338,15 +347,15 @@ class MetaRepo:
         except StorageFull:
             raise
         except HiveError as error:
-            log.info("A refused commit is left as it is: %s", error.reason)
+            log.info("Cannot sync a refused commit: %s", error.reason)
         return True
 
     def _compare(self, head: str) -> tuple[RecoveryKind, str, str]:
-        """How the branch stands to the ledger's head, its commit, and what is wrong with it."""
+        """How the branch compares with the ledger's head, its commit, and its fault."""
         try:
             branch = self.head()
             if head and not branch:
-                return RecoveryKind.RESTORED, "", "the branch was gone"
+                return RecoveryKind.RESTORED, "", "the branch was missing"
             kind = recovery.relation(self._objects.store, head, branch)
         except DamagedRepo as error:
             if not head:

@@ -1,6 +1,7 @@
-"""Objects that the meta repository lost, from packs that an operator put into a folder of root's.
+"""Restores lost objects of the meta repository from packs that an operator put into a folder.
 
-Nobody's git has to enter the repository for that: each object is believed by its name alone.
+The folder belongs to root. No other git needs access to the repository: each object is checked
+against the hash that names it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ FOLDER: Final = Path("/etc/hive/restore")
 
 
 def restore_objects(folder: Path, source: Path) -> int:
-    """Take over every pack in `source`; how many. Damaged files that it has objects for go."""
+    """Copy every pack of `source`; return how many.
+
+    Damaged loose objects that a pack has are removed.
+    """
     taken = 0
     for table in sorted(source.glob("*.idx")):
         pack, names = table.with_suffix(".pack").read_bytes(), table.read_bytes()
@@ -42,6 +46,6 @@ def _drop_damaged(folder: Path, table: Path) -> None:
         file = Path(store.path(oid))
         if file.exists():
             try:
-                store.check_object(oid, "what is restored")
+                store.check_object(oid, "the restored objects")
             except HiveError:
                 file.unlink()

@@ -1,7 +1,7 @@
-"""The configuration that a new agent starts with: the template of the package as one commit.
+"""The configuration that a new agent starts with: the package's template as one commit.
 
-The commit is the same on every host, since nothing of the host stands in it: its id is known before
-there is any repository (`hive_core/model/config/seed.py`, which a test compares with this).
+The commit is the same on every host because it holds no data of the host. Its id is known before a
+repository exists (`hive_core/model/config/seed.py`; a test compares the two).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hive_core.host.git.store import FILES, FOLDER, TreeEntry
 from hive_core.plan import nar
 
 ROOM: Final = Path(__file__).parents[2] / "seed"
-# The later ones lie over the earlier ones.
+# Later layers override earlier ones.
 LAYERS: Final = {"host": ("host",), "nix": ("host", "nix")}
 _SPARE: Final = ".new"
 SIGNED: Final = "hive <hive@localhost> 1700000000 +0000"
@@ -43,7 +43,7 @@ _IGNORED: Final = "# What was here before the last `init_config`.\n/.before/\n"
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """`objects`: blobs, trees and the commit, each with its kind, what it names before it."""
+    """A template as a commit. In `objects`, each object follows those that it names."""
 
     commit: str
     tree: str
@@ -54,7 +54,7 @@ class Seed:
 
 @cache
 def seed(kind: str) -> Seed:
-    """The template for agents of the image `nix`, or of any other: `host`."""
+    """The template `nix` for agents of the image `nix`, and `host` for all other agents."""
     files = dict(sorted(_files(kind)))
     objects: list[tuple[str, bytes]] = []
     tree = _tree(files, objects)
@@ -63,17 +63,17 @@ def seed(kind: str) -> Seed:
 
 
 def write_seeds(place: Path) -> None:
-    """A clone for each kind of image, where containers see it."""
+    """Write a clone of each template into `place`, which containers can read."""
     with guard_repository(place):
         for kind in LAYERS:
             write_clone(kind, place / kind)
 
 
 def write_clone(kind: str, folder: Path) -> None:
-    """Make a clone there that is ready to be copied; one that is right stays.
+    """Create a clone in `folder` that is ready to be copied. A correct one is left as it is.
 
-    In place, since containers see the folder itself: it counts as there once it has its `.git`,
-    which goes first and comes last.
+    The clone is written in place, because containers see the folder itself. It counts as complete
+    once `.git` exists; `.git` is removed first and created last.
     """
     if _stands(folder, seed(kind).commit):
         return
@@ -136,7 +136,7 @@ def _put(objects: list[tuple[str, bytes]], kind: str, data: bytes) -> str:
 
 
 def _repository(kind: str, folder: Path) -> None:
-    """The `.git` of a clone: our own objects, the branch main and an index that shows no change."""
+    """Create the `.git` of a clone: the objects, the branch main and an index without changes."""
     git = pygit2.init_repository(str(folder), initial_head="main")
     own = Path(git.path)
     shutil.rmtree(own / "hooks", ignore_errors=True)

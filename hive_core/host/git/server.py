@@ -1,4 +1,4 @@
-"""The daemon's repositories as people's git sees them; nobody else reaches them."""
+"""The daemon's repositories as served to operators' clones. There is no other access."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _SEARCHED: Final = 20_000  # commits
 
 @dataclass
 class MetaGitServer:
-    """`repo` gives the repository of an agent; `pushes` is made when it is first needed."""
+    """Serves refs, packs and diffs. `repo` returns the repository of an agent;
+
+    `pushes` is made lazily.
+    """
 
     meta: MetaRepo
     repo: Callable[[str], AppliedRepo]
@@ -37,7 +40,10 @@ class MetaGitServer:
     pushes: Callable[[], Pushes]
 
     async def refs(self, repo: str) -> Mapping[str, str]:
-        """What was proposed and what was refused are branches, so that every clone has them."""
+        """The refs to serve.
+
+        Proposed and refused commits are branches, so that every clone fetches them.
+        """
         if repo == META:
             head = self.meta.head()
             commits = await asyncio.to_thread(self.meta.readable_parked_commits)
@@ -82,7 +88,7 @@ class MetaGitServer:
         return [_commit(store, ancestor) for ancestor in islice(ancestors(store, oid), limit)]
 
     def _find_commit(self, store: ObjectStore, digits: str) -> str:
-        """The commit in force or before it, or a refused one, whose name begins so."""
+        """The commit whose name starts with `digits`: in the history of the head, or refused."""
         known = [
             *islice(ancestors(store, self.meta.head()), _SEARCHED),
             *self.meta.readable_parked_commits(),

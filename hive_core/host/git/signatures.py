@@ -1,7 +1,7 @@
-"""Whose signature it is: asks ssh-keygen and gpgv, the programs that git itself asks.
+"""Finds the signer of a tag with ssh-keygen and gpgv, the programs that git uses.
 
-The file of allowed signers is the one of ssh-keygen(1); armoured public keys of PGP may stand in
-it too. It decides who may approve, so it must be root's, and nobody else may write it.
+The file of allowed signers has the format of ssh-keygen(1), and may also hold armoured public PGP
+keys. It decides who may approve, so it must be owned by root and writable by root only.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SAID: Final = 500
 _BLOCK: Final = re.compile(
     r"-----BEGIN PGP PUBLIC KEY BLOCK-----\s*\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL
 )
-# What gpgv reports of a signature that is no good, while another one of the same tag may be.
+# Statuses of gpgv for a bad signature; another signature of the same tag may be good.
 _BAD: Final = ("EXPSIG", "EXPKEYSIG", "REVKEYSIG", "BADSIG", "ERRSIG")
 
 
 class Signatures:
-    """Checks signatures against the file `signers`, which is read anew each time.
+    """Checks signatures against the file `signers`, which is read again for each check.
 
-    `owner`: whose it must be.
+    `owner` is the uid that must own the file.
     """
 
     def __init__(self, signers: Path, owner: int = 0) -> None:
@@ -57,7 +57,9 @@ class Signatures:
             with self._signers.open("rb") as file:
                 facts = os.fstat(file.fileno())
                 if facts.st_uid != self._owner or facts.st_mode & 0o022:
-                    raise NotAllowed(f"{self._signers} must be root's alone to write")
+                    raise NotAllowed(
+                        f"{self._signers} must be owned by root and writable by root only"
+                    )
                 data = file.read(LIMIT + 1)
         except OSError as error:
             raise NotAllowed(f"cannot read {self._signers}: {error.strerror}") from error
@@ -67,7 +69,7 @@ class Signatures:
 
 
 def keys(text: str) -> Iterator[bytes]:
-    """The PGP keys that stand in a file of signers; one that is damaged is nobody's."""
+    """The PGP keys in a file of signers. A damaged block is skipped."""
     for block in _BLOCK.finditer(text):
         _, _, body = block[1].replace("\r", "").rpartition("\n\n")
         lines = [line for line in (body or block[1]).split("\n") if line and line[0] != "="]
@@ -105,7 +107,7 @@ async def _pgp(folder: Path, text: str) -> str:
 
 
 async def _ask(folder: Path, *argv: str, stdin: Path | None = None) -> tuple[int, str]:
-    """Run it with nothing of our environment but the path; its exit status and what it said."""
+    """Run a program with only PATH from the environment; return its exit status and output."""
     try:
         async with asyncio.timeout(_DEADLINE):
             return await _run(folder, argv, stdin or Path("/dev/null"))

@@ -1,7 +1,7 @@
-"""Approval by plain git: a signed tag `approve/ID` on the proposed commit, pushed by an operator.
+"""Approval by plain git: an operator pushes a signed tag `approve/ID` on the proposed commit.
 
-The tag says the same as `hive approval approve ID --commit ...`, and goes the same way. One that
-is not signed by somebody who may, or names something else, is recorded and put aside as
+The tag means the same as `hive approval approve ID --commit ...`, and takes the same path. A tag
+without a signature of an allowed signer, or on another commit, is recorded and moved to
 `refs/hive/refused/OID`, so that a better one can be pushed.
 """
 
@@ -44,18 +44,18 @@ LOOK_EVERY: Final = 1.0
 TAGS: Final = "refs/tags/approve"
 ASIDE: Final = "refs/hive/refused"
 RULE: Final = "signed tag"
-SIGNED: Final = "signed:"  # before who approved by a tag
+SIGNED: Final = "signed:"  # prefix of `decided_by` for an approval by a tag
 _OID: Final = re.compile(r"[0-9a-f]{40}")
-_AGAIN: Final = (Busy, TimedOut, StorageFull, Internal)  # nothing is wrong with the tag
+_AGAIN: Final = (Busy, TimedOut, StorageFull, Internal)  # errors for which the tag is not to blame
 
 
 class _Refused(NotAllowed):
-    """A tag that approves nothing: it was recorded and put aside."""
+    """A tag that does not approve: it was recorded and set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedApprovals:
-    """Looks at the repositories of agents for whom something is undecided; there are few."""
+    """Judges the tags of agents with undecided approvals, of which there are few."""
 
     broker: Broker
     repo: Callable[[str], AppliedRepo]
@@ -79,7 +79,7 @@ class SignedApprovals:
                     await self._look(approval)
                     self.troubles.pop(approval.id, None)
                 except (HiveError, OSError) as error:
-                    self._log_once(approval.id, f"cannot look for a tag that approves it: {error}")
+                    self._log_once(approval.id, f"cannot check for a signed tag: {error}")
 
     def _log_once(self, approval: str, text: str) -> None:
         """Log a reason once, although the check is repeated each second."""
@@ -88,7 +88,7 @@ class SignedApprovals:
         self.troubles[approval] = text
 
     def approval(self, uuid: str, id_: str) -> Approval:
-        """What a tag for this agent may approve: NotFound or Conflict when it may not."""
+        """The approval that a tag for this agent may decide; otherwise NotFound or Conflict."""
         approval = self.broker.services.ledger.approvals.get(id_)
         if approval is None or approval.agent != uuid:
             raise NotFound(f"no approval {id_[:64]} for this agent")
@@ -97,7 +97,7 @@ class SignedApprovals:
         return approval
 
     async def judge(self, id_: str) -> None:
-        """Approve by the tag that was just pushed; raise why if it does not approve."""
+        """Approve by the tag that was just pushed; raise the reason if the tag does not approve."""
         async with self._alone:
             approval = self.broker.services.ledger.approvals.get(id_)
             if approval is not None and approval.state is ApprovalState.PENDING:
@@ -108,7 +108,7 @@ class SignedApprovals:
                 raise Conflict(f"cannot approve {id_}: it is {state}")
 
     async def _look(self, approval: Approval) -> None:
-        """The same for one that was pushed to a daemon that was killed before it judged it."""
+        """Judge a tag that was pushed to a daemon that was killed before it judged the tag."""
         async with self._alone:
             current = self.broker.services.ledger.approvals.get(approval.id)
             if current is not None and current.state is ApprovalState.PENDING:
@@ -117,7 +117,7 @@ class SignedApprovals:
 
     async def _judge(self, approval: Approval) -> None:
         repo, name = self.repo(approval.agent), f"{TAGS}/{approval.id}"
-        # Who pushes writes a file; to read all refs each second costs more than it is worth.
+        # A push writes a loose ref. Reading all refs each second would cost too much.
         if not any((repo.path / place).is_file() for place in (name, "packed-refs")):
             return
         oid = repo.ref(name)
@@ -134,8 +134,8 @@ class SignedApprovals:
             raise refusal from error
 
     def refuse(self, approval: Approval, oid: str, reason: str) -> NotAllowed:
-        """Record that a tag does not approve; the error for who pushed it."""
-        log.warning("A tag does not approve %s: %s", approval.id, reason)
+        """Record that a tag does not approve; return the error for the client that pushed it."""
+        log.warning("A signed tag cannot approve %s: %s", approval.id, reason)
         world = self.broker.services
         entry = AuditEntry(
             kind=REFUSED, caller=OPERATOR, operation="approve", target=approval.agent,
@@ -150,17 +150,20 @@ class SignedApprovals:
 
     @staticmethod
     def _put_aside(repo: AppliedRepo, approval: Approval, oid: str) -> None:
-        """After it was recorded, so that a kill between the two loses no line."""
+        """Move the tag aside.
+
+        Called after it was recorded, so that a crash in between loses no record.
+        """
         with guard_repository(repo.path):
             put_ref(repo.path / ASIDE / oid, oid)
             with suppress(
                 FileNotFoundError
-            ):  # one that somebody packed stays, and is not read again
+            ):  # a ref packed by another git stays, and is not read again
                 drop_ref(repo.path / TAGS / approval.id, oid)
 
 
 def create_signed_approvals(broker: Broker, repo: Callable[[str], AppliedRepo]) -> SignedApprovals:
-    """As the settings of this host say whose tags count."""
+    """Create the check of signed tags with the allowed signers of the settings."""
     signers = broker.services.settings.approvals.signers
     return SignedApprovals(broker, repo, Signatures(signers))
 
@@ -173,7 +176,7 @@ def _approve(call: Call, approval: str, who: str) -> Record[Decided]:
 
 
 def _read_tag(repo: AppliedRepo, oid: str, approval: Approval) -> SignedTag:
-    """The tag, when it is about exactly what was proposed."""
+    """Read the tag; raise InvalidArgument unless it is on exactly the proposed commit."""
     if not _OID.fullmatch(oid):
         raise InvalidArgument("the ref is damaged", field="tag")
     kind, data = repo.store.read(oid, "a tag")
@@ -181,7 +184,7 @@ def _read_tag(repo: AppliedRepo, oid: str, approval: Approval) -> SignedTag:
         raise InvalidArgument("it is not a signed tag", field="tag")
     tag = read_tag(data)
     if tag.name != f"approve/{approval.id}":
-        raise InvalidArgument("the tag was made for something else", field="tag")
+        raise InvalidArgument("the name inside the tag is another one", field="tag")
     if (tag.kind, tag.object) != ("commit", approval.binding.commit):
-        raise InvalidArgument(f"it names another {tag.kind} than was proposed", field="tag")
+        raise InvalidArgument(f"it names another {tag.kind} than the proposed one", field="tag")
     return tag

@@ -1,8 +1,8 @@
-"""Reading objects: the bytes of the repository, checked before anything believes them.
+"""Reads objects of a repository, and checks them before use.
 
-Nothing is read by libgit2, which never returns from a loose object that is cut short
-(https://github.com/libgit2/libgit2/issues/7342) and crashes over damaged packs. Before libgit2 is
-given an object to build on, `sure` has read it.
+libgit2 is not used for reading: it loops on a truncated loose object
+(https://github.com/libgit2/libgit2/issues/7342) and crashes on damaged packs. Before libgit2 builds
+on an object, `check_object` has read it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLDER: Final = 0o040000
 _LINE: Final = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
 _SEPARATORS: Final = 2  # a space and a NUL in each line
 _FORBIDDEN: Final = frozenset({b".", b"..", b".git"})
-# Few objects can stand for files without number: https://kate.io/blog/git-bomb/ (attack 18).
+# A few objects can expand to countless files: https://kate.io/blog/git-bomb/ (attack 18).
 ENTRIES: Final = 50_000
 LEVELS: Final = 32
 
@@ -34,14 +34,14 @@ TreeLine = tuple[bytes, bytes, bytes]  # mode, name and hash of an entry
 
 
 class TreeEntry(NamedTuple):
-    """One line of a tree."""
+    """One entry of a tree."""
 
     mode: int
     oid: str
 
 
 class GitCommit(NamedTuple):
-    """What is in a commit. `author` is a name, `time` that of the committer."""
+    """The content of a commit. `author` is a name; `time` is the committer's."""
 
     tree: str
     parents: tuple[str, ...]
@@ -51,7 +51,7 @@ class GitCommit(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """A file before and after; None where there is none."""
+    """A file before and after a change; None where it does not exist."""
 
     path: str
     old: TreeEntry | None
@@ -59,7 +59,7 @@ class FileChange(NamedTuple):
 
 
 class ObjectStore:
-    """The objects of the repository with this git directory; another one sees fresh damage."""
+    """The objects of the repository with this git directory. A new instance sees fresh damage."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder / "objects")
@@ -70,12 +70,12 @@ class ObjectStore:
         return f"{self.folder}/{oid[:2]}/{oid[2:]}"
 
     def read(self, oid: str, purpose: str) -> tuple[str, bytes]:
-        """Kind and content; DamagedRepo that says what it was wanted for."""
+        """Kind and content of an object. DamagedRepo, with the purpose, if it cannot be read."""
         with guard_reads(f"object {oid} of {purpose}", self.folder):
             return self._read(oid)
 
     def check_object(self, oid: str, purpose: str) -> str:
-        """Read and check an object; its name."""
+        """Read and check an object; return its name."""
         self.read(oid, purpose)
         return oid
 
@@ -84,7 +84,7 @@ class ObjectStore:
             return self._read(oid, "blob")[1]
 
     def tree(self, oid: str, purpose: str) -> dict[str, TreeEntry]:
-        """Entries by name."""
+        """The entries of a tree by name."""
         return _entries(self._lines(oid, purpose))
 
     def commit(self, oid: str) -> GitCommit:
@@ -92,7 +92,7 @@ class ObjectStore:
             return _commit(self._read(oid, "commit")[1].decode("utf-8", "replace"))
 
     def walk(self, tree: str) -> Iterator[tuple[str, TreeEntry]]:
-        """Path and entry of everything below a tree, folders before what they hold."""
+        """Path and entry of everything below a tree, each folder before its content."""
         stack, left = [("", tree)], ENTRIES
         while stack:
             at, oid = stack.pop()
@@ -105,7 +105,10 @@ class ObjectStore:
                     stack.append((f"{at}{name}/", entry.oid))
 
     def differences(self, old: str, new: str) -> Iterator[FileChange]:
-        """What differs between two trees ("": an empty one); what is the same is not read."""
+        """The files that differ between two trees ("" is an empty one).
+
+        Equal subtrees are not read.
+        """
         for number, change in enumerate(self._differences(old, new, "")):
             _check_size("", ENTRIES - number)
             yield change
@@ -131,7 +134,7 @@ class ObjectStore:
         return lines
 
     def _read(self, oid: str, kind: str = "") -> tuple[str, bytes]:
-        """Kind and content; ValueError when it is of another kind than wanted."""
+        """The content; ValueError if the object has another kind than `kind`."""
         try:
             with open(self.path(oid), "rb") as file:
                 packed = file.read()
@@ -151,7 +154,10 @@ class ObjectStore:
 
 
 def _unpack(oid: str, packed: bytes) -> tuple[str, bytes]:
-    """https://git-scm.com/book/en/v2/Git-Internals-Git-Objects, "Object Storage"."""
+    """Inflate a loose object and check its hash.
+
+    https://git-scm.com/book/en/v2/Git-Internals-Git-Objects, "Object Storage".
+    """
     inflate = zlib.decompressobj()
     try:
         raw = inflate.decompress(packed, LIMIT)
@@ -166,22 +172,22 @@ def _unpack(oid: str, packed: bytes) -> tuple[str, bytes]:
     head, _, data = raw.partition(b"\0")
     kind, _, size = head.partition(b" ")
     if size != b"%d" % len(data):
-        raise ValueError("it has another size than it says")
+        raise ValueError("the size differs from the declared one")
     return kind.decode(), data
 
 
 def _split_tree(data: bytes) -> list[TreeLine]:
-    """The lines of a tree; ValueError when there is anything else in it."""
+    """The entries of a tree; ValueError if it has any other content."""
     lines: list[TreeLine] = _LINE.findall(data)
     if sum(map(len, chain.from_iterable(lines))) + _SEPARATORS * len(lines) != len(data):
-        raise ValueError("is no tree")
+        raise ValueError("is not a tree")
     return lines
 
 
 def _check_names(names: list[bytes], purpose: str) -> None:
-    """What git itself never writes, and what would lead out of the work tree or into .git."""
+    """Refuse names that git itself never writes, or that lead out of the work tree or into .git."""
     odd = [name for name in names if name.lower() in _FORBIDDEN or b"/" in name]
-    if not _is_text(b"/".join(names)):  # together: there is one for every agent
+    if not _is_text(b"/".join(names)):  # all at once: there is one for each agent
         odd += [name for name in names if not _is_text(name)]
     if odd:
         raise InvalidArgument(f"{purpose} holds the name {odd[0]!r}", field="object")

@@ -1,6 +1,6 @@
-"""A tag object as git writes it: what it names, and the signature over everything before it.
+"""A tag object in git's format: the object that it names, and the signature over the text before.
 
-https://git-scm.com/docs/gitformat-signature tells where the signature of a tag stands.
+https://git-scm.com/docs/gitformat-signature describes where the signature of a tag is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FIELD: Final = "tag"
 
 
 class SignatureFormat(StrEnum):
-    """Which program made the signature."""
+    """The program that made the signature."""
 
     SSH = "ssh"
     PGP = "pgp"
@@ -33,7 +33,10 @@ _ARMOUR: Final = {
 
 
 class SignedTag(NamedTuple):
-    """`payload`: the bytes that were signed. Nothing of it is believed before they are."""
+    """A signed tag. `payload` is the signed bytes.
+
+    Do not trust any field before the signature is checked.
+    """
 
     object: str
     kind: str
@@ -44,7 +47,7 @@ class SignedTag(NamedTuple):
 
 
 def read_tag(data: bytes) -> SignedTag:
-    """A tag and its signature; InvalidArgument when it is not whole, or has none."""
+    """Parse a tag and its signature; InvalidArgument if the tag is malformed or not signed."""
     if len(data) > LIMIT:
         raise InvalidArgument(f"the tag is larger than {LIMIT} bytes", field=_FIELD)
     head = _HEAD.match(data)
@@ -58,7 +61,7 @@ def read_tag(data: bytes) -> SignedTag:
 
 
 def _signature_start(data: bytes, start: int) -> tuple[SignatureFormat, int]:
-    """Where the signature begins: at the last such line, as git has it."""
+    """The format and position of the signature: the last matching line, as in git."""
     places = {
         flavour: max(data.rfind(b"\n" + line, start - 1), -1) for flavour, line in _ARMOUR.items()
     }

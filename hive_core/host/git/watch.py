@@ -1,4 +1,4 @@
-"""Noticing that the meta repo's branch moved: by hand, or by us."""
+"""Watches the branch of the meta repository for moves, by hand or by the daemon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from watchfiles import Change, watch
 
-# In milliseconds: several files change within one commit, and an operator waits a second.
+# In milliseconds. Several files change within one commit, and an operator waits at most a second.
 _DEBOUNCE: Final = 100
 _STEP: Final = 50
 _TICK: Final = 900
@@ -22,9 +22,9 @@ async def watch_branch(
 ) -> None:
     """Call `changed` whenever a ref of the git directory `folder` may have moved, until `stop`.
 
-    Also after a move of our own: whoever is called compares. When nothing is told for a second,
-    call `tick`, so that what the kernel or the watcher lost (a queue that overran, the moment
-    before the watch began), and what could not be done at once, is found as well.
+    It is also called after moves of the daemon; the caller compares. If there is no event for a
+    second, call `tick`. That covers events that the kernel or the watcher lost (a queue overflow,
+    the time before the watch began), and work that could not be done at once.
     """
     heads = folder / "refs" / "heads"
 
@@ -35,7 +35,7 @@ async def watch_branch(
         return file.parent == heads or (file.parent == folder and file.name in _NAMES)
 
     changed()
-    # In a thread of our own: `awatch` would load another library for tasks at each start.
+    # In a thread of its own: `awatch` would import another task library at each start.
     batches = watch(
         folder, heads, watch_filter=matters, debounce=_DEBOUNCE, step=_STEP, stop_event=stop,
         recursive=False, rust_timeout=_TICK, yield_on_timeout=True, raise_interrupt=False,
@@ -45,4 +45,4 @@ async def watch_branch(
         while (changes := await loop.run_in_executor(own, next, batches, None)) is not None:
             (changed if changes else tick)()
     finally:
-        own.shutdown(wait=False)  # who is cancelled waits for no tick
+        own.shutdown(wait=False)  # a cancelled task does not wait for the next tick

@@ -1,9 +1,9 @@
 """The work tree of the meta repository: its files and its index show the commit in force.
 
-After each commit the files that differ between the old and the new commit are replaced (`show`).
-Files that something else changed are put back at the next look (`restore`). Files of the work tree
-are not made durable: after a power cut they can be old, empty or cut short, and a deleted file can
-be back. `repair` puts all of that right when the daemon starts.
+After each commit, the files that differ between the old and the new commit are replaced (`show`).
+The next check restores files that another process changed (`restore`). Files of the work tree are
+not synced: after a power cut they can be old, empty or truncated, and a deleted file can be back.
+`repair` corrects all of that when the daemon starts.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from hive_core.host.git.worktree_status import WorkTreeStatus, blob_name, is_who
 from hive_core.host.storage.disk import sync_folder
 
 _LISTED: Final = 100
-_SEARCHED: Final = 500  # commits; the kernel wrote back what is older long ago
+_SEARCHED: Final = 500  # commits; the kernel has written back older ones long ago
 
 
 class WorkTree:
-    """Updates the work tree. A file names the commit that is shown, so a crash loses nothing."""
+    """Updates the work tree. A file names the shown commit, so that a crash loses nothing."""
 
     def __init__(self, handle: RepositoryHandle, objects: Objects) -> None:
         folder = handle.folder
@@ -62,7 +62,7 @@ class WorkTree:
         return text if text.isalnum() else ""
 
     def mark_shown(self, oid: str) -> None:
-        """Note that the work tree shows `oid`."""
+        """Record that the work tree shows `oid`."""
         with guard_writes():
             self._write_mark(oid)
 
@@ -85,7 +85,7 @@ class WorkTree:
             self.lock.release()
 
     def _changes(self, before: str, oid: str) -> tuple[str, list[FileChange]]:
-        """The commit that the files are of, and how a commit differs from it."""
+        """The commit that the files show, and the changes from it to another commit."""
         recent = self._objects.recent_changes(before, oid)
         if recent is not None:
             return before, recent
@@ -93,11 +93,13 @@ class WorkTree:
         old, new = self._tree(before), store.commit(oid).tree
         try:
             return before if old else oid, list(store.differences(old, new))
-        except (InvalidArgument, DamagedRepo):  # beyond all bounds, or lost: it was nothing
+        except (InvalidArgument, DamagedRepo):  # too large, or lost
             return oid, list(store.differences("", new))
 
     def repair(self, head: str, refused: Iterable[str]) -> list[str]:
-        """After a start: undo what a power cut did to the work tree; the names of those files.
+        """After a start, undo what a power cut did to the work tree.
+
+        Return the names of those files.
 
         `refused` are commits that the work tree may have shown for a moment.
         """
@@ -105,9 +107,9 @@ class WorkTree:
         return self.restore() + self._remove_leftovers(head, refused)
 
     def restore(self) -> list[str]:
-        """Put back what differs from the commit that is shown; the names of those files.
+        """Restore files that differ from the shown commit; return their names.
 
-        A file that belongs to no commit stays, and `dirty` lists it.
+        A file that is in no commit stays; `changed_files` lists it.
         """
         shown, store = self.shown_commit(), self._objects.store
         if not shown or not (changed := self._changed_files(shown)):
@@ -127,13 +129,16 @@ class WorkTree:
                 return self._dirt.changed_files(shown)
         except DamagedRepo:
             with self._locked_index(shown):
-                """A damaged index is made anew."""
+                pass  # opening a damaged index writes it again
         with guard_reads("work tree", self._index):
             return self._dirt.changed_files(shown)
 
     @contextmanager
     def _locked_index(self, shown: str) -> Iterator[pygit2.Index]:
-        """The index to change; it is written at the end. Busy while another git holds it."""
+        """Yield a copy of the index to change, and install it at the end.
+
+        Busy if another git holds it.
+        """
         self.lock.acquire()
         try:
             with guard_writes():
@@ -144,10 +149,10 @@ class WorkTree:
             self.lock.release()
 
     def _remove_leftovers(self, head: str, refused: Iterable[str]) -> list[str]:
-        """Delete again what a power cut brought back: the deletion of a file was not durable yet.
+        """Delete files that a power cut brought back because their deletion was not durable yet.
 
-        Such a file is in no commit that is in force, and holds the beginning of what a recent
-        commit had there, or zeros. A file with any other content is an operator's, and stays.
+        Such a file is not in the commit in force, and holds the beginning of its content in a
+        recent commit, or zeros. A file with any other content belongs to an operator, and stays.
         """
         store = self._objects.store
         tree = store.commit(head).tree
@@ -163,7 +168,7 @@ class WorkTree:
         return leftovers
 
     def _is_torn(self, path: str, versions: set[str]) -> bool:
-        """Whether a power cut can have made the file from one of these versions."""
+        """Whether a power cut can have left one of these versions in this state."""
         content = _plain_content(self._place(path))
         if content is None:
             return False
@@ -171,9 +176,9 @@ class WorkTree:
         return any(_content(self._objects.store, oid).startswith(start) for oid in versions)
 
     def sync_deletions(self) -> None:
-        """Make durable which files are there; safe in a thread beside the one that shows.
+        """Make deletions durable. Safe in a thread, in parallel with `show`.
 
-        Contents need no fsync: `repair` puts back every file of the commit in force.
+        Contents need no fsync: `repair` restores every file of the commit in force.
         """
         shown = self.shown_commit()
         if not shown or shown == self._read(self._settled):
@@ -186,7 +191,7 @@ class WorkTree:
             replace_file(self._settled, f"{shown}\n".encode(), spare, durable=True)
 
     def changed_files(self) -> list[str]:
-        """Files that differ from what was shown, in the index or in the work tree."""
+        """Files of the index or the work tree that differ from the shown commit."""
         shown = self.shown_commit()
         try:
             with guard_reads("work tree", self._index):
@@ -208,8 +213,8 @@ class WorkTree:
         os.rename(self._spare, self._index)
 
     def _open(self, before: str) -> pygit2.Index:
-        """A copy of the index to work on; one that is damaged is made anew from what was shown."""
-        # We hold the lock of the index itself, so whoever locked the copy was killed.
+        """A copy of the index to change. A damaged index is built again from the shown commit."""
+        # This process holds the lock of the index, so the owner of a lock of the copy was killed.
         _remove(f"{self._spare}.lock")
         _remove(self._spare)
         data = _plain_content(self._index) or b""
@@ -243,18 +248,18 @@ class WorkTree:
             index.remove(path)
 
     def _file(self, path: str) -> str:
-        """The blob name of a file of the work tree; another text if it is no plain file."""
+        """The blob name of a file of the work tree; another text if it is not a regular file."""
         place = self._place(path)
         content = _plain_content(place)
         if content is not None:
             return blob_name(content)
-        return "no plain file" if os.path.lexists(place) else ""
+        return "not a regular file" if os.path.lexists(place) else ""
 
     def _place(self, path: str) -> str:
         return f"{self._root}/{path}"
 
     def _tree(self, commit: str) -> str:
-        """The tree of what was shown; one that cannot be read counts as nothing."""
+        """The tree of the shown commit; empty if it cannot be read."""
         with suppress(HiveError):
             return self._objects.store.commit(commit).tree if commit else ""
         return ""
@@ -267,7 +272,7 @@ def _add(index: pygit2.Index, path: str, entry: TreeEntry) -> None:
 def _versions(
     store: ObjectStore, head: str, settled: str, refused: Iterable[str]
 ) -> Mapping[str, set[str]]:
-    """Contents by path that commits since `settled`, or `refused` ones, put into the work tree."""
+    """By path, the blobs that commits since `settled` and `refused` ones put into the work tree."""
     versions: defaultdict[str, set[str]] = defaultdict(set)
     at, top = head, store.commit(head).tree
     for _ in range(_SEARCHED):
@@ -278,7 +283,7 @@ def _versions(
         for path, before, _ in store.differences(store.commit(at).tree if at else "", commit.tree):
             versions[path].add(_name(before))
     for oid in refused:
-        with suppress(HiveError):  # the power cut took it, or it is beyond all bounds
+        with suppress(HiveError):  # the power cut destroyed it, or it is too large
             for path, before, _ in store.differences(store.commit(oid).tree, top):
                 versions[path].add(_name(before))
     return versions
@@ -302,7 +307,7 @@ def _entry(index: pygit2.Index, path: str) -> str:
 
 
 def _plain_content(path: str) -> bytes | None:
-    """The bytes of a plain file; None for anything else, and where there is nothing."""
+    """The bytes of a regular file; None for anything else or a missing file."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -317,4 +322,4 @@ def _remove(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:
-        """It is as it should be."""
+        pass

@@ -1,7 +1,7 @@
-"""Files of the work tree that differ from a commit; cheap enough to ask after every commit.
+"""Lists files of the work tree that differ from a commit; cheap enough to run after every commit.
 
-A file whose name, size and times are as they were has the content that it had
-(https://git-scm.com/docs/racy-git says what that leaves out; here it only delays a line of text).
+A file with the same name, size and times is taken as unchanged (https://git-scm.com/docs/racy-git
+describes the exceptions; here they only delay a line of text).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ FileSignature = tuple[int, int, int, int]
 
 
 def blob_name(data: bytes) -> str:
-    """What git calls this content."""
+    """The name that git gives to this content."""
     return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def is_whole_index(index: bytes) -> bool:
-    """Whether an index ends with its own hash; libgit2 is not given another one."""
+    """Whether an index ends with its own hash; libgit2 is given no other."""
     return sha1(index[:-_HASH], usedforsecurity=False).digest() == index[-_HASH:]
 
 
 def file_signature(path: Path | os.DirEntry[str]) -> FileSignature | None:
-    """Times, size and inode of a plain file, which change with its content; else None."""
+    """Times, size and inode of a file, which change with its content; None if it does not exist."""
     try:
         status = path.stat(follow_symlinks=False)
     except OSError:
@@ -46,19 +46,19 @@ class WorkTreeStatus:
     def __init__(self, handle: RepositoryHandle, store: ObjectStore) -> None:
         self._handle = handle
         self._store = store
-        self._root = handle.folder.parent  # whatever somebody wrote into the configuration
+        self._root = handle.folder.parent  # not from the work tree setting of its configuration
         self._index = handle.folder / "index"
         self._names: dict[str, tuple[FileSignature, str]] = {}
         self._wanted: tuple[str, dict[str, str]] = ("", {})
         self._staged: tuple[FileSignature | None, dict[str, str]] = (None, {})
 
     def changed_files(self, commit: str) -> list[str]:
-        """Files that differ from the commit in the index or in the work tree."""
+        """Files of the index or the work tree that differ from the commit."""
         wanted, staged = self._files(commit), self._in_index()
         seen = dict(self._here("", self._root))
         for path in self._names.keys() - seen.keys():
             del self._names[path]
-        # Whole sets at once: this is done every few seconds, with a file for each agent.
+        # Set operations, because this runs every few seconds, with a file for each agent.
         changed = {path for path, _ in wanted.items() ^ staged.items()}
         changed.update(path for path, _ in seen.items() - {**staged, **wanted}.items())
         changed |= wanted.keys() - seen.keys()
@@ -68,7 +68,7 @@ class WorkTreeStatus:
         )
 
     def _files(self, commit: str) -> dict[str, str]:
-        """Content by path of a commit; the last one asked for is remembered."""
+        """Blob by path of a commit; the last result is cached."""
         if self._wanted[0] != commit:
             walk = self._store.walk(self._store.commit(commit).tree)
             self._wanted = (
@@ -88,7 +88,7 @@ class WorkTreeStatus:
         return self._staged[1]
 
     def _here(self, at: str, folder: Path) -> Iterator[tuple[str, str]]:
-        """Content by path of the work tree."""
+        """Blob by path of the work tree."""
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = f"{at}{entry.name}"
@@ -103,7 +103,7 @@ class WorkTreeStatus:
         if known is not None and known[0] == signature:
             return known[1]
         if signature is None or not entry.is_file(follow_symlinks=False):
-            return "no plain file"
+            return "not a regular file"
         name = blob_name(Path(entry.path).read_bytes())
         self._names[path] = (signature, name)
         return name

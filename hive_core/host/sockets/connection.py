@@ -18,10 +18,11 @@ from hive_core.errors import BadFrame
 from hive_core.model.wire.record import OPERATOR
 from hive_core.varlink import FrameReader
 
-# What a connection may have asked and not got answered before reading stops, and goes on again.
+# Limits on requests of a connection without an answer: reading stops at the first value and resumes
+# at the second. Frames, then bytes.
 _FRAMES_MOST, _FRAMES_FEW = 256, 64
 _HELD_MOST, _HELD_FEW = 1 << 18, 1 << 16
-# Who holds less than this is not held up for what others of its party hold.
+# A connection that holds less than this is not paused for what other connections of its party hold.
 LITTLE: Final = 1 << 14
 _BUFFER: Final = 1 << 16
 _ROOM: Final = memoryview(bytearray(1 << 18))
@@ -30,9 +31,9 @@ _CREDENTIALS: Final = struct.Struct("iII")
 
 
 def peer(connected: socket.socket) -> tuple[int, int]:
-    """Uid and pid of the process that connected, as the kernel noted them; -1 when it did not.
+    """The uid and pid of the connected process, as recorded by the kernel; -1 if it recorded none.
 
-    The uid is mapped into our user namespace: a container's uids arrive as host uids of its range.
+    The uid is mapped into this user namespace: a container's uids arrive as host uids of its range.
     The pid may name another process by now, so it is for logs only (attack 33).
     """
     size = _CREDENTIALS.size
@@ -44,12 +45,12 @@ def peer(connected: socket.socket) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class PeerTimeouts:
-    """How long, in seconds, a peer may take for its first frame, for one begun, and to read."""
+    """Seconds that a peer has for its first frame, to complete a frame, and to read replies."""
 
     first: float = 10.0
     begun: float = 30.0
     deaf: float = 60.0
-    # How often it is looked who is late.
+    # The interval at which late peers are looked for.
     look: float = 1.0
 
 
@@ -57,7 +58,7 @@ PATIENCE: Final = PeerTimeouts()
 
 
 class ConnectionHost(Protocol):
-    """What a connection needs of the daemon's side."""
+    """The methods of the server that a connection calls."""
 
     patience: PeerTimeouts
 
@@ -68,34 +69,39 @@ class ConnectionHost(Protocol):
     def on_closed(self, connection: PeerConnection, line: ClientConnection) -> None: ...
 
     def on_memory_change(self, connection: PeerConnection, line: ClientConnection) -> None:
-        """What it holds of our memory has changed: the host may `hush` or `choke` it."""
+        """Called when the memory that the connection holds has changed.
+
+        May pause reads or calls.
+        """
         ...
 
     def on_ending(self, connection: PeerConnection) -> None:
-        """Call `finish` after each turn from now on."""
+        """Call `finish` of the connection after each batch from now on."""
         ...
 
     def set_deadline(self, connection: PeerConnection, seconds: float | None) -> None:
-        """Abort the connection after that time; None: it is in no hurry any more."""
+        """Abort the connection after `seconds`; None removes the deadline."""
         ...
 
 
-# The line of a peer (uid, pid), or None: closed without a word.
+# Returns the connection of a peer (uid, pid) to the broker; None closes it without a reply.
 Admit = Callable[["PeerConnection", int, int], ClientConnection | None]
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """Plain recv: descriptors that a peer attaches (SCM_RIGHTS) are closed by the kernel, unseen.
+    """One client connection: receives bytes, cuts frames, passes them to the broker, sends replies.
 
-    No per-call work happens here but cutting frames. One buffer serves all connections, because
-    what was read is copied out at once; a fresh one for each read costs more than the read.
+    It uses plain recv, so the kernel closes descriptors that a peer attaches (SCM_RIGHTS). All
+    connections share one buffer, because received bytes are copied out at once; a new buffer for
+    each read costs more than the read.
     """
 
     def __init__(self, host: ConnectionHost, admit: Admit) -> None:
         self._host = host
         self._admit = admit
         self._reader = FrameReader()
-        # What was read and is not cut into frames yet: one read may bring very many small ones.
+        # Bytes that were received and are not cut into frames yet: one read may bring many small
+        # frames.
         self._uncut = b""
         self._line: ClientConnection | None = None
         self._stuck = self._together = self._hurried = False
@@ -130,7 +136,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         except BadFrame as fault:
             frames.append(fault)
         hurried = self._hurried
-        # Whole frames of a peer in no hurry, which is what most reads bring, put it in none.
+        # A connection without a deadline that got only whole frames, the usual case, needs none.
         if (hurried or self._reader.pending) and (frames or not hurried):
             self._hurry_if_slow()
         if frames:
@@ -141,7 +147,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._host.on_memory_change(self, line)
 
     def _whole_frames(self, data: bytes) -> bytes:
-        """As much as holds only so many frames; the rest waits until these are answered."""
+        """The bytes that hold at most so many frames. The rest waits until these are answered."""
         if data.count(b"\0") <= _FRAMES_MOST:
             return data
         self._uncut = data.split(b"\0", _FRAMES_MOST)[-1]
@@ -161,18 +167,18 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     @property
     def unread(self) -> int:
-        """Bytes that came in: frames that wait for their answers, and one that is not whole."""
+        """Bytes received and not answered: frames that wait for a reply, and incomplete ones."""
         held = self._reader.size + len(self._uncut)
         return held + (self._line.bytes_held if self._line is not None else 0)
 
     @property
     def unsent(self) -> int:
-        """Bytes that a peer who does not read has yet to read."""
+        """Bytes that wait to be sent to a peer that does not read."""
         return self.transport.get_write_buffer_size() if self.transport and self._stuck else 0
 
     @property
     def gone(self) -> bool:
-        """Whether the peer has closed, which asyncio does not notice while nothing is read."""
+        """Whether the peer has closed. asyncio does not notice this while reading is paused."""
         if self.transport is None:
             return True
         look = select.poll()
@@ -180,7 +186,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return any(seen & select.POLLHUP for _, seen in look.poll(0))
 
     def pause_read(self, *, together: bool = False) -> None:
-        """Read no more for now; `together`: because of what the whole party holds."""
+        """Pause reading. `together`: because of what all connections of the party hold."""
         line = self._line
         self._together |= together
         if self.transport is not None and line is not None and not line.full:
@@ -189,7 +195,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._hurry_if_slow()
 
     def resume_read(self, *, together: bool = False) -> None:
-        """Read on, if neither its own frames nor those of the party are too many."""
+        """Resume reading, unless this connection or its party still holds too much."""
         line = self._line
         self._together &= not together
         if self.transport is None or line is None or not line.full or self._together:
@@ -205,12 +211,12 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._hurry_if_slow()
 
     def pause_calls(self) -> None:
-        """Ask nothing more for it until `breathe`."""
+        """Pause the broker's calls for this connection until `resume_calls`."""
         if self._line is not None:
             self._line.write_blocked = True
 
     def resume_calls(self) -> None:
-        """Go on, unless its own peer is what it waits for."""
+        """Resume the broker's calls, unless the peer itself does not read."""
         if self._line is not None and self._line.write_blocked and not self._stuck:
             self._host.on_drained(self._line)
 
@@ -233,12 +239,15 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     @override
     def eof_received(self) -> bool:
-        """The peer has said all (`printf ... | nc -U`): what was asked is still answered."""
+        """The peer has closed its sending side (`printf ... | nc -U`).
+
+        Pending calls are still answered.
+        """
         self._host.on_ending(self)
         return True
 
     def finish(self) -> None:
-        """Close a connection whose peer asks no more and is owed nothing."""
+        """Close the connection if its peer has closed and no reply is pending."""
         line = self._line
         if self.transport is not None and (line is None or (line.is_useless and not self._uncut)):
             self.transport.close()
@@ -251,9 +260,9 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._line = None
 
     def _hurry_if_slow(self) -> None:
-        """A frame that was begun must end, and what is written must be read.
+        """Set a deadline for an incomplete frame and for unread replies.
 
-        The operator may look at a log in a pager for as long as it takes.
+        The operator has no deadline for reading, because a pager may show a log for any time.
         """
         line = self._line
         if line is None:
@@ -261,7 +270,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         late = self._reader.pending and not (line.full and line.bytes_held)
         deaf = self._stuck and line.party != OPERATOR
         patience = self._host.patience
-        # While nothing is read, only a look now and then tells that the peer has gone.
+        # While reading is paused, only the regular check notices that the peer has closed.
         times = [inf] * line.full + [patience.begun] * late + [patience.deaf] * deaf
         self._hurry(min(times, default=None))
 

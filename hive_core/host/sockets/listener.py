@@ -1,4 +1,4 @@
-"""One listening socket, and how much all connections to it together may hold of our memory."""
+"""One listening socket, and the limit on memory that all its connections together may hold."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 
 from hive_core.host.sockets.connection import LITTLE, PeerConnection
 
-# Attack 36. hived has 1 GiB for all agents, and an agent may have 64 connections: what comes in and
-# waits for its answer, and what goes out and is not read, is bounded for each party.
+# Attack 36. hived has 1 GiB for all agents, and an agent may have 64 connections. So for each
+# party, both requests without an answer and replies that are not read are limited.
 UNREAD_MOST: Final = 8 << 20
 UNSENT_MOST: Final = 4 << 20
 
@@ -29,7 +29,10 @@ class Listener:
     choked: bool = False
 
     def admits(self, uid: int) -> bool:
-        """The operator's peers are admitted by the mode and group of the file."""
+        """Whether a peer may connect.
+
+        For the operator, mode and group of the file decide instead.
+        """
         return self.uids is None or uid in self.uids
 
     def close(self) -> None:
@@ -39,7 +42,7 @@ class Listener:
             self.server.close()
 
     def apply_backpressure(self, connection: PeerConnection) -> None:
-        """After a change of what a connection holds: hold up a party that holds too much."""
+        """Pause the party if it holds too much. Called after a change of one connection."""
         if connection.unread > LITTLE and self._unread > UNREAD_MOST:
             self.paused.add(connection)
             connection.pause_read(together=True)
@@ -53,7 +56,10 @@ class Listener:
             connection.resume_calls()
 
     def release_backpressure(self) -> None:
-        """Something was answered, read or closed: whoever can may go on."""
+        """Resume paused connections that may continue.
+
+        Called after an answer, a read or a close.
+        """
         if self.paused and self._unread <= UNREAD_MOST:
             hushed, self.paused = self.paused, set()
             for connection in hushed & self.connections:

@@ -1,4 +1,7 @@
-"""The daemon's sockets: one for each agent and one for the operator. The socket is the identity."""
+"""The daemon's sockets: one for each agent and one for the operator.
+
+The socket is the caller's identity.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,9 @@ log = logging.getLogger(__name__)
 
 UID_RANGE: Final = 65536
 BACKLOG: Final = 128
-# Connections taken at once from each socket that has some: a crowd at all doors lets others work.
+# Connections accepted at once from each socket, so that many new ones do not delay other sockets.
 _ACCEPTED: Final = 4
-# From 3.13 on, a server that closes would remove the file that the next daemon is found by.
+# From 3.13 on, a server that closes removes its socket file, which the next daemon needs.
 _KEEP_FILE: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _OPERATOR_CONNECTIONS: Final = 256
 _READS_AT_ONCE: Final = 4
@@ -37,7 +40,7 @@ _READ_SECONDS: Final = 45.0
 
 
 class DescriptorStore(Protocol):
-    """Where listening sockets stay while the daemon restarts: systemd's store of descriptors."""
+    """Keeps listening sockets while the daemon restarts: systemd's file descriptor store."""
 
     def store(self, name: str, fd: int) -> None: ...
 
@@ -45,9 +48,9 @@ class DescriptorStore(Protocol):
 
 
 class SocketServer:
-    """Listeners that come and go, connections within their limits, one turn for all that arrived.
+    """Opens and closes listeners, limits connections, and runs one batch for all new frames.
 
-    `keeper` has the listening sockets while the daemon restarts, so that clients queue; `adopt`
+    `keeper` holds the listening sockets while the daemon restarts, so that clients queue; `adopt`
     takes them back. `fatal` must end the process: nothing is served after it.
     """
 
@@ -73,17 +76,20 @@ class SocketServer:
 
     @property
     def parties(self) -> frozenset[str]:
-        """Who is listened to."""
+        """The parties that have a listening socket: UUIDs of agents, and the operator."""
         return frozenset(self._listeners)
 
-    # Listening.
+    # Listening
 
     def adopt(self, name: str, fd: int) -> None:
-        """A listening socket of the daemon before this one; used when its party is listened to."""
+        """Take over a listening socket of the previous daemon; `listen` uses it for its party."""
         self._adopted[name] = socket.socket(fileno=fd)
 
     def close_unadopted(self) -> None:
-        """Every party is listened to by now; what is left belongs to nobody."""
+        """Close sockets of the previous daemon that were not adopted.
+
+        Call when all parties are served.
+        """
         for name, left in self._adopted.items():
             left.close()
             if self._keeper is not None:
@@ -94,11 +100,11 @@ class SocketServer:
         """Serve the agent on `path`; only peers of its uid range are served (attacks 33, 34)."""
         most = self._broker.services.settings.limits.connections
         uids = range(uid_base, uid_base + UID_RANGE)
-        # Every uid of the container may connect; the directory is mounted in no other one.
+        # Every uid of the container may connect. The directory is mounted in no other container.
         await self._listen(Listener(uuid, path, uids, most), Access(0o666))
 
     async def listen_operator(self, path: Path, group: str = "") -> None:
-        """Serve the operator; whoever may open the file is the operator."""
+        """Serve the operator: every peer that the file's mode and group let in."""
         listener = Listener(OPERATOR, path, None, _OPERATOR_CONNECTIONS)
         await self._listen(listener, Access(0o660, group))
 
@@ -115,14 +121,14 @@ class SocketServer:
         server = await self._loop.create_unix_server(
             lambda: PeerConnection(self, admit), sock=bound, backlog=_ACCEPTED, **_KEEP_FILE
         )
-        bound.listen(BACKLOG)  # asyncio has one number for both
+        bound.listen(BACKLOG)  # asyncio has one parameter for both numbers
         if self._listeners.get(party) is listener:
             listener.server = server
         else:
             server.close()
 
     def _take_adopted(self, party: str, path: Path) -> socket.socket | None:
-        """What the daemon before this one listened on, if clients can still find it."""
+        """The listening socket of the previous daemon, if its file is still in place."""
         adopted = self._adopted.pop(party, None)
         if adopted is not None and not (adopted.getsockname() == str(path) and path.is_socket()):
             adopted.close()
@@ -130,7 +136,7 @@ class SocketServer:
         return adopted
 
     def close(self, party: str) -> None:
-        """Serve the party no longer; its connections end now and its socket file goes."""
+        """Stop serving the party: abort its connections and remove its socket file."""
         listener = self._listeners.pop(party, None)
         if listener is None:
             return
@@ -142,14 +148,14 @@ class SocketServer:
         self._broker.audit.forget(party)
 
     def stop(self) -> None:
-        """The daemon ends: connections close, the sockets stay for the next one."""
+        """Close all connections at the daemon's end. The socket files stay for the next daemon."""
         self._dead = True
         for listener in self._listeners.values():
             listener.close()
         for task in self._tasks.values():
             task.cancel()
 
-    # What connections call.
+    # Called by connections
 
     def _admit(
         self, listener: Listener, connection: PeerConnection, uid: int, pid: int
@@ -196,7 +202,10 @@ class SocketServer:
             self._loop.call_later(self.patience.look, self._sweep)
 
     def _sweep(self) -> None:
-        """One look a second at whoever is in a hurry is cheaper than a timer for each frame."""
+        """Abort connections whose deadline has passed.
+
+        One check a second is cheaper than many timers.
+        """
         now, deadlines = self._loop.time(), self._deadlines.items()
         for connection in [peer for peer, due in deadlines if due <= now or peer.gone]:
             connection.abort()
@@ -205,7 +214,7 @@ class SocketServer:
         if self._sweeping:
             self._loop.call_later(self.patience.look, self._sweep)
 
-    # What the broker calls.
+    # Called by the broker
 
     def wake(self) -> None:
         if not self._woken and not self._dead:
@@ -213,7 +222,7 @@ class SocketServer:
             self._loop.call_soon(self._look_first if self._turning else self._turn)
 
     def _look_first(self) -> None:
-        """Before a turn that follows another: who wrote meanwhile is to be among those served."""
+        """Let the loop read once more before a batch that follows another one."""
         self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
@@ -224,7 +233,7 @@ class SocketServer:
         try:
             self._broker.serve_batch()
         except BaseException as error:  # noqa: BLE001 - asyncio would log it and carry on
-            # What is in memory and what is on disk may differ now: only a fresh start is safe.
+            # Memory and disk may differ now: only a restart is safe.
             self.stop()
             self._fatal(error)
             return
@@ -239,12 +248,12 @@ class SocketServer:
         task.add_done_callback(partial(self._read_done, line))
 
     def _read_done(self, line: ClientConnection, task: asyncio.Task[None]) -> None:
-        """The turn that what it brought led to may have begun the next read of the line."""
+        """Forget the task of a read, unless the connection has a newer one already."""
         if self._tasks.get(line) is task:
             del self._tasks[line]
 
     async def _run_read(self, line: ClientConnection, read: SlowRead) -> None:
-        """A few at once for each party, so that one cannot take the journal from the others."""
+        """Run a slow read. Each party has a few at once, so that one cannot block the others."""
         slots = self._slots.setdefault(line.party, asyncio.Semaphore(_READS_AT_ONCE))
         outcome: Result | HiveError
         try:
@@ -253,32 +262,32 @@ class SocketServer:
         except HiveError as error:
             outcome = error
         except TimeoutError:
-            outcome = Busy("it took too long; try again")
+            outcome = Busy(f"the read took more than {_READ_SECONDS:.0f} s; try again")
         except Exception:
-            log.exception("a slow read failed")
+            log.exception("Cannot complete a slow read")
             outcome = Internal("a fault of the daemon")
         self._broker.read_completed(line, outcome)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may open a socket file."""
+    """Which users may open a socket file."""
 
     mode: int
     group: str = ""
 
 
 def bind_socket(path: Path, access: Access) -> socket.socket:
-    """A socket bound to `path`, in place of what a dead daemon left; not listening yet."""
+    """A socket bound to `path`, replacing the file of a dead daemon. It does not listen yet."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)
         listening.bind(str(path))
         if access.group:
             os.chown(path, -1, grp.getgrnam(access.group).gr_gid)
-        # Before listen(), so nobody has connected under the mode of the umask.
+        # Before listen(), so that no client connects under the mode of the umask.
         path.chmod(access.mode)
-    except (OSError, KeyError) as error:  # no such group is a KeyError
+    except (OSError, KeyError) as error:  # KeyError: the group does not exist
         listening.close()
         raise Internal(f"cannot listen on {path}: {error}") from error
     return listening

@@ -1,7 +1,7 @@
-"""A connection of who is not trusted: one request, within a time, a size and a share of the loop.
+"""An HTTP connection of an untrusted client: one request, with limits on time, size and work.
 
-The parser of HTTP works through all that it is given at once, and who sends a body in chunks of one
-byte gives it much to do. So it gets a little at a time, and others come in between.
+The HTTP parser processes all input that it gets at once, and a body in chunks of one byte is much
+work. So it gets small pieces, and other connections are served in between.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS: Final = 64
-WIRE_MOST: Final = 96 * 1024  # bytes of a request, with its head and what chunks cost
+WIRE_MOST: Final = 96 * 1024  # bytes of a request, including its header and the overhead of chunks
 _PIECE: Final = 2048
 
 
 class BoundedHttpConnection(H11Protocol):
-    """A connection ends after a while, whatever its peer does or leaves undone.
+    """A connection that ends after `life` seconds, whatever its peer does.
 
-    `crowd`: all of them, the oldest first. When there are too many, the oldest makes room: who is
-    quick is served also while others do nothing but hold connections.
+    `crowd` holds all open connections, oldest first. When there are too many, the oldest is
+    aborted, so that idle connections cannot lock out others.
     """
 
     life: float = 30.0
@@ -57,7 +57,7 @@ class BoundedHttpConnection(H11Protocol):
             self._feed()
 
     def _feed(self) -> None:
-        """A piece, and the next one after all others had their turn."""
+        """Parse one piece. The next one follows after the other connections' turns."""
         piece, self._rest = self._rest[:_PIECE], self._rest[_PIECE:]
         self._taken += len(piece)
         self._feeding = False
@@ -74,7 +74,7 @@ class BoundedHttpConnection(H11Protocol):
             self._end_if_useless()
 
     def _parse(self, piece: bytes) -> None:
-        """Who breaks the rules once more, while it is answered, is not worth a line of the log."""
+        """Parse a piece. A second protocol error during the answer to a first is not logged."""
         try:
             super().data_received(piece)
         except Exception:  # noqa: BLE001 - the parser answers some faults by one of its own
@@ -84,7 +84,7 @@ class BoundedHttpConnection(H11Protocol):
 
     @override
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The peer has said all; what is whole is still answered."""
+        """The peer has closed its sending side. A complete request is still answered."""
         self._said_all = True
         if not self._feeding:
             self._end_if_useless()

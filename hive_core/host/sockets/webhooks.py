@@ -1,7 +1,8 @@
-"""Webhooks: HTTP on a Unix socket, behind a proxy of the operator's that lets in who may come.
+"""Webhooks: HTTP on a Unix socket, behind a reverse proxy of the operator.
 
-Only imported when they are switched on. Unknown address or bad signature: both are answered alike,
-and as late. A body is measured, signed and handed on; nobody here reads it.
+The module is imported only when webhooks are enabled. An unknown address and a bad signature get
+the same answer after the same time. The daemon measures, verifies and delivers a body, and does not
+interpret it.
 """
 
 from __future__ import annotations
@@ -47,19 +48,19 @@ from hive_core.reconcile.deps import Perform
 log = logging.getLogger(__name__)
 BODY_MOST: Final = 64 * 1024
 LIFE: Final = 30.0  # seconds of one connection
-_BODY_PART: Final = 2 / 3  # of its life, for all of the body to come
-# Seconds after which who has no business there is told so, whatever was looked up meanwhile.
+_BODY_PART: Final = 2 / 3  # share of the connection's life in which the body must arrive
+# Seconds after which an unauthorized request is answered, however long the lookup took.
 EVEN: Final = 0.02
 _HEAD_MOST: Final = 8 * 1024
-_ACCEPTED: Final = 4  # at once, so that a crowd here lets the others work
+_ACCEPTED: Final = 4  # at once, so that many connections here do not delay other sockets
 _BACKLOG: Final = 1024
-# To the letter: nothing is decoded, so nothing has two addresses.
+# Matched literally: nothing is decoded, so that a hook has one address only.
 _ADDRESS: Final = re.compile(r"/hook/([a-z0-9-]{1,64})(?:/([a-z0-9._/-]{1,200}))?")
 
 
 @dataclass
 class WebhookServer:
-    """`clock` has seconds since 1970."""
+    """Receives webhooks. `clock` returns seconds since 1970."""
 
     ledger: Ledger
     perform: Perform
@@ -70,14 +71,15 @@ class WebhookServer:
     _server: asyncio.AbstractServer | None = field(default=None, init=False)
 
     async def listen(self, path: Path, group: str) -> None:
-        """Serve at this place, to members of the group."""
+        """Serve on a socket at `path`, for members of the group."""
         config = Config(
             self.app, interface="asgi3", http=BoundedHttpConnection, ws="none", lifespan="off",
             log_config=None, log_level="error", access_log=False, server_header=False,
             date_header=False, proxy_headers=False, h11_max_incomplete_event_size=_HEAD_MOST,
         )  # fmt: skip
         config.load()
-        # One request a connection: what a proxy took for a part of one is no second one here.
+        # One request for each connection: otherwise the proxy and this server could split a byte
+        # stream into different requests.
         state, crowd = ServerState(), dict[BoundedHttpConnection, None]()
         state.default_headers = [(b"connection", b"close")]
 
@@ -88,15 +90,15 @@ class WebhookServer:
 
         loop, bound = asyncio.get_running_loop(), _bind_socket(path, group)
         self._server = await loop.create_unix_server(protocol, sock=bound, backlog=_ACCEPTED)
-        bound.listen(_BACKLOG)  # asyncio has one number for both
-        log.info("Taking webhooks at %s", path)
+        bound.listen(_BACKLOG)  # asyncio has one parameter for both numbers
+        log.info("Listening for webhooks on %s", path)
 
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Every path and every method: there is no router that answers in words of its own."""
+        """Answer a request of any path and method. There is no router with answers of its own."""
         request, loop = Request(scope, receive), asyncio.get_running_loop()
         headers = unique_headers(request.headers.items())
         if headers is None:
@@ -111,7 +113,7 @@ class WebhookServer:
         await (response or Response(status_code=404))(scope, receive, send)
 
     async def _body(self, request: Request) -> bytes | int:
-        """What comes, or the status when it is too much or too late."""
+        """The body, or an HTTP status if it is too large or too late."""
         parts, size = [], 0
         try:
             async with asyncio.timeout(self.life * _BODY_PART):
@@ -146,26 +148,26 @@ class WebhookServer:
         return trigger if trigger is not None and trigger.enabled and not trigger.parked else None
 
     def _trigger_of_path(self, first: str, path: str | None) -> Trigger | None:
-        """By the id alone, or by the agent and what was chosen for it."""
+        """The trigger with this hook id, or with this path under the agent of this name."""
         if path is None:
             return self.ledger.triggers.by_hook(first) if is_uuid(first) else None
         spec = self.hive().specs.get(first)
         return None if spec is None else self.ledger.triggers.by_path(spec.id, path)
 
     def _secret(self, trigger: Trigger | None) -> bytes:
-        """The secret of a trigger. Without a trigger the work is the same: it takes as long."""
+        """The secret of a trigger. Without a trigger, do the same work so that it takes as long."""
         if trigger is None:
             return NOBODY
         try:
             return self.vault.read(trigger.hook, trigger.secret)
         except HiveError as error:
-            log.warning("Cannot read what webhook %s is signed with: %s", trigger.id, error)
+            log.warning("Cannot read the secret of webhook %s: %s", trigger.id, error)
             return os.urandom(32)
 
     def _deliver(
         self, trigger: Trigger, asked: WebhookRequest, scope: SignatureScope, secret: bytes
     ) -> Response | None:
-        """Accepted means that it is on the disk."""
+        """Deliver the body to the trigger. A success status means that it is on the disk."""
         kind, whole = asked.headers.get("content-type", "")[:100], scope is SignatureScope.WHOLE
         query = asked.target.partition("?")[2] if whole else ""
         encoding, text = _text(asked.body)
@@ -193,12 +195,12 @@ def _refusal_response(error: HiveError) -> Response:
         after = error.fields.get("retry_after", 60)
         seconds = str(max(1, int(after))) if isinstance(after, int | float) else "60"
         return Response(status_code=429, headers={"Retry-After": seconds})
-    log.warning("Cannot take what a webhook brings: %s", error)
+    log.warning("Cannot accept a webhook: %s", error)
     return Response(status_code=503, headers={"Retry-After": "60"})
 
 
 def _text(body: bytes) -> tuple[str, str]:
-    """Encoding and text."""
+    """Encoding and text of a body."""
     try:
         return "utf-8", body.decode()
     except UnicodeDecodeError:
@@ -206,7 +208,7 @@ def _text(body: bytes) -> tuple[str, str]:
 
 
 def _bind_socket(path: Path, group: str) -> socket.socket:
-    """A socket that gets its group and mode before a client can connect."""
+    """A listening socket that has its group and mode before a client can connect."""
     path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -223,5 +225,5 @@ def _bind_socket(path: Path, group: str) -> socket.socket:
         listening.close()
         with suppress(OSError):
             path.unlink(missing_ok=True)
-        raise Internal(f"cannot listen at {path}: {error}") from error
+        raise Internal(f"cannot listen on {path}: {error}") from error
     return listening

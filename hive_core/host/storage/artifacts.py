@@ -1,7 +1,7 @@
-"""The contents of artifacts: files named by their SHA-256, each written whole or not at all.
+"""The contents of artifacts: files named by their SHA-256, each written completely or not at all.
 
-What is being uploaded is gone with the daemon. A file is on the disk, name and all, before the
-ledger says that it is there; what the ledger never said is removed at the next start.
+Unfinished uploads are lost when the daemon ends. A file and its name are durable before the ledger
+records them; files that the ledger does not know are removed at the next start.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ T = TypeVar("T")
 IDLE: Final = 600.0
 SOON: Final = 60.0
 UPLOADS_MOST: Final = 256
-LANES: Final = 3  # threads at once: journals and copies have the others
+LANES: Final = 3  # threads at once; the others stay free for journals and copies
 
 
 class DamagedContent(Internal):
-    """The bytes are not what was stored."""
+    """The stored bytes are not those that were uploaded."""
 
 
 class RunBesideLoop(Protocol):
-    """Runs work beside the loop that takes as long as there are bytes."""
+    """Runs blocking work in another thread."""
 
     async def __call__(self, work: Callable[[], T], /) -> T: ...
 
@@ -43,10 +43,12 @@ async def run_in_thread(work: Callable[[], T], /) -> T:
 
 @dataclass(eq=False)
 class ArtifactUpload:
-    """What somebody has sent so far. `before`: without the last part, which may come again.
+    """The state of an upload.
 
-    `coming` bytes are being written. `ready` is what is on the disk but for its name, `stored` what
-    has that too. One that is `small` came with the call that stores it.
+    `before` is the digest without the last part, which may be sent again.
+
+    `coming` bytes are being written. `ready` is complete on the disk without its final name;
+    `stored` has its name. A `small` upload came within the call that stores it.
     """
 
     party: str
@@ -67,11 +69,11 @@ class ArtifactUpload:
 
 @dataclass
 class ArtifactContents:
-    """`alarm` is told what is damaged; `clock` has seconds that never jump.
+    """Uploads, stores and reads the contents of artifacts.
 
-    What is known of an upload changes on the loop alone. Its bytes are hashed, written and synced
-    beside it, for one upload one after the other, also when nobody waits any more: what a file
-    holds must be what was hashed.
+    `alarm` is called with each damage; `clock` returns monotonic seconds. The state of an upload
+    changes in the event loop only. Its bytes are hashed, written and synced in a thread, one part
+    after the other, even if the caller has gone: the file must hold exactly the hashed bytes.
     """
 
     folder: Path
@@ -86,10 +88,10 @@ class ArtifactContents:
     def __post_init__(self) -> None:
         self.blobs = BlobStore(self.folder, self.step)
 
-    # Coming in.
+    # Upload
 
     def begin(self, party: str, most: int) -> str:
-        """Begin an upload in parts; its id."""
+        """Begin an upload in parts; return its id."""
         self._drop_idle()
         open_ = [
             upload
@@ -98,7 +100,9 @@ class ArtifactContents:
         ]
         mine = sum(upload.party == party for upload in open_)
         if mine >= most or len(open_) >= UPLOADS_MOST:
-            raise LimitReached(f"cannot begin an upload: {mine} of yours are open", retry_after=60)
+            raise LimitReached(
+                f"cannot begin an upload: you have {mine} open uploads", retry_after=60
+            )
         id_ = uuid4().hex
         upload = ArtifactUpload(party, self.blobs.new(id_), self.clock())
         self.blobs.create(upload.path)
@@ -108,13 +112,13 @@ class ArtifactContents:
     async def append(
         self, party: str, id_: str, offset: int, data: bytes, room: UploadLimits
     ) -> int:
-        """Take the next part, or the last one once more; how many bytes there are."""
+        """Append the next part, or the last one again; return the size so far."""
 
         async def work(upload: ArtifactUpload) -> int:
-            self._upload(party, id_)  # it may have gone while this waited
+            self._upload(party, id_)  # the upload may have been dropped during the wait
             if upload.ready is not None and not upload.path.exists():
-                # It has its name, though its folder could not be synced: it can be stored again,
-                # and what would be more of it is another content.
+                # The file has its final name, but its folder could not be synced. It can be stored
+                # again; with a further part it would be another content.
                 self._forget(id_)
                 self._upload(party, id_)
             before = _before(upload, offset)
@@ -130,7 +134,7 @@ class ArtifactContents:
         return await self._alone(self._upload(party, id_), work)
 
     async def settle(self, party: str, id_: str) -> str:
-        """All of an upload is on the disk, but under no name yet; its id."""
+        """Sync the whole upload to the disk without a final name yet; return its id."""
 
         async def work(upload: ArtifactUpload) -> str:
             self._upload(party, id_)
@@ -143,7 +147,7 @@ class ArtifactContents:
         return await self._alone(self._upload(party, id_), work)
 
     async def keep(self, party: str, data: bytes, room: UploadLimits) -> str:
-        """Something small, in one go: the id of an upload that is settled."""
+        """Upload small data in one call; return the id of the synced upload."""
         self._drop_idle()
         id_ = uuid4().hex
         path = self.blobs.new(id_)
@@ -158,7 +162,7 @@ class ArtifactContents:
             self._uploads[id_], upload.coming = upload, len(data)
             try:
                 upload.sum, upload.ready = await self.beside(write_first)
-                self._upload(party, id_)  # it may have gone before there was a file
+                self._upload(party, id_)  # the upload may have been dropped before its file existed
             except BaseException:
                 self._uploads.pop(id_, None)
                 self.blobs.drop(path)
@@ -169,7 +173,10 @@ class ArtifactContents:
         return await self._alone(ArtifactUpload(party, path, self.clock(), small=True), work)
 
     def place(self, party: str, id_: str) -> Content | None:
-        """Give a settled upload its name: it has it when this returns. None: settle it first."""
+        """Give a synced upload its final name, durably.
+
+        None if it is not synced: call `settle` first.
+        """
         upload = self._upload(party, id_)
         if upload.stored is not None and not self.blobs.path(upload.stored.digest).exists():
             self._forget(id_)
@@ -183,13 +190,13 @@ class ArtifactContents:
         return self._upload(party, id_).sum.size
 
     def pending_bytes(self, party: str | None = None) -> int:
-        """Bytes of uploads that were not stored yet, of one party or of all."""
+        """Bytes of uploads that are not stored yet, of one party or of all."""
         return sum(
             upload.size for upload in self._uploads.values() if party in (None, upload.party)
         )
 
     def cancel(self, party: str) -> None:
-        """Delete the uploads of a destroyed agent."""
+        """Delete the uploads of a party (a destroyed agent)."""
         for id_ in [
             upload_id for upload_id, upload in self._uploads.items() if upload.party == party
         ]:
@@ -198,20 +205,23 @@ class ArtifactContents:
     def _upload(self, party: str, id_: str) -> ArtifactUpload:
         upload = self._uploads.get(id_)
         if upload is None or upload.party != party:
-            raise NotFound(f"no upload {id_[:64]}: begin another one")
+            raise NotFound(f"no upload {id_[:64]}: begin a new one")
         return upload
 
     def _check(self, party: str, size: int, room: UploadLimits) -> None:
-        """Asked when these bytes are counted from then on: many calls may have waited."""
+        """Raise LimitReached if these bytes do not fit. Called when they begin to count."""
         if self.pending_bytes(party) + size > room.party or self.pending_bytes() + size > room.all:
-            raise LimitReached("cannot take it: too much is being sent at once", retry_after=60)
+            raise LimitReached(
+                "cannot accept the data: too many bytes are being uploaded", retry_after=60
+            )
 
     async def _alone(
         self, upload: ArtifactUpload, work: Callable[[ArtifactUpload], Awaitable[T]]
     ) -> T:
-        """With nobody else at this upload, and to its end once it is begun.
+        """Run `work` with exclusive use of this upload. Once begun it runs to its end.
 
-        Who waits for its turn holds bytes in memory, and so goes when its connection does.
+        A caller that waits for its turn holds bytes in memory, so the wait ends with its
+        connection.
         """
         await upload.alone.acquire()
         try:
@@ -225,7 +235,7 @@ class ArtifactContents:
         return await asyncio.shield(task)
 
     def _consume_result(self, task: asyncio.Task[Any]) -> None:
-        """Read the error, so that asyncio does not log it: the waiting caller gets it, if any."""
+        """Read the error so that asyncio does not log it. A waiting caller gets it."""
         self._works.discard(task)
         if not task.cancelled():
             task.exception()
@@ -240,7 +250,7 @@ class ArtifactContents:
             upload.alone.release()
 
     def _drop_idle(self) -> None:
-        """What came with one call is needed for a moment; what is stored is safe."""
+        """Drop idle uploads: small ones soon. Stored contents are not affected."""
         now = self.clock()
         for id_, upload in list(self._uploads.items()):
             if upload.at < now - (SOON if upload.small else IDLE) and not upload.alone.locked():
@@ -249,15 +259,15 @@ class ArtifactContents:
     def _forget(self, id_: str) -> None:
         self.blobs.drop(self._uploads.pop(id_).path)
 
-    # Going out and away.
+    # Read and remove
 
     async def read(self, content: Content, at: int) -> bytes | str:
-        """From this byte to the end of its block; a text says why it is not what was stored."""
+        """The bytes from `at` to the end of their block; if damaged, a text with the reason."""
         async with self._lanes:
             return await self.beside(lambda: self.blobs.read(content, at))
 
     def report_damage(self, digest: str, why: str) -> DamagedContent:
-        """Raise an alarm for the operator; the error for the caller."""
+        """Raise an alarm for the operator; return the error for the caller."""
         text = f"the content {digest} of an artifact is damaged: {why}"
         log.error("%s", text)
         self.alarm(text)
@@ -267,7 +277,7 @@ class ArtifactContents:
         self.blobs.remove(digest)
 
     def remaining_digests(self) -> Iterator[str]:
-        """Delete partial files of an earlier daemon; then every digest that is stored."""
+        """Delete partial files of an earlier daemon; yield every stored digest."""
         for partial in self.blobs.partial_files():
             if partial.name not in self._uploads:
                 partial.unlink(missing_ok=True)
@@ -275,7 +285,7 @@ class ArtifactContents:
 
 
 def _before(upload: ArtifactUpload, offset: int) -> BlockDigests:
-    """What comes before the next part; the last one may never have been answered."""
+    """The digest of the data before the next part. The last part may come again."""
     for digests in (upload.sum, upload.before):
         if offset == digests.size and upload.stored is None:
             return digests

@@ -1,4 +1,4 @@
-"""What is done now and then so that history stays small and a sound copy of the ledger exists."""
+"""Regular maintenance: packs the meta repository and copies the ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class BackupRunner:
-    """Beside the loop: it takes long and needs neither the ledger nor the other handle."""
+    """Runs the maintenance in threads: it takes long, and opens the stores on its own."""
 
     def __init__(
         self, stores: Stores, backup: Path, ended: Callable[[asyncio.Task[None]], None]

@@ -1,7 +1,7 @@
-"""The files of artifacts: `artifacts/ab/cd/<digest>`, each whole or not there.
+"""The files of artifacts: `artifacts/ab/cd/<digest>`, each complete or absent.
 
-What is being written lies in `.new` until it is complete. All of this blocks for as long as there
-are bytes, so most of it runs beside the loop; `name` costs the same for every size.
+Files being written are in `.new` until they are complete. The functions block in proportion to the
+bytes, so most of them run in a thread; `publish` takes the same time for every size.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class BlockDigests:
-    """The digest of what comes, as a whole and in blocks."""
+    """The digests of a byte stream: of the whole and of each block."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -56,37 +56,37 @@ class BlockDigests:
 
 
 def no_step(step: str) -> None:
-    """Where a test may end the process; here it goes on."""
+    """The default for `step`: do nothing. Tests end the process there."""
 
 
 @dataclass
 class BlobStore:
-    """`step` is told how far a content is."""
+    """Stores contents by digest. `step` is called by name between the parts of a write."""
 
     folder: Path
     step: Callable[[str], None] = no_step
-    # A folder that another thread has just made may not be on the disk yet.
+    # Serializes: a folder that another thread has just made may not be durable yet.
     _making: threading.Lock = field(default_factory=threading.Lock)
 
     def path(self, digest: str) -> Path:
         if not is_digest(digest):
-            raise Internal("that is no digest")
+            raise Internal("this is not a digest")
         return self.folder / digest[:2] / digest[2:4] / digest
 
     def new(self, name: str) -> Path:
-        """Where something is written that has no digest yet."""
+        """The path of a file whose digest is not known yet."""
         return self.folder / NEW / name
 
-    # Coming in.
+    # Write
 
     def create(self, path: Path) -> None:
-        """An empty file."""
+        """Create an empty file."""
         with guard_disk("begin an upload"):
             self._make(path.parent)
             os.close(os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
 
     def write(self, path: Path, before: BlockDigests, data: bytes) -> BlockDigests:
-        """A part behind what comes before it; what is there behind that goes."""
+        """Write a part at the offset of `before`; cut off everything after it."""
         with guard_disk("take a part of an upload"):
             self._write(path, before.size, data)
         digests = before.copy()
@@ -94,7 +94,7 @@ class BlobStore:
         return digests
 
     def sync(self, path: Path, whole: BlockDigests) -> Content:
-        """All of it is on the disk, and nothing else: a part may have failed half way."""
+        """Sync the file, cut to its known size: a later part may have failed half way."""
         content = whole.content
         with guard_disk("store an upload"):
             file = os.open(path, _WRITE)
@@ -108,9 +108,9 @@ class BlobStore:
         return content
 
     def publish(self, path: Path, content: Content) -> None:
-        """Under its digest, on the disk. What is there already is put right by this one.
+        """Move the file to its digest and sync the folder. An existing file is replaced.
 
-        It may have its name from the last time, when the folder could not be synced.
+        The file may have its name already, if an earlier sync of the folder failed.
         """
         place = self.path(content.digest)
         with guard_disk("store an upload"):
@@ -128,7 +128,7 @@ class BlobStore:
             while view:
                 written = os.pwrite(file, view, at)
                 view, at = view[written:], at + written
-            if at // SYNCED != offset // SYNCED:  # so that little is left to do at the end
+            if at // SYNCED != offset // SYNCED:  # so that little remains for the final sync
                 os.fdatasync(file)
         finally:
             os.close(file)
@@ -139,17 +139,17 @@ class BlobStore:
             self._make_folders(folder)
 
     def _make_folders(self, folder: Path) -> None:
-        """A folder with those above it, each on the disk."""
+        """Create a folder and its parents, each durable."""
         if folder.is_dir():
             return
         self._make_folders(folder.parent) if folder != self.folder else None
         folder.mkdir(mode=0o700, exist_ok=True)
         sync_folder(folder.parent)
 
-    # Going out and away.
+    # Read and remove
 
     def read(self, content: Content, at: int) -> bytes | str:
-        """From this byte to the end of its block; a text says why it is not what was stored."""
+        """The bytes from `at` to the end of their block; if damaged, a text with the reason."""
         number = at // BLOCK
         expected = content.blocks[32 * number : 32 * number + 32]
         try:
@@ -160,9 +160,9 @@ class BlobStore:
             finally:
                 os.close(file)
         except OSError as error:
-            return error.strerror or "it cannot be read"
+            return error.strerror or "cannot read it"
         if not same or sha256(data).digest() != (expected or EMPTY):
-            return "its bytes are others"
+            return "its hash differs"
         return data[at - number * BLOCK :]
 
     def remove(self, digest: str) -> None:
@@ -170,16 +170,16 @@ class BlobStore:
             self.path(digest).unlink(missing_ok=True)
 
     def drop(self, path: Path) -> None:
-        """What will not be stored."""
+        """Delete a file that will not be stored."""
         with suppress(OSError):
             path.unlink(missing_ok=True)
 
     def partial_files(self) -> list[Path]:
-        """What is being written, or was when a daemon ended."""
+        """Files being written, and leftovers of an earlier daemon."""
         return list((self.folder / NEW).glob("*")) if self.folder.is_dir() else []
 
     def digests(self) -> Iterator[str]:
-        """Everything that has a name."""
+        """The digests of all stored files."""
         for first in self._list_folder(self.folder):
             for second in self._list_folder(first) if first.name != NEW else ():
                 yield from (file.name for file in self._list_folder(second) if is_digest(file.name))

@@ -1,9 +1,9 @@
-"""The secrets that an agent may read, in its door: `run/credentials/KEY`.
+"""The secrets that an agent may read, in its socket directory: `run/credentials/KEY`.
 
-They lie in memory (/run), readable by the daemon and, by an access list, by the uid that is root in
-the agent's container; nobody else on the host or in the container may read them. The container
-sees the folder through the read-only mount of its door, so a new secret is there at once.
-https://man7.org/linux/man-pages/man5/acl.5.html
+They are in memory (/run), readable by the daemon and, through an access list, by the uid that is
+root in the agent's container. Other users of the host and the container cannot read them. The
+container sees the folder through the read-only mount of its socket directory, so a new secret is
+visible at once. https://man7.org/linux/man-pages/man5/acl.5.html
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ FOLDER: Final = "credentials"
 _WORD: Final = "secret:"
 _SPARE: Final = ".new"
 _ACL: Final = "system.posix_acl_access"
-# Of include/uapi/linux/posix_acl_xattr.h: version 2, then tag, rights and id of each entry.
+# From include/uapi/linux/posix_acl_xattr.h: version 2, then tag, rights and id of each entry.
 _OWNER, _USER, _GROUP, _MASK, _OTHER, _NOBODY = 0x01, 0x02, 0x04, 0x10, 0x20, 0xFFFFFFFF
 _READ, _WALK = 4, 5
 
 
 def access(own: int, other: int, uid: int) -> bytes:
-    """An access list: the owner has `own`, `uid` has `other`, everybody else nothing."""
+    """An access list.
+
+    The owner has `own`, `uid` has `other`, and all other users have no access.
+    """
     entries = (
         (_OWNER, own, _NOBODY), (_USER, other, uid), (_GROUP, 0, _NOBODY), (_MASK, other, _NOBODY),
         (_OTHER, 0, _NOBODY),
@@ -38,13 +41,13 @@ def access(own: int, other: int, uid: int) -> bytes:
 
 
 class Credentials:
-    """`base` gives the uid of an agent's root on the host."""
+    """Shows secrets to agents. `base` returns the host uid of root in an agent's container."""
 
     def __init__(self, vault: SecretStore, base: Callable[[str], int | None]) -> None:
         self._vault, self._base = vault, base
 
     def show(self, uuid: str, run: Path, capabilities: Iterable[str]) -> None:
-        """Show the secrets that the agent has a capability for, and remove the others."""
+        """Show the secrets that the agent has a capability for; remove the others."""
         held = {
             capability.removeprefix(_WORD)
             for capability in capabilities

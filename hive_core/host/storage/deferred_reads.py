@@ -1,4 +1,4 @@
-"""What slow reads of operations may reach."""
+"""What the slow reads of operations may use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _AT_ONCE: Final = 50
 
 @dataclass
 class DeferredReads:
-    """As `broker/call.py` names it; `machines` are of the last look, `looked` waits for one."""
+    """The counterpart of the protocol in `broker/call.py`.
+
+    `machines` comes from the last observation; `looked` waits for one.
+    """
 
     journal: Journal
     fresh_plan: Callable[[], Coroutine[Any, Any, ReconcilePlan]]
@@ -27,9 +30,10 @@ class DeferredReads:
     used: Callable[[Machine], Cpu | None] = machine_cpu
 
     async def cpu(self, uuids: Iterable[str]) -> dict[str, Cpu]:
-        """The kernel answers at once; of many, others get their turn in between.
+        """The CPU time of these agents. Reads are short; after some, other tasks get their turn.
 
-        Who asks right after a restart would be told of less than before it.
+        It waits for an observation first: a caller right after a restart would otherwise get lower
+        values than before it.
         """
         await self.looked()
         usage = {}

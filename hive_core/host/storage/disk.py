@@ -1,4 +1,4 @@
-"""The disk of the host: what is on it for good, and its failures as ours."""
+"""The disk of the host: makes files durable, and translates its errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 
 
 def sync_folder(folder: Path | str) -> None:
-    """Make durable what was created, renamed or removed in a directory."""
+    """Make the creation, renaming or removal of files in a directory durable."""
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(place)
@@ -24,7 +24,7 @@ def sync_folder(folder: Path | str) -> None:
 
 @contextmanager
 def guard_disk(action: str) -> Iterator[None]:
-    """Raise an error of the disk as an error of hive, without paths and contents."""
+    """Turn an error of the disk into an error of hive, without paths and contents."""
     try:
         yield
     except OSError as error:

@@ -1,10 +1,10 @@
-"""The events as JSON lines: `events.jsonl`, and older files beside it, for programs that tail.
+"""The events as JSON lines: `events.jsonl` and rotated files beside it, for programs that tail.
 
-The ledger is the truth and these are a copy, written after the commit. The last whole line says how
-far the copy is, so that nothing is lost or doubled: after a crash the torn end is cut off, and what
-is missing is written again from the ledger. Files are synced when they are full and when the daemon
-stops. After a power cut the current file is checked from its start: what does not follow is cut off
-and written again.
+The ledger is authoritative. These files are a copy, written after each commit. The last whole line
+marks how far the copy is: after a crash the torn end is cut off, and missing events are written
+again from the ledger. Files are synced when they are full and when the daemon stops. After a power
+cut the current file is checked from its start: it is cut at the first gap and written again from
+there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _BEGIN: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOL
 
 @dataclass
 class EventFiles:
-    """`folder` is made when it is first opened. All of it blocks, so it runs beside the loop."""
+    """Writes the event files. `folder` is created by `open`.
+
+    All methods block: call them in a thread.
+    """
 
     folder: Path
     figures: LogSettings
@@ -42,11 +45,11 @@ class EventFiles:
     _size: int = 0
     _first: float = 0.0
     _number: int = 0
-    # A daemon that stops does not wait for the thread that writes.
+    # A daemon that stops does not wait for the writing thread.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def open(self) -> int:
-        """Find the end of the copy; the number of the last event in it, 0 when there is none."""
+        """Find the end of the copy; return the number of its last event, 0 if it is empty."""
         self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._share(self.folder, 0o750)
         self._begin()
@@ -54,7 +57,7 @@ class EventFiles:
         return self.at
 
     def append(self, rows: Sequence[tuple[int, bytes, str]]) -> None:
-        """Add events (number, digest, JSON) that follow each other; whole, or cut off again."""
+        """Append consecutive events (number, digest, JSON). A failed line is cut off again."""
         with self._lock:
             for number, digest, body in rows:
                 data = line(number, digest, body)
@@ -66,14 +69,14 @@ class EventFiles:
                 self.at = number
 
     def skip(self, to: int) -> None:
-        """Say that the events up to this number were pruned before they were copied."""
+        """Record that the events up to this number were pruned before they were copied."""
         text = json.dumps({"gap": {"from": self.at + 1, "to": to}}, separators=(",", ":"))
         self._number = self._number or to
         self._write(text.encode() + b"\n")
         self.at = to
 
     def rotate(self) -> None:
-        """Put the current file aside, synced, and begin another; the oldest go when it is much."""
+        """Sync and rename the current file, begin another one, and remove the oldest if needed."""
         if self._size:
             os.fdatasync(self._file)
             (self.folder / NAME).rename(self.folder / f"events-{self._number:012}.jsonl")
@@ -82,7 +85,7 @@ class EventFiles:
         self.remove_oldest()
 
     def remove_oldest(self) -> None:
-        """Remove the oldest files while all together are more than they may be."""
+        """Remove the oldest files while the total size is above the limit."""
         old = sorted(self.folder.glob(_OLD))
         sizes = [file.stat().st_size for file in old]
         total = sum(sizes) + self._size
@@ -112,7 +115,7 @@ class EventFiles:
                 done += os.write(self._file, data[done:])
         except OSError:
             if done:
-                os.ftruncate(self._file, self._size)  # no half a line for whoever reads
+                os.ftruncate(self._file, self._size)  # readers must not see half a line
             raise
         self._size += len(data)
 
@@ -124,14 +127,14 @@ class EventFiles:
         self._number = 0
 
     def _share(self, place: Path, mode: int) -> None:
-        """Operators may read it, where there are any."""
+        """Make the path readable for the operators' group, if it exists."""
         place.chmod(mode)
         if self.group:
             with suppress(KeyError, PermissionError):
                 os.chown(place, -1, grp.getgrnam(self.group).gr_gid)
 
     def _mend(self) -> int:
-        """Cut off what does not follow; the number of the last event, 0 when none is left."""
+        """Cut off the file at the first gap; return the number of the last event, 0 if none."""
         last, end = 0, 0
         with (self.folder / NAME).open("rb") as file:
             for data in file:
@@ -147,7 +150,7 @@ class EventFiles:
         return last
 
     def _last_of_old(self) -> int:
-        """Of the newest file that has a whole line."""
+        """The last event number of the newest file that has a whole line."""
         for file in sorted(self.folder.glob(_OLD), reverse=True):
             if last := max((event[1] for event in _old_events(file)), default=0):
                 return last
@@ -155,9 +158,9 @@ class EventFiles:
 
 
 def line(number: int, digest: bytes, body: str) -> bytes:
-    """One event: its number and its digest, and then what the digest covers, to the letter.
+    """One event line: its number, its digest, and the text that the digest covers.
 
-    digest = SHA-256(digest of the event before + "{" and all behind the digest of this line)
+    digest = SHA-256(digest of the event before + "{" and everything after the digest of this line)
     """
     head = f'{{"seq":{number},"digest":"{digest.hex()}",'
     return head.encode() + body[1:].encode("utf-8", "surrogatepass") + b"\n"
@@ -176,9 +179,9 @@ def _old_events(place: Path) -> Iterator[tuple[int, int, float]]:
 
 
 def _numbers(data: bytes) -> tuple[int, int, float] | None:
-    """First and last number of a whole line, and its time; None for what is no line of ours.
+    """First and last number of a line, and its time; None if it is not a valid line.
 
-    An event behind notes of agents, which are not copied, covers their numbers.
+    An event that follows notes of agents, which are not copied, covers their numbers.
     """
     if not data.endswith(b"}\n") or b"\0" in data:
         return None

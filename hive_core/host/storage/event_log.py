@@ -1,4 +1,4 @@
-"""What stands in the log of the ledger, copied to files and to the journal, behind the commits."""
+"""Copies the audit log of the ledger to files and to the journal, after each commit."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ log = logging.getLogger(__name__)
 PAGE: Final = 500
 AGAIN: Final = 2.0
 TROUBLE: Final = "event files"
-# What the journal gets beside everything else of its host: not each recorded call. No text can
-# hold this, because quotes in texts are escaped, and no fields of a note, which are flat.
+# The journal does not get each recorded call. No text of an agent can contain this string, because
+# quotes in texts are escaped, and fields of a note are flat.
 _QUIET: Final = '},"kind":"record","operation":'
 
 
 @dataclass
 class EventLog:
-    """`heard` wakes it; one page after the other is read on the loop and written beside it."""
+    """The copying task.
+
+    It wakes on events, reads one page after the other, and writes in a thread.
+    """
 
     events: AuditLog
     lines: EventFiles
@@ -44,7 +47,7 @@ class EventLog:
             self._woken.set()
 
     async def run(self) -> None:
-        """Copy for ever. A full or broken disk raises an alarm, and the copy is retried."""
+        """Copy until cancelled. A full or broken disk raises an alarm, and the copy is retried."""
         while True:
             try:
                 await self._copy()
@@ -53,7 +56,7 @@ class EventLog:
                     return
                 if TROUBLE not in self.troubles:
                     log.warning("Cannot copy events: %s", error)
-                self.troubles[TROUBLE] = f"events are not copied to {self.lines.folder}: {error}"
+                self.troubles[TROUBLE] = f"cannot copy events to {self.lines.folder}: {error}"
                 await asyncio.sleep(self.again)
                 continue
             self.troubles.pop(TROUBLE, None)
@@ -61,17 +64,17 @@ class EventLog:
             self._woken.clear()
 
     def close(self) -> None:
-        """What is not copied yet is copied by the next daemon."""
+        """Stop. The next daemon copies the rest."""
         self._closed = True
         self.lines.close()
 
     async def _copy(self) -> None:
-        """All that is not copied yet."""
+        """Copy all events that are not copied yet."""
         if not self._opened:
             await asyncio.to_thread(self.lines.open)
             self._opened = True
             if self.lines.at > self.events.last:
-                log.warning("The event files are ahead of the ledger: it was put back")
+                log.warning("The event files are ahead of the ledger: an older ledger was restored")
                 self.lines.at = self.events.last
                 await asyncio.to_thread(self.lines.rotate)
         if self.lines.at < self.events.base:
@@ -80,7 +83,7 @@ class EventLog:
             await asyncio.to_thread(self._write, rows, self.hive())
 
     def _write(self, rows: list[tuple[int, bytes, str]], hive: Hive) -> None:
-        """Files first: what the journal misses by a crash is in them."""
+        """Write to the files first: they complete what a crash keeps out of the journal."""
         self._append(rows)
         if self.journal == "none":
             return
@@ -89,7 +92,7 @@ class EventLog:
                 notify.event(_entry(parse_event(*row), hive))
 
     def _append(self, rows: list[tuple[int, bytes, str]]) -> None:
-        """To the files; where notes stood in the chain once, there is a gap now."""
+        """Append rows to the files, with a gap where pruned notes were in the chain."""
         start, at = 0, self.lines.at
         for index, (seq, _, body) in enumerate(rows):
             if (before := number_before(seq, body)) > at:
@@ -126,7 +129,7 @@ def _sentence(event: Event, name: str) -> str:
 
 
 def _priority(event: Event) -> int:
-    """Of syslog: a refusal is a notice, what broke a warning."""
+    """The syslog priority: warning for a failure, notice for a refusal, else info."""
     if event.kind in ("crash", "failed"):
         return 4
     return 5 if event.allowed is False else 6

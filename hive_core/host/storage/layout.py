@@ -1,8 +1,8 @@
-"""How what is kept lies on the disk: numbered, and brought up to date before any of it is opened.
+"""Versions of the storage layout, and their migration before any store is opened.
 
-`layout` in the daemon's home says how far it is. Every step may be done twice, and the number is
-written after it, so a daemon that was killed in between goes on. A number that is not known yet is
-a newer daemon's: nothing is touched then.
+The file `layout` in the daemon's home holds the current version. Each step can be repeated, and the
+version is written after it, so a daemon continues where a killed one stopped. An unknown version
+belongs to a newer daemon: nothing is changed then.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _MOST: Final = 1000  # bytes of the marker
 
 
 def _create_first(paths: Paths) -> None:
-    """Tree, meta repository, ledger: each is made by whoever owns it."""
+    """The tree, the meta repository and the ledger are created by their own modules."""
 
 
 def _make_work_private(paths: Paths) -> None:
-    """What hived and its jobs hand each other, and the secrets, are nobody else's to look at."""
+    """Make the exchange folder of jobs and the secrets accessible to the daemon only."""
     for folder in (paths.work, paths.secrets):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
 
 
 def _make_repositories_private(paths: Paths) -> None:
-    """Nobody else's git enters the repositories any more, and their settings are ours."""
+    """Make the repositories accessible to the daemon only, with settings written by the daemon."""
     for folder, repositories, config in (
         (paths.meta, [paths.meta / ".git"], create.CONFIG),
         (paths.applied, [*paths.applied.glob("**/*.git")], gitfolder.CONFIG),
@@ -52,7 +52,7 @@ def _make_repositories_private(paths: Paths) -> None:
                 shutil.rmtree(repository / "hooks", ignore_errors=True)
 
 
-# Forward only: a step that was released is never changed, and new ones go to the end.
+# Forward only: a released step is never changed; new steps are appended.
 STEPS: Final[tuple[tuple[str, Callable[[Paths], None]], ...]] = (
     ("tree, meta repository and ledger", _create_first),
     ("folders for jobs and for secrets", _make_work_private),
@@ -61,11 +61,11 @@ STEPS: Final[tuple[tuple[str, Callable[[Paths], None]], ...]] = (
 
 
 def no_step(step: str) -> None:
-    """Where a test may end the process; here it goes on."""
+    """The default for `step`: do nothing. Tests end the process there."""
 
 
 def read(marker: Path) -> dict[str, int]:
-    """What the marker says; nothing where there is none, as before there were any."""
+    """The versions in the marker file; empty if there is none, as in the first version."""
     try:
         with marker.open(encoding="utf-8") as file:
             lines = [line.split() for line in file.read(_MOST).splitlines()]
@@ -77,12 +77,12 @@ def read(marker: Path) -> dict[str, int]:
 
 
 def migrate(paths: Paths, step: Callable[[str], None] = no_step) -> None:
-    """Bring the storage up to date; TooNew when it is ahead of us."""
+    """Bring the storage up to date. TooNew if its version is higher than the known ones."""
     said = read(paths.layout)
     at = said.get(STORAGE, 0)
     if at > len(STEPS):
-        reason = f"the storage has layout {at} and this hived knows {len(STEPS)}"
-        raise TooNew(f"{reason}: install the newer one again")
+        reason = f"the storage has layout {at}, but this hived knows only {len(STEPS)}"
+        raise TooNew(f"{reason}: install the newer version again")
     for number, (step_name, bring) in enumerate(STEPS[at:], at + 1):
         try:
             bring(paths)
@@ -95,7 +95,7 @@ def migrate(paths: Paths, step: Callable[[str], None] = no_step) -> None:
 
 
 def note(paths: Paths, ledger: int) -> None:
-    """Write down the schema of the ledger beside, for people; it is the ledger that decides."""
+    """Write the ledger's schema version beside, for operators. The ledger itself decides."""
     said = read(paths.layout)
     if said.get(LEDGER) != ledger:
         try:
@@ -105,7 +105,7 @@ def note(paths: Paths, ledger: int) -> None:
 
 
 def _write(marker: Path, said: Mapping[str, int], step: Callable[[str], None]) -> None:
-    """As a whole: a reader, and who comes after a crash, finds the old numbers or the new ones."""
+    """Replace the marker in one step, so that readers see the old or the new versions."""
     new = marker.with_name(f".{marker.name}.new")
     with new.open("w", encoding="utf-8") as file:
         file.writelines(f"{word} {number}\n" for word, number in said.items())

@@ -1,6 +1,6 @@
-"""Which agents' storage is mounted, as the kernel tells it, and word when that changes.
+"""Reads from the kernel which agents' storage is mounted, and watches for changes.
 
-hived has a mount namespace of its own; what is mounted on the host shows up in it as well.
+hived has its own mount namespace; mounts of the host appear in it as well.
 https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html
 """
 
@@ -18,13 +18,13 @@ from typing import Final, NamedTuple
 from hive_core.plan.render import STORES
 
 FILE: Final = Path("/proc/self/mountinfo")
-_POINT: Final = 4  # the field of a line that tells where it is mounted
+_POINT: Final = 4  # the index of the mount point in a line
 _BOTH: Final = 2  # a root and a node
 _SETTLE: Final = 0.1  # seconds; a start mounts several things one after another
 
 
 def mounted_agents(folder: Path, text: str) -> frozenset[str] | None:
-    """Agents of whom both mounts below `folder` are there; None when mounts do not show here."""
+    """Agents with both mounts below `folder`; None if mounts of the host do not appear here."""
     if not _follows(folder, text):
         return None
     place = re.compile(rf" {re.escape(str(folder))}/([0-9a-f-]{{36}})/(root|tree) ")
@@ -33,7 +33,7 @@ def mounted_agents(folder: Path, text: str) -> frozenset[str] | None:
 
 
 def visible_stores(doors: Path, text: str) -> frozenset[tuple[str, str]] | None:
-    """Agents and the stores that hang in their doors; not one that was replaced since."""
+    """Agents and the stores mounted in their socket directories, without replaced ones."""
     if not _follows(doors, text):
         return None
     place = re.compile(rf"/(\S*) {re.escape(str(doors))}/([0-9a-f-]{{36}})/(meta|applied) ")
@@ -43,9 +43,9 @@ def visible_stores(doors: Path, text: str) -> frozenset[tuple[str, str]] | None:
 
 
 def _follows(folder: Path, text: str) -> bool:
-    """Whether the mount that `folder` lies on receives what the host mounts there.
+    """Whether mounts of the host appear below `folder`.
 
-    It does not when the host's own root was private as hived started.
+    They do not if the host's own root was private when hived started.
     """
     around = {"/", *map(str, folder.parents), str(folder)}
     lines = [line.split(" ") for line in text.rstrip("\n").split("\n")]
@@ -55,20 +55,23 @@ def _follows(folder: Path, text: str) -> bool:
 
 
 class Mounts(NamedTuple):
-    """What is mounted of agents and what hangs in their doors; None when that does not show."""
+    """Mounts of agents' storage, and stores in socket directories.
+
+    None if they do not appear here.
+    """
 
     agents: frozenset[str] | None
     stores: frozenset[tuple[str, str]] | None
 
     def visible_stores(self, uuid: str, otherwise: frozenset[str]) -> frozenset[str]:
-        """What hangs in the door of an agent, or what is believed to when that does not show."""
+        """The stores in an agent's socket directory; `otherwise` if mounts do not appear here."""
         if self.stores is None:
             return otherwise
         return frozenset(store for store in STORES if (uuid, store) in self.stores)
 
 
 class MountWatch:
-    """`changed` is called with those of whom something is mounted, or is no more."""
+    """Watches mounts. `changed` is called with the agents whose mounts were added or removed."""
 
     def __init__(
         self, folder: Path, doors: Path, changed: Callable[[frozenset[str]], None]
@@ -80,7 +83,10 @@ class MountWatch:
         self._last = self._seen = self._read()
 
     def look(self) -> Mounts:
-        """The list is long where many agents run, so it is read when it changed."""
+        """The current mounts.
+
+        The list is long on a large host, so it is read only when it changed.
+        """
         if self._news.poll(0):
             self._last = self._read()
         return self._last
@@ -90,9 +96,9 @@ class MountWatch:
         return Mounts(mounted_agents(self._folder, text), visible_stores(self._doors, text))
 
     async def run(self) -> None:
-        """Watch, until cancelled."""
+        """Watch until cancelled."""
         # The file is always readable; a change shows as an error, once per open file. An epoll of
-        # its own asks for nothing else, and can itself be waited for.
+        # its own listens to that only, and can be waited for itself.
         watched, news = os.open(FILE, os.O_RDONLY | os.O_CLOEXEC), asyncio.Event()
         epoll, loop = select.epoll(), asyncio.get_running_loop()
         try:

@@ -1,7 +1,7 @@
-"""The secrets of agents: `secrets/UUID/KEY`, for the daemon's eyes only.
+"""The secrets of agents: `secrets/UUID/KEY`, readable by the daemon only.
 
-They are not encrypted: the daemon has no key that somebody who reads its files would not have too.
-A secret is on the disk, whole, when `put` returns.
+They are not encrypted: the daemon would have to store the key where it stores the secrets. When
+`put` returns, the secret is complete and durable.
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ from hive_core.model.names import is_uuid
 from hive_core.model.wire.masks import Masks
 
 _NEW: Final = ".new"  # no key begins with a dot
-_OF_HOOK: Final = re.compile("[0-9a-f]{16}")  # as operations/triggers/operations.py names them
+_OF_HOOK: Final = re.compile("[0-9a-f]{16}")  # the format of operations/triggers/operations.py
 
 
 class SecretStore:
-    """Made when the first secret is."""
+    """Stores secrets as files. The folder is created with the first secret."""
 
     def __init__(self, folder: Path, beside: RunBesideLoop = run_in_thread) -> None:
         self.folder = folder
         self.beside = beside
-        # What must not be written down anywhere else.
+        # Values that must not be written anywhere else.
         self.masks = Masks()
-        with suppress(HiveError):  # the disk tells whoever reads a secret
+        with suppress(HiveError):  # the error is raised when the secret is read
             self._mask_all()
 
     def sweep(self) -> None:
-        """Remove half-written files of a killed daemon. Call it before anything is written."""
-        with guard_disk("remove secrets that were never kept"):
+        """Remove partial files of a killed daemon. Call before anything is written."""
+        with guard_disk("remove partial files of secrets"):
             for uuid in self.holders():
                 for path in (self.folder / uuid).glob(f"{_NEW}*"):
                     path.unlink()
 
     def clear(self, hooks: Set[tuple[str, str]], agents: Set[str]) -> None:
-        """Remove secrets of webhooks but for `hooks`, each with the name of the one that holds.
+        """Remove secrets of webhooks except `hooks`, each given as owner and name.
 
-        `agents` keep all of theirs; of anybody else goes only what is named as a webhook's is.
+        Agents in `agents` keep all their secrets. For others, only keys with the format of webhook
+        secrets are removed.
         """
         for uuid in self.holders():
             if uuid in agents:
@@ -64,15 +65,15 @@ class SecretStore:
                 self.masks.add(self.read(uuid, key))
 
     def put(self, uuid: str, key: str, value: bytes) -> None:
-        """Keep a secret, in place of an older one of that key."""
+        """Store a secret, replacing an older one of that key."""
         place = self._place(uuid, key)
         self.masks.add(value)
         self._write(place, value)
 
     async def keep(self, uuid: str, key: str, value: bytes) -> None:
-        """The same, while others get their turns: a disk may take long to say that it has it.
+        """Store a secret in a thread, because a disk may take long to sync.
 
-        Nothing stays where nobody waits for it any more.
+        If the caller is cancelled, the secret is removed again.
         """
         place, wanted = self._place(uuid, key), [True]
 
@@ -84,7 +85,7 @@ class SecretStore:
         self.masks.add(value)
         try:
             await self.beside(work)
-        except asyncio.CancelledError:  # whoever gets there last removes it
+        except asyncio.CancelledError:  # the last of the two threads removes the file
             wanted.clear()
             self.masks.retire(value)
             place.unlink(missing_ok=True)
@@ -92,21 +93,21 @@ class SecretStore:
 
     def _write(self, place: Path, value: bytes) -> None:
         key = place.name
-        with guard_disk(f"keep the secret {key}"):
+        with guard_disk(f"store the secret {key}"):
             for folder in (self.folder, place.parent):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            spare = place.with_name(f"{_NEW}.{key}")  # several may be on their way
+            spare = place.with_name(f"{_NEW}.{key}")  # several may be written at the same time
             spare.unlink(missing_ok=True)
             try:
                 _fill(spare, value)
                 spare.rename(place)
             finally:
-                spare.unlink(missing_ok=True)  # of what is not kept nothing stays
+                spare.unlink(missing_ok=True)  # a secret that was not stored leaves no file
             for folder in (place.parent, self.folder):
                 sync_folder(folder)
 
     def remove(self, uuid: str, key: str) -> bool:
-        """Forget a secret; False when there was none."""
+        """Delete a secret; False if there was none."""
         place = self._place(uuid, key)
         with guard_disk(f"remove the secret {key}"):
             place.with_name(f"{_NEW}.{key}").unlink(missing_ok=True)
@@ -118,7 +119,7 @@ class SecretStore:
         return True
 
     def retire(self, uuid: str, key: str) -> None:
-        """Delete a secret that its agent made. The logs hide it for a while, not for ever."""
+        """Delete a secret that its agent made. The logs mask it for a limited time."""
         with suppress(HiveError):
             self.masks.retire(self.read(uuid, key))
         self.remove(uuid, key)
@@ -147,7 +148,7 @@ class SecretStore:
 
     def _place(self, uuid: str, key: str) -> Path:
         if not is_uuid(uuid) or capability_fault(f"secret:{key}"):
-            raise Internal("that is no place for a secret")
+            raise Internal("this is not the id of an agent and a key of a secret")
         return self.folder / uuid / key
 
 

@@ -1,4 +1,4 @@
-"""What hived does by itself at an agent's door: its socket, and what it is shown there."""
+"""Actions of hived itself in an agent's socket directory: its socket, and what it shows there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hive_core.plan.daemon_actions import (
 
 
 def _capabilities(action: ShowIdentity) -> list[str]:
-    """The capabilities of the agent, as the identity that it is shown says."""
+    """The capabilities of the agent in the identity document of the action."""
     capabilities = action.document.get("capabilities")
     return (
         [str(capability) for capability in capabilities] if isinstance(capabilities, list) else []
@@ -31,14 +31,17 @@ def _capabilities(action: ShowIdentity) -> list[str]:
 
 
 class AgentSockets(Protocol):
-    """The part of the sockets that the change road uses."""
+    """The part of the socket server that the change path uses."""
 
     async def listen(self, uuid: str, path: Path, uid_base: int) -> None: ...
     def close(self, party: str) -> None: ...
 
 
 class SocketDirectories:
-    """`nar` gives the files of a deployed commit, by agent, commit and the hash they must have."""
+    """Applies the daemon's own actions. `nar` returns the files of a deployed commit.
+
+    `nar` is called with the agent, the commit and the expected hash.
+    """
 
     def __init__(
         self, sockets: AgentSockets, paths: Paths, nar: Callable[[str, str, str], bytes],
@@ -64,8 +67,8 @@ class SocketDirectories:
                 room = self._paths.identity(uuid).parent
                 show_config(room, commit, lambda: self._nar(uuid, commit, nar))
             case RequestRestart() | Forget():
-                pass  # rows of the ledger; nothing on the host
+                pass  # rows of the ledger only
 
     def forget(self, uuid: str) -> None:
-        """The door was opened anew, or closed."""
+        """Forget what was shown, because the socket directory was created again or removed."""
         self._views.forget(uuid)

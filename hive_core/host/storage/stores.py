@@ -1,4 +1,4 @@
-"""Ledger and meta repo, opened and brought together before anybody is served."""
+"""Ledger and meta repository, opened and made consistent before any call is served."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Stores:
-    """Ledger and repository. `damage`: why only the operator is served."""
+    """Ledger and repository. With `damage`, only the operator is served, for this reason."""
 
     ledger: Ledger
     repo: MetaRepo
@@ -43,25 +43,27 @@ class Stores:
 
     @classmethod
     def open(cls, settings: Settings, restore: Path = restoring.FOLDER) -> Stores:
-        """`restore`: where an operator put packs with what a damaged repository lacks."""
+        """Open and recover both. `restore` may hold packs that replace lost objects."""
         try:
             ledger, repo = cls._open_stores(settings)
-        except StorageFull:  # a daemon that cannot start can stop nobody
+        except StorageFull:  # a daemon that cannot start can stop no agent
             if not Ballast(settings.paths.ballast, settings.ballast).release():
                 raise
-            log.warning("The disk is full: starting on the room that was held back")
+            log.warning(
+                "The disk is full: starting on the reserved space (the ballast file was deleted)"
+            )
             ledger, repo = cls._open_stores(settings)
         try:
             recovery = cls._recover(ledger, repo, settings, restore)
             hive = repo.read(ledger.head) if ledger.head else Hive()
             repo.repair_worktree()
         except DamagedRepo as error:
-            # Nobody has any authority until an operator has mended it; nothing is torn down.
+            # No agent has any rights until an operator has repaired it; nothing is torn down.
             repo.sealed = error.reason
             return cls(ledger, repo, Hive(commit=ledger.head), settings.paths, damage=error.reason)
         except (Busy, StorageFull) as error:
-            # The ledger decides; the branch is looked at every second, and follows when it can.
-            log.warning("The branch of the meta repo has to wait: %s", error.reason)
+            # The ledger decides. The branch is compared every second, and moved when possible.
+            log.warning("Cannot move the branch of the meta repository yet: %s", error.reason)
             hive = repo.read(ledger.head) if ledger.head else Hive()
             return cls(ledger, repo, hive, settings.paths)
         return cls(ledger, repo, hive, settings.paths, recovery)
@@ -83,9 +85,9 @@ class Stores:
 
     @cached_property
     def vault(self) -> SecretStore:
-        """The secrets. Once opened, its values are masked in events and log lines."""
+        """The secrets. Once opened, their values are masked in events and log lines."""
         vault = SecretStore(self.paths.secrets)
-        with suppress(HiveError):  # the disk tells whoever reads a secret
+        with suppress(HiveError):  # the error is raised when a secret is read
             vault.sweep()
         self.ledger.events.masks = vault.masks
         notify.hide(vault.masks)
@@ -110,9 +112,9 @@ class Stores:
         return ledger, repo
 
     def served_operations(self, registry: Mapping[str, Operation]) -> Mapping[str, Operation]:
-        """The operations that can be served: with a damaged repository only those that read.
+        """The operations that can be served: only those that read if the repository is damaged.
 
-        Else `gc` would find that nobody accounts for anything.
+        Otherwise `gc` would take everything as orphaned.
         """
         if not self.damage:
             return registry
@@ -122,4 +124,4 @@ class Stores:
         }
 
     def _refuse(self, _call: Call, _params: Params) -> NoReturn:
-        raise Internal(f"nothing can be changed: {self.damage}")
+        raise Internal(f"cannot change anything: {self.damage}")

@@ -1,4 +1,4 @@
-"""Packs that come in parts, each in a file until all of it is there; gone with the daemon."""
+"""Packs that are uploaded in parts, each in a file until it is complete; lost with the daemon."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hive_core.host.git.file_writer import guard_repository
 from hive_core.model.config.push import PackChunk, Push
 
 MOST: Final = 8
-IDLE: Final = 60.0  # seconds after which an upload makes room for another one
+IDLE: Final = 60.0  # seconds after which an upload can be dropped for another one
 DEAD: Final = 600.0
 
 
 @dataclass
 class PushUpload:
-    """What has come of one push so far. The last part may come again: its answer may be lost."""
+    """The received part of one push. The last part may come again, if its answer was lost."""
 
     push: Push
     path: Path
@@ -31,7 +31,10 @@ class PushUpload:
 
 @dataclass
 class PushUploads:
-    """`most`: bytes of one pack. A part that does not belong to its upload takes nothing away."""
+    """Uploads of packs. `most` limits the bytes of one pack.
+
+    A part that does not match its upload changes nothing.
+    """
 
     work: Path
     most: int
@@ -39,16 +42,16 @@ class PushUploads:
     _open: dict[str, PushUpload] = field(default_factory=dict)
 
     def add(self, push: Push, part: PackChunk) -> str:
-        """Keep a part; the id of its upload."""
+        """Store a part; return the id of its upload."""
         id_ = part.upload or ""
         upload = self._open.get(id_)
         if part.upload is not None and (upload is None or upload.push != push):
-            raise Conflict("this upload is not known any more: push again")
+            raise Conflict("this upload was dropped: push again")
         before = upload.size if upload else 0
         if upload and part.offset == upload.before:
             before = upload.before
         if part.offset != before:
-            raise InvalidArgument(f"the next part begins at {before}", field="offset")
+            raise InvalidArgument(f"the next part must begin at {before}", field="offset")
         if before + len(part.data) > self.most:
             if upload:
                 self.drop(id_)
@@ -79,12 +82,12 @@ class PushUploads:
                 self.drop(id_)
         idle = [id_ for id_, upload in self._open.items() if upload.at < now - IDLE]
         if len(self._open) >= MOST and not idle:
-            raise Busy(f"cannot push: {MOST} others are pushing just now")
+            raise Busy(f"cannot push: {MOST} other pushes are being uploaded; try again")
         if len(self._open) >= MOST:
             self.drop(idle[0])
 
     def take(self, id_: str) -> bytes:
-        """All of a pack; the upload is gone then."""
+        """The whole pack. Its upload is removed."""
         data = self._open[id_].path.read_bytes()
         self.drop(id_)
         return data

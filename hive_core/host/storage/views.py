@@ -1,4 +1,4 @@
-"""What an agent is shown in its door: `run/identity.json` and the symlinks of `view/`.
+"""What an agent sees in its socket directory: `run/identity.json` and the symlinks of `view/`.
 
 The container sees both read-only through a mount of the directory, so a file is replaced by a
 rename within it and never by a new directory.
@@ -21,7 +21,7 @@ _AT_ONCE = 100
 
 
 def show_identity(path: Path, action: ShowIdentity) -> None:
-    """Replace the file; a reader sees the old one or the new one, whole."""
+    """Replace the file in one step: a reader sees the old or the new one."""
     spare = path.with_name(".identity.new")
     try:
         spare.write_text(json.dumps(action.document, indent=2) + "\n", encoding="utf-8")
@@ -32,15 +32,15 @@ def show_identity(path: Path, action: ShowIdentity) -> None:
 
 
 class Views:
-    """The symlinks of everybody, with what was written before: only differences touch the disk."""
+    """The symlinks of all agents. A cache of what was written limits writes to differences."""
 
     def __init__(self) -> None:
         self._shown: dict[str, Mapping[str, str]] = {}
 
     async def show(self, path: Path, action: ShowView) -> None:
-        """Bring the symlinks up to date, so many at a time that the loop is not held up."""
+        """Update the symlinks; yield to the event loop after a number of them."""
         wanted = dict(action.links)
-        there = self._shown.pop(action.uuid, None)  # not known while something may go wrong
+        there = self._shown.pop(action.uuid, None)  # dropped first: unknown if an error occurs
         try:
             there = _links(path) if there is None else there
             fresh = [name for name, target in wanted.items() if there.get(name) != target]
@@ -53,7 +53,7 @@ class Views:
         self._shown[action.uuid] = wanted
 
     def forget(self, uuid: str) -> None:
-        """The door was closed."""
+        """Drop the cache, because the socket directory was removed."""
         self._shown.pop(uuid, None)
 
 
@@ -67,7 +67,10 @@ def _target(entry: os.DirEntry[str]) -> str:
 
 
 def _link(path: Path, name: str, target: str | None) -> None:
-    """Replace one symlink, or remove it. Plain calls: a view has as many as the subtree agents."""
+    """Replace or remove one symlink.
+
+    Uses plain calls, because a view has a link for each agent below.
+    """
     place, spare = f"{path}/{name}", f"{path}/.new"
     with suppress(FileNotFoundError):
         os.unlink(spare if target else place)  # noqa: PTH108
@@ -80,5 +83,5 @@ def refusal(error: OSError) -> HiveError:
     if error.errno in FULL:
         return StorageFull(f"cannot write {error.filename}: {error.strerror}")
     if isinstance(error, FileNotFoundError):
-        return NotFound(f"no door: {error.filename}")
+        return NotFound(f"no socket directory: {error.filename}")
     return Internal(f"cannot write {error.filename}: {error.strerror}")

@@ -1,7 +1,7 @@
-"""systemd over D-Bus: what units there are, what they are like, and when they change.
+"""systemd over D-Bus: lists units, reads their properties, and watches for changes.
 
-One connection. It comes back by itself when the bus or systemd starts anew, and then everybody is
-told to look at everything again, because signals may have been missed.
+There is one connection. It is opened again when the bus or systemd restarts; then listeners look at
+all units again, because signals may have been missed.
 https://www.freedesktop.org/software/systemd/man/latest/org.freedesktop.systemd1.html
 """
 
@@ -45,12 +45,12 @@ _PAUSES: Final = (0.05, 0.2, 1.0, 2.0)
 
 
 class Unloaded(Unreachable):
-    """The unit is not there any more: systemd forgets one as soon as it has ended."""
+    """The unit is not loaded: systemd unloads a unit as soon as it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One line of systemd's list. `job`: the type of the job that is under way, if any."""
+    """One line of systemd's list of units. `job` is the type of a pending job, if any."""
 
     name: str
     description: str
@@ -67,14 +67,16 @@ def escape(name: str) -> str:
 
 
 def unescape(part: str) -> str:
-    """The way back."""
+    """The unit name of an escaped path part."""
     return re.sub(r"_([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), part)
 
 
 class Bus:
-    """`wake(unit)` is called on signals about units whose name starts with one of `prefixes`.
+    """A connection to systemd.
 
-    An empty name means: look at all of them.
+    `wake(unit)` is called on signals about units with one of `prefixes`.
+
+    An empty unit name means: look at all of them.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class Bus:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> None:
-        """Keep a connection, until cancelled."""
+        """Keep a connection until cancelled."""
         attempt = 0
         while True:
             bus = None
@@ -109,7 +111,7 @@ class Bus:
             attempt += 1
 
     async def ready(self) -> None:
-        """Wait for the first connection, as long as a call may take."""
+        """Wait for the first connection, for the timeout of a call."""
         try:
             async with asyncio.timeout(self._seconds):
                 await self._up.wait()
@@ -140,7 +142,10 @@ class Bus:
         signature: str = "",
         body: Sequence[object] = (),
     ) -> list[Any]:
-        """One call (destination, path, interface), bounded in time; DBusError as it comes."""
+        """Make one call (destination, path, interface) with a timeout. Errors:
+
+        Unreachable, TimedOut.
+        """
         if self._bus is None:
             raise Unreachable("no connection to the system bus")
         destination, path, interface = where
@@ -168,29 +173,29 @@ class Bus:
         return await self.call(where, member, signature, body)
 
     async def state(self) -> str:
-        """How the host as a whole is: running, degraded, starting, stopping..."""
+        """The state of the host as a whole: running, degraded, starting, stopping..."""
         return str(await self.get(MANAGER, "Manager", "SystemState"))
 
     async def list_units(self, patterns: Iterable[str]) -> list[Unit]:
-        """Loaded units by pattern."""
+        """The loaded units that match the patterns."""
         reply = await self._manager("ListUnitsByPatterns", "asas", [[], list(patterns)])
         return [_unit(row) for row in reply[0]]
 
     async def list_named_units(self, names: Iterable[str]) -> list[Unit]:
-        """Those of these units that are loaded.
+        """The loaded ones of these units.
 
-        ListUnitsByNames would load the others for a moment, and the signals about that would have
-        us ask again, for ever. Our names hold nothing that a pattern takes for anything else.
+        ListUnitsByNames would load the others briefly, and the signals about that would cause the
+        next call, without end. hive's unit names contain no characters of patterns.
         """
         wanted = set(names)
         if not wanted:
             return []
-        few = len(wanted) <= _PATTERNS  # each costs systemd a walk over all its units
+        few = len(wanted) <= _PATTERNS  # for each pattern, systemd walks over all its units
         patterns = sorted(wanted) if few else [f"{prefix}*" for prefix in self._prefixes]
         return [unit for unit in await self.list_units(patterns) if unit.name in wanted]
 
     async def get(self, path: str, interface: str, name: str) -> Any:  # noqa: ANN401 - its type is systemd's
-        """One property."""
+        """One property of an object."""
         where = (SYSTEMD, path, "org.freedesktop.DBus.Properties")
         reply = await self.call(where, "Get", "ss", [f"{SYSTEMD}.{interface}", name])
         return reply[0].value
@@ -200,7 +205,7 @@ class Bus:
         return await asyncio.gather(*(self.get(path, *name) for name in names))
 
     def _on_signal(self, message: Message) -> None:
-        """Signals; whatever cannot be placed is nothing of ours."""
+        """Handle a signal; unknown ones are ignored."""
         if message.message_type is not MessageType.SIGNAL:
             return
         match message.member:
@@ -213,7 +218,7 @@ class Bus:
             case "Reloading" if not message.body[0]:
                 self._wake("")
             case "NameOwnerChanged" if message.body[2]:
-                # systemd executed itself anew and forgot who listens.
+                # systemd re-executed itself and lost its subscribers.
                 self._again = asyncio.ensure_future(self._resubscribe())
             case _:
                 pass

@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_SLACK: Final = 30.0  # what a clock is put right by without anybody calling it a jump
+_SLACK: Final = 30.0  # seconds by which a clock may be adjusted before that counts as a jump
 
 
 class SystemClock:
-    """Wall time for what people read, the loop's monotonic time for waiting.
+    """Wall time for display, monotonic time of the loop for waiting.
 
-    When somebody sets the wall clock, what was to last a minute must not end at once or last ten
-    years: `now` goes on as if nothing had happened until `follow`.
+    When the wall clock is set, a period of a minute must not end at once or last ten years: `now`
+    continues from the old time until `follow`.
     """
 
     def __init__(self) -> None:
@@ -44,5 +44,5 @@ class SystemClock:
 
 
 def _steady() -> float:
-    """Sleep of the host counts: after it, the wall clock has not pending_jump."""
+    """Seconds since boot, including suspend, after which the wall clock has not jumped."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

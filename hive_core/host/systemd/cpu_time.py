@@ -1,7 +1,7 @@
-"""Processor time of control groups, as the kernel counts it.
+"""Processor time of control groups, as counted by the kernel.
 
-`cpu.stat` is there in each group of the unified hierarchy, with or without controllers, and so also
-on hosts that have the old hierarchies beside it, where systemd counts only what it was told to:
+Each group of the unified hierarchy has `cpu.stat`, with or without controllers. So it exists on
+hosts with the old hierarchies too, where systemd counts only units that it was told to:
 https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
 """
 
@@ -29,7 +29,7 @@ def group_of(slice_: str, unit: str) -> str:
 
 def read(group: str, groups: Path = GROUPS) -> Cpu | None:
     """CPU time of a group since it was created; None if it is gone or not counted."""
-    for top in (groups / "unified", groups) if group.strip("/") else ():  # never that of all
+    for top in (groups / "unified", groups) if group.strip("/") else ():  # never the root group
         try:
             folder = os.open(f"{top}{group}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -37,16 +37,16 @@ def read(group: str, groups: Path = GROUPS) -> Cpu | None:
         try:
             return Cpu(name_of(str(os.fstat(folder).st_ino)), _usage_nsec(folder))
         except (OSError, ValueError):
-            return None  # it is just going
+            return None  # it is being removed
         finally:
             os.close(folder)
     return None
 
 
 def name_of(inode: str, boot: Path = BOOT) -> str:
-    """What tells a group from all others, for ever: each boot gives out inodes from 1 on.
+    """A name of the group that is unique across boots: each boot numbers inodes from 1 on.
 
-    Whatever can be asked now is of this boot: records of ends lie in `/run`.
+    All groups read here are of this boot: records of exits are in `/run`.
     """
     return f"{_read_once(boot)}/{inode}"
 
@@ -56,11 +56,12 @@ def _read_once(file: Path) -> str:
     try:
         return file.read_text(encoding="ascii").strip()
     except OSError:
-        return ""  # a drop-in hides it (ProcSubset=): to count with a risk is better than not to
+        # hidden by a drop-in (ProcSubset=): counting with a risk is better than not counting
+        return ""
 
 
 def _usage_nsec(folder: int) -> int:
-    """Read below the folder that is open: its inode and its figure are of the same group."""
+    """Read below the open folder, so that inode and value are of the same group."""
     file = os.open("cpu.stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
     try:
         lines = os.read(file, _MOST).splitlines()
@@ -68,10 +69,10 @@ def _usage_nsec(folder: int) -> int:
         os.close(file)
     figures = dict(line.split(b" ", 1) for line in lines)
     if _USED not in figures:
-        raise ValueError("no figure")
+        raise ValueError("no usage_usec in cpu.stat")
     return int(figures[_USED])
 
 
 def machine_cpu(machine: Machine) -> Cpu | None:
-    """What a machine that runs has used."""
+    """The CPU time of a running machine."""
     return read(group_of(machine.slice, machine.unit)) if machine.slice else None

@@ -1,4 +1,4 @@
-"""How units ended, as `hive-stopped` wrote it down in `/run/hive/exits`."""
+"""How units ended, as recorded by `hive-stopped` in `/run/hive/exits`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from hive_core.model.agents.machine import Cpu, Exit
 from hive_core.model.names import is_uuid
 
 log = logging.getLogger(__name__)
-JOB_VERSION: Final = 5  # that of the ids which `plan.chain` works out from what a job is for
+# the UUID version of job ids, which `plan.agent_steps` computes from the work
+JOB_VERSION: Final = 5
 
 
 def read(folder: Path, uuid: str) -> Exit | None:
-    """The last exit of an agent or a job; None while it has none."""
+    """The last exit of an agent or a job; None if it has none."""
     try:
         record = json.loads((folder / uuid).read_bytes())
         return Exit(
@@ -29,16 +30,16 @@ def read(folder: Path, uuid: str) -> Exit | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("Cannot read how %s ended: %s", uuid, error)
+        log.warning("Cannot read the exit record of %s: %s", uuid, error)
         return None
 
 
 def list_jobs(folder: Path) -> list[str]:
-    """The jobs whose last exit is written down: their ids have another version than agents'."""
+    """The jobs with a recorded exit. Their ids have another UUID version than those of agents."""
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
-        log.warning("Cannot list how units ended: %s", error)
+        log.warning("Cannot list exit records: %s", error)
         return []
     return [name for name in names if is_job(name)]
 
@@ -49,7 +50,7 @@ def is_job(name: str) -> bool:
 
 
 def _cpu(record: Mapping[str, object]) -> Cpu | None:
-    """None in records of older scripts, and where CPU time was not counted."""
+    """CPU time; None in records of older scripts, and where it was not counted."""
     group, used = record.get("group"), record.get("cpu")
     if isinstance(group, str) and group and isinstance(used, int) and used >= 0:
         return Cpu(name_of(group), used)

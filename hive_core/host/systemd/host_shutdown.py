@@ -1,7 +1,8 @@
-"""The host goes down: an agent that does not end by itself must not hold it up (row K11).
+"""Shutdown of the host: agents that do not end are killed after their grace period (row K11).
 
-systemd asks all units at once. The daemon is on its way out then too, and its grace for agents
-would go with it; so it stays for as long as that grace, and has the root helper kill who is left.
+systemd stops all units at the same time. The daemon is stopped then too, and the grace period of
+agents would end with it. So this service stays for that period, and then has the root helper kill
+the remaining agents.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ AGAIN: Final = 1.0
 
 
 async def wait_for_agents(settings: Settings) -> None:
-    """Return at once unless the host goes down, and then when no agent is up any more."""
+    """Return at once unless the host shuts down; in that case, when no agent is running."""
     heard = asyncio.Event()
     bus = Bus(settings.grace.bus, lambda _: heard.set(), (AGENTS,))
     privd = Privd(settings.paths.privd_socket, settings.grace.privd)
@@ -33,7 +34,7 @@ async def wait_for_agents(settings: Settings) -> None:
         if await bus.state() == "stopping":
             await _wait(bus, privd, heard, settings.grace.stop)
     except HiveError as error:
-        log.warning("Cannot see the agents off: %s", error)
+        log.warning("Cannot wait for the agents to stop: %s", error)
     finally:
         privd.close()
         running.cancel()
@@ -48,7 +49,9 @@ async def _wait(bus: Bus, privd: Privd, heard: asyncio.Event, grace: float) -> N
         if left <= 0:
             for unit, label in up:
                 name = unit.name.removeprefix(AGENTS).removesuffix(".service")
-                log.warning("%s does not end: killed", name, extra={"HIVE_UUID": label.uuid})
+                log.warning(
+                    "%s did not stop in time: killing it", name, extra={"HIVE_UUID": label.uuid}
+                )
                 await privd.apply(KillUnit(label.uuid, name))
         heard.clear()
         with suppress(TimeoutError):

@@ -1,7 +1,8 @@
-"""What hived and a job hand each other: a folder for each job, `in` for it to read, `out` to fill.
+"""The exchange folder of a job: `in` for the job to read, `out` for the job to fill.
 
-Both belong to hived, and the job sees them through a mount that maps nobody's id but hived's. What
-comes back may be anything: it is opened by descriptor, followed nowhere, and read within bounds.
+Both belong to hived, and the job sees them through a mount that maps only the uid of hived. The
+content of `out` is untrusted: files are opened by descriptor, symlinks are not followed, and sizes
+are limited.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Exchange:
     folder: Path
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """Have the job find a file in `/in`; a path is copied."""
+        """Put a file into the job's `/in`; a path is copied."""
         target = self.folder / "in" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(data, bytes):
@@ -41,38 +42,44 @@ class Exchange:
             shutil.copyfile(data, target)
 
     def names(self) -> list[str]:
-        """What the job left in `/out`."""
+        """Names of the files in the job's `/out`."""
         with _open_folder(self.folder / "out") as out:
             return sorted(os.listdir(out))  # noqa: PTH208 - a descriptor, not a path
 
     @contextmanager
     def open(self, name: str, most: int) -> Iterator[BinaryIO]:
-        """A file that the job left in `/out`; Internal when it is none, or larger than that."""
+        """Open a file of the job's `/out`.
+
+        Internal if it is missing, not regular, or larger than `most`.
+        """
         if "/" in name:
             raise ValueError(name)
         with _open_folder(self.folder / "out") as out:
             try:
                 descriptor = os.open(name, _READ, dir_fd=out)
             except OSError as error:
-                raise Internal(f"the job left no {name}: {error.strerror}") from error
+                raise Internal(f"cannot open {name} of the job: {error.strerror}") from error
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
             os.close(descriptor)
-            raise Internal(f"{name} that the job left is no file")
+            raise Internal(f"{name} of the job is not a regular file")
         with os.fdopen(descriptor, "rb") as file:
             if facts.st_size > most:
-                raise Internal(f"{name} that the job left is larger than {most} bytes")
+                raise Internal(f"{name} of the job is larger than {most} bytes")
             yield file
 
     def read(self, name: str, most: int) -> bytes:
-        """A whole file that the job left in `/out`."""
+        """The content of a file in the job's `/out`."""
         with self.open(name, most) as file:
             return file.read(most)
 
 
 @contextmanager
 def exchange(work: Path, job: str) -> Iterator[Exchange]:
-    """The folder of a job for as long as it takes; one of the same job before goes first."""
+    """Create the folder of a job, and remove it afterwards.
+
+    An old one of the same job is removed.
+    """
     folder = work / job
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
     _remove_folder(folder)
@@ -85,14 +92,14 @@ def exchange(work: Path, job: str) -> Iterator[Exchange]:
 
 
 def sweep(work: Path) -> None:
-    """Remove what jobs of an earlier daemon left behind."""
+    """Remove the folders of jobs of an earlier daemon."""
     with suppress(FileNotFoundError):
         for folder in sorted(work.iterdir()):
             _remove_folder(folder)
 
 
 def _remove_folder(folder: Path) -> None:
-    """Remove a folder, whatever a job did to it; what cannot go is told and left alone."""
+    """Remove a folder, whatever a job did to it. A failure is logged."""
     try:
         if folder.is_symlink() or folder.is_file():
             folder.unlink()
@@ -104,9 +111,9 @@ def _remove_folder(folder: Path) -> None:
 
 
 def empty(folder: Path) -> None:
-    """Remove all there is in a folder: no depth of it and no mode keeps anything there.
+    """Remove everything in a folder, whatever its depth and modes.
 
-    Folders inside come up to the top before they go, so that none is too deep to be reached.
+    Folders inside are moved to the top before they are removed, so that no path is too long.
     """
     numbers = (f".{uuid4().hex}-{number}" for number in count())
     with _open_folder(folder) as top:
@@ -118,20 +125,20 @@ def empty(folder: Path) -> None:
 
 
 def _lift(name: str, top: int, numbers: Iterator[str]) -> None:
-    """Unlink the files of a folder in the top one, and move its folders there."""
+    """Unlink the files of a folder, and move its folders into `top`."""
     os.chmod(name, 0o700, dir_fd=top)
     inside = os.open(name, _WALK, dir_fd=top)
     try:
         for inner in os.listdir(inside):  # noqa: PTH208
             if not _unlink(inner, inside):
-                os.chmod(inner, 0o700, dir_fd=inside)  # its ".." is written
+                os.chmod(inner, 0o700, dir_fd=inside)  # moving it writes its ".."
                 os.rename(inner, next(numbers), src_dir_fd=inside, dst_dir_fd=top)
     finally:
         os.close(inside)
 
 
 def _unlink(name: str, place: int) -> bool:
-    """Unlink what is no folder."""
+    """Unlink `name`; False if it is a folder."""
     if stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
         return False
     os.unlink(name, dir_fd=place)
@@ -140,7 +147,7 @@ def _unlink(name: str, place: int) -> bool:
 
 @contextmanager
 def _open_folder(folder: Path) -> Iterator[int]:
-    """A folder of ours, that the job may have closed to everybody."""
+    """Open a folder of hived whose mode a job may have changed."""
     with suppress(OSError):
         if stat.S_ISDIR(folder.lstat().st_mode):
             folder.chmod(0o700)

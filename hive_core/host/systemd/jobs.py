@@ -1,7 +1,7 @@
-"""Jobs: small throw-away containers in uid ranges of their own, a few at a time.
+"""Jobs: small throw-away containers with their own uid ranges, a few at a time.
 
-The id of a job is that of its work. One that an earlier daemon began is ended before its work is
-begun anew, so a repeat after a crash never meets itself.
+A job's id is computed from its work. A job of an earlier daemon is ended before the same work
+begins again, so that it never runs twice at a time.
 """
 
 from __future__ import annotations
@@ -38,41 +38,41 @@ from hive_core.ports import Journal
 
 log = logging.getLogger(__name__)
 JOBS: Final = "hive-job@"
-_AT_ONCE: Final = 16  # of the 64 ranges, and of the host's memory
-_SLACK: Final = 60.0  # the unit ends by itself after its own time
-_LOOK_AGAIN: Final = 5.0  # should a signal get lost
+_AT_ONCE: Final = 16  # limited by the 64 uid ranges and the host's memory
+_SLACK: Final = 60.0  # the unit ends by itself at its own timeout
+_LOOK_AGAIN: Final = 5.0  # in case a signal is lost
 _KILLED: Final = 15.0
 _DOWN: Final = ("inactive", "failed")
 _SAID, _SAID_MOST, _LINE = "said.json", 1 << 20, 500
-_LAST: Final = 10  # lines of a failed job that are told
-_PAUSES: Final = (0.0, 0.1, 0.2, 0.5)  # seconds before each look into the journal
-# Seconds before each further attempt to clean up: systemd starts a root helper that died anew.
+_LAST: Final = 10  # lines of a failed job to show
+_PAUSES: Final = (0.0, 0.1, 0.2, 0.5)  # seconds before each read of the journal
+# Seconds before each further attempt to clean up: systemd restarts a root helper that died.
 _RETRIES: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
-# What systemd-nspawn says of the container itself: nothing of why its program failed.
+# Lines of systemd-nspawn about the container itself, which do not explain a failure.
 _FRAME: Final = re.compile(r"(Spawning container |Press Ctrl-\] |Container |Trying to halt )")
 
 
 def _printable(text: str) -> str:
-    """A line of untrusted text: printable characters only, and cut."""
+    """A line of untrusted text: printable characters only, shortened."""
     return "".join(char if char.isprintable() else " " for char in text[:_LINE]).strip()
 
 
 class UnitLister(Protocol):
-    """What is asked of systemd."""
+    """The calls to systemd that this module needs."""
 
     async def list_units(self, patterns: Iterable[str]) -> list[Unit]: ...
     async def list_named_units(self, names: Iterable[str]) -> list[Unit]: ...
 
 
 class ActionApplier(Protocol):
-    """What is asked of the root helper."""
+    """The calls to the root helper that this module needs."""
 
     async def apply(self, action: Action) -> Result: ...
     async def ask(self, action: ObserveStorage, kind: type[StorageFacts]) -> StorageFacts: ...
 
 
 class NspawnJobs:
-    """The port `Jobs` on a real host; `folder` holds the records of ends, `work` the exchange."""
+    """The port `Jobs` on a real host. `folder` holds exit records, `work` the exchange folders."""
 
     def __init__(
         self,
@@ -90,22 +90,22 @@ class NspawnJobs:
         self._tidying: set[asyncio.Task[None]] = set()
 
     def on_unit_signal(self, unit: str) -> None:
-        """A signal about a job's unit; empty: signals may have been lost."""
+        """Handle a signal about a job's unit. Empty: signals may have been lost."""
         for name, event in self._changed.items():
             if unit in ("", name):
                 event.set()
 
     async def sweep(self) -> None:
-        """End what an earlier daemon left running, and remove what its jobs left behind."""
+        """End the jobs of an earlier daemon, and remove what they left."""
         for unit in await self._bus.list_units([f"{JOBS}*.service"]):
             job = unit.name.removeprefix(JOBS).removesuffix(".service")
             if is_uuid(job):
                 log.info("Ending job %s of an earlier daemon", job)
                 await self._end(job)
-        # These ended while no daemon ran, or the last one stopped before it had tidied up.
+        # These ended while no daemon ran, or before the last one had cleaned up.
         for job in await asyncio.to_thread(exits.list_jobs, self._exits):
             await self._end(job)
-        # The daemon was killed before the unit of these was there: only their mounts are left.
+        # The daemon was killed before these had a unit: only their mounts are left.
         for job in await self._list_mounted_jobs():
             await self._end(job)
         await asyncio.to_thread(sweep, self._work)
@@ -120,7 +120,7 @@ class NspawnJobs:
 
     async def run(self, action: RunJob) -> Result:
         async with self._turns:
-            base = self._free.popleft()  # one that a job not of ours still has is refused
+            base = self._free.popleft()  # the root helper refuses a range that is still in use
             try:
                 return await self._run(replace(action, base=base))
             finally:
@@ -143,7 +143,7 @@ class NspawnJobs:
             said = await self._last_lines(action.job, "", began)
             raise TimedOut(f"job {action.work} did not end{said}") from error
         finally:
-            # Nobody waits for it: a daemon that stops has no bus any more, and the next one sweeps.
+            # Not awaited if cancelled: a stopping daemon has no bus, and the next daemon sweeps.
             tidying = asyncio.create_task(self._tidy(action.job))
             self._tidying.add(tidying)
             tidying.add_done_callback(self._tidying.discard)
@@ -158,10 +158,9 @@ class NspawnJobs:
         return Done(changed=True)
 
     async def _last_lines(self, job: str, invocation: str, since: float) -> str:
-        """What the job wrote last, to stand behind the reason of its failure; text of others.
+        """The last lines that the job wrote, to follow the reason of its failure. Untrusted text.
 
-        Whoever reads only `ended with 1` knows nothing. The last of it may reach the journal after
-        the end.
+        `ended with 1` alone explains nothing. The last lines may reach the journal after the end.
         """
         if self._journal is None:
             return ""
@@ -177,11 +176,11 @@ class NspawnJobs:
             if words := [
                 _printable(line) for line in lines if line.strip() and not _FRAME.match(line)
             ]:
-                return "\n".join(["; it wrote last:", *words[-_LAST:]])
+                return "\n".join(["; its last lines:", *words[-_LAST:]])
         return ""
 
     def _fault(self, action: RunJob) -> str:
-        """The line in which the program itself said what went wrong; text of others, like all."""
+        """The fault that the program itself reported; untrusted text."""
         if not action.work.exchanges:
             return ""
         try:
@@ -200,7 +199,7 @@ class NspawnJobs:
             del self._changed[job_unit(job)]
 
     async def _end(self, job: str) -> None:
-        """Have nothing of a job run, be mounted or be written down any more."""
+        """End a job: stop its unit, unmount its storage, remove its records."""
         unit = job_unit(job)
         event = self._changed.get(unit) or asyncio.Event()
         if not await self._down(unit):
@@ -209,7 +208,7 @@ class NspawnJobs:
                 async with asyncio.timeout(_KILLED):
                     await self._on_end(unit, event)
             except TimeoutError:
-                log.warning("Job %s does not end", job)
+                log.warning("Cannot end job %s: it is still running", job)
         await self._clean(Unmount(job))
         await self._clean(CloseDoor(job))
 
@@ -229,9 +228,9 @@ class NspawnJobs:
         return all(unit_state.active in _DOWN and not unit_state.job for unit_state in units)
 
     async def _clean(self, action: Unmount | CloseDoor | KillUnit) -> None:
-        """Apply the action, again while the root helper cannot be reached.
+        """Apply the action; repeat while the root helper is not reachable.
 
-        What a job leaves mounted would stay until the daemon starts again.
+        What a job leaves mounted would otherwise stay until the daemon starts again.
         """
         try:
             for pause in _RETRIES:

@@ -1,8 +1,8 @@
-"""The host's journal, read only; the one reader of it.
+"""The only reader of the host's journal.
 
-Lines are found by fields that the journal itself vouches for: the unit, and the UUID that systemd
-adds to every line of the unit, because names are used again. What a booted guest logs arrives under
-the agent's unit as `ident[pid]: text`; the name before the colon is the guest's claim.
+Lines are selected by trusted fields of the journal: the unit, and the UUID that systemd adds to
+every line of the unit, because names are reused. The log of a booted guest arrives under the
+agent's unit as `ident[pid]: text`; the name before the colon is the guest's claim.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from hive_core.errors import Busy, InvalidArgument
 from hive_core.model.wire.record import LogLine, LogQuery
 
 _GUEST: Final = re.compile(r"([\w.@:\\+-]{1,255}?)(?:\[\d+\])?: (.*)", re.ASCII | re.DOTALL)
-_SCAN_MOST: Final = 20_000  # entries looked through for one answer
+_SCAN_MOST: Final = 20_000  # entries examined for one answer
 _BATCH: Final = 50
 _SECONDS: Final = 30.0
-_QUIET: Final = 20.0  # less than a slow read may take
+_QUIET: Final = 20.0  # shorter than the timeout of a slow read
 _AT_ONCE: Final = 2
 
 
 class HostJournal:
-    """The port `Journal` on a real host. Reading is I/O in a thread; a few lines at a time."""
+    """The port `Journal` on a real host. Reads in threads, a few lines at a time."""
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -38,11 +38,13 @@ class HostJournal:
                 async with asyncio.timeout(_SECONDS):
                     return await asyncio.to_thread(_read, query)
             except TimeoutError as error:
-                raise Busy("the journal took too long; try again") from error
+                raise Busy(
+                    f"reading the journal took more than {_SECONDS:.0f} s; try again"
+                ) from error
 
     async def follow(self, query: LogQuery) -> AsyncIterator[LogLine]:
-        # Never closed by hand: who gives up may leave a thread behind that still reads. It closes
-        # with the last reference.
+        # Not closed explicitly: after a cancellation, a thread may still read. The reader closes
+        # with its last reference.
         reader = await asyncio.to_thread(_reader_of, query)
         while True:
             lines = await asyncio.to_thread(_batch, reader, query)
@@ -55,9 +57,9 @@ class HostJournal:
 
 
 async def _news(reader: Any) -> bool:  # noqa: ANN401 - systemd-python has no types
-    """Wait until the journal has grown; watched only meanwhile, for it stays ready until read.
+    """Wait until the journal has grown. Watched only meanwhile, because it stays ready until read.
 
-    Not for ever: the follower is asked again, and may have lost its right or its client by then.
+    Ends after a time, because the follower may have lost its right or its client by then.
     """
     loop, news = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(reader.fileno(), news.set)
@@ -80,7 +82,7 @@ def _open(query: LogQuery) -> Any:  # noqa: ANN401
 
 
 def _reader_of(query: LogQuery) -> Any:  # noqa: ANN401
-    """A reader behind the cursor of the query, or behind the newest line."""
+    """A reader after the cursor of the query, or after the newest line."""
     reader = _open(query)
     if query.after:
         _seek(reader, query.after)
@@ -91,18 +93,18 @@ def _reader_of(query: LogQuery) -> Any:  # noqa: ANN401
 
 
 def _seek(reader: Any, cursor: str) -> None:  # noqa: ANN401
-    """Behind the line with this cursor, or where it would be."""
+    """Move to the line after this cursor, or to where it would be."""
     try:
         reader.seek_cursor(cursor)
     except (OSError, ValueError) as error:
-        raise InvalidArgument("no such place in the log", field="after") from error
+        raise InvalidArgument("this is not a position in the log", field="after") from error
     entry = reader.get_next()
     if entry and not reader.test_cursor(cursor):
         reader.get_previous()
 
 
 def _read(query: LogQuery) -> list[LogLine]:
-    """The newest lines, or with `after` the first behind it."""
+    """The newest lines, or with `after` the first lines after that cursor."""
     if query.after:
         reader = _reader_of(query)
         lines = list(_forward(reader, query, query.lines))
@@ -115,7 +117,7 @@ def _read(query: LogQuery) -> list[LogLine]:
 
 
 def _batch(reader: Any, query: LogQuery) -> list[LogLine]:  # noqa: ANN401
-    """The next few lines; many may have to be looked through for them."""
+    """The next few lines; many entries may be examined for them."""
     return list(_forward(reader, query, _BATCH))
 
 

@@ -1,7 +1,7 @@
-"""The containers of this host: systemd tells of units, the root helper of the rest.
+"""The containers of this host, as seen by systemd and by the root helper.
 
-What only root can see of a unit is asked once per invocation: a user namespace never changes. What
-lies on disk is listed now and then and otherwise kept up to date by the actions that succeed.
+Facts of a unit that only root can see are read once per invocation: a user namespace never changes.
+The storage on disk is listed at intervals, and kept up to date by successful actions in between.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hive_core.plan.storage_state import StorageState
 AGENTS: Final = "hive-agent@"
 _AT_A_LOOK: Final = 100
 _AT_ONCE: Final = 20
-_FORMING: Final = 0.4  # seconds in which there is nothing to see of a container that comes up
+_FORMING: Final = 0.4  # seconds in which a starting container shows nothing yet
 _INFINITY: Final = 2**64 - 1
 _MOVING: Final = (
     ("Unit", "InvocationID"), ("Unit", "StateChangeTimestampMonotonic"), ("Service", "MainPID"),
@@ -45,7 +45,7 @@ _STATIC: Final = (
 
 
 class Roster(Protocol):
-    """The agents that should be on this host: some have no unit to see."""
+    """The agents that should be on this host; some have no unit."""
 
     def uuids(self) -> Iterable[str]: ...
     def name(self, uuid: str) -> str | None: ...
@@ -54,7 +54,10 @@ class Roster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What hive writes into the description of a unit: whose it is and what it was made from."""
+    """The label that hive writes into a unit's description.
+
+    Its agent, and what it was made from.
+    """
 
     uuid: str
     nonce: int
@@ -80,7 +83,7 @@ class NspawnMachines:
         self._loop = asyncio.get_running_loop()
         self._storage = StorageState()
         self._units: dict[str, str] = {}  # unit -> uuid
-        # By uuid: its unit, also of a destroyed agent, whose start may come up late.
+        # Units by uuid, including those of destroyed agents, whose start may complete late.
         self._unit_of: dict[str, str] = {}
         self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
         self._slices: dict[str, dict[str, int]] = {}
@@ -102,7 +105,7 @@ class NspawnMachines:
             wake(uuid)
 
     def on_topics(self, topics: frozenset[str]) -> None:
-        """Secrets changed: show them again, together with the identity."""
+        """Show the identity again when secrets changed, because both are shown together."""
         for topic in topics:
             kind, _, uuid = topic.partition(":")
             if kind == "secret" and self._storage.identities.pop(uuid, None) is not None:
@@ -120,7 +123,7 @@ class NspawnMachines:
             units = await self._bus.list_named_units(sorted(self._unit_names(wanted)))
             return await self._observe(wanted, units)
         if await self._bus.state() == "stopping":
-            raise Busy("the host is going down")
+            raise Busy("the host is shutting down")
         self._storage.update(await self._privd.ask(a.ObserveStorage(), StorageFacts))
         units = await self._bus.list_units([f"{AGENTS}*.service"])
         self._suspected = self._next_suspected()
@@ -142,13 +145,13 @@ class NspawnMachines:
                 del self._units[unit]
 
     def _next_suspected(self) -> frozenset[str]:
-        """Whose limits are read again: systemd does not tell when they are changed by hand.
+        """The agents whose limits are read again: systemd does not report changes by hand.
 
-        A few at each look at everything, those that were not read for the longest time.
+        A few at each full observation, the longest unread first.
         """
         chosen = list(self._known)[:_AT_A_LOOK]
         for uuid in chosen:
-            self._known[uuid] = self._known.pop(uuid)  # to the end of the row
+            self._known[uuid] = self._known.pop(uuid)  # to the end of the order
         return frozenset(chosen)
 
     def _unit_names(self, uuids: Iterable[str]) -> Iterable[str]:
@@ -183,7 +186,10 @@ class NspawnMachines:
         return Machine(uuid)
 
     def _whole(self, machine: Machine, mounted: Mounts) -> Machine:
-        """With what lies on disk. Half a mount is one to take away when it is not in use."""
+        """Add the state on disk.
+
+        A partial mount counts as none, so that it is removed when not in use.
+        """
         uuid, store = machine.uuid, self._storage
         whole = mounted.agents is None or uuid in mounted.agents or not machine.unit
         there = uuid in store.mounts and whole
@@ -197,7 +203,7 @@ class NspawnMachines:
         )  # fmt: skip
 
     async def _unit(self, unit: Unit, label: Label) -> Machine:
-        """The facts of a unit that is loaded; it may end while they are asked for."""
+        """The facts of a loaded unit. It may end while they are read."""
         active = _active(unit)
         if active not in ("inactive", "failed"):
             with suppress(Unloaded):
@@ -208,7 +214,7 @@ class NspawnMachines:
                     job=unit.job,
                     since=since / 1e6 if active == unit.active else self._loop.time(),
                 )  # fmt: skip
-                # systemd shows an empty one of a unit that it just forgot.
+                # systemd returns an empty one for a unit that it has just unloaded.
                 if facts.invocation or unit.job:
                     facts = await self._with_unit_facts(unit, facts)
                     self._remember(label.uuid, unit.name)
@@ -217,7 +223,7 @@ class NspawnMachines:
         return self._down(label.uuid)
 
     async def _with_unit_facts(self, unit: Unit, facts: Machine) -> Machine:
-        """With what does not change by itself during an invocation: slice, limits, namespace."""
+        """Add what stays the same during an invocation: slice, limits, namespace."""
         known = self._known.get(facts.uuid)
         if known is not None and known.invocation == facts.invocation:
             facts = replace(
@@ -233,11 +239,12 @@ class NspawnMachines:
         there = facts.active == "active" or (facts.active == "activating" and age >= _FORMING)
         if there and facts.main_pid > 1 and not done:
             facts = await self._with_root_facts(facts)
-        # systemd calls it up when its command is executed (hive-gate), or its init says so.
+        # systemd calls the unit active when its command is executed (hive-gate), or when its init
+        # reports so.
         return replace(facts, executed=facts.verified and facts.active == "active")
 
     async def _with_root_facts(self, facts: Machine) -> Machine:
-        """What only root can see: whose processes these are and where they live."""
+        """Add what only root can see: the namespace of the processes, and their root."""
         uuid, base = facts.uuid, self._roster.base(facts.uuid)
         node = self._storage.node(uuid[:8])
         name = facts.unit.removeprefix(AGENTS).removesuffix(".service")
@@ -247,7 +254,7 @@ class NspawnMachines:
             look = a.ObserveUnit(uuid, name, node, base, facts.main_pid)
             unit_facts = await self._privd.ask(look, UnitFacts)
         except HiveError:
-            return facts  # it may just be ending; the next look tells
+            return facts  # it may be ending; the next observation decides
         mapped = unit_facts.mapped
         return replace(
             facts,
@@ -290,7 +297,7 @@ class NspawnMachines:
 
 
 def _active(unit: Unit) -> str:
-    """The state that a job which has not begun yet leads to."""
+    """The state to which a pending job of the unit leads."""
     if unit.job in ("start", "restart") and unit.active in ("inactive", "failed"):
         return "activating"
     if unit.job == "stop" and unit.active in ("active", "activating", "reloading"):
@@ -299,16 +306,16 @@ def _active(unit: Unit) -> str:
 
 
 def _fault(facts: UnitFacts) -> str:
-    """Why a payload that runs may not go on (attack 1); before that nothing can be said."""
+    """Why a running payload must not continue (attack 1); empty before the payload runs."""
     if not facts.payload:
         return ""
     if not facts.mapped:
-        return "its user namespace is not its range"
+        return "its user namespace is not mapped to its uid range"
     return "" if facts.tree else "it sees a directory that is not its own"
 
 
 def _limits(values: Iterable[int]) -> dict[str, int]:
-    """Limits that are set, under the names of `actions.Limits`; weights have a default."""
+    """The limits that are set, with the names of `actions.Limits`; weights have a default."""
     pairs = zip((name for _, name in _STATIC), values, strict=True)
     limits = {name: value for name, value in pairs if value < _INFINITY}
     if "cpu_quota" in limits:  # microseconds of each second -> percent

@@ -1,4 +1,4 @@
-"""What the daemon tells its service manager: ready, status, alive, descriptors to keep, log."""
+"""Messages to the service manager: ready, status, watchdog, stored descriptors, log."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hive_core.model.wire.masks import Masks
 
 IDENTIFIER: Final = "hived"
 EVENTS: Final = "hive-events"
-STEP_SECONDS: Final = 60  # for one step of a start
+STEP_SECONDS: Final = 60  # seconds for one step of a start
 LINES: Final = UUID("0d5c7a52-8f0c-4a58-9b43-7d1f7a6f3c10")
 
 
 def starting() -> None:
-    """A step of the start is done: the next one may take as long as the whole start else may.
+    """Extend the start timeout: each step may take as long as a whole start otherwise.
 
     https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html#EXTEND_TIMEOUT_USEC=%E2%80%A6
     """
@@ -44,20 +44,20 @@ def send_life_sign() -> None:
 
 
 def watchdog_seconds() -> float | None:
-    """How often a life sign is expected; None: not at all."""
+    """The watchdog timeout; None if there is none."""
     microseconds = os.environ.get("WATCHDOG_USEC", "")
     return int(microseconds) / 1e6 if microseconds.isdigit() else None
 
 
 class SystemdDescriptorStore:
-    """Listening sockets in systemd's care while the daemon restarts.
+    """Keeps listening sockets in systemd while the daemon restarts.
 
     https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#FileDescriptorStoreMax=
     """
 
     def store(self, name: str, fd: int) -> None:
-        """Have a descriptor kept; systemd drops one that it has already."""
-        # A socket that does not listen yet reports a hang-up, at which systemd would let it go.
+        """Store a descriptor; systemd closes a duplicate."""
+        # A socket that does not listen yet reports a hang-up, and systemd would drop it.
         daemon.notify(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", fds=[fd])
 
     def drop(self, name: str) -> None:
@@ -65,20 +65,20 @@ class SystemdDescriptorStore:
 
 
 def stored_descriptors() -> Iterator[tuple[str, int]]:
-    """What the daemon before this one left in systemd's care, by name; whoever takes it owns it."""
+    """Descriptors that the previous daemon stored in systemd, by name. The caller owns them."""
     names = os.environ.get("LISTEN_FDNAMES", "").split(":")
     return zip(names, daemon.listen_fds(unset_environment=True), strict=False)
 
 
 def event(fields: Mapping[str, str]) -> None:
-    """An event of the log as an entry of the journal, with a MESSAGE_ID for each kind of event."""
+    """Write an event as an entry of the journal, with a MESSAGE_ID for each kind of event."""
     kind = uuid5(LINES, f"event {fields.get('HIVE_KIND', '')}").hex
     journal_fields = {key: value for key, value in fields.items() if key != "MESSAGE"}
     journal.send(fields["MESSAGE"], MESSAGE_ID=kind, SYSLOG_IDENTIFIER=EVENTS, **journal_fields)
 
 
 class SecretFilter(logging.Filter):
-    """Takes registered secrets out of what this process logs."""
+    """Masks registered secrets in the log of this process."""
 
     def __init__(self, masks: Masks) -> None:
         super().__init__()
@@ -94,13 +94,13 @@ class SecretFilter(logging.Filter):
 
 
 def hide(masks: Masks) -> None:
-    """From now on no secret is logged; added last, so that kinds of lines stay what they are."""
+    """Mask secrets in the log from now on. Added last, so that MESSAGE_IDs do not change."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(SecretFilter(masks))
 
 
 class MessageIdFilter(logging.Filter):
-    """Gives each kind of line a MESSAGE_ID of its own, the same in every version that says it.
+    """Adds a MESSAGE_ID for each kind of line, stable across versions with the same text.
 
     https://www.freedesktop.org/software/systemd/man/latest/systemd.journal-fields.html
     """
@@ -113,9 +113,9 @@ class MessageIdFilter(logging.Filter):
 
 
 def log_to_journal(level: int = logging.INFO) -> None:
-    """Send the log of this process to the journal, or to stderr where there is none.
+    """Send the log of this process to the journal, or to stderr if there is none.
 
-    `extra={"HIVE_UUID": ...}` become fields of the entry, `MESSAGE_ID` says what kind it is.
+    `extra={"HIVE_UUID": ...}` becomes a field of the entry; `MESSAGE_ID` is its kind.
     """
     handler: logging.Handler
     if os.environ.get("JOURNAL_STREAM"):
@@ -126,4 +126,4 @@ def log_to_journal(level: int = logging.INFO) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # tells of each change of a file
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # logs each change of a file

@@ -1,4 +1,4 @@
-"""The client of the root helper: one connection, one action at a time in order, none for ever."""
+"""The client of the root helper: one connection, one action at a time, with a timeout for each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from hive_core.varlink import encode as frame
 
 R = TypeVar("R")
 METHOD = "org.hive.Privd.Apply"
-REPLY_MOST = 1 << 24  # the list of everything on disk is the longest; root is believed
+REPLY_MOST = 1 << 24  # the list of everything on disk is the longest reply; root is trusted
 
 
 class Privd:
-    """The root helper does one thing at a time, in order; a question waits for one deed at most."""
+    """A connection to the root helper, which does one action at a time, in order.
+
+    An observation waits for at most one other action.
+    """
 
     def __init__(self, path: Path, seconds: float) -> None:
         self._path = path
@@ -29,7 +32,7 @@ class Privd:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def apply(self, action: Action) -> Result:
-        """What the action reports, or the refusal as an error."""
+        """Apply the action; return its report, or raise its refusal."""
         if isinstance(action, ObserveUnit | ObserveStorage):
             return await self._request(action)
         async with self._deeds:
@@ -44,15 +47,15 @@ class Privd:
                 self.close()
                 raise TimedOut(f"the root helper did not answer in {self._seconds} s") from error
             except BaseException:
-                self.close()  # an answer may still be under way; it must not meet the next question
+                self.close()  # a reply may still arrive; it must not be taken for the next one
                 raise
         return _result(action, reply)
 
     async def ask(self, action: Action, kind: type[R]) -> R:
-        """The report of an action that gives one of this kind."""
+        """Apply the action; return its report, which must have the type `kind`."""
         result = await self.apply(action)
         if not isinstance(result, kind):
-            raise Internal(f"the root helper answered {type(action).__name__} oddly")
+            raise Internal(f"the root helper sent an unexpected reply to {type(action).__name__}")
         return result
 
     async def _exchange(self, action: Action) -> bytes:
@@ -84,4 +87,4 @@ def _result(action: Action, reply: dict[str, object]) -> Result:
     try:
         return read(action, values.get("result"))
     except Malformed as fault:
-        raise Internal(f"the root helper answered oddly: {fault}") from fault
+        raise Internal(f"the root helper sent an invalid reply: {fault}") from fault

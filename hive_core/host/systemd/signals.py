@@ -1,4 +1,4 @@
-"""Being asked to end: once for a good end, twice for one at once (row K40)."""
+"""Termination signals: the first one ends the daemon cleanly, a second one at once (row K40)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 
 def end_now() -> None:
-    """Nothing that was acknowledged is lost by it: replies leave after the commit."""
+    """End at once. No acknowledged change is lost, because replies are sent after the commit."""
     logging.shutdown()
     os._exit(1)
 
 
 def fatal(error: BaseException) -> None:
-    """End at once: what is in memory and what is on disk may differ. systemd starts a fresh one."""
+    """End at once: memory and disk may differ. systemd starts the daemon again."""
     log.critical("Ending: %s", error, exc_info=error)
     logging.shutdown()
     os._exit(70)
@@ -30,11 +30,11 @@ def fatal(error: BaseException) -> None:
 
 @dataclass
 class ShutdownSignals:
-    """Set by the first SIGTERM or SIGINT; the second does not wait for what is under way.
+    """Records the first SIGTERM or SIGINT; a second one does not wait for calls in progress.
 
-    SIGHUP asks too: systemd starts the daemon again, as its unit and its settings are by then. But
-    with settings that it would refuse it would not come back: then `refusals` names what is wrong
-    with them, and the daemon goes on with those that it has.
+    SIGHUP ends the daemon too: systemd starts it again with its current unit and settings. With
+    invalid settings it would not come back, so it continues with the settings that it has;
+    `refusals` returns the faults.
     """
 
     impatient: Callable[[], None] = end_now
@@ -43,7 +43,7 @@ class ShutdownSignals:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def listen(self) -> None:
-        """Take over the signals of this process; needs the running loop."""
+        """Handle the signals of this process; needs the running loop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.ask)
@@ -51,22 +51,22 @@ class ShutdownSignals:
         loop.set_exception_handler(self.on_loop_exception)
 
     def on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What a callback raised asyncio logs, and goes on; not when the disk has failed."""
+        """Log what a callback raised and continue, as asyncio does; end if the disk has failed."""
         if isinstance(error := context.get("exception"), LedgerBroken):
             self.broken(error)
         loop.default_exception_handler(context)
 
     def reload(self) -> None:
-        """End, to be started with the settings of now, if they are any good."""
+        """End in order to be restarted with the current settings, if these are valid."""
         if refusals := self.refusals():
             for refusal in refusals:
                 log.error("Cannot reload: %s", refusal)
-            log.error("Cannot reload: the settings of the last start stay in force")
+            log.error("Cannot reload: keeping the settings of the last start")
             return
         self.asked.set()
 
     def ask(self) -> None:
         if self.asked.is_set():
-            log.warning("Asked to end a second time: ending at once")
+            log.warning("Second termination signal: ending at once")
             self.impatient()
         self.asked.set()

@@ -1,4 +1,4 @@
-"""Signs of life for systemd: they go the way of every request."""
+"""Watchdog messages for systemd, sent only while the daemon answers requests."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _QUESTION: Final = {"method": "org.hive.Broker.ListJobs", "parameters": {"limit"
 
 
 def freeze_heap() -> None:
-    """All is there: it stays, so that from now on nobody waits while it is looked through."""
+    """Exclude all existing objects from garbage collection, so that collections stay short."""
     gc.freeze()
     gc.enable()
 
 
 async def send_life_signs(broker: Broker) -> None:
-    """Through the broker, the ledger and the loop, as often as systemd wants it, for ever.
+    """Send watchdog messages at the interval of systemd, after a request through the broker.
 
-    Where memory is short an answer may take long. The daemon is alive as long as it gets on with
-    the calls before it.
+    With little memory an answer may take long. The daemon is alive as long as it makes progress
+    with the calls before it.
     """
     if (expected := notify.watchdog_seconds()) is None:
         return

@@ -16,8 +16,8 @@ _COLUMNS = "uuid, name, spec, parent, at, expires, above, struck"
 class Archive:
     """A destroyed agent whose storage still exists. `spec` is JSON, `parent` a UUID or None.
 
-    `above`: the UUIDs of its ancestors, the highest first. `struck`: capabilities of it that one of
-    those lost meanwhile.
+    `above` are the UUIDs of its ancestors, the highest first. `struck` are capabilities that it
+    lost because one of those ancestors lost them meanwhile.
     """
 
     uuid: str
@@ -37,7 +37,7 @@ def _archive(row: tuple[Any, ...]) -> Archive:
 
 
 class Archives:
-    """The table of archives, and that of tombstones."""
+    """The tables of archives and tombstones."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
@@ -86,7 +86,7 @@ class Archives:
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM archives)"))
 
     def strike_capabilities(self, taken: Mapping[str, Collection[str]]) -> None:
-        """Agents lost capabilities, by UUID: destroyed agents below them lose them too."""
+        """Take capabilities from destroyed agents below agents that lost them, given by UUID."""
         for archive in self.all():
             above = taken.keys() & {*archive.above, archive.parent}
             lost = {capability for uuid in above for capability in taken[str(uuid)]}

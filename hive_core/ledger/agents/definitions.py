@@ -26,7 +26,7 @@ class Definitions:
         self._db = connection
 
     def put(self, definition: StoredDefinition) -> None:
-        """Store it, in place of an older one of that name."""
+        """Store a definition, replacing an older one of that name."""
         fields = json.dumps(dict(definition.fields), sort_keys=True)
         row = (definition.name, definition.description, fields, definition.body, definition.at)
         self._db.run("INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?, ?)", row)
@@ -43,7 +43,7 @@ class Definitions:
         return int(self._db.value("SELECT COUNT(*) FROM definitions"))
 
     def drop(self, name: str) -> bool:
-        """Remove it; False when there was none."""
+        """Remove a definition; False if there was none."""
         return self._db.run("DELETE FROM definitions WHERE name = ?", (name,)) > 0
 
     def _select(self, rest: str, values: tuple[object, ...]) -> list[StoredDefinition]:

@@ -1,4 +1,4 @@
-"""Revocations: access that is being taken away, until it is gone."""
+"""Revocations: access being taken away, until no process holds it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Revocations:
         return self._read(row)
 
     def advance(self, id_: int, event: str, now: float) -> Revocation:
-        """Apply an event, and return the revocation as it is then."""
+        """Apply an event, and return the revocation in its new state."""
         state = COURSE.next(self.get(id_).state, event)
         ended = now if state in COURSE.finals else None
         self._db.run(
@@ -75,12 +75,15 @@ class Revocations:
         return self.get(id_)
 
     def set_nonces(self, id_: int, nonces: Mapping[str, int]) -> None:
-        """Record the agents to restart with the nonces of their starts; 0: not told yet."""
+        """Record the agents to restart with the nonces of their starts; 0: not requested yet."""
         for agent, nonce in nonces.items():
             self._db.run("INSERT OR REPLACE INTO revoked VALUES (?, ?, ?)", (id_, agent, nonce))
 
     def drop_ended(self, agent: str) -> bool:
-        """A machine ended, with all that it held open; whether a revocation waited for it."""
+        """Drop an agent whose machine has ended, with all its open handles.
+
+        Return whether it was listed.
+        """
         return bool(
             self._db.run(
                 "DELETE FROM revoked WHERE agent = ? AND revocation IN"
@@ -100,7 +103,7 @@ class Revocations:
         )
 
     def last_release(self, agent: str) -> float:
-        """When an agent could start again after its last such restart; 0: never."""
+        """The time at which an agent could start again after its last such restart; 0: never."""
         return float(
             self._db.value(
                 "SELECT COALESCE(MAX(ended), 0) FROM revoked JOIN revocations ON id = revocation"
@@ -110,7 +113,7 @@ class Revocations:
         )
 
     def restarting_agents(self) -> frozenset[str]:
-        """Agents that were told to restart and may not start yet."""
+        """Agents that were requested to restart and may not start yet."""
         rows = self._db.rows(
             "SELECT revoked.agent FROM revoked JOIN revocations ON id = revocation"
             " WHERE state = ? AND nonce > 0",

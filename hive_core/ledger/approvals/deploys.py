@@ -17,9 +17,9 @@ _COLUMNS: Final = "approval, before, generation, commit_before, nonce, until"
 class DeployRecord:
     """One deploy in progress, by its approval.
 
-    `before`: the spec and the state before; the deployer writes and reads it. `nonce`: the start
-    that was requested; None when the agent keeps running. `until`: the end of the window, or of the
-    time that an agent has to go back.
+    `before` holds the spec and the state before the deploy, for the deployer. `nonce` is the start
+    that was requested; None if the agent keeps running. `until` is the end of the health window, or
+    of the time for the rollback.
     """
 
     approval: str
@@ -53,7 +53,7 @@ class DeployStore:
         return [_deploy(row) for row in rows]
 
     def put(self, deploy: DeployRecord) -> None:
-        """Store it, in place of the row of that approval."""
+        """Store a deploy, replacing the row of that approval."""
         self._db.run(
             f"INSERT OR REPLACE INTO deploys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
             (

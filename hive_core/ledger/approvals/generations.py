@@ -1,4 +1,7 @@
-"""Generations: what each agent ran with, from when on. Numbers count from 1, without reuse."""
+"""Generations: what each agent ran with, and since when.
+
+Numbers count from 1 and are not reused.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ class Generations:
         return int(self._db.value(sql, (agent,)))
 
     def put(self, generation: Generation) -> None:
-        """Store it, in place of the row of that number."""
+        """Store a generation, replacing the row of that number."""
         self._db.run(
             f"INSERT OR REPLACE INTO generations ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             (
@@ -68,7 +71,10 @@ class Generations:
         )
 
     def fail(self, agent: str, number: int, why: str) -> None:
-        """Mark it as failed: it did not become healthy. It stays for inspection."""
+        """Mark a generation as failed: its agent did not become healthy.
+
+        The row stays for inspection.
+        """
         self._db.run(
             "UPDATE generations SET failed = ? WHERE agent = ? AND number = ?",
             (why or "failed", agent, number),
@@ -76,7 +82,7 @@ class Generations:
 
     def page(self, agent: str | None, limit: int, after: tuple[float, str, int] | None = None
     ) -> list[Generation]:  # fmt: skip
-        """The newest first, of one agent or of all; `after` is (at, agent, number) of one."""
+        """Generations of one agent or all, newest first, after the key (at, agent, number)."""
         where, values = ["1"], list[object]()
         if agent is not None:
             where.append("agent = ?")
@@ -106,5 +112,5 @@ class Generations:
         return {str(agent) for (agent,) in self._db.rows("SELECT DISTINCT agent FROM generations")}
 
     def drop(self, agent: str) -> None:
-        """Delete those of an agent that cannot be restored."""
+        """Delete the generations of an agent that cannot be restored."""
         self._db.run("DELETE FROM generations WHERE agent = ?", (agent,))

@@ -13,7 +13,7 @@ _GOING_ON: Final = (WAITING, RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class RolloutAgent:
-    """One agent of one rollout. `stopped`: not tried, since an earlier agent failed."""
+    """One agent of one rollout. State `stopped`: not tried, because an earlier agent failed."""
 
     rollout: str
     wave: int

@@ -1,4 +1,4 @@
-"""Approvals: what agents requested, and how it ended. Rows are kept: they are the record."""
+"""Approvals: requests of agents, and their outcomes. Rows are kept as a record."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ _UNDECIDED: Final = (ApprovalState.RECEIVED, ApprovalState.PENDING)
 _JUDGED: Final = (
     ApprovalKind.CONFIG,
     ApprovalKind.INPUTS,
-)  # the requester of the other kinds is also the one who approves
+)  # for the other kinds, the requester also approves
 _DECIDING: Final = frozenset({"approve", "deny"})
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A new request. Parties are UUID texts or `operator`; no agent: the inputs of all."""
+    """A new request.
+
+    Parties are UUIDs or `operator`; an empty `agent` means the inputs of all agents.
+    """
 
     kind: ApprovalKind
     agent: str
@@ -151,9 +154,9 @@ class Approvals:
         return [(id_, agent, asked) for id_, agent, asked in self._db.rows(sql, values)]
 
     def requesters(self, since: float) -> list[tuple[str, bool]]:
-        """Requester, and whether it is undecided, of all that are undecided or made since.
+        """Requester and undecided flag of approvals that are undecided or newer than `since`.
 
-        If the clock was set back, approvals made in the future count as new.
+        If the clock was set back, approvals created in the future count as newer.
         """
         sql = (
             "SELECT requester, state IN (?, ?) FROM approvals"
@@ -163,7 +166,7 @@ class Approvals:
         return [(requester, bool(undecided)) for requester, undecided in rows]
 
     def attach(self, id_: str, job: str) -> None:
-        """Set the job that ends with it."""
+        """Set the job that ends together with the approval."""
         self._db.run("UPDATE approvals SET job = ? WHERE id = ?", (job, id_))
 
     def record_review(
@@ -177,7 +180,7 @@ class Approvals:
         )
 
     def move(self, id_: str, event: str, now: float, *, by: str = "", reason: str = "") -> Approval:
-        """Apply `event`. IllegalTransition when the present state does not allow it."""
+        """Apply `event`. IllegalTransition if the current state does not allow it."""
         approval = self._require(id_)
         state = ApprovalState(COURSE.next(approval.state, event))
         decides = event in _DECIDING
@@ -213,7 +216,7 @@ class Approvals:
 
 
 def _behind(after: str | None, *, open_: bool) -> tuple[str, list[object]]:
-    """The WHERE clause of a page, with its values."""
+    """The WHERE clause of a page that starts after an approval, with its values."""
     where = "WHERE ended IS NULL" if open_ else "WHERE 1"
     if after is None:
         return where, []

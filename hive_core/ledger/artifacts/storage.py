@@ -11,17 +11,17 @@ from uuid import uuid4
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.work.artifact import Artifact, Content, Visibility
 
-# The times of versions are history and are not shifted; nothing is due.
+# Times of versions are history and are not shifted with the clock; no deadline depends on them.
 MOVED: Final[tuple[str, ...]] = ()
 _COLUMNS: Final = (
     "number, id, owner, owner_name, author, name, version, type, visibility, digest, size, created,"
     " lineage, latest"
 )
 _AT_ONCE: Final = 64
-# `latest` of a version. 1: the newest of its name. 2: the newest for some readers, which may not
-# read the one after it, because that was stored for others or in another place of the tree.
+# Values of `latest`. 1: the newest version of its name. 2: the newest one for some readers, because
+# they may not read the next version, which has another visibility or place in the tree.
 _NEWEST: Final = 1
-# Versions of one name that are checked for a reader: an owner may store for others by turns.
+# Versions of one name that are checked for a reader, because an owner may alternate visibilities.
 FOR_SOME_MOST: Final = 64
 
 
@@ -102,7 +102,7 @@ class ArtifactStore:
         return artifact
 
     def remove(self, artifact: Artifact) -> None:
-        """Delete a version, and have its bytes removed when no other version has the same."""
+        """Delete a version. Schedule its bytes for removal if no other version has the same."""
         self._db.run("DELETE FROM artifacts WHERE number = ?", (artifact.number,))
         self._db.run(_BEFORE, (artifact.owner, artifact.name, artifact.version))
         if not self.versions(artifact.owner, artifact.name):
@@ -174,7 +174,7 @@ class ArtifactStore:
     # Former ancestors.
 
     def add_heirs(self, destroyed: str, heirs: Iterable[str]) -> None:
-        """Save a destroyed agent and its former ancestors as former ancestors of the heirs."""
+        """Record a destroyed agent and its former ancestors as former ancestors of the heirs."""
         for heir in heirs:
             self._db.run(
                 "INSERT OR IGNORE INTO heirs SELECT ?1, ?2"

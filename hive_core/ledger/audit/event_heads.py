@@ -1,4 +1,4 @@
-"""What is asked of an event before anybody reads it, kept in memory for all who follow the log."""
+"""The fields of events that filters test, cached in memory for all clients that follow the log."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-# Heads that are kept in memory, so that many who follow the log read it once.
+# Number of cached heads, so that many followers read the log once.
 _KEPT: Final = 8192
-# Events that are loaded at once: no more bodies than that are read for one that is looked at.
+# Events that are loaded at once.
 _AT_ONCE: Final = 64
 _KIND: Final = '},"kind":"'
 _TARGET: Final = ',"target":"'
@@ -17,7 +17,7 @@ _CALLER: Final = '"caller":"'
 
 
 class EventHead(NamedTuple):
-    """What is asked of an event before anybody reads it."""
+    """The fields of an event that are tested before its text is read."""
 
     seq: int
     kind: str
@@ -27,10 +27,10 @@ class EventHead(NamedTuple):
 
 
 def head_of(seq: int, body: str) -> EventHead:
-    """Out of canonical JSON: it is not parsed, because its fields may be long and many.
+    """Read the head out of canonical JSON, without parsing fields, which may be long and many.
 
-    In JSON a quote inside of a text has a backslash before it. So what is looked for stands for
-    itself: the caller comes before the fields, and only texts come behind the kind.
+    In JSON, a quote inside a text is escaped. So each pattern here matches only at its own place:
+    the caller precedes the fields, and only texts follow the kind.
     """
     at = body.rfind(_KIND) + len(_KIND)
     behind = body.rfind(_TARGET) + len(_TARGET)
@@ -48,15 +48,15 @@ def _text(body: str, start: int, end: int) -> str:
 
 
 class Heads:
-    """`load` reads the next heads behind a number, so many at most; numbers may have gaps."""
+    """A cache of heads. `load` returns the next heads after a number; numbers may have gaps."""
 
     def __init__(self, load: Callable[[int, int], Sequence[EventHead]]) -> None:
         self._load = load
-        # The next event behind each number.
+        # The next event after each number.
         self._behind: dict[int, EventHead] = {}
 
     def next(self, after: int, limit: int) -> list[EventHead]:
-        """The next heads behind number `after`, at most `limit`."""
+        """The next heads after number `after`, at most `limit`."""
         heads: list[EventHead] = []
         while len(heads) < limit:
             head = self._behind.get(after)
@@ -69,7 +69,7 @@ class Heads:
         return heads
 
     def forget(self) -> None:
-        """What was remembered may never have been."""
+        """Clear the cache after a rollback, because cached events may not exist."""
         self._behind.clear()
 
     def _load_behind(self, after: int) -> EventHead | None:

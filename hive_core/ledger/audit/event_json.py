@@ -1,4 +1,4 @@
-"""An event as JSON: what the digest covers, to the letter."""
+"""An event as the exact JSON text that its digest covers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=
 
 
 class Form(NamedTuple):
-    """An event but for its request and its time, which differ where all else is often the same."""
+    """The JSON of an event without its request and time, which often are the only differences."""
 
     head: str
     tail: str
 
     def json_for(self, request: str, now: float) -> str:
-        """JSON without blanks and with sorted keys: what the digest covers."""
+        """JSON without blanks and with sorted keys, the input of the digest."""
         return f"{self.head}{_quoted(request)}{self.tail}{now!r}}}"
 
 
 def form(entry: AuditEntry) -> Form:
-    """Written out, because the keys are always the same ones: a quarter of an encoder's time."""
+    """Build the JSON by hand, because the keys are fixed.
+
+    It takes a quarter of an encoder's time.
+    """
     kind, caller, operation, target, allowed, rule, reason, commit, _, _, fields = entry
     more = ",".join([
         f"{_quoted(key)}:{_quoted(value) if type(value) is str else _encode(value)}"
@@ -56,7 +59,7 @@ def parse_event(seq: int, digest: bytes, body: str) -> Event:
 
 
 def number_before(seq: int, body: str) -> int:
-    """The number that the chain had before this event."""
+    """The number of the event before this one in the chain."""
     if not body.startswith(AFTER):
         return seq - 1
     return int(body[len(AFTER) : body.index(",")])

@@ -1,11 +1,11 @@
-"""The audit log: numbers in order and a hash chain, so that an edit or a deletion is found.
+"""The audit log: numbered events in a hash chain, so that an edit or a deletion is detected.
 
-digest = SHA-256(previous digest + canonical JSON). The end of the chain stands in `meta` too, so
-that cutting off the tail is found as well; pruning moves its beginning.
+digest = SHA-256(previous digest + canonical JSON). The end of the chain is stored in `meta` too, so
+that a truncation is detected as well; pruning moves its beginning.
 
-What agents note (`notes.py`) has numbers of the same counter and is in no chain. The event behind
-notes says in `after` which number the chain had before, so that a missing number is explained by
-what the digest covers. Of notes that older versions put into the chain the digests are kept.
+Notes of agents (`notes.py`) have numbers of the same counter and are not in the chain. The event
+after notes names in `after` the previous number of the chain, so that the digest covers the gap.
+For notes that older versions put into the chain, the digests are kept.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from hive_core.model.wire.masks import Masks
 from hive_core.model.wire.record import Event
 
 _PAGE: Final = 1000
-# Events whose texts are read at once: whoever has a page full reads no more.
+# Events whose texts are read at once, because a reader stops when its page is full.
 _FEW: Final = 16
-# What part of the bounds is made free at once.
+# The part of the limit that is freed at once.
 _SLACK: Final = 256
 
 
 class AuditEntry(NamedTuple):
-    """What one event says. Parties are UUIDs; the names of that time stand in `fields`."""
+    """The content of one event. Parties are UUIDs; their names at that time are in `fields`."""
 
     kind: str
     caller: str
@@ -57,7 +57,7 @@ _INSERT: Final = "INSERT INTO events (seq, digest, body) VALUES (?, ?, ?)"
 
 
 def run_to_end(walk: Generator[None, None, int | None]) -> int | None:
-    """What a walk comes to, without its pauses."""
+    """Run a walk without its pauses; return its result."""
     while True:
         try:
             next(walk)
@@ -70,7 +70,7 @@ class AuditLog:
     def __init__(self, connection: Connection, limits: HostLimits | None = None) -> None:
         self._db = connection
         self._limits = limits or HostLimits()
-        # Where the chain ends, and the newest number of all, with what this transaction added.
+        # The end of the chain, and the newest number, including what this transaction added.
         self._tail: End | None = None
         self._last: int | None = None
         self._unsealed = False
@@ -81,14 +81,14 @@ class AuditLog:
         self.notes = Notes(connection, self._limits)
         self.tally = MetricsTally(connection)
         self.reads = ReadCounts(connection)
-        # Secrets that must not stand in it; whoever keeps secrets says which.
+        # Secrets that must not be in the log; set by the owner of the secrets.
         self.masks = Masks()
         connection.undo.always(self._forget)
 
     def append(self, entry: AuditEntry) -> int:
-        """Add one line to the log; its number. It is in the table before anybody looks there.
+        """Add one event to the log; return its number. Readers see it at once.
 
-        What is about a task bears its trace.
+        An event about a task carries the trace id of the task.
         """
         fields, task = entry.fields, entry.fields.get("task")
         if task and isinstance(task, str) and "trace" not in fields:
@@ -103,7 +103,7 @@ class AuditLog:
         return self.fill(form(entry), entry.request, entry.now)
 
     def fill(self, form: Form, request: str, now: float) -> int:
-        """The same for one whose form is known."""
+        """Add an event whose form was built before; return its number."""
         before, digest = self._tail or self._end()
         seq = (self._last or self.last) + 1
         body = form.json_for(request, now)
@@ -122,12 +122,12 @@ class AuditLog:
         return seq
 
     def page(self, after: int, limit: int) -> list[Event]:
-        """The events behind number `after`, oldest first."""
+        """The events after number `after`, oldest first."""
         rows = [*self.raw(after, limit), *self.notes.raw(after, limit)]
         return [parse_event(*row) for row in sorted(rows)[:limit]]
 
     def get(self, seq: int) -> Event | None:
-        """The event with this number, if it is kept."""
+        """The event with this number, if it was not pruned."""
         return next(self.some([seq]), None)
 
     def raw(self, after: int, limit: int) -> list[tuple[int, bytes, str]]:
@@ -138,15 +138,15 @@ class AuditLog:
         )
 
     def time_behind(self, after: int) -> float | None:
-        """When the next event of the chain was."""
+        """The time of the next event of the chain."""
         return next((head_of(seq, body).time for seq, _, body in self.raw(after, 1)), None)
 
     def heads(self, after: int, limit: int) -> list[EventHead]:
-        """Heads of the next `limit` events behind number `after`, mostly from memory."""
+        """Heads of the next `limit` events after number `after`, mostly from memory."""
         return self._heads.next(after, limit)
 
     def some(self, numbers: Sequence[int]) -> Iterator[Event]:
-        """The events with these numbers, in order; read a few at a time, as they are asked for."""
+        """The events with these numbers, in order, read a few at a time as they are consumed."""
         for start in range(0, len(numbers), _FEW):
             part = numbers[start : start + _FEW]
             rows = self._db.rows(
@@ -160,7 +160,7 @@ class AuditLog:
 
     @property
     def base(self) -> int:
-        """Number of the last event of the chain that was forgotten."""
+        """The number of the last event that was pruned from the chain."""
         return self._marks.end("events_base")[0]
 
     def _load(self, after: int, limit: int) -> list[EventHead]:
@@ -169,7 +169,7 @@ class AuditLog:
 
     @property
     def last(self) -> int:
-        """Number of the newest event."""
+        """The number of the newest event."""
         if self._last is None:
             sealed, noted = self._db.row(
                 "SELECT (SELECT value FROM meta WHERE key = 'events_last'), MAX(seq) FROM notes"
@@ -182,7 +182,7 @@ class AuditLog:
         return run_to_end(self.walk())
 
     def walk(self) -> Generator[None, None, int | None]:
-        """The same, with a pause after each page: events may be added or pruned meanwhile."""
+        """Verify with a pause after each page, during which events may be added or pruned."""
         end, shares = self._marks.end("events_base"), Counter[str]()
         while rows := self.raw(end[0], _PAGE):
             for seq, stored, body in rows:
@@ -205,7 +205,7 @@ class AuditLog:
         return None if end == tail else end[0] + 1
 
     def _over_gaps(self, end: End, to: int) -> End:
-        """Where the chain goes on behind notes that stood in it once, and what was thinned out."""
+        """The position of the chain after old notes and thinned events that follow `end`."""
         while end[0] < to:
             behind = self._over_notes(self.thinning.over(end))
             if behind == end:
@@ -219,7 +219,7 @@ class AuditLog:
         return end if row is None else (row[0], row[1])
 
     def prune(self, before: int) -> int:
-        """Forget events below number `before`; the chain then begins there. How many."""
+        """Delete events below number `before`, where the chain then begins; return how many."""
         row = self._db.row(
             "SELECT seq, digest FROM events WHERE seq < ? ORDER BY seq DESC LIMIT 1", (before,)
         )
@@ -234,11 +234,11 @@ class AuditLog:
         return self._db.run("DELETE FROM events WHERE seq < ?", (before,))
 
     def size(self) -> tuple[int, int]:
-        """How many events the chain has, and how many bytes; as of the last COMMIT."""
+        """The number of events in the chain, and of bytes, at the last COMMIT."""
         return self._marks.size()
 
     def seal(self) -> None:
-        """Before COMMIT: write down where the chain ends now, and keep all of it within bounds."""
+        """Store the end of the chain, and prune to the limits. Called before COMMIT."""
         if not self._unsealed:
             return
         sealed, end = self._marks.end("events_tail"), self._end()
@@ -248,23 +248,24 @@ class AuditLog:
             self.thinning.came(sealed[0])
             self._shorten()
         if self.last > end[0]:
-            # The newest notes may be pruned: their numbers are not given again.
+            # The newest notes may be pruned; this prevents reuse of their numbers.
             self._db.run("INSERT OR REPLACE INTO meta VALUES ('events_last', ?)", (str(self.last),))
         self.notes.seal()
         self._unsealed = False
 
     def _shorten(self) -> None:
-        """Forget events while there are too many, or too many bytes: of the branch with most.
+        """Prune events above the limits, taking them from the branch that has the most.
 
-        At most so many at once that a COMMIT stays short, and more than it brought. What has to
-        wait for the next ones may come to a sixteenth; then the oldest of all go.
+        The number is limited so that a COMMIT stays short, and is higher than what the COMMIT
+        added. The excess may reach a sixteenth of the limit; then the oldest events of all are
+        pruned.
         """
         count, size = self.size()
         most, bytes_most = self._limits.events, self._limits.events_bytes
         if count <= most and size <= bytes_most:
             return
         over = max(count - most, (size - bytes_most) / bytes_most * most)
-        # A little more than is too much, so that not every COMMIT pays for it.
+        # A little more than needed, so that not every COMMIT has to prune.
         thinned = self.thinning.thin(
             count - most + most // _SLACK, size - bytes_most + bytes_most // _SLACK
         )
@@ -280,7 +281,7 @@ class AuditLog:
         self.prune(cut)
 
     def _forget(self) -> None:
-        """After a rollback: what was remembered may never have been."""
+        """Drop cached state after a rollback."""
         self._tail = self._last = None
         self._heads.forget()
 
@@ -288,7 +289,7 @@ class AuditLog:
         if self._tail is None:
             row = self._db.row("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
             last = (row[0], row[1]) if row else self._marks.end("events_base")
-            # Where the mark says, not where the table does: a tail that was cut off stays missed.
+            # The position of the mark, not of the table, so that a truncation stays detectable.
             sealed = self._marks.end("events_tail")
             self._tail = sealed if sealed[0] >= last[0] else last
         return self._tail

@@ -1,8 +1,8 @@
-"""What agents note in the log: beside the audit chain, under the same numbers, bounded in bytes.
+"""Notes of agents in the log: outside the hash chain, with the same counter, limited in bytes.
 
-A note that is too much for its agent's bytes pushes out the oldest notes of that agent. When all
-together are too many, the branch with the most bytes loses, and in it the agent with the most: who
-notes little loses nothing to a flood. A reader is told what is gone.
+When an agent's notes exceed its limit, its oldest notes are deleted. When all notes exceed the
+common limit, the agent with the most bytes in the branch with the most bytes loses its oldest
+notes, so that a flood does not affect other agents. Readers are told which notes are gone.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.model.config.settings import HostLimits
 
 OWN: Final = "own."
-# Bytes of a note beside its text: its columns, its number and its place in the index.
+# Bytes that a note takes besides its text: columns, number and index entry.
 _AROUND: Final = 200
 _AT_ONCE: Final = 64
 _INSERT: Final = "INSERT INTO notes (seq, agent, kind, at, size, body) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def is_note(kind: str) -> bool:
-    """Whether an event of this kind is what an agent said: no other kind begins so."""
+    """Whether an event of this kind is a note of an agent; other kinds have another prefix."""
     return kind.startswith(OWN)
 
 
@@ -31,11 +31,11 @@ class Notes:
     def __init__(self, connection: Connection, limits: HostLimits) -> None:
         self._db = connection
         self._limits = limits
-        # Agents that noted something since the last COMMIT.
+        # Agents that added notes since the last COMMIT.
         self._touched: dict[str, None] = {}
 
     def enter(self, agent: str, branch: str) -> None:
-        """Say in which branch an agent is, before it notes something."""
+        """Record the branch of an agent. Called before its first note."""
         self._db.run(
             "INSERT INTO note_use (agent, branch) VALUES (?1, ?2)"
             " ON CONFLICT DO UPDATE SET branch = ?2 WHERE branch <> ?2",
@@ -43,7 +43,7 @@ class Notes:
         )
 
     def add(self, head: EventHead, body: str) -> None:
-        """One note, as JSON; what it pushes out goes before COMMIT."""
+        """Add one note, as JSON. Excess notes are deleted before COMMIT."""
         self._db.run(
             "INSERT OR IGNORE INTO note_use (agent, branch) VALUES (?1, ?1)", (head.caller,)
         )
@@ -52,7 +52,7 @@ class Notes:
         self._db.later(_INSERT, (head.seq, head.caller, head.kind, head.time, size, body))
 
     def seal(self) -> None:
-        """Before COMMIT: whoever noted something is within its bytes, and all together are."""
+        """Delete notes above the limits of each agent and of all. Called before COMMIT."""
         if not self._touched:
             return
         for agent in self._touched:
@@ -61,7 +61,7 @@ class Notes:
         self._share()
 
     def prune(self, before: float) -> int:
-        """Forget the oldest notes that are from before a moment, a bounded number; how many."""
+        """Delete the oldest notes from before a time, a limited number; return how many."""
         return self._db.run(
             "DELETE FROM notes WHERE at < ?1"
             " AND seq IN (SELECT seq FROM notes ORDER BY seq LIMIT 1000)",
@@ -69,7 +69,7 @@ class Notes:
         )
 
     def tidy(self) -> None:
-        """Rows of agents that have no notes are one row together."""
+        """Merge the rows of agents without notes into one row."""
         gone = self._db.value("SELECT MAX(lost) FROM note_use WHERE bytes = 0")
         if gone is None:
             return
@@ -77,22 +77,25 @@ class Notes:
         self._db.run("INSERT INTO note_use (agent, branch, lost) VALUES ('', '', ?)", (gone,))
 
     def heads(self, after: int, limit: int) -> list[EventHead]:
-        """Heads of the next notes: no text is read for them."""
+        """Heads of the next notes, read without their texts."""
         sql = "SELECT seq, kind, agent, agent, at FROM notes WHERE seq > ? ORDER BY seq LIMIT ?"
         return [EventHead(*row) for row in self._db.rows(sql, (after, limit))]
 
     def raw(self, after: int, limit: int) -> list[tuple[int, bytes, str]]:
-        """Number and JSON of the next notes; they are in no chain, so the digest is empty."""
+        """Number and JSON of the next notes.
+
+        The digest is empty, because they are not in the chain.
+        """
         sql = "SELECT seq, body FROM notes WHERE seq > ? ORDER BY seq LIMIT ?"
         return [(seq, b"", body) for seq, body in self._db.rows(sql, (after, limit))]
 
     def some(self, numbers: Iterable[int]) -> list[tuple[int, bytes, str]]:
-        """The same of those with these numbers."""
+        """Number and JSON of the notes with these numbers."""
         sql = "SELECT seq, body FROM notes WHERE seq IN (SELECT value FROM json_each(?))"
         return [(seq, b"", body) for seq, body in self._db.rows(sql, (json.dumps([*numbers]),))]
 
     def last_lost(self, agents: Collection[str] = ()) -> int:
-        """The newest number that a note of these agents had and lost; of all without a word."""
+        """The newest number of a deleted note of these agents; of all agents by default."""
         if not agents:
             return int(self._db.value("SELECT COALESCE(MAX(lost), 0) FROM note_use"))
         sql = (
@@ -102,15 +105,15 @@ class Notes:
         return int(self._db.value(sql, (json.dumps([*agents]),)))
 
     def size(self, agent: str | None = None) -> int:
-        """Bytes that the notes of an agent take, or all."""
+        """Bytes of the notes of one agent, or of all."""
         if agent is None:
             return int(self._db.value("SELECT COALESCE(SUM(bytes), 0) FROM note_use"))
         return int(self._db.value("SELECT bytes FROM note_use WHERE agent = ?", (agent,)) or 0)
 
     def _share(self) -> None:
-        """Let whoever has the most lose notes until all together are within the bound.
+        """Delete notes of the largest user until all are within the limit.
 
-        A little more than what is too much goes, so that not every note pays for it.
+        A little more than needed is deleted, so that not every note has to delete.
         """
         over = self.size() - self._limits.notes_all
         if over <= 0:
@@ -122,7 +125,7 @@ class Notes:
             left -= held - least
 
     def _greediest(self) -> tuple[str, int]:
-        """The agent with the most bytes of the branch with the most, and how many."""
+        """The agent with the most bytes in the branch with the most bytes, and its bytes."""
         agent, held = self._db.rows(
             "SELECT agent, bytes FROM note_use WHERE branch ="
             " (SELECT branch FROM note_use GROUP BY branch ORDER BY SUM(bytes) DESC LIMIT 1)"
@@ -131,7 +134,10 @@ class Notes:
         return str(agent), int(held)
 
     def _shorten(self, agent: str, most: int) -> int:
-        """Forget the oldest notes of an agent until it has so many bytes; how many it has."""
+        """Delete the oldest notes of an agent until it has at most `most` bytes.
+
+        Return its bytes.
+        """
         held = self.size(agent)
         while held > most:
             last = 0

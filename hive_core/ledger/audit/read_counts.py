@@ -1,4 +1,4 @@
-"""Allowed reads: they stand in no log, but are counted by caller and operation."""
+"""Allowed reads, which are not logged but counted by caller and operation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ReadCounts:
         return dict(counts)
 
     def reads_of(self, caller: str) -> dict[str, int]:
-        """The same of one caller, by operation."""
+        """How often one caller ran each reading operation."""
         here = {name: count for (who, name), count in self._reads.items() if who == caller}
         counts = Counter(here)
         sql = "SELECT operation, count FROM reads WHERE caller = ?"
@@ -33,7 +33,7 @@ class ReadCounts:
         return dict(counts)
 
     def keep_counts(self) -> None:
-        """Write the counted reads down; for now and then, and for a clean stop."""
+        """Write the counts to the ledger. Called at intervals and at a clean stop."""
         self._db.run_each(
             "INSERT INTO reads (caller, operation, count) VALUES (?, ?, ?)"
             " ON CONFLICT DO UPDATE SET count = count + excluded.count",

@@ -1,8 +1,8 @@
-"""Who loses events when the audit log is full: the branch that has most of it, its oldest first.
+"""Thins the full audit log: the branch with the most events loses its oldest ones.
 
-So who does recorded calls as fast as may be pushes out its own trail and nobody else's. What each
-party has is counted while the chain is followed (at the start, and every hour) and kept up from
-then on. The chain stays whole: of each run that is taken out the last digest is kept.
+So a caller that makes recorded calls at full speed removes its own trail only. The bytes of each
+party are counted when the chain is verified (at the start, and every hour) and updated from then
+on. The chain stays verifiable: for each removed run of events, its last digest is kept.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from hive_core.ledger.audit.event_json import number_before
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.wire.record import DAEMON
 
-# Events that are looked at in one COMMIT.
+# Events that are examined in one COMMIT.
 _LOOKED_AT: Final = 2000
-# What part of what it has a branch may lose more than the next one.
+# The share of its bytes that a branch may lose beyond the next largest one.
 _SLACK: Final = 64
 _CALLER: Final = '"caller":"'
-# The beginning and the end of an event, which say whose it is, and its bytes.
+# The beginning and end of an event, which name its parties, and its bytes.
 _ENDS: Final = "substr(body, 1, 200) || substr(body, -200), length(CAST(body AS BLOB))"
 Row = tuple[int, bytes, str]
 
 
 def payer_of(body: str) -> str:
-    """Whose share an event is of: who did it, and of what the daemon did, whom it is about.
+    """The party to which an event is charged: the caller; for the daemon's events, the target.
 
-    What happens to an agent by itself follows from what that does: it could push out with it what
-    the daemon wrote of others. The caller comes before all that has a text of its own.
+    What happens to an agent follows from its own actions. Otherwise an agent could displace the
+    daemon's events about others. The caller precedes all text that an agent can choose.
     """
     start = body.find(_CALLER) + len(_CALLER)
     caller = body[start : body.find('"', start)]
@@ -39,23 +39,23 @@ def payer_of(body: str) -> str:
 
 
 class Thinning:
-    """`branch_of` says in which branch a party is: a party is one by itself until it is set."""
+    """Counts and thins events. `branch_of` returns the branch of a party; itself by default."""
 
     def __init__(self, connection: Connection, marks: ChainMarks) -> None:
         self._db = connection
         self._marks = marks
         self.branch_of: Callable[[str], str] = str
-        # Bytes of each party in the chain; None: it was not followed yet.
+        # Bytes of each party in the chain; None before the first verification.
         self.shares: Counter[str] | None = None
-        # Behind which number it is looked for more.
+        # The number after which the search for events continues.
         self._at = 0
-        # Who lost events last, and how many bytes they may lose before that is judged anew: it asks
-        # for each party, and there may be very many that are gone.
+        # The parties that lost events last, and the bytes that they may lose before the next
+        # choice. Choosing looks at each party, and there may be many that are destroyed.
         self._losers = frozenset[str]()
         self._spare = 0
 
     def came(self, after: int) -> None:
-        """Count the events behind this number."""
+        """Count the events after this number."""
         if self.shares is None:
             return
         for body, size in self._db.rows(
@@ -65,9 +65,9 @@ class Thinning:
             self._count(payer_of(body), size + AROUND)
 
     def thin(self, count: int, size: int) -> bool:
-        """Take out so many events and bytes of the branch with the most.
+        """Remove so many events and bytes from the branch that has the most.
 
-        False when there is nothing to take; a part of it may have to wait for the next COMMIT.
+        False if there is nothing to remove. A part may have to wait for the next COMMIT.
         """
         if not self._losers or self._spare <= 0:
             self._losers = self._heaviest()
@@ -85,13 +85,13 @@ class Thinning:
                 taken = len(row[2].encode()) + AROUND
                 count, size, self._spare = count - 1, size - taken, self._spare - taken
         if self._at == start:
-            self._at, self._spare = 0, 0  # once more from the beginning
+            self._at, self._spare = 0, 0  # start again from the beginning
             return start > base
         self._take(gone)
         return True
 
     def _heaviest(self) -> frozenset[str]:
-        """The parties of the branch that has the most bytes. It may lose what it has more."""
+        """The parties of the branch with the most bytes. Sets how much it may lose."""
         branches = Counter[str]()
         parties: dict[str, set[str]] = {}
         for party, held in (self.shares or {}).items():
@@ -105,7 +105,7 @@ class Thinning:
         return frozenset(parties[heaviest])
 
     def over(self, end: End) -> End:
-        """Where the chain goes on behind what was taken out."""
+        """The position of the chain after a removed run that follows `end`."""
         row = self._db.row(
             "SELECT last, digest FROM thinned_events WHERE first <= ?1 AND last >= ?1"
             " ORDER BY first DESC LIMIT 1",
@@ -114,15 +114,15 @@ class Thinning:
         return end if row is None else (row[0], row[1])
 
     def last(self) -> int:
-        """The newest number that was taken out."""
+        """The newest removed number."""
         return int(self._db.value("SELECT COALESCE(MAX(last), 0) FROM thinned_events"))
 
     def forget(self, base: int) -> None:
-        """The chain begins behind this number now."""
+        """Drop the records of runs before the new beginning of the chain."""
         self._db.run("DELETE FROM thinned_events WHERE last <= ?", (base,))
 
     def forget_below(self, before: int) -> None:
-        """Events below this number are about to be forgotten, whoever did them."""
+        """Subtract events below this number, which are about to be pruned."""
         if self.shares is not None:
             self.subtract(
                 (payer_of(body), size) for body, size in self._db.rows(
@@ -131,7 +131,7 @@ class Thinning:
             )  # fmt: skip
 
     def subtract(self, rows: Iterable[tuple[str, int]]) -> None:
-        """Events of these parties and sizes are forgotten."""
+        """Subtract pruned events, given by party and size."""
         if self.shares is not None:
             for party, size in rows:
                 self._count(party, -size - AROUND)
@@ -151,7 +151,7 @@ class Thinning:
         self.subtract(sizes)
 
     def _note(self, first: int, last: int, digest: bytes) -> None:
-        """A run is gone; with the one before it and the one behind it, it is one."""
+        """Record a removed run, merged with the runs directly before and after it."""
         behind = self._db.row(
             "DELETE FROM thinned_events WHERE first = ? RETURNING last, digest", (last + 1,)
         )

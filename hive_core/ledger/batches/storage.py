@@ -65,7 +65,7 @@ class BatchStore:
         return batch
 
     def template(self, id_: str) -> dict[str, object]:
-        """How workers are made for the batch; empty: none are made."""
+        """The parameters with which workers are created for the batch; empty if none are."""
         text = self._db.value("SELECT template FROM batches WHERE id = ?", (id_,))
         params: dict[str, object] = json.loads(text) if text else {}
         return params
@@ -102,7 +102,7 @@ class BatchStore:
         return _item_from_row(row) if row else None
 
     def add_worker(self, batch: str, agent: str, *, own: bool) -> None:
-        """Add a worker; `own`: it was made for the batch."""
+        """Add a worker; `own`: it was created for the batch."""
         self._db.run("INSERT INTO batch_workers VALUES (?, ?, ?)", (batch, agent, int(own)))
 
     def remove_worker(self, batch: str, agent: str) -> None:
@@ -124,7 +124,7 @@ class BatchStore:
         return [id_ for (id_,) in rows]
 
     def next_worker_number(self, batch: str) -> int:
-        """Count one more worker that is made for the batch; the new count."""
+        """Count one more worker that is created for the batch; return the new count."""
         self._db.run("UPDATE batches SET made = made + 1 WHERE id = ?", (batch,))
         return int(self._db.value("SELECT made FROM batches WHERE id = ?", (batch,)))
 
@@ -136,7 +136,7 @@ class BatchStore:
         )
 
     def end_item(self, item: BatchItem, reason: str = "") -> None:
-        """End the item: with its task, or before there was one (`reason`)."""
+        """End the item: with its task, or with `reason` if it has no task."""
         self._db.run(
             "UPDATE batch_items SET state = ?, reason = ? WHERE batch = ? AND item = ?",
             (ITEM.next(item.state, "end"), reason, item.batch, item.number),
@@ -148,7 +148,10 @@ class BatchStore:
         return int(self._db.value(sql, (batch,)))
 
     def move(self, id_: str, event: str, now: float) -> Batch:
-        """End it. IllegalTransition when it has ended; it is looked at once more, to tidy up."""
+        """End the batch; IllegalTransition if it has ended.
+
+        It becomes due once more, to clean up.
+        """
         batch = self.require(id_)
         self._db.run(
             "UPDATE batches SET state = ?, ended = ?, due = ? WHERE id = ?",
@@ -157,11 +160,11 @@ class BatchStore:
         return self.require(id_)
 
     def set_reason(self, id_: str, reason: str) -> None:
-        """Store why no more items are assigned."""
+        """Store the reason why no more items are assigned."""
         self._db.run("UPDATE batches SET reason = ? WHERE id = ?", (reason, id_))
 
     def schedule(self, id_: str, when: float | None) -> None:
-        """Set when the batch is due; None: not before an event."""
+        """Set the time at which the batch is due; None: not before an event."""
         self._db.run("UPDATE batches SET due = ? WHERE id = ?", (when, id_))
 
     def next_due(self) -> float | None:
@@ -207,7 +210,7 @@ def _item_from_row(row: tuple[Any, ...]) -> BatchItem:
 
 
 def prune(db: Connection, before: float) -> int:
-    """Delete batches that ended before this time, a bounded number; how many."""
+    """Delete batches that ended before this time, a limited number; return how many."""
     ids = db.rows("SELECT id FROM batches WHERE ended < ? ORDER BY ended LIMIT 100", (before,))
     for table in ("batch_items", "batch_workers"):
         db.run_each(f"DELETE FROM {table} WHERE batch = ?", ids)  # noqa: S608 - our own words

@@ -1,4 +1,4 @@
-"""What agents report of themselves under bounds: one row for each agent."""
+"""Reports of agents with a limit (tokens an hour, context): one row for each agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOVED: Final[tuple[str, ...]] = ("UPDATE token_hours SET at = at + ?1",)
 
 
 class ReportedBounds:
-    """`warned`: the agent was warned of its bound, and has not been below the share since."""
+    """`warned`: the agent was warned of its limit, and has not been below the threshold since."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
@@ -35,7 +35,7 @@ class ReportedBounds:
         self._db.run("DELETE FROM token_hours WHERE agent = ?", (agent,))
 
     def context(self, agent: str) -> tuple[int, bool]:
-        """The size that an agent reported last; and whether it was warned."""
+        """The size that an agent reported last, and whether it was warned."""
         row = self._db.row("SELECT tokens, warned FROM contexts WHERE agent = ?", (agent,))
         return (0, False) if row is None else (int(row[0]), bool(row[1]))
 

@@ -18,7 +18,8 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.tasks.funds import FundStore
 from hive_core.model.work.budget import Budget, BudgetKind
 
-# What is shifted when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in
+# seconds.
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE purses SET as_of = as_of + CAST(round(?1 * 1000) AS INTEGER),"
     " dry_at = dry_at + CAST(round(?1 * 1000) AS INTEGER)",
@@ -58,9 +59,9 @@ def _shortage(row: tuple[Any, ...]) -> Shortage:
 class BudgetStore:
     """Budgets by agent, kind and tier.
 
-    `usage` has what was used, from whatever budget. `funds` are the budgets of single tasks,
-    `bounds` has what agents report of themselves, `cpu` the processor time that is in `usage`
-    already, and `rollups` the destroyed agents.
+    `usage` holds what was used, from whichever budget. `funds` are the budgets of single tasks,
+    `bounds` holds reports of agents, `cpu` the processor time that is already in `usage`, and
+    `rollups` the destroyed agents.
     """
 
     def __init__(self, connection: Connection, events: AuditLog) -> None:
@@ -70,8 +71,8 @@ class BudgetStore:
         self.funds = FundStore(connection)
         self.bounds = ReportedBounds(connection)
         self.cpu = CpuCounters(connection)
-        # The kinds of all budgets, and the bounds of calls a minute by agent. They are read once
-        # and again after each change, because most calls need neither.
+        # The kinds of all budgets, and the limits of calls a minute by agent. Cached until a
+        # change, because most calls need neither.
         self._kinds: frozenset[str] | None = None
         self._caps: Mapping[str, int] | None = None
         self.version = 0
@@ -91,7 +92,7 @@ class BudgetStore:
 
     @property
     def caps(self) -> Mapping[str, int]:
-        """The bounds of calls a minute, by agent."""
+        """The limits of calls a minute, by agent."""
         if self._caps is None:
             sql = "SELECT agent, free FROM purses WHERE kind = ?"
             self._caps = dict(self._db.rows(sql, (BudgetKind.CALLS,)))
@@ -148,15 +149,15 @@ class BudgetStore:
         self._forget()
 
     def forget_agent(self, agent: str) -> None:
-        """Forget what a destroyed agent reported, and its shortages."""
+        """Delete the reports of a destroyed agent, and its shortages."""
         self.bounds.forget_hour(agent)
         self.bounds.forget_context(agent)
         self._db.run("DELETE FROM shortages WHERE agent = ?", (agent,))
 
-    # Machines and their run time.
+    # Machines and their run time
 
     def running_agents(self) -> dict[str, int]:
-        """When the running machines started, by agent, in milliseconds."""
+        """The start times of running machines, by agent, in milliseconds."""
         return dict(self._db.rows("SELECT agent, since FROM running"))
 
     def running_since(self, agent: str) -> int | None:
@@ -170,7 +171,7 @@ class BudgetStore:
         self._db.run("DELETE FROM running WHERE agent = ?", (agent,))
 
     def next_empty_at(self) -> float | None:
-        """When the next budget of time will be empty."""
+        """When the next budget of run time will be empty."""
         dry_at = self._db.value(
             "SELECT dry_at FROM purses WHERE dry_at IS NOT NULL ORDER BY dry_at"
         )
@@ -183,7 +184,7 @@ class BudgetStore:
         )
         return [_budget(row) for row in rows]
 
-    # Shortages.
+    # Shortages
 
     def save_shortage(self, shortage: Shortage) -> None:
         self._db.run(
@@ -217,7 +218,7 @@ class BudgetStore:
         )
 
     def next_stop_at(self) -> float | None:
-        """When work that draws on an empty budget is stopped next."""
+        """When work that draws on an empty budget is next to be stopped."""
         stop_at: float | None = self._db.value("SELECT MIN(stop_at) FROM shortages")
         return stop_at
 

@@ -1,8 +1,8 @@
-"""Usage by day and agent and by task, and the bounds of tasks.
+"""Usage by day and agent and by task, and the limits of tasks.
 
-Calls and messages are counted in memory and written at most once a second. Until then, calls that
-were recorded are in the log of events, and a ledger that is opened counts them from there. So their
-number is exact, whatever ended the daemon. Of calls that only read, the last counts may be lost.
+Calls and messages are counted in memory and written at most once a second. Recorded calls are in
+the audit log until then, and a ledger that is opened counts them from there. So their number is
+exact, however the daemon ended. For calls that only read, the last counts may be lost.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MOVED: Final[tuple[str, ...]] = (
     "UPDATE task_caps SET stop_at = stop_at + ?1",
 )
 DAY: Final = 86_400
-# Names of models come from agents: this many for one agent on one day, the rest together.
+# Agents choose names of models: so many are stored for one agent and day, the rest as `other`.
 MODELS: Final = 16
 OTHER: Final = "other"
-# Counts are written after this many seconds, counters or events.
+# Counts are written after so many seconds, counters or events.
 PAUSE: Final = 1.0
 KEYS: Final = 1000
 EVENTS: Final = 5000
@@ -74,7 +74,7 @@ def column_value(column: str, amount: UsageAmount) -> str | int:
 
 @dataclass(frozen=True, slots=True)
 class TaskCapRow:
-    """The bounds of a task. `reached` is the first bound that it reached."""
+    """The limits of a task. `reached` is the first limit that it reached."""
 
     task: str
     agent: str
@@ -88,22 +88,22 @@ class UsageStore:
         self._db = connection
         self._events = events
         self._counts: Counter[tuple[float, str, BudgetKind]] = Counter()
-        # When the oldest and the newest of them was counted; and the last event before them.
+        # Times of the oldest and the newest count, and the last event before them.
         self._first = self._latest = 0.0
         self._sealed = 0
 
     def count(self, agent: str, kind: BudgetKind, now: float) -> None:
-        """Count one more, measured by the daemon itself."""
+        """Count one more, as measured by the daemon."""
         if not self._counts:
             self._first = now
         self._latest = now
-        key = (now // DAY, agent, kind)  # kept cheap: it runs for each call
+        key = (now // DAY, agent, kind)  # kept cheap: this runs for each call
         self._counts[key] += 1
         if self._db.inside:
             self._db.undo.steps.append((self._uncount, (key,)))
 
     def on_rollback(self, back: Callable[..., object], *values: object) -> None:
-        """Call `back(*values)` if the transaction is rolled back: it will be counted again."""
+        """Call `back(*values)` if the transaction is rolled back and its counts are repeated."""
         if self._db.inside:
             self._db.undo.note(back, *values)
 
@@ -111,7 +111,7 @@ class UsageStore:
         self._counts[key] -= 1
 
     def flush(self, *, now: bool = False) -> None:
-        """Write the counts, if it is time; runs before COMMIT."""
+        """Write the counts if they are due. Called before COMMIT."""
         last = self._events.last
         if now or len(self._counts) > KEYS or last - self._sealed > EVENTS or self._is_old():
             self._write_down(last)
@@ -135,7 +135,7 @@ class UsageStore:
         self._sealed = sealed
 
     def open(self) -> None:
-        """Count what was recorded, but not written as usage before the daemon ended."""
+        """Count recorded calls whose usage was not written before the last daemon ended."""
         mark = self._db.value("SELECT value FROM meta WHERE key = ?", (_MARK,))
         at = self._sealed = self._events.last if mark is None else int(mark)
         while events := self._events.page(at, _PAGE):
@@ -157,7 +157,7 @@ class UsageStore:
         return usage.model if usage.model in known or len(known) < MODELS else OTHER
 
     def used_on_day(self, day: int, agent: str, kind: str) -> int:
-        """What an agent has used of one kind on one day, for all tiers and models."""
+        """The amount that an agent used of one kind on one day, for all tiers and models."""
         sql = "SELECT COALESCE(SUM(amount), 0) FROM usage WHERE agent = ? AND day = ? AND kind = ?"
         return int(self._db.value(sql, (agent, day, kind)))
 
@@ -173,7 +173,7 @@ class UsageStore:
     def sums(self, by: str, day: int, agents: Iterable[str] | None = None) -> Sums:
         """Sums from this day on, of these agents or of all, by one column, kind and source.
 
-        Without a column the key is empty. SQLite adds them up.
+        Without a column the key is empty. SQLite computes the sums.
         """
         words = None if agents is None else json.dumps(list(agents))
         whose = "" if words is None else " AND agent IN (SELECT value FROM json_each(?))"
@@ -208,14 +208,14 @@ class UsageStore:
         )
         return [(agent, model, of, source, amount) for agent, model, of, source, amount in rows]
 
-    # Tasks.
+    # Tasks
 
     def add_task(self, task: str, usage: UsageAmount, now: float) -> None:
         _, agent, kind, source, _, _, amount = usage
         self._db.run(_ADD_TASK, (task, agent, kind, source, amount, now))
 
     def of_task(self, task: str) -> dict[str, int]:
-        """What a task has used so far, by kind; measured and reported amounts together."""
+        """The amounts that a task has used so far, by kind; measured and reported together."""
         rows = self._db.rows(
             "SELECT kind, SUM(amount) FROM task_usage WHERE task = ? GROUP BY kind", (task,)
         )
@@ -253,7 +253,7 @@ class UsageStore:
         self._db.run("DELETE FROM task_caps WHERE task = ?", (task,))
 
     def next_cap_stop(self) -> float | None:
-        """When a task that reached its bound is stopped next."""
+        """When a task that reached its limit is next to be stopped."""
         stop_at: float | None = self._db.value("SELECT MIN(stop_at) FROM task_caps")
         return stop_at
 

@@ -1,8 +1,8 @@
-"""Destroyed agents: their last place, and where their usage counts.
+"""Destroyed agents: their last parent, and where their usage counts.
 
 Each has sums of its own for a while. Then they are added to the sums of all destroyed children of
-its parent, and the agent is forgotten. So the sum of each subtree stays what it was, and the amount
-of data does not grow with the number of agents that there have been.
+its parent, and its row is deleted. So the sum of each subtree stays correct, and the amount of data
+does not grow with the number of agents that ever existed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from hive_core.ledger.budgets.usage import UsageAmount, UsageStore
 from hive_core.ledger.core.connection import Connection
 
-# How long after its destruction the end of an agent's last machine may come.
+# Seconds after its destruction in which an agent's last machine may still end.
 SETTLED: Final = 600.0
-# How many keep a line of their own; agents that were made for one task do not.
+# How many destroyed agents keep their own sums; those created for one task do not.
 SHOWN: Final = 256
 # Rows that are moved at once; the last day is moved as a whole.
 PART: Final = 500
@@ -43,7 +43,7 @@ _FOLD_TASKS: Final = (
 
 
 class DestroyedAgent(NamedTuple):
-    """A destroyed agent. `brief`: made for one task."""
+    """A destroyed agent. `brief`: it was created for one task."""
 
     agent: str
     name: str
@@ -52,12 +52,12 @@ class DestroyedAgent(NamedTuple):
 
 
 def children_key(parent: str) -> str:
-    """The key for the usage of all destroyed children of a parent; it is no UUID."""
+    """The key for the usage of all destroyed children of a parent; not a UUID."""
     return f"{_MARK}{parent}"
 
 
 def parent_in_key(agent: str) -> str | None:
-    """The parent in such a key; None: it is the UUID of an agent."""
+    """The parent in such a key; None if `agent` is a UUID."""
     return agent.removeprefix(_MARK) if agent.startswith(_MARK) else None
 
 
@@ -66,7 +66,7 @@ class UsageRollups:
         self._db = connection
         self._usage = usage
         self._rests = 0.0
-        # Rows moved by this daemon: a sum in parts uses it to see that some have moved.
+        # Rows moved by this daemon; a paged sum compares it to detect moves.
         self.moved = 0
 
     def add(self, gone: DestroyedAgent, now: float) -> None:
@@ -77,7 +77,7 @@ class UsageRollups:
         )
 
     def remove(self, agent: str) -> None:
-        """Remove an agent that is forgotten or restored."""
+        """Delete the row of an agent that was rolled up or restored."""
         self._db.run("DELETE FROM departed WHERE agent = ?", (agent,))
 
     def get(self, agent: str) -> DestroyedAgent | None:
@@ -97,7 +97,7 @@ class UsageRollups:
         )
         return [agent for (agent,) in rows]
 
-    # Rolling up: from the leaves upward, the oldest first.
+    # Rolling up: leaves first, oldest first
 
     def next_due(self) -> float | None:
         """When the next agent is to be rolled up."""
@@ -105,7 +105,7 @@ class UsageRollups:
         return max(min(times) + SETTLED, self._rests) if times else None
 
     def pause_until(self, until: float) -> None:
-        """Roll up nothing before this time, while this daemon runs."""
+        """Roll up nothing before this time, until this daemon ends."""
         self._rests = until
 
     def due(self, now: float, limit: int) -> list[DestroyedAgent]:
@@ -126,7 +126,10 @@ class UsageRollups:
         self._db.run("UPDATE departed SET at = ? WHERE agent = ?", (at, agent))
 
     def fold(self, gone: DestroyedAgent) -> int:
-        """Move its usage, or a part; with the last part it is forgotten. The number of rows."""
+        """Move its usage or a part of it, and delete its row with the last part.
+
+        Return the row count.
+        """
         target, moved, whole = children_key(gone.parent), 0, True
         for agent in (gone.agent, children_key(gone.agent)):
             rows, tasks = self._fold(target, agent)
@@ -143,7 +146,7 @@ class UsageRollups:
         which = (target, agent, _EVER if last is None else last)
         self._db.run(_FOLD, which)
         for row in self._db.rows(_WITH_MODELS, which):
-            self._usage.add(UsageAmount._make(row))  # keeps the bound on names of models a day
+            self._usage.add(UsageAmount._make(row))  # enforces the limit of model names a day
         rows = self._db.run("DELETE FROM usage WHERE agent = ? AND day <= ?", which[1:])
         return rows, self._db.run(_FOLD_TASKS, (target, agent, PART))
 

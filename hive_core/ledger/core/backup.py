@@ -1,4 +1,4 @@
-"""A copy of the ledger, made while it is in use, to go back to when the file is damaged."""
+"""Copies the ledger while it is in use, as a backup for a damaged file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from hive_core.ledger.core.connection import Connection, meaning
 
 
 def back_up(connection: Connection, path: Path) -> None:
-    """A sound copy takes the place of the last one; a damaged ledger leaves that alone."""
+    """Replace the last copy by a new sound one. A damaged ledger does not replace it."""
     size = connection.path.stat().st_size
-    # The copy and as much again: the ledger itself has to grow, and comes first.
+    # Twice the size, because the ledger itself has to grow, and has priority.
     if shutil.disk_usage(path.parent).free < 2 * size:
-        raise StorageFull(f"no room for a copy of the ledger ({size >> 20} MiB)")
+        raise StorageFull(
+            f"cannot copy the ledger ({size >> 20} MiB): the disk has less than twice that free"
+        )
     spare = path.with_name(path.name + ".new")
     spare.unlink(missing_ok=True)
     try:
@@ -32,17 +34,17 @@ def _copy(connection: Connection, spare: Path) -> None:
     os.close(os.open(spare, os.O_CREAT | os.O_EXCL, 0o600))
     fault = _fault(connection, spare)
     if fault:
-        # Another disk may have failed than that of the ledger, whose own word is asked for then.
+        # Another disk than the ledger's may have failed, so examine the ledger itself.
         connection.examine()
-        raise Internal(f"the copy of the ledger failed, and the ledger is sound: {fault}")
+        raise Internal(f"cannot copy the ledger (the ledger itself is sound): {fault}")
     _sync(spare)
 
 
 def _fault(connection: Connection, spare: Path) -> str:
-    """Copy it and look at the copy: what is wrong with either, if anything is."""
+    """Copy the ledger and check the copy; return the fault, empty if none."""
     try:
         with closing(sqlite3.connect(spare, isolation_level=None)) as target:
-            # Synced once at the end and not by SQLite, which would let calls wait for it.
+            # Synced once at the end and not by SQLite, because calls would wait for each sync.
             for setting in ("journal_mode = OFF", "synchronous = OFF"):
                 target.execute(f"PRAGMA {setting}")
             connection.copy(target)

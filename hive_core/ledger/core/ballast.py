@@ -1,4 +1,4 @@
-"""Room held back on the ledger's disk, to be given up when a full disk must not stop a stop."""
+"""Disk space reserved beside the ledger, released so that a full disk cannot prevent a stop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _LITTLE: Final = 1 << 20
 
 
 class Ballast:
-    """A file of real blocks that says nothing.
+    """A file of allocated blocks without content.
 
-    `spent`: it was given up, so what room there is must be kept for what ends agents.
+    `spent`: it was released, so the remaining space is kept for operations that end agents.
     """
 
     def __init__(self, path: Path, size: int) -> None:
@@ -22,7 +22,7 @@ class Ballast:
 
     @property
     def held(self) -> bool:
-        """Whether there is something to give up."""
+        """Whether there is space to release."""
         try:
             return self._path.stat().st_size > 0
         except OSError:
@@ -30,23 +30,26 @@ class Ballast:
 
     @property
     def short(self) -> bool:
-        """Whether the disk is full, or was and has not yet room enough to hold some back again."""
+        """Whether the disk is full, or still lacks the space to reserve the ballast again."""
         disk = os.statvfs(self._path.parent)
         return (bool(self._size) and not self.held) or disk.f_bavail * disk.f_frsize < _LITTLE
 
     def release(self) -> bool:
-        """Give the room up; whether there was any."""
+        """Delete the file; return whether it existed."""
         held = self.held
         self._path.unlink(missing_ok=True)
         self.spent = self.spent or held
         return held
 
     def restore(self) -> bool:
-        """Take the room back, once the disk has twice as much to spare; whether it is held."""
+        """Reserve the space again once the disk has twice as much free.
+
+        Return whether it is reserved.
+        """
         if not self.held and self._size:
             disk = os.statvfs(self._path.parent)
             room = disk.f_bavail * disk.f_frsize
-            # Given up by the daemon before this one, and others have had some of it since.
+            # Released by an earlier daemon, and used by others since.
             self.spent = self.spent or room < self._size
             if room >= 2 * self._size:
                 self._take()

@@ -1,8 +1,8 @@
-"""When the wall clock is set, what is kept for a time, or due at one, moves along with it.
+"""Shifts stored times when the wall clock is set, so that periods and deadlines keep their length.
 
-Only what must not be changed stays: the chain of events, and the ids of messages, which hold the
-time of sending. Of these nothing may look older than it is, so the sum of the steps forward is
-remembered for as long as anything from before them is kept.
+Not shifted are the chain of events, and the ids of messages, which contain the time of sending.
+These must not look older than they are, so the sum of forward steps is stored as long as such data
+is kept.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MOVED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """`seen`: the last time that was looked at the clock; `ahead` holds until `until`."""
+    """State of the clock. `seen`: the last time it was checked; `ahead` is valid until `until`."""
 
     seen: float = 0.0
     ahead: float = 0.0
@@ -56,7 +56,7 @@ class Known:
 
 
 class Shifts:
-    """Inside a transaction."""
+    """Shifts times. Call inside a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
@@ -67,17 +67,20 @@ class Shifts:
         return Known(**json.loads(text)) if text else Known()
 
     def ahead(self, now: float) -> float:
-        """How much older than it is something may look that cannot be changed."""
+        """How much older than it is unchangeable data may look."""
         known = self.known
         return known.ahead if now < known.until else 0.0
 
     def see(self, now: float) -> None:
-        """The clock was looked at."""
+        """Record that the clock was checked."""
         known = self.known
         self._keep(Known(now, self.ahead(now), known.until))
 
     def move(self, seconds: float, now: float, retention: float) -> None:
-        """The clock was set by so much, to `now`; nothing is kept for longer than `kept`."""
+        """Shift all stored times by `seconds`.
+
+        No data is kept longer than `retention` from `now`.
+        """
         for sql in _MOVED:
             self._db.run(sql, (seconds,))
         for agent, text in self._db.rows("SELECT agent, value FROM starts"):

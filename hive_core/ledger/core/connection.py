@@ -1,4 +1,4 @@
-"""The SQLite connection: statements, transactions, and what its failures mean. No tables."""
+"""The SQLite connection: statements, transactions, and the translation of failures."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ from hive_core.ledger.core.undo import Undo
 
 Row = tuple[Any, ...]
 
-# Pages copied at once, and seconds between: calls wait for a step, a fraction of a millisecond.
+# Pages copied at once, and seconds between: calls wait for one step, a fraction of a millisecond.
 _STEP, _PAUSE = 64, 0.002
-_TOO_LARGE = "a number is too large to be kept, or to be looked for"
+_TOO_LARGE = "a number is larger than 64 bits"
 _FIRST_BYTE = 0xFF  # the low byte of an extended code is the primary one
 
 
 class LedgerBroken(BaseException):
-    """The disk failed under the ledger: what was acknowledged may be lost if we carried on.
+    """The disk failed under the ledger: continuing could lose acknowledged changes.
 
-    No Exception, so that nothing on the way catches it: the daemon stops and a new one reads from
-    disk what is really there (https://lwn.net/Articles/752063/: a failed fsync is not retried).
+    It is not an Exception, so that no handler catches it: the daemon stops, and a new one reads the
+    actual state from disk (https://lwn.net/Articles/752063/: a failed fsync is not retried).
     """
 
 
 class Damaged(Internal):
-    """The file is no sound ledger; nothing was changed in it."""
+    """The file is not a sound ledger; nothing was changed in it."""
 
 
 class TooNew(Internal):
-    """A newer hived wrote this ledger; this one must not touch it."""
+    """A newer hived wrote this ledger; this version must not change it."""
 
 
 def meaning(error: sqlite3.Error) -> BaseException:
-    """What a failure of SQLite means for us."""
+    """Translate a failure of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = code & _FIRST_BYTE if isinstance(code, int) else None
     failure: BaseException
     if primary == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
         failure = StorageFull("the disk of the host is full")
     elif primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-        failure = LedgerBroken(f"the ledger cannot be written: {error}")
+        failure = LedgerBroken(f"cannot write the ledger: {error}")
     elif primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         failure = Damaged(f"the ledger is damaged: {error}")
     elif primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         failure = Busy("another hived has the ledger open")
     else:
-        failure = Internal(f"the ledger refused: {error}")
+        failure = Internal(f"cannot use the ledger: {error}")
     return failure
 
 
 class Connection:
-    """Statements in, rows out; every failure is a HiveError or Broken.
+    """Runs statements and returns rows; every failure is a HiveError or LedgerBroken.
 
-    Statements are prepared once each and reused (the cache of the sqlite3 module). Rows that many
-    calls of a batch insert are held back and go in together (`later`): one statement for all costs
-    half of one for each. Every other statement finds them in the tables.
+    Each statement is prepared once and reused (the cache of the sqlite3 module). Rows that many
+    calls of a batch insert are held back and inserted together (`later`), because one statement for
+    all takes half the time of one for each. Every other statement sees them in the tables.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.undo = Undo()
-        # What was found to be wrong with the file. From then on it is only read.
+        # The damage found in the file. From then on it is only read.
         self.damage = ""
         self._broken: LedgerBroken | None = None
         self._later: defaultdict[str, list[Row]] = defaultdict(list)
         self._held = 0
         self._copying, self._closing = Lock(), False
         try:
-            # Another thread may copy the file (`copying.py`); all else is said from one.
+            # Another thread may copy the file (`copy`); all other statements run in one thread.
             self._raw = sqlite3.connect(
                 path, isolation_level=None, cached_statements=256, timeout=1,
                 check_same_thread=False,
@@ -88,36 +88,39 @@ class Connection:
 
     @property
     def changes(self) -> int:
-        """Rows changed so far, those rolled back included: equal means that nothing happened."""
+        """Rows changed so far, including those rolled back. An equal number means no change."""
         return self._raw.total_changes + self._held
 
     def later(self, sql: str, row: Row) -> None:
-        """Insert a row of this transaction, in which nothing but a full disk can be in the way."""
+        """Insert a row later in this transaction.
+
+        Use only for inserts that cannot violate a constraint.
+        """
         if not self._raw.in_transaction:
-            raise StorageFull("the transaction is gone: the disk of the host is full")
+            raise StorageFull("the transaction was rolled back: the disk of the host is full")
         self._later[sql].append(row)
         self._held += 1
 
     def flush(self) -> None:
-        """Put what was held back into the tables."""
+        """Insert the rows that were held back."""
         held = list(self._later.items())
         self.drop()
         for sql, rows in held:
             self.run_each(sql, rows)
 
     def drop(self) -> None:
-        """Forget what was held back: it is rolled back."""
+        """Drop the rows that were held back, because they are rolled back."""
         self._later.clear()
         self._held = 0
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
-        """Change something inside the open transaction; the number of rows changed."""
+        """Run a change inside the open transaction; return the number of rows changed."""
         if self._held:
             self.flush()
-        # SQLite may end a transaction by itself (a full disk does); outside of one each statement
-        # would commit alone.
+        # SQLite may end a transaction by itself (for example on a full disk). Without one, each
+        # statement would be committed at once.
         if not self._raw.in_transaction:
-            raise StorageFull("the transaction is gone: the disk of the host is full")
+            raise StorageFull("the transaction was rolled back: the disk of the host is full")
         try:
             return self._execute(sql, values).rowcount
         except sqlite3.Error as error:
@@ -130,7 +133,7 @@ class Connection:
         if self._held:
             self.flush()
         if not self._raw.in_transaction:
-            raise StorageFull("the transaction is gone: the disk of the host is full")
+            raise StorageFull("the transaction was rolled back: the disk of the host is full")
         try:
             self._raw.executemany(sql, many)
         except sqlite3.Error as error:
@@ -148,7 +151,7 @@ class Connection:
             raise InvalidArgument(_TOO_LARGE) from error
 
     def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
-        """The one row of a query, or None."""
+        """The single row of a query, or None."""
         if self._held:
             self.flush()
         try:
@@ -160,12 +163,12 @@ class Connection:
         return row
 
     def value(self, sql: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401
-        """The first column of the one row, or None."""
+        """The first column of the single row, or None."""
         row = self.row(sql, values)
         return None if row is None else row[0]
 
     def control(self, sql: str) -> list[Row]:
-        """A statement of our own that is not about rows: BEGIN, COMMIT, PRAGMA, DDL."""
+        """Run a statement that is not about rows: BEGIN, COMMIT, PRAGMA, DDL."""
         if self._broken is not None:
             raise self._broken
         return self.rows(sql)
@@ -176,9 +179,9 @@ class Connection:
         self.control("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """COMMIT, fsync included. When it fails nothing was committed, or we are Broken."""
+        """COMMIT, with its fsync. On failure nothing was committed, or LedgerBroken is raised."""
         if not self._raw.in_transaction:
-            raise StorageFull("the transaction is gone: the disk of the host is full")
+            raise StorageFull("the transaction was rolled back: the disk of the host is full")
         try:
             self.control("COMMIT")
         except HiveError:
@@ -187,19 +190,19 @@ class Connection:
         self.undo.clear()
 
     def roll_back(self) -> None:
-        """As it was before `begin`, in the tables and in memory."""
+        """Restore the state before `begin`, in the tables and in memory."""
         self.drop()
         self.undo.back_all()
         if self._raw.in_transaction and self._broken is None:
             self.control("ROLLBACK")
 
     def save(self) -> None:
-        """Begin a savepoint; they nest."""
+        """Begin a savepoint. Savepoints nest."""
         self.run("SAVEPOINT call")
         self.undo.mark()
 
     def release(self) -> None:
-        """End the innermost savepoint well. If what was held back does not fit, nothing is kept."""
+        """Release the innermost savepoint. If held-back rows do not fit, it is rolled back."""
         try:
             if self._raw.in_transaction:
                 self.run("RELEASE call")
@@ -209,7 +212,7 @@ class Connection:
         self.undo.release()
 
     def back(self) -> None:
-        """Undo the innermost savepoint, if the transaction still stands."""
+        """Roll back the innermost savepoint, if the transaction is still open."""
         self.drop()
         self.undo.back()
         if self._raw.in_transaction:
@@ -217,17 +220,20 @@ class Connection:
             self.run("RELEASE call")
 
     def copy(self, target: sqlite3.Connection) -> None:
-        """Copy the file a little at a time, in another thread, while calls go on.
+        """Copy the file in steps, in another thread, while calls continue.
 
-        https://www.sqlite.org/backup.html: what this connection changes meanwhile is copied too.
-        A failure comes as it is: it may be that of the target, and then nothing is wrong here.
+        https://www.sqlite.org/backup.html: changes of this connection during the copy are copied
+        too. Errors are raised as they are, because they may belong to the target.
         """
         with self._copying:
             self._go_on(0, 0, 0)
             self._raw.backup(target, pages=_STEP, sleep=_PAUSE, progress=self._go_on)
 
     def examine(self) -> None:
-        """Damaged or Broken if this file is; in the thread that copies, and calls wait for it."""
+        """Raise Damaged or LedgerBroken if this file is bad.
+
+        Runs in the copying thread; calls wait.
+        """
         with self._copying:
             self._go_on(0, 0, 0)
             try:
@@ -240,7 +246,7 @@ class Connection:
 
     def _go_on(self, _status: int, _left: int, _pages: int) -> None:
         if self._closing:
-            raise Busy("the daemon ends")
+            raise Busy("the daemon is stopping")
 
     def close(self) -> None:
         self._closing = True

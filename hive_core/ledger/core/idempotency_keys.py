@@ -1,4 +1,4 @@
-"""First results of calls that carried an idempotency key. Successes only."""
+"""Stored results of calls with an idempotency key; successful calls only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _AT_ONCE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """What was answered; `digest` is that of the parameters, to tell a repeat from a misuse."""
+    """A stored result.
+
+    `digest` is that of the parameters, to distinguish a repeat from a misuse.
+    """
 
     digest: str
     operation: str
@@ -38,7 +41,7 @@ class Keys:
         )
 
     def prune(self, now: float, retention: float = KEPT) -> int:
-        """Forget keys older than `kept`, a bounded number at a time; how many."""
+        """Delete keys older than `retention`, a limited number at a time; return how many."""
         return self._db.run(
             "DELETE FROM keys WHERE at < ? AND id IN (SELECT id FROM keys ORDER BY id LIMIT ?)",
             (now - retention, _AT_ONCE),

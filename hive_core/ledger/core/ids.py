@@ -1,21 +1,21 @@
-"""Numbers that say when: microseconds since 1970, each given once and higher than the one before.
+"""Ids that contain the time: microseconds since 1970, unique and increasing.
 
-When the clock was set back they go on at the pace of time from the last one, so that whatever is
-sorted by them ages as ever.
+When the clock was set back, they continue from the last one at the pace of time, so that data
+sorted by them ages as usual.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Microseconds: a clock that was set, and no crowded moment.
+# In microseconds: more than this means a clock that was set back, not many ids at once.
 _SET_BACK: Final = 1_000_000
 
 
 class Ids:
     def __init__(self) -> None:
         self.last = 0
-        # Seconds by which they run ahead of a clock that was set back.
+        # Seconds by which the ids are ahead of a clock that was set back.
         self._lead = 0.0
 
     def next(self, now: float) -> int:
@@ -28,5 +28,5 @@ class Ids:
         return id_
 
     def shift(self, seconds: float) -> None:
-        """The clock was set; forward it makes good what they are ahead of it."""
+        """Adjust to a clock that was set; a step forward reduces the lead."""
         self._lead = max(0.0, self._lead - seconds)

@@ -1,4 +1,4 @@
-"""Jobs: what takes time, answered at once and finished by the change road."""
+"""Jobs: slow work whose call returns at once, and that the change path finishes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ COURSE: Final = StateMachine(
     start=RUNNING,
     finals=frozenset({DONE, FAILED}),
     transitions=(
-        Transition(RUNNING, "finish", DONE, "the change road", "every agent reached its goal"),
-        Transition(RUNNING, "fail", FAILED, "the change road", "a goal cannot be reached any more"),
+        Transition(RUNNING, "finish", DONE, "the change path", "every agent reached its goal"),
+        Transition(RUNNING, "fail", FAILED, "the change path", "a goal can no longer be reached"),
     ),
 )
 KEPT: Final = 7 * 86_400.0
@@ -44,7 +44,7 @@ class JobTable:
     def create(
         self, operation: str, caller: str, goals: Mapping[str, str], now: float
     ) -> JobRecord:
-        """A running job: `goals` says per agent what has to be reached."""
+        """Create a running job. `goals` names for each agent the state to reach."""
         job = str(uuid4())
         self._db.run(
             "INSERT INTO jobs (job, operation, caller, goals, state, started)"
@@ -58,19 +58,19 @@ class JobTable:
         return _job(row) if row else None
 
     def open(self) -> list[JobRecord]:
-        """Those not ended, oldest first."""
+        """Jobs that have not ended, oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM jobs WHERE ended IS NULL ORDER BY id"  # noqa: S608
         )
         return [_job(row) for row in rows]
 
     def waiting(self, caller: str) -> int:
-        """How many of one caller have not ended."""
+        """The number of open jobs of one caller."""
         sql = "SELECT COUNT(*) FROM jobs WHERE ended IS NULL AND caller = ?"
         return int(self._db.value(sql, (caller,)))
 
     def page(self, caller: str | None, limit: int, before: str | None = None) -> list[JobRecord]:
-        """The newest, of one caller or of all; those that are older than `before`."""
+        """The newest jobs, of one caller or of all, that are older than the job `before`."""
         where, values = ["1"], list[object]()
         if caller is not None:
             where.append("caller = ?")
@@ -85,12 +85,12 @@ class JobTable:
         return [_job(row) for row in rows]
 
     def progress(self, job: str, progress: Mapping[str, object]) -> None:
-        """Replace what is known of the progress."""
+        """Replace the recorded progress."""
         text = json.dumps(dict(progress))
         self._db.run("UPDATE jobs SET progress = ? WHERE job = ?", (text, job))
 
     def finish(self, job: str, error: str, now: float) -> JobRecord:
-        """End it: well, or with what went wrong. IllegalTransition when it has ended."""
+        """End a job, with an error if it failed. IllegalTransition if it has ended."""
         state = COURSE.next(self._require(job).state, "fail" if error else "finish")
         self._db.run(
             "UPDATE jobs SET state = ?, error = ?, ended = ? WHERE job = ?",
@@ -99,7 +99,7 @@ class JobTable:
         return self._require(job)
 
     def prune(self, now: float, retention: float = KEPT) -> int:
-        """Forget jobs that ended longer than `kept` ago; how many."""
+        """Delete jobs that ended longer than `retention` ago; return how many."""
         return self._db.run(
             "DELETE FROM jobs WHERE ended < ?"
             " AND id IN (SELECT id FROM jobs WHERE ended IS NOT NULL ORDER BY id LIMIT ?)",

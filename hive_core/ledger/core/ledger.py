@@ -1,7 +1,7 @@
-"""The ledger: one SQLite file that says what was sent, wanted, allowed and done.
+"""The ledger: one SQLite file that records what was sent, requested, allowed and done.
 
-One connection on one thread. A batch of calls is one transaction, each call a savepoint in it;
-COMMIT returns after the disk has it. Each noun has its own small class and module.
+It has one connection in one thread. A batch of calls is one transaction, and each call is a
+savepoint in it. COMMIT returns when the disk has the data. Each noun has a small class and module.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from hive_core.model.work.question import COURSE as QUESTION_COURSE
 from hive_core.model.work.task import COURSE as TASK_COURSE
 from hive_core.model.work.trigger import RUN
 
-REPORT_RATE, REPORT_BURST = 2.0, 20  # of progress, a second and at once, of one task
+REPORT_RATE, REPORT_BURST = 2.0, 20  # progress reports of one task: a second, and in a burst
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 COURSES: Final[tuple[tuple[str, StateMachine], ...]] = (
     ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
@@ -66,11 +66,11 @@ COURSES: Final[tuple[tuple[str, StateMachine], ...]] = (
 
 
 def nothing(step: str) -> None:
-    """Where a test may end the process; here it goes on."""
+    """The default for `step`: do nothing. Tests end the process there."""
 
 
 class Transaction:
-    """One COMMIT. Leaves the ledger as it was when an exception passes through."""
+    """One transaction. An exception rolls the ledger back."""
 
     __slots__ = ("_ledger",)
 
@@ -161,10 +161,11 @@ class Ledger:
         step: Callable[[str], None] = nothing,
         primed: int = opening.PRIME_BYTES,
     ) -> Ledger:
-        """The ledger in `path`, made if absent. Damaged, TooNew, Busy or Broken when it is not fit.
+        """Open the ledger in `path`; create it if absent.
 
-        `step` is called by name between the parts of a COMMIT; tests end the process there.
-        `primed`: how many bytes of log are written at once, for one that lives for long.
+        Raises Damaged, TooNew, Busy or LedgerBroken if it cannot be used. `step` is called by name
+        between the parts of a COMMIT; tests end the process there. `primed` is the size in bytes to
+        which the WAL is grown, for a process that runs for long.
         """
         connection = Connection(path)
         try:
@@ -184,25 +185,25 @@ class Ledger:
         return ledger
 
     def close(self) -> None:
-        """Let go of the file. Counted reads that no transaction took along are kept."""
+        """Close the file. Counts that no transaction has written are written first."""
         try:
             with self.transaction():
                 self.events.reads.keep_counts()
                 self.budgets.usage.flush(now=True)
         except HiveError:
-            pass  # counts of reads are no reason to fail a stop
+            pass  # counts are not worth a failed stop
         self.connection.close()
 
     def transaction(self) -> Transaction:
-        """`with` it: BEGIN IMMEDIATE ... COMMIT, with the fsync."""
+        """A context: BEGIN IMMEDIATE ... COMMIT, with the fsync."""
         return self._transaction
 
     def savepoint(self) -> Savepoint:
-        """`with` it inside a transaction: what is inside is rolled back on any exception."""
+        """A context inside a transaction: its changes are rolled back on any exception."""
         return self._savepoint
 
     def activity(self, agent: str) -> str:
-        """What an agent is at: by its tasks, waits and questions, or a message that it has."""
+        """The activity of an agent: from its tasks, waits and questions, or a delivered message."""
         activity = self.lives.activity(agent)
         idle = activity == Activity.IDLE.value
         return Activity.RUNNING.value if idle and self.messages.under_way(agent) else activity
@@ -214,7 +215,7 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """The commit of the meta repo that is in force; empty before the first."""
+        """The commit of the meta repository in force; empty before the first."""
         return self.connection.value("SELECT value FROM meta WHERE key = 'head'") or ""
 
     @head.setter
@@ -222,7 +223,7 @@ class Ledger:
         self.connection.run("INSERT OR REPLACE INTO meta VALUES ('head', ?)", (oid,))
 
     def commit(self) -> None:
-        """End the transaction: the changes are on disk when this returns."""
+        """Commit the transaction: the changes are on disk when this returns."""
         try:
             self.messages.seal()
             self.budgets.usage.flush()
@@ -239,7 +240,7 @@ class Ledger:
         self.commits.commit()
 
     def roll_back(self) -> None:
-        # A batch that is run again must not pay twice.
+        # A batch that is run again must not be charged twice.
         self.sends.roll_back()
         self.reports.roll_back()
         self.changes.roll_back()
@@ -247,28 +248,31 @@ class Ledger:
         self.connection.roll_back()
 
     def back_up(self, path: Path) -> None:
-        """A whole copy of the ledger as of now, for a thread beside the calls."""
+        """Write a complete copy of the ledger. Call in a thread."""
         back_up(self.connection, path)
 
     def forget_leavings(self, before: float) -> int:
-        """Rows that nothing refers to any more; of agents that went before a moment."""
+        """Delete unreferenced rows of agents that were destroyed before a time; return how many."""
         return orphans.forget(self.connection, self.events.base, before)
 
     def alarms(self) -> list[str]:
-        """What the operator has to know: damage, a log that does not get shorter (attack 52)."""
+        """Faults for the operator: damage, a WAL that does not get shorter (attack 52)."""
         alarms = [self.connection.damage] if self.connection.damage else []
         log = self.connection.path.with_name(self.connection.path.name + "-wal")
         size = log.stat().st_size if log.exists() else 0
         if size > opening.WAL_LIMIT:
-            alarms.append(f"the ledger's log has grown to {size >> 20} MiB")
+            alarms.append(f"the write-ahead log of the ledger has grown to {size >> 20} MiB")
         return alarms
 
     def checkpoint(self) -> None:
-        """Move the WAL into the file. Worth doing when idle; a commit does it when it must."""
+        """Move the WAL into the file. Useful when idle.
+
+        Otherwise a commit does it when necessary.
+        """
         self.connection.control("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _guard_states(self) -> None:
-        """Triggers that abort illegal moves, as the courses have them now."""
+        """Create triggers that abort illegal state changes, generated from the state machines."""
         for table, course in COURSES:
             for name, sql in course.sql_triggers(table).items():
                 stored_sql = self.connection.value(

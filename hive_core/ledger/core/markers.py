@@ -1,4 +1,4 @@
-"""Words that the daemon keeps of what it did by itself, to know its own doing again."""
+"""Markers: words by which the daemon recognizes its own earlier actions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Marks:
         self._db = connection
 
     def get(self, name: str) -> str:
-        """Empty when there is none."""
+        """The word of a name; empty if there is none."""
         key = _KEY.format(name)
         return self._db.value("SELECT value FROM meta WHERE key = ?", (key,)) or ""
 

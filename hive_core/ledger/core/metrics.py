@@ -1,4 +1,4 @@
-"""Sums for whoever watches a host: what was counted since this daemon started, and what is open."""
+"""Metrics of a host: counts since this daemon started, and the number of open items."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hive_core.ledger.core.connection import Connection
 
 
 class BatchCounts:
-    """How long turns took, by role: how many by the bucket that they fall in, and their sum."""
+    """Durations of agents' turns of one role: the count of each bucket, and their sum."""
 
     __slots__ = ("counts", "seconds")
 
@@ -19,7 +19,7 @@ class BatchCounts:
 
 
 class MetricsTally:
-    """Counted in memory: a count must cost no fsync. A rollback takes back what it counted."""
+    """Counts in memory, because a count must cost no fsync. A rollback reverts them."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
@@ -27,19 +27,19 @@ class MetricsTally:
         self.turns: dict[str, BatchCounts] = {}
 
     def count(self, name: str, label: str) -> None:
-        """One more, inside a transaction."""
+        """Count one more, inside a transaction."""
         self._counts[name, label] += 1
         self._db.undo.steps.append((self._uncount, (name, label)))
 
     def turn(self, role: str, bucket: float, seconds: float) -> None:
-        """One turn of an agent of this role, which fell into this bucket."""
+        """Count one turn of an agent of this role in this bucket."""
         counts = self.turns.setdefault(role, BatchCounts())
         counts.counts[bucket] += 1
         counts.seconds += seconds
         self._db.undo.note(self._unturn, counts, bucket, seconds)
 
     def counts_by_label(self, name: str) -> Mapping[str, int]:
-        """By label."""
+        """The counts of one name, by label."""
         return {label: count for (of, label), count in self._counts.items() if of == name}
 
     def tasks(self) -> Mapping[str, int]:
@@ -48,7 +48,7 @@ class MetricsTally:
         return {str(state): int(count) for state, count in self._db.rows(sql)}
 
     def approvals(self) -> tuple[int, int, float]:
-        """How many wait for the operator; how many were decided, and seconds until they were."""
+        """Pending approvals; decided approvals, and the seconds until they were decided."""
         row = self._db.row(
             "SELECT COUNT(*) FILTER (WHERE state = 'pending'), COUNT(decided),"
             " COALESCE(SUM(MAX(decided - created, 0)), 0) FROM approvals"

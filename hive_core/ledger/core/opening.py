@@ -1,4 +1,4 @@
-"""How the file is opened: settings, a look for damage, the schema, room for the log."""
+"""Opens the file: settings, check for damage, schema, size of the WAL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from hive_core.errors import StorageFull
 from hive_core.ledger.core.connection import Connection, Damaged, Row, TooNew
 
-# A checkpoint happens inside of a COMMIT: small ones, because all calls wait for it.
+# A checkpoint happens inside a COMMIT. It is small, because all calls wait for it.
 CHECKPOINT_PAGES = 512
 PRIME_BYTES = 8 << 20
 WAL_LIMIT = 64 << 20
@@ -19,12 +19,12 @@ _GROWING = frozenset({"messages", "queue", "events", "keys", "threads"})
 
 
 def configure(connection: Connection) -> None:
-    """Durable at every COMMIT, one process only, no surprise files."""
+    """Set up the connection: durable at every COMMIT, for one process only, no temporary files."""
     # EXCLUSIVE keeps the index of the WAL in memory and shuts out a second daemon.
     # https://www.sqlite.org/wal.html#use_of_wal_without_shared_memory
     connection.control("PRAGMA locking_mode = EXCLUSIVE")
     if connection.control("PRAGMA journal_mode = WAL") != [("wal",)]:
-        raise Damaged("the ledger cannot use a write-ahead log here")
+        raise Damaged("cannot use a write-ahead log for the ledger")
     for setting in (
         "synchronous = FULL",
         "temp_store = MEMORY",
@@ -39,7 +39,7 @@ def configure(connection: Connection) -> None:
 
 
 def check(connection: Connection) -> None:
-    """Refuse a damaged file. A large one is checked but for the tables that make it large."""
+    """Refuse a damaged file. In a large file, the growing tables are not checked."""
     path = connection.path
     if path.stat().st_size <= _CHECK_WHOLE:
         _sound(connection.control("PRAGMA quick_check(1)"))
@@ -55,9 +55,9 @@ def _sound(rows: list[Row]) -> None:
 
 
 def prime(connection: Connection, size: int) -> None:
-    """Let the WAL have its size before the first call: rewriting blocks is cheaper than growing.
+    """Grow the WAL before the first call, because overwriting blocks is cheaper than growing.
 
-    A disk too full for it is no reason to refuse to start, nor to be filled by it.
+    On a disk without space for it the daemon starts anyway, and does not fill it.
     """
     disk = os.statvfs(connection.path.parent)
     if not size or disk.f_bavail * disk.f_frsize < 8 * size:
@@ -77,14 +77,16 @@ def prime(connection: Connection, size: int) -> None:
 
 
 def migrate(connection: Connection, folder: Path, step: Callable[[str], None]) -> None:
-    """Bring the schema up to date, one transaction for each file; refuse one that is ahead."""
+    """Migrate the schema, one transaction for each file; raise TooNew for a newer schema."""
     files = migration_scripts(folder)
     if [int(file.name[:4]) for file in files] != list(range(1, len(files) + 1)):
-        raise Damaged(f"the migrations in {folder} are not numbered 1 to {len(files)}")
+        raise Damaged(
+            f"cannot migrate the ledger: the files in {folder} are not numbered 1 to {len(files)}"
+        )
     (version,) = connection.control("PRAGMA user_version")[0]
     if version > len(files):
-        reason = f"the ledger has schema {version} and this hived knows {len(files)}"
-        raise TooNew(f"{reason}: install the newer one again")
+        reason = f"the ledger has schema {version}, but this hived knows only {len(files)}"
+        raise TooNew(f"{reason}: install the newer version again")
     for number, file in enumerate(files[version:], version + 1):
         connection.begin()
         try:
@@ -99,7 +101,7 @@ def migrate(connection: Connection, folder: Path, step: Callable[[str], None]) -
 
 
 def migration_scripts(folder: Path) -> list[Path]:
-    """The scripts of a folder, in their order."""
+    """The scripts of a folder, in order."""
     return sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
 
 

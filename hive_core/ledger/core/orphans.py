@@ -1,4 +1,4 @@
-"""Rows that nothing refers to any more, because an agent or an event is gone."""
+"""Deletes unreferenced rows of destroyed agents and pruned events."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from hive_core.ledger.core.connection import Connection
 
 
 def forget(connection: Connection, base: int, before: float) -> int:
-    """Forget rows about events up to `base`, and about agents that went before a moment; how many.
+    """Delete rows of events up to `base`, and of agents destroyed before a time; return how many.
 
-    Who is below an agent that is gone is remembered while something that it stored is there, or
-    while it can be restored.
+    Former ancestors are kept while the destroyed agent has artifacts or can be restored.
     """
     gone = connection.run(
         "DELETE FROM reads WHERE caller IN (SELECT agent FROM departed WHERE at < ?)", (before,)

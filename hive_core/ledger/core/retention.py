@@ -1,7 +1,7 @@
-"""What is over and kept to be looked up, bounded in bytes for each party: its oldest goes first.
+"""Limits the bytes of ended items for each party: its oldest ones are deleted first.
 
-Ended tasks, questions, batches and waits, plans, first results of calls with a key, what
-was used for tasks, and jobs.
+Ended tasks, questions, batches and waits, plans, stored results of calls with a key, usage of
+tasks, and jobs.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.storage_use import HISTORY, StorageUse
 
-# What of a party goes at once, the oldest first. Keys are many and small. A task that is a part of
-# something open stays.
+# The items of a party to delete next, oldest first, with a limit for each query. Keys are many and
+# small. A task that is part of an open one stays.
 _OLDEST: Final = {
     "old tasks": (
         "SELECT id FROM tasks t WHERE assigner = ? AND ended IS NOT NULL AND NOT EXISTS"
@@ -28,7 +28,7 @@ _OLDEST: Final = {
     "batches": (
         "SELECT id FROM batches WHERE owner = ? AND ended IS NOT NULL ORDER BY number LIMIT 8"
     ),
-    # The newest of a task that is open stays.
+    # The newest plan of an open task stays.
     "plans": (
         "SELECT id FROM plans p WHERE agent = ? AND (number < (SELECT MAX(number) FROM plans"
         " WHERE task = p.task) OR NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = p.task"
@@ -41,7 +41,7 @@ _OLDEST: Final = {
     "usage": "SELECT task, kind, source FROM task_usage WHERE agent = ? ORDER BY at LIMIT 256",
     "jobs": "SELECT id FROM jobs WHERE caller = ? AND ended IS NOT NULL ORDER BY id LIMIT 64",
 }
-# What goes with each of them: parts first, because they are counted by what they are parts of.
+# The statements that delete an item: parts first, because their size is charged through the item.
 _GONE: Final = {
     "old tasks": (
         "DELETE FROM task_events WHERE task = ?",
@@ -72,9 +72,9 @@ class HistoryTrimmer:
         self._stored = stored
 
     def shorten(self, party: str, most: int) -> int:
-        """Forget the oldest of a party's history until it has so many bytes; how many it has.
+        """Delete the oldest history of a party until it has at most `most` bytes; return its bytes.
 
-        Of the nouns the one with the most bytes loses first; what is open stays.
+        The noun with the most bytes is trimmed first. Open items stay.
         """
         nouns = set(HISTORY)
         while sum((sizes := self._sizes(party)).values()) > most and nouns:

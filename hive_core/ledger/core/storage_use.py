@@ -1,10 +1,10 @@
-"""How many bytes of the ledger each party accounts for, by noun.
+"""The bytes of the ledger that each party uses, by noun.
 
-Kept by temporary triggers in a temporary table: it lies in memory, a rollback takes it back, and it
-says what the tables say whoever changes them. A start counts it anew.
+Temporary triggers keep them in a temporary table. It is in memory, is rolled back with its
+transaction, and follows every change of the tables. A start counts them again.
 
-Mail counts for its sender until it is acked or dead: what is over is bounded by the box that it is
-in. What can be forgotten once it has ended counts as history.
+Mail is charged to its sender until it is acked or dead; after that, the limit of its inbox applies.
+Items that can be deleted once they have ended count as history.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from hive_core.ledger.core.connection import Connection
 
-# Bytes of a row beside its texts.
+# Bytes of a row in addition to its texts.
 _AROUND: Final = 200
 HISTORY: Final = frozenset({
     "old tasks", "old questions", "batches", "plans", "waits", "keys", "jobs", "usage",
@@ -23,9 +23,9 @@ HISTORY: Final = frozenset({
 
 
 class SizedTable(NamedTuple):
-    """Whose a row of a table is, what it counts as, and which texts make its size.
+    """How rows of a table are charged: the party, the noun, and the texts that make the size.
 
-    `{row}` stands for NEW, OLD or the name of the table; `changes`: columns that change its size.
+    `{row}` stands for NEW, OLD or the name of the table. `changes`: columns that change the size.
     """
 
     table: str
@@ -95,7 +95,7 @@ class StorageUse:
         self._db = connection
 
     def start(self) -> None:
-        """Count everything, and go on counting. Mail has its places by now."""
+        """Count everything once, and create the triggers. Called when the mail tables exist."""
         self._db.control(
             "CREATE TEMP TABLE stored (party TEXT, noun TEXT, bytes INTEGER NOT NULL,"
             " PRIMARY KEY (party, noun)) STRICT, WITHOUT ROWID"
@@ -118,7 +118,7 @@ class StorageUse:
             ))  # fmt: skip
 
     def recount(self) -> dict[tuple[str, str], int]:
-        """What the tables hold, counted anew: bytes by party and noun."""
+        """Count the tables again: bytes by party and noun."""
         sizes = Counter[tuple[str, str]]()
         for sql in (_LIVE_MAIL.format(around=_AROUND), *map(_whole, TABLES)):
             for party, noun, size in self._db.rows(sql):
@@ -126,12 +126,12 @@ class StorageUse:
         return dict(sizes)
 
     def recorded_sizes(self) -> dict[tuple[str, str], int]:
-        """Sizes as the table has them."""
+        """The bytes recorded by the triggers."""
         rows = self._db.rows("SELECT party, noun, bytes FROM temp.stored WHERE bytes <> 0")
         return {(party, noun): size for party, noun, size in rows}
 
     def of(self, party: str) -> dict[str, int]:
-        """Bytes by noun."""
+        """The bytes of a party, by noun."""
         sql = "SELECT noun, bytes FROM temp.stored WHERE party = ? AND bytes > 0"
         return dict(self._db.rows(sql, (party,)))
 
@@ -140,11 +140,11 @@ class StorageUse:
         return dict(self._db.rows("SELECT party, SUM(bytes) FROM temp.stored GROUP BY party"))
 
     def tidy(self) -> None:
-        """Parties that have nothing need no row."""
+        """Delete the rows of parties without bytes."""
         self._db.run("DELETE FROM temp.stored WHERE bytes = 0")
 
     def bytes_in_use(self) -> int:
-        """Bytes of the file that something is in; what was freed is used again."""
+        """Used bytes of the file. Freed pages are used again."""
         pages = self._db.value("PRAGMA page_count") - self._db.value("PRAGMA freelist_count")
         return int(pages * self._db.value("PRAGMA page_size"))
 

@@ -1,7 +1,7 @@
-"""What is remembered beside the tables, and how a rollback takes it back.
+"""State in memory beside the tables, and its rollback.
 
-Counters and the like are kept in memory, because reading them from a table for each call costs
-more than the call. Whoever changes one inside a transaction notes the way back here.
+Counters and similar state are kept in memory, because reading them from a table for each call costs
+more than the call. Code that changes such state inside a transaction records the undo step here.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ Step = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class Undo:
-    """Ways back, the newest last; the hottest callers append to `steps` without a call of `note`.
+    """Undo steps, newest last. Hot code appends to `steps` directly instead of calling `note`.
 
-    A savepoint goes back to its mark, a transaction to the start.
+    A savepoint is rolled back to its mark, a transaction to its start.
     """
 
     __slots__ = ("_always", "marks", "steps")
@@ -23,43 +23,45 @@ class Undo:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self._always: list[Callable[[], object]] = []
-        # Where each open savepoint began.
+        # The number of steps at the begin of each open savepoint.
         self.marks: list[int] = []
 
     def note(self, back: Callable[..., object], *values: object) -> None:
-        """`back(*values)` takes back what is being changed."""
+        """Record that `back(*values)` reverts the change being made."""
         self.steps.append((back, values))
 
     def note_outside(self, back: Callable[..., object], *values: object) -> None:
-        """The same for what was found out, and stays right when a savepoint is taken back in which
-        nothing was changed before: it is only taken back with what was."""
+        """Record an undo step that precedes savepoints without changes so far.
+
+        It is for cached knowledge, which stays valid when such a savepoint is rolled back.
+        """
         at = len(self.steps)
         self.note(back, *values)
         self.marks = [mark + (mark == at) for mark in self.marks]
 
     def always(self, forget: Callable[[], object]) -> None:
-        """Called at every rollback: for what can be read again."""
+        """Call `forget` at every rollback, to clear a cache."""
         self._always.append(forget)
 
     def mark(self) -> None:
-        """A savepoint begins."""
+        """Mark the begin of a savepoint."""
         self.marks.append(len(self.steps))
 
     def release(self) -> None:
-        """The innermost savepoint ends well; what is around it may still be taken back."""
+        """Drop the innermost mark. Its steps remain for the outer savepoint or transaction."""
         self.marks.pop()
 
     def back(self) -> None:
-        """Take back what was changed since the innermost mark, which is gone then."""
+        """Revert the changes since the innermost mark, and drop it."""
         self._back_to(self.marks.pop())
 
     def back_all(self) -> None:
-        """Take back the whole transaction."""
+        """Revert the whole transaction."""
         self.marks.clear()
         self._back_to(0)
 
     def clear(self) -> None:
-        """Committed: there is no way back."""
+        """Drop all steps after a COMMIT."""
         self.marks.clear()
         self.steps.clear()
 

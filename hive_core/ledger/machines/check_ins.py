@@ -1,4 +1,4 @@
-"""Check-ins of agents: what they report of themselves; the newest counts."""
+"""Check-ins of agents: their latest report about themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from hive_core.ledger.core.connection import Connection
 
 @dataclass(frozen=True, slots=True)
 class CheckIn:
-    """`nonce`: the start that was wanted at that time; `fault`: what the agent says went wrong."""
+    """A check-in. `nonce`: the start requested at that time; `fault`.
+
+    The agent's reported fault.
+    """
 
     agent: str
     at: float

@@ -7,7 +7,8 @@ from typing import Any, Final
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.agents.exits import Activity, ExitRecord, LifeRecord
 
-# What is shifted when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in
+# seconds.
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE lives SET due = due + ?1",
     "UPDATE ends SET at = at + ?1, reap = reap + ?1, collected = collected + ?1",
@@ -36,10 +37,10 @@ class LifeStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    # Lives of machines.
+    # Lives of machines
 
     def get(self, agent: str) -> LifeRecord:
-        """What was reported of an agent last; an empty record for a new one."""
+        """The last recorded state of an agent; an empty record for a new one."""
         sql = f"SELECT {_LIFE} FROM lives WHERE agent = ?"  # noqa: S608 - our own words
         row = self._db.row(sql, (agent,))
         return _life(row) if row else LifeRecord(agent)
@@ -49,7 +50,7 @@ class LifeStore:
         return {row[0]: _life(row) for row in rows}
 
     def mark_running(self, agent: str, invocation: str, nonce: int) -> None:
-        """Record that a machine runs; it does not leave any more."""
+        """Record that a machine runs, and cancel a scheduled leave."""
         self._ensure_row(agent)
         self._db.run(
             "UPDATE lives SET invocation = ?, nonce = ?, up = 1, next = '', due = NULL"
@@ -58,7 +59,7 @@ class LifeStore:
         )
 
     def mark_ended(self, agent: str, invocation: str, *, recorded: bool) -> None:
-        """Record that a machine ended; `recorded`: systemd has a record of how."""
+        """Record that a machine ended. `recorded`: systemd has a record of the exit."""
         self._ensure_row(agent)
         self._db.run(
             "UPDATE lives SET up = 0, next = '', due = NULL, ended = iif(?, ?, ended)"
@@ -67,14 +68,14 @@ class LifeStore:
         )
 
     def delete(self, agent: str) -> None:
-        """Forget an agent that cannot be restored."""
+        """Delete the rows of an agent that cannot be restored."""
         self.forget_life(agent)
         self._db.run("DELETE FROM snapshots WHERE agent = ?", (agent,))
 
     def _ensure_row(self, agent: str) -> None:
         self._db.run("INSERT OR IGNORE INTO lives (agent) VALUES (?)", (agent,))
 
-    # Activity.
+    # Activity
 
     def activity(self, agent: str) -> str:
         activity = self._db.value("SELECT activity FROM lives WHERE agent = ?", (agent,))
@@ -84,10 +85,10 @@ class LifeStore:
         self._ensure_row(agent)
         self._db.run("UPDATE lives SET activity = ? WHERE agent = ?", (activity, agent))
 
-    # After the last task.
+    # After the last task
 
     def schedule_leave(self, agent: str, action: str, due: float | None) -> None:
-        """Let an agent leave at `due` in this way; None: it stays."""
+        """Schedule an agent's leave at `due` with this action; None cancels it."""
         self._ensure_row(agent)
         self._db.run("UPDATE lives SET next = ?, due = ? WHERE agent = ?", (action, due, agent))
 
@@ -96,14 +97,14 @@ class LifeStore:
         return due
 
     def due_leaves(self, now: float, most: int) -> list[LifeRecord]:
-        """The agents whose time to leave has come."""
+        """The agents whose leave is due."""
         sql = f"SELECT {_LIFE} FROM lives WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
         return [_life(row) for row in self._db.rows(sql, (now, most))]
 
-    # Ends.
+    # Ends
 
     def save_end(self, end: ExitRecord) -> bool:
-        """Save an end under a new id; False when it was saved before."""
+        """Save an end under a new id; False if it was saved before."""
         return self._db.run(
             "INSERT OR IGNORE INTO ends (agent, name, parent, invocation, nonce, code, reason,"
             " clean, asked, wanted, stays, output, at, reap, collected)"
@@ -128,14 +129,14 @@ class LifeStore:
         return [_end(row) for row in self._db.rows(sql, (parent, agent, _AT_ONCE))]
 
     def collect(self, end: ExitRecord, now: float, *, reap: bool) -> None:
-        """Mark an end as collected by the parent; `reap`: the agent may be removed now."""
+        """Mark an end as collected by the parent. `reap`: the agent may be removed now."""
         self._db.run(
             "UPDATE ends SET collected = ?, reap = iif(?, ?, reap) WHERE id = ?",
             (now, reap, now, end.id),
         )
 
     def settle_ends(self, agent: str, now: float) -> None:
-        """Settle the earlier ends of an agent that runs again: it is not reaped for them."""
+        """Close the earlier ends of an agent that runs again, so that it is not reaped for them."""
         self._db.run(
             "UPDATE ends SET collected = coalesce(collected, ?), reap = NULL WHERE agent = ?"
             " AND (collected IS NULL OR reap IS NOT NULL)",
@@ -143,12 +144,12 @@ class LifeStore:
         )
 
     def forget_life(self, agent: str) -> None:
-        """Forget the life of a destroyed agent; its ends are kept for its parent."""
+        """Delete the life of a destroyed agent. Its ends are kept for its parent."""
         self._db.run("DELETE FROM lives WHERE agent = ?", (agent,))
         self._db.run("UPDATE ends SET reap = NULL WHERE agent = ? AND reap IS NOT NULL", (agent,))
 
     def reassign_ends(self, parent: str, heir: str) -> None:
-        """Let the heir collect the ends that were for this parent."""
+        """Let the heir collect the ends that were meant for this parent."""
         self._db.run(
             "UPDATE ends SET parent = ? WHERE parent = ? AND collected IS NULL", (heir, parent)
         )
@@ -164,7 +165,7 @@ class LifeStore:
         return _end(row) if row else None
 
     def cancel_reap(self, end: ExitRecord) -> None:
-        """Do not reap the agent for this end (any more)."""
+        """Cancel the reaping of the agent for this end."""
         self._db.run("UPDATE ends SET reap = NULL WHERE id = ?", (end.id,))
 
     def zombies(self) -> frozenset[str]:
@@ -173,19 +174,19 @@ class LifeStore:
         return frozenset(agent for (agent,) in rows)
 
     def oldest_end(self) -> float | None:
-        """The time of the oldest end that may be forgotten."""
+        """The time of the oldest end that may be pruned."""
         at: float | None = self._db.value("SELECT MIN(at) FROM ends WHERE reap IS NULL")
         return at
 
     def prune_ends(self, before: float) -> int:
-        """Delete a bounded number of old ends."""
+        """Delete a limited number of old ends."""
         return self._db.run(
             "DELETE FROM ends WHERE id IN (SELECT id FROM ends WHERE reap IS NULL AND at <= ?"
             " LIMIT ?)",
             (before, _AT_ONCE),
         )
 
-    # Snapshots.
+    # Snapshots
 
     def save_snapshot(self, agent: str, data: str, now: float) -> None:
         """Save a snapshot for the next start; an empty text deletes it."""

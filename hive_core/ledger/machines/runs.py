@@ -1,4 +1,4 @@
-"""Whether each agent should run now. Not a commit: sleep and wake would flood git."""
+"""The desired state of each agent: running or stopped. Not in git, because it changes too often."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hive_core.model.agents.machine import DesiredRun, DesiredState
 
 
 class WantOptions(TypedDict, total=False):
-    """Options of a wanted state. `fresh` asks for a new start of a running agent."""
+    """Options of a desired state. `fresh` requests a new start of a running agent."""
 
     grace: float
     reason: str
@@ -39,9 +39,9 @@ class RunStore:
     def want(
         self, agent: str, wanted: DesiredState, now: float, **how: Unpack[WantOptions]
     ) -> DesiredRun:
-        """Record the wanted state. A new request to run, or a `fresh` one, gets a new nonce.
+        """Record the desired state. A new request to run, or a `fresh` one, gets a new nonce.
 
-        `since` is when this state was first wanted: the same request again does not change it.
+        `since` is the time of the first such request; a repeated request does not change it.
         """
         before = self.get(agent)
         nonce, since = (before.nonce, before.since) if before else (0, now)

@@ -1,4 +1,4 @@
-"""Failed starts of agents, for back-off and parking; they survive a restart of the daemon."""
+"""Failed starts of agents, for back-off and parking; kept over a restart of the daemon."""
 
 from __future__ import annotations
 

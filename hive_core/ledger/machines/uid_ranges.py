@@ -13,7 +13,8 @@ from hive_core.ledger.core.connection import Connection
 
 FIRST: Final = 0x30000000
 SIZE: Final = 65536
-# https://systemd.io/UIDS-GIDS: the end of the range for containers; above it are our jobs.
+# https://systemd.io/UIDS-GIDS: the end of the range for containers; above it are the ranges of
+# jobs.
 END: Final = 1874853888
 
 
@@ -22,9 +23,9 @@ class UidRanges:
         self._db = connection
 
     def allocate(self, agent: str, first: int = FIRST, at: float | None = None) -> int:
-        """The first uid of the agent's range, at least `first`; the same one at each call.
+        """The first uid of the agent's range, at least `first`; the same for each call.
 
-        `at` is saved as the time when the agent was created.
+        `at` is saved as the creation time of the agent.
         """
         if base := self.base(agent):
             return base
@@ -33,7 +34,7 @@ class UidRanges:
         return base
 
     def creation_time(self, agent: str) -> float | None:
-        """When the agent was created; None when that was not saved."""
+        """When the agent was created; None if that was not saved."""
         time: float | None = self._db.value("SELECT given FROM ranges WHERE agent = ?", (agent,))
         return time
 
@@ -46,7 +47,7 @@ class UidRanges:
         return dict(rows)
 
     def count_allocated(self) -> int:
-        """How many are allocated, to living agents and to destroyed ones with files."""
+        """The number of ranges in use, by living agents and by destroyed ones with files."""
         return int(self._db.value("SELECT COUNT(*) FROM ranges WHERE agent IS NOT NULL"))
 
     def has_short_id(self, short: str) -> bool:
@@ -57,7 +58,7 @@ class UidRanges:
         return row is not None
 
     def release(self, agent: str) -> None:
-        """Release the range of an agent that has no files and no machine any more."""
+        """Release the range of an agent that no longer has files or a machine."""
         self._db.run(
             "UPDATE ranges SET agent = NULL,"
             " released = (SELECT COALESCE(MAX(released), 0) + 1 FROM ranges) WHERE agent = ?",

@@ -1,9 +1,9 @@
-"""Which mail comes next: the oldest, where each step of less urgency counts as ten seconds.
+"""Delivery order of mail: by age, where each step of lower priority counts as ten seconds.
 
-A message has its turn at the time of sending plus ten seconds for each step of its priority. That
-never changes, so nothing is sorted again as time goes by: a low one that has waited for half a
-minute comes before a critical one of now. The queue lies by priority and age, so that the first
-few of each priority are all that has to be looked at, however full the box is.
+The delivery time of a message is its time of sending plus ten seconds for each step of its
+priority. It never changes, so nothing is sorted again: a low message that has waited for half a
+minute precedes a new critical one. The queue is indexed by priority and age, so only the first few
+of each priority are read, however full the inbox is.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from hive_core.model.wire.record import Message
 
 # Microseconds, as ids are.
 STEP: Final = 10_000_000
-# What one lease gives at most: escaped to JSON at its worst (six-fold) it still fits a frame.
+# The limit of one lease in bytes: escaped to JSON in the worst case (six-fold) it still fits a
+# frame.
 _ROOM: Final = 160 << 10
 
-# What can be given: not overdue, nor behind mail of its sender that may never have arrived.
+# Deliverable messages: not overdue, and not after mail of their sender that may not have arrived.
 _READY: Final = (
     "SELECT q.rank, q.id, q.size, q.attempt FROM queue q WHERE q.inbox = ?1 AND q.state = 0"
     " AND q.rank = ?2 AND (q.due IS NULL OR q.due > ?3)"
@@ -38,7 +39,7 @@ _HELD: Final = (
     " FROM queue h CROSS JOIN messages n ON n.id = h.id"
     " WHERE h.inbox = ?1 AND h.state = 2 GROUP BY n.sender, h.rank) "
 )
-# What the daemon gives an agent to do. Anybody may send mail of such a kind; that is no work.
+# Messages by which the daemon assigns work. Mail of an agent with such a kind is not work.
 _WORK: Final = (
     "(SELECT m.relation = 'daemon' AND m.kind IN ('task', 'answer', 'plan_approved',"
     " 'plan_rejected') FROM messages m WHERE m.id = q.id)"
@@ -54,7 +55,7 @@ _LETTERS: Final = (
 
 
 class DeliveryTurn(NamedTuple):
-    """One message that can be given."""
+    """One message that can be delivered."""
 
     rank: int
     id: int
@@ -63,7 +64,7 @@ class DeliveryTurn(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Sorts those of all priorities."""
+        """The sort key across priorities."""
         return self.id + self.rank * STEP, self.id
 
 
@@ -74,7 +75,7 @@ class DeliveryTurns:
     def next(
         self, box: Box, party: str, most: int, now: float, only: str = ""
     ) -> list[tuple[DeliveryTurn, Message]]:
-        """The next messages of a box, at most as many as fit an answer."""
+        """The next messages of an inbox, at most as many as fit into one answer."""
         turns = fitting(self._first(box, most, now, only))
         if not turns:
             return []
@@ -94,7 +95,7 @@ class DeliveryTurns:
 
 
 def first(parts: Iterable[list[Row]], most: int) -> list[DeliveryTurn]:
-    """The next ones, from the next ones of each priority."""
+    """The next messages, merged from the next ones of each priority."""
     filled = [rows for rows in parts if rows]
     turns = list(map(DeliveryTurn._make, chain.from_iterable(filled)))
     if len(filled) > 1:
@@ -103,7 +104,7 @@ def first(parts: Iterable[list[Row]], most: int) -> list[DeliveryTurn]:
 
 
 def fitting(turns: list[DeliveryTurn]) -> list[DeliveryTurn]:
-    """As many as fit an answer, and one at least."""
+    """As many messages as fit into one answer, at least one."""
     room = _ROOM
     for count, turn in enumerate(turns):
         room -= turn.size

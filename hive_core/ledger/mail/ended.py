@@ -1,4 +1,4 @@
-"""Messages that are over: acked or dead, kept for a while within bounds, then deleted."""
+"""Ended messages: acked or dead, kept for a while within limits, then deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hive_core.ledger.mail.mailbox import Box, InboxPlace, MessageState
 from hive_core.ledger.mail.mailboxes import Boxes
 from hive_core.model.config.settings import HostLimits
 
-# Mail that is over is kept for a while: answers refer to it, and people look for it.
+# Ended mail is kept for a while: answers refer to it, and users search it.
 DONE_KEPT, DONE_BYTES = 1000, 4 << 20
 _A_FEW = 64
 
@@ -25,21 +25,21 @@ class Ends:
         self._limits = limits
 
     def finish(self, box: Box, places: Sequence[InboxPlace]) -> None:
-        """Acked: out of the box, kept for answers that refer to it."""
+        """Take acked messages out of the inbox; keep them for answers that refer to them."""
         self._end(box, places, MessageState.DONE, None)
-        # Trimmed by halves, so that an ack seldom pays for it.
+        # Trimmed from twice the limit, so that few acks have to do it.
         if box.done.count > 2 * DONE_KEPT or box.done.bytes > 2 * DONE_BYTES:
             self._trim(box, MessageState.DONE, (DONE_KEPT, DONE_BYTES))
 
     def dead(self, box: Box, places: Sequence[InboxPlace], why: str) -> None:
-        """Dead letters of this box. A box keeps as many of them as it takes messages."""
+        """Make messages dead letters of this inbox, which keeps as many as it holds live ones."""
         self._end(box, places, MessageState.DEAD, why)
         most = (self._limits.inbox_count, self._limits.inbox_bytes)
         if box.dead.count > most[0] or box.dead.bytes > most[1]:
             self._trim(box, MessageState.DEAD, most)
 
     def clear_dead(self, box: Box, most: int) -> int:
-        """Delete dead letters of this box, the oldest first; how many."""
+        """Delete the oldest dead letters of this inbox; return how many."""
         rows = self._db.rows(
             "SELECT id, size FROM queue WHERE inbox = ? AND state = ? AND rank = 0"
             " ORDER BY id LIMIT ?",
@@ -50,7 +50,7 @@ class Ends:
         return len(rows)
 
     def prune(self, state: MessageState, before: int, at_once: int) -> int:
-        """Delete what is over and has an id below `before`; how many."""
+        """Delete ended messages with an id below `before`; return how many."""
         rows = self._db.rows(
             "SELECT p.id, q.id, q.size FROM parties p CROSS JOIN queue q"
             " ON q.inbox = p.id AND q.state = ? AND q.rank = 0 AND q.id < ? LIMIT ?",
@@ -77,7 +77,7 @@ class Ends:
         self._crowds.remove_messages(box, places)
 
     def _trim(self, box: Box, state: MessageState, most: tuple[int, int]) -> None:
-        """Keep the newest within bounds; looked at are no more than go."""
+        """Delete the oldest ended messages above the limits; read few more than are deleted."""
         over = box.tally(state)
         while over.count > most[0] or over.bytes > most[1]:
             rows = self._db.rows(
@@ -94,7 +94,7 @@ class Ends:
             self._delete(box.number, state, gone)
 
     def _delete(self, inbox: int, state: MessageState, pairs: Sequence[tuple[int, int]]) -> None:
-        # Ids of deleted mail are never given again, whatever the clock does.
+        # Ids of deleted mail are never reused, even if the clock is set back.
         self._db.run(
             "INSERT INTO meta VALUES ('mail', ?1) ON CONFLICT DO UPDATE SET"
             " value = MAX(CAST(value AS INTEGER), CAST(?1 AS INTEGER))",

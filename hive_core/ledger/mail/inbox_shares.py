@@ -1,6 +1,6 @@
-"""Who fills a box: asked only when it is a quarter full, counted once, then followed.
+"""The share of each sender in an inbox, computed when it is a quarter full, then kept up to date.
 
-Counting looks at each message of the box, so it must not follow from every ack of a full one.
+Counting reads each message of the inbox, so an ack must not cause it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COUNT: Final = (
     " CROSS JOIN parties p ON p.id = m.sender WHERE q.inbox = ? AND q.state IN (0, 1, 2)"
     " GROUP BY m.sender"
 )
-# Of mail that has no place in the queue yet.
+# Mail without a place in the queue yet
 _FRESH: Final = (
     "SELECT m.id, p.party FROM messages m CROSS JOIN parties p ON p.id = m.sender"
     " WHERE m.id IN (SELECT value FROM json_each(?))"
@@ -35,14 +35,14 @@ _SENDER: Final = (
 
 
 class _Count:
-    """What a box held when it was counted, with what came in and went out since."""
+    """The shares of an inbox when it was counted, with later changes applied."""
 
     def __init__(self, box: Box, held: dict[str, tuple[int, int]]) -> None:
         self.held = held
         self.count, self.bytes = box.live.count, box.live.bytes
 
     def fits(self, box: Box) -> bool:
-        """Whether everything that happened to the box was followed."""
+        """Whether all changes of the inbox were applied."""
         return (self.count, self.bytes) == (box.live.count, box.live.bytes)
 
     def add(self, sender: str, count: int, size: int) -> None:
@@ -63,7 +63,7 @@ class InboxShares:
         self._known: dict[int, _Count] = {}
 
     def of(self, party: str) -> Crowd:
-        """Messages and bytes by sender in an inbox; empty while it is under a quarter full."""
+        """Messages and bytes by sender in an inbox; empty while it is less than a quarter full."""
         box = self._boxes.find(party)
         if box is None or not self._is_filling(box):
             return NOBODY
@@ -74,28 +74,28 @@ class InboxShares:
             if len(self._known) >= _KEPT:
                 del self._known[next(iter(self._known))]
             self._known[box.number] = known
-            if self._db.inside:  # what was counted may be taken back
+            if self._db.inside:  # the count may include changes that are rolled back
                 self._undo.note_outside(self._known.pop, box.number, None)
         return known.held
 
     def add_message(self, box: Box, sender: str, size: int) -> None:
-        """One more message is in a box."""
+        """Count one more message in an inbox."""
         if (known := self._known.get(box.number)) is not None:
             self._follow(known, sender, 1, size)
 
     def remove_messages(self, box: Box, places: Sequence[InboxPlace]) -> None:
-        """These messages are over. A box that was never counted costs nothing."""
+        """Subtract ended messages. An inbox without a count costs nothing."""
         if (known := self._known.get(box.number)) is None:
             return
         if not self._is_filling(box):
-            del self._known[box.number]  # counted anew when it fills again
+            del self._known[box.number]  # counted again when it fills again
             return
         for place in places:
             sender = self._db.value(_SENDER, (place.id,))
             self._follow(known, sender, -1, -place.size)
 
     def _count_senders(self, box: Box) -> _Count:
-        """Nothing is changed by it: the call that asks is mostly refused, and then taken back."""
+        """Count the shares. Changes nothing, because the calling operation is often rolled back."""
         rows = self._db.rows(_COUNT, (box.number,))
         count_of = _Count(box, {sender: (count, size) for sender, count, size in rows})
         sizes = {message: size for _, message, size in box.fresh}

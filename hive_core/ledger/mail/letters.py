@@ -1,4 +1,4 @@
-"""A letter on its way in and out of the tables."""
+"""Conversion of messages between values and table rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from hive_core.model.wire.record import Message, Relation
 
-# The kind of what the daemon copies for a parent.
+# The kind of the copies that the daemon sends to a parent.
 COPY: Final = "copy"
 _ID: Final = re.compile(r"[0-9a-f]{13,15}")
 
-# Column order of `message`. q is the place in the queue, m the letter, s and r the parties.
+# Column order of `message`. q is the place in the queue, m the message, s and r the parties.
 COLUMNS: Final = (
     "m.id, s.party, s.name, r.party, r.name, m.relation, m.body, m.kind, m.thread, m.reply_to,"
     " m.priority, m.sent_at, m.expires_at, m.source, q.attempt, q.why"
@@ -19,7 +19,7 @@ COLUMNS: Final = (
 
 
 class NewMessage(NamedTuple):
-    """A letter as it is handed in. Parties are UUIDs; `ttl` is in seconds."""
+    """A message to be sent. Parties are UUIDs; `ttl` is in seconds."""
 
     sender: str
     sender_name: str
@@ -32,18 +32,18 @@ class NewMessage(NamedTuple):
     thread: str | None = None
     reply_to: str | None = None
     ttl: float | None = None
-    # Seconds in which the sender waits for an answer.
+    # Seconds in which the sender waits for an answer
     reply_within: float | None = None
     source: str | None = None
 
 
 def text_id(number: int) -> str:
-    """An id as it goes over the wire. Ids and their texts sort by time."""
+    """An id in its wire format. Ids and their texts sort by time."""
     return f"{number:013x}"
 
 
 def number(text: str) -> int | None:
-    """The number of an id, or None for what is none."""
+    """The number of an id; None if the text is not an id."""
     return int(text, 16) if _ID.fullmatch(text) else None
 
 

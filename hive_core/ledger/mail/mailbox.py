@@ -1,4 +1,4 @@
-"""One mailbox in memory, and the words for where a message stands in it."""
+"""One inbox in memory, and the states of a message in it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from enum import IntEnum
 from math import inf
 from typing import Final, NamedTuple
 
-# Rank, id and size of a message.
+# Rank, id and size of a message
 Waiting = tuple[int, int, int]
 
 
 class MessageState(IntEnum):
-    """Where a message stands. HELD: given out by an earlier daemon."""
+    """The state of a message. HELD: delivered by an earlier daemon, and not acked."""
 
     READY = 0
     LEASED = 1
@@ -36,7 +36,7 @@ class InboxPlace(NamedTuple):
 
 
 class InboxTally:
-    """So many messages of so many bytes."""
+    """A number of messages, and their bytes."""
 
     __slots__ = ("bytes", "count")
 
@@ -49,7 +49,7 @@ class InboxTally:
 
 
 class Box:
-    """One mailbox as it is now, with what the open transaction did to it."""
+    """One inbox, including changes of the open transaction."""
 
     __slots__ = (
         "closed", "dead", "done", "due", "fresh", "held", "live", "name", "number", "ranks",
@@ -58,21 +58,21 @@ class Box:
     def __init__(self, number: int, name: str, closed: int) -> None:
         self.number, self.name, self.closed = number, name, closed
         self.live, self.dead, self.done = InboxTally(), InboxTally(), InboxTally()
-        # Those without a place.
+        # Messages without a place in the queue
         self.fresh: list[Waiting] = []
-        # The priorities that mail of this box may have.
+        # The priorities that messages of this inbox may have
         self.ranks: tuple[int, ...] = ()
-        # No lease or life ends before this; it may be too early.
+        # A lower bound for the end of the next lease or time to live
         self.due = inf
-        # Whether there may be mail that an earlier daemon gave out.
+        # Whether mail that an earlier daemon delivered may exist
         self.held = False
 
     def may_hold(self, rank: int) -> None:
-        """Mail of this priority came in."""
+        """Record that mail of this priority came in."""
         self.ranks = tuple(sorted({*self.ranks, rank}))
 
     def tally(self, state: int) -> InboxTally:
-        """What counts those that stand there."""
+        """The tally of messages in this state."""
         return {MessageState.DEAD.value: self.dead, MessageState.DONE.value: self.done}.get(
             state, self.live
         )

@@ -1,11 +1,11 @@
-"""Mailboxes: their owners, how full they are, and the place of each message.
+"""Inboxes: their owners, their size, and the place of each message in the queue.
 
-Every move of a message goes through here, so the counters always say what the queue holds. They
-are kept in memory and counted once, when a box is first asked for.
+Every state change of a message passes through this module, so the counters match the queue. They
+are kept in memory, and computed when an inbox is first used.
 
-A message that has just come in has no place in the queue yet, only in memory: its own row says all
-that a place would. It gets one when anybody asks its box, or later with others of the box: a page
-of the queue for each message is what a send would mostly cost otherwise.
+A new message has no row in the queue yet, only a place in memory: its own row contains everything
+needed. It gets a queue row when its inbox is read, or later together with others of the inbox,
+because one page of the queue for each message would be the main cost of a send.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.mail.mailbox import LIVE, Box, InboxPlace, InboxTally, MessageState, Waiting
 from hive_core.model.config.settings import HostLimits
 
-# So many messages may be without a place; a start looks among twice as many for them.
+# The limit of messages without a place; a start looks for them among twice as many.
 UNPLACED: Final = 4096
 _AT_ONCE: Final = 256
 _PLACE: Final = "INSERT INTO queue (inbox, state, rank, id, size, due) VALUES (?, ?, ?, ?, ?, ?)"
@@ -33,26 +33,26 @@ class Boxes:
         self._limits = limits
         self._boxes: dict[str, Box] = {}
         self._numbered: dict[int, Box] = {}
-        # Boxes with mail that has no place, and how many messages those are.
+        # Inboxes with messages without a place, and the number of those messages.
         self._fresh: dict[Box, None] = {}
         self._unplaced = 0
-        # How many messages came since `placed` was written down, and the newest one of that time.
+        # The number of messages since `placed` was written, and the newest one of that time.
         self._since = self._mark = 0
 
     def find(self, party: str) -> Box | None:
-        """The box of a party that ever had mail."""
+        """The inbox of a party; None if the party never had mail."""
         box = self._boxes.get(party)
         if box is None:
             row = self._db.row("SELECT id, name, closed FROM parties WHERE party = ?", (party,))
             if row is not None:
                 box = self._know(party, Box(*row))
                 self._count(box)
-                if self._db.inside:  # what was counted may be taken back
+                if self._db.inside:  # the count may include changes that are rolled back
                     self._undo.note(self._unknow, party)
         return box
 
     def enter(self, party: str, name: str) -> Box:
-        """The box of a party, made when it is new, with the name it has now."""
+        """The inbox of a party, created if new, with the party's current name."""
         box = self._boxes.get(party) or self.find(party)
         if box is None:
             sql = "INSERT INTO parties (party, name) VALUES (?, ?) RETURNING id"
@@ -68,10 +68,10 @@ class Boxes:
         self, box: Box, waiting: Waiting, due: float | None, *, twice: bool = False,
         lease: float | None = None,
     ) -> None:  # fmt: skip
-        """One more message waits; InboxFull, or NotFound for a closed box. Its life may end: `due`.
+        """Add a waiting message; InboxFull, or NotFound for a closed inbox.
 
-        `twice`: what the daemon has to say may overrun the bounds, up to double. `kept`: given out
-        from the start, until then.
+        It expires at `due`. `twice`: messages of the daemon may use up to double the limits.
+        `lease`: it is reserved from the start, until then.
         """
         if box.closed:
             raise NotFound(f"no such agent: {box.name}")
@@ -98,25 +98,25 @@ class Boxes:
         self._undo.steps.append((self._untake, (box, size)))
 
     def check_room(self, box: Box, size: int, factor: int = 1) -> None:
-        """InboxFull when so many bytes more do not fit."""
+        """Raise InboxFull if so many more bytes do not fit."""
         live, limits = box.live, self._limits
         if live.count >= limits.inbox_count * factor or (
             live.bytes + size > limits.inbox_bytes * factor
         ):
             raise InboxFull(
                 f"the inbox of {box.name} is full ({limits.inbox_count} messages or"
-                f" {limits.inbox_bytes} bytes, [limits] inbox_count and inbox_bytes): it has to"
-                " read first"
+                f" {limits.inbox_bytes} bytes, [limits] inbox_count and inbox_bytes): its owner"
+                " has to read first"
             )
 
     def place(self, box: Box, most: int | None = None) -> None:
-        """Give each message of the box its place, or the oldest of them."""
+        """Insert the messages of the inbox without a place into the queue, or only the oldest."""
         fresh = box.fresh
         if not fresh:
             self._fresh.pop(box, None)
             return
         placed, left = fresh[:most], [] if most is None else fresh[most:]
-        # Before anything in memory changes: outside of a transaction this is refused.
+        # First, because it raises outside a transaction, before anything in memory changes.
         self._db.run_each(
             _PLACE, [(box.number, 0, rank, message, size, None) for rank, message, size in placed]
         )
@@ -128,9 +128,9 @@ class Boxes:
         self._undo.note(self._unplace, box, fresh, len(placed))
 
     def seal(self, last: int) -> None:
-        """Before COMMIT; `last` is the newest message of all. Not too many are without a place.
+        """Limit the messages without a place. Called before COMMIT; `last` is the newest message.
 
-        Nor too old: a start has to look for them among all that came after `placed`.
+        They must not be too old either: a start looks for them among all messages after `placed`.
         """
         while self._unplaced > UNPLACED:
             self.place(next(iter(self._fresh)), _AT_ONCE)
@@ -143,7 +143,7 @@ class Boxes:
         self._mark, self._since = last, 0
 
     def resume(self) -> None:
-        """At start: places for those that had none when the daemon before this one ended."""
+        """Insert messages without a place that an earlier daemon left. Called at start."""
         self._db.run(
             "INSERT INTO queue (inbox, state, rank, id, size)"
             " SELECT m.recipient, 0, m.priority, m.id, length(CAST(m.body AS BLOB))"
@@ -160,19 +160,19 @@ class Boxes:
         box.closed = int(closed)
 
     def empty(self, box: Box, why: str) -> None:
-        """The rest of it is buried by and by, or nothing is left to be."""
+        """Record why the rest of the inbox becomes dead letters; empty when it is done."""
         sql = "UPDATE parties SET gone = ?1 WHERE id = ?2 AND gone <> ?1"
         self._db.run(sql, (why, box.number))
 
     def size(self, party: str) -> tuple[int, int]:
-        """Messages and bytes that wait in the box or are given out."""
+        """Messages and bytes that wait in the inbox or are leased."""
         box = self.find(party)
         return (box.live.count, box.live.bytes) if box else (0, 0)
 
     def ids_by_age(self, box: Box, after: int, limit: int, *, dead: bool) -> list[int]:
-        """What waits or is given out, or the dead letters, by age; however full the box is.
+        """Ids of live messages or of dead letters, by age, at a cost independent of the number.
 
-        In each part of the queue ids go up, so that the first ones of each are enough.
+        In each part of the queue ids ascend, so the first ones of each part suffice.
         """
         parts = [(MessageState.DEAD, 0)] if dead else product(LIVE, range(4))
         ids = [
@@ -189,7 +189,7 @@ class Boxes:
         return sorted(ids)[:limit]
 
     def standing(self, box: Box, message: int) -> InboxPlace | None:
-        """Where a message stands that is neither acked nor dead."""
+        """The place of a message that is neither acked nor dead."""
         row = self._db.row(
             "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, m.expires_at FROM messages m"
             " CROSS JOIN queue q ON q.inbox = m.recipient AND q.state IN (0, 1, 2)"
@@ -199,7 +199,7 @@ class Boxes:
         return InboxPlace(*row) if row else None
 
     def give(self, box: Box, places: Iterable[tuple[int, int]], until: float) -> None:
-        """Leased until then: rank and id of messages that are ready."""
+        """Lease ready messages, given by rank and id, until this time."""
         self._db.run_each(
             "UPDATE queue SET state = 1, attempt = attempt + 1, due = ?"
             " WHERE inbox = ? AND state = 0 AND rank = ? AND id = ?",
@@ -208,7 +208,7 @@ class Boxes:
         self._soon(box, until)
 
     def back(self, place: InboxPlace) -> None:
-        """Make it ready again; its own life may end before the next lease."""
+        """Make a message ready again. Its time to live may end before its next lease."""
         self._db.run(
             "UPDATE queue SET state = 0, due = ?"
             " WHERE inbox = ? AND state = ? AND rank = ? AND id = ?",
@@ -219,24 +219,24 @@ class Boxes:
             self._soon(box, place.expires)
 
     def forget(self, inbox: int, state: MessageState, count: int, size: int) -> None:
-        """So many that were over are deleted."""
+        """Subtract deleted ended messages from the counts."""
         if (box := self._numbered.get(inbox)) is not None:
             self.count(box.tally(state), -count, -size)
 
     def shift(self, seconds: float) -> None:
-        """The clock was set: leases and lives last as long as they were meant to."""
+        """Shift leases and times to live with the clock."""
         self._db.run("UPDATE queue SET due = due + ? WHERE due IS NOT NULL", (seconds,))
         sql = "UPDATE messages SET expires_at = expires_at + ? WHERE expires_at IS NOT NULL"
         self._db.run(sql, (seconds,))
         for box in self._numbered.values():
-            box.due = -inf  # too early, which a look at the box puts right
+            box.due = -inf  # too early, which the next look corrects
 
     def count(self, tally: InboxTally, count: int, size: int) -> None:
         tally.add(count, size)
         self._undo.note(tally.add, -count, -size)
 
     def look(self, box: Box) -> None:
-        """Some lease or life has ended: when will the next one, and is anything held?"""
+        """After a lease or a time to live ended, find the next end, and whether mail is held."""
         due, held = self._db.row(
             "SELECT (SELECT MIN(due) FROM queue WHERE inbox = ?1 AND state IN (0, 1, 2)),"
             " EXISTS (SELECT 1 FROM queue WHERE inbox = ?1 AND state = 2)",

@@ -1,14 +1,14 @@
-"""Mail: durable, leased, given at least once until acked, in order per sender and recipient.
+"""Mail: durable, leased, delivered at least once until acked, in order per sender and recipient.
 
-Order. A box gives first what was sent first, where each step of less urgency counts as ten seconds
-(`turns.py`). So the mail of one sender to one recipient is first given in the order of sending, but
-for what is more urgent than something that was sent less than thirty seconds before it. A message
-that comes back (lease ended, nack) has the turn that it had, before all that was sent later and is
-no more urgent. Mail that an earlier daemon gave out and that is not acked may never have arrived:
-until it is acked or comes back, younger mail of that sender, unless more urgent, waits behind it.
+Order: an inbox delivers by time of sending, where each step of lower priority counts as ten seconds
+(`delivery_order.py`). So mail of one sender to one recipient is first delivered in the order of
+sending, except that a more urgent message may precede one that was sent less than thirty seconds
+before it. A message that comes back (lease ended, nack) keeps its position. Mail that an earlier
+daemon delivered and that is not acked may not have arrived: until it is acked or comes back, later
+mail of that sender waits, unless more urgent.
 
-A message that was given out `attempts` times and not acked, outlived its ttl, or whose recipient is
-gone is a dead letter, and its sender gets a daemon message about it.
+A message that was leased `attempts` times and not acked, outlived its ttl, or whose recipient was
+destroyed becomes a dead letter, and the daemon informs its sender.
 """
 
 from __future__ import annotations
@@ -54,28 +54,34 @@ class Messages:
         self._readers = set[str]()
 
     def start(self) -> None:
-        """What an earlier daemon gave out is held, and what it had no time to place is placed."""
+        """Hold mail that an earlier daemon delivered, and place its unplaced messages."""
         self._posting.start()
 
     def seal(self) -> None:
-        """Before COMMIT."""
+        """Write pending state. Called before COMMIT."""
         self._posting.seal()
 
     def send(self, new: NewMessage, now: float) -> Message:
-        """Take a letter. InboxFull, NotFound (recipient gone, `reply_to`), InvalidArgument."""
+        """Store a message.
+
+        InboxFull, NotFound (recipient destroyed, `reply_to`), InvalidArgument.
+        """
         return self._posting.send(new, now)
 
     def belongs(self, thread: str, party: str) -> bool | None:
-        """Whether the party sent or received something in a thread; None when there is none."""
+        """Whether the party sent or received a message in a thread;
+
+        None if there is no such thread.
+        """
         box = self._boxes.find(party)
         return self._posting.belongs(thread, box.number if box else None)
 
     def lease(
         self, recipient: str, most: int, lease: float, now: float, only: str = ""
     ) -> list[Message]:
-        """Give out up to `most` messages; those not acked within `lease` seconds come back.
+        """Lease up to `most` messages; those not acked within `lease` seconds come back.
 
-        `only`: `work`, what the daemon gives it to do, or `other`, the rest; empty: all.
+        `only`: `work` for messages that assign work, `other` for the rest; empty: all.
         """
         self._readers.add(recipient)
         box = self._boxes.find(recipient)
@@ -90,9 +96,10 @@ class Messages:
         return [letter for _, letter in turns]
 
     def answer(self, party: str, message_id: str) -> Message | None:
-        """The first answer to a letter of the party, which is done with it then.
+        """The first answer to a message of the party; it is acked.
 
-        Asked again, it is the same one, for as long as it is kept. NotFound: no letter of its own.
+        A repeated call returns the same answer while it is kept. NotFound: not a message of the
+        party.
         """
         answer_id = self._requests.answer(message_id, self._boxes.find(party))
         if answer_id is None:
@@ -101,7 +108,7 @@ class Messages:
         return self.get(answer_id)
 
     def ack(self, recipient: str, ids: Iterable[str]) -> int:
-        """Done with these, given out or only looked at; how many there were."""
+        """Ack messages, leased or not; return how many there were."""
         box, places = self._standing(recipient, ids)
         if box is not None and places:
             self._ends.finish(box, places)
@@ -110,7 +117,7 @@ class Messages:
     def nack(
         self, recipient: str, ids: Iterable[str], why: str, now: float, *, dead: bool = False
     ) -> list[Message]:
-        """Could not be handled: given again, or dead (at once if `dead`). The dead ones."""
+        """Return messages for another delivery, or make them dead; return the dead ones."""
         _, places = self._standing(recipient, ids)
         ended = []
         for place in places:
@@ -121,7 +128,7 @@ class Messages:
         return self._bury(ended, now)
 
     def expire(self, now: float) -> list[Message]:
-        """Let leases and lives end that are due; the messages that are dead by it."""
+        """End leases and times to live that are due; return the messages that became dead."""
         rows = self._db.rows(
             "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, m.expires_at"
             " FROM queue q CROSS JOIN messages m ON m.id = q.id"
@@ -142,9 +149,9 @@ class Messages:
         return dead if box is None or row is None else dead + self._empty(box, row[1], now)
 
     def dead_letter(self, recipient: str, why: str, now: float) -> list[Message]:
-        """The recipient is gone: close its box; everything in it is dead.
+        """Close the inbox of a destroyed recipient; everything in it becomes dead.
 
-        Of a very full one a part is dead at once, and the rest by and by (`expire`).
+        In a very full inbox a part becomes dead at once, and the rest step by step (`expire`).
         """
         box = self._boxes.find(recipient)
         if box is None:
@@ -155,12 +162,12 @@ class Messages:
         return self._empty(box, why, now)
 
     def untaken(self, recipient: str, message_id: str) -> bool:
-        """Whether it waits in this box and was never given out."""
+        """Whether a message waits in this inbox and was never delivered."""
         _, places = self._standing(recipient, [message_id])
         return any(place.state == MessageState.READY and not place.attempt for place in places)
 
     def under_way(self, recipient: str) -> bool:
-        """Whether it was given a message that it has not acked."""
+        """Whether the recipient has leased a message that it has not acked."""
         box = self._boxes.find(recipient)
         if box is None or not box.live.count:
             return False
@@ -168,36 +175,39 @@ class Messages:
         return bool(self._db.value(sql, (box.number, int(MessageState.LEASED))))
 
     def is_reader(self, party: str) -> bool:
-        """Whether it has asked for its mail since its machine, or this daemon, started."""
+        """Whether the party has read its mail since its machine, or this daemon, started."""
         return party in self._readers
 
     def forget_reader(self, party: str) -> None:
-        """The machine of the party starts or ended: it has not read its mail yet."""
+        """Record that the machine of the party starts or ended: it has not read its mail yet."""
         self._readers.discard(party)
 
     def check_room(self, recipient: str, body: str) -> None:
-        """InboxFull when a message of an agent with this text would not fit."""
+        """Raise InboxFull if a message of an agent with this text would not fit."""
         if (box := self._boxes.find(recipient)) is not None:
             self._boxes.check_room(box, len(body.encode()))
 
     def bytes_by_sender(self, recipient: str) -> Crowd:
-        """Messages and bytes by sender of an inbox that is a quarter full; else empty."""
+        """Messages and bytes by sender, for an inbox that is at least a quarter full.
+
+        Else empty.
+        """
         return self._crowds.of(recipient)
 
     def reopen(self, recipient: str) -> None:
-        """The recipient is back."""
+        """Open the inbox of a restored recipient again."""
         if (box := self._boxes.find(recipient)) is not None:
             self._boxes.close(box, closed=False)
             self._boxes.empty(box, "")
 
     def inbox(self, recipient: str, *, dead: bool, limit: int, after: str = "") -> list[Message]:
-        """A look without a lease: what waits or is given out, or the dead letters; by age."""
+        """Live messages or dead letters by age, without leasing them."""
         return list(self.messages_by_age(recipient, dead=dead, limit=limit, after=after)[1])
 
     def messages_by_age(
         self, recipient: str, *, dead: bool, limit: int, after: str = ""
     ) -> tuple[int, Iterator[Message]]:
-        """The same one by one, with their number: whoever has enough reads no more of them."""
+        """The number of such messages, and an iterator that reads them one by one."""
         box = self._boxes.find(recipient)
         ids = (
             [] if box is None else self._boxes.ids_by_age(box, number(after) or 0, limit, dead=dead)
@@ -206,31 +216,31 @@ class Messages:
         return len(ids), (message(row) for row in rows if row is not None)
 
     def get(self, message_id: str) -> Message | None:
-        """One message, whatever became of it."""
+        """One message in any state."""
         row = self._db.row(_WHOLE, (number(message_id),))
         return message(row) if row else None
 
     def shift(self, seconds: float) -> None:
-        """The clock was set by so much."""
+        """Shift times with the clock."""
         self._boxes.shift(seconds)
         self._requests.shift(seconds)
         self._posting.shift(seconds)
 
     def size(self, recipient: str) -> tuple[int, int]:
-        """Messages and bytes that wait or are given out."""
+        """Messages and bytes that wait or are leased."""
         return self._boxes.size(recipient)
 
     def parties(self) -> list[str]:
-        """Everybody who ever had mail, in the order of the first; the others need not be asked."""
+        """All parties that ever had mail, by age of their inbox."""
         return [party for (party,) in self._db.rows("SELECT party FROM parties ORDER BY id")]
 
     def dead(self, recipient: str) -> int:
-        """How many dead letters it has."""
+        """The number of dead letters of the recipient."""
         box = self._boxes.find(recipient)
         return box.dead.count if box else 0
 
     def recent_dead(self, recipient: str, since: float) -> int:
-        """How many dead letters it has that were sent since then."""
+        """The number of dead letters of the recipient that were sent since then."""
         box = self._boxes.find(recipient)
         if box is None or not box.dead.count:
             return 0
@@ -239,12 +249,12 @@ class Messages:
         return count
 
     def clear_dead(self, recipient: str) -> int:
-        """Delete its dead letters, a bounded number at a time; how many."""
+        """Delete dead letters of the recipient, a limited number at a time; return how many."""
         box = self._boxes.find(recipient)
         return 0 if box is None else self._ends.clear_dead(box, _AT_ONCE)
 
     def next_due(self, recipient: str | None = None) -> float | None:
-        """When the next lease or life ends, in any box or in one: there not before this."""
+        """When the next lease or time to live ends in any inbox; for one inbox, a lower bound."""
         if recipient is None:
             due: float | None = self._db.value(
                 "SELECT CASE WHEN EXISTS (SELECT 1 FROM parties WHERE gone <> '') THEN 0.0"
@@ -255,12 +265,12 @@ class Messages:
         return None if box is None or box.due == inf else box.due
 
     def prune(self, now: float, dead: float = _DEAD_KEPT, done: float = _DONE_KEPT) -> int:
-        """Delete dead and acked mail that is older than this, a bounded number at a time."""
+        """Delete older dead and acked mail, a limited number at a time; return how many."""
         count = self._ends.prune(MessageState.DEAD, int((now - dead) * 1e6), _AT_ONCE)
         return count + self._ends.prune(MessageState.DONE, int((now - done) * 1e6), _AT_ONCE)
 
     def _standing(self, recipient: str, ids: Iterable[str]) -> tuple[Box | None, list[InboxPlace]]:
-        """Those of the ids that are in this box and not over."""
+        """The places of these messages that are in this inbox and have not ended."""
         box = self._boxes.find(recipient)
         if box is None:
             return None, []
@@ -270,7 +280,10 @@ class Messages:
         return box, [place for place in places if place is not None]
 
     def _end_leases(self, box: Box, now: float) -> None:
-        """Leases of this box that ended; those that are dead by it are for `expire`."""
+        """Make messages with an ended lease ready.
+
+        Those that are dead by it are left to `expire`.
+        """
         for row in self._db.rows(
             "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, m.expires_at"
             " FROM queue q CROSS JOIN messages m ON m.id = q.id"
@@ -281,7 +294,7 @@ class Messages:
         self._boxes.look(box)
 
     def _empty(self, box: Box, why: str, now: float) -> list[Message]:
-        """Bury a part of what is in a box whose owner is gone, the oldest of each state first."""
+        """Make a part of a closed inbox dead, oldest first in each state."""
         rows = self._db.rows(
             "SELECT inbox, state, rank, id, size, attempt FROM queue"
             " WHERE inbox = ? AND state IN (0, 1, 2) LIMIT ?",
@@ -295,7 +308,7 @@ class Messages:
         dead: list[Message] = []
         ends: dict[tuple[Box, str], list[InboxPlace]] = {}
         for place, why in ended:
-            # Looked at before: a box full of dead letters may let go of this one at once.
+            # Read before: an inbox full of dead letters may delete this one at once.
             message = self.get(text_id(place.id))
             box = self._boxes.find(message.recipient) if message else None
             if message is not None and box is not None:
@@ -305,10 +318,10 @@ class Messages:
             self._ends.dead(box, places, why)
         senders: dict[str, list[Message]] = {}
         for letter in dead:
-            if letter.kind == COPY:  # its sender does not know of it
+            if letter.kind == COPY:  # its sender does not know of the copy
                 continue
             senders.setdefault(letter.sender, []).append(letter)
         for sender, lost in senders.items():
-            if sender != DAEMON:  # the daemon hears nothing, or two boxes could feed each other
+            if sender != DAEMON:  # the daemon is not informed, or two inboxes could feed each other
                 self._posting.tell(lost, now)
         return dead

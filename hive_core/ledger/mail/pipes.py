@@ -1,7 +1,7 @@
-"""Pipes between a parent and its child: chunks of text in order, both ways, durable.
+"""Pipes between a parent and its child: ordered chunks of text, both ways, durable.
 
-A reader says with each read up to which chunk it has come, and only that far they are let go: what
-was given and never arrived is given again.
+With each read a reader confirms the chunks that it received. Only those are deleted, and the others
+are returned again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Pipes:
         return None if row is None else Pipe(*row)
 
     def of(self, party: str) -> list[Pipe]:
-        """Those that have an end with this agent, the oldest first."""
+        """Pipes of which this agent has an end, the oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM pipes WHERE parent = ?1"  # noqa: S608
             f" UNION SELECT {_COLUMNS} FROM pipes WHERE child = ?1 ORDER BY number",
@@ -43,7 +43,7 @@ class Pipes:
         return [Pipe(*row) for row in rows]
 
     def count(self, parent: str) -> int:
-        """How many a parent has open, or closed with something in them."""
+        """The number of pipes of a parent that are open, or closed and not empty."""
         return int(self._db.value("SELECT COUNT(*) FROM pipes WHERE parent = ?", (parent,)))
 
     def count_unread(self, pipe: Pipe, reader: str) -> int:
@@ -51,7 +51,7 @@ class Pipes:
         return int(self._db.value(sql, (pipe.number, reader)))
 
     def write(self, pipe: Pipe, reader: str, data: str) -> int:
-        """The number of the chunk, which the reader gets it with."""
+        """Append a chunk; return its number, under which the reader gets it."""
         if pipe.closed:
             raise Conflict(f"the pipe {pipe.id} is closed")
         end = "to_parent" if reader == pipe.parent else "to_child"
@@ -66,7 +66,7 @@ class Pipes:
         return seq
 
     def read(self, pipe: Pipe, reader: str, after: int, most: int) -> list[Chunk]:
-        """What comes after this chunk, as many as fit an answer; those up to it are let go."""
+        """The chunks after `after`, as many as fit into one answer. Earlier ones are deleted."""
         self._db.run(
             "DELETE FROM chunks WHERE pipe = ? AND reader = ? AND seq <= ?",
             (pipe.number, reader, after),
@@ -85,14 +85,14 @@ class Pipes:
         return chunks
 
     def close(self, pipe: Pipe, party: str) -> None:
-        """No more is written; what the other end has not read stays for it."""
+        """Close a pipe for writing. The other end can read the remaining chunks."""
         if not pipe.closed:
             self._db.run("UPDATE pipes SET closed = ? WHERE number = ?", (party, pipe.number))
         self._db.run("DELETE FROM chunks WHERE pipe = ? AND reader = ?", (pipe.number, party))
         self.drop_if_read(pipe)
 
     def drop_if_read(self, pipe: Pipe) -> None:
-        """A closed pipe in which nothing is left is forgotten."""
+        """Delete a closed pipe without chunks."""
         self._db.run(
             "DELETE FROM pipes WHERE number = ?1 AND closed <> ''"
             " AND NOT EXISTS (SELECT 1 FROM chunks WHERE pipe = ?1)",
@@ -100,6 +100,6 @@ class Pipes:
         )
 
     def close_all_of(self, party: str) -> None:
-        """Whose end is gone neither writes nor reads."""
+        """Close all pipes of a destroyed agent."""
         for pipe in self.of(party):
             self.close(pipe, party)

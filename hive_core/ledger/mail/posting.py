@@ -20,12 +20,12 @@ _INSERT = (
     " sent_at, expires_at, body, source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _JOIN = "INSERT INTO threads (thread, message, sender, recipient) VALUES (?, ?, ?, ?)"
-# Only exact str is bound without a detour through the adapters of sqlite3.
+# Only an exact str is bound without the adapters of sqlite3.
 _WORDS = {relation: relation.value for relation in Relation}
 
 
 def one_line(text: str) -> str:
-    """The text without what ends a line, moves a cursor or turns the direction."""
+    """The text without characters that end a line, move a cursor or change the direction."""
     if not text.isprintable():  # seldom
         text = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(text.split())
@@ -42,7 +42,7 @@ class Posting:
         self._ids = Ids()
 
     def start(self) -> None:
-        """Continue behind the highest id that was ever given."""
+        """Continue after the highest id that was ever used."""
         self._boxes.resume()
         self._ids.last = self._db.value(
             "SELECT MAX(COALESCE((SELECT MAX(id) FROM messages), 0),"
@@ -50,7 +50,7 @@ class Posting:
         )
 
     def send(self, new: NewMessage, now: float) -> Message:
-        """Take a letter of an agent or the operator."""
+        """Store a message of an agent or the operator."""
         sender = self._boxes.enter(new.sender, new.sender_name)
         if new.reply_to is None and new.thread is None:
             return self._put(new, sender, now)
@@ -58,17 +58,20 @@ class Posting:
         return self._put(new, sender, now, thread, reply_to)
 
     def seal(self) -> None:
-        """Before COMMIT."""
+        """Write pending state. Called before COMMIT."""
         self._boxes.seal(self._ids.last)
 
     def belongs(self, thread: str, party: int | None) -> bool | None:
-        """Whether the party sent or received a message in a thread; None for no such thread."""
+        """Whether the party sent or received a message in a thread;
+
+        None if there is no such thread.
+        """
         root = number(thread)
         begun = "SELECT 1 FROM messages WHERE id = ?1 AND thread IS NULL"
         went_on = "SELECT 1 FROM threads WHERE thread = ?2"
         mine = "?3 IN (sender, recipient)"
         for where in (f" AND {mine}", ""):
-            # Bounded by what a talk holds; a member is found at its first line.
+            # Limited by the size of the thread; a member is found at its first row.
             if self._db.value(
                 f"SELECT EXISTS ({begun}{where}) OR EXISTS ({went_on}{where}), ?3",
                 (root, thread, party),
@@ -77,9 +80,9 @@ class Posting:
         return None
 
     def tell(self, lost: list[Message], now: float) -> None:
-        """One message to one sender about all of its letters that just died."""
+        """Inform one sender, in one message, about all of its messages that became dead."""
         first = lost[0]
-        # The reason may be the recipient's words: on one line it cannot pass for what we say.
+        # The reason may be text of the recipient: on one line it cannot pass for the daemon's.
         lines = [
             f"{message.id} to {message.recipient_name}: {one_line(message.dead_why or '')}"
             for message in lost[:_LISTED]
@@ -91,7 +94,7 @@ class Posting:
             recipient_name=first.sender_name, relation=Relation.DAEMON,
             body="\n".join(["Not delivered:", *lines]), kind="dead_letter",
         )  # fmt: skip
-        # A sender that is gone or reads nothing: the dead letters can still be listed.
+        # If the sender is destroyed or its inbox is full, it can still list the dead letters.
         with suppress(InboxFull, NotFound):
             sender = self._boxes.enter(DAEMON, DAEMON)
             self._put(new, sender, now, first.thread, number(first.id))
@@ -134,11 +137,11 @@ class Posting:
         )  # fmt: skip
 
     def shift(self, seconds: float) -> None:
-        """The clock was set by so much."""
+        """Shift ids with the clock."""
         self._ids.shift(seconds)
 
     def _thread(self, new: NewMessage, sender: int) -> tuple[str | None, int | None]:
-        """No sender can join a thread between others, by a reply or by its name."""
+        """The thread and `reply_to` of a message. A sender cannot join a thread of others."""
         if new.reply_to is not None:
             return self._answer(new.reply_to, new.thread, sender)
         thread = new.thread or ""
@@ -148,11 +151,11 @@ class Posting:
         raise InvalidArgument(f"no thread {thread} of yours", field="thread")
 
     def _open(self, thread: str, sender: int, to: str) -> bool:
-        """Whether the sender may name this thread to the recipient.
+        """Whether the sender may use this thread with the recipient.
 
-        Names of threads are free for the whole hive: the use by hidden agents neither shows nor
-        blocks a name (attack 41). But an agent in a thread is not joined by another one that has
-        exchanged messages in it neither with this agent nor with one of its partners (attack 43).
+        Names of threads are free for the whole hive: use by hidden agents neither shows nor blocks
+        a name (attack 41). But an agent in a thread cannot be joined by another agent that has
+        exchanged messages in it neither with it nor with one of its partners (attack 43).
         """
         recipient = self._boxes.find(to)
         theirs = self._talkers(thread, recipient.number if recipient else None)
@@ -161,7 +164,7 @@ class Posting:
         return not theirs.isdisjoint(self._talkers(thread, sender))
 
     def _talkers(self, thread: str, party: int | None) -> set[int]:
-        """With whom else the party exchanged something in a thread."""
+        """The other parties with which a party exchanged messages in a thread."""
         rows = self._db.rows(
             "SELECT DISTINCT CASE sender WHEN ?2 THEN recipient ELSE sender END FROM threads"
             " WHERE thread = ?1 AND ?2 IN (sender, recipient)",

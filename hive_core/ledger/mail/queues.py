@@ -1,8 +1,8 @@
-"""Named queues: durable, leased, bounded; items that are not taken stay.
+"""Named queues: durable, leased, limited in size. Items that are not taken stay.
 
-A thing is given to one taker at a time, the oldest first, where each step of less urgency counts as
-ten seconds (as in `turns.py`). Who takes only one kind looks it up by an index and passes over
-nothing. A thing that was taken `attempts` times and never acked is dead: it stays, for the owner.
+An item is leased to one taker at a time, by age, where each step of lower priority counts as ten
+seconds (as in `delivery_order.py`). Taking one kind only uses an index. An item that was taken
+`attempts` times and never acked is dead: it stays for the owner.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from hive_core.model.work.queue import (
     queue_item_number,
 )
 
-# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in
+# seconds.
 MOVED: Final[tuple[str, ...]] = ("UPDATE lines SET due = due + ?1 WHERE due IS NOT NULL",)
 
 _AT_ONCE: Final = 1000
@@ -40,7 +41,7 @@ _THINGS: Final = (
 
 
 class TakeFilter(NamedTuple):
-    """A filter of `take`: how many, how urgent at least, of one kind; or dead items."""
+    """A filter of `take`: how many, the lowest priority, one kind only, or dead items."""
 
     most: int
     lease: float
@@ -57,9 +58,9 @@ class QueueStore:
         self.pipes = Pipes(connection)
 
     def open(self, queue: Queue) -> None:
-        """A new one, empty. AlreadyExists."""
+        """Create an empty queue. AlreadyExists."""
         if self.find(queue.owner, queue.name) is not None:
-            raise AlreadyExists(f"there is a queue {queue.name} already")
+            raise AlreadyExists(f"a queue {queue.name} exists already")
         self._db.run(
             "INSERT INTO queues (owner, name, may_put, may_take, most, opened)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -75,7 +76,7 @@ class QueueStore:
         return None if row is None else _queue(row)
 
     def count(self, owner: str) -> int:
-        """How many one agent has."""
+        """The number of queues of one owner."""
         sql = "SELECT COUNT(*) FROM queues WHERE owner = ? AND closed = 0"
         return int(self._db.value(sql, (owner,)))
 
@@ -88,7 +89,7 @@ class QueueStore:
         return [_queue(row) for row in self._db.rows(sql, (after, limit))]
 
     def put(self, queue: Queue, thing: QueueItem, most: int) -> str:
-        """At the end of the line; `most` bytes in all. LimitReached when it is full."""
+        """Append an item; `most` is the byte limit of the queue. LimitReached if it is full."""
         size = len(thing.body.encode())
         counted = self._db.run(
             "UPDATE queues SET things = things + 1, bytes = bytes + ?1"
@@ -96,7 +97,7 @@ class QueueStore:
             (size, queue.number, most),
         )
         if not counted:
-            raise LimitReached(f"the queue {queue.name} is full: items have to be taken first")
+            raise LimitReached(f"the queue {queue.name} is full: take items first")
         id_ = self._next(thing.put_at)
         self._db.run(
             "INSERT INTO things VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (id_, queue.number, *thing[1:7])
@@ -108,7 +109,7 @@ class QueueStore:
         return queue_item_id(id_)
 
     def take(self, queue: Queue, taker: str, wanted: TakeFilter, now: float) -> list[QueueItem]:
-        """Give out what is next; what is not acked within the lease comes back."""
+        """Lease the next items; those not acked within the lease come back."""
         turns = self._first(queue, wanted)
         state = 2 if wanted.dead else 0
         self._db.run_each(
@@ -122,7 +123,7 @@ class QueueStore:
         ]
 
     def end_leases(self, queue: Queue, attempts: int, now: float) -> list[str]:
-        """Things whose lease ended are ready again; the ids of those that are dead by it."""
+        """End due leases; return the ids of the items that became dead."""
         rows = self._db.rows(
             "UPDATE lines SET state = CASE WHEN attempt >= ?1 THEN 2 ELSE 0 END, due = NULL"
             " WHERE queue = ?2 AND state = 1 AND id IN"
@@ -143,7 +144,7 @@ class QueueStore:
         return bool(self._db.value(sql, (queue.number,)))
 
     def ack(self, taker: str, ids: Iterable[str]) -> int:
-        """Done with what the taker took last, also after its lease; how many there were."""
+        """Ack items that the taker leased last, also after the lease; return how many."""
         done = 0
         for queue, state, rank, id_, size in self._lease_rows(taker, ids):
             self._db.run(
@@ -157,7 +158,7 @@ class QueueStore:
         return done
 
     def nack(self, taker: str, ids: Iterable[str], attempts: int, *, dead: bool) -> list[Returned]:
-        """Given back: ready again, or dead."""
+        """Return leased items to the queue, ready or dead."""
         returned = []
         for queue, state, rank, id_, _ in self._lease_rows(taker, ids):
             if state != 1:
@@ -176,16 +177,16 @@ class QueueStore:
         return None if row is None else _queue(row)
 
     def close(self, queue: Queue) -> None:
-        """Its name is free; what is in it is taken away a part at a time (`sweep`)."""
+        """Close a queue. Its name is free; its items are removed step by step (`sweep`)."""
         self._db.run("UPDATE queues SET closed = 1 WHERE number = ?", (queue.number,))
 
     def next_closed(self) -> Queue | None:
-        """One that has to be swept."""
+        """A closed queue that has to be swept."""
         row = self._db.row(f"SELECT {_COLUMNS} FROM queues WHERE closed = 1 LIMIT 1")  # noqa: S608
         return None if row is None else _queue(row)
 
     def sweep(self, queue: Queue) -> dict[str, list[str]]:
-        """Take things out of a closed queue, a bounded number; their ids by who put them there."""
+        """Remove a limited number of items of a closed queue; return their ids by sender."""
         rows = self._db.rows(
             "DELETE FROM lines WHERE (queue, state, rank, id) IN (SELECT queue, state, rank, id"
             " FROM lines WHERE queue = ? LIMIT ?) RETURNING id",
@@ -200,7 +201,10 @@ class QueueStore:
         return left
 
     def close_all_of(self, party: str, now: float) -> list[int]:
-        """Who owned, took and followed is no more; the queues in which something is free now."""
+        """Close the queues, pipes and subscriptions of a destroyed agent, and free its leases.
+
+        Returns the queues with freed items.
+        """
         self._db.run("UPDATE queues SET closed = 1 WHERE owner = ?", (party,))
         self.follows.remove_all_of(party)
         self.pipes.close_all_of(party)
@@ -240,7 +244,7 @@ class QueueStore:
 
 
 class Returned(NamedTuple):
-    """A thing that its taker gave back."""
+    """An item that its taker returned."""
 
     queue: int
     id: str

@@ -1,8 +1,8 @@
-"""Letters whose sender waits for an answer: it is kept for that, and not given to anybody else.
+"""Requests: messages whose sender waits for an answer. The answer is reserved for that call.
 
-An answer that comes in time is put into the inbox as if it had been given out already, until the
-time is over. Whoever asked takes it out; if nobody does, it comes back like all mail whose lease
-ended, and `recv` gives it. So a late answer, or one that was not fetched, is never lost.
+An answer in time is put into the inbox as if it were leased until the end of the waiting time. The
+waiting call acks it; otherwise it comes back like all mail whose lease ended, and `recv` returns
+it. So a late answer, or one that was not fetched, is never lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.mail.letters import number, text_id
 from hive_core.ledger.mail.mailbox import Box
 
-OPEN: Final = 256  # requests of one party
+OPEN: Final = 256  # open requests of one party
 
 
 class Requests:
@@ -22,17 +22,17 @@ class Requests:
         self._db = connection
 
     def open(self, message: int, box: Box, until: float, now: float) -> None:
-        """The party expects an answer to this letter of its own until then."""
+        """Record that the party expects an answer to its message until this time."""
         self._db.run("DELETE FROM requests WHERE party = ? AND until <= ?", (box.number, now))
         sql = "SELECT COUNT(*) FROM requests WHERE party = ?"
         if self._db.value(sql, (box.number,)) >= OPEN:
-            raise LimitReached(f"{box.name} waits for {OPEN} answers already")
+            raise LimitReached(f"{box.name} already waits for {OPEN} answers")
         self._db.run("INSERT INTO requests VALUES (?, ?, ?)", (message, box.number, until))
 
     def claim_answer(self, message: int, box: Box, now: float) -> float | None:
-        """An answer to this letter comes to the party; until when it is kept for it, if it is.
+        """Claim the reservation for an answer to this message; return its end, or None.
 
-        Only the first one is.
+        Only the first answer is reserved.
         """
         until: float | None = self._db.value(
             "DELETE FROM requests WHERE message = ? AND party = ? AND until > ? RETURNING until",
@@ -41,7 +41,7 @@ class Requests:
         return until
 
     def answer(self, text: str, box: Box | None) -> str | None:
-        """The first answer to a letter of the party, wherever it stands now."""
+        """The id of the first answer to a message of the party, in any state."""
         asked = number(text)
         row = self._db.row("SELECT sender, thread FROM messages WHERE id = ?", (asked,))
         if row is None or box is None or row[0] != box.number:
@@ -55,9 +55,9 @@ class Requests:
         return None if answer_id is None else text_id(answer_id)
 
     def forget(self, box: Box) -> None:
-        """The party is gone."""
+        """Delete the requests of a destroyed agent."""
         self._db.run("DELETE FROM requests WHERE party = ?", (box.number,))
 
     def shift(self, seconds: float) -> None:
-        """The clock was set by so much."""
+        """Shift times with the clock."""
         self._db.run("UPDATE requests SET until = until + ?", (seconds,))

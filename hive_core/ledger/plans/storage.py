@@ -1,4 +1,7 @@
-"""Rows of plans, and the stores of waits, batches and sweeps. Rows of plans are the record."""
+"""Rows of plans, and the stores of waits, batches and sweeps.
+
+Rows of plans are kept as a record.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from hive_core.ledger.waits import storage as wait_storage
 from hive_core.model.wire.rates import TokenBuckets
 from hive_core.model.work.planning import PLAN, STEP, Plan, PlanState, PlanStep, StepState
 
-# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in
+# seconds.
 CLOCK_SHIFT: Final[tuple[str, ...]] = (
     "UPDATE plans SET created = created + ?1, decided = decided + ?1",
     *wait_storage.CLOCK_SHIFT,
@@ -28,7 +32,7 @@ _DECIDING: Final = frozenset({"approve", "reject"})
 
 
 class ViewRates:
-    """How often a caller may read a view that is expensive to make. In memory."""
+    """Limits how often a caller may read a view that is expensive to compute. In memory."""
 
     def __init__(self) -> None:
         self._rates: dict[float, TokenBuckets] = {}
@@ -53,7 +57,7 @@ class PlanStore:
     def create(
         self, agent: str, task: str, steps: Sequence[PlanStep], note: str, now: float
     ) -> tuple[Plan, list[str]]:  # fmt: skip
-        """Create a submitted plan; the plan, and the ids of older plans that are void by it."""
+        """Create a submitted plan; return it, and the ids of older plans that it replaces."""
         older = [plan.id for plan in self.plans_of_task(task) if plan.open] if task else []
         for older_id in older:
             self.move(older_id, "void", now, reason="a newer plan took its place")
@@ -83,7 +87,10 @@ class PlanStore:
         self._db.run(sql, (party, letter, id_))
 
     def prompt(self, id_: str) -> tuple[str, str]:
-        """The party that was asked, and the message; both empty: none."""
+        """The party that was asked for a decision, and the message.
+
+        Both empty if none was asked.
+        """
         row = self._db.row("SELECT asked, letter FROM plans WHERE id = ?", (id_,))
         return (row[0], row[1]) if row else ("", "")
 
@@ -111,27 +118,27 @@ class PlanStore:
         return [self._plan_from_row(row) for row in rows]
 
     def newest(self, task: str) -> str:
-        """Id of the newest plan of a task; empty when there is none."""
+        """The id of the newest plan of a task; empty if there is none."""
         sql = "SELECT id FROM plans WHERE task = ? ORDER BY number DESC LIMIT 1"
         return str(self._db.value(sql, (task,)) or "")
 
     def newest_state(self, task: str) -> str:
-        """State of the newest plan of a task; empty when there is none."""
+        """The state of the newest plan of a task; empty if there is none."""
         sql = "SELECT state FROM plans WHERE task = ? ORDER BY number DESC LIMIT 1"
         return str(self._db.value(sql, (task,)) or "")
 
     def is_approved(self, task: str) -> bool:
-        """Whether the newest plan of the task is approved: then it may be carried out."""
+        """Whether the newest plan of the task is approved, so that it may be carried out."""
         return self.newest_state(task) == PlanState.APPROVED
 
     def is_waiting(self, agent: str) -> bool:
-        """Whether a wait of this agent has not ended: it is parked."""
+        """Whether this agent has an open wait, so that it is blocked."""
         return self.waits.is_waiting(agent)
 
     def move(
         self, id_: str, event: str, now: float, *, by: str = "", reason: str = ""
     ) -> Plan:  # fmt: skip
-        """Apply `event`. IllegalTransition when the present state does not allow it."""
+        """Apply `event`. IllegalTransition if the current state does not allow it."""
         plan = self.require(id_)
         state = PLAN.next(plan.state, event)
         decides = event in _DECIDING
@@ -145,7 +152,7 @@ class PlanStore:
         return self.require(id_)
 
     def move_step(self, id_: str, number: int, event: str, note: str) -> Plan:
-        """Take one step of it further. NotFound, IllegalTransition."""
+        """Apply an event to one step of a plan. NotFound, IllegalTransition."""
         plan = self.require(id_)
         if not 1 <= number <= len(plan.steps):
             raise NotFound(f"no step {number} in plan {id_}")
@@ -165,7 +172,10 @@ class PlanStore:
         return at
 
     def prune(self, before: float) -> int:
-        """Delete waits and batches that ended before this time, a bounded number; how many."""
+        """Delete waits and batches that ended before this time, a limited number.
+
+        Return how many.
+        """
         return self.waits.prune(before) + batch_storage.prune(self._db, before)
 
     def _plan_from_row(self, row: tuple[Any, ...]) -> Plan:

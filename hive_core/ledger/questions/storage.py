@@ -25,14 +25,15 @@ _COLUMNS: Final = (
     "id, kind, asker, holder, items, state, asked, context, severity, task, deadline, climbs,"
     " answers, answered_by, ended, reason"
 )
-# Written as the indexes are, so that each part is one lookup.
+# The subqueries match the indexes, so that each one is a single lookup.
 _NEXT: Final = (
     "SELECT (SELECT MIN(deadline) FROM questions WHERE ended IS NULL AND deadline NOT NULL),"
     " (SELECT MIN(climbs) FROM questions WHERE ended IS NULL AND climbs NOT NULL),"
     " (SELECT MIN(owed) FROM questions WHERE owed NOT NULL),"
     " (SELECT MIN(gone) FROM questions WHERE gone NOT NULL)"
 )
-# What is shifted when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in
+# seconds.
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE questions SET asked = asked + ?1, deadline = deadline + ?1, climbs = climbs + ?1,"
     " ended = ended + ?1, owed = owed + ?1, gone = gone + ?1",
@@ -56,7 +57,7 @@ class NewQuestion(NamedTuple):
 
 
 class QuestionEnd(NamedTuple):
-    """The end of a question. `keep_until`: until when it can be read."""
+    """The end of a question. `keep_until`: the time until which it can be read."""
 
     event: str
     keep_until: float
@@ -113,7 +114,7 @@ class QuestionStore:
         return self.require(id_)
 
     def end(self, id_: str, end: QuestionEnd, now: float) -> Question:
-        """Save the one end of a question; IllegalTransition when it has ended already."""
+        """End a question; IllegalTransition if it has ended already."""
         state = QuestionState(COURSE.next(self.require(id_).state, end.event))
         self._db.run(
             "UPDATE questions SET state = ?, answers = ?, answered_by = ?, reason = ?, ended = ?,"
@@ -123,18 +124,18 @@ class QuestionStore:
         return self.require(id_)
 
     def set_retry(self, id_: str, until: float | None) -> None:
-        """Set when to try again the mail that could not be delivered; None: not at all."""
+        """Set when to send undeliverable mail again; None: not at all."""
         self._db.run("UPDATE questions SET owed = ? WHERE id = ?", (until, id_))
 
     def hops(self, id_: str) -> list[Hop]:
-        """The holders of a question, the first first."""
+        """The holders of a question, in order."""
         rows = self._db.rows(
             "SELECT holder, at, by, why, letter FROM hops WHERE question = ? ORDER BY step", (id_,)
         )
         return [Hop(holder, at, by, HopReason(why), letter) for holder, at, by, why, letter in rows]
 
     def set_letter(self, id_: str, letter: str) -> None:
-        """Save the letter that told the present holder."""
+        """Save the message that informed the current holder."""
         self._db.run(
             "UPDATE hops SET letter = ?2 WHERE question = ?1 AND step ="
             " (SELECT MAX(step) FROM hops WHERE question = ?1)",
@@ -142,7 +143,7 @@ class QuestionStore:
         )
 
     def has_held(self, id_: str, party: str) -> bool:
-        """Whether it waits, or has waited, on this party."""
+        """Whether the question waits, or has waited, for this party."""
         sql = "SELECT 1 FROM hops WHERE question = ? AND holder = ?"
         return self._db.value(sql, (id_, party)) is not None
 
@@ -155,7 +156,7 @@ class QuestionStore:
         return int(self._db.value(sql, (asker,)))
 
     def count_held(self, holder: str, asker: str | None = None) -> int:
-        """How many open questions wait on a party; of one asker or of all."""
+        """The number of open questions that wait for a party; of one asker or of all."""
         sql = "SELECT COUNT(*) FROM questions WHERE holder = ? AND ended IS NULL"
         if asker is None:
             return int(self._db.value(sql, (holder,)))
@@ -175,11 +176,11 @@ class QuestionStore:
         return dict(rows)
 
     def open_of_asker(self, asker: str) -> list[Question]:
-        """Open questions, the oldest first."""
+        """Open questions of an asker, the oldest first."""
         return self._all("WHERE ended IS NULL AND asker = ? ORDER BY number", asker)
 
     def open_of_holder(self, holder: str) -> list[Question]:
-        """Open questions, the oldest first."""
+        """Open questions that wait for a holder, the oldest first."""
         return self._all("WHERE ended IS NULL AND holder = ? ORDER BY number", holder)
 
     def open_of_task(self, task: str) -> list[Question]:
@@ -189,7 +190,10 @@ class QuestionStore:
     def page(
         self, of: tuple[str, Sequence[str]] | None, after: str | None, limit: int, *, open_: bool
     ) -> list[Question]:
-        """The newest first, after that one; `of`: the column (`asker`, `holder`) and parties."""
+        """Questions after the one with this id, newest first, of all or of some parties.
+
+        `of`: the column (`asker` or `holder`) and the parties.
+        """
         where, values = ["ended IS NULL" if open_ else "1"], list[object]()
         if of is not None:
             column, parties = of
@@ -205,7 +209,7 @@ class QuestionStore:
         )
 
     def next_due(self) -> float | None:
-        """When the first deadline, climb, mail to retry, or row to forget is due."""
+        """The time of the next deadline, escalation, mail to send again, or row to prune."""
         times = [time for time in self._db.row(_NEXT) or () if time is not None]
         return min(times) if times else None
 
@@ -216,17 +220,17 @@ class QuestionStore:
         )
 
     def due_to_climb(self, now: float, most: int) -> list[Question]:
-        """Open questions that were unanswered for too long."""
+        """Open questions that are due for escalation."""
         return self._all(
             "WHERE ended IS NULL AND climbs <= ? ORDER BY climbs, number LIMIT ?", now, most
         )
 
     def due_retries(self, now: float, most: int) -> list[Question]:
-        """Questions with mail to try again."""
+        """Questions with mail to send again."""
         return self._all("WHERE owed <= ? ORDER BY owed, number LIMIT ?", now, most)
 
     def forget(self, now: float, most: int) -> int:
-        """Delete questions that ended long ago; the number of them."""
+        """Delete questions that ended long ago; return how many."""
         rows = self._db.rows("SELECT id FROM questions WHERE gone <= ? LIMIT ?", (now, most))
         self._db.run_each("DELETE FROM hops WHERE question = ?", rows)
         self._db.run_each("DELETE FROM questions WHERE id = ?", rows)
@@ -239,7 +243,7 @@ class QuestionStore:
 
     @property
     def checked_commit(self) -> str:
-        """The commit of the tree at which the open questions were checked last."""
+        """The commit of the tree at the last check of the open questions."""
         return self._db.value("SELECT value FROM meta WHERE key = ?", (_SEEN,)) or ""
 
     def mark_checked(self, commit: str) -> None:

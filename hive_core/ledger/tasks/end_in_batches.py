@@ -1,4 +1,4 @@
-"""Tasks that end together, some in each turn; none of the rest is begun meanwhile."""
+"""Queues of tasks to end, a few in each step. The rest is not begun meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _BEGUN: Final = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 
 
 class Sweep(NamedTuple):
-    """The party that ends tasks, the status and the reason. `grace`: seconds; None: the setting."""
+    """A request to end tasks: the party, the status and the reason. `grace` in seconds;
+
+    None: default.
+    """
 
     party: str
     name: str
@@ -30,7 +33,7 @@ class OpenTasks(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """The party whose call gave tasks another assigner, and why."""
+    """A change of the assigner: the party whose call caused it, and the reason."""
 
     party: str
     name: str
@@ -42,7 +45,7 @@ class SweepQueue:
         self._db = connection
 
     def open_tasks(self, assignees: Iterable[str]) -> OpenTasks:
-        """The tasks of these agents that are not begun, and those that are."""
+        """The open tasks of these agents: those not begun, and those begun."""
         rows = self._db.rows(
             f"SELECT id, state IN ({_BEGUN}) FROM tasks INDEXED BY tasks_open"  # noqa: S608
             " WHERE assignee IN (SELECT value FROM json_each(?)) AND ended IS NULL"
@@ -54,7 +57,7 @@ class SweepQueue:
         )
 
     def open_counts(self, tasks: Sequence[str]) -> dict[str, int]:
-        """How many of these tasks have not ended, by agent."""
+        """The number of open tasks among these, by agent."""
         rows = self._db.rows(
             "SELECT assignee, COUNT(*) FROM tasks WHERE ended IS NULL"
             " AND id IN (SELECT value FROM json_each(?)) GROUP BY assignee",
@@ -64,11 +67,11 @@ class SweepQueue:
 
     @property
     def any(self) -> bool:
-        """Whether a task is left to be ended."""
+        """Whether a task is still to be ended."""
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM sweeps)"))
 
     def add(self, sweep: Sweep, tasks: Sequence[str]) -> int:
-        """Add tasks to be ended, in this order; one that is in another sweep stays there."""
+        """Add tasks to end, in this order. A task of another sweep stays there."""
         id_ = 1 + int(self._db.value("SELECT COALESCE(MAX(id), 0) FROM sweeps"))
         self._db.run("INSERT INTO sweeps VALUES (?, ?, ?, ?, ?, ?)", (id_, *sweep))
         sql = "INSERT OR IGNORE INTO swept SELECT value, ?, key FROM json_each(?)"
@@ -76,15 +79,18 @@ class SweepQueue:
         return id_
 
     def first(self) -> tuple[int, Sweep] | None:
-        """The next sweep. One with a grace comes first: only it may end work that runs, and it
-        must not wait for the tasks of a destroyed agent."""
+        """The next sweep. One with a grace comes first.
+
+        Only that kind may end running work, and it must not wait for the tasks of a destroyed
+        agent.
+        """
         row = self._db.row(
             "SELECT id, party, name, status, why, grace FROM sweeps ORDER BY grace IS NULL, id"
         )
         return None if row is None else (row[0], Sweep(*row[1:]))
 
     def take(self, id_: int, most: int) -> list[str]:
-        """Remove and return the next tasks; the sweep is deleted with the last of them."""
+        """Remove and return the next tasks; delete the sweep with its last task."""
         rows = self._db.rows(
             "SELECT task FROM swept WHERE sweep = ? ORDER BY number LIMIT ?", (id_, most)
         )
@@ -94,7 +100,7 @@ class SweepQueue:
         return [task for (task,) in rows]
 
     def add_handovers(self, handing: Handover, tasks: Sequence[str]) -> None:
-        """Add tasks that have a new assigner, which is not told yet."""
+        """Add tasks whose new assigner is not informed yet."""
         rows = [(task, *handing) for task in tasks]
         self._db.run_each(
             "INSERT INTO handed_on (task, party, name, why) VALUES (?, ?, ?, ?)", rows
@@ -102,15 +108,15 @@ class SweepQueue:
 
     @property
     def has_handovers(self) -> bool:
-        """Whether a new assigner is left to be told."""
+        """Whether a new assigner is still to be informed."""
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM handed_on)"))
 
     def take_handovers(self, most: int) -> list[tuple[str, Handover]]:
-        """Remove and return the next ones."""
+        """Remove and return the next handovers."""
         rows = self._db.rows("SELECT * FROM handed_on ORDER BY number LIMIT ?", (most,))
         self._db.run_each("DELETE FROM handed_on WHERE number = ?", [row[:1] for row in rows])
         return [(task, Handover(*more)) for _, task, *more in rows]
 
     def contains(self, task: str) -> bool:
-        """Whether the task is left to be ended: then it is not begun."""
+        """Whether the task is still to be ended, so that it must not begin."""
         return self._db.row("SELECT 1 FROM swept WHERE task = ?", (task,)) is not None

@@ -1,4 +1,4 @@
-"""Budgets of single tasks, and where they came from."""
+"""Budgets of single tasks, and the budgets that they were taken from."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FundStore:
         return [_fund_from_row(row) for row in rows]
 
     def of_agent(self, agent: str) -> list[TaskFund]:
-        """The funds of the tasks of an agent."""
+        """The funds of an agent's tasks."""
         rows = self._db.rows(f"{_SELECT} WHERE agent = ? ORDER BY task, kind", (agent,))
         return [_fund_from_row(row) for row in rows] if self.any else []
 
@@ -53,12 +53,12 @@ class FundStore:
         return [_fund_from_row(row) for row in self._db.rows(f"{_SELECT} ORDER BY task, kind")]
 
     def from_source(self, source: str, kind: BudgetKind) -> list[TaskFund]:
-        """Funds that came out of this source; empty: out of no budget."""
+        """Funds that were taken from this source; an empty source means from no budget."""
         where = "WHERE source = ? AND kind = ? ORDER BY task"
         return [_fund_from_row(row) for row in self._db.rows(f"{_SELECT} {where}", (source, kind))]
 
     def open_parts(self, task: str, states: Iterable[str]) -> list[tuple[str, str]]:
-        """Open parts of a task in one of these states, however deep: the part, and its agent."""
+        """Open sub-tasks of a task at any depth, in one of these states: each with its agent."""
         rows = self._db.rows(
             "WITH RECURSIVE parts (id, assignee, state) AS ("
             " SELECT id, assignee, state FROM tasks WHERE part_of = ?1 AND part_of <> ''"
@@ -71,7 +71,7 @@ class FundStore:
         return [(part, agent) for part, agent in rows]
 
     def save(self, fund: TaskFund) -> None:
-        """Store the fund as it is now."""
+        """Store the fund in its current state."""
         purse = fund.budget
         self._db.run(
             f"INSERT OR REPLACE INTO task_purses ({_COLUMNS})"  # noqa: S608
@@ -84,7 +84,7 @@ class FundStore:
         self._any = True
 
     def drop(self, fund: TaskFund) -> None:
-        """Delete a fund; its own source becomes the source of what came out of it."""
+        """Delete a fund. Its own source becomes the source of funds that were taken from it."""
         key = (fund.task, fund.budget.kind)
         self._db.run("DELETE FROM task_purses WHERE task = ? AND kind = ?", key)
         self._db.run("DELETE FROM task_top_ups WHERE task = ? AND kind = ?", key)
@@ -92,7 +92,7 @@ class FundStore:
         self._forget()
 
     def top_up(self, fund: TaskFund, source: str, amount: int) -> None:
-        """Add a top-up out of a source; the first source needs no row of its own."""
+        """Record a top-up from another source; the first source needs no row."""
         if source != fund.source:
             self._db.run(
                 "INSERT INTO task_top_ups (task, kind, source, amount) VALUES (?, ?, ?, ?)"
@@ -101,13 +101,13 @@ class FundStore:
             )
 
     def top_ups(self, fund: TaskFund) -> list[tuple[str, int]]:
-        """The amounts that came out of other sources than the first one, the last of them first."""
+        """The amounts from sources other than the first one, the latest first."""
         sql = "SELECT source, amount FROM task_top_ups WHERE task = ? AND kind = ? ORDER BY id DESC"
         rows = self._db.rows(sql, (fund.task, fund.budget.kind))
         return [(source, amount) for source, amount in rows]
 
     def replace_source(self, source: str, kind: BudgetKind, heir: str) -> None:
-        """Make another party the source of all that came out of this one."""
+        """Replace a source in all funds and top-ups."""
         self._db.run(
             "UPDATE task_purses SET source = ? WHERE source = ? AND kind = ?", (heir, source, kind)
         )
@@ -118,7 +118,7 @@ class FundStore:
         for task, amount in rows:
             if fund := self.get(task, kind):
                 self.top_up(fund, heir, amount)
-        # A top-up out of what is the first source now needs no row.
+        # A top-up from the new first source needs no row.
         self._db.run(
             "DELETE FROM task_top_ups WHERE source = ?1 AND kind = ?2 AND EXISTS (SELECT 1 FROM"
             " task_purses p WHERE p.task = task_top_ups.task AND p.kind = ?2 AND p.source = ?1)",
@@ -126,13 +126,13 @@ class FundStore:
         )
 
     def add_waking(self, agents: Iterable[str]) -> None:
-        """Add agents whose queued tasks may be paid for again, and have to be offered."""
+        """Add agents whose queued tasks may be paid for again and have to be offered."""
         rows = [(agent,) for agent in agents]
         self._db.run_each("INSERT OR IGNORE INTO waking (agent) VALUES (?)", rows)
 
     @property
     def has_waking(self) -> bool:
-        """Whether an agent is left."""
+        """Whether an agent is to be offered tasks."""
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM waking)"))
 
     def take_waking(self, most: int) -> list[str]:

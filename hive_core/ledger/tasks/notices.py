@@ -1,4 +1,4 @@
-"""The news that each assigner got of its tasks, and the next ones."""
+"""The news about tasks for each assigner: what the last message contained, and what is pending."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Final, NamedTuple
 
 from hive_core.ledger.core.connection import Connection
 
-# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in
+# seconds.
 CLOCK_SHIFT: Final[tuple[str, ...]] = ("UPDATE task_news SET at = at + ?1, due = due + ?1",)
 
 
-TASKS_PER_MESSAGE: Final = 256  # tasks that one message tells of
-# All ids are of one length.
+TASKS_PER_MESSAGE: Final = 256  # tasks in one message
+# All ids have the same length.
 _ADD: Final = (
     "UPDATE task_news SET due = at + ?4,"
     " fresh = substr(ltrim(replace(rtrim(fresh) || ' ', ?2, '')) || ?2, ?5)"
@@ -43,9 +44,9 @@ class TaskNews:
         return NewsState(assigner, row[0], tuple(row[1].split()), tuple(row[2].split()), *row[3:])
 
     def add(self, assigner: str, task: str, now: float, moment: float) -> bool:
-        """Put the task last among the pending ones; False: no message was sent just before.
+        """Add a task to the pending news; False if no message was sent recently.
 
-        Every end of a task calls this, so it is one statement that parses nothing.
+        Every end of a task calls this, so it is one statement without parsing.
         """
         word = f"{task} "
         return self._db.run(_ADD, (assigner, word, now, moment, -TASKS_PER_MESSAGE * len(word))) > 0

@@ -1,4 +1,4 @@
-"""Jobs that stop work: which of their tasks have not ended yet."""
+"""Jobs that stop work, and the tasks whose end each of them waits for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StopJobs:
         return [task for (task,) in self._db.rows(sql, (job,))]
 
     def has_open_tasks(self, job: str) -> bool:
-        """Whether a task of the job has not ended.
+        """Whether a task of the job is still open.
 
         Every end of a task checks this. The last task of the list ends last, so it is read first.
         """

@@ -1,4 +1,4 @@
-"""Rows of tasks. Each task ends exactly once; the rows of ended tasks are the record."""
+"""Rows of tasks. Each task ends exactly once; the rows of ended tasks are kept as a record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from hive_core.model.work.task import (
     TaskState,
 )
 
-# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in
+# seconds.
 CLOCK_SHIFT: Final[tuple[str, ...]] = (
     "UPDATE tasks SET created = created + ?1, started = started + ?1, ended = ended + ?1,"
     " soft_at = soft_at + ?1, hard_at = hard_at + ?1, stop_at = stop_at + ?1, due = due + ?1",
@@ -40,7 +41,7 @@ _SELECT: Final = f"SELECT {_COLUMNS} FROM tasks "  # noqa: S608 - our own words
 
 
 class TaskChanges(TypedDict, total=False):
-    """Columns that a step may write beside the state."""
+    """Columns that a change may write in addition to the state."""
 
     assigner: str
     attempt: int
@@ -65,7 +66,7 @@ def _task_from_row(row: tuple[Any, ...]) -> Task:
     return Task(*values)
 
 
-@lru_cache(maxsize=64)  # one step of a task reads it several times
+@lru_cache(maxsize=64)  # one operation reads it several times
 def _request_from_json(text: str) -> TaskRequest:
     values = json.loads(text)
     for name in ("after", "artifacts"):
@@ -92,7 +93,7 @@ class TaskStore:
         self.needs = TaskDependencies(connection)
 
     def create(self, assigner: str, assignee: str, wish: TaskRequest, now: float) -> Task:
-        """Create a task in the first state."""
+        """Create a task in its first state."""
         id_ = uuid4().hex[:_DIGITS]
         while self.get(id_) is not None:
             id_ = uuid4().hex[:_DIGITS]
@@ -115,14 +116,14 @@ class TaskStore:
         return _task_from_row(row) if row else None
 
     def require(self, id_: str) -> Task:
-        """The task; NotFound when there is none."""
+        """The task; NotFound if it does not exist."""
         task = self.get(id_)
         if task is None:
             raise NotFound(f"no task {id_}")
         return task
 
     def move(self, id_: str, event: str, now: float, **changes: Unpack[TaskChanges]) -> Task:
-        """Apply `event`. IllegalTransition when the present state does not allow it."""
+        """Apply `event`. IllegalTransition if the current state does not allow it."""
         task = self.require(id_)
         state = TaskState(COURSE.next(task.state, event))
         if state in FINALS:
@@ -157,14 +158,14 @@ class TaskStore:
         return self._select(where, assignee, "INDEXED BY tasks_assignee")
 
     def get_many(self, ids: Sequence[str]) -> list[Task]:
-        """Those of these tasks that exist, in this order."""
+        """The existing ones of these tasks, in this order."""
         where = "WHERE id IN (SELECT value FROM json_each(?))"
         rows = self._db.rows(f"{_SELECT} {where}", (json.dumps(ids),))
         tasks = {task.id: task for task in map(_task_from_row, rows)}
         return [tasks[id_] for id_ in ids if id_ in tasks]
 
     def offered_tasks(self, assignee: str) -> list[Task]:
-        """Open tasks that the agent was offered: at most as many as it may have at once."""
+        """Open tasks that were offered to the agent: at most as many as it may have at once."""
         where = "assignee = ? AND ended IS NULL AND message <> '' ORDER BY number"
         return self._select(where, assignee, "INDEXED BY tasks_held")
 
@@ -173,7 +174,7 @@ class TaskStore:
         return [task for task in self.offered_tasks(assignee) if task.begun]
 
     def tasks_from(self, assigner: str, most: int = -1) -> list[Task]:
-        """Open tasks that the assigner gave, the oldest first."""
+        """Open tasks that the assigner assigned, the oldest first."""
         where = f"assigner = ? AND ended IS NULL ORDER BY number LIMIT {most}"
         return self._select(where, assigner, "INDEXED BY tasks_assigner")
 
@@ -187,12 +188,12 @@ class TaskStore:
         return self._select("batch = ? AND batch <> '' ORDER BY number", batch)
 
     def _select(self, where: str, value: str, index: str = "", *more: str) -> list[Task]:
-        # Without the index named, SQLite would use one over all tasks, also ended ones.
+        # Without the index named, SQLite would use one over all tasks, including ended ones.
         rows = self._db.rows(f"{_SELECT} {index} WHERE {where}", (value, *more))
         return [_task_from_row(row) for row in rows]
 
     def count_open(self, column: str, party: str) -> int:
-        """Number of open tasks of an `assignee`, an `assigner`, or a whole (`part_of`)."""
+        """The number of open tasks with this `assignee`, `assigner`, or parent task (`part_of`)."""
         if column not in ("assignee", "assigner", "part_of"):
             raise ValueError(column)
         index = "" if column == "part_of" else f"INDEXED BY tasks_{column}"
@@ -200,7 +201,7 @@ class TaskStore:
         return int(self._db.value(f"{sql} AND {column} <> ''", (party,)))
 
     def open_counts(self, assignees: Iterable[str]) -> dict[str, int]:
-        """Number of open tasks of each of these agents that has any."""
+        """The number of open tasks of these agents; agents without one are left out."""
         rows = self._db.rows(
             "SELECT assignee, COUNT(*) FROM tasks INDEXED BY tasks_assignee WHERE ended IS NULL"
             " AND assignee IN (SELECT value FROM json_each(?)) GROUP BY assignee",
@@ -209,13 +210,13 @@ class TaskStore:
         return dict(rows)
 
     def count_offered(self, assignee: str) -> int:
-        """Number of open tasks that the agent was offered."""
+        """The number of open tasks that were offered to the agent."""
         where = "assignee = ? AND ended IS NULL AND message <> ''"
         sql = f"SELECT COUNT(*) FROM tasks INDEXED BY tasks_held WHERE {where}"  # noqa: S608
         return int(self._db.value(sql, (assignee,)))
 
     def is_part_timed_by_other(self, id_: str, assignee: str) -> bool:
-        """Whether another agent than its own has begun a part of it that has a clock of its own."""
+        """Whether another agent has begun a sub-task that has a deadline of its own."""
         where = (
             "part_of = ? AND part_of <> '' AND ended IS NULL AND assignee <> ?"
             " AND COALESCE(hard_at, left, stop_at) IS NOT NULL"
@@ -225,7 +226,7 @@ class TaskStore:
         return bool(self._db.value(sql, (id_, assignee)))
 
     def next_queued(self, assignee: str) -> Task | None:
-        """The most urgent, then the oldest queued task that is not offered and not in a sweep."""
+        """The next queued task, by priority and age, that is neither offered nor in a sweep."""
         queued = "assignee = ? AND ended IS NULL AND state = 'queued' AND message = ''"
         left = "NOT EXISTS (SELECT 1 FROM swept WHERE task = id)"
         sql = f"{_SELECT} INDEXED BY tasks_open WHERE {queued} AND {left}"
@@ -236,7 +237,7 @@ class TaskStore:
         self, parties: Iterable[str] | None, after: int | None, limit: int,
         *, state: str | None = None, open_: bool = False, assigned_too: bool = False,
     ) -> list[Task]:  # fmt: skip
-        """Tasks before this number, the newest first, of these assignees.
+        """Tasks with these assignees before this number, newest first.
 
         `assigned_too`: also tasks that these agents assigned.
         """
@@ -284,7 +285,7 @@ class TaskStore:
         return [row[0] for row in reversed(rows)]
 
     def reassign_all(self, assigner: str, heir: str, why: str) -> list[str]:
-        """Make the heir the assigner of all open tasks that the assigner gave; their ids."""
+        """Make the heir the assigner of all open tasks of the assigner; return their ids."""
         sql = "SELECT id FROM tasks INDEXED BY tasks_assigner WHERE assigner = ? AND ended IS NULL"
         rows = self._db.rows(f"{sql} ORDER BY number", (assigner,))
         self._db.run(
@@ -296,7 +297,7 @@ class TaskStore:
         return [id_ for (id_,) in rows]
 
     def prune(self, before: float, limit: int = 1000) -> int:
-        """Delete tasks that ended before this time and have no open part; how many."""
+        """Delete tasks that ended before this time and have no open part; return how many."""
         rows = self._db.rows(
             "SELECT id FROM tasks t WHERE t.ended < ? AND NOT EXISTS (SELECT 1 FROM tasks p"
             "  WHERE p.part_of = t.id AND p.part_of <> '' AND p.ended IS NULL)"

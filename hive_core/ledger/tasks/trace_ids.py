@@ -1,4 +1,4 @@
-"""One trace id for a task and all its parts, in the form of W3C Trace Context."""
+"""The trace id of a task and all its parts, in the format of W3C Trace Context."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _DEEP: Final = 64
 
 
 class TraceIds:
-    """Trace ids by task. They are cached: a task never becomes a part of another one later."""
+    """Trace ids by task, cached, because the parent of a task never changes."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
         self._known: dict[str, str] = {}
 
     def of(self, task: str) -> str:
-        """32 hexadecimal digits, the same for the outermost task and everything below it."""
+        """32 hexadecimal digits, the same for the outermost task and all its parts."""
         id_ = self._known.get(task)
         if id_ is None:
             if len(self._known) >= _KNOWN:

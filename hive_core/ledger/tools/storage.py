@@ -1,4 +1,4 @@
-"""Grants to use a tool, each good for one use; and definitions of agents."""
+"""Grants to use a tool, each for one use; and definitions of agents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from hive_core.ledger.agents.definitions import Definitions
 from hive_core.ledger.core.connection import Connection
 
-# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in
+# seconds.
 CLOCK_SHIFT: Final[tuple[str, ...]] = ("UPDATE grants SET at = at + ?1, expires = expires + ?1",)
 
 
@@ -25,7 +26,7 @@ class ToolGrant(NamedTuple):
 
 
 class ToolStore:
-    """Inside a transaction."""
+    """The table of grants. Use it inside a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
@@ -48,7 +49,7 @@ class ToolStore:
         self._db.run("DELETE FROM grants WHERE id = ?", (id_,))
 
     def next_expiry(self) -> float | None:
-        """When the next grant expires; None: there is none."""
+        """When the next grant expires; None if there is none."""
         at: float | None = self._db.value("SELECT MIN(expires) FROM grants")
         return at
 

@@ -1,4 +1,4 @@
-"""Reminders: mail for later. A row stays until it is delivered or cancelled."""
+"""Reminders: mail to be sent later. A row stays until it is delivered or cancelled."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ReminderStore:
         self._db.run("DELETE FROM reminders WHERE owner = ?", (owner,))
 
     def put_off(self, id_: str, due: float) -> None:
-        """Try a reminder again at this time; from now on it does not follow the wall clock."""
+        """Try a reminder again at this time, which no longer follows the wall clock."""
         self._db.run("UPDATE reminders SET due = ?, relative = 1 WHERE id = ?", (due, id_))
 
     @property

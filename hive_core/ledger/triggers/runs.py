@@ -34,7 +34,7 @@ class TriggerRunStore:
         self._db = connection
 
     def recent_count(self, agent: str, now: float) -> tuple[int, float]:
-        """How many runs an agent had in the last minute, and when the first of them was."""
+        """The number of an agent's runs in the last minute, and the time of the first of them."""
         row = self._db.row(
             "SELECT COUNT(*), MIN(at) FROM fires WHERE agent = ? AND at > ?"
             " AND state IN ('open', 'done', 'refused')",
@@ -44,7 +44,7 @@ class TriggerRunStore:
         return count, now if first is None else first
 
     def start(self, trigger: Trigger, at: float, due: float, count: int) -> TriggerRun:
-        """Start a run. Now and then the oldest runs are deleted."""
+        """Start a run. Every few runs, delete the oldest ones."""
         id_ = uuid4().hex[:12]
         number = self._db.value(
             'INSERT INTO fires (id, "trigger", agent, at, due, count, state)'
@@ -65,7 +65,7 @@ class TriggerRunStore:
         )
 
     def set_work(self, run: TriggerRun, ref: str, spawned: str = "") -> TriggerRun:
-        """Save the work of an open run; the next run of this trigger waits for its end."""
+        """Save the work of an open run. The next run of this trigger waits for its end."""
         self._db.run(
             "UPDATE fires SET ref = ?, spawned = ? WHERE number = ?", (ref, spawned, run.number)
         )
@@ -75,7 +75,7 @@ class TriggerRunStore:
     def end(
         self, run: TriggerRun, event: str, now: float, **more: Unpack[RunOutcome]
     ) -> TriggerRun:
-        """End a run with its outcome; the trigger does not wait for it any more."""
+        """End a run with its outcome. Its trigger no longer waits for it."""
         more["output"] = more.get("output", "")[-OUTPUT:]
         ended = replace(run, state=RUN.next(run.state, event), ended=now, **more)
         self._db.run(
@@ -92,7 +92,7 @@ class TriggerRunStore:
         return ended
 
     def count_skipped(self, trigger: int, count: int, now: float) -> bool:
-        """Add to the last run, if that was skipped within this minute; whether it was."""
+        """Add to the last run if it was skipped within this minute; return whether it was."""
         return bool(self._db.run(
             "UPDATE fires SET count = count + ?2 WHERE state = 'skipped' AND at > ?3 AND number ="
             ' (SELECT MAX(number) FROM fires WHERE "trigger" = ?1)',
@@ -117,10 +117,10 @@ class TriggerRunStore:
             '"trigger" = ? AND number < ? ORDER BY number DESC LIMIT ?', number, behind, limit
         )
 
-    # Deliveries.
+    # Deliveries
 
     def delivery_run(self, hook: str, key: str) -> str | None:
-        """The run of a delivery that came before."""
+        """The run of an earlier delivery with this key."""
         run = self._db.value("SELECT fire FROM deliveries WHERE hook = ? AND key = ?", (hook, key))
         return None if run is None else str(run)
 

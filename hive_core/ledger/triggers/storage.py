@@ -1,4 +1,4 @@
-"""Triggers, and when each has to be looked at next."""
+"""Triggers, and the times at which they are due."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hive_core.model.work.trigger import (
     TriggerRule,
 )
 
-# What is shifted when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
-# An interval keeps its length. A trigger that follows the wall clock is looked at again when the
-# clock went back; when the clock went forward, it is due.
+# Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in
+# seconds. An interval keeps its length. A trigger that follows the wall clock is checked again when
+# the clock went back; when the clock went forward, it is due.
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE triggers SET due = due + ?1, since = since + ?1"
     " WHERE (kind = 'every' OR parked) AND due IS NOT NULL",
@@ -71,10 +71,10 @@ class TriggerStore:
         self._db = connection
         self.runs = TriggerRunStore(connection)
 
-    # Rows.
+    # Rows
 
     def put(self, new: NewTrigger, now: float, due: float | None) -> Trigger:
-        """Save a trigger, in place of one with this owner, agent and name."""
+        """Save a trigger, replacing one with this owner, agent and name."""
         old = self.by_name(new.owner, new.agent, new.name)
         rule, action = json.dumps(asdict(new.rule)), json.dumps(new.action)
         values = (new.rule.kind.value, rule, new.act.value, action, new.missed.value,
@@ -103,7 +103,7 @@ class TriggerStore:
         self._db.run('DELETE FROM fires WHERE "trigger" = ?', (trigger.number,))
 
     def _retire(self, old: Trigger, keep: tuple[str, str]) -> None:
-        """Have the secret of a webhook removed after COMMIT, unless it is in use still."""
+        """Schedule the removal of a webhook's secret after COMMIT, unless it is still in use."""
         if old.hook and (old.hook, old.secret) != keep:
             self._db.run("INSERT OR IGNORE INTO old_hooks VALUES (?, ?)", (old.hook, old.secret))
             if old.hook != keep[0]:
@@ -125,7 +125,7 @@ class TriggerStore:
         return self._one("hook = ?", hook)
 
     def by_path(self, agent: str, path: str) -> Trigger | None:
-        """The webhook of an agent at this path; no agent has so many that an index would help."""
+        """The webhook of an agent at this path. An agent has too few for an index to help."""
         where = "agent = ? AND kind = 'webhook' AND json_extract(rule, '$.path') = ?"
         return self._one(where, agent, path) if path else None
 
@@ -133,7 +133,7 @@ class TriggerStore:
         return self._one("owner = ? AND agent = ? AND name = ?", owner, agent, name)
 
     def count(self, agent: str) -> int:
-        """How many triggers run for one agent."""
+        """The number of triggers that run for one agent."""
         return int(self._db.value("SELECT COUNT(*) FROM triggers WHERE agent = ?", (agent,)))
 
     def spent_one_shot(self, agent: str) -> Trigger | None:
@@ -141,14 +141,14 @@ class TriggerStore:
         return self._one("agent = ? AND kind = 'at' AND due IS NULL AND open IS NULL", agent)
 
     def page(self, agent: str | None, after: int, limit: int) -> list[Trigger]:
-        """Those for one agent, or all, by age."""
+        """Triggers for one agent, or all, by age."""
         where, values = ("number > ?", [after])
         if agent is not None:
             where, values = ("agent = ? AND number > ?", [agent, after])  # type: ignore[list-item]
         return self._many(f"{where} ORDER BY number LIMIT ?", *values, limit)
 
     def of_parties(self, uuids: frozenset[str]) -> list[Trigger]:
-        """The triggers that these agents set, or that run for them."""
+        """The triggers that these agents own, or that run for them."""
         return [
             trigger
             for uuid in sorted(uuids)
@@ -156,16 +156,16 @@ class TriggerStore:
         ]
 
     def hooks(self) -> set[str]:
-        """The ids of all webhooks for which the vault may hold a secret."""
+        """The ids of all webhooks for which a secret may be stored."""
         rows = self._db.rows("SELECT hook FROM triggers WHERE hook IS NOT NULL")
         return {hook for (hook,) in [*rows, *self._db.rows("SELECT hook FROM old_hooks")]}
 
     def hook_secrets(self) -> set[tuple[str, str]]:
-        """Each webhook, with the name of its valid secret."""
+        """Each webhook with the name of its valid secret."""
         return {*self._db.rows("SELECT hook, secret FROM triggers WHERE hook IS NOT NULL")}
 
     def old_hooks(self) -> list[tuple[str, str, bool]]:
-        """Secrets to remove: (webhook, name of the secret, whether all of the webhook goes)."""
+        """Secrets to remove: (webhook, name of the secret, whether the webhook is removed)."""
         return [(hook, secret, bool(gone)) for hook, secret, gone in self._db.rows(
             "SELECT o.hook, o.secret, t.hook IS NULL FROM old_hooks o"
             " LEFT JOIN triggers t ON t.hook = o.hook LIMIT 64")]  # fmt: skip
@@ -178,10 +178,10 @@ class TriggerStore:
             "UPDATE triggers SET enabled = ?, due = ? WHERE number = ?", (enabled, due, number)
         )
 
-    # Times.
+    # Times
 
     def next_due(self, *, spawns: bool) -> float | None:
-        """When the next trigger has to be looked at."""
+        """When the next trigger is due."""
         which = _SPAWN if spawns else _NOT_SPAWN
         due = self._db.value(f"SELECT MIN(due) FROM triggers WHERE {which}")  # noqa: S608
         return None if due is None else float(due)
@@ -200,7 +200,7 @@ class TriggerStore:
         )
 
     def spawn_due(self, now: float) -> Trigger | None:
-        """The spawn that is overdue longest."""
+        """The longest overdue spawn."""
         return self._one(f"{_SPAWN} AND due <= ? ORDER BY due, number", now)
 
     def save_verdict(self, number: int, verdict: DueRuns) -> None:
@@ -213,7 +213,7 @@ class TriggerStore:
         self._db.run("UPDATE triggers SET due = ? WHERE number = ?", (due, number))
 
     def park(self, agent: str, until: float) -> None:
-        """Let the triggers of a destroyed agent wait for as long as it can be restored."""
+        """Park the triggers of a destroyed agent for as long as it can be restored."""
         self._db.run("UPDATE triggers SET parked = 1, due = ? WHERE agent = ?", (until, agent))
 
     def list_parked(self, agent: str) -> list[Trigger]:

@@ -1,4 +1,4 @@
-"""Rows of waits. No call is held open for a wait."""
+"""Rows of waits. A call is not held open during a wait."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _TASK, _AGENT = "task", "agent"
 class WaitStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
-        # Agents that may wait: a message to another agent needs no query. An agent too many costs
-        # one query, so agents are not removed, also not when a transaction is rolled back.
+        # Agents that may have a wait, so that a message to any other agent needs no query. A
+        # surplus entry costs one query, so entries are not removed, even when a transaction is
+        # rolled back.
         self._maybe: set[str] | None = None
 
     def may_wait(self, agent: str) -> bool:
@@ -68,7 +69,7 @@ class WaitStore:
         return [self._wait_from_row(row) for row in rows]
 
     def is_waiting(self, agent: str) -> bool:
-        """Whether an agent has an open wait: then it is blocked."""
+        """Whether an agent has an open wait, so that it is blocked."""
         sql = "SELECT 1 FROM waits WHERE agent = ? AND state = 'waiting' LIMIT 1"
         return self._db.value(sql, (agent,)) is not None
 
@@ -82,7 +83,7 @@ class WaitStore:
         return [self.require(id_) for (id_,) in rows]
 
     def set_task_end(self, id_: str, task: str, status: str) -> ParkedWait:
-        """Note the end of a task in a wait for it."""
+        """Record the end of a task in a wait for it."""
         self._db.run(
             "UPDATE awaited SET status = ? WHERE wait = ? AND kind = ? AND thing = ?",
             (status, id_, _TASK, task),
@@ -92,7 +93,7 @@ class WaitStore:
     def move(
         self, id_: str, event: str, now: float, *, message: str = "", reason: str = ""
     ) -> ParkedWait:  # fmt: skip
-        """End it. IllegalTransition when it has ended."""
+        """End a wait; IllegalTransition if it has ended."""
         wait = self.require(id_)
         self._db.run(
             "UPDATE waits SET state = ?, ended = ?, message = ?, reason = ? WHERE id = ?",
@@ -122,7 +123,7 @@ class WaitStore:
         return [self._wait_from_row(row) for row in rows]
 
     def prune(self, before: float) -> int:
-        """Delete waits that ended before this time, a bounded number; how many."""
+        """Delete waits that ended before this time, a limited number; return how many."""
         ids = self._db.rows(
             "SELECT id FROM waits WHERE ended < ? ORDER BY ended LIMIT ?", (before, _AT_ONCE)
         )

@@ -1,7 +1,7 @@
-"""The steps of one approval: what to do in each of its states, and how it ends.
+"""The steps of one approval: the work in each of its states, and its end.
 
-Each step may run twice: a restarted daemon reads the state and continues. Whatever ends an approval
-first (the operator, a deadline, a destroy) decides; later attempts find it ended.
+Each step may run twice: a restarted daemon reads the state and continues. The first event that ends
+an approval (the operator, a deadline, a destroy) decides; later attempts find it ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from hive_core.reconcile.deploy.parking import lacks_system, park
 from hive_core.reconcile.deploy.transactions import DeployResult, Voided
 from hive_core.reconcile.deploy.trial_state import TrialReader
 
-ENDED_MEANWHILE: Final = "it has ended meanwhile"
+ENDED_MEANWHILE: Final = "the approval has ended meanwhile"
 UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # not a fault of the request
 OVERTAKEN: Final = "another configuration was deployed since"
 TRIES: Final = 3  # after time-outs
@@ -59,10 +59,10 @@ class ApprovalSteps:
     failures: Callable[[str], int]
     _built: dict[str, BuiltSystem] = field(default_factory=dict)
 
-    # Received: check it.
+    # Received: check the request
 
     async def take_in(self, approval: Approval) -> None:
-        """Check a request: then it waits for the operator, or is refused."""
+        """Check a request: afterwards it waits for the operator, or is refused."""
         means = self.context
         means.step("received")
         try:
@@ -84,7 +84,7 @@ class ApprovalSteps:
         if approval.kind is not ApprovalKind.INPUTS:
             return self.context.intake
         if self.context.inputs is None:
-            raise Conflict("there are no inputs: hive.toml offers no image `nix`")
+            raise Conflict("cannot update inputs: hive.toml does not offer the image `nix`")
         return self.context.inputs
 
     def _is_retried(self, approval: Approval, error: HiveError) -> bool:
@@ -109,10 +109,10 @@ class ApprovalSteps:
         call.notify(f"approval:{approval.id}")
         return Record(DeployResult(text="pending"))
 
-    # Approved: check the binding, build, put in place.
+    # Approved: check the binding, build, put in place
 
     async def begin(self, approval: Approval) -> None:
-        """Start to build, if the agent's files still are what was approved."""
+        """Start the build if the agent's files are still the approved ones."""
         if fault := await self._binding_fault(approval):
             self.finish(approval, "void", fault)
             return
@@ -124,7 +124,7 @@ class ApprovalSteps:
         self.context.step("building")
 
     async def build(self, approval: Approval) -> None:
-        """Build what needs a build, and put the result in place."""
+        """Build what needs a build, and deploy the result."""
         means = self.context
         self.tag(approval, "building", "its turn has come")
         means.step("tagged building")
@@ -148,17 +148,17 @@ class ApprovalSteps:
             self._built.pop(approval.id, None)
 
     def _bump(self, approval: Approval) -> None:
-        """Commit newer inputs. The agents that are built from them follow in waves."""
+        """Commit the updated inputs. The agents that are built from them are updated in waves."""
         inputs = self.context.inputs
         if inputs is None:
-            raise Conflict("there are no inputs any more")
+            raise Conflict("cannot update inputs: hive.toml no longer offers the image `nix`")
         self.context.perform(
             "bump_inputs", lambda call: transactions.update_inputs(call, approval, inputs)
         )
         self.context.step("bumped")
 
     async def _build(self, approval: Approval) -> BuiltSystem:
-        """Build once for each approval in the life of this daemon."""
+        """Build once for each approval while this daemon runs."""
         name = self.name(approval)
         if (
             approval.kind is ApprovalKind.ROLLBACK
@@ -194,13 +194,13 @@ class ApprovalSteps:
         target = generations.get(approval.agent, int(str(approval.review.get("generation", 0))))
         current = generations.newest(approval.agent)
         if target is None or current is None:
-            raise Conflict("the generation was deleted meanwhile")
+            raise Conflict("cannot roll back: the generation was deleted meanwhile")
         return target, current
 
-    # Bindings.
+    # Bindings
 
     async def _binding_fault(self, approval: Approval) -> str:
-        """Why the approval does not fit the agent any more (attack 21); empty: it fits."""
+        """Why the approval no longer fits the agent (attack 21); empty if it fits."""
         if approval.kind is ApprovalKind.INPUTS:
             return ""  # `InputUpdates.change` checks it, in the transaction itself
         name = self.context.hive().name(approval.agent)
@@ -214,7 +214,7 @@ class ApprovalSteps:
     def _lock_fault(self, spec: AgentSpec, approval: Approval) -> str:
         bound = approval.kind is ApprovalKind.CONFIG and spec.image == NIX_IMAGE
         same = approval.binding.lock == self.context.hive().lock_hash
-        return "" if same or not bound else "the inputs changed since it was asked for"
+        return "" if same or not bound else "the inputs changed since the request"
 
     async def _content_fault(self, spec: AgentSpec, approval: Approval) -> str:
         if approval.kind is not ApprovalKind.CONFIG:
@@ -236,7 +236,7 @@ class ApprovalSteps:
             return error.reason
         return ""
 
-    # Ending.
+    # Ending
 
     def finish(self, approval: Approval, event: str, reason: str, lines: str = "") -> None:
         """End the approval, unless it has ended already."""
@@ -246,7 +246,8 @@ class ApprovalSteps:
             if current is None or not current.open or current.state is not approval.state:
                 return Record(DeployResult(text=ENDED_MEANWHILE))
             end_approval(call, current, event, reason=reason, lines=lines)
-            if _was_first(call, current) and reason != OVERTAKEN:  # else the other one is built
+            # otherwise the newer configuration is built
+            if _was_first(call, current) and reason != OVERTAKEN:
                 park(call, current.agent, f"cannot be built: {reason}")
             return Record(
                 DeployResult(text=reason), fields={"approval": approval.id, "reason": reason}
@@ -256,7 +257,7 @@ class ApprovalSteps:
         self.context.step(f"ended by {event}")
 
     def settle(self, approval: Approval) -> None:
-        """After its end: set the tag for its outcome, and point `main` at the agent's commit."""
+        """After the end: set the tag for the outcome, and point `main` at the agent's commit."""
         kind = _TAGS.get(approval.state)
         repo = self.context.applied.repo(approval.agent) if approval.agent else None
         if kind is None or repo is None or not repo.exists or not approval.binding.commit:
@@ -272,7 +273,7 @@ class ApprovalSteps:
 
     def tag(self, approval: Approval, kind: str, text: str) -> None:
         if not approval.agent:
-            return  # for inputs, the meta repository records the outcome
+            return  # the meta repository records the outcome for inputs
         repo = self.context.applied.repo(approval.agent)
         at = self.context.ports.clock.now()
         repo.tag(ProposalTag(kind, approval.id, approval.binding.commit, text, at))
@@ -303,7 +304,7 @@ class ApprovalSteps:
 
 
 def _was_first(call: Call, approval: Approval) -> bool:
-    """Whether it was the first system of an agent that has none."""
+    """Whether it was the first system of an agent that has none yet."""
     name = call.hive.name(approval.agent)
     return (
         approval.kind is ApprovalKind.UPDATE

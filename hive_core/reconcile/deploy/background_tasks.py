@@ -1,4 +1,4 @@
-"""Long work, one task for each key; failures are retried with a growing pause."""
+"""Long work, one task for each key. Failures are retried with growing pauses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def internal_error(error: Exception) -> Internal:
 
 @dataclass
 class BackgroundTasks:
-    """`requeue(key)` is called when a task has ended or a timer is due. `fatal` ends the daemon."""
+    """Runs the tasks. `requeue(key)` is called when a task has ended or a timer is due.
+
+    `fatal` ends the daemon.
+    """
 
     clock: Clock
     requeue: Callable[[str], None]
@@ -36,7 +39,7 @@ class BackgroundTasks:
     _timers: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     def start(self, key: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task for this key; no other runs for it meanwhile."""
+        """Run a task for this key, which must have no running task."""
         self.busy[key] = asyncio.create_task(self._run_task(key, work))
 
     async def _run_task(self, key: str, work: Coroutine[Any, Any, None]) -> None:
@@ -48,7 +51,7 @@ class BackgroundTasks:
             self.record_failure(key, internal_error(error))
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - a task would keep it to itself
+        except BaseException as error:  # noqa: BLE001 - asyncio would only store it
             self.fatal(error)
         else:
             self.forget(key)
@@ -58,12 +61,12 @@ class BackgroundTasks:
                 del self.busy[key]
 
     def cancel(self, key: str) -> None:
-        """Cancel the task of a key whose purpose is gone."""
+        """Cancel the task of a key that needs no more work."""
         if task := self.busy.pop(key, None):
             task.cancel()
 
     def record_failure(self, key: str, error: HiveError) -> int:
-        """Retry later; returns how often it has failed."""
+        """Schedule a retry; return how often the key has failed."""
         count = self._failures[key] = self._failures.get(key, 0) + 1
         pause = min(MOST, FIRST * 2 ** min(count - 1, _DOUBLED))
         self.troubles[key] = f"cannot continue {key}: {error}"
@@ -79,7 +82,7 @@ class BackgroundTasks:
         self.troubles.pop(key, None)
 
     def requeue_at(self, key: str, when: float) -> None:
-        """Requeue the key at `when`, in monotonic seconds; the last call counts."""
+        """Requeue the key at `when`, in monotonic seconds; a later call replaces an earlier one."""
         self.cancel_timer(key)
         self._timers[key] = self.clock.call_at(when, lambda: self._due(key))
 

@@ -1,9 +1,9 @@
 """Systems of the image `nix`: evaluated and built in jobs, only after approval.
 
-A job evaluates one agent, from a flake that contains only that agent: the Nix store is readable for
-all, so names of other agents must not get there. The build takes the evaluated derivation, so
-inputs or files that change meanwhile have no effect (attack 21). Evaluations run one at a time,
-since each needs memory for all of nixpkgs.
+A job evaluates one agent, from a flake that contains only that agent: all containers can read the
+Nix store, so names of other agents must not get there. The build takes the evaluated derivation, so
+later changes of inputs or files have no effect (attack 21). Evaluations run one at a time, because
+each needs memory for all of nixpkgs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hive_core.reconcile.deploy.context import AppliedRepoSource, BuiltSystem
 
 
 class BuildFailed(Conflict):
-    """A job of Nix failed; `lines` is the end of its log."""
+    """A Nix job failed; `lines` is the end of its log."""
 
     def __init__(self, reason: str, lines: str = "") -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ def _discard(_said: NixJobResult, _read: Read) -> None:
 
 @dataclass
 class NixJobs:
-    """Runs one of the jobs that use Nix, and reads its answer."""
+    """Runs the jobs that use Nix, and reads their results."""
 
     settings: Settings
     jobs: Jobs
@@ -59,9 +59,10 @@ class NixJobs:
         words: JobWords,
         taken: ResultHandler = _discard,
     ) -> NixJobResult:
-        """What the job said. `taken` is called while what it left is still there, if all is well.
+        """Run a job and return its result. On success, call `taken` before its files are removed.
 
-        `words` is given the folder of its answer, by a path that the host and the job share.
+        `words` is called with the folder for its output, a path that is the same for the host and
+        the job.
         """
         job = str(uuid4())
         async with self._turn:
@@ -93,7 +94,7 @@ class NixBuilder:
         if spec.image != NIX_IMAGE:
             return BuiltSystem()
         if approval.kind is ApprovalKind.ROLLBACK:
-            return BuiltSystem()  # an earlier build was kept
+            return BuiltSystem()  # the earlier build was kept
         self._check(approval, hive)
         pin = _pin(name, hive, approval, str(self.nix.settings.paths.runtime))
         evaluated = await self._evaluate(hive, pin)
@@ -103,7 +104,7 @@ class NixBuilder:
 
         def keep(said: NixJobResult, _read: object) -> None:
             if said.out is None or said.out != evaluated.out:
-                raise BuildFailed("what was built is not what was evaluated")
+                raise BuildFailed("the build result is not the evaluated system")
             self.profiles.link_built(spec.id, approval.id, said.out)
 
         said = await self.nix.run(JobKind.BUILD, {}, words, keep)
@@ -114,14 +115,14 @@ class NixBuilder:
         settings = self.nix.settings.nix
         missing = [name for name in flake.NEEDED if name not in settings.inputs]
         if missing:
-            raise BuildFailed(f"[nix] inputs in hive.toml has no {' and no '.join(missing)}")
+            raise BuildFailed(f"hive.toml lacks these [nix] inputs: {', '.join(missing)}")
         if not hive.lock:
-            how = "`hive call RequestUpdateMetaInputs '{}'` asks for that"
+            how = "request that with `hive call RequestUpdateMetaInputs '{}'`"
             raise BuildFailed(f"the inputs are not locked yet: {how}")
         if approval.kind is ApprovalKind.CONFIG and approval.binding.lock != hive.lock_hash:
             raise BuildFailed("flake.lock changed since it was approved")
         if not self.profiles.there:
-            raise BuildFailed(f"there is no {self.profiles.folder}: `hive setup` makes it")
+            raise BuildFailed(f"{self.profiles.folder} does not exist: run `hive setup`")
         if fault := self.fault():
             raise BuildFailed(fault)
 
@@ -135,7 +136,7 @@ class NixBuilder:
         seconds = str(int(self.nix.settings.deploy.evaluation))
         said = await self.nix.run(JobKind.EVALUATE, files, lambda _: [pin.name, pin.path, seconds])
         if said.drv is None or said.out is None:
-            raise BuildFailed("the evaluation named no system")
+            raise BuildFailed("the evaluation returned no system")
         return said
 
     def _words(self, out: str, evaluated: NixJobResult, before: str) -> list[str]:
@@ -145,7 +146,7 @@ class NixBuilder:
 
 
 def _pin(name: str, hive: Hive, approval: Approval, runtime: str) -> flake.Pin:
-    """The agent with the files that were approved."""
+    """The pin of an agent with the approved files."""
     spec = hive.spec(name)
     if approval.kind is ApprovalKind.CONFIG:
         files = {"config": approval.binding.commit, "nar": approval.binding.nar}

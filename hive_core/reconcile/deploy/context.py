@@ -1,4 +1,4 @@
-"""What the deployer depends on, and the values that it gets from there."""
+"""The dependencies of the deployer, and the values that they return."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 def no_hook(step: str) -> None:
-    """A hook at which tests may end the process; here it does nothing."""
+    """The default hook between steps: do nothing. Tests may end the process there."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """The result of a check. `request`: values of `[request]`, as they were granted.
+    """The result of a check.
 
-    `parts`: what the applied repository of the agent takes over; None when that is not its affair.
+    `request`: the values of `[request]` that an approval grants. `parts`: the files for the agent's
+    applied repository; None if there are none.
     """
 
     binding: Binding
@@ -43,13 +44,13 @@ class BuiltSystem:
 
 
 class RequestIntake(Protocol):
-    """Checks a request in jobs; raises InvalidArgument or Conflict to refuse it."""
+    """Checks a request in jobs; refuses it with InvalidArgument or Conflict."""
 
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest: ...
 
 
 class SystemBuilder(Protocol):
-    """Builds a system in jobs; raises HiveError when that fails."""
+    """Builds a system in jobs; raises HiveError on failure."""
 
     async def build(self, approval: Approval, hive: Hive, name: str) -> BuiltSystem: ...
 
@@ -67,7 +68,7 @@ class AppliedRepoSource(Protocol):
 
 
 class InputUpdates(Protocol):
-    """Updates of the flake's inputs, checked in jobs; `change` gives the next hive."""
+    """Updates of the flake's inputs, checked in jobs; `change` returns the next hive."""
 
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest: ...
 

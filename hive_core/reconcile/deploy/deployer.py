@@ -1,8 +1,8 @@
-"""The deployer: takes every open approval a step further, again and again.
+"""The deployer: advances every open approval, step by step.
 
 It is woken by topics of the request path (`approval:`) and of the change path (`state:`,
-`config:`), by timers, and at the start for every open approval. What it keeps in memory between
-two steps may be lost at any time: the ledger says how far each approval is.
+`config:`), by timers, and at the start for every open approval. Its state in memory may be lost at
+any time: the ledger records the progress of each approval.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNDER_WAY: Final = frozenset({_S.BUILDING, _S.DEPLOYING, _S.WATCHING})
 
 @dataclass
 class Deployer:
-    """Call `on_topics` with every topic; `run` does the rest."""
+    """Advances approvals. Call `on_topics` with all topics; `run` does the rest."""
 
     context: DeployContext
     tasks: BackgroundTasks
@@ -67,7 +67,7 @@ class Deployer:
         deployer._resume()
         return deployer
 
-    # Waking.
+    # Waking
 
     def _resume(self) -> None:
         ledger = self.context.ports.ledger
@@ -83,7 +83,7 @@ class Deployer:
         self.requeue(approval.id)
 
     def on_topics(self, topics: frozenset[str]) -> None:
-        """Requeue what a record, or a change on the host, is about."""
+        """Requeue the approvals that a record, or a change on the host, affects."""
         for topic in topics:
             kind, _, rest = topic.partition(":")
             if kind == "approval":
@@ -115,7 +115,7 @@ class Deployer:
         return not (self._dirty or self._tree or self.tasks.busy)
 
     async def run(self) -> None:
-        """Process what is queued, until cancelled."""
+        """Process the queue until cancelled."""
         while True:
             await self._awake.wait()
             await self.run_once()
@@ -127,7 +127,7 @@ class Deployer:
             self._tree = False
             await self._follow_tree()
         dirty, self._dirty = {**self._dirty, **self._waiting}, {}
-        self._waiting.clear()  # a slot may be free now; those that get none wait again
+        self._waiting.clear()  # a slot may be free now; approvals without one wait again
         for key in dirty:
             try:
                 self._process(key)
@@ -147,10 +147,10 @@ class Deployer:
             clock = self.context.ports.clock
             clock.call_at(clock.monotonic() + 1.0, lambda: self.on_topics(_TREE))
 
-    # One approval.
+    # One approval
 
     def _requeue_rollouts(self) -> None:
-        """An approval has ended, so the next wave may begin."""
+        """Requeue all rollouts: an approval has ended, so the next wave may begin."""
         for rollout in self.rollouts.open:
             self.requeue(f"{_ROLLOUT}{rollout}")
 
@@ -232,7 +232,7 @@ class Deployer:
         else:
             self.watcher.drop(approval)
 
-    # Turns.
+    # Slots
 
     def _others(self, approval: Approval) -> Iterator[Approval]:
         ledger = self.context.ports.ledger
@@ -250,7 +250,10 @@ class Deployer:
         )  # fmt: skip
 
     def _has_slot(self, approval: Approval) -> bool:
-        """Checks have slots of their own, so a hostile proposal delays no approved one."""
+        """Whether a slot is free.
+
+        Checks have their own, so a hostile proposal delays no approved one.
+        """
         busy = self.context.ports.ledger.approvals.find_all(list(self.tasks.busy))
         checks = approval.state is _S.RECEIVED
         if sum((other.state is _S.RECEIVED) is checks for other in busy) < AT_ONCE:

@@ -1,4 +1,4 @@
-"""What a deploy does to an agent: compares its current with its next spec and files."""
+"""The effect of a deploy on an agent: compares its current with its next spec and files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def config_in(files: Files) -> AgentConfig:
 
 
 def changed_paths(before: Mapping[str, V], after: Mapping[str, V]) -> frozenset[str]:
-    """Paths that differ."""
+    """The paths whose values differ."""
     paths = before.keys() | after.keys()
     return frozenset(path for path in paths if before.get(path) != after.get(path))
 
@@ -54,15 +54,15 @@ def next_spec(spec: AgentSpec, approval: Approval, built: BuiltSystem, then: tup
 
 
 def revoked_capabilities(now: AgentSpec, after: AgentSpec, approval: Approval) -> str:
-    """Why an approval may not grant capabilities that were revoked since its check.
+    """Why an approval cannot grant capabilities that were revoked since its check.
 
-    At the check the agent held them, so the approver did not see that they would be granted. Empty:
-    there are none.
+    At the check the agent still held them, so the approver did not see that they would be granted.
+    Empty if there are none.
     """
     held = approval.review.get(HELD)
     then = {str(name) for name in held} if isinstance(held, list) else set[str]()
     lost = sorted(then & set(after.capabilities) - set(now.capabilities))
-    return f"{', '.join(lost)} was revoked since it was checked" if lost else ""
+    return f"{', '.join(lost)} was revoked since the check" if lost else ""
 
 
 def effect_between(applied: AppliedRepoSource, before: AgentSpec, after: AgentSpec) -> Effect:

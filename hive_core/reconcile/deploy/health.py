@@ -1,7 +1,7 @@
-"""Judges whether a deploy is in place, and whether the agent stays healthy with it. Pure.
+"""Judges whether a deploy is in place, and whether the agent stays healthy. Pure.
 
-A failure is one that the change path counted (`plan/failure.py`), an exit of the agent's own, or a
-fault that the agent reports. A requested stop or restart is no failure. An agent that was stopped
+A failure is one that the change path counted (`plan/failure.py`), an unrequested exit of the agent,
+or a fault that the agent reports. A requested stop or restart is not a failure. A stopped agent
 cannot be watched, so its configuration counts as deployed. After a requested restart, the agent is
 watched for a whole window again.
 """
@@ -39,7 +39,7 @@ class TrialVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One deploy under trial: since when, its effect, and how long each part may take."""
+    """One deploy under trial: its start, its effect, and the time limits of its parts."""
 
     effect: Effect
     at: float
@@ -51,9 +51,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TrialState:
-    """One agent as it is now. `spec` None: it was destroyed.
+    """The current state of one agent. `spec` is None if it was destroyed.
 
-    `held`: it is held down until a revocation is done; `released`: when the last hold ended.
+    `held`: a revocation prevents its start; `released`: when the last such hold ended.
     """
 
     now: float
@@ -80,12 +80,12 @@ class TrialState:
 
 
 def is_up(scene: TrialState) -> bool:
-    """Whether it runs, by the latest requested start."""
+    """Whether the agent runs, by the latest requested start."""
     return scene.state in UP and scene.machine.nonce == scene.nonce
 
 
 def judge_placement(trial: Trial, scene: TrialState) -> TrialVerdict:
-    """Whether the deployed configuration is in place; also GOOD if there is nothing to wait for."""
+    """Whether the deployed configuration is in place; GOOD too if there is nothing to wait for."""
     return next(_placement_verdicts(trial, scene))
 
 
@@ -105,7 +105,7 @@ def _placement_verdicts(trial: Trial, scene: TrialState) -> Iterator[TrialVerdic
         yield TrialVerdict(TrialOutcome.GOOD)
     if scene.now >= due and not scene.held:
         failure = "has not switched" if switches else "did not come up"
-        yield TrialVerdict(TrialOutcome.BAD, f"it {failure} within {trial.patience:.0f} s")
+        yield TrialVerdict(TrialOutcome.BAD, f"the agent {failure} within {trial.patience:.0f} s")
     yield TrialVerdict(TrialOutcome.WAIT, until=None if scene.held else due)
 
 
@@ -119,47 +119,49 @@ def _health_verdicts(trial: Trial, scene: TrialState) -> Iterator[TrialVerdict]:
     if scene.state is not State.RUNNING or scene.machine.nonce != scene.nonce:
         latest = max(until, scene.released) + trial.patience
         if scene.now >= latest and not scene.held:
-            yield TrialVerdict(TrialOutcome.BAD, f"it is {scene.state} at the end of the window")
+            yield TrialVerdict(
+                TrialOutcome.BAD, f"the agent is {scene.state} at the end of the window"
+            )
         yield TrialVerdict(TrialOutcome.WAIT, until=None if scene.held else latest)
     if scene.spec and scene.spec.harness and not _has_said_hello(trial, scene):
-        yield TrialVerdict(TrialOutcome.BAD, "it has not said hello")
+        yield TrialVerdict(TrialOutcome.BAD, "the agent has not called hello")
     yield TrialVerdict(TrialOutcome.GOOD)
 
 
 def _final_verdicts(trial: Trial, scene: TrialState) -> Iterator[TrialVerdict]:
-    """The verdicts that end the trial at any time."""
+    """The verdicts that can end the trial at any time."""
     if scene.spec is None:
-        yield TrialVerdict(TrialOutcome.BAD, "it was destroyed")
+        yield TrialVerdict(TrialOutcome.BAD, "the agent was destroyed")
     elif why := _failure(trial, scene):
         yield TrialVerdict(TrialOutcome.BAD, why)
     elif not scene.wanted:
         yield _stopped_verdict(trial, scene, scene.spec)
     hello = scene.hello
     if hello and hello.fault and hello.at >= trial.at and hello.nonce == scene.nonce:
-        yield TrialVerdict(TrialOutcome.BAD, f"it says: {hello.fault[:SAID_MOST]}")
+        yield TrialVerdict(TrialOutcome.BAD, f"the agent reports: {hello.fault[:SAID_MOST]}")
 
 
 def _failure(trial: Trial, scene: TrialState) -> str:
     starts = scene.starts
     if starts is None or starts.nonce < scene.nonce or not starts.failures:
         return ""
-    return f"it crashed: {starts.why}" if starts.failures[-1] > trial.at else ""
+    return f"the agent crashed: {starts.why}" if starts.failures[-1] > trial.at else ""
 
 
 def _stopped_verdict(trial: Trial, scene: TrialState, spec: AgentSpec) -> TrialVerdict:
-    """The verdict on an agent that is not wanted running: it was stopped, or it exited with 0."""
+    """The verdict on an agent that should not run: it was stopped, or it exited with 0."""
     run, starts = scene.run, scene.starts
     if run is None or not run.reason.startswith(ENDED) or run.since < trial.at:
-        return TrialVerdict(TrialOutcome.GOOD, "it is stopped")
+        return TrialVerdict(TrialOutcome.GOOD, "the agent is stopped")
     if ROLE_DEFAULTS[spec.role].after_task is AfterTask.EXITS:
         return TrialVerdict(TrialOutcome.GOOD, "its work is done")
     return TrialVerdict(
-        TrialOutcome.BAD, f"it ended by itself: {starts.why if starts else run.reason}"
+        TrialOutcome.BAD, f"the agent exited by itself: {starts.why if starts else run.reason}"
     )
 
 
 def _has_switched(trial: Trial, scene: TrialState) -> bool:
-    """Whether the agent says that it has switched; the window shows whether it is healthy then."""
+    """Whether the agent reports that it has switched. The window shows whether it stays healthy."""
     hello, spec = scene.hello, scene.spec
     if hello is None or spec is None or hello.at < trial.at:
         return False

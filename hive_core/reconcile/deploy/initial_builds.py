@@ -1,8 +1,8 @@
-"""Builds the first system of agents of the image `nix`, which they need to run at all.
+"""Builds the first system of agents of the image `nix`, which they need to run.
 
-They start with hive's own template, so no approval is needed. An agent whose first system cannot be
-built, or is not healthy, is parked, with the reason for its parent and the operator. The build is
-retried when the agent is started again, or when its configuration or the inputs change.
+These agents start with hive's own template, so no approval is needed. An agent whose first system
+cannot be built, or is not healthy, is parked, and its parent and the operator get the reason. The
+build is retried when the agent is started again, or when its configuration or the inputs change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ BuildKey = tuple[str, str, str]
 
 @dataclass
 class InitialBuilds:
-    """Requests first builds. `_tried`: the builds that this daemon requested, with the nonce."""
+    """Requests first builds.
+
+    `_tried` holds the builds that this daemon requested, with the nonce.
+    """
 
     context: DeployContext
     _tried: dict[BuildKey, int] = field(default_factory=dict)
@@ -52,7 +55,7 @@ class InitialBuilds:
     def _is_due(self, key: BuildKey) -> bool:
         uuid, ledger = key[0], self.context.ports.ledger
         if ledger.approvals.of_agent(uuid):
-            return False  # the end of that approval is processed
+            return False  # handled at the end of that approval
         if key not in self._tried:
             return True
         run = ledger.runs.get(uuid)

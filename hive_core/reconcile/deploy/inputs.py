@@ -1,7 +1,8 @@
-"""Updates of the flake's inputs: the only way in which `flake.lock` changes (row H13).
+"""Updates of the flake's inputs: the only way to change `flake.lock` (row H13).
 
-A job locks and fetches the new inputs first, so the operator can see them before a decision. The
-approval is for exactly this file, stored by its hash. Then every system is rebuilt, in waves.
+A job locks and fetches the new inputs first, so that the operator can inspect them before the
+decision. The approval is for exactly this file, which is stored by its hash. Then every system is
+rebuilt, in waves.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class LockUpdates:
     pending_locks: PendingLocks
 
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest:
-        """Lock the requested inputs; Conflict when none is newer."""
+        """Lock the requested inputs; Conflict if none has changed."""
         asked = approval.review.get("inputs")
         names = [str(name) for name in asked] if isinstance(asked, list | tuple) else []
         locks_read: list[bytes] = []
 
         def collect(said: NixJobResult, read: Callable[[str, int], bytes]) -> None:
             locks_read.append(read("flake.lock", LOCK_MOST))
-            # Keep the old ones too: until the approval, evaluations use them.
+            # Keep the old ones too: evaluations use them until the approval.
             self.profiles.keep_inputs({*self.profiles.links(INPUTS).values(), *said.sources})
 
         files = {"flake.nix": flake.render(self.nix.settings.nix, [])}
@@ -48,7 +49,7 @@ class LockUpdates:
         try:
             await self.nix.run(JobKind.LOCK, files, lambda out: [out, *names], collect)
         except BuildFailed as error:
-            reason = f"the inputs cannot be locked: {error.reason}"
+            reason = f"cannot lock the inputs: {error.reason}"
             raise InvalidArgument(reason, "inputs") from error
         return self._checked_request(approval, hive, locks_read[0], names)
 
@@ -68,15 +69,15 @@ class LockUpdates:
         return CheckedRequest(binding, Effect.NOTHING, review=review)
 
     def change(self, approval: Approval, hive: Hive) -> Hive:
-        """The hive with the approved lock; Conflict when the lock changed since."""
+        """The hive with the approved lock file; Conflict if the lock file has changed since."""
         if approval.binding.lock != hive.lock_hash:
             raise Conflict("flake.lock changed since this was requested")
         lock = self.pending_locks.lock(approval.id)
         if sha256(lock).hexdigest()[:40] != approval.binding.commit:
-            raise Conflict("the stored lock is not the approved one")
+            raise Conflict("the stored lock file is not the approved one")
         return hive.with_lock(lock)
 
     @staticmethod
     def built_agents(hive: Hive) -> list[str]:
-        """The agents that have a system already, parents first."""
+        """The agents that already have a system, parents first."""
         return [name for name in flake.agents_built_from_inputs(hive) if hive.specs[name].system]

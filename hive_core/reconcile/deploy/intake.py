@@ -1,7 +1,7 @@
 """Checks one requested commit in two jobs, and makes it a proposal.
 
 Only the first job sees the agent's files; the second sees only a pack and the deployed files. Their
-output is untrusted: it is read with limits and checked by models and hashes.
+output is untrusted: it is read with limits, and checked by models and hashes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hive_core.reconcile.deploy.context import AppliedRepoSource, CheckedRequest
 from hive_core.reconcile.deploy.effects import config_in
 
 NO_BASE: Final = "none"
-_SLACK: Final = 2 << 20  # of what surrounds the bytes that are bounded
+_SLACK: Final = 2 << 20  # bytes in addition to the limited content
 
 
 @dataclass
@@ -130,7 +130,10 @@ class ReviewedCommit:
     review: CommitReview
 
     def effect(self, config: AgentConfig) -> Effect:
-        """The effect of a deploy; InvalidArgument when it requests an unknown value."""
+        """The effect of a deploy.
+
+        InvalidArgument if the configuration requests an unknown value.
+        """
         before = nar.unpack(self.base) if self.base else {}
         after = grant(self.spec, config.request)
         changed = {file.path for file in self.review.changed}
@@ -140,7 +143,7 @@ class ReviewedCommit:
 
 
 def _parts(box: Exchange, caps: IntakeLimits) -> ReviewFiles:
-    """The files that a review wrote, each within its limit."""
+    """The files that a review job wrote, each within its limit."""
     return ReviewFiles(
         box.read("pack", caps.pack + _SLACK), box.read("idx", caps.pack + _SLACK),
         box.read("tree.nar", 2 * caps.tree + _SLACK), box.read(REVIEW, REVIEW_MOST),

@@ -15,7 +15,7 @@ def lacks_system(spec: AgentSpec) -> bool:
 
 
 def park(call: Call, uuid: str, why: str) -> None:
-    """Inside a transaction: park an agent until it is started again."""
+    """Park an agent until it is started again. Call inside a transaction."""
     ledger = call.ledger
     run = ledger.runs.get(uuid)
     if run is None:

@@ -1,8 +1,8 @@
 """Prunes the applied repositories.
 
-An agent's repository keeps open proposals, the last generations (their number is a setting) and as
-many ended proposals. Older ones are removed with their refs, tags and objects. So it holds at most
-three times the setting, each within the limits of the intake. The ledger keeps every row.
+An agent's repository keeps open proposals, the last generations (a setting limits their number) and
+as many ended proposals. Older ones are removed with their refs, tags and objects. So it holds at
+most three times the setting, each within the limits of the intake. The ledger keeps every row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Retention:
     context: DeployContext
 
     async def follow(self) -> None:
-        """Make a repository for each agent, and hide those of destroyed agents."""
+        """Create a repository for each agent, and archive those of destroyed agents."""
         ledger = self.context.ports.ledger
         archived = {archive.uuid for archive in ledger.archives.all()}
         await self.context.applied.follow(self.context.hive(), archived, self._is_dead)
@@ -33,7 +33,7 @@ class Retention:
         return ledger.archives.is_tombstone(uuid) and ledger.archives.get(uuid) is None
 
     def tidy(self, agent: str) -> None:
-        """Drop old proposals of one agent."""
+        """Delete old proposals of one agent."""
         name = self.context.hive().name(agent)
         if name is None or not (repo := self.context.applied.repo(agent)).exists:
             return
@@ -49,7 +49,7 @@ class Retention:
         commits |= {spec.config or "", seed_for(spec.image).commit}
         try:
             repo.prune(approvals, commits - {""})
-        except Internal as error:  # reported, and left as it is, so nothing needed is lost
+        except Internal as error:  # reported and not repaired, so that nothing needed is lost
             log.warning("Cannot tidy the repository of %s: %s", name, error)
             repo.rewrite_seed_pack(template_name(spec.image))
         self.context.step("tidied")

@@ -1,7 +1,7 @@
-"""Rolls a change out to many agents in waves; each agent has a deploy of its own (attack 51).
+"""Rolls a change out to many agents in waves. Each agent has its own deploy (attack 51).
 
-The rows in `waves` are the plan. A wave begins when all agents of the wave before are healthy. The
-first failure stops the rollout: agents that failed or were not tried keep what they have. A
+The rows in `waves` are the plan. A wave begins when all agents of the previous wave are healthy.
+The first failure stops the rollout: agents that failed or were not tried keep their system. A
 restarted daemon continues from the rows.
 """
 
@@ -67,7 +67,10 @@ def _advance(call: Call, rollout: str) -> Record[DeployResult]:
 
 
 def _outcome(call: Call, row: RolloutAgent) -> str:
-    """The outcome of one agent's deploy; empty while it runs. A destroyed agent delays no other."""
+    """The outcome of one agent's deploy; empty while it runs.
+
+    A destroyed agent counts as stopped.
+    """
     approval = call.ledger.approvals.get(row.approval)
     if approval is None or approval.state is ApprovalState.DEPLOYED:
         return DONE
@@ -90,7 +93,7 @@ def _start_wave(call: Call, rows: Iterable[RolloutAgent]) -> set[str]:
 
 
 def _update_request(call: Call, name: str, uuid: str) -> str:
-    """A new update request, or the one that is open already."""
+    """A new update request, or the one that is already open."""
     try:
         return create_update(call, name).id
     except Conflict:

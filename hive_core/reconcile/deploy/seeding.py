@@ -1,7 +1,7 @@
-"""Jobs of `init_config`: put a fresh template in the place of an agent's configuration clone.
+"""Jobs of `init_config`: replace an agent's configuration clone by a fresh template.
 
 The running configuration does not change. A restarted daemon runs an unfinished job again, with the
-same name and time, and the job finishes what is left.
+same name and time, and the job completes the remaining work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # not a fault of the reque
 
 @dataclass
 class SeedJobs:
-    """Open jobs of `init_config`, by keys of their own among the deployer's."""
+    """Open jobs of `init_config`. Their keys in the deployer's queue have a prefix."""
 
     context: DeployContext
     tasks: BackgroundTasks
@@ -47,7 +47,7 @@ class SeedJobs:
                 yield KEY + job.id
 
     def start_when_free(self, key: str) -> None:
-        """Start the job if it does not run and there is a slot; else check again later."""
+        """Start the job if it is not running and a slot is free; otherwise check again later."""
         job = self.context.ports.ledger.jobs.get(key.removeprefix(KEY))
         if job is None or job.ended is not None or key in self.tasks.busy:
             return
@@ -73,7 +73,7 @@ class SeedJobs:
     async def _run(self, job: JobRecord, hive: Hive, uuid: str) -> None:
         name = hive.name(uuid)
         if name is None:
-            raise NotFound("it was destroyed meanwhile")
+            raise NotFound("the agent was destroyed meanwhile")
         kind = template_name(hive.spec(name).image)
         action = RunJob(
             job.id, JobKind.SEED, JOB_BASES[0], uuid, lineage=hive.path(name), words=(_time(job),)
@@ -87,7 +87,10 @@ class SeedJobs:
 
 
 def _time(job: JobRecord) -> str:
-    """The time of the request in digits, to the microsecond: names the folder of the old files."""
+    """The time of the request in digits, to the microsecond.
+
+    It names the folder of the old files.
+    """
     whole = time.strftime("%Y%m%d%H%M%S", time.gmtime(job.started))
     return f"{whole}{round(job.started % 1 * 1_000_000) % 1_000_000:06d}"
 
@@ -95,7 +98,7 @@ def _time(job: JobRecord) -> str:
 def _finish(call: Call, job: str, error: str) -> Record[DeployResult]:
     row = call.ledger.jobs.get(job)
     if row is None or row.ended is not None:
-        return Record(DeployResult(text="it has ended meanwhile"))
+        return Record(DeployResult(text="the job has ended meanwhile"))
     call.ledger.jobs.finish(job, error, call.now)
     fields = {"job": job, **({"error": error} if error else {})}
     call.notify(f"job:{job}")

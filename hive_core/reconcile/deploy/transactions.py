@@ -1,7 +1,7 @@
-"""The transactions of a deploy: put in place, watch, confirm, take back. One COMMIT each.
+"""The transactions of a deploy: put in place, watch, confirm, take back. Each is one COMMIT.
 
 From the first one on, `deploys` records what a deploy does and has done. Spec, start and record
-change together, so a kill leaves either the old state or the new one.
+change together, so a crash leaves either the old or the new state.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from hive_core.reconcile.deploy.context import InputUpdates
 from hive_core.reconcile.deploy.parking import lacks_system, park
 from hive_core.reconcile.jobs.goals import ENDED
 
-TRIES: Final = 3  # starts of an agent that goes back
+TRIES: Final = 3  # starts of an agent after its rollback
 _S = ApprovalState
 
 
 class Voided(Conflict):
-    """The approval does not fit the agent any more."""
+    """The approval no longer fits the agent."""
 
 
 class DeployResult(Result):
@@ -63,7 +63,7 @@ class DeployStep:
 
 
 def put_in_place(call: Call, step: DeployStep) -> Change[DeployResult]:
-    """Commit the next spec with its generation and start: from now on it is in force."""
+    """Commit the next spec with its generation and start. From then on it is in force."""
     approval, ledger = step.approval, call.ledger
     spec, uuid = call.hive.spec(step.name), step.after.id
     _require_state(call, approval.id, _S.BUILDING)
@@ -124,7 +124,7 @@ def update_inputs(call: Call, approval: Approval, inputs: InputUpdates) -> Chang
 
 
 def watch(call: Call, approval: Approval, until: float) -> Record[DeployResult]:
-    """Start the window, or start it again: the deploy is in place."""
+    """Start the health window, or start it again: the deploy is in place."""
     if approval.state is _S.DEPLOYING:
         call.ledger.approvals.move(approval.id, "watch", call.now)
     deploy = _deploy_row(call, approval.id)
@@ -134,7 +134,7 @@ def watch(call: Call, approval: Approval, until: float) -> Record[DeployResult]:
 
 
 def confirm(call: Call, approval: Approval) -> Record[DeployResult]:
-    """End a deploy well: the agent was healthy for the whole window, or was stopped."""
+    """End a deploy as successful: the agent was healthy for the whole window, or was stopped."""
     ledger, current = call.ledger, approval
     if current.state is _S.DEPLOYING:
         current = ledger.approvals.move(current.id, "watch", call.now)
@@ -147,7 +147,7 @@ def confirm(call: Call, approval: Approval) -> Record[DeployResult]:
 
 @dataclass(frozen=True, slots=True)
 class DeployFailure:
-    """Why a deploy is taken back, the last lines of the agent, and what the way back takes."""
+    """Why a deploy is rolled back, the agent's last lines, and the conditions of the rollback."""
 
     why: str
     lines: str
@@ -160,18 +160,18 @@ def take_back(
 ) -> Change[DeployResult] | Record[DeployResult]:
     """Put the state before the deploy in force again; restart the agent if needed.
 
-    Later changes by others stay. The failed generation is kept for inspection. An agent that had
-    no system before is parked.
+    Later changes by other calls stay. The failed generation is kept for inspection. An agent that
+    had no system before is parked.
     """
     deploy, name = _deploy_row(call, approval.id), call.hive.name(approval.agent)
     call.ledger.generations.fail(approval.agent, deploy.generation, failure.why)
     end_approval(call, approval, "fail", reason=failure.why, lines=failure.lines)
     if name is None:
         call.ledger.deploys.drop(approval.id)
-        return Record(DeployResult(text="it was destroyed"))
+        return Record(DeployResult(text="the agent was destroyed"))
     spec = undo(call.hive.spec(name), deploy.part("fields"), deploy.part("after"))
     if lacks_system(spec):
-        park(call, approval.agent, f"what was built is not healthy: {failure.why}")
+        park(call, approval.agent, f"the new system is not healthy: {failure.why}")
         call.ledger.deploys.drop(approval.id)
     else:
         nonce = _start_again(call, approval, deploy, failure)
@@ -189,10 +189,10 @@ def take_back(
 
 
 def try_again(call: Call, deploy: DeployRecord, uuid: str, patience: float) -> Record[DeployResult]:
-    """Start an agent once more that did not come up after a rollback."""
+    """Start an agent again that did not come up after a rollback."""
     run = call.ledger.runs.get(uuid)
     if run is None or run.wanted is not DesiredState.RUNNING:
-        raise Conflict("it is stopped")
+        raise Conflict("the agent is stopped")
     wish = call.ledger.runs.want(
         uuid, DesiredState.RUNNING, call.now, grace=run.grace, reason="it goes back", fresh=True
     )
@@ -205,7 +205,10 @@ def try_again(call: Call, deploy: DeployRecord, uuid: str, patience: float) -> R
 
 
 def _starts(step: DeployStep) -> bool:
-    """Whether the deploy starts the agent; also one that is down: this may be the fix."""
+    """Whether the deploy starts the agent.
+
+    That includes a stopped one, because this may be the fix.
+    """
     return step.effect is Effect.RESTART or not step.is_up
 
 
@@ -227,7 +230,7 @@ def _start_again(
 def _first_generation(call: Call, spec: AgentSpec, requested: float) -> None:
     """Record the state before the first deploy as generation 1, so that a rollback can reach it.
 
-    Its time is that of the agent's creation. Older versions did not record this; then it is the
+    Its time is that of the agent's creation. Older versions did not record that; then it is the
     time when the deploy was `requested`.
     """
     if call.ledger.generations.next(spec.id) == 1 and spec.config:
@@ -240,13 +243,13 @@ def _first_generation(call: Call, spec: AgentSpec, requested: float) -> None:
 def _require_state(call: Call, approval: str, state: ApprovalState) -> None:
     row = call.ledger.approvals.get(approval)
     if row is None or row.state is not state:
-        raise Conflict("it was decided otherwise meanwhile")
+        raise Conflict("the approval was decided otherwise meanwhile")
 
 
 def _deploy_row(call: Call, approval: str) -> DeployRecord:
     deploy = call.ledger.deploys.get(approval)
     if deploy is None:
-        raise Conflict(f"nothing is known of the deploy of {approval}")
+        raise Conflict(f"no record of the deploy of {approval}")
     return deploy
 
 
@@ -257,7 +260,7 @@ def _verb(approval: Approval) -> str:
 
 
 def _trailers(call: Call, approval: Approval, effect: Effect) -> dict[str, str]:
-    """The trailers of the commit in the meta repository, beside those of every commit."""
+    """The trailers of a deploy's commit, in addition to those of every commit."""
     return {
         "Hive-Approval": approval.id,
         "Hive-Requested-By": _party(call, approval.requester),

@@ -1,4 +1,4 @@
-"""Watches a deploy: confirms it after the window, or takes it back and watches that too.
+"""Watches a deploy: confirms it after the window, or rolls it back and watches that too.
 
 The evidence is durable (counted exits, check-ins, run requests), so a restarted daemon comes to the
 same verdict. Only the watched invocation is kept in memory: the first one seen.
@@ -79,7 +79,7 @@ class TrialWatcher:
         self.context.step("confirmed")
 
     async def _take_back(self, approval: Approval, why: str) -> None:
-        """Roll back. The last lines are read first, since the next start adds its own."""
+        """Roll back. The last lines are read first, because the next start adds lines."""
         lines = await self.trials.last_lines(approval.agent)
         scene = self.trials.state(approval.agent)
         patience = self.trials.patience(Effect.RESTART)
@@ -92,7 +92,7 @@ class TrialWatcher:
         except StorageFull:
             if (
                 not self.context.release_ballast()
-            ):  # what is broken goes on running for want of a few bytes
+            ):  # otherwise the faulty configuration stays in force
                 raise
             self.context.perform(
                 "take_back", lambda call: transactions.take_back(call, approval, failure)

@@ -43,14 +43,17 @@ class TrialReader:
         return Trial(effect, at, deploy.nonce, patience, deploy.until, invocation)
 
     def patience(self, effect: Effect) -> float:
-        """How long a deploy may take to be in place, the stop of the old one included."""
+        """The time in which a deploy must be in place, including the stop of the old machine."""
         settings = self.context.ports.settings
         if effect is Effect.SWITCH:
             return settings.deploy.switch
         return settings.grace.start + settings.grace.stop
 
     async def last_lines(self, uuid: str) -> str:
-        """The agent's last lines; if the journal does not answer, the rollback goes on without."""
+        """The agent's last lines.
+
+        Empty if the journal does not answer, so that the rollback continues.
+        """
         ports, hive = self.context.ports, self.context.hive()
         name, most = hive.name(uuid), ports.settings.grace.crash_lines
         if name is None or not most:

@@ -47,7 +47,7 @@ class DeployWiring:
     def _follow(self, hive: Callable[[], Hive]) -> None:
         """Protect the systems of agents from the store's garbage collector.
 
-        Secrets and generations of agents that cannot be restored any more are removed.
+        Also delete secrets and generations of agents that can no longer be restored.
         """
         ledger, names = self.ports.ledger, hive().names
         self.profiles.reconcile(hive(), ledger)

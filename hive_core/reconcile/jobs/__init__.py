@@ -1,1 +1,1 @@
-"""Jobs: when one has reached its goals, and imports of older installs."""
+"""Jobs: whether one has reached its goals, and imports of older installations."""

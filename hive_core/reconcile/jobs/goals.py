@@ -1,4 +1,4 @@
-"""Decides when a job has ended: all its agents reached their goal, or one cannot any more. Pure."""
+"""Decides when a job has ended: all its agents reached their goal, or one can no longer. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hive_core.model.wire.record import JobRecord
 from hive_core.plan.placement import Placement, Placements
 from hive_core.plan.state import Phase, phase
 
-# Goals that others judge: see reconcile/deploy, reconcile/imports and operations/stopping_work.
+# Goals that other modules judge: see reconcile/deploy, reconcile/jobs and operations/stopping_work.
 OTHERS = ("approval:", "seed", "import:", "work:")
 MOVED = "moved"  # the goal of an agent that moves
-RESTARTING = "restarting"  # in the progress of a job: see `restarting`
-ENDED = "ended"  # the first word of the reason if the agent's own exit stopped it
+RESTARTING = "restarting"  # in the progress of a job: see `restarted_agents`
+ENDED = "ended"  # first word of the reason if the agent's own exit stopped it
 UP = (State.RUNNING, State.DEGRADED)
 DOWN = (State.STOPPED, State.SLEEPING, State.ABSENT)
 TROUBLE = (State.FAILED, State.PARKED)
@@ -28,7 +28,9 @@ def restarted_agents(job: JobRecord) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class JobGoals:
-    """The facts that goals are judged by. `stuck`: agents whose steps keep failing, with the error.
+    """The facts by which goals are judged.
+
+    `stuck`: agents whose steps keep failing, with the error.
 
     `revoking`: jobs that wait until access is revoked.
     """
@@ -48,7 +50,7 @@ class JobGoals:
         return self.states.get(uuid, State.ABSENT)
 
     def verdict(self, job: JobRecord) -> str | None:
-        """Whether the job has ended: None: not yet; empty: all goals reached; else the error."""
+        """The result of a job. None: it has not ended; empty: all goals reached; else the error."""
         if job.id in self.revoking or not all(map(self._is_back, restarted_agents(job))):
             return None
         verdicts = [
@@ -74,7 +76,7 @@ class JobGoals:
         if goal == "absent":
             return self._absent_verdict(uuid, place)
         if place is None:
-            return "" if goal == "stopped" else "NotFound: it was destroyed meanwhile"
+            return "" if goal == "stopped" else "NotFound: the agent was destroyed meanwhile"
         return self._living_verdict(place, goal)
 
     def _living_verdict(self, place: Placement, goal: str) -> str | None:

@@ -1,7 +1,7 @@
-"""Jobs of `import_state`: a job container copies the files of an older install.
+"""Jobs of `import_state`: a job container copies the files of an older installation.
 
-The copy may be started again at any time and leaves out what is done, so a restarted daemon simply
-runs it once more.
+The copy can be started again at any time and skips finished parts, so a restarted daemon runs it
+again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TRIES: Final = 5
 
 @dataclass
 class ImportJobs:
-    """Call `on_topics` with every topic, and `start` when no job of an earlier daemon runs."""
+    """Runs import jobs. Call `on_topics` with all topics, and `start` when no old job runs."""
 
     ports: Ports
     broker: BrokerHandle
@@ -52,7 +52,7 @@ class ImportJobs:
             self.resume()
 
     def resume(self) -> None:
-        """Start every open job that does not run."""
+        """Start every open job that is not running."""
         for job in self.ports.ledger.jobs.open():
             if job.operation == "import_state" and job.id not in self.tasks.busy:
                 self.tasks.start(job.id, self._run(job))
@@ -75,7 +75,7 @@ class ImportJobs:
         hive = self.broker.hive()
         name = hive.name(uuid)
         if name is None:
-            raise NotFound("it was destroyed meanwhile")
+            raise NotFound("the agent was destroyed meanwhile")
         id_, words = job_id_for_key(job.id, JobKind.IMPORT_STATE), (source, into or ".")
         with exchange(self.ports.settings.paths.work, id_) as box:
             await self.ports.jobs.run(
@@ -97,7 +97,7 @@ class ImportJobs:
 
 
 def _figures(data: bytes) -> dict[str, object]:
-    """The figures that the job reports."""
+    """The figures that the job reported."""
     said = Verdict.read(data)
     if not said.ok:
         raise Conflict(said.reason)

@@ -1,4 +1,4 @@
-"""The agenda: one timer for each kind of thing that becomes due (broker/timers.py)."""
+"""The agenda: one timer for each kind of due work (broker/timers.py)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from hive_core.reconcile.deps import Perform
 
 log = logging.getLogger(__name__)
 RETRY_AFTER: Final = 1.0
-# After so many in a row, or so many seconds, other callers come first.
+# After so many in a row, or so many seconds, other work comes first.
 _IN_A_ROW: Final = 8
 _SECONDS: Final = 0.02
 
 
 @dataclass
 class Agenda:
-    """`on_topics` takes the topics of recorded changes; the rest goes by the clock."""
+    """Runs due work.
+
+    `on_topics` gets the topics of recorded changes, which may set earlier times.
+    """
 
     clock: Clock
     ledger: Ledger
@@ -33,7 +36,7 @@ class Agenda:
     _dues_by_topic: dict[str, tuple[Due, ...]] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Set all timers, and do what became due while no daemon ran."""
+        """Set all timers, and run the work that became due while no daemon ran."""
         kinds = {topic for due in self.dues.values() for topic in due.topics}
         self._dues_by_topic = {
             kind: tuple(due for due in self.dues.values() if kind in due.topics) for kind in kinds
@@ -55,7 +58,7 @@ class Agenda:
             try:
                 at = due.next(self.ledger)
             except HiveError as error:
-                log.warning("Cannot see what is due (%s): %s", due.name, error)
+                log.warning("Cannot read the next due time (%s): %s", due.name, error)
                 at = self.clock.now() + RETRY_AFTER
             self._schedule(due, at)
 
@@ -71,7 +74,7 @@ class Agenda:
         self._cancel[due.name] = clock.call_at(when, lambda: self._run_due(due))
 
     def _run_due(self, due: Due) -> None:
-        """Do what is due, a bounded number of times, and set the timer for the next."""
+        """Run due work, a limited number of times, and set the timer for the next."""
         self._cancel.pop(due.name, None)
         clock, ledger = self.clock, self.ledger
         until = clock.monotonic() + _SECONDS
@@ -85,7 +88,7 @@ class Agenda:
                     break
             at = due.next(ledger)
         except HiveError as error:
-            log.warning("Cannot do what is due (%s): %s", due.name, error)
+            log.warning("Cannot run due work (%s): %s", due.name, error)
             self._schedule(due, clock.now() + RETRY_AFTER, pause=RETRY_AFTER)
         else:
             self._schedule(due, at)

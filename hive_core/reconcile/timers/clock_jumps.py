@@ -1,9 +1,10 @@
-"""Shifts times in the ledger when the wall clock was set, so that durations stay (row R16).
+"""Shifts times in the ledger when the wall clock was set, so that periods stay (row R16).
 
-A lease of a minute does not end because the clock was set forward by a year, nor does it last
-a year because it went back. While the daemon runs, its clock tells it (`Clock.pending_jump`). What
-happened while it was off it can only guess: a clock that is behind what was seen was set back; of
-one that is far ahead an hour is believed, so that nothing is deleted for good by a wrong clock.
+A lease of a minute does not end because the clock was set forward by a year, and does not last a
+year because the clock went back. While the daemon runs, its clock reports steps
+(`Clock.pending_jump`). For the time while it was off, the daemon has to guess: a clock that is
+behind the last recorded time was set back; of a clock that is far ahead, one hour is believed, so
+that a wrong clock deletes nothing.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ _OFF: Final = 3600.0
 
 @dataclass
 class ClockJumps:
-    """`on_clock_set` is called when times in the ledger have changed."""
+    """Detects steps of the clock.
+
+    `on_clock_set` is called when times in the ledger have changed.
+    """
 
     ports: Ports
     on_clock_set: Callable[[], None]
 
     def start(self) -> None:
-        """Compare with the time that the last daemon recorded; then check periodically."""
+        """Compare with the time that the last daemon recorded; then check at intervals."""
         clock, shifts = self.ports.clock, self.ports.ledger.shifts
         now, seen = clock.now(), shifts.known.seen or clock.now()
         if now < seen - _SLACK:
             moved = self._shift_times(now - seen, now, mail=True)
         elif now > seen + _OFF:
-            # Lifetimes of mail are in real time, and its leases have ended either way.
+            # Times to live of mail are in real time, and its leases have ended in either case.
             moved = self._shift_times(now - seen - _OFF, now, mail=False)
         else:
             moved = False
@@ -56,12 +60,12 @@ class ClockJumps:
         self.ports.clock.call_at(self.ports.clock.monotonic() + LOOK, self.check)
 
     def _record_time(self, now: float) -> None:
-        """Record the time, so the next start knows how long no daemon ran."""
+        """Record the time, so that the next start knows how long no daemon ran."""
         try:
             with self.ports.ledger.transaction():
                 self.ports.ledger.shifts.see(now)
         except HiveError as error:
-            log.warning("Cannot write down what the clock says: %s", error)
+            log.warning("Cannot record the time: %s", error)
 
     def _shift_times(self, by: float, now: float, *, mail: bool) -> bool:
         ledger, retention = self.ports.ledger, self.ports.settings.retention
@@ -78,7 +82,7 @@ class ClockJumps:
                 if mail:
                     ledger.messages.shift(by)
         except HiveError as error:
-            log.warning("Cannot move what is due along with the clock: %s", error)
+            log.warning("Cannot shift stored times with the clock: %s", error)
             return False
-        log.warning("The clock was set by %.0f s: what is due and what is kept moved along", by)
+        log.warning("The clock was set by %.0f s: shifted all stored times", by)
         return True

@@ -1,4 +1,4 @@
-"""Records the processor time of running machines periodically.
+"""Records the processor time of running machines at intervals.
 
 An exit records the total, but a power failure loses the kernel's counters.
 """
@@ -27,7 +27,7 @@ AT_ONCE: Final = 50
 
 @dataclass
 class CpuMeter:
-    """`read` gives the kernel's counter of a machine; None where it has none."""
+    """Records processor time. `read` returns the kernel's counter of a machine, or None."""
 
     ports: Ports
     broker: BrokerHandle
@@ -41,7 +41,7 @@ class CpuMeter:
             try:
                 await self.record_all()
             except HiveError as error:
-                log.warning("Cannot write down what machines use: %s", error)
+                log.warning("Cannot record the processor time of machines: %s", error)
 
     async def record_all(self) -> None:
         """Record all machines, a few at a time, so that calls are served in between."""
@@ -62,7 +62,7 @@ class CpuMeter:
 
 
 def record_cpu(ports: Ports, broker: BrokerHandle, readings: Mapping[str, Cpu]) -> None:
-    """Add new processor time to the sums; without any, write nothing."""
+    """Add new processor time to the sums; write nothing if there is none."""
     news = {uuid: cpu for uuid, cpu in readings.items() if has_new_cpu(ports.ledger, uuid, cpu)}
     if not news:
         return

@@ -22,13 +22,13 @@ PAUSE: Final = 0.05  # between pages of the audit log, and parts of a sweep
 
 
 class LettersGivenUp(Result):
-    """How many messages of the daemon expired unread."""
+    """The number of the daemon's messages that expired unread."""
 
     letters: int
 
 
 def give_up_letters(call: Call, letters: Sequence[Message]) -> Record[LettersGivenUp]:
-    """Record the consequences of messages of the daemon that expired unread."""
+    """Record the consequences of the daemon's messages that expired unread."""
     for letter in letters:
         emit(call, MessageGivenUp(letter))
     return Record(LettersGivenUp(letters=len(letters)), audited=True)
@@ -36,7 +36,7 @@ def give_up_letters(call: Call, letters: Sequence[Message]) -> Record[LettersGiv
 
 @dataclass
 class Upkeep:
-    """`on_topics` sets the timer for the next message that is due; `sweep` sets its own."""
+    """Runs upkeep. `on_topics` sets the timer for the next due message; `sweep` sets its own."""
 
     ports: Ports
     broker: BrokerHandle
@@ -54,13 +54,13 @@ class Upkeep:
         self._after(HOUR, self.sweep)
 
     def _on_clock_set(self) -> None:
-        """Reload everything that depends on times in the ledger: they have changed."""
+        """Reload everything that depends on times in the ledger, because they have changed."""
         self.reload()
         self._schedule_mail()
         self.on_clock_set()
 
     def on_topics(self, topics: frozenset[str]) -> None:
-        """Set the timer again if the topics are about mail: it may be due earlier now."""
+        """Set the timer again if the topics are about mail, which may be due earlier now."""
         if any(topic.startswith("inbox:") for topic in topics):
             self._schedule_mail()
 
@@ -87,10 +87,11 @@ class Upkeep:
             if ours := [letter for letter in dead if letter.sender == DAEMON]:
                 self.broker.perform("give_up", lambda call: give_up_letters(call, ours))
         except HiveError as error:
-            log.warning("Cannot look after the mail: %s", error)
+            log.warning("Cannot expire mail: %s", error)
             self._after(RETRY_AFTER, self._schedule_mail)
             return
-        # The sender gets a message about it; the recipient may get the messages behind it.
+        # The sender gets a message about it; later messages may become deliverable to the
+        # recipient.
         parties = {party for letter in dead for party in (letter.sender, letter.recipient)}
         self.broker.touch(frozenset(f"inbox:{party}" for party in parties))
         self._schedule_mail()
@@ -139,7 +140,7 @@ class Upkeep:
             log.warning("Cannot prune old rows: %s", error)
 
     def _prune_page(self) -> None:
-        """Prune a bounded number of rows at a time, so that calls are served in between."""
+        """Prune a limited number of rows at a time, so that calls are served in between."""
         ledger, retention, now = (
             self.ports.ledger,
             self.ports.settings.retention,
@@ -162,11 +163,11 @@ class Upkeep:
                 self._after(PAUSE, self._prune_page)
 
     def _first_event_after(self, moment: float) -> int:
-        """The number of the first event after a moment; events are in order of time."""
+        """The number of the first event after a moment. Events are in order of time."""
         events = self.ports.ledger.events
         low, high = events.base, max(events.base, events.last - 1)
         while low < high:
             middle = (low + high) // 2
-            old = events.time_behind(middle)  # None where the end was cut off
+            old = events.time_behind(middle)  # None where the end was pruned
             low, high = (middle + 1, high) if old is not None and old < moment else (low, middle)
         return low + 1
