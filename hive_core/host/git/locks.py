@@ -112,7 +112,7 @@ class RepositoryLock:
         try:
             os.unlink(self._lock)
         except FileNotFoundError:
-            pass  # another git removed it as stale
+            """Another git has removed it as stale."""
 
     def _make(self) -> bool:
         try:

@@ -148,7 +148,7 @@ class Pushes:
     def _check(self, push: Push) -> None:
         """Raise InvalidArgument unless operators may push this ref."""
         if push.repo == META and push.ref != MAIN:
-            reason = f"cannot push {push.ref[:80]}: commits can only be pushed to the branch main of meta"
+            reason = f"cannot push {push.ref[:80]}: commits go to the branch main of meta"
             raise InvalidArgument(reason, field="ref")
         if push.repo != META and not push.ref.startswith(APPROVE):
             reason = f"cannot push {push.ref[:80]}: only a signed tag approve/ID can be pushed here"

@@ -322,4 +322,4 @@ def _remove(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:
-        pass
+        """The file does not exist, as intended."""
