@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -197,3 +197,29 @@ def test_the_counters_are_those_of_the_queue_after_a_restart(folder: Path) -> No
     ledger = Ledger.open(folder / "hive.db", primed=0)
     assert ledger.messages.size("bob") == before == (6, 3 + 4 + 5 + 6 + 7 + 8)
     ledger.close()
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_a_full_disk_while_they_get_their_places_loses_none(folder: Path, *, same: bool) -> None:
+    """`same`: a message of the transaction that fails is not there, as no send was answered."""
+    count = 2000
+    with closing(Ledger.open(folder / "full.db", limits=WIDE, primed=0)) as ledger:
+        with ledger.transaction():
+            for number in range(count):
+                ledger.messages.send(letter("anna", "bob", str(number)), 1.0)
+        ((pages,),) = ledger.connection.control("PRAGMA page_count")
+        ledger.connection.control(f"PRAGMA max_page_count = {pages}")
+
+        def lease_on_full_disk() -> None:
+            with ledger.transaction():
+                if same:
+                    ledger.messages.send(letter("anna", "bob", "too late"), 2.0)
+                ledger.messages.lease("bob", count, 60, 2.0)
+
+        with pytest.raises(StorageFull):
+            lease_on_full_disk()
+        ledger.connection.control("PRAGMA max_page_count = 1000000")
+        assert ledger.messages.size("bob")[0] == count
+        with ledger.transaction():
+            leased = bodies(ledger.messages.lease("bob", count, 60, 2.0))
+        assert leased == [str(number) for number in range(count)]

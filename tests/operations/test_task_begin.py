@@ -188,6 +188,25 @@ def test_the_clock_runs_again_when_a_part_goes_back_to_the_queue(world: World) -
     assert state(world, whole) == "stopping"
 
 
+def test_the_clock_stands_from_the_start_of_a_second_attempt_beside_parts_of_the_first(
+    world: World,
+) -> None:
+    start_machines(world, "a1", "a11")
+    whole = give(world, "a", "a1", deadline=30, requeue=1)
+    part = give(world, "a1", "a11", deadline=1000)
+    end_machine(world, "a1", 137, returns=True)
+    start_machines(world, "a1")
+    take(world, "a1")
+    assert state(world, whole) == "in_progress"
+    world.advance(500)
+    assert state(world, whole) == "in_progress"
+    finish(world, "a11", part)
+    world.advance(29)
+    assert state(world, whole) == "in_progress"
+    world.advance(2)
+    assert state(world, whole) == "stopping"
+
+
 def test_the_clock_stands_while_a_new_manager_that_began_a_part_delegates(world: World) -> None:
     whole = give(world, "a", "a1", deadline=30)
     made = world.call(

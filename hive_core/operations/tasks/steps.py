@@ -148,11 +148,14 @@ def execution_lock(ledger: Ledger, agent: str) -> str:
 
 def clock_from_now(call: Call, task: Task) -> TaskChanges:
     """The clock of a task whose agent begins it: it has the seconds that were asked for."""
-    request = task.request
+    request, started = task.request, task.started or call.now
+    # Parts of an attempt before may be begun: the clock stands beside them from the start.
+    if request.deadline and call.ledger.tasks.is_part_timed_by_other(task.id, task.assignee):
+        return TaskChanges(started=started, left=request.deadline, hard_at=None, soft_at=None)
     hard_at = call.now + request.deadline if request.deadline else None
     soft_at = call.now + request.soft if request.soft else None
     return TaskChanges(
-        started=task.started or call.now, left=None, hard_at=hard_at,
+        started=started, left=None, hard_at=hard_at,
         soft_at=soft_at if hard_at is None else _soft_time(task, hard_at),
     )  # fmt: skip
 
