@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cli.run import Hive
 
-from hive_core.cli.agents import enter
+from hive_core.cli.agents import copy, enter
 from hive_core.cli.agents.copy import Remote, parse_place, unpack
 from hive_core.cli.agents.relay import in_pipes
 from hive_core.errors import Conflict
@@ -95,6 +95,42 @@ def test_an_invalid_archive_is_reported(tmp_path: Path) -> None:
         unpack(io.BytesIO(b"x" * 2000), tmp_path / "out")
 
 
+@pytest.mark.parametrize("extra", [
+    {"path": "a\0b"}, {"GNU.sparse.map": "a,b"}, {"comment": "x" * (2 << 20)},
+])  # fmt: skip
+def test_an_odd_header_is_an_error(tmp_path: Path, extra: dict[str, str]) -> None:
+    """A header is read into memory as a whole, and its values are text of the agent."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as made:
+        member = tarfile.TarInfo("a")
+        member.pax_headers = extra
+        made.addfile(member)
+    stream.seek(0)
+    with pytest.raises(Conflict, match="cannot read the archive"):
+        unpack(stream, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", [".", "./"])
+def test_a_file_without_a_name_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Conflict, match="is outside the folder"):
+        unpack(archive((name, FILE, "x")), tmp_path / "out")
+
+
+def test_no_member_is_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 0
+    iterate = tarfile.TarFile.next
+
+    def next_member(archive: tarfile.TarFile) -> tarfile.TarInfo | None:
+        nonlocal most
+        most = max(most, len(archive.members))  # type: ignore[attr-defined]
+        return iterate(archive)
+
+    monkeypatch.setattr(tarfile.TarFile, "next", next_member)
+    unpack(archive(*((f"f{number}", FILE, "x") for number in range(50))), tmp_path / "out")
+    assert len(list((tmp_path / "out").iterdir())) == 50
+    assert most <= 2
+
+
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder that stands for /tree/state; scripts run there as they would in the container."""
@@ -143,6 +179,19 @@ def test_a_folder_is_copied_in_and_out(hive: Hive, container: Path, tmp_path: Pa
     assert "left out" in done.err
     assert (tmp_path / "back/deep/file").read_text() == "x" * 200_000
     assert not (tmp_path / "back/link").exists()
+
+
+def test_any_failure_of_the_unpacking_fails_the_copy(
+    hive: Hive, container: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive is read in a thread of its own: nothing that happens there is lost."""
+
+    def fail(*_: object) -> None:
+        raise LookupError("odd")
+
+    (container / "there").mkdir()
+    monkeypatch.setattr(copy, "unpack", fail)
+    assert hive("cp", "lead:there", str(tmp_path / "back")).status == 1
 
 
 def test_a_missing_file_exits_with_4_and_a_failure_has_its_reason(

@@ -23,10 +23,11 @@ from hive_core.cli.agents import enter
 from hive_core.cli.core.output import say, words
 from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session, complete_agent
-from hive_core.errors import Conflict, HiveError, InvalidArgument, NotFound
+from hive_core.errors import Conflict, InvalidArgument, NotFound
 from hive_core.model.names import name_fault
 
 _COMPLAINT: Final = 2000
+_HEADER_MOST: Final = 1 << 20  # bytes of the extra headers of a member, which are read into memory
 _FILE, _FOLDER, _ABSENT, _OTHER = 0, 10, 11, 12
 _KIND: Final = (
     f'cd {enter.STATE}; if [ -d "$1" ]; then exit {_FOLDER}; elif [ -f "$1" ]; then exit {_FILE};'
@@ -178,21 +179,37 @@ def unpack(stream: IO[bytes], target: Path) -> None:
     target.mkdir(exist_ok=True)
     top = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_BoundedMember) as archive:
             for member in archive:
-                parts = [part for part in PurePosixPath(member.name).parts if part != "."]
-                if ".." in parts or member.name.startswith("/"):
-                    raise Conflict(f"cannot copy {words(member.name)}: it is outside the folder")
-                if member.isdir():
-                    os.close(_open_folder(top, parts))
-                elif member.isreg():
-                    _write_member(archive, member, top, parts)
-                else:
-                    say(f"left out, neither file nor folder: {words(member.name)}")
-    except tarfile.TarError as error:
+                # Otherwise each is kept in memory, for as many as the agent sends.
+                archive.members.clear()  # type: ignore[attr-defined]
+                _unpack_member(archive, member, top)
+    except (tarfile.TarError, ValueError, OverflowError) as error:  # not all are of tarfile
         raise Conflict(f"cannot read the archive of the container: {error}") from error
     finally:
         os.close(top)
+
+
+class _BoundedMember(tarfile.TarInfo):
+    """A member of an archive whose extra headers are not larger than a name or a time needs."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if not self.isreg() and self.size > _HEADER_MOST:
+            raise tarfile.ReadError("the header of a member is too large")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
+
+
+def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, top: int) -> None:
+    parts = [part for part in PurePosixPath(member.name).parts if part != "."]
+    if ".." in parts or member.name.startswith("/") or (member.isreg() and not parts):
+        raise Conflict(f"cannot copy {words(member.name)}: it is outside the folder")
+    if member.isdir():
+        os.close(_open_folder(top, parts))
+    elif member.isreg():
+        _write_member(archive, member, top, parts)
+    else:
+        say(f"left out, neither file nor folder: {words(member.name)}")
 
 
 def _open_folder(top: int, parts: list[str]) -> int:
@@ -270,12 +287,12 @@ def _pack_stream(source: Path, writer: int) -> None:
 @contextmanager
 def _in_background(work: Callable[[], None]) -> Iterator[None]:
     """Run `work` in a thread beside the body; its failure is raised at the end."""
-    failures: list[HiveError | OSError] = []
+    failures: list[Exception] = []
 
     def run() -> None:
         try:
             work()
-        except (HiveError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the copy is not complete
             failures.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
