@@ -217,7 +217,7 @@ class TaskClient:
                 {_WHOLE: stored[0]} if (stored := self.store(f"data-{task.id}", data)) else {}
             )
         self.try_change(
-            "finish_task", task=task.id, status=status, summary=_cut_summary(summary),
+            "finish_task", task=task.id, status=status, summary=cut_summary(summary),
             idempotency_key=key, **fields,
         )  # fmt: skip
 
@@ -292,7 +292,7 @@ def _without_absent(params: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in params.items() if value is not None}
 
 
-def _cut_summary(text: str) -> str:
+def cut_summary(text: str) -> str:
     """The text, cut to what a report takes."""
     if len(text.encode()) <= SUMMARY_MOST:
         return text

@@ -8,11 +8,10 @@ from contextlib import suppress
 from typing import Final
 
 from hive_core.agent.reconnect import Link
+from hive_core.agent.task_client import DATA_MOST, SUMMARY_MOST, cut_summary
 from hive_core.agent.task_run import OUTPUT_MOST
 from hive_core.errors import HiveError
 
-SUMMARY_MOST, DATA_MOST = 16 * 1024, 24 * 1024
-_CUT: Final = "\n[cut]"
 _PATIENCE: Final = 50.0
 
 
@@ -22,12 +21,11 @@ def result_of(path: str, task: str, output: bytes) -> dict[str, object]:
     with suppress(ValueError):
         data = json.loads(text)
         if isinstance(data, dict) and len(text.encode()) <= DATA_MOST:
-            return {"summary": str(data.get("summary") or "")[:SUMMARY_MOST], "data": data}
+            return {"summary": cut_summary(str(data.get("summary") or "")), "data": data}
     if len(text.encode()) <= SUMMARY_MOST:
         return {"summary": text}
     artifact = _store_output(path, task, text)
-    short = text.encode()[: SUMMARY_MOST - len(_CUT)].decode(errors="ignore") + _CUT
-    return {"summary": short, **({"artifacts": [artifact]} if artifact else {})}
+    return {"summary": cut_summary(text), **({"artifacts": [artifact]} if artifact else {})}
 
 
 def _store_output(path: str, task: str, text: str) -> str:

@@ -122,14 +122,16 @@ def test_a_webhook_becomes_a_task_whose_report_names_the_commits(
     )["id"]  # fmt: skip
     start(server, "webhook_handler.py", "agent")
     push = {"ref": "refs/heads/main", "commits": [{"id": "ab" * 20, "message": "One\n\nmore"}]}
+    many = {**push, "commits": [{"id": "ab" * 20, "message": "a long line " * 4}] * 600}
     summaries = []
-    for number, body in enumerate((json.dumps(push), "[]")):
+    for number, body in enumerate((json.dumps(push), json.dumps(many), "[]")):
         delivery = Delivery(str(trigger), f"m{number}", "", "application/json", "text", body)
         hive.broker.perform("webhook", partial(deliver_webhook, delivery=delivery))
         task = rows(hive.call("operator", "list_tasks", agent="agent")["tasks"])[0]
         summaries.append(result(hive, server, str(task["id"]))["summary"])
     assert summaries[0] == "refs/heads/main: 1 commits\nabababababab One"
-    assert str(summaries[1]).startswith("cannot read the delivery: ")
+    assert str(summaries[1]).endswith("\n[cut]")
+    assert str(summaries[2]).startswith("cannot read the delivery: ")
 
 
 def test_a_command_line_model_answers_and_its_usage_is_reported(

@@ -16,6 +16,7 @@ from fixtures.fake_broker import FakeBroker, fake_broker
 from hive_core.agent.letter import ReceivedLetter
 from hive_core.agent.reconnect import Link
 from hive_core.agent.serve import MessageLoop, ServedCommand
+from hive_core.agent.task_client import SUMMARY_MOST
 from hive_core.agent.task_run import task_of
 from hive_core.errors import Conflict, NotAllowed, NotFound
 from hive_core.varlink import Message
@@ -159,6 +160,14 @@ def test_a_json_object_is_data(daemon: Daemon) -> None:
     assert report == {
         "status": "success", "summary": "seven", "data": {"summary": "seven", "n": 7},
     }  # fmt: skip
+
+
+def test_the_summary_of_a_json_object_is_cut_in_bytes(daemon: Daemon) -> None:
+    print_json = "print('{\"summary\": \"' + chr(228) * 11000 + '\"}')"
+    report = run_task(daemon, sys.executable, "-X", "utf8", "-c", print_json)
+    assert report["status"] == "success"
+    assert len(str(report["summary"]).encode()) <= SUMMARY_MOST
+    assert str(report["summary"]).endswith("\n[cut]")
 
 
 def test_a_command_that_fails_fails_the_task_at_once(daemon: Daemon, tmp_path: Path) -> None:

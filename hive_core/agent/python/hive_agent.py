@@ -28,8 +28,10 @@ SOCKET = "/run/hive/broker.sock"
 INTERFACE = "org.hive.Broker."
 LONGEST_WAIT = 50.0  # seconds: the daemon lets one call wait no longer than 60
 LARGEST_REPLY = 1 << 20
+LARGEST_SUMMARY = 16 * 1024  # bytes that the daemon takes in a report
 TRY_AGAIN = frozenset({"Busy", "InboxFull", "LimitReached", "StorageFull"})
 STOPPED_IDLE = "the task was stopped before its program worked on it"
+_CUT = "\n[cut]"
 _MARGIN = 10.0  # seconds that an answer may come later than the call waits
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 _OPEN = frozenset({"in_progress", "pending_delegation"})
@@ -297,8 +299,11 @@ class AgentClient:
         """Report the result of a task, which ends it.
 
         `status` is success, partial, failed, timeout or stopped. `more` takes the parameters of the
-        operation `finish_task`: `data` for programs, `artifacts`, `tokens`, `cost`.
+        operation `finish_task`: `data` for programs, `artifacts`, `tokens`, `cost`. A
+        summary of more than 16 KiB is cut.
         """
+        if len(encoded := summary.encode()) > LARGEST_SUMMARY:
+            summary = encoded[: LARGEST_SUMMARY - len(_CUT)].decode(errors="ignore") + _CUT
         key = f"report:{task.id}:{task.attempt}"
         return self.change(
             "finish_task", task=task.id, summary=summary, status=status,
