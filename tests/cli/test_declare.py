@@ -55,17 +55,15 @@ def test_missing_agents_are_created_parents_first(
     ]  # fmt: skip
 
 
-USELESS: dict[str, Message] = {
-    "subagents": {"capabilities": ["spawn", "subagents"]}, "network:host": {"network": "host"},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("right", USELESS)
+@pytest.mark.parametrize(("right", "params"), [
+    ("subagents", {"capabilities": ["spawn", "subagents"]}), ("network:host", {"network": "host"}),
+    ("subagents", {"add_capabilities": ["secret:key", "subagents"]}),
+])  # fmt: skip
 def test_a_right_without_effect_is_refused_before_any_change(
-    hive: Hive, made: list[Message], tmp_path: Path, right: str
+    hive: Hive, made: list[Message], tmp_path: Path, right: str, params: Message
 ) -> None:
     for more in ((), ("--dry-run",)):
-        done = hive("declare", write_declaration(tmp_path, ann={}, zoe=USELESS[right]), *more)
+        done = hive("declare", write_declaration(tmp_path, ann={}, zoe=params), *more)
         assert done.status == 2
         assert f"cannot declare zoe: '{right}' has no effect" in done.err
     assert made == []

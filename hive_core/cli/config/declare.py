@@ -21,6 +21,7 @@ from hive_core.model.agents.capability import check_grantable
 from hive_core.varlink import Message
 
 SIZES: Final = frozenset({"memory_max", "memory_high", "disk"})
+_RIGHTS: Final = ("capabilities", "add_capabilities")
 COMPARED: Final = ("parent", "role", "title")  # what a listing shows of an agent
 Wanted = Mapping[str, Message]
 
@@ -55,8 +56,8 @@ def with_sizes(name: str, spec: Message) -> Message:
 def check_rights(wanted: Wanted) -> None:
     """Refuse the whole file, before any change, for a right that no agent can have."""
     for name, params in wanted.items():
-        asked, network = params.get("capabilities"), params.get("network")
-        rights = [str(right) for right in asked] if isinstance(asked, list) else []
+        asked, network = [params.get(key) for key in _RIGHTS], params.get("network")
+        rights = [str(right) for some in asked if isinstance(some, list) for right in some]
         if isinstance(network, str) and network != "none":
             rights.append(f"network:{network}")
         try:
