@@ -205,6 +205,24 @@ def test_a_stop_of_a_task_on_which_nothing_works_is_confirmed(
     assert row["state"] == "cancelled"
 
 
+@pytest.mark.parametrize("relation", ["parent", "sibling", "child", "self", "operator"])
+def test_only_the_daemon_assigns_tasks(relation: str) -> None:
+    """Any agent may send a message of the kind `task` with such a text."""
+    row = {"id": "m1", "from": "x", "relation": relation, "body": "task: 1a2b\n\nx", "kind": "task"}
+    assert InboxMessage.from_wire({**row, "relation": "daemon"}).task == "1a2b"
+    assert InboxMessage.from_wire(row).task == ""
+
+
+def test_a_name_that_another_agent_has_is_no_child(hive: World, server: BrokerServer) -> None:
+    def spawn(client: AgentClient) -> object:
+        return client.spawn("lead", ["true"], role="worker")
+
+    hive.grow("root/other:lead")
+    with pytest.raises(CallError) as error:
+        run(server, "other", spawn)
+    assert error.value.name == "AlreadyExists"
+
+
 def test_a_task_that_was_taken_back_is_not_begun(hive: World, server: BrokerServer) -> None:
     task = str(hive.call("lead", "assign_task", agent="worker", description="x")["task"])
     message = run(server, "worker", take_message)

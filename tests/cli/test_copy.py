@@ -194,6 +194,19 @@ def test_any_failure_of_the_unpacking_fails_the_copy(
     assert hive("cp", "lead:there", str(tmp_path / "back")).status == 1
 
 
+def test_a_copy_that_fails_leaves_no_file_and_shows_no_text_of_the_container_as_it_is(
+    hive: Hive, container: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (container / "file").touch()
+    monkeypatch.setattr(copy, "_READ_FILE", "echo half; printf '\\033[2Jno\\nmore' >&2; exit 3")
+    (tmp_path / "back").mkdir()
+    failed = hive("cp", "lead:file", str(tmp_path / "back/file"))
+    assert (failed.status, list((tmp_path / "back").iterdir())) == (1, [])
+    assert "cannot copy lead:file: " in failed.err
+    assert "no more" in failed.err
+    assert "\x1b" not in failed.err
+
+
 def test_a_missing_file_exits_with_4_and_a_failure_has_its_reason(
     hive: Hive, container: Path, tmp_path: Path
 ) -> None:

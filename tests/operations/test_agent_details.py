@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pygit2
 import pytest
-from fixtures.world import World, rows
+from fixtures.world import World, fields, rows
 
 from hive_core.model.agents.machine import State
 from hive_core.operations.host.todo import DEAD_SHOWN
@@ -106,6 +106,8 @@ def test_dead_letters_are_cleared_and_leave_the_list_by_themselves(world: World)
     dead()
     assert "dead_letters" in kinds()
     assert world.call("operator", "clear_dead_letters", agent="a1")["cleared"] == 1
+    (event,) = [row for row in world.events() if row["operation"] == "clear_dead_letters"]
+    assert (event["target"], fields(event)["cleared"]) == ("a1", 1)
     assert world.call("operator", "clear_dead_letters", agent="a1")["cleared"] == 0
     assert "dead_letters" not in kinds()
     assert world.call("operator", "list_messages", agent="a1", dead=True)["messages"] == []
