@@ -211,7 +211,7 @@ def test_the_clock_stands_while_a_new_manager_that_began_a_part_delegates(world:
     whole = give(world, "a", "a1", deadline=30)
     made = world.call(
         "a1", "spawn_agent_and_assign_task", agent_role="Boss", task_description="x",
-        agent_type="worker", deadline=1000,
+        agent_type="manager", deadline=1000,
     )  # fmt: skip
     name = str(made["name"])
     start_machines(world, name)
