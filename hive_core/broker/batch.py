@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hive_core.broker.call import NO_CONTENTS, NO_VAULT
 from hive_core.broker.connection import CallOutcome, PendingCall
-from hive_core.errors import Internal, StorageFull
+from hive_core.errors import StorageFull
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.hive import Hive
 from hive_core.ports import Clock, Contents, GitServer, Vault
@@ -69,16 +69,10 @@ class OptimisticGuard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if error is None and not self._connection.inside:
-            self._check_unchanged()
         if error is None or not isinstance(error, Exception) or isinstance(error, StorageFull):
             return
         if self._connection.changes != self._before:
             raise RetryWithSavepoints from error
-
-    def _check_unchanged(self) -> None:
-        if self._connection.changes != self._before:
-            raise Internal("a read has changed the ledger")
 
 
 @dataclass(slots=True)

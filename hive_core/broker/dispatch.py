@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Never
 from uuid import uuid4
 
 from hive_core.broker import idempotency, reply
@@ -56,7 +57,10 @@ class Dispatch:
                 return case
             call, operation = case.call, case.operation
             if not operation.writes:
+                changes = call.ledger.connection.changes
                 outcome = operation.handler(call, case.params)
+                if call.ledger.connection.changes != changes:
+                    _refuse_change(operation)
                 if pending.ready is None:
                     call.ledger.events.reads.count(call.uuid, operation.name)
                 return outcome_of_read(case, outcome)
@@ -189,6 +193,11 @@ class Dispatch:
             self._audit.write(refused)
         else:
             batch.entries.append(refused)
+
+
+def _refuse_change(operation: Operation) -> Never:
+    """A read changed the ledger: SQLite commits that alone, or takes it back with another call."""
+    raise TypeError(f"{operation.name} is a read and must not change the ledger")
 
 
 def _with_read_result(case: AuthorizedCall) -> AuthorizedCall | CallOutcome:

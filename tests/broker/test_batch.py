@@ -7,26 +7,19 @@ from pathlib import Path
 
 import pytest
 from fixtures.broker import House, Phone, open_house, spec
-from fixtures.small_registry import Grown, Noted
+from fixtures.small_registry import SMALL, Grown, LookParams, Noted, Seen
 
-from hive_core.broker.batch import OptimisticGuard
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.fair_queue import CHANGES, SHARE, WRITES
-from hive_core.errors import (
-    Busy,
-    Conflict,
-    Internal,
-    InvalidArgument,
-    LimitReached,
-    NotAllowed,
-    StorageFull,
-)
+from hive_core.broker.operation import operation
+from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached, NotAllowed, StorageFull
 from hive_core.host.git import MetaRepo
 from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import HostLimits, Settings
+from hive_core.policy.rules import ANYONE
 
 
 class Steps:
@@ -331,16 +324,29 @@ def by_hand(house: House, name: str) -> None:
         move(oid)
 
 
-def test_a_read_that_changes_the_ledger_is_an_error_of_the_daemon(house: House) -> None:
-    """SQLite would commit the statement alone, or a later rollback would lose it."""
-    insert = "INSERT OR IGNORE INTO meta VALUES ('of a read', '') RETURNING key"
-    with (
-        pytest.raises(Internal, match="a read has changed the ledger"),
-        OptimisticGuard(house.ledger),
-    ):
-        assert house.ledger.connection.rows(insert)
-    with OptimisticGuard(house.ledger):
-        assert not house.ledger.connection.rows(insert)
+@pytest.mark.parametrize("behind_a_write", [False, True])
+def test_a_read_that_changes_the_ledger_is_an_error_of_the_daemon(
+    folder: Path, caplog: pytest.LogCaptureFixture, *, behind_a_write: bool
+) -> None:
+    """SQLite would commit the statement alone; in a transaction another call could take it back."""
+
+    def peek(call: Call, params: LookParams) -> Seen:
+        """Look, and change something."""
+        insert = "INSERT INTO meta VALUES (?, '') RETURNING key"
+        call.ledger.connection.rows(insert, (params.near,))
+        return Seen(name="", agents=0)
+
+    registry = dict(SMALL)
+    operation(action="read", allow=ANYONE, into=registry)(peek)
+    with open_house(folder, registry) as house:
+        phone = house.phone("root")
+        if behind_a_write:
+            phone.ask("Note", {"agent": "ann"})
+        phone.ask("Peek")
+        house.run()
+        assert [row for row in phone.replies if "error" in row] == phone.replies[-1:]
+        assert str(phone.replies[-1]["error"]).endswith(".Internal")
+        assert "must not change the ledger" in caplog.text
 
 
 def test_a_late_failure_runs_its_batch_again_and_the_next_ones_with_savepoints(
