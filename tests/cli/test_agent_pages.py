@@ -98,8 +98,19 @@ def test_a_change_restarts_the_agent_on_request(hive: Hive) -> None:
     assert len(hive.peer.params_of("Restart")) == 1
 
 
+def test_a_restart_takes_up_an_earlier_change_too(hive: Hive) -> None:
+    hive.peer.answers["SetAgent"] = lambda _: {"changed": [], "restart_needed": False}
+    hive.peer.answers["GetAgent"] = lambda _: {"restart_needed": True}
+    hive.peer.answers["Restart"] = lambda _: {"agents": ["lead"]}
+    done = hive("agent", "set", "lead", "--limit", "tasks_max=5")
+    assert done.err.startswith("lead: no change\nlead runs as before until its next start")
+    assert hive("agent", "set", "lead", "--limit", "tasks_max=5", "--restart").status == 0
+    assert len(hive.peer.params_of("Restart")) == 1
+
+
 def test_no_change_is_reported_and_no_option_is_wrong_usage(hive: Hive) -> None:
     hive.peer.answers["SetAgent"] = lambda _: {"changed": [], "restart_needed": False}
+    hive.peer.answers["GetAgent"] = lambda _: {"restart_needed": False}
     assert hive("agent", "set", "lead", "--title", "T").err == "lead: no change\n"
     assert hive("agent", "set", "lead").status == 2
     assert hive("agent", "set", "lead", "--command", "'").status == 2

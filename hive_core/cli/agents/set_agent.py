@@ -68,13 +68,13 @@ def set_(
     if not params:
         raise click.UsageError("name what to change: --command, --file, --limit or --title")
     reply = session.change("set_agent", agent=name, **params)
-    changed = reply.get("changed")
-    if not changed:
+    if reply.get("changed"):
+        (commit,) = entries(session.ask("meta_log", limit=1), "commits")
+        subject = words(str(commit.get("message")).partition("\n")[0])
+        say(f"commit {words(commit.get('commit'))[:12]}: {subject}")
+    else:  # an earlier change may not have been taken up yet
         say(f"{name}: no change")
-        return
-    (commit,) = entries(session.ask("meta_log", limit=1), "commits")
-    subject = words(str(commit.get("message")).partition("\n")[0])
-    say(f"commit {words(commit.get('commit'))[:12]}: {subject}")
+        reply = session.ask("get_agent", agent=name)
     if not reply.get("restart_needed"):
         return
     if restart:

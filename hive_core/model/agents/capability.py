@@ -27,9 +27,9 @@ _WITHOUT_EFFECT: Final = {
     "subagents": "there are no sub-agents inside a container",
 }
 
-_UNKNOWN: Final = (
-    f"is not a capability; there are {', '.join(PLAIN)},"
-    f" {', '.join(f'{word}:NAME' for word in WITH_ARGUMENT)}"
+_UNKNOWN: Final = "is not a capability; there are " + ", ".join(
+    [word for word in PLAIN if word not in _WITHOUT_EFFECT]
+    + [f"{word}:NAME" for word in WITH_ARGUMENT if word not in _WITHOUT_EFFECT]
 )
 _ARGUMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
