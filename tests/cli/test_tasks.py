@@ -69,6 +69,14 @@ def test_the_task_page_is_shown(hive: Hive) -> None:
     assert hive("task", "show", ID, "-o", "name").out == f"{ID}\n"
 
 
+@pytest.mark.parametrize(("why", "lines"), [("half", 0), ("deadline", 1)])
+def test_a_reason_that_is_the_summary_is_shown_once(hive: Hive, why: str, lines: int) -> None:
+    row = {**ROW, "why": why, "result": {"status": "partial", "summary": "half"}}
+    hive.peer.answers["GetTask"] = lambda _: {**SHOWN, "task": row}
+    out = hive("task", "show", ID).out
+    assert out.count("\nwhy ") == lines
+
+
 def test_assign_creates_a_task(hive: Hive) -> None:
     hive.peer.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "queued"}
     done = hive(

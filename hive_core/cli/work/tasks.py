@@ -138,10 +138,12 @@ def show(session: Session, id_: str, style: str) -> None:
 def _page(reply: Row, row: Row) -> Iterator[str]:
     yield f"task       {words(row.get('id'))}  {words(row.get('title'))}"
     yield f"state      {_state(row.get('state'))}"
+    result = row.get("result")
+    summary = result.get("summary") if isinstance(result, dict) else None  # it is shown below
     for label, field in (("why", "why"), ("agent", "agent"), ("given by", "assigner"),
                          ("part of", "part_of"), ("waits for", "waits_for"), ("plan", "plan"),
                          ("progress", "progress")):  # fmt: skip
-        if row.get(field):
+        if row.get(field) and (field, row.get(field)) != ("why", summary):
             yield f"{label:<10} {words(row.get(field))}"
     if reply.get("hint"):
         yield f"not begun  {words(reply.get('hint'))}"
