@@ -340,12 +340,16 @@ def test_a_job_that_leaves_no_word_of_its_end_has_failed(tmp_path: Path) -> None
     on(tmp_path, test)
 
 
-def test_a_job_that_did_its_work_has_done_it_though_it_cannot_be_cleaned_up(tmp_path: Path) -> None:
+def test_a_job_is_cleaned_up_when_systemd_is_back(tmp_path: Path) -> None:
+    """It was restarted at the end of the job, whose mounts then stayed."""
+
     async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         host.breaks = 3  # the look before, that at its end, and the one after
         assert await jobs.run(REVIEW) == Done(changed=True)
 
-    on(tmp_path, test)
+    host = on(tmp_path, test)
+    assert not host.mounted
+    assert list(host.exits.iterdir()) == []
 
 
 def test_few_run_at_once_each_in_a_range_of_its_own(tmp_path: Path) -> None:

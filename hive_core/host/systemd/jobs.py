@@ -191,7 +191,13 @@ class NspawnJobs:
         return _printable(text)
 
     async def _tidy(self, job: str) -> None:
+        """End a job, again while systemd cannot be reached: it may be starting anew."""
         try:
+            for pause in _RETRIES:
+                with suppress(Unreachable, TimedOut):
+                    await self._end(job)
+                    return
+                await asyncio.sleep(pause)
             await self._end(job)
         except HiveError as error:
             log.warning("Cannot clean up after job %s: %s", job, error)
