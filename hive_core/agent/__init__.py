@@ -1,1 +1,1 @@
-"""The programs of a container; they use the standard library, the codec and the errors."""
+"""The programs in a container; they use the standard library, the codec and the errors."""

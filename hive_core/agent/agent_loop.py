@@ -1,4 +1,4 @@
-"""The loop of the built-in agents: something came, so look at what there is to do, and do it."""
+"""The loop of the built-in agents: on each message, advance all open tasks."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class AgentBehaviour(Protocol):
     """The behaviour of one kind of agent."""
 
     def on_message(self, letter: dict[str, Any]) -> None:
-        """Note a message that came."""
+        """Handle a message that arrived."""
         ...
 
     def step(self) -> None:
-        """Take everything as far as it goes now."""
+        """Advance all work as far as possible now."""
         ...
 
 
 def advance_tasks(desk: TaskClient, act: Callable[[TaskSnapshot], None]) -> None:
     """Advance each task of the agent; a failure of one does not stop the others.
 
-    What needs a plan waits for it. What the daemon will never allow ends a task; what it may allow
-    later is tried again.
+    A task that needs a plan waits for it. A refusal that the daemon will not withdraw ends a task;
+    any other refusal is retried later.
     """
     later: HiveError | None = None
     for row in desk.own_tasks():
@@ -47,19 +47,19 @@ def advance_tasks(desk: TaskClient, act: Callable[[TaskSnapshot], None]) -> None
         except (NotAllowed, InvalidArgument) as error:
             desk.finish(row, "failed", error.reason)
         except HiveError as error:
-            say(f"task {row.id} cannot go on: {error.reason}")
+            say(f"task {row.id} cannot continue: {error.reason}")
             later = error
     if later is not None:
         raise later
 
 
 def _is_begun(desk: TaskClient, row: TaskSnapshot) -> bool:
-    """Whether it may be worked on now; what was only offered is begun with this."""
+    """Whether the agent may work on the task now; begins an offered task."""
     return desk.begin(row) if row.offered else row.state in OPEN
 
 
 def _awaits_plan(desk: TaskClient, row: TaskSnapshot) -> bool:
-    """Whether the task has to wait for a plan; makes one when there is none to be decided."""
+    """Whether the task has to wait for a plan; makes a plan when none waits for a decision."""
     if not row.plan_required or row.plan:
         return False
     plans = desk.ask("list_plans", task=row.id)["plans"]
@@ -80,19 +80,19 @@ def _awaits_plan(desk: TaskClient, row: TaskSnapshot) -> bool:
 
 
 def _plan_step(line: str) -> dict[str, str]:
-    """A plan step with the text of a line, which is cut where it is too long."""
+    """A plan step with the text of a line, cut if too long."""
     return {"title": line if len(line) <= _TITLE else f"{line[: _TITLE - 3]}..."}
 
 
 def run_once(desk: TaskClient, mind: AgentBehaviour, wait: float) -> None:
-    """Hear what came, then do what can be done."""
+    """Receive messages, then advance the work."""
     for letter in desk.receive(wait):
         mind.on_message(letter)
     mind.step()
 
 
 def run_forever(desk: TaskClient, mind: AgentBehaviour) -> None:
-    """Run for ever; the first round does not wait, because work may be there from before."""
+    """Run forever; the first round does not wait, because there may be earlier work."""
     wait = 0.0
     while True:
         try:
@@ -115,7 +115,7 @@ class StateFile:
         return cls(Path(f"/agents/{name}/state/built-in.json"))
 
     def read(self) -> dict[str, Any]:
-        """The saved state; empty when there is none, or when it is damaged."""
+        """The saved state; empty when none is saved or it is damaged."""
         try:
             value = json.loads(self._path.read_text())
         except (OSError, ValueError):
@@ -123,17 +123,17 @@ class StateFile:
         return value if isinstance(value, dict) else {}
 
     def write(self, value: dict[str, Any]) -> None:
-        """Keep this in its place: all of it or what was there before."""
+        """Replace the state atomically."""
         new = self._path.with_suffix(".new")
         try:
             new.write_text(json.dumps(value))
             new.replace(self._path)
         except OSError as error:
-            say(f"cannot keep what was learned: {error}")
+            say(f"cannot save the state: {error}")
 
 
 def agent_name() -> str:
-    """The name of this agent, as its container was told."""
+    """The name of this agent, from the environment of its container."""
     return os.environ.get("HIVE_NAME", "")
 
 

@@ -1,4 +1,4 @@
-"""`hive-agent artifact put|get FILE`: artifacts of any size, part by part."""
+"""`hive-agent artifact put|get FILE`: store and fetch artifacts of any size, in parts."""
 
 from __future__ import annotations
 
@@ -34,25 +34,27 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hive-agent artifact", description=ABOUT)
     doing = parser.add_subparsers(dest="doing", required=True, metavar="put|get")
     putting = doing.add_parser("put", help="store a file, and print the id of the version")
-    putting.add_argument("file", help="what to store; - reads standard input")
-    putting.add_argument("--name", help="its name (default: the name of the file)")
-    putting.add_argument("--type", help="its media type")
+    putting.add_argument("file", help="file to store; - reads standard input")
+    putting.add_argument("--name", help="name of the artifact (default: the name of the file)")
+    putting.add_argument("--type", help="media type of the artifact")
     putting.add_argument("--visibility", choices=("private", "subtree", "user", "global"),
-                         help="readers: private (the owner; default), subtree (also the "
-                              "agents above and below), user (one root), global (all)")  # fmt: skip
-    putting.add_argument("--owner", help="the owner: an agent below you (default: you)")
+                         help="readers: private (the owner; default), subtree (also its ancestors"
+                         " and descendants), user (the same root), global (all)")  # fmt: skip
+    putting.add_argument("--owner", help="owner: a descendant of this agent (default: this agent)")
     getting = doing.add_parser("get", help="fetch an artifact")
-    getting.add_argument("which", help="its id, or its name with --owner or --name")
-    getting.add_argument("file", nargs="?", default="-", help="where to; standard output if absent")
-    getting.add_argument("--name", action="store_true", help="WHICH is a name of your own")
-    getting.add_argument("--owner", "--of", help="WHICH is a name of this agent's")
-    getting.add_argument("--version", type=int, help="the latest when absent")
-    getting.add_argument("--force", action="store_true", help="over a file that is there")
+    getting.add_argument("which", help="id of the artifact, or its name with --owner or --name")
+    getting.add_argument(
+        "file", nargs="?", default="-", help="file to write (default: standard output)"
+    )
+    getting.add_argument("--name", action="store_true", help="WHICH is a name")
+    getting.add_argument("--owner", "--of", help="owner of the artifact; WHICH is then a name")
+    getting.add_argument("--version", type=int, help="version (default: the latest)")
+    getting.add_argument("--force", action="store_true", help="replace an existing file")
     return parser
 
 
 def put(link: Link, options: argparse.Namespace) -> str:
-    """Upload a file and store it under a name; upload again when the daemon restarted meanwhile."""
+    """Upload a file and store it under a name; upload again if the daemon restarted meanwhile."""
     with ExitStack() as held:
         standard = options.file == "-"
         file: BinaryIO = sys.stdin.buffer if standard else held.enter_context(
@@ -76,7 +78,7 @@ def _upload(link: Link, file: BinaryIO) -> str:
     size: Any = 0
     while part := file.read(PART):
         data = base64.b64encode(part).decode()
-        # Without a key of its own: the last part may be sent again as it is.
+        # Without an idempotency key, since the last part may be sent again.
         size = link.ask("append_artifact", upload=upload, offset=size, data=data)["size"]
     return upload
 
@@ -94,7 +96,7 @@ def get(link: Link, options: argparse.Namespace) -> None:
 
 
 def parts(link: Link, which: dict[str, Any]) -> Iterator[bytes]:
-    """The parts of one version, also when another one is stored meanwhile."""
+    """The parts of one version, also when another version is stored meanwhile."""
     after: Any = None
     while True:
         part: dict[str, Any] = link.ask("get_artifact", **which, after=after)
@@ -105,10 +107,10 @@ def parts(link: Link, which: dict[str, Any]) -> Iterator[bytes]:
 
 
 def write_file(file: Path, parts: Iterator[bytes], *, force: bool) -> None:
-    """Write the whole file, or none."""
+    """Write the whole file, or nothing."""
     if not force and os.path.lexists(file):
-        raise AlreadyExists(f"{file} is there already; --force writes over it")
-    # A number of its own would come again, here and in another container.
+        raise AlreadyExists(f"{file} exists; --force replaces it")
+    # Process numbers repeat, here and in other containers.
     spare = file.with_name(f".{file.name}.{os.urandom(6).hex()}")
     try:
         with spare.open("xb") as out:
@@ -117,8 +119,8 @@ def write_file(file: Path, parts: Iterator[bytes], *, force: bool) -> None:
         if force:
             spare.replace(file)
         else:
-            os.link(spare, file)  # fails when the file was made meanwhile
-    except OSError as error:  # the caller knows no temporary name
+            os.link(spare, file)  # fails when the file was created meanwhile
+    except OSError as error:  # errors must not name the temporary file
         raise OSError(error.errno, error.strerror, str(file)) from None
     finally:
         with suppress(OSError):

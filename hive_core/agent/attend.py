@@ -1,7 +1,7 @@
-"""Say hello and switch the system in place, which the daemon cannot do from outside.
+"""Reports the configuration and switches the system in place, which needs a process in the guest.
 
-`hive-agent attend` is a service of root in guests that boot an init. `hive-agent serve` has the
-first half of it beside its loop. All that is told is what is there to be seen inside.
+`hive-agent attend` is a service of root in guests that boot an init system. `hive-agent serve`
+reports the configuration too, beside its loop. The reports have only what the guest itself can see.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ from hive_core.errors import HiveError
 CONFIG: Final = Path("/run/hive/config")
 CURRENT: Final = Path("/run/current-system")
 SWITCH: Final = "bin/switch-to-configuration"
-POLL: Final = 50  # seconds that one question waits
+POLL: Final = 50  # seconds that one call waits
 SECONDS: Final = 600.0  # the daemon has a deadline of its own, which is shorter
 FAULT_MOST: Final = 500
 _BACK: Final = 5.0  # seconds after a refusal
-_LOOKS, _LOOK = 100, 0.1  # what is deployed is shown within moments
+_LOOKS, _LOOK = 100, 0.1  # the files of a deployed configuration appear within moments
 _COMMIT: Final = 40
 
 
 @dataclass
 class ConfigWatcher:
-    """Says hello whenever something is other than it was told; switches when that is due."""
+    """Calls `hello` whenever the reported state has changed.
+
+    Switches the system when that is due.
+    """
 
     link: Link
     config: Path = CONFIG
@@ -54,7 +57,7 @@ class ConfigWatcher:
                 self.sleep(_BACK)
 
     def step(self) -> None:
-        """Tell what is there, ask what is due, and see to that."""
+        """Report the state, ask what is deployed, and switch if needed."""
         self._say_hello()
         due = self.link.ask("watch_config", after=self._after, wait=POLL)
         self._after = str(due.get("next") or "") or None
@@ -66,7 +69,7 @@ class ConfigWatcher:
 
     @property
     def commit(self) -> str:
-        """The configuration that is shown."""
+        """The commit of the configuration in the container."""
         with suppress(OSError):
             name = self.config.readlink().name
             return name if len(name) == _COMMIT else ""
@@ -74,13 +77,13 @@ class ConfigWatcher:
 
     @property
     def system(self) -> str:
-        """The system that runs; empty where there is no such thing."""
+        """The running system; empty in guests without one."""
         with suppress(OSError):
             return str(self.current.readlink())
         return ""
 
     def _await_config(self, commit: str) -> None:
-        """The word of it may come before the files do."""
+        """Wait for the files, which may appear after the reply of the daemon."""
         for _ in range(_LOOKS):
             if not commit or self.commit in (commit, ""):
                 return
@@ -96,7 +99,7 @@ class ConfigWatcher:
         self._told = now
 
     def _switch(self, system: str) -> str:
-        """Switch to a system; returns the fault, or an empty text."""
+        """Switch to a system; return the fault, or ""."""
         _say(f"switching to {system}")
         before = failed_units()
         try:
@@ -113,9 +116,9 @@ class ConfigWatcher:
 
 
 def switch_fault(status: int, there: bool, before: frozenset[str] | None, last: str) -> str:  # noqa: FBT001
-    """Decide by what is there afterwards: the status alone is not to be relied on.
+    """Judge a switch by the state after it, since its exit status is not reliable.
 
-    https://github.com/NixOS/nixpkgs/issues/378535 tells of switches that took effect and failed.
+    https://github.com/NixOS/nixpkgs/issues/378535 describes switches that took effect and failed.
     """
     if status == 0 and there:
         return ""
@@ -128,7 +131,7 @@ def switch_fault(status: int, there: bool, before: frozenset[str] | None, last: 
 def failed_units(argv: Sequence[str] = ("systemctl", "--failed", "--plain", "--no-legend")) -> (
     frozenset[str] | None
 ):  # fmt: skip
-    """Units of the guest that failed; None where no systemd answers."""
+    """Failed units of the guest; None when systemd does not answer."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -137,7 +140,7 @@ def failed_units(argv: Sequence[str] = ("systemctl", "--failed", "--plain", "--n
 
 
 def start_beside(path: str) -> None:
-    """Say hello beside another loop, now and with every configuration that is deployed."""
+    """Call `hello` beside another loop, now and after every deployment."""
     if CONFIG.is_symlink():
         work = ConfigWatcher(Link(path), switches=False)
         threading.Thread(target=work.forever, name="hello", daemon=True).start()

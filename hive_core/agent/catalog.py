@@ -20,7 +20,7 @@ Schema = Mapping[str, object]
 
 
 def full_method(name: str, catalog: Catalog) -> str:
-    """The full method of `GetLogs`, `get_logs`, `get-logs` or a full name of any interface."""
+    """The full method name for `GetLogs`, `get_logs`, `get-logs`, or any full name."""
     if "." in name:
         return name
     wanted = name.replace("-", "").replace("_", "").lower()
@@ -51,13 +51,13 @@ class Flag:
 
     @property
     def choices(self) -> list[str] | None:
-        """The words that the value, or each entry of a list, may be; None when it is free."""
+        """The allowed words for the value, or for each entry of a list; None: any."""
         items = _schema(self.schema.get("items")) if self.kind == "array" else self.schema
         words = items.get("enum")
         return [str(word) for word in words] if isinstance(words, list) else None
 
     def parse(self, text: str) -> object:
-        """The value that `text` stands for; ValueError when it is none of this type."""
+        """The value that `text` stands for; ValueError when the type does not match."""
         match self.kind:
             case "string":
                 return text
@@ -113,8 +113,8 @@ class CatalogEntry:
         defs, properties = _schema(params.get("$defs")), _schema(params.get("properties"))
         required = params.get("required")
         needed = required if isinstance(required, list) else []
-        # `logs [AGENT]`: whom it is about needs no flag when nothing else is required;
-        # `finish-task [TASK] STATUS SUMMARY`: what it is about never does.
+        # Parameters that are positional although optional: in `logs [AGENT]` the agent, when
+        # nothing else is required; in `finish-task [TASK] STATUS SUMMARY` the task, always.
         thing = self.entry.get("thing")
         lone = thing or (None if needed else self.entry.get("target"))
         order = dict.fromkeys((*(first for first in (thing,) if first), *needed, *properties))

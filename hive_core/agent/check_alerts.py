@@ -1,7 +1,7 @@
-"""The last state of each check, and the one escalation while it is bad.
+"""The last state of each check, and its escalation while the check is bad.
 
-A maid may be killed before it saves which escalation it made. So an open escalation of that text
-counts, also when an earlier maid made it.
+A maid may be killed before it saves the id of its escalation. So an open escalation with that text
+counts, also one of an earlier maid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOST: Final = "its last state is unknown"
 class CheckState:
     """The last state of a check.
 
-    `bad` holds until a run says otherwise. `question` is the open escalation; empty: none.
+    `bad` stays until a run shows another state. `question` is the open escalation; empty: none.
     """
 
     state: Health
@@ -62,10 +62,10 @@ class CheckAlerts:
                 last = last or CheckState("unknown", _LOST, "", 0.0)
                 known[name] = replace(last, at=0.0, bad=True, question=question)
             elif last is None or last.question != question:
-                self._cancel(question, f"{name} is not checked any more, or was told twice")
+                self._cancel(question, f"{name} is no longer checked, or was reported twice")
 
     def _open_alerts(self) -> Iterator[tuple[str, str]]:
-        """Checks with an open escalation, and its id."""
+        """The ids of open escalations, by check."""
         rows = self.link.ask("list_questions", which="mine")["questions"]
         for row in rows if isinstance(rows, list) else ():
             about = _ISSUE.match(row["prompt"])
@@ -80,6 +80,6 @@ class CheckAlerts:
         return str(reply["escalation"])
 
     def _cancel(self, question: str, why: str) -> None:
-        """Cancel it; one that was answered meanwhile needs nothing."""
+        """Cancel an escalation, unless it was answered meanwhile."""
         with suppress(NotFound, Conflict):
             self.link.change("cancel_question", question=question, why=why)

@@ -1,8 +1,8 @@
 """The operator's checks: each run is a child of the maid, and the end of the child is the result.
 
-Nothing here waits. A child is created, looked at when mail came or its time is over, and destroyed
-once its end is collected. Its name is saved before it is created, so a maid that was killed adopts
-the children of her earlier life, and no others.
+No function here waits. The maid creates a child, checks it when mail comes or its time is over, and
+destroys it once its end is collected. She saves its name before she creates it, so that a restarted
+maid adopts her own children and no others.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from hive_core.errors import Busy, HiveError, NotFound, TimedOut, Unreachable
 AT_ONCE: Final = 4
 LIMITS: Final = {"memory_max": 128 << 20, "tasks_max": 64, "cpu_quota": 100}
 _OWN: Final = re.compile(r"check-(.+)-[0-9a-f]{4}", re.ASCII)
-_STARTS: Final = 1.0  # seconds between two looks at one that starts
+_STARTS: Final = 1.0  # seconds between two looks at a child that starts
 _SAID_MOST: Final = 240
 _HOW_MOST: Final = 300
 _KNOWN_ENDS: Final = 64
-_FAULT: Final = 5.0  # seconds until what was refused is tried again
-# A retry may succeed; it says nothing about the check.
+_FAULT: Final = 5.0  # seconds until a refused call is tried again
+# A retry may succeed; such an error says nothing about the check.
 _PASSES: Final = (Unreachable, TimedOut, Busy)
 
 
@@ -44,13 +44,16 @@ class CheckSpec:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> CheckSpec:
-        """From a row of `survey`; other fields of a newer daemon are ignored."""
+        """Read a row of `survey`; ignore additional fields of a newer daemon."""
         return cls(row["name"], row["command"], row["every"], row["seconds"])
 
 
 @dataclass
 class CheckRun:
-    """A child that runs a check. `since`: when it was seen to run; an adopted one has no `job`."""
+    """A child that runs a check.
+
+    `since`: when it was seen running; an adopted child has no `job`.
+    """
 
     check: str
     agent: str
@@ -66,7 +69,7 @@ class Checks:
 
     `keep` saves the state: before a child is created and after an alert. `news`: a check changed
     its state since the last look. `recovered`: checks that are good again. `earlier_runs`: children
-    that may exist and are in no run, by name, with the identity where that is known.
+    that may exist without a run, by name, with their identity if known.
     """
 
     link: Link
@@ -86,10 +89,10 @@ class Checks:
     _later: float = -inf
 
     def set_checks(self, rows: list[dict[str, Any]]) -> None:
-        """Take over the operator's checks; forget the state of those that are gone."""
+        """Set the operator's checks; forget the state of removed checks."""
         self.specs = {row["name"]: CheckSpec.of(row) for row in rows}
         for name in [name for name in self.states if name not in self.specs]:
-            self._alerts.withdraw(self.states[name], f"{name} is not checked any more")
+            self._alerts.withdraw(self.states[name], f"{name} is no longer checked")
             del self.states[name]
         if self._fresh:
             self._alerts.resume(self.states, self.specs)
@@ -103,9 +106,9 @@ class Checks:
                 yield row
 
     def step(self) -> bool:
-        """Advance each check; True: one changed its state.
+        """Advance each check; return whether one changed its state.
 
-        A refusal delays neither the other checks nor the round, and is tried again.
+        A refused call is tried again, and delays neither the other checks nor the round.
         """
         for act in self._due_actions() if self.clock() >= self._later else ():
             try:
@@ -113,7 +116,7 @@ class Checks:
             except (Unreachable, TimedOut):
                 raise
             except HiveError as error:
-                self.say(f"cannot go on with a check: {error.reason}")
+                self.say(f"cannot continue a check: {error.reason}")
                 self._later = self.clock() + _FAULT
         return self.news
 
@@ -128,7 +131,7 @@ class Checks:
             yield partial(self._update_alert, name)
 
     def pause(self) -> float:
-        """Seconds until there is something to do, if no mail comes before."""
+        """Seconds until the next step, if no mail comes before."""
         times = [
             _STARTS if run.since is None else self._seconds_left(run)
             for run in self.running.values()
@@ -149,7 +152,7 @@ class Checks:
     def report_lines(self) -> Iterator[str]:
         """All checks, for the report.
 
-        Their output is quoted, so that it cannot pass for the report.
+        Their output is quoted, so that it cannot look like the report.
         """
         if self.specs:
             yield "checks:"
@@ -159,7 +162,7 @@ class Checks:
             yield from (f"  > {line}" for line in (known.said if known else "").splitlines())
 
     def saved_states(self, *, said: bool = True) -> dict[str, Any]:
-        """The states for the next start; without the output of the checks unless `said`."""
+        """The states for the next start, with the output of the checks only if `said`."""
         less = {} if said else {"said": ""}
         return {name: {**asdict(known), **less} for name, known in self.states.items()}
 
@@ -180,7 +183,7 @@ class Checks:
         return self._me
 
     def _last_run(self, wanted: CheckSpec) -> float:
-        """When a check ran last; a clock that was set back delays no check."""
+        """When a check ran last; a clock that was set back does not delay a check."""
         known = self.states.get(wanted.name)
         return known.at if known is not None and known.at <= self.now() else -inf
 
@@ -196,7 +199,7 @@ class Checks:
         return run.since + wanted.seconds - self.clock()
 
     def _start_run(self, wanted: CheckSpec) -> None:
-        """Create a child for a check: it has a command and limits, and no rights."""
+        """Create a child for a check, with a command and limits, without rights."""
         agent = f"check-{wanted.name}-{os.urandom(2).hex()}"
         self.earlier_runs[agent] = ""
         try:
@@ -216,7 +219,7 @@ class Checks:
         del self.earlier_runs[agent]
 
     def _follow_run(self, run: CheckRun) -> None:
-        """Follow a run to its end, or to the end of its time, which begins when it runs."""
+        """Follow a run to its end or its time limit; the time begins when the child runs."""
         if run.since is None and not self._has_started(run):
             return
         try:
@@ -230,7 +233,7 @@ class Checks:
             self._time_out(run)
 
     def _time_out(self, run: CheckRun) -> None:
-        """End a run that took too long; one that could not start in that time says nothing."""
+        """End a run that took too long; a child that could not start in that time is no result."""
         self._dismiss(run.agent)
         wanted = self.specs.get(run.check)
         late = f"took longer than {wanted.seconds:g} s" if wanted else ""
@@ -246,14 +249,14 @@ class Checks:
         return True
 
     def _judge_end(self, run: CheckRun, end: dict[str, Any]) -> None:
-        """Decide by the end of a child; a stop, or the end of the host, says nothing."""
+        """Judge a check by the end of its child; a stop, or the end of the host, is no result."""
         verdict: Health = "good" if end["clean"] else "bad"
         known = end["code"] is not None and not end["asked"]
         said = str(end["output"])[-_SAID_MOST:]
         self._finish_run(run, verdict if known else "unknown", str(end["reason"]), said)
 
     def _give_up(self, run: CheckRun, reason: str) -> None:
-        """Give up on a child that never ran, or whose end is unknown."""
+        """Give up a child that never ran, or whose end is unknown."""
         self._dismiss(run.agent)
         if run.job:
             self._finish_run(run, "unknown", run.trouble or reason)
@@ -280,9 +283,9 @@ class Checks:
         self.news |= old is None or old.state != state
 
     def _adopt(self, check: str, row: Mapping[str, Any]) -> bool:
-        """Adopt a child of an earlier maid, or destroy it when its check is gone.
+        """Adopt a child of an earlier maid, or destroy it when its check was removed.
 
-        False: the agent only has such a name, and another agent created it.
+        Return False when another agent created an agent of this name.
         """
         uuid, agent = str(row["uuid"]), str(row["name"])
         if uuid in self._ended or uuid in {run.uuid for run in self.running.values()}:

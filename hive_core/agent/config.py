@@ -1,9 +1,8 @@
-"""`hive-agent config clone NAME`: an ancestor's own clone of a descendant's configuration.
+"""`hive-agent config clone NAME`: clone a descendant's configuration, to work on it.
 
-git never works in the descendant's repository: its settings and hooks belong to the descendant, and
-git would run them with the rights of the caller (attack 16). Only objects are copied, through
-upload-pack, which git keeps safe for untrusted repositories:
-https://git-scm.com/docs/git-upload-pack#_security
+Git does not run in the descendant's repository, since the settings and hooks there would run
+programs with the rights of the caller (attack 16). Only objects are copied, through upload-pack,
+which git keeps safe for untrusted repositories: https://git-scm.com/docs/git-upload-pack#_security
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from hive_core.errors import AlreadyExists, Internal, InvalidArgument, NotFound,
 from hive_core.model.names import name_fault
 
 AGENTS: Final = Path("/agents")
-ABOUT: Final = "Work on the configuration of an agent below you, in a clone of your own."
+ABOUT: Final = "Clone the configuration of a descendant, to work on it."
 _PATIENCE: Final = 120.0
 
 
@@ -46,7 +45,7 @@ class ConfigClone:
         return self.into or self.agents / self.me / "state/configs" / self.name
 
     def make(self) -> Path:
-        """Make it; where it is. A refusal says what is in the way."""
+        """Make the clone and return its place; raise the reason when that is not possible."""
         self._check()
         words = [*_WORDS, *self._settings(), "--", str(self.source), str(self.place)]
         _run(words, self.patience, f"cannot clone the configuration of {self.name}")
@@ -56,7 +55,9 @@ class ConfigClone:
         if fault := name_fault(self.name):
             raise InvalidArgument(f"{self.name!r} {fault}", field="name")
         if self.name == self.me:
-            raise InvalidArgument(f"that is your own: work in {self.source}", field="name")
+            raise InvalidArgument(
+                f"that is your own configuration; edit it in {self.source}", field="name"
+            )
         if not (self.agents / self.name).exists():
             raise NotFound(f"no such agent below you: {self.name}")
         own = self.source / ".git"
@@ -64,12 +65,12 @@ class ConfigClone:
             advice = f"`hive-agent init-config {self.name}` makes one"
             raise NotFound(f"{self.name} has no repository in {self.source}; {advice}")
         if os.path.lexists(self.place) and not _empty(self.place):
-            advice = f"`git -C {self.place} pull` brings it up to date"
-            raise AlreadyExists(f"{self.place} is there already: {advice}")
+            advice = f"`git -C {self.place} pull` updates it"
+            raise AlreadyExists(f"{self.place} exists: {advice}")
 
     def _settings(self) -> list[str]:
-        # What the clone keeps: links stay files, whatever comes later is checked, and the owner of
-        # the other one, who may be any user of the descendant, does not matter to upload-pack.
+        # Settings of the clone: links stay files, later objects are checked, and upload-pack
+        # ignores the owner of the source, which may be any user of the descendant.
         real = self.source.resolve() / ".git"
         upload = f"git -c safe.directory={real} -c safe.directory={self.source}/.git upload-pack"
         settings = {
@@ -91,13 +92,15 @@ _ENVIRONMENT: Final = {
 
 
 def run_config(_path: str, arguments: Sequence[str]) -> int:
-    """The command; `clone` is all there is so far."""
+    """Run the command; its only subcommand is `clone`."""
     parser = argparse.ArgumentParser("hive-agent config", description=ABOUT)
     below = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     clone = below.add_parser("clone", help=ABOUT, description=ABOUT)
-    clone.add_argument("name", help="the agent whose configuration it is")
-    clone.add_argument("dir", nargs="?", type=Path, help="where to; state/configs/NAME is what"
-                       " `--source` of request-apply-commit finds")  # fmt: skip
+    clone.add_argument("name", help="agent whose configuration is cloned")
+    clone.add_argument(
+        "dir", nargs="?", type=Path,
+        help="folder of the clone; `--source` of request-apply-commit expects state/configs/NAME",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     me = os.environ.get("HIVE_NAME", "")
     place = ConfigClone(options.name, me, options.dir).make()
@@ -112,7 +115,7 @@ def _empty(place: Path) -> bool:
 
 
 def _run(words: Sequence[str], patience: float, aim: str) -> None:
-    """Run git in a group of its own, which ends with it or when patience does."""
+    """Run git in its own process group, which is killed when git ends or `patience` is over."""
     environment = {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
     try:
         process = subprocess.Popen(
@@ -120,7 +123,7 @@ def _run(words: Sequence[str], patience: float, aim: str) -> None:
             start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError as error:
-        raise NotFound(f"{aim}: there is no git in this container") from error
+        raise NotFound(f"{aim}: git is not installed in this container") from error
     with process:
         try:
             _, said = process.communicate(timeout=patience)

@@ -1,8 +1,8 @@
 """The report of an internal error: one line for people, and a file.
 
-A report holds where it happened and what kind of fault it was, and nothing that the command was
-given: no arguments, no variables, no values. What an exception says often quotes a value; what
-stands in quotes is left out, and whatever else came as an argument or in the environment.
+A report has the place and the kind of the fault, but no input of the command: no arguments, no
+variables, no values. The message of an exception often quotes a value: the report omits quoted
+text, and all words of the arguments and the environment.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Final
 
 from hive_core import VERSION
 
-KEPT: Final = 20  # reports in a folder; the oldest go
-_SHORT: Final = 4  # what is no longer than this is in many words
+KEPT: Final = 20  # reports in a folder; the oldest are deleted
+_SHORT: Final = 4  # a shorter value occurs in many words
 _QUOTED: Final = re.compile(r"(['\"`]).*['\"`]", re.DOTALL)
 
 
 def write_report(program: str, error: BaseException) -> str:
-    """Write the report of a fault, and give the line that says so."""
+    """Write the report of a fault, and return a line about it."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     summary = f"internal error: {type(error).__name__}{where}"
@@ -39,7 +39,7 @@ def write_report(program: str, error: BaseException) -> str:
 
 
 def report_threads(program: str) -> None:
-    """Have faults in threads, which would print a traceback, told and kept in the same way."""
+    """Report faults in threads in the same way, instead of printing a traceback."""
     import threading  # noqa: PLC0415 - few commands have any
 
     def tell(fault: threading.ExceptHookArgs) -> None:
@@ -50,13 +50,13 @@ def report_threads(program: str) -> None:
 
 
 def _write_file(program: str, text: str) -> Path:
-    """Write a file that only its owner may read; the folder of its own, or that for all."""
+    """Write a file that only its owner may read, to the user's folder or to the folder for all."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     folder = Path(home, "hive")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         number, name = tempfile.mkstemp(".txt", f"{program}-report-", folder)
-    except (OSError, RuntimeError):  # no home, or none of ours
+    except (OSError, RuntimeError):  # no home, or one of another user
         number, name = tempfile.mkstemp(".txt", f"{program}-report-")
     else:
         _remove_old(folder, program)
@@ -84,7 +84,7 @@ def _lines(program: str, error: BaseException) -> Iterator[str]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The fault, and what led to it."""
+    """The fault and its causes."""
     seen, at = set[int](), error
     while id(at) not in seen:
         yield at

@@ -12,9 +12,10 @@ from hive_core.agent.reconnect import Link, new_key
 from hive_core.varlink import Message
 
 _HIDDEN: Final = ("idempotency_key", "after")
-# One flag for one thing, whatever the wire calls it. The wire's own name works too, unsaid.
+# One flag name for each meaning, also where wire names differ. The wire name works too, but is not
+# in the help.
 _SHOWN_AS: Final = {"why": "--reason"}
-_RESUMED: Final = ("subscribe",)  # where people say from which number on
+_RESUMED: Final = ("subscribe",)  # flags that name the number to continue from
 
 
 def parser_of(name: str, summary: str) -> argparse.ArgumentParser:
@@ -22,13 +23,13 @@ def parser_of(name: str, summary: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "-o", "--output", choices=("text", "json"),
         default="text" if sys.stdout.isatty() else "json",
-        help="text for people, or JSON: the default when the output is no terminal",
+        help="output format: text, or JSON (default when the output is not a terminal)",
     )  # fmt: skip
     return parser
 
 
 def _value_parser(flag: catalog.Flag) -> Callable[[str], object]:
-    """argparse's `type`: it names the function in its message, so that gets the type's name."""
+    """A `type` for argparse, which prints the function's name: it gets the name of the type."""
 
     def parse(text: str) -> object:
         return flag.parse(text)
@@ -38,7 +39,7 @@ def _value_parser(flag: catalog.Flag) -> Callable[[str], object]:
 
 
 def _item_parser(flag: catalog.Flag) -> Callable[[str], object]:
-    """argparse's `type` for one entry of a list."""
+    """A `type` for argparse, for one entry of a list."""
 
     def parse(text: str) -> object:
         return flag.item(text)
@@ -75,7 +76,7 @@ def _add_flag(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
 
 
 def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """The words before `--` and those after it (None when there is no `--`)."""
+    """The words before `--` and those after it (None without `--`)."""
     words = list(arguments)
     if "--" not in words:
         return words, None
@@ -94,7 +95,9 @@ def _parameters(
         if flag.name != "command":
             _add_flag(parser, flag)
     if operation.stream:
-        parser.add_argument("-f", "--follow", action="store_true", help="go on as more comes")
+        parser.add_argument(
+            "-f", "--follow", action="store_true", help="print further replies as they come"
+        )
     before, command = split_command(arguments)
     if command is not None and not any(flag.name == "command" for flag in flags):
         before, command = list(arguments), None
@@ -105,7 +108,7 @@ def _parameters(
 
 
 def run_operation(path: str, wanted: catalog.CatalogEntry, arguments: Sequence[str]) -> int:
-    """Carry out one derived command line."""
+    """Run one derived command line."""
     options, params = _parameters(wanted, arguments)
     with Link(path) as link:
         if getattr(options, "follow", False):

@@ -1,4 +1,4 @@
-"""`hive-agent exchange`: a message, and the answer to it."""
+"""`hive-agent exchange`: send a message and wait for its answer."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ _AT_ONCE: Final = 50.0  # seconds one `wait_reply` waits; the daemon allows no m
 def _parser() -> argparse.ArgumentParser:
     parser = parser_of("exchange", ABOUT)
     parser.add_argument("to", help="name of an agent, or operator")
-    parser.add_argument("body", help="the text; - reads it")
-    parser.add_argument("--wait", type=float, default=SECONDS, help="seconds at most (60)")
-    parser.add_argument("--kind", help="a word for programs")
+    parser.add_argument("body", help="text of the message; - reads it")
+    parser.add_argument(
+        "--wait", type=float, default=SECONDS, help="maximum seconds to wait (default 60)"
+    )
+    parser.add_argument("--kind", help="kind of the message, for programs")
     return parser
 
 
 def run_exchange(path: str, arguments: Sequence[str]) -> int:
-    """Run the command. An answer after `--wait` seconds is ordinary mail."""
+    """Run the command. An answer that comes after `--wait` seconds is ordinary mail."""
     options = _parser().parse_args(arguments)
     body = sys.stdin.read() if options.body == "-" else options.body
     with Link(path) as link:
@@ -54,7 +56,7 @@ def check_delivered(reply: Mapping[str, object]) -> None:
 
 
 def wait_reply(link: Link, message: str, seconds: float) -> dict[str, object] | None:
-    """The answer to a message of one's own, in several calls: none is held open for long."""
+    """The answer to a message of this agent, by several calls that each wait for a short time."""
     ends = time.monotonic() + seconds
     while True:
         left = max(ends - time.monotonic(), 0.0)

@@ -1,7 +1,7 @@
 """The small language of jobs for the built-in agents, whose results a test can check.
 
-A line is a command, or a directive about the job. Groups run in parallel; the lines of one group
-run one after the other, by the same worker.
+A line is a command, or a directive about the job. Groups run in parallel; the same worker runs the
+lines of one group one after the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 WORKERS, WORKERS_MOST = 3, 5
-KEPT: Final = 500  # characters of each earlier result that are remembered
+KEPT: Final = 500  # characters kept of each earlier result
 _DIRECTIVES: Final = frozenset(
     {"group", "combine", "workers", "context", "domain", "keep", "architect", "budget"}
 )
@@ -28,9 +28,9 @@ class CommandFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class JobText:
-    """A parsed job. `workers` 0: as many as was learned, or three.
+    """A parsed job. `workers` 0: the best number so far, or three.
 
-    `budget`: tokens that each line has for itself; 0: it draws on what there is above.
+    `budget`: tokens for each line; 0: lines draw on the budgets above.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -47,18 +47,18 @@ class JobText:
 
     @property
     def line_budget(self) -> dict[str, int] | None:
-        """The budget of each line, as a task is given one."""
+        """The budget of each line, as a parameter of a task."""
         return {"tokens": self.budget} if self.budget else None
 
     @property
     def signature(self) -> str:
-        """Jobs of one kind: so many groups, with such commands."""
+        """The kind of a job: the number of its groups, and their commands."""
         verbs = sorted({line.split()[0] for line in self.lines})
         return f"{len(self.groups)} {' '.join(verbs)}"
 
     @property
     def text(self) -> str:
-        """The job as a text that reads back as the same."""
+        """The job as a text that parses to the same job."""
         lines = [f"combine {self.combine}"]
         lines += [f"workers {self.workers}"] if self.workers else []
         lines += [f"domain {self.domain}"] if self.domain else []
@@ -86,11 +86,11 @@ class _JobReader:
         elif self.grouped:
             self.groups[-1].append(line)
         else:
-            self.groups.append([line])  # without a group each line is one
+            self.groups.append([line])  # a line outside of a group is its own group
 
 
 def parse(text: str) -> JobText:
-    """Read a job; a word that is no directive begins a command."""
+    """Read a job; a word that is not a directive begins a command."""
     reading = _JobReader()
     for line in filter(None, map(str.strip, text.splitlines())):
         reading.read_line(line)
@@ -115,7 +115,7 @@ def _fresh_budget(said: str) -> int:
 def schedule_of(text: str) -> tuple[dict[str, object], str]:
     """The schedule of a recurring job, as `set_trigger` takes it, and the job.
 
-    Empty: it is to be done once, now.
+    An empty schedule: run the job once, now.
     """
     when: dict[str, object] = {}
     rest = []
@@ -133,7 +133,7 @@ def schedule_of(text: str) -> tuple[dict[str, object], str]:
 
 
 def asks_for_plan(text: str) -> bool:
-    """Whether a line says that it is to be planned first."""
+    """Whether a line requests a plan first."""
     return any(line.split()[:1] == ["architect"] for line in text.splitlines())
 
 
@@ -145,7 +145,7 @@ def combine(how: str, values: Sequence[str]) -> str:
 
 
 def compute(line: str, data: Mapping[str, object], memory: Sequence[str]) -> str:
-    """Do one command. `memory`: what came out of earlier ones, if it was to be kept."""
+    """Run one command. `memory`: results of earlier commands, if they were kept."""
     word, _, rest = line.strip().partition(" ")
     if word == "recall":
         return combine(rest.strip() or "lines", memory)
@@ -166,7 +166,7 @@ def is_command(line: str) -> bool:
 
 
 def without_unknown_words(line: str) -> str:
-    """The line without unknown words in front: this is how a plan is revised."""
+    """The line without unknown words at its start: this revises a plan."""
     words = line.split()
     while words and not is_command(" ".join(words)):
         del words[0]

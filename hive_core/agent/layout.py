@@ -1,8 +1,8 @@
-"""Tables for people: aligned, as wide as their terminal, and nothing lost at its edge.
+"""Tables for people: aligned, folded to the width of the terminal, and never cut at its edge.
 
-What does not fit is folded in its column. Where too little is left for the last column it stands
-below its row, and where not even the others fit each row is a list of its values. Nothing that was
-folded goes on at the left edge, where the next row begins.
+Long text is folded in its column. If too little width is left for the last column, it goes below
+its row. If the other columns do not fit either, each row becomes a list of its values. Folded text
+never continues at the left edge, where the next row begins.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ Paint = Callable[[str, str], str]
 Cells = Sequence[Sequence[str]]
 
 _GAP: Final = 2
-_LEAST: Final = 20  # columns that are worth folding something in
+_LEAST: Final = 20  # minimum width for folded text
 _INDENT: Final = 6
-_LINES: Final = 3  # of the last column: it has what others wrote, of any length
+_LINES: Final = 3  # lines of the last column, whose text may be of any length
 _FOLDED: Final = 6  # lines of other columns
 _NOTHING: Final = frozenset({"", "-"})
 
 
 def breadth(text: str) -> int:
-    """Columns that a text takes on a terminal."""
+    """Width of a text on a terminal."""
     return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
@@ -32,8 +32,8 @@ def pad(text: str, width: int) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """The text in at most `width` columns, the end left out if need be."""
-    # A letter may be of 64 KiB: no character is looked at twice, and few that are not shown.
+    """The text in at most `width` columns, cut at its end if necessary."""
+    # A letter may have 64 KiB: no character is examined twice, and only few that are not shown.
     head = text[: width + 1]
     if len(text) == len(head) and breadth(head) <= width:
         return text
@@ -43,7 +43,7 @@ def cut(text: str, width: int) -> str:
 
 
 def fold(text: str, width: int, most: int) -> list[str]:
-    """The text in lines of this width, between words where there are some."""
+    """The text in lines of this width, broken between words if possible."""
     pieces, rest = list[str](), text
     while len(pieces) < most - 1:
         head = rest[: width + 1]
@@ -72,10 +72,10 @@ def table(
     whole: Container[str] = (),
     lines: int = _LINES,
 ) -> Iterator[str]:
-    """Lines for rows of which the first has the headings; without a width each is one line.
+    """Lines for rows, the first of which has the headings; without a width each row is one line.
 
-    `paint` colours what stands for a word, once it has the place that it takes. Columns with the
-    headings in `whole` are never folded. The last column is cut after `lines` lines.
+    `paint` colours a padded cell by its word. Columns with the headings in `whole` are never
+    folded. The last column is cut after `lines` lines.
     """
     most = None if width is None else width + 1
     natural = [max(breadth(row[at][:most]) for row in cells) for at in range(len(cells[0]))]
@@ -99,12 +99,12 @@ def table(
 
 
 def _sum(rooms: Sequence[int]) -> int:
-    """Columns with what is between them; of none less than nothing, since nothing stands before."""
+    """The width of columns with their gaps; negative for no columns, as these have no gap."""
     return sum(rooms) + _GAP * (len(rooms) - 1)
 
 
 def _shrink(natural: Sequence[int], least: Sequence[int], most: int) -> list[int]:
-    """Headings and columns of several words give up room, the widest first."""
+    """Shrink headings and columns of several words, the widest first."""
     rooms = list(natural)
     while _sum(rooms) > most:
         wide = [at for at, room in enumerate(rooms) if room > least[at]]
@@ -126,7 +126,7 @@ def _below(
 
 
 def _least_width(cells: Cells, at: int, natural: int) -> int:
-    """The longest word of a column; what begins with a digit is a time or an id and stays whole."""
+    """The longest word of a column; text that begins with a digit, a time or an id, stays whole."""
     heading, *values = (row[at][: 2 * natural] for row in cells)
     whole = any(value[:1].isdigit() for value in values)
     words = [word for text in (heading, *([] if whole else values)) for word in text.split(" ")]

@@ -1,7 +1,7 @@
-"""The built-in lead: splits a job into groups, has workers do them, puts the results together.
+"""The built-in lead: splits a job into groups, assigns them to workers, combines the results.
 
-It keeps nothing of a job itself: each try of each line is a task, and the daemon knows them all. So
-a lead that is killed reads how far its job is, and goes on.
+It stores no state of a job: each try of each line is a task in the daemon. So a lead that was
+killed reads the progress of its job from the daemon and continues.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hive_core.agent.agent_loop import StateFile, advance_tasks
 from hive_core.agent.language import JobText
 from hive_core.agent.task_client import TaskClient, TaskSnapshot
 
-TRIES: Final = 3  # the last one by another worker
+TRIES: Final = 3  # the last try is by another worker
 _LEARNED: Final = 50
 _SECONDS: Final = 120
 KEEP, CLEAR = "keep", "clear"
@@ -26,7 +26,7 @@ _BEFORE: Final = 16 * 1024
 
 @dataclass(frozen=True)
 class JobLine:
-    """One line of a job: its group, its place in the group, and its tries so far."""
+    """One line of a job: its group, its position in the group, and its tries so far."""
 
     group: int
     number: int
@@ -35,7 +35,7 @@ class JobLine:
 
     @property
     def value(self) -> str | None:
-        """The result of the line; None while there is none."""
+        """The result of the line; None without one."""
         well = next((row for row in self.tries if row.succeeded), None)
         return None if well is None else str(well.data.get("result", well.summary))
 
@@ -56,7 +56,7 @@ class JobLine:
 class Lead:
     """A lead of up to five workers, three by default; groups run in parallel.
 
-    Where there are more groups than workers, a worker does several, one after the other.
+    With more groups than workers, a worker does several groups one after the other.
     """
 
     def __init__(self, desk: TaskClient, memory: StateFile) -> None:
@@ -64,7 +64,7 @@ class Lead:
         self._memory = memory
 
     def on_message(self, letter: dict[str, Any]) -> None:
-        """Nothing: the tasks say what to do."""
+        """Ignore messages: the tasks have all the work."""
 
     def step(self) -> None:
         """Advance each job."""
@@ -89,7 +89,7 @@ class Lead:
         return str(data.get("plan", ""))
 
     def _assign_lines(self, row: TaskSnapshot, job: JobText, lines: list[JobLine]) -> None:
-        """Assign the next line of each worker that does nothing for this job."""
+        """Assign the next line to each worker that is idle in this job."""
         workers = self._worker_count(job)
         for first in range(workers):
             mine = [line for line in lines if line.group % workers == first]
@@ -113,11 +113,11 @@ class Lead:
             )  # fmt: skip
 
     def _take_back(self, line: JobLine) -> bool:
-        """Take the line back from a worker that was stopped; True: it can be tried again."""
+        """Withdraw the line from a stopped worker; return whether it can be tried again."""
         return any(self._desk.take_back(row) for row in line.tries if row.open)
 
     def _other_worker(self, usual: str, first: int, workers: int) -> str:
-        """Another worker for the last try: a new one where there is room, else the next one."""
+        """Another worker for the last try: a new one if there is room, otherwise the next one."""
         most = language.WORKERS_MOST
         names = [f"{self._desk.name}-{number + 1}" for number in range(most)]
         rest = [names[workers]] if workers < most else [*names[first + 1 :], *names[:first]]
@@ -145,7 +145,7 @@ class Lead:
         self._destroy_workers(job)
 
     def _destroy_workers(self, job: JobText) -> None:
-        """Destroy the workers of a job, unless the job says that they stay."""
+        """Destroy the workers of a job, unless the job keeps them."""
         if job.keeps_workers:
             return
         for child in self._desk.children().values():
@@ -153,13 +153,16 @@ class Lead:
                 self._desk.destroy_child(child.name)
 
     def _worker_count(self, job: JobText) -> int:
-        """The number of workers: as the job says, or as was best before; never more than groups."""
+        """The number of workers: that of the job, or the best so far.
+
+        At most the number of groups.
+        """
         learned = self._memory.read().get("splits", {}).get(job.signature, {})
         wanted = job.workers or int(learned.get("workers", language.WORKERS))
         return max(1, min(wanted, language.WORKERS_MOST, len(job.groups)))
 
     def _learn(self, job: JobText, row: TaskSnapshot, *, well: bool) -> None:
-        """Remember how a split went and what it cost: the best one is used again."""
+        """Record the outcome and the cost of a split, to use the best one again."""
         state = self._memory.read()
         splits: dict[str, Any] = state.get("splits", {})
         seconds = round(max(0.0, time.time() - row.created), 1)
@@ -183,7 +186,7 @@ def _split_rank(split: Mapping[str, Any]) -> tuple[bool, int, float]:
 
 
 def _line_before(line: JobLine, lines: list[JobLine]) -> TaskSnapshot | None:
-    """The task that did the line before it in its group; the same worker goes on."""
+    """The task that did the previous line of its group; the same worker continues."""
     candidates = (
         candidate
         for candidate in lines
@@ -193,9 +196,9 @@ def _line_before(line: JobLine, lines: list[JobLine]) -> TaskSnapshot | None:
 
 
 def _earlier_values(line: JobLine, lines: list[JobLine]) -> list[str]:
-    """The results of its group so far, for a worker that does not remember them.
+    """The results of its group so far, for a worker without memory of them.
 
-    Only the last of them, as many as a task can carry.
+    Only the last results, as many as fit into a task.
     """
     mine = [
         earlier for earlier in lines if earlier.group == line.group and earlier.number < line.number

@@ -11,10 +11,10 @@ from typing import Final, Self
 BODY_LIMIT: Final = 64 * 1024
 ANSWER_LIMIT: Final = 8 * 1024
 _CUT: Final = "\n[cut]"
-# What `serve` gives to its command by default; beside these there are notices.
+# The kinds that `serve` passes to its command by default; notices are a further kind.
 MESSAGE, NOTICE = "message", "notice"
 KINDS: Final = frozenset({MESSAGE, "task"})
-# Messages of the daemon that the agent has to act on, or asked for.
+# Messages of the daemon that the agent has to act on or has requested.
 _ADDRESSED: Final = frozenset({
     "question", "escalation", "answer", "plan_submitted", "plan_approved", "plan_rejected",
     "reminder", "trigger", "wait_over", "batch_done", "resume", "revision",
@@ -36,16 +36,18 @@ class ReceivedLetter:
 
     @classmethod
     def of(cls, message: object) -> Self:
-        """From the wire: absent and null look the same."""
+        """Read a letter from the wire: absent and null are the same."""
         row = message if isinstance(message, dict) else {}
         names = ("id", "from", "relation", "body", "kind", "thread", "reply_to", "source")
         return cls(*(str(row.get(name) or "") for name in names))
 
     def is_one_of(self, kinds: Collection[str]) -> bool:
-        """Whether it is of these kinds: by its own word, as a message, or as a notice.
+        """Whether the letter is of one of these kinds.
 
-        Notices are what the daemon tells by itself: that the agent was moved, that a configuration
-        was deployed, how its tasks stand.
+        By its own kind, as a message, or as a notice.
+
+        Notices are messages that the daemon sends by itself: the agent was moved, a configuration
+        was deployed, its tasks have changed.
         """
         notice = self.relation == "daemon" and self.kind not in _ADDRESSED
         return self.kind in kinds or (NOTICE if notice else MESSAGE) in kinds
@@ -54,16 +56,16 @@ class ReceivedLetter:
     def answerable(self) -> bool:
         """Whether output is sent back.
 
-        It is not sent to the daemon, which reads nothing, nor to the agent itself. It is not sent
-        in answer to an answer, or two serving agents would talk for ever (the rule of RFC 3834 for
-        mail), and not in answer to a copy or to a message that was published to many.
+        Output is not sent to the daemon, which does not read mail, nor to the agent itself. It is
+        not sent in answer to an answer, since two serving agents would never stop (the rule of RFC
+        3834 for mail), nor in answer to a copy or a published message.
         """
         addressed = self.relation not in ("self", "daemon") and self.kind not in ("copy", "topic")
         return addressed and not self.reply_to
 
     @property
     def question(self) -> tuple[str, int]:
-        """The question that the daemon brings with it, and how many items it has; none: empty."""
+        """The question that the letter is about, and the number of its items; empty without one."""
         if self.relation != "daemon" or self.kind not in ("question", "escalation"):
             return "", 0
         with suppress(ValueError):
@@ -74,7 +76,7 @@ class ReceivedLetter:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that the command gets beside the body on its standard input."""
+        """The environment variables of the command; it reads the body from standard input."""
         variables = {
             "HIVE_MESSAGE_ID": self.id,
             "HIVE_FROM": self.sender,
@@ -85,18 +87,21 @@ class ReceivedLetter:
             "HIVE_REPLY_TO": self.reply_to,
             "HIVE_QUESTION": self.question[0],
         }
-        # execve takes no NUL, and a kind or thread is the sender's text.
+        # execve does not accept NUL, and a kind or thread is text of the sender.
         return {key: value.replace("\0", "") for key, value in variables.items()}
 
 
 def answers(text: str, items: int) -> list[str]:
-    """The output as one answer for each item: all of it, or a line for each."""
+    """The output as one answer for each item.
+
+    All of it for a single item, otherwise one line each.
+    """
     pieces = [text] if items == 1 else text.split("\n")
     return [piece.encode()[:ANSWER_LIMIT].decode(errors="ignore") for piece in pieces]
 
 
 def reply_body(output: bytes) -> str:
-    """The output of a command as a body: text without the last newline, cut to the limit."""
+    """The output of a command as a body: text without the final newline, cut to the limit."""
     text = output.decode(errors="replace").removesuffix("\n")
     data = text.encode()
     if len(data) <= BODY_LIMIT:

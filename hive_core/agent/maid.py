@@ -1,8 +1,8 @@
-"""The built-in maid looks at agents and host, reaps zombies, and reports to its parent.
+"""The built-in maid checks agents and host, reaps zombies, and reports to its parent.
 
-A finding is a number beyond a bound. Memory and disk of the host are compared with what was usual
-here, which is kept over restarts. Children of the maid run the checks of the operator (checks.py).
-The maid has no special rights: `survey` and `reap_zombies` work on what is below its parent.
+A finding is a figure beyond a bound. The maid compares memory and disk of the host with their usual
+values, which survive restarts. Children of the maid run the checks of the operator (checks.py). The
+maid has no special rights: `survey` and `reap_zombies` apply to the descendants of its parent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPORT: Final = "maid/health-report"
 KIND: Final = "health"
 POLL: Final = 50
 KEPT: Final = 240  # samples
-FEW: Final = 5  # samples that are no baseline yet
+FEW: Final = 5  # fewer samples are not a baseline
 ABOVE: Final = 0.2  # of all there is: more than usual
 FULL: Final = 0.9  # of all there is: too much, whatever is usual
 KEEP_EVERY: Final = 10  # looks
@@ -39,7 +39,7 @@ _UNWELL: Final = frozenset({"failed", "parked", "degraded"})
 
 
 class HostUsage(NamedTuple):
-    """Shares in use of all there is."""
+    """Used shares of the resources of the host."""
 
     memory: float
     disk: float
@@ -54,7 +54,7 @@ class MaidFinding(NamedTuple):
 
 
 def host_usage(meminfo: Path = Path("/proc/meminfo"), disk: str = "/") -> HostUsage:
-    """Memory of the host, and the disk that this container lies on."""
+    """Memory of the host, and the disk of this container."""
     lines = (line.split() for line in meminfo.read_text().splitlines())
     meminfo_values = {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1}
     total, free = meminfo_values.get("MemTotal", 0), meminfo_values.get("MemAvailable", 0)
@@ -68,7 +68,7 @@ def host_usage(meminfo: Path = Path("/proc/meminfo"), disk: str = "/") -> HostUs
 def agent_findings(
     rows: list[dict[str, Any]], left_overs: list[str], quiet: float
 ) -> Iterator[MaidFinding]:
-    """Findings about agents, and about files that are left over on the host."""
+    """Findings about agents and about orphaned files on the host."""
     for row in rows:
         name = str(row["name"])
         if row["ended_at"] is not None:
@@ -81,14 +81,14 @@ def agent_findings(
             )
         if (row["quiet"] or 0) >= quiet:
             yield MaidFinding(
-                "stuck", name, f"{name} says nothing of its task for {row['quiet']:.0f} s"
+                "stuck", name, f"{name} has not reported on its task for {row['quiet']:.0f} s"
             )
         if (row["unanswered"] or 0) >= quiet:
-            waited = f"a question waits on {name} for {row['unanswered']:.0f} s"
+            waited = f"a question has waited on {name} for {row['unanswered']:.0f} s"
             yield MaidFinding("unanswered", name, waited)
     for left_over in left_overs:
         yield MaidFinding(
-            "left-over", left_over, f"belongs to no agent, or is not as it should be: {left_over}"
+            "left-over", left_over, f"orphaned, or in an unexpected state: {left_over}"
         )
 
 
@@ -121,7 +121,7 @@ class MaidAgent:
         self.checks = Checks(self.link, self.save, self.clock, self.now, say)
 
     def forever(self) -> Never:
-        """Look early after the start, to notice a host in trouble soon, then at intervals."""
+        """Look early after the start, to notice an overloaded host soon, then at intervals."""
         self.restore()
         pause = self._until_it_works(self._first_pause)
         while True:
@@ -133,7 +133,7 @@ class MaidAgent:
         try:
             self.look()
         except HiveError as error:
-            say(f"cannot look around: {error.reason}")
+            say(f"cannot check the agents: {error.reason}")
             return _FAULT
         return self.every
 
@@ -146,11 +146,11 @@ class MaidAgent:
             try:
                 return act()
             except HiveError as error:
-                say(f"cannot look after things: {error.reason}")
+                say(f"cannot continue: {error.reason}")
                 time.sleep(_FAULT)
 
     def wait(self, seconds: float) -> None:
-        """Wait for so many seconds, or until a check changes its state.
+        """Wait for this number of seconds, or until a check changes its state.
 
         An ancestor or the operator gets a report in answer to any message.
         """
@@ -165,7 +165,7 @@ class MaidAgent:
                     self.link.change("send", to=letter["from"], body=body, reply_to=letter["id"])
 
     def restore(self) -> None:
-        """Read the state of the last start: what was usual, and what was reported."""
+        """Read the saved state: usual values, and reported findings."""
         with suppress(HiveError, ValueError, TypeError, KeyError):
             state = json.loads(str(self.link.ask("get_snapshot").get("data") or "{}"))
             self.samples = [HostUsage(*sample) for sample in state["samples"]]
@@ -179,7 +179,8 @@ class MaidAgent:
     def _snapshot(self) -> str:
         """The saved state as text, cut to what fits.
 
-        The output of checks is dropped first, then what was reported, which is then reported again.
+        The output of checks is dropped first, then the reported findings, which are then reported
+        again.
         """
         text = ""
         for said, most in ((True, _TOLD_MOST), (False, _TOLD_MOST), (False, 0)):
@@ -187,7 +188,7 @@ class MaidAgent:
                 "samples": self.samples[-KEPT:], "told": sorted(self.reported)[:most],
                 "checks": self.checks.saved_states(said=said), "runs": self.checks.saved_runs(),
             }  # fmt: skip
-            # The daemon counts UTF-8, in which most signs are shorter than escaped.
+            # The daemon counts UTF-8, in which most characters are shorter than escaped.
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
             if len(text.encode(errors="replace")) <= _SNAPSHOT_MOST:
                 break
@@ -199,7 +200,7 @@ class MaidAgent:
         try:
             self.save()
         except HiveError as error:
-            say(f"cannot keep how things are: {error.reason}")
+            say(f"cannot save the state: {error.reason}")
         else:
             self.saved = True
 
@@ -216,7 +217,7 @@ class MaidAgent:
             after = page.get("next")
             if after is None:
                 break
-        self.checks.earlier_runs.clear()  # who was there is taken up
+        self.checks.earlier_runs.clear()  # known agents are adopted
         now = self.measure()
         findings = [*agent_findings(rows, left_overs, quiet), *usage_findings(now, self.samples)]
         findings += (MaidFinding(*item) for item in self.checks.problems())
@@ -224,7 +225,7 @@ class MaidAgent:
         return findings
 
     def look(self) -> None:
-        """Look around, reap zombies, and report what is new or over."""
+        """Look once, reap zombies, and report new and ended findings."""
         findings = self.findings()
         cleared: list[str] = []
         if any(finding.kind == "zombie" for finding in findings):
@@ -247,7 +248,7 @@ class MaidAgent:
         say(text)
         try:
             self.link.change("store_artifact", **report_artifact(text))
-        except HiveError as error:  # its parent gets the mail in any case
+        except HiveError as error:  # the parent gets the mail in any case
             say(f"cannot store the report: {error.reason}")
         parent = self.link.ask("whoami").get("parent")
         if parent is not None and not quietly:
@@ -255,17 +256,17 @@ class MaidAgent:
 
 
 def report_artifact(text: str) -> dict[str, object]:
-    """The report as it is stored: the same name each time, a version each."""
+    """Store the report as an artifact: a new version of the same name each time."""
     return {"name": REPORT, "text": text, "visibility": "subtree", "type": "text/plain"}
 
 
 def report_text(
     findings: list[MaidFinding], cleared: Sequence[str], more: Sequence[str] = ()
 ) -> str:
-    """The report; the same findings make the same words, whatever order they came in."""
+    """The text of the report; it does not depend on the order of the findings."""
     lines = [f"- {finding.kind}: {finding.text}" for finding in sorted(findings)]
     if cleared:
-        lines.append(f"- cleared away: {', '.join(cleared)}")
+        lines.append(f"- reaped: {', '.join(cleared)}")
     head = f"{len(findings)} findings" if findings else "all is well"
     text = "\n".join([head, *lines, *more])
     return text.encode(errors="replace")[:_BODY_MOST].decode(errors="ignore")

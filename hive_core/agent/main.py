@@ -25,21 +25,21 @@ SHORT: Final = {
     "inbox": "list_messages", "assign": "assign_task", "report": "finish_task", "rm": "destroy",
     "request": "request_apply_commit",
 }  # fmt: skip
-# Names that hands know from other programs; the help does not list them.
+# Names that users know from other programs; the help does not list them.
 HIDDEN: Final = {"ls": "list_agents", "ps": "list_agents", "tree": "list_agents", "log": "get_logs"}
 OWN: Final = {
     "call": "Call a method with parameters in JSON.",
-    "serve": "Run a command for each message and each task; its output is the reply.",
-    "hold": "Do nothing; mail waits.",
-    "config": "Clone the configuration of an agent below you, to work on it.",
+    "serve": "Run a command for each message and task; its output is the reply or the result.",
+    "hold": "Keep the container running without doing anything; mail waits.",
+    "config": "Clone the configuration of a descendant, to work on it.",
     "tool": "Use a tool: read or edit a file of the workspace, or run a program.",
     "exchange": "Send a message and wait for the answer to it.",
-    "worker": "Run the built-in worker: do the lines of each task, without a model.",
-    "lead": "Run the built-in lead: split jobs, assign the parts, put the results together.",
-    "queen": "Run the built-in queen: choose how each task is done, delegate it, report.",
-    "maid": "Run the built-in maid: look around at intervals, clear away what ended, report.",
+    "worker": "Run the built-in worker: execute the lines of each task, without a model.",
+    "lead": "Run the built-in lead: split jobs, assign the parts, combine the results.",
+    "queen": "Run the built-in queen: choose a strategy for each task, delegate it, report.",
+    "maid": "Run the built-in maid: check agents and host at intervals, reap zombies, report.",
     "artifact": "Store a file as an artifact, or fetch one.",
-    "attend": "Say hello and switch the system in place, for ever (a service of root).",
+    "attend": "Report the configuration and switch the system in place (a service of root).",
     "version": "Print the version of hive.",
 }
 COMMON: Final = (
@@ -69,11 +69,7 @@ def _call(path: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _serve(path: str, arguments: Sequence[str]) -> int:
-    # Imported here: the other commands start faster without subprocess and signal.
-    from hive_core.agent import serve  # noqa: PLC0415
-    from hive_core.agent.secret_environment import parse_secrets  # noqa: PLC0415
-
+def _serve_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "hive-agent serve",
         usage="hive-agent serve [options] -- COMMAND...",
@@ -81,25 +77,38 @@ def _serve(path: str, arguments: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--lease", type=int, default=60,
-        help="seconds until the daemon gives a message again unless acknowledged (1-3600; 60)",
+        help="seconds until the daemon redelivers an unacknowledged message (1-3600; default 60)",
     )  # fmt: skip
-    parser.add_argument("--timeout", type=float, help="seconds until a run is killed (no limit)")
+    parser.add_argument(
+        "--timeout", type=float, help="seconds until a run is killed (default: no limit)"
+    )
     parser.add_argument(
         "--parallel", type=int, default=1,
-        help="tasks at once, where the agent's spec does not say it (1-64; 1)",
+        help="number of tasks at once, unless the agent's spec sets it (1-64; default 1)",
     )  # fmt: skip
     parser.add_argument(
         "--kinds", default="message,task", metavar="KIND,...",
-        help="kinds of mail that the command gets: message, task, notice (facts that the daemon"
-        " tells), or a kind of notice by its name; other mail is logged (message,task)",
+        help="kinds of mail that the command gets: message, task, notice (facts from the daemon),"
+        " or the name of one kind of notice; other mail is only logged (default message,task)",
     )  # fmt: skip
-    parser.add_argument("--secret-env", action="append", default=[], metavar="[VARIABLE=]KEY",
-                        help="give the command the secret KEY of the agent as a variable: API_KEY"
-                        " for api-key, or VARIABLE (repeatable)")  # fmt: skip
+    parser.add_argument(
+        "--secret-env", action="append", default=[], metavar="[VARIABLE=]KEY",
+        help="set the agent's secret KEY in the command's environment: as VARIABLE, or as API_KEY"
+        " for the key api-key (repeatable)",
+    )  # fmt: skip
+    return parser
+
+
+def _serve(path: str, arguments: Sequence[str]) -> int:
+    # Imported here: the other commands start faster without subprocess and signal.
+    from hive_core.agent import serve  # noqa: PLC0415
+    from hive_core.agent.secret_environment import parse_secrets  # noqa: PLC0415
+
+    parser = _serve_parser()
     before, command = derived_commands.split_command(arguments)
     options = parser.parse_args(before)
     if not command:
-        parser.error("no command is given: hive-agent serve -- COMMAND...")
+        parser.error("no command; write hive-agent serve -- COMMAND...")
     if not 1 <= options.parallel <= PARALLEL_MOST:
         parser.error(f"--parallel must be 1 to {PARALLEL_MOST}")
     try:
@@ -123,7 +132,7 @@ def _hold(_path: str, _arguments: Sequence[str]) -> int:
 
 
 def _built_in_agent(name: str) -> Callable[[str, Sequence[str]], int]:
-    """The command of an agent that comes with hive."""
+    """The command of a built-in agent."""
 
     def run(path: str, arguments: Sequence[str]) -> int:
         from hive_core.agent import agent_loop, lead, queen, worker  # noqa: PLC0415
@@ -185,7 +194,7 @@ def _help(path: str, arguments: Sequence[str]) -> int:
     else:
         lines = [*common_commands(catalog.load(), OWN, shorts, COMMON), ""]
         lines.append("`hive-agent help --all` lists every command.")
-    lines.append("`hive-agent help COMMAND` explains one.")
+    lines.append("`hive-agent help COMMAND` describes a command.")
     output.line("\n".join(["usage: hive-agent COMMAND [arguments]", *lines]))
     return 0
 
@@ -207,7 +216,7 @@ _THREADED: Final = frozenset({"serve", "attend", "worker", "lead", "queen"})
 
 
 def run(arguments: Sequence[str], path: str) -> int:
-    """Run one command line; raises the error with which the daemon refuses it."""
+    """Run one command line; raise the error of a refusal."""
     name, *rest = arguments or ["help"]
     if name in _THREADED:
         from hive_core.agent import crash_report  # noqa: PLC0415 - only these have threads
@@ -233,11 +242,11 @@ def main() -> None:
         output.complaint(output.sentence(error))
         status = error.exit_code
     except BrokenPipeError:
-        # The reader closed the pipe; Python would complain again when it flushes at exit.
+        # The reader closed the pipe; Python would report that again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     except OSError as error:
-        # Such as a file that does not exist, or that may not be written.
+        # For example a file that does not exist or cannot be written.
         place = "" if error.filename is None else f"{error.filename}: "
         output.complaint(f"{place}{error.strerror or error}")
         status = 1

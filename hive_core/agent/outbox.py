@@ -1,6 +1,7 @@
-"""Replies that their recipients have no room for: sent beside the loop, which goes on meanwhile.
+"""Replies to full inboxes: a thread sends them later, while the loop continues.
 
-The message stays leased until its reply is sent. Given again, its command is not run again.
+The message stays leased until its reply is sent. When it is delivered again, its command is not run
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hive_core.agent.letter import ReceivedLetter, reply_body
 from hive_core.errors import Conflict, HiveError
 
 TRY_AGAIN: Final = 75
-# Replies kept for senders whose inbox is full; of more the oldest message is worked on once more.
+# Maximum number of such replies; beyond it the command runs again for the oldest message.
 MOST: Final = 32
 PAUSE: Final = 2.0  # seconds between two rounds
 
@@ -26,9 +27,9 @@ class BrokerCall(Protocol):
 
 
 def send_reply(ask: BrokerCall, letter: ReceivedLetter, output: bytes) -> bool:
-    """Answer a message once; a sender that is gone or may not be written to is only noted.
+    """Answer a message once; a sender that was destroyed or refuses mail is only logged.
 
-    False: its inbox is full.
+    Return False when its inbox is full.
     """
     params: dict[str, object] = {
         "to": letter.sender, "body": reply_body(output), "reply_to": letter.id,
@@ -63,13 +64,13 @@ class Outbox:
         self.filled.set()
 
     def holds(self, message: str) -> bool:
-        """Whether the reply to this message waits here."""
+        """Whether the reply to this message is in this outbox."""
         return message in self._replies
 
     def deliver(self, ask: BrokerCall) -> None:
-        """Try each reply once; a message whose reply was sent is done with."""
+        """Try each reply once; acknowledge the message of a reply that was sent."""
         for letter, output in list(self._replies.values()):
-            with self._lock:  # the loop and the thread may be at the same one
+            with self._lock:  # the loop and the thread may handle the same reply
                 if self.holds(letter.id) and send_reply(ask, letter, output):
                     del self._replies[letter.id]
                     ask("ack", ids=[letter.id])
@@ -77,7 +78,7 @@ class Outbox:
             self.filled.clear()
 
     def forever(self, ask: BrokerCall, sleep: Callable[[float], object]) -> Never:
-        """Deliver replies for ever; runs in a thread of its own."""
+        """Deliver replies forever, in a thread of its own."""
         while True:
             self.filled.wait()
             sleep(PAUSE)

@@ -1,7 +1,7 @@
 """The output of `hive-agent`: JSON for programs, aligned lines for people.
 
-Text that others wrote is shown with control and direction characters spelled out, so that it can
-neither move the cursor nor pose as something else.
+Text of other parties is shown with control and direction characters escaped, so that it can neither
+move the cursor nor look like other output.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _HOSTILE: Final = re.compile(
 )
 
 
-# Seconds since 1970 that are of this century; nothing else that is told as a fraction is as large.
+# Seconds since 1970 of this century; no other fraction in a reply is as large.
 _MOMENTS: Final = (1e9, 4.1e9)
 
 
 def plain(text: str) -> str:
-    """The text with everything that acts on a terminal spelled out as ⟨U+001B⟩."""
+    """The text with all characters that act on a terminal escaped as ⟨U+001B⟩."""
     return _HOSTILE.sub(lambda match: f"⟨U+{ord(match.group()):04X}⟩", text)
 
 
@@ -80,7 +80,7 @@ def _cell(value: object) -> str:
 
 
 def _number(value: float) -> str:
-    """A moment as local time, any other number to a thousandth."""
+    """A time as local time, any other number to a thousandth."""
     if _MOMENTS[0] <= value < _MOMENTS[1]:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
     return f"{value:.3f}".rstrip("0").rstrip(".")
@@ -94,7 +94,7 @@ def _table(rows: list[Mapping[str, object]]) -> list[str]:
 
 
 def _columns() -> int | None:
-    """The width of the terminal; None where the output is no terminal."""
+    """The width of the terminal; None when the output is not a terminal."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):
@@ -108,7 +108,7 @@ def _text(reply: Mapping[str, object]) -> list[str]:
             lines += _table(value)
         elif isinstance(value, str) and "\n" in value:
             lines += [f"{key}:", *(f"    {plain(line)}" for line in value.split("\n"))]
-        elif key != "next" or value is not None:  # there is no other page
+        elif key != "next" or value is not None:  # there is no further page
             lines.append(f"{key}: {_cell(value)}")
     return lines
 

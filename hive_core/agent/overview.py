@@ -1,4 +1,4 @@
-"""The texts of `hive-agent help`: the common commands, or all of them by subject."""
+"""The texts of `hive-agent help`: the common commands, or all commands by subject."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def overview(catalog: Catalog, own: Mapping[str, str], shorts: Mapping[str, str]
         if names:
             yield from ("", f"{heading}:")
             yield from (f"  {_command(name):<22} {texts[name]}" for name in names.split())
-    yield from ("", "For the operator alone, by `hive`:")
+    yield from ("", "For the operator only, with `hive`:")
     yield from _wrap(map(_command, sorted(apart)))
 
 

@@ -1,8 +1,8 @@
-"""Run one program for a bounded time, and end it with all that it started.
+"""Run one program for a limited time, and kill it with all processes that it started.
 
-It gets a session of its own and a mark in its environment. When the program or its time ends, its
-process group is killed, and so is every process with the mark outside of the group. A process that
-drops the mark and starts its own session survives until the container ends.
+The program gets its own session and a mark in its environment. When the program or its time ends,
+its process group is killed, and so is every process with the mark outside of the group. A process
+that drops the mark and starts its own session survives until the container ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _STEP: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ProgramCall:
-    """A program to run: where, for how long, and how many bytes of each output to keep."""
+    """A program to run.
+
+    Its folder, its time limit, and the number of bytes of each output to keep.
+    """
 
     words: Sequence[str]
     folder: Path
@@ -39,7 +42,7 @@ class ProgramCall:
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """`code`: as a shell says it, None when its time was over. `cut`: there was more output."""
+    """`code`: the exit status as in a shell, None after a timeout. `cut`: there was more output."""
 
     code: int | None
     out: bytes
@@ -62,7 +65,7 @@ class CappedOutputs:
     def read(self, seconds: float) -> bool:
         """Read what comes within this time; False when nothing came."""
         if not self._selector.get_map():
-            time.sleep(seconds)  # it closed its outputs and goes on
+            time.sleep(seconds)  # it closed its outputs and continues
             return False
         ready = self._selector.select(seconds)
         for key, _ in ready:
@@ -79,8 +82,10 @@ class CappedOutputs:
 
 
 def run(wanted: ProgramCall) -> ProgramEnd:
-    """Run it until it ends or its time does. What it prints is kept, so that no reader of it can
-    stand in the way of its end."""
+    """Run the program until it ends or times out.
+
+    Its output is stored, so that a slow reader cannot delay its end.
+    """
     try:
         process = subprocess.Popen(
             wanted.words, cwd=wanted.folder, env={**os.environ, MARK: wanted.grant},
@@ -94,7 +99,7 @@ def run(wanted: ProgramCall) -> ProgramEnd:
     outputs = CappedOutputs((process.stdout, process.stderr), wanted.most)
     with process, closing(outputs):
         code = _watch(process, outputs, wanted)
-        for _ in range(_ROUNDS):  # a process that survived may go on printing
+        for _ in range(_ROUNDS):  # a surviving process may still print
             if not outputs.read(0):
                 break
     out, err = map(bytes, outputs.data)

@@ -1,9 +1,8 @@
-"""The built-in queen: takes a task, chooses a way, has it done, and reports (rows K33, K35).
+"""The built-in queen: takes a task, chooses a strategy, delegates it, and reports (rows K33, K35).
 
-A short task goes to an agent that is there for this one alone, a longer one to a lead, and one that
-asks for an architect is planned first. What no plan could mend goes to a lead without one. What is
-to be done again and again becomes a trigger of the daemon's. A model in place of `strategy` comes
-later.
+She assigns a short task to a new one-shot agent and a longer one to a lead; a task that requests an
+architect is planned first. When no plan succeeds, a lead works without one. A recurring task
+becomes a trigger of the daemon. A model may replace `strategy` later.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ _COMPLEX: Final = frozenset(
 
 
 def words(text: str) -> set[str]:
-    """The words of a task, without numbers, by which tasks are compared."""
+    """The words of a task, without numbers, for comparing tasks."""
     return {word for word in text.lower().split() if word.isalpha()}
 
 
 def strategy(text: str, history: list[dict[str, Any]]) -> tuple[str, str]:
-    """The way, and why it was chosen.
+    """The strategy, and the reason for it.
 
-    As it asks for itself; else as a task that was much alike and went well; else by its words; else
-    complex, without a reason.
+    The one that the task requests; otherwise that of a similar, successful task; otherwise by its
+    words; otherwise complex, without a reason.
     """
     task_words = words(text)
     if language.asks_for_plan(text):
@@ -69,7 +68,7 @@ def _by_words(text: str, task_words: set[str]) -> tuple[str, str]:
 
 
 class Queen:
-    """The queen: there is one on each host, below the root agent."""
+    """The queen: one on each host, below the root agent."""
 
     def __init__(self, desk: TaskClient, memory: StateFile) -> None:
         self._desk = desk
@@ -105,7 +104,7 @@ class Queen:
             self._report_failure(row, text, parts, last)
 
     def _await_part(self, row: TaskSnapshot, part: TaskSnapshot) -> None:
-        """Take a part back whose agent was stopped: that was a try, and there may be another."""
+        """Withdraw a part whose agent was stopped: it counts as a try, and there may be another."""
         if self._desk.take_back(part):
             self._advance(row)
 
@@ -117,7 +116,7 @@ class Queen:
     def _set_trigger(self, row: TaskSnapshot, when: dict[str, object], job: str) -> None:
         """Set a trigger: the daemon assigns the job to the queen each time.
 
-        A trigger that is set again under its name replaces itself.
+        A trigger that is set again under its name replaces the old one.
         """
         action = {"kind": "task", "text": job}
         try:
@@ -149,9 +148,9 @@ class Queen:
     def _advance_planned(
         self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot]
     ) -> None:
-        """The architect plans; the lead carries out; what fails goes back to be revised.
+        """The architect plans, the lead executes, and a failed plan returns to the architect.
 
-        When there is no plan, or none is left to be tried, a lead does it without one.
+        Without a plan, or after the last one failed, a lead works without a plan.
         """
         plans, runs = _count_tries(parts, "plan"), _count_tries(parts, "lead")
         plan = parts.get(f"plan.{plans}")
@@ -165,7 +164,7 @@ class Queen:
             self._delegate(row, COMPLEX, text, 1)
 
     def _pass_plan_on(self, row: TaskSnapshot, plan: TaskSnapshot, number: int) -> dict[str, Any]:
-        """Store the architect's plan as the queen's own, which all agents below her can read."""
+        """Store the architect's plan as an artifact of the queen, for all her descendants."""
         data, stored = {"plan": plan.data.get("result", plan.summary)}, list[str]()
         with suppress(NotFound):
             for artifact in plan.artifacts[:1]:
@@ -178,10 +177,10 @@ class Queen:
     def _order_plan(
         self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot], number: int
     ) -> None:
-        """Assign a plan to the architect, which sleeps without work; the mail wakes it.
+        """Assign a plan to the architect, which sleeps when idle; the mail wakes it.
 
-        It is of the highest tier that she may give. To revise a plan it reads the last one, as she
-        keeps it: so another architect can go on where the first one is gone.
+        It has the highest tier that she may give. To revise a plan it reads the last one, which the
+        queen keeps: so another architect can continue when the first one was destroyed.
         """
         name = f"architect-{row.id[:8]}"
         self._desk.ensure_child(
@@ -245,7 +244,7 @@ class Queen:
         return [child for child in self._desk.children().values() if child.role == "lead"]
 
     def _reap(self) -> None:
-        """Leads that had nothing to do for a while go, and architects whose task is over."""
+        """Destroy leads that were idle for a while, and architects whose task has ended."""
         open_ = {item.id[:8] for item in self._desk.own_tasks()}
         for name in self._desk.children():
             stem, _, task = name.partition("-")
@@ -262,9 +261,9 @@ class Queen:
     def _remember(
         self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot], *, well: bool
     ) -> None:
-        """Remember the strategy of a task, its success and its cost for the next one like it.
+        """Record the strategy of a task, its success and its cost, for similar tasks.
 
-        A plan that came to nothing is remembered too, and nothing twice.
+        A failed plan is recorded too. Nothing is recorded twice.
         """
         state = self._memory.read()
         took: dict[str, Any] = {
@@ -286,7 +285,7 @@ _TOLD: Final = 4000
 
 
 def _strategy_of(parts: Mapping[str, TaskSnapshot]) -> str:
-    """The way on which a task is; without a plan, when there was one and it came to nothing."""
+    """The present strategy of a task; without a plan after a plan failed."""
     kinds = {title.partition(".")[0] for title in parts}
     way = next((way for way in (SIMPLE, COMPLEX) if way in kinds), "")
     return way or (ARCHITECT if "plan" in kinds else "")
@@ -305,7 +304,7 @@ def _count_tries(parts: Mapping[str, TaskSnapshot], kind: str) -> int:
 
 
 def _last_try(parts: Mapping[str, TaskSnapshot], way: str) -> TaskSnapshot | None:
-    """The last try on this way; what was planned is carried out by leads."""
+    """The last try of this strategy; leads execute plans."""
     kind = "lead" if way == ARCHITECT else way
     plans = _count_tries(parts, "plan") if way == ARCHITECT else 0
     number = max(_count_tries(parts, kind), plans)

@@ -21,7 +21,7 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 def wire_name(operation: str) -> str:
-    """`get_logs` as the wire calls it: `org.hive.Broker.GetLogs`."""
+    """The name of `get_logs` on the wire: `org.hive.Broker.GetLogs`."""
     return HIVE + "".join(part.capitalize() for part in operation.split("_"))
 
 
@@ -51,7 +51,7 @@ class Link:
         self._client = None
 
     def ask(self, operation: str, /, **params: object) -> Message:
-        """Call an operation by its name; None stands for a parameter not given."""
+        """Call an operation by its name; parameters that are None are omitted."""
         present = {key: value for key, value in params.items() if value is not None}
         return self.call(wire_name(operation), present, repeat=True)
 
@@ -60,7 +60,7 @@ class Link:
         return self.ask(operation, **{"idempotency_key": new_key(), **params})
 
     def call(self, method: str, params: Message, *, repeat: bool = False) -> Message:
-        """Call a full method name; a lost connection is survived only with `repeat`."""
+        """Call a full method name; with `repeat`, repeat the call after a lost connection."""
         client = self._connection()
         try:
             return client.call(method, params)

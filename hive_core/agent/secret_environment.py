@@ -1,7 +1,7 @@
-"""Secrets of the agent as variables of the command that `hive-agent serve` runs.
+"""Secrets of the agent as environment variables of the command of `hive-agent serve`.
 
-A value is read for each run, so a new one is used without a restart. It is in no argument and no
-log: the command alone gets it, in its environment.
+A value is read for each run, so that a new value needs no restart. Only the environment of the
+command has it, never an argument or a log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def parse_secrets(options: Iterable[str]) -> dict[str, str]:
-    """Keys by variable, from `KEY` or `VARIABLE=KEY`; ValueError names what is wrong.
+    """Keys by variable, from `KEY` or `VARIABLE=KEY`; ValueError has the reason.
 
     The variable of `api-key` is API_KEY.
     """
@@ -52,7 +52,7 @@ def _read(folder: Path, key: str) -> str:
             f" `hive secret set {name} {key}` and allows it with"
             f" `hive cap grant {name} secret:{key}`"
         ) from None
-    # A variable cannot hold a NUL, and the error of subprocess would be about the environment.
+    # A variable cannot have a NUL, and the error of subprocess would show the environment.
     if "\0" in value:
         raise OSError(f"the secret {key} holds a NUL character and cannot be a variable")
     return value.removesuffix("\n")

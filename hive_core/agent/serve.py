@@ -1,9 +1,9 @@
-"""`hive-agent serve -- COMMAND...`: the loop that makes any program an agent.
+"""`hive-agent serve -- COMMAND...`: the loop that runs any program as an agent.
 
 It handles one message at a time: the command reads the body on its standard input, its output is
 the reply, and exit 0 acknowledges the message. Delivery is at least once: after a crash the message
-comes again, and the idempotency key of the reply keeps the sender from getting two. Tasks run in
-threads of their own (tasks.py), so that neither waits for the other.
+is delivered again, and the idempotency key of the reply prevents a second reply. Tasks run in
+threads of their own (tasks.py), so that messages and tasks do not wait for each other.
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ def _pause_after(attempt: int, pauses: Sequence[float]) -> float:
 
 @dataclass
 class ServedCommand:
-    """The command, and how often and how long it is tried.
+    """The command, with its number of tries and its time limit.
 
-    `parallel`: tasks at once where the agent's spec says nothing. `kinds`: the kinds of mail that
-    the command gets; of other mail a line is logged. `secrets`: keys of secrets, by the variable in
-    which the command gets each.
+    `parallel`: tasks at once, unless the agent's spec sets it. `kinds`: the kinds of mail that the
+    command gets; other mail is only logged. `secrets`: keys of secrets, by environment variable.
     """
 
     command: Sequence[str]
@@ -102,11 +101,11 @@ class MessageLoop:
             self.tasks.close()
 
     def _read_parallel(self) -> None:
-        """Take the number of tasks at once from the agent's spec, where that says it."""
+        """Read the number of tasks at once from the agent's spec, if that sets it."""
         try:
             wanted = self._call("whoami").get("parallel")
         except HiveError as error:
-            _say(f"cannot ask how many tasks to do at once: {error.reason}")
+            _say(f"cannot read the number of tasks at once: {error.reason}")
             return
         if isinstance(wanted, int):
             if self._work.parallel not in (1, wanted):
@@ -114,7 +113,7 @@ class MessageLoop:
             self.tasks.set_parallel(wanted)
 
     def _do_tasks(self) -> Never:
-        """Resume the tasks that were begun before, then take what is offered."""
+        """Resume the tasks that were begun before, then take offered tasks."""
         self.tasks.resume_begun()
         with Link(self._link.path, answer=POLL) as link:
             while True:
@@ -125,7 +124,7 @@ class MessageLoop:
             self.outbox.forever(link.ask, self._sleep)
 
     def read_snapshot(self) -> None:
-        """Write the agent's snapshot to a file that the command finds in HIVE_SNAPSHOT."""
+        """Write the agent's snapshot to a file; HIVE_SNAPSHOT has its path."""
         try:
             snapshot = str(self._call("get_snapshot").get("data") or "")
         except HiveError as error:
@@ -169,7 +168,7 @@ class MessageLoop:
         try:
             output = self._run_command(letter)
         except AgentStopped:
-            # Given back at once: the next start need not wait for the lease to end.
+            # Give the message back at once, so that the next start does not wait for the lease.
             self._try_call("nack", ids=[letter.id], why="the agent stopped")
             raise
         if output is None:
@@ -193,7 +192,10 @@ class MessageLoop:
         return True
 
     def _run_command(self, letter: ReceivedLetter) -> bytes | None:
-        """The command's output; None after three failures, which make the message a dead letter."""
+        """The output of the command.
+
+        None after three failures, which make the message a dead letter.
+        """
         why = ""
         for attempt in range(TRIES):
             if attempt:
@@ -220,16 +222,16 @@ class MessageLoop:
             _say(f"question {question}: answered")
 
     def _try_call(self, operation: str, **params: object) -> None:
-        """Call; a refusal is logged, and the message comes again by itself."""
+        """Call; a refusal is logged, and the message will be delivered again."""
         try:
             self._call(operation, **params)
         except HiveError as error:
             _say(f"cannot {operation}: {error.reason}")
 
     def _call(self, operation: str, /, **params: object) -> dict[str, object]:
-        """Call until there is an answer: the daemon may be away or busy.
+        """Call until an answer comes: the daemon may be restarting or busy.
 
-        A reply for a full inbox is refused at once, and sent later.
+        A reply to a full inbox is refused at once, and sent later.
         """
         tries = 0 if operation == "send" else inf
         attempt = 0
@@ -269,7 +271,7 @@ def _raise_stopped(number: int, _frame: object) -> Never:
 
 def until_stopped(body: Callable[[], object]) -> int:
     """Run `body` until SIGTERM or SIGINT; the status is the shell's for that signal."""
-    # The container's stub init sends HUP at the heels of TERM, which would cut the farewell short:
+    # The container's stub init sends HUP right after TERM, which would interrupt the shutdown:
     # https://github.com/systemd/systemd/blob/v252/src/nspawn/nspawn-stub-pid1.c
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -288,5 +290,5 @@ def run_serve(path: str, work: ServedCommand) -> int:
 
 
 def run_hold() -> int:
-    """Do nothing, so that the container stays and its mail waits."""
+    """Do nothing, so that the container keeps running and mail waits."""
     return until_stopped(threading.Event().wait)

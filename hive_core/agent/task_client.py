@@ -1,7 +1,7 @@
 """The client of the built-in agents: their tasks, the tasks that they assigned, their children.
 
-Nothing is kept here, because the daemon knows it all: an agent that was killed asks the daemon and
-goes on. A call that is repeated has the same key, so it changes nothing.
+The client has no state of its own: an agent that was killed reads its state from the daemon and
+continues. A repeated call has the same key, so it changes nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _TRY_AGAIN: Final = 75
 _TRIES: Final = 8
 _BACK: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 _PAGE: Final = 200
-# What the daemon takes of one report.
+# Limits of the daemon for one report.
 SUMMARY_MOST, DATA_MOST = 16 * 1024, 24 * 1024
 _CUT: Final = "\n[cut]"
-# As data: the rest of it is an artifact with this id.
+# In the data: the whole data is an artifact with this id.
 _WHOLE: Final = "whole"
 _REMEMBERED: Final = 7
 _DOWN: Final = frozenset({"stopped", "failed", "parked"})
@@ -39,7 +39,7 @@ _ENDED: Final = frozenset({"done", "cancelled"})
 class TaskSnapshot:
     """One task. `status` is empty until it has ended; `tokens` and `cost` are as reported.
 
-    `offered`: whether its agent may begin it, and has not.
+    `offered`: whether its agent may begin it and has not begun it.
     """
 
     id: str
@@ -99,7 +99,7 @@ class ChildAgent:
 
 
 class TaskClient:
-    """Calls that wait while the daemon restarts, without a limit."""
+    """Calls that wait, without a limit, while the daemon restarts."""
 
     def __init__(
         self, link: Link, name: str, sleep: Callable[[float], object] = time.sleep
@@ -110,7 +110,7 @@ class TaskClient:
         self._read: dict[str, str] = {}
 
     def ask(self, operation: str, /, **params: object) -> Message:
-        """Call until there is an answer; raises a refusal that a retry cannot change."""
+        """Call until an answer comes; raise a refusal that a retry cannot change."""
         tries = 0
         while True:
             try:
@@ -136,7 +136,7 @@ class TaskClient:
             return {}
 
     def receive(self, wait: float) -> list[Message]:
-        """Receive and acknowledge messages: they only say that there is something to look at."""
+        """Receive and acknowledge messages, which only signal that something has changed."""
         messages = self.ask("recv", wait=wait, max=100)["messages"]
         if not isinstance(messages, list):
             return []
@@ -150,11 +150,11 @@ class TaskClient:
         return sorted(tasks, key=lambda row: row.created)
 
     def delegated_tasks(self) -> list[TaskSnapshot]:
-        """The open tasks of agents below, the newest first."""
+        """The open tasks of descendants, the newest first."""
         return [row for row in self._rows(open=True) if row.agent != self.name]
 
     def parts(self, task: TaskSnapshot) -> dict[str, TaskSnapshot]:
-        """The parts of this task that were assigned to others, by title; the last of each."""
+        """The parts of this task that were assigned to other agents; the last one of each title."""
         parts: dict[str, TaskSnapshot] = {}
         for row in self._rows(since=task.created):
             if row.part_of == task.id:
@@ -162,7 +162,7 @@ class TaskClient:
         return {title: self._with_whole_data(row) for title, row in parts.items()}
 
     def _with_whole_data(self, row: TaskSnapshot) -> TaskSnapshot:
-        """The row with its whole data, also where that was too long for a report."""
+        """The row with its whole data, also when that was too long for a report."""
         id_ = str(row.data.get(_WHOLE, ""))
         if not id_:
             return row
@@ -174,7 +174,7 @@ class TaskClient:
         return replace(row, data=json.loads(self._read[id_]))
 
     def begin(self, task: TaskSnapshot) -> bool:
-        """Begin a task. False: it was taken back."""
+        """Begin a task; return False when it was withdrawn."""
         try:
             self.change("begin_task", task=task.id)
         except (Conflict, NotFound) as error:
@@ -183,7 +183,7 @@ class TaskClient:
         return True
 
     def take_back(self, part: TaskSnapshot) -> bool:
-        """Take back a part whose agent was stopped before it began it."""
+        """Withdraw a part whose agent was stopped before it began it."""
         if part.state != "queued" or part.offered:
             return False
         child = self.children().get(part.agent)
@@ -201,14 +201,14 @@ class TaskClient:
     def assign_part(
         self, task: TaskSnapshot, agent: str, title: str, text: str, **more: object
     ) -> None:
-        """Assign a part of a task to an agent below; a repetition changes nothing."""
+        """Assign a part of a task to a descendant; a repeated call changes nothing."""
         self.change(
             "assign_task", agent=agent, description=text, title=title, part_of=task.id,
             **{"requeue": 3, "idempotency_key": f"{task.id}:{title}", **_without_absent(more)},
         )  # fmt: skip
 
     def finish(self, task: TaskSnapshot, status: str, summary: str, **more: object) -> None:
-        """Send the one report; a task that ended meanwhile stays as it ended."""
+        """Report the result; a task that has ended meanwhile does not change."""
         key = f"finish:{task.id}:{task.attempt}:{status}"
         fields = _without_absent(more)
         data = json.dumps(fields.get("data"), indent=1)
@@ -222,7 +222,7 @@ class TaskClient:
         )  # fmt: skip
 
     def tier(self) -> str:
-        """The tier of this agent, which is the highest that it may give."""
+        """The tier of this agent, the highest that it may give."""
         return str(self.ask("whoami")["tier"])
 
     def children(self) -> dict[str, ChildAgent]:
@@ -241,25 +241,25 @@ class TaskClient:
                 return children
 
     def ensure_child(self, name: str, **spec: object) -> None:
-        """Create a child, or start the one that is there."""
+        """Create a child, or start the existing one."""
         child = self.children().get(name)
         if child is None:
             try:
                 self.change("spawn", name=name, **spec)
             except AlreadyExists:
-                say(f"{name} is there already")
+                say(f"{name} exists already")
         elif child.state in _DOWN:
             self.try_change("start", agent=name)
 
     def destroy_child(self, name: str) -> None:
-        """Destroy a child with all agents below it."""
+        """Destroy a child with its descendants."""
         try:
             self.try_change("destroy", agent=name, recursive=True)
         except NotFound:
-            say(f"{name} is gone already")
+            say(f"{name} was destroyed already")
 
     def store(self, name: str, text: str, visibility: str = "user", **more: object) -> list[str]:
-        """Store a text as an artifact; its id in a list, which is empty when that was refused."""
+        """Store a text as an artifact; return its id in a list, which is empty after a refusal."""
         reply = self.try_change(
             "store_artifact", name=name, text=text, visibility=visibility, type="text/plain", **more
         )
@@ -276,7 +276,7 @@ class TaskClient:
                 return data.decode()
 
     def _rows(self, since: float = 0.0, **params: object) -> list[TaskSnapshot]:
-        """Tasks of the agent and all below it, the newest first, down to a time."""
+        """Tasks of the agent and its descendants, the newest first, back to a time."""
         tasks: list[TaskSnapshot] = []
         after: object = None
         while True:

@@ -16,7 +16,7 @@ _PATIENCE: Final = 50.0
 
 
 def result_of(path: str, task: str, output: bytes) -> dict[str, object]:
-    """Text as the summary, a JSON object as data; what is too big for both as an artifact."""
+    """Text becomes the summary, a JSON object the data; a larger output becomes an artifact."""
     text = output.decode(errors="replace").removesuffix("\n")
     with suppress(ValueError):
         data = json.loads(text)
@@ -29,7 +29,7 @@ def result_of(path: str, task: str, output: bytes) -> dict[str, object]:
 
 
 def _store_output(path: str, task: str, text: str) -> str:
-    """The whole output in the store; empty where the agent may not keep anything."""
+    """Store the whole output; return empty when the agent may not store artifacts."""
     try:
         with Link(path, answer=_PATIENCE) as link:
             reply = link.change(

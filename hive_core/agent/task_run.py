@@ -1,4 +1,4 @@
-"""One run of a command for a task: its input, its output, and how it is ended."""
+"""One run of a command for a task: its input, its output, and its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from hive_core.agent.letter import ReceivedLetter
 
-# What is answered to a task goes on with it.
+# Answers that let a task continue.
 GOES_ON: Final = frozenset({"answer", "plan_approved", "plan_rejected"})
 OUTPUT_MOST: Final = 512 * 1024
 TOO_LATE: Final = "it took too long"
@@ -24,7 +24,7 @@ _ENV_MOST: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """The input of a run: the task, and what came for it meanwhile, such as an answer."""
+    """The input of a run: the task, and the letter that lets it continue, such as an answer."""
 
     id: str
     attempt: int
@@ -33,7 +33,7 @@ class TaskInput:
 
     @classmethod
     def of(cls, reply: Mapping[str, object], letter: ReceivedLetter) -> TaskInput:
-        """From what `get_task` says, and the letter that is the reason to do it now."""
+        """Make the input from `get_task` and from the letter that caused this run."""
         row = mapping(reply.get("task"))
         data = reply.get("data")
         parts = [str(reply.get("description") or "")]
@@ -59,7 +59,7 @@ class TaskInput:
 def task_of(letter: ReceivedLetter) -> str:
     """The task that a message of the daemon is about: `task: ID`, or JSON in its first line.
 
-    Anybody may send a message that looks like it; only the daemon's is believed.
+    Any agent may send such a message; only that of the daemon is trusted.
     """
     if letter.relation != "daemon":
         return ""
@@ -73,7 +73,7 @@ def task_of(letter: ReceivedLetter) -> str:
 
 @dataclass
 class TaskRun:
-    """One run of the command, which another thread may stop at any time."""
+    """One run of the command; another thread may stop it at any time."""
 
     command: Sequence[str]
     input: TaskInput
@@ -84,7 +84,7 @@ class TaskRun:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def work(self, base: Mapping[str, str]) -> tuple[int, bytes]:
-        """Exit status and output, of which only so much is kept."""
+        """Run the command; return its exit status and its output, up to a limit."""
         with self._lock:
             if self.stopped:
                 return -signal.SIGTERM, b""
@@ -106,7 +106,7 @@ class TaskRun:
                 self._over = True
 
     def stop(self, why: str) -> None:
-        """End all processes of the run, first by asking."""
+        """End all processes of the run, first with TERM, then with KILL."""
         with self._lock:
             if self.stopped or self._over:
                 return
@@ -129,7 +129,7 @@ def _feed(pipe: IO[bytes] | None, text: str) -> None:
 
 
 def _read_capped(pipe: IO[bytes] | None) -> bytes:
-    """So much of what comes as is kept; all of it is read, or the command would wait."""
+    """Read all output, or the command would block, and return its beginning."""
     output = bytearray()
     if pipe is not None:
         with pipe:

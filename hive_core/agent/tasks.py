@@ -1,8 +1,9 @@
 """The tasks of `hive-agent serve`: one run of the command for each.
 
-A task is taken when there is room for it, and then begun: until then it is queued at the daemon,
-its clock stands, and it can be taken back. While it runs, its state is watched: when the task is
-stopped, the process group of the command gets TERM, and KILL two seconds later.
+The loop receives a task when it has room for it, and then begins it: until then the task is queued
+at the daemon, its clock stands, and it can be withdrawn. While the command runs, the loop watches
+the task: when the task is stopped, the process group of the command gets TERM, and KILL two seconds
+later.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ STOPPING: Final = "stopping"
 AGAIN: Final = 75  # EX_TEMPFAIL: the command asks for another try
 TRIES: Final = 3
 POLL: Final = 50
-NOT_RUNNING: Final = "nothing of it was running"
-NO_TASKS: Final = "this agent does no tasks: its hive-agent serve was given other --kinds"
+NOT_RUNNING: Final = "no command was running for it"
+NO_TASKS: Final = "this agent accepts no tasks: --kinds of its hive-agent serve excludes them"
 LEFT: Final = "the agent stopped"
-ELSEWHERE: Final = "it was given anew"
+ELSEWHERE: Final = "it was begun again"
 _BACK: Final = 1.0
 
 
@@ -49,7 +50,7 @@ def say(text: str) -> None:
 
 @dataclass
 class TaskLoop:
-    """The running tasks, at most `parallel` at once. `accepts`: whether the agent does tasks."""
+    """The running tasks, at most `parallel` at once. `accepts`: whether the agent accepts tasks."""
 
     path: str
     command: Sequence[str]
@@ -73,7 +74,7 @@ class TaskLoop:
         self._room = threading.Semaphore(parallel)
 
     def resume_begun(self) -> None:
-        """After a start in a machine that was up: what had begun and has no end is done again."""
+        """After a restart in a running machine, run the begun tasks that have not ended again."""
         try:
             with Link(self.path, answer=POLL) as link:
                 rows = list(_rows(link.ask("list_tasks", only=True, open=True)))
@@ -94,7 +95,7 @@ class TaskLoop:
             say(f"task {task}: {error.reason}")
 
     def step(self, link: Link, lease: int, other: Callable[[ReceivedLetter], None]) -> bool:
-        """Take one task when there is room for it, and begin it; what is none is for `other`."""
+        """Receive one task when there is room, and begin it; pass other letters to `other`."""
         self._room.acquire()
         try:
             reply = link.ask("recv", wait=POLL, max=1, lease=lease, only="work")
@@ -131,18 +132,18 @@ class TaskLoop:
             say(f"task {task}: {error.reason}")
 
     def hear(self, letter: ReceivedLetter) -> bool:
-        """Whether the letter says something about a task that runs, and was seen to."""
+        """Handle a letter about a running task; return whether it was one."""
         task = task_of(letter)
         if not task or letter.kind not in (STOP, REPORT):
             return False
         if letter.kind == STOP:
             self.stop(task, letter.body.partition("\n\n")[2])
         else:
-            say(f"task {task}: a report is asked for")
+            say(f"task {task}: the daemon asks for a report")
         return True
 
     def _begin(self, task: str, letter: ReceivedLetter) -> None:
-        """Begin it with the room that was kept for it; what runs already is not begun twice."""
+        """Begin a task in the reserved room; a running task is not begun twice."""
         run = None
         try:
             run = self._run_of(task, letter)
@@ -153,7 +154,7 @@ class TaskLoop:
             threading.Thread(target=self._run_and_report, args=(run,), name=f"task {task}").start()
 
     def _run_of(self, task: str, letter: ReceivedLetter) -> TaskRun | None:
-        """The run for a task; None: it runs already, was taken back, or is not accepted."""
+        """The run for a task; None: it runs already, was withdrawn, or is not accepted."""
         with self._lock:
             if task in self._runs or task in self._beginning or self._closed:
                 return None
@@ -177,7 +178,7 @@ class TaskLoop:
         return run
 
     def _begin_at_daemon(self, task: str) -> Mapping[str, object] | None:
-        """Tell the daemon that it is worked on; None: it is not to be."""
+        """Begin the task at the daemon; None when it may not be begun."""
         try:
             with Link(self.path, answer=POLL) as link:
                 state = link.change("begin_task", task=task).get("state")
@@ -190,7 +191,7 @@ class TaskLoop:
         return None
 
     def stop(self, task: str, why: str) -> None:
-        """End its run. One that is being begun hears of it as soon as it is watched."""
+        """End the run of a task; a run that is starting sees the stop as soon as it is watched."""
         with self._lock:
             run, begins = self._runs.get(task), task in self._beginning
         if run is not None:
@@ -199,9 +200,9 @@ class TaskLoop:
             self._confirm_stop(task)
 
     def _confirm_stop(self, task: str) -> None:
-        """Confirm the stop of a task that waited, so that nothing of it runs.
+        """Confirm the stop of a waiting task, for which no command runs.
 
-        Else the daemon would end the container, and the other tasks with it.
+        Otherwise the daemon would restart the container, and end the other tasks with it.
         """
         try:
             if mapping(self._get_task(task).get("task")).get("state") == STOPPING:
@@ -210,7 +211,7 @@ class TaskLoop:
             say(f"task {task}: {error.reason}")
 
     def close(self) -> None:
-        """End everything that runs; the tasks stay as they are."""
+        """End all runs without reporting the tasks."""
         with self._lock:
             self._closed = True
             runs = list(self._runs.values())
@@ -218,7 +219,7 @@ class TaskLoop:
             run.stop(LEFT)
 
     def settle(self) -> None:
-        """Wait until there is room for all: nothing runs."""
+        """Wait until no run is left."""
         for _ in range(self.parallel):
             self._room.acquire()
         for _ in range(self.parallel):
@@ -242,12 +243,15 @@ class TaskLoop:
         finally:
             with self._lock:
                 self._runs.pop(run.input.id, None)
-            if report is None and not run.stopped:  # a stop may have come after the last look
+            if report is None and not run.stopped:  # a stop may have come after the last check
                 self._confirm_stop(run.input.id)
             self._room.release()
 
     def _run_command(self, run: TaskRun) -> dict[str, object] | None:
-        """Run the command, return its report; None: the task waits for an answer or a decision."""
+        """Run the command.
+
+        Return its report, or None when the task waits for an answer or a decision.
+        """
         status, output = 0, b""
         for attempt in range(TRIES):
             if attempt:
@@ -285,7 +289,7 @@ class TaskLoop:
                 except Conflict as error:
                     say(f"task {task}: {error.reason}")
                 except HiveError as error:
-                    if error.exit_code not in (69, 75, 124):  # it may be otherwise in a moment
+                    if error.exit_code not in (69, 75, 124):  # that may change soon
                         raise
                     say(f"task {task}: {error.reason}; trying again")
                     self.sleep(_BACK)
@@ -295,9 +299,9 @@ class TaskLoop:
                 return
 
     def _watch(self, run: TaskRun) -> None:
-        """Watch for a stop, also when the run is over and its task waits for an answer.
+        """Watch for a stop, also after the run, while its task waits for an answer.
 
-        The watch goes on after the daemon was away.
+        The watch survives a restart of the daemon.
         """
         after: str | None = None
         with Link(self.path, answer=POLL) as link:

@@ -1,4 +1,4 @@
-"""`hive-agent tool`: asks for one use of a tool, runs it, and says how it ended."""
+"""`hive-agent tool`: requests one use of a tool, runs it, and reports how it ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALIASES: Final = {
 
 
 def run_tool(path: str, arguments: Sequence[str]) -> int:
-    """The command; the exit status of `bash` is that of its program, 124 when its time was over."""
+    """Run the command; the exit status of `bash` is that of its program, 124 after a timeout."""
     before, words = split_command(_with_separator(arguments))
     options = _parser().parse_args(before)
     name = _ALIASES.get(options.tool, options.tool)
@@ -34,7 +34,7 @@ def run_tool(path: str, arguments: Sequence[str]) -> int:
     argument = list(words or ()) if name == "bash" else [options.path]
     if argument == [None]:
         _parser().error("the path is missing")
-    # What it is given to write comes first: a grant does not wait for a slow pen.
+    # Read the text to write first, so that a grant does not wait for standard input.
     content = sys.stdin.buffer.read() if name == "edit" and options.old is None else b""
     with Link(path) as link:
         grant = str(link.change(
@@ -45,12 +45,12 @@ def run_tool(path: str, arguments: Sequence[str]) -> int:
 
 
 def _with_separator(arguments: Sequence[str]) -> list[str]:
-    """`bash ls -l` as `bash -- ls -l`: behind its own options all is the program's."""
+    """`bash ls -l` as `bash -- ls -l`: all words after the tool's own options are the program's."""
     words, tool, at = list(arguments), "", 0
     while at < len(words) and words[at] != "--":
         word = words[at]
         if word.startswith("-"):
-            # Each option but that for help has a value.
+            # Each option except that for help has a value.
             at += 1 if "=" in word or word in ("-h", "--help") else 2
         elif tool:
             return [*words[:at], "--", *words[at:]]
@@ -69,15 +69,20 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     names = ["bash", "edit", "read", *_ALIASES]
     parser.add_argument("tool", choices=names, metavar="TOOL", help="read, edit, bash, or an alias")
-    parser.add_argument("path", nargs="?", help="file of read and edit, below the workspace")
+    parser.add_argument("path", nargs="?", help="file to read or edit, below the workspace")
     parser.add_argument("--task", default="", help="task that the tool is used for")
     parser.add_argument(
-        "--timeout", type=float, default=SECONDS, help="seconds that bash may take (30)"
+        "--timeout", type=float, default=SECONDS, help="time limit of bash in seconds (default 30)"
     )
-    parser.add_argument("--old", help="edit: text to replace, which must occur once (default: the"
-                        " whole file, by standard input)")  # fmt: skip
+    parser.add_argument(
+        "--old",
+        help="edit: text to replace, which must occur once (default: replace the whole file by"
+        " standard input)",
+    )
     parser.add_argument("--new", default="", help="edit: the new text")
-    parser.add_argument("--start", type=_file_offset, default=0, help="read: offset in bytes (0)")
+    parser.add_argument(
+        "--start", type=_file_offset, default=0, help="read: offset in bytes (default 0)"
+    )
     parser.add_argument(
         "--root", type=Path, help="the workspace (default: HIVE_WORKSPACE, or the agent's state)"
     )
@@ -93,7 +98,7 @@ def _file_offset(text: str) -> int:
 
 
 def _use_grant(link: Link, grant: str, use: Callable[[], int]) -> int:
-    """Use the grant and give it back, whatever comes in between."""
+    """Use the grant and return it, also after an error."""
     signal.signal(signal.SIGTERM, _exit_on_term)
     status, detail = "killed", ""
     try:
@@ -106,7 +111,7 @@ def _use_grant(link: Link, grant: str, use: Callable[[], int]) -> int:
         status, detail = "failed", str(error)
         raise
     finally:
-        # It ends by itself if this does not arrive.
+        # The grant expires by itself if this call fails.
         with suppress(HiveError):
             link.change("end_tool", grant=grant, status=status, detail=detail[:900])
     return code
@@ -127,7 +132,9 @@ def _use_tool(
         data, size = workspace.read(root, argument[0], options.start)
         _write_output(1, data)
         if options.start + len(data) < size:
-            output.complaint(f"cut at byte {options.start + len(data)} of {size}; --start goes on")
+            output.complaint(
+                f"cut at byte {options.start + len(data)} of {size}; continue with --start"
+            )
     elif options.old is None:
         workspace.write(root, argument[0], content)
     else:
@@ -152,7 +159,7 @@ def _write_output(way: int, data: bytes) -> None:
 
 
 def _workspace_root(root: Path | None) -> Path:
-    """The workspace: as said, or the agent's own state, or where it is."""
+    """The workspace: the option, or the agent's own state, or the current folder."""
     if root is not None:
         return root
     if place := os.environ.get("HIVE_WORKSPACE"):

@@ -1,7 +1,7 @@
-"""The built-in worker: does the lines of its task one after the other (rows K34, T1, T6).
+"""The built-in worker: executes the lines of its task one after the other (rows K34, T1, T6).
 
-It thinks nothing out, so what comes out of it can be checked. An architect is the same program: it
-is asked for a plan instead of a result.
+It uses no model, so its results can be checked. An architect is the same program: its tasks request
+a plan instead of a result.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from hive_core.agent.language import CommandFailed, UnknownCommand
 from hive_core.agent.task_client import OPEN, TaskClient, TaskSnapshot, say
 
 CRASHED: Final = 70
-_WATCH: Final = 5.0  # seconds that one look at a task waits
+_WATCH: Final = 5.0  # seconds that one call of `watch_task` waits
 _REMEMBERED: Final = 100
 
 
 class LineInterrupted(Exception):
-    """Somebody ends the work on this task."""
+    """The work on this task is being ended."""
 
 
 class LineWorker:
     """The built-in worker. Its memory of earlier tasks is lost with its machine.
 
-    Who gives a task says whether it begins with that or with nothing, which it does by itself.
+    The assigner decides whether a task begins with that memory; by default it does not.
     """
 
     def __init__(
@@ -66,7 +66,10 @@ class LineWorker:
             self._finish(row, done)
 
     def _remember(self, row: TaskSnapshot, data: dict[str, Any]) -> None:
-        """Choose the memory that the task begins with; the task brings what the worker lacks."""
+        """Choose the memory that the task begins with.
+
+        The data of the task has what the worker lacks.
+        """
         if row.context != "keep":
             self._results = []
         before = [str(result) for result in data.get("before") or []]
@@ -106,7 +109,7 @@ class LineWorker:
         return language.compute(line, data, self._results)
 
     def _sleep(self, row: TaskSnapshot, seconds: float) -> str:
-        """Wait, and hear at once when the work is ended."""
+        """Wait, and raise LineInterrupted at once when the work is ended."""
         ends, after = time.monotonic() + seconds, None
         while (left := ends - time.monotonic()) > 0:
             seen = self._desk.ask("watch_task", task=row.id, after=after, wait=min(left, _WATCH))

@@ -1,7 +1,7 @@
-"""Files below one folder, reached step by step from its descriptor: no link is followed.
+"""Files below one folder, opened step by step from its descriptor, without following links.
 
-This keeps a tool where it belongs when names come from a model. It is no wall: a program that does
-not use it is bounded by its container alone.
+This keeps a tool in its folder when a model chooses the names. It is not a security boundary: a
+program that does not use it is limited by its container alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read(root: Path, path: str, start: int = 0) -> tuple[bytes, int]:
 
 
 def write(root: Path, path: str, content: bytes) -> None:
-    """Put a file in place as a whole, with the folders above it; it keeps its mode."""
+    """Write a file atomically and create missing folders; an existing file keeps its mode."""
     if len(content) > MOST:
         raise LimitReached(f"cannot write {path}: {len(content)} bytes are more than {MOST}")
     with _open_parent(root, path, make=True) as (folder, name):
@@ -40,14 +40,14 @@ def write(root: Path, path: str, content: bytes) -> None:
 
 
 def edit(root: Path, path: str, old: str, new: str) -> None:
-    """Replace the one place where the old text stands."""
+    """Replace the only occurrence of the old text."""
     content, size = read(root, path)
     if size > MOST:
         raise LimitReached(f"cannot edit {path}: {size} bytes are more than {MOST}")
     text = content.decode()
     if not old or text.count(old) != 1:
         count = text.count(old) if old else 0
-        raise InvalidArgument(f"the old text stands {count} times in {path}, not once", field="old")
+        raise InvalidArgument(f"the old text occurs {count} times in {path}, not once", field="old")
     write(root, path, text.replace(old, new).encode())
 
 
@@ -56,7 +56,7 @@ def _open_parent(root: Path, path: str, *, make: bool) -> Iterator[tuple[int, st
     """The folder that a file is in, opened from the root down, and its last name."""
     *above, name = path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in (*above, name)):
-        raise InvalidArgument(f"{path!r} is no plain path below {root}", field="path")
+        raise InvalidArgument(f"{path!r} is not a plain path below {root}", field="path")
     here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in above:
@@ -88,7 +88,7 @@ def _open_plain(folder: int, name: str, path: str) -> Iterator[int]:
         raise _open_error(error, path) from None
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise InvalidArgument(f"{path} is no plain file", field="path")
+            raise InvalidArgument(f"{path} is not a plain file", field="path")
         yield file
     finally:
         os.close(file)
@@ -100,7 +100,7 @@ def _mode_of(folder: int, name: str, path: str) -> int:
     except FileNotFoundError:
         return 0o644
     if not stat.S_ISREG(status.st_mode):
-        raise InvalidArgument(f"{path} is no plain file", field="path")
+        raise InvalidArgument(f"{path} is not a plain file", field="path")
     return stat.S_IMODE(status.st_mode) & 0o777
 
 
@@ -122,5 +122,5 @@ def _open_error(error: OSError, path: str) -> Exception:
     if error.errno == errno.ENOENT:
         return NotFound(f"no file {path}")
     if error.errno in _LINK:
-        return InvalidArgument(f"{path} goes over a link or through a file", field="path")
+        return InvalidArgument(f"{path} leads over a link or through a file", field="path")
     return InvalidArgument(f"cannot open {path}: {error.strerror}", field="path")

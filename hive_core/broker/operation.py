@@ -75,8 +75,9 @@ Facts = Callable[["Call", P], frozenset[str]]
 class Whose:
     """An operation on a thing is authorized against the agent to which the thing belongs.
 
-    `param` has the id of the thing, which is a `noun`; `find` gives the name of its agent, or
-    `operator`; None when there is no such thing. What the caller may not see does not exist.
+    `param` has the id of the thing, which is a `noun`; `find` returns the name of its agent,
+    or `operator`; None when the thing does not exist. Things that the caller may not see are
+    answered as unknown.
     """
 
     noun: str
@@ -86,7 +87,20 @@ class Whose:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation. `writes` needs a transaction, `changes` may commit."""
+    """One operation. `writes` needs a transaction, `changes` may commit.
+
+    `action` is what the operation does: a caller whose role does not have the action is refused,
+    whatever `allow` says.
+    `target` and `second` name the params judged by `allow`: an absent target is the caller itself,
+    an empty second means "no parent". `preposition` stands before the target in refusals: "cannot
+    send to bob". `facts` finds what the rule cannot see (`reply`). `whose` replaces the target of
+    a call about a thing of an agent (a task, a question).
+    `shares` maps aliases of other operations to a parameter: a call under such an alias that sets
+    the parameter calls this operation.
+    An operation with `after` in its params and `next` in its result streams; `streams=True`
+    declares that for an operation that is called again with the same params. An `urgent`
+    operation may use the ballast when the disk is full.
+    """
 
     name: str
     doc: str
@@ -103,7 +117,6 @@ class Operation:
     facts: Facts[Any] | None = None
     whose: Whose | None = None
     aliases: tuple[str, ...] = ()
-    # Names of others under which this one is called when its parameter is named: name, parameter.
     shares: Mapping[str, str] = field(default_factory=dict)
     streams: bool = False
     urgent: bool = False
@@ -163,22 +176,9 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
 ) -> Callable[[Handler[P]], Handler[P]]:
     """Declare a handler `(call, params) -> outcome` as an operation under its own name.
 
-    Params and result come from the annotations: `-> Record[SendResult] | Wait[SendResult]`.
-
-    `action` is what the operation does: a caller whose role may not do that is refused, whatever
-    `allow` says. Neither of them has a default.
-    `target` and `second` name the params judged by `allow`; an absent target is the caller itself,
-    an empty second means "no parent". The `preposition` stands before the target in refusals:
-    "cannot send to bob". `facts` finds what the rule cannot see (`reply`). `whose` stands in
-    place of a target where a call is about a thing of an agent (a task, a question).
-    `shares` names aliases of another operation: a call of one that names this parameter is ours.
-    An operation with `after` in its params and `next` in its result streams; `streams=True` is
-    for one that is asked again with the same params. An `urgent` one may use the ballast when the
-    disk is full.
+    Params and result come from the annotations: `-> Record[SendResult] | Wait[SendResult]`. The
+    arguments are fields of `Operation`; `action` and `allow` have no default.
     """
-
-    if action not in ACTIONS:
-        raise TypeError(f"{action!r} is no action; there are {', '.join(ACTIONS)}")
 
     def declare(handler: Handler[P]) -> Handler[P]:
         declared = replace(
@@ -240,6 +240,8 @@ def _outcomes(hint: object) -> Iterator[tuple[type[Result], Any]]:
 
 def _check(declared: Operation, registry: dict[str, Operation]) -> None:
     """Refuse a wrong declaration at import, before any call."""
+    if declared.action not in ACTIONS:
+        raise TypeError(f"unknown action {declared.action!r}; actions are {', '.join(ACTIONS)}")
     if declared.target is not None and declared.whose is not None:
         raise TypeError(f"{declared.name} is about an agent or about a thing, not both")
     thing = declared.whose.param if declared.whose is not None else None

@@ -27,7 +27,7 @@ else:  # importing typing_extensions would cost a tenth of the start
 
 SOCKET: Final = "/run/hive/operator.sock"
 INTERRUPTED: Final = 130
-# The error of the daemon for an unknown agent; the name is what the operator typed.
+# The error of the daemon for an unknown agent; the name is the word that the operator typed.
 _UNKNOWN: Final = re.compile(r"no such agent: (\S+)$")
 
 # Command -> the module of this package that has it.
@@ -53,7 +53,7 @@ COMMANDS: Final = {
     "budget": "work.budgets", "completion": "core.completion", "help": "core.help",
     "version": "core.help",
 }  # fmt: skip
-# Names that work and that no help lists: of other programs, and of older releases.
+# Names that work but are not in the help: those of other programs, and of older releases.
 UNLISTED: Final = {
     "approvals": "config.approvals:approval", "escalations": "work.escalations:list_escalations",
     "reminders": "work.reminders", "tools": "agents.roles:list_tools",
@@ -124,7 +124,7 @@ def hive(ctx: click.Context, socket: str) -> None:
 
 
 def explanation(error: HiveError, session: Session) -> str:
-    """One line that gives the reason, and what to do where that is known."""
+    """One line with the reason, and with advice where there is some."""
     if isinstance(error, Unreachable):
         if "Permission denied" in error.reason:
             return f"{error.reason}; operators are root and the members of group hive-operator"
@@ -150,7 +150,7 @@ def complain(text: str) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Carry out one command line, report its failure, and return its exit status."""
+    """Run one command line, report its failure, and return its exit status."""
     try:
         with hive.make_context("hive", arguments) as context:
             status = _invoke(context)
@@ -160,7 +160,7 @@ def run(arguments: list[str]) -> int:
         error.show()
         status = error.exit_code
     except BrokenPipeError:
-        # The reader has closed the pipe; Python would complain again when it flushes at exit.
+        # The reader has closed the pipe; Python would report that again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     except OSError as error:
@@ -185,7 +185,7 @@ def _report(error: Exception) -> str:
 
 
 def _leave(status: int) -> Never:
-    """End at once: the shutdown of the interpreter takes a tenth of the time of a command."""
+    """Exit at once: the shutdown of the interpreter takes a tenth of the time of a command."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -196,14 +196,14 @@ def _leave(status: int) -> Never:
 
 
 def _open_standard_streams() -> None:
-    """Open /dev/null for each closed standard stream; else a socket would get its number."""
+    """Open /dev/null for each closed standard stream, so that no socket gets its number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - pathlib is slow
 
 
 def main() -> None:
-    """Entry point; completion is click's own, asked for by an environment variable."""
+    """Entry point; an environment variable makes click print completions."""
     _open_standard_streams()
     if "_HIVE_COMPLETE" in os.environ:
         hive.main(prog_name="hive")

@@ -10,7 +10,7 @@ from hive_core.broker.operation import Mutation
 
 WAIT_MOST: Final = 50.0
 
-# An impossible name is answered like the name of an agent that does not exist.
+# A call with an impossible name gets the answer for an agent that does not exist.
 Agent = Annotated[str, Field(max_length=64)]
 Reason = Annotated[str, Field(max_length=1000)]
 

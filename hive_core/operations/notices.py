@@ -19,7 +19,7 @@ PRIORITY = 1
 
 
 class More(TypedDict, total=False):
-    """What a notice may have beside its kind and its text."""
+    """Optional properties of a notice, beside its kind and its text."""
 
     priority: int
     thread: str
@@ -30,7 +30,7 @@ def send_notice(
 ) -> None:
     """Put a message from the daemon into the inbox of an agent of `hive`, or of the operator.
 
-    A recipient whose inbox is full twice over does not get it; that must not stop other agents.
+    A recipient whose inbox holds twice its limit does not get it, so that it cannot stop others.
     """
     uuid = OPERATOR if name == OPERATOR else hive.spec(name).id
     letter = NewMessage(
@@ -56,5 +56,5 @@ def inbox(party: str) -> str:
 
 
 def senders(dead: Iterable[Message]) -> frozenset[str]:
-    """Topics of the senders that the ledger told about dead letters."""
+    """Inbox topics of the senders that the ledger told about dead letters."""
     return frozenset(inbox(message.sender) for message in dead)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from hive_core.broker.operation import Params, Result
 
-# Of a frame of 1 MiB, the rest being the envelope.
+# The part of a frame of 1 MiB that entries may use; the rest is the envelope.
 REPLY_BYTES: Final = 1_000_000
 # Rows of a page at most, however many are asked for: building one costs up to 0.1 ms of the loop,
 # during which no other call is served (attack 61).
@@ -24,10 +24,10 @@ class Paged(Params):
     """A listing in pages; called with `more`, the pages follow each other."""
 
     after: str | None = Field(
-        None, max_length=200, description="`next` of the page before; absent for the first page."
+        None, max_length=200, description="`next` of the previous page; absent for the first page."
     )
     limit: int = Field(
-        100, ge=1, le=1000, description="Entries in a page at most; no page has more than 100."
+        100, ge=1, le=1000, description="Maximum number of entries in a page, at most 100."
     )
 
     @property
@@ -41,7 +41,7 @@ class Page(Result):
 
 
 def take_fitting(entries: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:
-    """The first of the entries that fit into one reply together; at least one if there is one."""
+    """The first entries that fit into one reply together; at least one if there is any."""
     left = REPLY_BYTES
     for number, entry in enumerate(entries):
         left -= size(entry)
@@ -51,5 +51,5 @@ def take_fitting(entries: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:
 
 
 def reply_bytes(*texts: str) -> int:
-    """Bytes that these texts take in a reply at worst, with room for the other fields."""
+    """The most bytes that these texts take in a reply, with room for the other fields."""
     return 400 + ESCAPED * sum(len(text.encode()) for text in texts)

@@ -151,4 +151,4 @@ def test_who_has_nothing_left_to_spend_on_children_says_so(house: MaidHost) -> N
     maid.wait(1)
     maid.look()
     (report,) = house.reports()
-    assert "- unchecked: disk could not be checked: maid may do no more of this" in report
+    assert "- unchecked: disk could not be checked: maid is refused more" in report

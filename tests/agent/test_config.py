@@ -113,7 +113,7 @@ def test_a_repository_of_another_user_of_the_child_can_be_cloned_and_fetched(
 @pytest.mark.parametrize(
     ("name", "kind", "text"),
     [
-        ("ann", InvalidArgument, "that is your own: work in"),
+        ("ann", InvalidArgument, "that is your own configuration"),
         ("--upload-pack=x", InvalidArgument, "must be 1 to 32"),
         ("../bob", InvalidArgument, "must be 1 to 32"),
         ("carol", NotFound, "no such agent below you: carol"),

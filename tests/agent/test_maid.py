@@ -42,7 +42,7 @@ def test_a_zombie_is_told_and_cleared_away(house: MaidHost) -> None:
     maid.look()
     assert "once" not in house.world.hive.specs
     (report,) = house.reports()
-    assert "- cleared away: once" in report
+    assert "- reaped: once" in report
     maid.look()
     assert house.reports() == ["all is well"]
 
@@ -78,8 +78,8 @@ def test_work_without_a_word_is_told(house: MaidHost) -> None:
     house.world.advance(301)
     house.maid().look()
     (report,) = house.reports()
-    assert "- stuck: work says nothing of its task for 301 s" in report
-    assert "- unanswered: a question waits on lead for 301 s" in report
+    assert "- stuck: work has not reported on its task for 301 s" in report
+    assert "- unanswered: a question has waited on lead for 301 s" in report
 
 
 def test_the_host_is_compared_with_what_was_usual_here(house: MaidHost) -> None:

@@ -195,7 +195,7 @@ def test_help_lists_every_operation_once_by_what_it_is_about(
 ) -> None:
     """By the name that the pages use; what only the operator may stands apart, at the end."""
     assert run(["help", "--all"], "") == 0
-    shown, _, apart = capsys.readouterr().out.partition("\nFor the operator alone")
+    shown, _, apart = capsys.readouterr().out.partition("\nFor the operator only")
     listed = [line.split()[0] for line in shown.splitlines() if line.startswith("  ")]
     operations = {entry.name.replace("_", "-"): entry for entry in catalog.load()}
     theirs = {name for name, entry in operations.items() if entry.entry["who"] == OPERATOR}

@@ -105,9 +105,9 @@ def test_the_page_of_a_lock_shows_inputs_and_dependent_agents(hive: Hive) -> Non
     for text in (
         f"lock       {COMMIT}", f"instead of {BASE}", "effect     switch, 4 agents follow",
         f"Inputs:\n│ nixpkgs\n│   old {OLD}\n│   new {NEW}\n│ utils\n│   old (none)\n│   new",
-        "Who follows:\n  up is built again and switched in place\n",
-        "  down is built again and restarted\n",
-        "  off is built again, and runs with it from its next start\n",
+        "Who follows:\n  up is rebuilt and switched in place\n",
+        "  down is rebuilt and restarted\n",
+        "  off is rebuilt, and runs with the new system from its next start\n",
         "  fresh is built for the first time", "│ === flake.lock", "│     7 + nix",
     ):  # fmt: skip
         assert text in out, text
@@ -120,7 +120,7 @@ def test_entries_omitted_from_a_lock_page_are_counted(hive: Hive) -> None:
     out = hive("approvals", "show", ID).out
     assert "effect     switch, 600 agents follow" in out
     assert "  and 596 more\n" in out
-    assert "  and 3 more: each is among the changes below\n" in out
+    assert "  and 3 more, all among the changes below\n" in out
 
 
 def test_a_lock_without_dependent_agents_has_no_followers(hive: Hive) -> None:
@@ -319,7 +319,7 @@ def test_attack_23_new_privileges_are_confirmed_on_their_own_on_a_terminal(
         monkeypatch.setattr(keys, "isatty", lambda: True, raising=False)
         monkeypatch.setattr("sys.stdin", keys)
         done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
-    assert "This gives alice: capability spawn, limit memory_max, command. Go" in done.err
+    assert "This gives alice: capability spawn, limit memory_max, command. Continue" in done.err
     assert len(hive.peer.params_of("Approve")) == called
     assert (done.status == 0) == bool(called)
     assert ("hive: nothing was changed" in done.err) != bool(called)

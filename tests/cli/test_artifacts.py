@@ -46,7 +46,7 @@ def test_no_file_is_overwritten_without_force(hive: Hive, tmp_path: Path) -> Non
     file.write_text("old")
     done = hive("artifact", "get", "abc", "--to", str(file))
     assert done.status != 0
-    assert "there already" in done.err
+    assert "exists; --force" in done.err
     assert file.read_text() == "old"
     assert hive("artifact", "get", "abc", "--to", str(file), "--force").status == 0
     assert file.read_text() == "new"

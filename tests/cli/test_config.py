@@ -49,7 +49,7 @@ def test_every_fault_of_agent_toml_is_reported_with_its_key(hive: Hive, folder: 
         "agent.toml:5: request.boot": '"perhaps" does not fit; allowed is true or false',
     }
     (folder / "agent.toml").write_text('[harness]\nskills = "talents"\n')
-    assert faults(hive, folder) == {"agent.toml: harness.skills": "there is no talents"}
+    assert faults(hive, folder) == {"agent.toml: harness.skills": "talents does not exist"}
     (folder / "agent.toml").write_text("[harness\n")
     assert "Expected ']'" in faults(hive, folder)["agent.toml"]
 

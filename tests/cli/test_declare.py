@@ -48,7 +48,7 @@ def test_missing_agents_are_created_parents_first(
     )
     done = hive("declare", file)
     assert (done.status, done.err) == (0, "")
-    assert done.out.splitlines() == ["made eve", "made zoe", "made ann"]
+    assert done.out.splitlines() == ["created eve", "created zoe", "created ann"]
     assert made == [
         {"name": "eve"}, {"name": "zoe", "parent": "alice"},
         {"name": "ann", "parent": "zoe", "limits": {"tasks_max": 9}},
@@ -79,14 +79,14 @@ def test_existing_agents_are_left_and_differences_reported(
     )
     assert (done.status, done.out, made) == (0, "", [])
     assert done.err.splitlines() == [
-        "bob is left as it is: parent is alice, declared none",
-        "bob is left as it is: role is agent, declared lead",
+        "bob is not changed: parent is alice, declared none",
+        "bob is not changed: role is agent, declared lead",
     ]
 
 
 def test_a_dry_run_creates_nothing(hive: Hive, made: list[Message], tmp_path: Path) -> None:
     done = hive("declare", "--dry-run", write_declaration(tmp_path, ann={}, alice={}))
-    assert (done.status, done.out, made) == (0, "would make ann\n", [])
+    assert (done.status, done.out, made) == (0, "would create ann\n", [])
 
 
 def test_a_refusal_ends_the_declaration(hive: Hive, tmp_path: Path) -> None:
@@ -99,10 +99,10 @@ def test_a_refusal_ends_the_declaration(hive: Hive, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("[]", "must hold one object for each name"),
-    ('{"ann": 1}', "must hold one object for each name"),
+    ("[]", "must be a JSON object with one object for each name"),
+    ('{"ann": 1}', "must be a JSON object with one object for each name"),
     ("{", "cannot read"),
-    ('{"a": {"parent": "b"}, "b": {"parent": "a"}}', "each waits for its own descendant"),
+    ('{"a": {"parent": "b"}, "b": {"parent": "a"}}', "each has a descendant of its own as"),
 ])  # fmt: skip
 def test_an_invalid_file_is_refused(
     hive: Hive, made: list[Message], tmp_path: Path, text: str, said: str
@@ -138,7 +138,7 @@ def test_the_broker_accepts_the_example_of_the_page(tmp_path: Path) -> None:
         with process:
             server.serve_until(lambda: process.poll() is not None)
             output = process.communicate()[0]
-        assert output.splitlines() == ["made planner", "made coder"]
+        assert output.splitlines() == ["created planner", "created coder"]
         planner, coder = made.hive.spec("planner"), made.hive.spec("coder")
     assert planner.subtree is not None
     assert (planner.limits.memory_max, planner.subtree.memory_max) == (2 << 30, 8 << 30)

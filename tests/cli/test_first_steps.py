@@ -137,7 +137,7 @@ def test_ctrl_c_prints_the_task_id_and_the_command_to_continue(tmp_path: Path) -
     assert (process.returncode, out) == (130, "")
     first, second, *_ = err.splitlines()
     assert first == f"task {ID} of bob"
-    assert second == f"this goes on: `hive wait --for task.done={ID}`, `hive task show {ID}`"
+    assert second == f"the task continues: `hive wait --for task.done={ID}`, `hive task show {ID}`"
 
 
 # The spinner

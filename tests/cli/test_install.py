@@ -99,5 +99,5 @@ def test_only_the_path_of_a_directory_becomes_an_image(tmp_path: Path, path: str
 
 def test_only_root_adds_an_image_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(NotAllowed, match="only root may give a path"):
+    with pytest.raises(NotAllowed, match="only root may use a path"):
         images.enter(str(tmp_path), tmp_path / "images")

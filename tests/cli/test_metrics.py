@@ -52,7 +52,7 @@ def test_following_events_reports_a_gap(hive: Hive) -> None:
     )
     done = hive("events", "-f", "--after", "3", "-o", "name")
     assert done.out == "7\n"
-    assert "events 4 to 6 are not kept any more" in done.err
+    assert "events 4 to 6 were pruned" in done.err
 
 
 def test_a_missing_folder_is_a_one_line_error(hive: Hive, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_dry_run_prints_every_step_and_changes_nothing(hive: Hive, old: Path) 
     done = hive("migrate", "--from", str(old), "--dry-run")
     expected = [f"would {step.format(old)}" for step in STEPS] + [f"would write {old / MARKER}"]
     assert (done.status, done.out.splitlines()) == (0, expected)
-    assert f"stays where it is: {old}/agents/alice/loose-file" in done.err
+    assert f"not copied: {old}/agents/alice/loose-file" in done.err
     assert listing(old) == before
     assert {name for name, _ in hive.peer.calls} == {"ListAgents"}
 
@@ -135,9 +135,9 @@ def test_a_dry_run_refuses_what_the_real_run_refuses(
 ) -> None:
     """It printed a whole plan where the real run then refused."""
     daemon.agents["bob"] = "root"
-    assert "fault: 'bob': there is an agent of this name here" in faults_of(hive, old, dry)
+    assert "fault: 'bob': an agent of this name exists" in faults_of(hive, old, dry)
     del daemon.agents["bob"], daemon.agents["root"]
-    assert "`hive setup` makes it" in faults_of(hive, old, dry)[-1]
+    assert "`hive setup` creates it" in faults_of(hive, old, dry)[-1]
 
 
 @BOTH
@@ -153,7 +153,10 @@ def test_a_dry_run_needs_root_too(
 @pytest.mark.parametrize(
     ("bounds", "fault"),
     [
-        (HostLimits(agents=5), "5 agents: this host has 1 agents and takes 5 (limits.agents)"),
+        (
+            HostLimits(agents=5),
+            "5 agents: this host has 1 agents, and its limit is 5 (limits.agents)",
+        ),
         (HostLimits(depth=3), "'carol': 4 levels deep, of 3 (limits.depth)"),
     ],
 )
@@ -177,7 +180,9 @@ def test_a_path_that_cannot_be_entered_is_a_fault(
     Takeover(session, old_hive, lambda _: None, daemon.table).check("root", HostLimits())
     session.close()
     assert old_hive.faults
-    assert all("a path that cannot be written down" in fault for fault in old_hive.faults)
+    assert all(
+        "the path has characters that cannot be stored" in fault for fault in old_hive.faults
+    )
 
 
 @pytest.mark.usefixtures("as_root")
@@ -220,7 +225,7 @@ def test_the_second_run_finds_the_marker_and_does_nothing(
     take_over(hive, daemon, old)
     asked, before = len(hive.peer.calls), listing(old)
     done = hive("migrate", "--from", str(old))
-    assert (done.status, done.out) == (0, f"nothing to do: {old / MARKER} says what went where\n")
+    assert (done.status, done.out) == (0, f"nothing to do: {old / MARKER} lists what was copied\n")
     assert (len(hive.peer.calls), listing(old)) == (asked, before)
 
 
@@ -254,7 +259,7 @@ def test_an_existing_agent_is_never_taken_for_a_migrated_one(
     session = Session(hive.peer.path)
     Takeover(session, result, lambda _: None, daemon.table).check("root", HostLimits())
     session.close()
-    assert result.faults == ["'bob': there is an agent of this name here"]
+    assert result.faults == ["'bob': an agent of this name exists"]
     assert daemon.copied == {}
 
 
@@ -269,10 +274,10 @@ def test_a_migration_needs_a_root_agent(hive: Hive, daemon: Daemon, old: Path) -
     [
         ({**TOPOLOGY, "Bad Name": "manager"}, ["'Bad Name': a name must be"]),
         ({**TOPOLOGY, "host": "manager"}, ["'host': a name is reserved"]),
-        ({**TOPOLOGY, "x": "gone"}, ["'x': its parent 'gone' is not there"]),
+        ({**TOPOLOGY, "x": "gone"}, ["'x': its parent 'gone' does not exist"]),
         ({**TOPOLOGY, "x": "y", "y": "x"}, ["'x': is its own", "'y': is its own"]),
         ({**TOPOLOGY, "x": "x"}, ["'x': is its own ancestor"]),
-        ({**TOPOLOGY, "root": None}, ["'root': the name of the root agent here"]),
+        ({**TOPOLOGY, "root": None}, ["'root': this name belongs to the root agent"]),
         ({**TOPOLOGY, "manager": "solo"}, ["'manager': it has a parent, 'solo'"]),
         ({**TOPOLOGY, "x": 7}, ["the parent of 'x' is not a name"]),
         ([], ["meta/topology.json: no object"]),
@@ -318,7 +323,7 @@ def test_two_states_of_the_manager_need_a_decision_of_the_operator(old: Path) ->
     assert not Old(old, "root").faults, "an empty one is in nobody's way"
     (old / "agents/manager/state/notes.md").write_text("another\n")
     (fault,) = Old(old, "root").faults
-    assert fault.endswith("both hold files; leave one")
+    assert fault.endswith("both have files; empty one of them")
 
 
 def test_running_agents_are_not_copied(old: Path, tmp_path: Path) -> None:

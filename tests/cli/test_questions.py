@@ -137,7 +137,7 @@ def test_durations_are_parsed(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "h", "-5", "5 m", "5y", "nan", "1e3", "1h 3", "1h30"])
 def test_invalid_durations_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
 

@@ -45,7 +45,7 @@ def test_take_acknowledges_only_on_request(hive: Hive) -> None:
 def test_close_prints_the_number_of_remaining_messages(hive: Hive) -> None:
     hive.peer.answers["CloseQueue"] = lambda _: {"left": 2}
     done = hive("queue", "close", "alice/jobs")
-    assert (done.out, done.err) == ("", "closed alice/jobs with 2 things in it\n")
+    assert (done.out, done.err) == ("", "closed alice/jobs with 2 items in it\n")
 
 
 def test_publish_prints_the_recipients(hive: Hive) -> None:

@@ -29,5 +29,5 @@ def test_zombies_are_cleared_away_until_there_are_none(hive: Hive) -> None:
     left = [["a", "b"], ["c"], []]
     hive.peer.answers["ReapZombies"] = lambda _: {"agents": left.pop(0)}
     done = hive("reap", "--older", "5")
-    assert (done.status, done.err) == (0, "gone: a, b\ngone: c\n")
+    assert (done.status, done.err) == (0, "removed: a, b\nremoved: c\n")
     assert {param["older"] for param in hive.peer.params_of("ReapZombies")} == {5.0}

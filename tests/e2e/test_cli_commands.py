@@ -256,7 +256,7 @@ def test_files_are_copied_in_and_out(host: HiveHost) -> None:
     host.shell("worker", "ln", "-s", "/etc/shadow", "in/link")
     host.run("rm", "-rf", "/root/out")
     done = host.run("hive", "cp", "worker:in", "/root/out")
-    assert "left out, neither file nor folder: ./link" in done.stderr
+    assert "not copied, neither a file nor a folder: ./link" in done.stderr
     assert host.run("find", "/root/out", "-mindepth", "1").stdout.split() == [
         "/root/out/sub", "/root/out/sub/f",
     ]  # fmt: skip

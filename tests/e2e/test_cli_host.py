@@ -28,7 +28,7 @@ def test_setup_needs_root(fresh: HiveHost) -> None:
 
 def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> None:
     said = fresh.setup()
-    for line in ("made user hive", "wrote /etc/systemd/system/hived.service"):
+    for line in ("created user hive", "wrote /etc/systemd/system/hived.service"):
         assert line in said
     assert fresh.hive("tree", "-o", "name") == "root\n"
     home = fresh.run("stat", "-c", "%U:%G %a", "/var/lib/hive").stdout
@@ -42,7 +42,7 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
     assert "nothing to do" in fresh.setup()
 
     said = fresh.fails(2, "teardown", "--purge")
-    assert "standard input is no terminal: teardown needs --yes" in said
+    assert "standard input is not a terminal: teardown needs --yes" in said
     typed = "import pty,sys; sys.exit(pty.spawn(['hive', 'teardown']) >> 8)"
     refused = fresh.run("python3", "-c", typed, text="n\n", check=False)
     assert refused.returncode == 130, refused

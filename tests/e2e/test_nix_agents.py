@@ -138,7 +138,7 @@ def test_h26_newer_inputs_reach_all_agents_in_waves(host: NixHost) -> None:
     asked = host.call("RequestUpdateMetaInputs", inputs=["nixpkgs"], message="newer")
     shown = show_once_pending(host, asked)
     assert "2 agents follow" in shown
-    assert f"  {AGENT} is built again and switched in place" in shown
+    assert f"  {AGENT} is rebuilt and switched in place" in shown
     done = host.approve(asked)
     (change,) = done["review"]["changes"]  # type: ignore[index]
     assert all(f"{word} {change[word]}" in shown for word in ("old", "new"))

@@ -55,7 +55,7 @@ def test_declared_agents_run_from_the_store(host: HiveHost) -> None:
     host.run("systemctl", "start", "hive-declare.service")
     host.wait("running", "root", "ann", "bob")
     said = host.run("journalctl", "-o", "cat", "-u", "hive-declare").stdout
-    assert "made ann\nmade bob\n" in said
+    assert "created ann\ncreated bob\n" in said
     mounts = host.inside("bob", "cat", "/proc/self/mountinfo")
     assert {line.split()[4] for line in mounts.splitlines()} >= {"/usr", "/nix/store"}
     assert json.loads(host.inside("bob", "hive-agent", "whoami"))["parent"] == "ann"
@@ -81,5 +81,5 @@ def test_a_second_switch_leaves_existing_agents(host: HiveHost) -> None:
     host.lab.path("/etc/hive/agents.json").write_text(json.dumps({"bob": {"parent": ""}}))
     host.run("systemctl", "restart", "hive-declare.service")
     said = host.run("journalctl", "-o", "cat", "-u", "hive-declare").stdout
-    assert said.count("made ann\n") == 1
+    assert said.count("created ann\n") == 1
     assert "bob is left as it is: parent is ann, declared none" in said

@@ -51,7 +51,7 @@ def test_an_older_install_is_taken_over_through_real_containers(host: HiveHost) 
     assert {name: after[name] for name in before} == before
     assert host.run("cat", "/etc/hive/imports").stdout == ""
     again = host.hive("migrate", "--from", OLD)
-    assert again == f"nothing to do: {OLD}/.migrated-to-hive says what went where\n"
+    assert again == f"nothing to do: {OLD}/.migrated-to-hive lists what was copied\n"
 
 
 def test_a_fresh_install_has_all_migrations(host: HiveHost) -> None:

@@ -279,7 +279,7 @@ def test_the_maid_watches_the_subtree_of_its_parent(host: HiveHost) -> None:
     spawn(host, "near", "exit 3", role="task", parent="queen")
     host.until(lambda: "near" not in host.tree(), "not cleared away", 20)
     assert "far" in host.tree()
-    host.until(lambda: "- cleared away: near" in lines(host, "maid"), "not reported")
+    host.until(lambda: "- reaped: near" in lines(host, "maid"), "not reported")
     assert host.ask("maid", "Destroy", agent="queen").error == "NotAllowed"
     checks_were_done(host)
     host.hush("maid")

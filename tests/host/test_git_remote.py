@@ -87,7 +87,7 @@ def test_attack_59_a_daemon_that_was_taken_over_names_no_odd_ref(
     people: GitHostProcess, name: str
 ) -> None:
     said, place = evil_clone(people, {"ListRefs": {"refs": [{"name": name, "oid": "1" * 40}]}})
-    assert "odd ref" in said
+    assert "a ref of an unknown form" in said
     assert "\x1b" not in said
     assert not place.exists()
 
@@ -107,7 +107,7 @@ def test_attack_59_a_daemon_that_was_taken_over_puts_nothing_into_dot_git(
             "ExportPack": {"data": base64.b64encode(pack).decode(), "next": None},
         }
         said, place = evil_clone(people, answers)
-        assert "git refuses what the daemon sent" in said
+        assert "git refuses the objects that the daemon sent" in said
         assert not place.exists()
 
 

@@ -42,7 +42,7 @@ def test_what_is_signed_reaches_the_agent_as_data_with_where_it_came_from(
         "key": "d1", "type": "application/json", "encoding": "utf-8", "bytes": 11,
     }  # fmt: skip
     assert text == "look at the queue"
-    assert data.endswith('no agent here ordered it.\n{"push": 1}')
+    assert data.endswith('not an order of an agent.\n{"push": 1}')
 
 
 def test_github_s_header_is_as_good(street: WebhookHost) -> None:

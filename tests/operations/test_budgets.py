@@ -38,7 +38,7 @@ def test_a_gift_comes_out_of_what_the_giver_has(world: World) -> None:
     give(world, "operator", "root", 100)
     assert give(world, "root", "a", 60)["source"] == "root"
     assert amount_left(world, "root") == [("root", 40, 0)]
-    with pytest.raises(LimitReached, match="of the token budget of root are 40 left"):
+    with pytest.raises(LimitReached, match="the token budget of root has 40 left"):
         give(world, "root", "b", 41)
     assert amount_left(world, "b") == [("root", 40, 0)]
 
@@ -79,7 +79,7 @@ def test_a_closed_budget_is_its_ancestor_s_again(world: World) -> None:
 
 def test_a_budget_over_others_that_are_there_contains_them(world: World) -> None:
     give(world, "operator", "a", 50)
-    with pytest.raises(InvalidArgument, match="those below root have 50 tokens already"):
+    with pytest.raises(InvalidArgument, match="agents below root have 50 tokens already"):
         give(world, "operator", "root", 40)
     give(world, "operator", "root", 70)
     assert amount_left(world, "root") == [("root", 20, 0)]

@@ -37,7 +37,7 @@ def test_an_agent_with_one_task_need_not_say_which(world: World) -> None:
 
 
 def test_with_no_task_or_with_several_it_has_to(world: World) -> None:
-    with pytest.raises(Conflict, match="you work on none"):
+    with pytest.raises(Conflict, match="you do not work on a task"):
         world.call("w", "report_to_parent", status="success", summary="x")
     tasks = [give(world, "lead", "w") for _ in range(2)]
     with pytest.raises(InvalidArgument, match="you work on 2"):

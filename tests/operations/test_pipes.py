@@ -58,7 +58,7 @@ def test_what_did_not_arrive_is_read_again(piped: World) -> None:
 def test_a_full_pipe_is_refused_or_waited_for(piped: World) -> None:
     pipe = open_pipe(piped)
     write(piped, pipe, *map(str, range(SLOTS)))
-    with pytest.raises(LimitReached, match="64 chunks wait there"):
+    with pytest.raises(LimitReached, match=r"it is full \(64 chunks\)"):
         piped.call("a", "write_pipe", pipe=pipe, data="x")
     waiting = piped.ask("a", "write_pipe", pipe=pipe, data="x", wait=50)
     assert waiting.pending

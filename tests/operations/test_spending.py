@@ -82,7 +82,7 @@ def test_an_answer_with_a_number_gives_so_much_and_work_goes_on(world: World) ->
     purse = world.ledger.budgets.of(world.uuid("a"))[0]
     assert (purse.free, purse.spent, purse.over) == (30, 110, 0)
     assert world.fault("root", "assign_task", agent="a", description="mend it") == ""
-    assert "has 30 tokens again: go on" in budget_notices(world, "a")[-1]
+    assert "has 30 tokens again: continue" in budget_notices(world, "a")[-1]
 
 
 def test_an_answer_gives_no_more_than_who_answers_has(world: World) -> None:
@@ -92,7 +92,7 @@ def test_an_answer_gives_no_more_than_who_answers_has(world: World) -> None:
     (question,) = rows(world.call("root", "list_questions")["questions"])
     world.call("root", "answer", question=question["id"], answers=["1000"])
     assert world.ledger.budgets.of(world.uuid("a"))[0].free == 0
-    assert "are 50 left" in budget_notices(world, "root")[-1]
+    assert "has 50 left" in budget_notices(world, "root")[-1]
 
 
 def test_a_top_up_closes_the_question(world: World) -> None:
@@ -143,7 +143,9 @@ def test_who_had_an_empty_budget_goes_on_where_another_one_pays(world: World, ho
         world.call("root", "move", agent="a1", parent="b")
     assert phase(world, waits) == "offered"
     assert rows(world.call("a", "list_questions")["questions"]) == []
-    assert "is closed, and what is above pays: go on" in budget_notices(world, "a1")[-1]
+    assert (
+        "is closed, and the budget above it pays now: continue" in budget_notices(world, "a1")[-1]
+    )
 
 
 def test_a_closed_budget_below_an_empty_one_wakes_nobody(world: World) -> None:

@@ -280,7 +280,7 @@ def test_a_task_whose_letter_is_given_up_ends_and_its_giver_is_told(world: World
     world.call("a1", "nack", ids=[taken["id"]], why="cannot parse it", dead=True)
     result = world.ledger.tasks.require(task).result
     assert result is not None
-    assert (result.status, result.error) == ("failed", "a1 gave it up: cannot parse it")
+    assert (result.status, result.error) == ("failed", "a1 did not accept it: cannot parse it")
     (news,) = read(world, "a")
     assert task in str(news["body"])
 

@@ -85,7 +85,7 @@ def test_who_may_not_give_budgets_gives_none_with_a_task(world: World) -> None:
 
 
 def test_it_has_to_be_of_something(world: World) -> None:
-    with pytest.raises(InvalidArgument, match="say tokens, or cost, or both"):
+    with pytest.raises(InvalidArgument, match="set `tokens`, `cost` or both"):
         give(world, "a", "a1", budget={})
 
 
@@ -108,7 +108,7 @@ def test_a_whole_that_had_nothing_left_goes_on_with_what_a_part_gives_back(world
     use(world, "a1", 40, whole)
     assert "report now" in notices(world, "a1")[-1]
     end(world, part)
-    assert notices(world, "a1")[-1] == f"the token budget of task {whole} has 60 again: go on"
+    assert notices(world, "a1")[-1] == f"the token budget of task {whole} has 60 again: continue"
     world.advance(120)
     assert state(world, whole) == "in_progress"
 

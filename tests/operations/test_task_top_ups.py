@@ -47,7 +47,7 @@ def test_a_task_that_had_used_it_up_goes_on_and_is_not_stopped(world: World) -> 
     assert world.fault("a1", "use_tool", tool="x", task=task) != ""
     world.call("a", "fund_task", task=task, tokens=50)
     assert fund(world, task) == (40, 110, 0)
-    assert notices(world, "a1")[-1] == f"the token budget of task {task} has 40 again: go on"
+    assert notices(world, "a1")[-1] == f"the token budget of task {task} has 40 again: continue"
     world.advance(70)
     assert state(world, task) == "in_progress"
     use(world, "a1", 35, task)
@@ -176,9 +176,9 @@ def test_a_task_without_its_own_or_that_is_over_gets_no_more(world: World) -> No
 
 def test_it_has_to_be_of_something_and_to_be_countable(world: World) -> None:
     task = give_funded(world, "a", "a1", 10)
-    with pytest.raises(InvalidArgument, match="say tokens, or cost, or both"):
+    with pytest.raises(InvalidArgument, match="set `tokens`, `cost` or both"):
         world.call("a", "fund_task", task=task)
-    with pytest.raises(InvalidArgument, match="no budget is above"):
+    with pytest.raises(InvalidArgument, match="a budget is at most"):
         world.call("a", "fund_task", task=task, tokens=AMOUNT_MOST)
 
 
@@ -260,7 +260,7 @@ def test_none_is_added_out_of_nowhere_to_what_came_out_of_a_purse(world: World) 
     grow_trees(world, "r1")
     task = give_funded(world, "d", "c", 100)
     world.call("operator", "move", agent="c", parent="r2")
-    with pytest.raises(Conflict, match="its budget came out of a budget, and no budget would pay"):
+    with pytest.raises(Conflict, match="its budget came from a budget, and no budget would pay"):
         world.call("operator", "fund_task", task=task, tokens=500)
     end(world, task)
     assert balance(world, "r1") == (1000, 0, 0)

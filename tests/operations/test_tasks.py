@@ -79,14 +79,14 @@ def test_a_bad_end_fails_all_who_waited_for_it_however_long_the_chain(world: Wor
     assert {state(world, id_) for id_ in chain} == {"done"}
     last = world.ledger.tasks.require(chain[-1])
     assert last.result is not None
-    assert last.result.error == f"task {chain[-2]}, which it waited for, came out as failed"
+    assert last.result.error == f"task {chain[-2]}, which it waited for, ended as failed"
 
 
 def test_nothing_can_be_made_to_wait_for_what_failed_or_is_not_there(world: World) -> None:
     """Row T12; a cycle would need the id of a task that is not made yet."""
     bad = give(world, "a", "a1")
     finish(world, "a1", bad, "failed")
-    with pytest.raises(Conflict, match="came out as failed"):
+    with pytest.raises(Conflict, match="ended as failed"):
         give(world, "a", "a1", needs=[bad])
     hidden = give(world, "b", "b1")
     for item in (hidden, "0" * 12):

@@ -96,7 +96,7 @@ REFUSED = {
     "nothing": ({}, "set one of"),
     "two": ({"every": 5.0, "at": "9999999999"}, "set one of"),
     "past": ({"at": "2020-01-01T00:00:00Z"}, "not in the next ten years"),
-    "no moment": ({"at": "tomorrow"}, "is no moment"),
+    "no moment": ({"at": "tomorrow"}, "is not a time"),
     "nan": ({"at": "nan"}, "not in the next ten years"),
     "zone of an interval": ({"every": 5.0, "zone": "UTC"}, "has no time zone"),
     "too often": ({"every": 0.5}, "greater than or equal to 1"),
@@ -162,7 +162,7 @@ def test_many_long_texts_at_once_still_are_one_message_that_fits(hive: World) ->
     hive.advance(60)
     (body,) = bodies(hive, "a")
     assert len(body.encode()) <= 64 * 1024
-    assert body.count("is too long to stand here") == 5
+    assert body.count("is too long for this message") == 5
 
 
 def test_an_agent_has_so_many_fires_a_minute_and_the_rest_is_one_later() -> None:

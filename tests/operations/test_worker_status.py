@@ -100,4 +100,4 @@ def test_one_worker_can_be_asked_about_by_who_is_above_it(world: World) -> None:
     assert names(look(world, worker="a2")["workers"], "worker") == ["a2"]
     assert world.fault("a2", "get_worker_status", worker="a1") == "NotAllowed"
     assert world.fault("b1", "get_worker_status", worker="a1") == "NotFound"
-    assert look(world, caller="a2")["text"] == "no agent is below you"
+    assert look(world, caller="a2")["text"] == "you have no descendants"

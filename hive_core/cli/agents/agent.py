@@ -1,4 +1,4 @@
-"""`hive agent`: list, show and change agents; the other commands about agents under their noun."""
+"""`hive agent`: list, show and change agents; it also has the other commands about agents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGENTS: Final = Listing(
 
 
 class AgentGroup(ListGroup):
-    """Every command about an agent; most are commands of `hive` too."""
+    """The group of all commands about agents; most are commands of `hive` too."""
 
     lazy: ClassVar[Mapping[str, str]] = {
         "list": "agents.agent:list_agents", "show": "agents.show", "create": "agents.create",

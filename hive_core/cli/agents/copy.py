@@ -1,8 +1,8 @@
-"""`hive cp`: files between this machine and an agent's container, by root's own hands.
+"""`hive cp`: copies files between this machine and an agent's container; only root may.
 
-Files go through a process in the container, as those of `hive shell` do. What comes out of a
-container was made by its agent: only plain files and folders are taken from it, each under a name
-that stays below the target, and no link is followed on this side.
+Files go through a process in the container, as with `hive shell`. The agent made the files in its
+container, so the command takes only plain files and folders from it, writes each below the target,
+and follows no link on this side.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KIND: Final = (
 )
 _READ_FILE: Final = f'cd {enter.STATE} && exec cat -- "$1"'
 _READ_FOLDER: Final = f'cd {enter.STATE} && exec tar -C "$1" -cf - .'
-# Into a folder a file goes under its own name; another file is replaced as a whole.
+# Writes a file into a folder under its own name; replaces an existing file as a whole.
 _WRITE_FILE: Final = (
     f'cd {enter.STATE} || exit; to=$1; [ ! -d "$to" ] || to=$to/$2;'
     ' cat >"$to.part" && chmod "$3" "$to.part" && mv -f -- "$to.part" "$to"'
@@ -47,7 +47,7 @@ _WRITE_FOLDER: Final = (
 
 
 class Remote(NamedTuple):
-    """A path in the container of an agent; a relative one lies in /tree/state."""
+    """A path in the container of an agent; a relative path begins at /tree/state."""
 
     agent: str
     path: str
@@ -70,9 +70,10 @@ def _complete_place(ctx: click.Context, param: click.Parameter, incomplete: str)
 def cp(session: Session, source: str, target: str) -> None:
     """Copy a file or a folder into the container of an agent, or out of it.
 
-    One of SOURCE and TARGET is NAME:PATH, a path in the container of NAME; a relative one lies in
-    its working directory /tree/state. - is standard input or output. For root only, and while the
-    agent runs. Links and devices that come out of a container are left out.
+    One of SOURCE and TARGET is NAME:PATH, a path in the container of NAME; a relative path begins
+    at its working directory /tree/state. The other one is a path on this machine, or - for standard
+    input or output. Only root may copy, and the agent must run. Links and devices in a container
+    are not copied.
     """
     here, there = parse_place(source), parse_place(target)
     if isinstance(here, Remote) and isinstance(there, Path):
@@ -87,12 +88,12 @@ def _run(
     place: enter.Place, text: str, *arguments: str, source: int | None = None,
     target: int | None = None,
 ) -> tuple[int, str]:  # fmt: skip
-    """Run a script in the container; its exit status, and the beginning of its complaints.
+    """Run a script in the container; return its exit status and the beginning of its error output.
 
-    The programs there may be the agent's: nothing that they write reaches the terminal as it is.
+    The programs there may be the agent's: their output never reaches the terminal unescaped.
     """
     complaints, errors = os.pipe()
-    os.set_blocking(errors, False)  # what does not fit into the pipe is not read
+    os.set_blocking(errors, False)  # output that does not fit into the pipe is not read
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
         status = enter.run_in_pipes(
@@ -120,7 +121,9 @@ def _fetch(place: enter.Place, source: Remote, target: Path) -> None:
     if kind == _ABSENT:
         raise NotFound(f"cannot copy {source.agent}:{source.path}: no such file")
     if kind == _OTHER:
-        raise Conflict(f"cannot copy {source.agent}:{source.path}: it is neither file nor folder")
+        raise Conflict(
+            f"cannot copy {source.agent}:{source.path}: it is neither a file nor a folder"
+        )
     if kind != _FOLDER:
         _check(outcome, source)
     name = PurePosixPath(source.path).name
@@ -175,7 +178,7 @@ def _unpack_stream(reader: int, target: Path) -> None:
 
 
 def unpack(stream: IO[bytes], target: Path) -> None:
-    """Write the plain files and folders of an archive below `target`, and nothing else."""
+    """Write the plain files and folders of an archive below `target`; skip everything else."""
     target.mkdir(exist_ok=True)
     top = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -209,11 +212,11 @@ def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, top: int) 
     elif member.isreg():
         _write_member(archive, member, top, parts)
     else:
-        say(f"left out, neither file nor folder: {words(member.name)}")
+        say(f"not copied, neither a file nor a folder: {words(member.name)}")
 
 
 def _open_folder(top: int, parts: list[str]) -> int:
-    """Open a folder below `top`, and make what is missing; no link on the way is followed."""
+    """Open a folder below `top` and create missing parents; follow no link on the way."""
     folder = os.dup(top)
     for part in parts:
         with suppress(FileExistsError):
@@ -265,7 +268,7 @@ def _store_folder(place: enter.Place, source: Path, target: Remote) -> tuple[int
         try:
             return _run(place, _WRITE_FOLDER, target.path, name, source=reader)
         finally:
-            os.close(reader)  # a container that reads no further ends the packing
+            os.close(reader)  # packing ends when the container stops reading
 
 
 def _pack_stream(source: Path, writer: int) -> None:

@@ -29,10 +29,10 @@ LIMITS: Final = (
 SUBTREE_LIMITS: Final = ("memory_max", "tasks_max", "cpu_quota", "agents")
 complete_limit: Final = complete_words(*(f"{key}=" for key in LIMITS))
 complete_subtree_limit: Final = complete_words(*(f"{key}=" for key in SUBTREE_LIMITS))
-# Folders of the machine that a container with the image `host` has too.
+# Folders of the machine that a container with the image `host` also has.
 _SHARED: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/opt/hive/", "/run/", "/tree/")
 _SCRIPT_MOST: Final = 24 * 1024
-# Writes the script into the agent's folder at each start, so that it can read itself there.
+# Writes the script into the agent's folder at each start, so that the agent can read it there.
 _START: Final = (
     'printf "%s" "$1" >"$2.new" && chmod 755 "$2.new" && mv -f "$2.new" "$2" && file=$2 &&'
     ' shift 2 && exec "./$file" "$@"'
@@ -42,46 +42,46 @@ _START: Final = (
 @click.command
 @click.argument("name")
 @click.option("--parent", shell_complete=complete_agent,
-              help='Parent; the root agent if absent, "" makes a root.')  # fmt: skip
+              help='Parent; "" makes a root agent.  [default: the root agent]')  # fmt: skip
 @click.option("--role", type=click.Choice(ROLES), help="Role (see `hive role`).  [default: agent]")
 @click.option("--title", help="Title for people.")
 @click.option("--tier", type=click.Choice(("strategic", "tactical", "operational")),
               help="Class of model that it uses.  [default: operational]")  # fmt: skip
 @click.option("--definition", shell_complete=complete_definition,
-              help="Definition that gives everything that no option gives.")  # fmt: skip
+              help="Definition for the values that no option sets.")  # fmt: skip
 @click.option("--file", "script", type=click.File("r", encoding="utf-8"), metavar="SCRIPT",
-              help="Script that it runs, with the words of COMMAND as arguments; it is stored with"
-              " the agent, 24K at most.")  # fmt: skip
+              help="Script that the agent runs, with the words of COMMAND as arguments;"
+              " at most 24K, stored with the agent.")  # fmt: skip
 @click.option("--tool", "tools", multiple=True, metavar="TOOL[(ARGUMENT)]",
-              help="One tool that it may use, such as 'bash(git *)' (repeatable).")  # fmt: skip
+              help="Tool that it may use, such as 'bash(git *)' (repeatable).")  # fmt: skip
 @click.option("--image", help="Image of hive.toml, or a directory with a prepared tree.")
-@click.option("--boot/--no-boot", default=None, help="Run an init inside.")
+@click.option("--boot/--no-boot", default=None, help="Run an init system in the container.")
 @click.option("--capability", "add_capabilities", multiple=True, metavar="CAPABILITY",
               shell_complete=complete_words(*PLAIN),
-              help="Capability beside those of its role (repeatable).")  # fmt: skip
+              help="Capability in addition to those of its role (repeatable).")  # fmt: skip
 @click.option("--only-capability", "capabilities", multiple=True, metavar="CAPABILITY",
               shell_complete=complete_words(*PLAIN),
-              help="Capability in place of those of its role (repeatable).")  # fmt: skip
+              help="Capability instead of those of its role (repeatable).")  # fmt: skip
 @click.option("--limit", "bounds", multiple=True, metavar="KEY=VALUE",
               shell_complete=complete_limit,
-              help="Bound of its machine, such as memory_max=512M or tasks_max=200"
+              help="Limit of its container, such as memory_max=512M or tasks_max=200"
               " (repeatable).")  # fmt: skip
 @click.option("--subtree-limit", "subtree", multiple=True, metavar="KEY=VALUE",
               shell_complete=complete_subtree_limit,
-              help="Bound of the agent with all its descendants together, such as memory_max=2G or"
+              help="Limit of the agent together with all its descendants, such as memory_max=2G or"
               " agents=20 (repeatable).")  # fmt: skip
 @click.option("--after-task", type=click.Choice(("stays", "sleeps", "exits")),
-              help="What it does after its last task.  [default: by role]")  # fmt: skip
-@click.option("--wakes", is_flag=True, default=None, help="Mail wakes it when it sleeps.")
+              help="Action after its last task.  [default: by role]")  # fmt: skip
+@click.option("--wakes", is_flag=True, default=None, help="Let mail wake the agent when it sleeps.")
 @no_wait_option
 @click.argument("command", nargs=-1)
 @click.pass_obj
 def create(session: Session, /, name: str, script: TextIO | None, **options: object) -> None:
     """Create the agent NAME and start it.
 
-    The words after -- are its command. Any program can be an agent; without a command the agent
-    only collects mail. A container sees the programs of the machine in /usr, and nothing of /home
-    and /tmp: give a script of yours with --file.
+    The words after -- are the command of the agent. Any program can be an agent; an agent without a
+    command only collects mail. A container sees the programs of the machine in /usr, but not /home
+    or /tmp: pass a script of your own with --file.
     """
     wait = not options.pop("no_wait")
     if "/" in str(options.get("image")):
@@ -102,7 +102,7 @@ def create(session: Session, /, name: str, script: TextIO | None, **options: obj
 
 
 def _spawn_params(options: Mapping[str, object]) -> dict[str, object]:
-    """The options that were used, in JSON's types."""
+    """The options that were set, as JSON types."""
     params = {
         key: list(value) if isinstance(value, tuple) else value for key, value in options.items()
     }
@@ -110,7 +110,7 @@ def _spawn_params(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def read_script(script: TextIO) -> tuple[str, str]:
-    """Text and file name of what `--file` opened."""
+    """Text and file name of the script of `--file`."""
     text = script.read()
     return text, Path(script.name).name.strip("-<>") or "script"
 
@@ -119,24 +119,25 @@ def script_command(text: str, file: str, arguments: Sequence[str] = ()) -> tuple
     """The command that writes a script into the agent's folder, and runs it there."""
     if not text.startswith("#!"):
         raise InvalidArgument(
-            f"{file} has no first line that names its interpreter, such as #!/usr/bin/env python3",
+            f"{file} must begin with a line that names its interpreter, such as #!/usr/bin/env "
+            "python3",
             field="file",
         )
     if len(text.encode()) > _SCRIPT_MOST:
         raise InvalidArgument(
             f"{file} is larger than {_SCRIPT_MOST} bytes: create the agent without --file, copy the"
-            f" program with `hive cp`, and name it with `hive agent set --command`", field="file",
+            f" program with `hive cp`, and set it with `hive agent set --command`", field="file",
         )  # fmt: skip
     return ("/bin/sh", "-c", _START, "sh", text, file, *arguments)
 
 
 def check_visible(command: Sequence[str]) -> None:
-    """Refuse a program of this machine that no container sees, before the start fails."""
+    """Refuse a program of this machine that a container cannot see, since its start would fail."""
     program = command[0] if command else ""
     if program.startswith("/") and not program.startswith(_SHARED) and Path(program).is_file():
         raise InvalidArgument(
             f"{program} is not visible in a container, which sees the programs of the machine in"
-            " /usr and its own files in /tree/state: give a script with --file, or copy the program"
-            " with `hive cp`",
+            " /usr and its own files in /tree/state; pass a script with --file, or copy the "
+            "program with `hive cp`",
             field="command",
         )

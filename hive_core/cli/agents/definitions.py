@@ -1,4 +1,4 @@
-"""`hive definition`: Markdown files that say what agents of one kind are."""
+"""`hive definition`: Markdown files that define kinds of agents."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def definition() -> None:
 def lint(paths: tuple[Path, ...], style: str) -> int:
     """Check definitions: print faults and warnings.
 
-    Without arguments those in /etc/hive/agents. Exit status 1 when one cannot be used.
+    Without arguments it checks those in /etc/hive/agents. The exit status is 1 when one cannot be
+    used.
     """
     rows = [row for file in _files(paths) for row in _findings(file)]
     FINDINGS.show(rows, style)
@@ -66,10 +67,10 @@ def lint(paths: tuple[Path, ...], style: str) -> int:
 @paths_argument
 @click.pass_obj
 def load(session: Session, paths: tuple[Path, ...]) -> int:
-    """Store definitions in the daemon, in place of older ones of their names.
+    """Store definitions in the daemon, replacing older ones of the same name.
 
-    Without arguments those in /etc/hive/agents. A file that cannot be used is reported and left
-    out.
+    Without arguments it loads those in /etc/hive/agents. A file that cannot be used is reported and
+    skipped.
     """
     failed = 0
     for file in _files(paths):
@@ -111,7 +112,7 @@ def show(session: Session, name: str, style: str) -> None:
 @click.argument("name", shell_complete=complete_definition)
 @click.pass_obj
 def rm(session: Session, name: str) -> None:
-    """Remove a definition; agents that were made from it stay."""
+    """Remove a definition. Agents that were created from it stay."""
     session.change("remove_definition", name=name)
 
 
@@ -123,7 +124,7 @@ def rm(session: Session, name: str) -> None:
 def export(session: Session, name: str, kind: str) -> None:
     """Print a definition as a file, for hive or for Claude.
 
-    Settings that Claude does not have are left out.
+    Settings that Claude does not have are omitted.
     """
     import frontmatter  # noqa: PLC0415 - YAML is slow to load
 
@@ -141,7 +142,7 @@ def export(session: Session, name: str, kind: str) -> None:
     post = frontmatter.Post(str(row.get("body") or ""))
     post.metadata = front
     text = frontmatter.dumps(post, sort_keys=False)
-    # A file gets the text as it is; on a terminal control characters are spelled out.
+    # A file gets the text unchanged; on a terminal control characters are escaped.
     (echo if sys.stdout.isatty() else click.echo)(text)
 
 
@@ -170,7 +171,7 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     files = []
     for place in places:
         if not place.exists():
-            raise InvalidArgument(f"there is no {place}: name files or a folder of definitions")
+            raise InvalidArgument(f"{place} does not exist: name files or a folder of definitions")
         files += sorted(place.glob("*.md")) if place.is_dir() else [place]
     if not files:
         raise InvalidArgument(f"no *.md in {', '.join(map(str, places))}")

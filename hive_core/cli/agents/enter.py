@@ -1,9 +1,10 @@
-"""Entering a container as root of the host: the daemon has no operation for it.
+"""Entering a container as root of the host; the daemon has no operation for this.
 
-The process in the container gets no descriptor and no variable of this one, and a terminal of its
-own (or pipes that this process copies). It joins the control groups of the agent, so that its
-limits hold and a stop of the agent ends it too. It may call what an agent that cannot mount may
-call: files in the container decide what a shell does, so it is no more trusted than they are.
+The process in the container gets no descriptor and no variable of this process, and its own
+terminal (or pipes that this process copies). It joins the control groups of the agent, so that the
+agent's limits apply and a stop of the agent ends it too. Files in the container decide what a shell
+does, so it is trusted as little as they are: it may make the system calls of an agent that cannot
+mount.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 _KILLED: Final = 255
 _ENDING: Final = 1.0
 _PLACES: Final = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
-# Opens the terminal first, which makes it the controlling one; joins the named groups; becomes the
-# rest. systemd also moves a process that it has forked into the group of the unit from outside, and
-# may do so late: a call to systemd before that returns when it is done (exec_spawn in
-# src/core/execute.c, `cg_attach` after the fork). Names of groups are bytes that the agent chose,
-# and words of a unit are text, so they are escaped.
+# Opens the terminal first, which makes it the controlling one; joins the named groups; then
+# executes the rest. systemd also moves a process that it has forked into the group of the unit from
+# outside, and may do so late: a call to systemd before joining returns only after that (exec_spawn
+# in src/core/execute.c, `cg_attach` after the fork). Names of groups are bytes that the agent
+# chose, and words of a unit are text, so they are escaped.
 _JOIN: Final = (
     '[ -z "$1" ] || : <>"$1" || exit 1; shift; '
     '"$1" --quiet call org.freedesktop.systemd1 /org/freedesktop/systemd1'
@@ -48,7 +49,7 @@ _CONFINED: Final = (
     "SystemCallFilter=~@mount @module @raw-io @reboot @swap @clock @keyring bpf perf_event_open"
     " io_uring_setup userfaultfd acct fanotify_init open_by_handle_at quotactl quotactl_fd",
     "SystemCallErrorNumber=EPERM",
-    # Sockets of virtual machines know no network namespaces.
+    # Network namespaces do not apply to sockets of virtual machines.
     "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
 )
 _TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,40}")
@@ -56,7 +57,10 @@ _TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,40}")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A running container: its first process as the host counts, and what must be true of it."""
+    """A running container.
+
+    Its first process as the host numbers it, and facts that must hold for it.
+    """
 
     name: str
     leader: int
@@ -71,10 +75,7 @@ class Place:
 def locate(session: Session, name: str, doing: str) -> Place:
     """Find where NAME runs; the answer is checked against the kernel."""
     if os.geteuid() != 0:
-        raise NotAllowed(
-            f"cannot {doing} {name}: only root may enter a container, and the daemon never does;"
-            " try it with sudo"
-        )
+        raise NotAllowed(f"cannot {doing} {name}: only root may enter a container; try sudo")
     with working(f"waiting for {name} to run"):
         reply = session.ask("locate", agent=name, wait=_PATIENCE)
     leader, base = reply.get("leader"), reply.get("uid_base")
@@ -102,7 +103,7 @@ def verify(place: Place) -> None:
 
 
 def _lines(file: Path) -> list[str]:
-    """List the lines of a file of the kernel; what is no UTF-8 stays as it is (PEP 383)."""
+    """List the lines of a file of the kernel; bytes that are not UTF-8 are kept (PEP 383)."""
     return os.fsdecode(file.read_bytes()).rstrip("\n").split("\n")
 
 
@@ -111,7 +112,7 @@ def _is_of_systemd(line: str) -> bool:
 
 
 def _escape(path: str) -> str:
-    """Spell a path in ASCII, as `printf %b` reads it."""
+    """Write a path in ASCII, as `printf %b` reads it."""
     plain = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./@:,=-"
     return "".join(chr(byte) if byte in plain else f"\\0{byte:03o}" for byte in os.fsencode(path))
 
@@ -128,7 +129,7 @@ def groups_of(place: Place, mounts: Sequence[str]) -> list[str]:
 
 
 def hierarchies(mounts: Sequence[str]) -> dict[str, str]:
-    """Mount point by the controllers of a hierarchy; the empty text stands for version 2."""
+    """Mount point by the controllers of a hierarchy; "" stands for version 2."""
     mount_points: dict[str, str] = {}
     for line in mounts:
         _, point, kind, options = line.split(" ")[:4]
@@ -146,13 +147,13 @@ def _is_controller(option: str) -> bool:
 
 
 def argv(place: Place, command: Sequence[str], terminal: str = "") -> list[str]:
-    """The command line with which root executes `command` inside; `terminal` is made for it alone.
+    """The command line with which root executes `command` in the container, on its own `terminal`.
 
-    A transient service gives what this process cannot: a filter of system calls, and a session of
-    its own.
+    A transient service has what this process cannot set: a filter of system calls, and its own
+    session.
     """
     groups = [_escape(path) for path in groups_of(place, _lines(Path("/proc/self/mounts")))]
-    # The manager of the host has an environment too, and gives it to every unit.
+    # The service manager of the host passes its environment to every unit.
     clean = [f"{key}={value}" for key, value in environment(place).items()]
     enter = [
         _program("env"), "-i", *clean,
@@ -161,8 +162,8 @@ def argv(place: Place, command: Sequence[str], terminal: str = "") -> list[str]:
     words = ["/bin/sh", "-c", _JOIN, "sh", terminal, _program("busctl"), *groups, "--", *enter]
     return [
         _program("systemd-run"), "--quiet", "--collect", "--wait", "--service-type=exec",
-        # systemd-run would name it after its connection to the bus: such names come again when
-        # the bus was restarted, and then meet a unit that is still there.
+        # systemd-run would name the unit after its connection to the bus: after a restart of the
+        # bus such names repeat, and may be those of units that still exist.
         f"--unit=hive-shell-{os.urandom(8).hex()}.service",
         "--pipe", f"--description=operator in {place.name}",
         *(f"--property={setting}" for setting in _CONFINED),
@@ -176,7 +177,7 @@ def _program(name: str) -> str:
 
 
 def environment(place: Place) -> dict[str, str]:
-    """The variables of the agent's own processes; of ours only the kind of the terminal."""
+    """The variables of the agent's own processes, and of this process only the terminal type."""
     term = os.environ.get("TERM", "")
     parent = {"HIVE_PARENT": place.parent} if place.parent else {}
     return {
@@ -193,7 +194,7 @@ def environment(place: Place) -> dict[str, str]:
 
 
 def run(place: Place, command: Sequence[str]) -> int:
-    """Run a command inside, on our terminal or through pipes; return its exit status."""
+    """Run a command in the container, on this terminal or through pipes; return its exit status."""
     if os.isatty(0) and os.isatty(1):
         return _watch(place, lambda: on_terminal(lambda terminal: argv(place, command, terminal)))
     return run_in_pipes(place, command)
@@ -202,12 +203,12 @@ def run(place: Place, command: Sequence[str]) -> int:
 def run_in_pipes(
     place: Place, command: Sequence[str], source: int = 0, target: int = 1, errors: int = 2
 ) -> int:
-    """Run a command inside, with what it reads and writes copied from and to these descriptors."""
+    """Run a command in the container; copy its input and output from and to these descriptors."""
     return _watch(place, lambda: in_pipes(argv(place, command), source, target, errors))
 
 
 def _watch(place: Place, execute: Callable[[], int]) -> int:
-    """Run `execute`, and say so where the agent ended with it."""
+    """Run `execute`, and print a message when the agent ended during it."""
     try:
         leader = os.pidfd_open(place.leader)
     except ProcessLookupError as error:

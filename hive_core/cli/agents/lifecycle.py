@@ -1,4 +1,4 @@
-"""start, stop, restart, kill, sleep, resume, update: of machines; the tree stays as it is."""
+"""start, stop, restart, kill, sleep, resume, update: they change machines, not the tree."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _DOING: Final = {
     "sleep": "putting to sleep", "resume": "waking", "update": "updating",
 }  # fmt: skip
 _HELP: Final = {
-    "start": "Start NAME, also when it failed or was parked.",
-    "stop": "Stop NAME; kill it when it does not end within --grace.",
+    "start": "Start NAME, also when it failed or is parked.",
+    "stop": "Stop NAME; kill it if it does not end within --grace.",
     "restart": "Stop NAME and start it again.",
     "kill": "Kill NAME at once.",
-    "sleep": "Stop the container of NAME; its mail waits.",
+    "sleep": "Put NAME to sleep: stop its container and keep its mail.",
     "resume": "Wake NAME from sleep.",
-    "update": "Rebuild NAME from its present spec and image.",
+    "update": "Rebuild NAME from its current spec and image.",
 }
 _GRACE_MAX: Final = 30
 
@@ -33,12 +33,12 @@ def _own_options(operation: str) -> list[click.Parameter]:
     if operation == "kill":
         return [click.Option(["--reason"], help="Reason, kept in the event log.")]
     if operation == "resume":
-        return [click.Option(["--body"], help="Message that it finds when it wakes.")]
+        return [click.Option(["--body"], help="Message that NAME receives when it wakes.")]
     return []
 
 
 def _lifecycle(operation: str) -> click.Command:
-    """Make one of the commands: they differ in their words and in one option."""
+    """Make one of the commands, which differ in texts and in one option."""
 
     @click.pass_obj
     def act(
@@ -59,7 +59,7 @@ def _lifecycle(operation: str) -> click.Command:
     params: list[click.Parameter] = [
         click.Argument(["names"], nargs=-1, required=True, metavar="NAME...",
                        shell_complete=complete_agent),
-        click.Option(["--recursive"], is_flag=True, help="Also its descendants, deepest first."),
+        click.Option(["--recursive"], is_flag=True, help="Include its descendants, deepest first."),
         click.Option(["--no-wait"], is_flag=True, help="Return once the change is recorded."),
         *_own_options(operation),
     ]  # fmt: skip

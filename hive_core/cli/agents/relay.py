@@ -1,4 +1,4 @@
-"""Copying between our own descriptors and the pipes, or the terminal, of another process."""
+"""Copying between this process's descriptors and the pipes, or the terminal, of another process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _QUIET, _LONGEST = 0.2, 1.0
 
 
 def _read(source: int) -> bytes:
-    """Bytes, or nothing at the end; a terminal without users answers with EIO."""
+    """Read bytes, or b"" at the end; a terminal that no process has open answers with EIO."""
     with suppress(OSError):
         return os.read(source, _CHUNK)
     return b""
 
 
 def _write(target: int, data: bytes) -> bool:
-    """Write all; return whether the other side is still open."""
+    """Write all bytes; return whether the other side is still open."""
     try:
         while data:
             data = data[os.write(target, data) :]
@@ -53,7 +53,7 @@ def copy(routes: Mapping[int, int], until: set[int], finished: set[int]) -> None
 
 
 def in_pipes(argv: Sequence[str], source: int = 0, target: int = 1, errors: int = 2) -> int:
-    """Run a program on pipes of ours, so that it never has our own descriptors."""
+    """Run a program on new pipes, so that it never has the descriptors of this process."""
     (theirs_in, ours_in), (ours_out, theirs_out), (ours_err, theirs_err) = (
         os.pipe() for _ in range(3)
     )
@@ -74,10 +74,11 @@ def in_pipes(argv: Sequence[str], source: int = 0, target: int = 1, errors: int 
 
 
 def on_terminal(argv: Callable[[str], Sequence[str]], ours: int = 0, shown: int = 1) -> int:
-    """Run a program on a terminal made for it, whose path is the argument of `argv`.
+    """Run a program on a new terminal, whose path is the argument of `argv`.
 
-    systemd-run makes one too, but stops reading when its unit has ended: what the kernel has not
-    delivered by then is lost. Here all of it is read, until no process has the other end open.
+    systemd-run can make a terminal too, but stops reading when its unit has ended, and loses output
+    that the kernel has not delivered by then. This function reads until no process has the other
+    end open.
     """
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, termios.tcgetwinsize(ours))
@@ -95,7 +96,7 @@ def on_terminal(argv: Callable[[str], Sequence[str]], ours: int = 0, shown: int 
 
 
 def _talk(routes: Mapping[int, int], master: int, ended: int) -> None:
-    """Copy until no process has the terminal open; at most a while after the program has ended."""
+    """Copy until no process has the terminal open; stop a while after the program has ended."""
     sources, ends = {*routes, ended}, float("inf")
     while master in sources and time.monotonic() < ends:
         over = ended not in sources
@@ -111,9 +112,9 @@ def _talk(routes: Mapping[int, int], master: int, ended: int) -> None:
 
 @contextmanager
 def _raw(ours: int) -> Iterator[None]:
-    """Send each key to the program, also those that would end this process."""
+    """Send each key to the program, also keys that would end this process."""
     settings = termios.tcgetattr(ours)
-    tty.setraw(ours, termios.TCSADRAIN)  # what was typed ahead stays
+    tty.setraw(ours, termios.TCSADRAIN)  # keeps what was typed ahead
     try:
         yield
     finally:
@@ -122,7 +123,7 @@ def _raw(ours: int) -> Iterator[None]:
 
 @contextmanager
 def _follow_size(ours: int, master: int) -> Iterator[None]:
-    """Keep the terminal of the program as large as ours."""
+    """Keep the terminal of the program as large as this one."""
 
     def resize(_number: int, _frame: object) -> None:
         termios.tcsetwinsize(master, termios.tcgetwinsize(ours))

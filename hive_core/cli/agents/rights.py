@@ -76,7 +76,10 @@ def _capability_command(
         reply = session.change(f"{word}_capability", agent=name, capability=capability, **scope)
         say(f"{name} holds: {words(reply.get('capabilities'))}")
         if word == "revoke" and capability in STORES_READ:
-            say("an agent that ran with it is restarted now; `hive agent show` has its state")
+            say(
+                "each running agent that loses it is restarted now; `hive agent show` shows its"
+                " state"
+            )
 
     params: list[click.Parameter] = [
         click.Argument(["name"], shell_complete=complete_agent),
@@ -86,13 +89,13 @@ def _capability_command(
     return click.Command(word, callback=act, params=params, help=text)
 
 
-_BELOW = click.Option(["--recursive"], is_flag=True, help="Also from all its descendants.")
-_REVOKE = """Take a capability from NAME.
+_BELOW = click.Option(["--recursive"], is_flag=True, help="Revoke it from all its descendants too.")
+_REVOKE = """Revoke a capability from NAME.
 
 A running agent that loses `meta.read` or `applied.read` is restarted, which closes its open files
 there. The command does not wait for that restart.
 """
-cap.add_command(_capability_command("grant", "Give NAME a capability.", complete_words(*PLAIN)))
+cap.add_command(_capability_command("grant", "Grant NAME a capability.", complete_words(*PLAIN)))
 cap.add_command(_capability_command("revoke", _REVOKE, _complete_held, _BELOW))
 
 
@@ -108,8 +111,8 @@ def _routing_command(word: str, text: str) -> click.Command:
     return click.Command(word, callback=act, params=arguments, help=text)
 
 
-allow = _routing_command("allow", "Let NAME send to OTHER, wherever both are in the tree.")
-disallow = _routing_command("disallow", "Revoke what `hive allow` gave.")
+allow = _routing_command("allow", "Allow NAME to send to OTHER, wherever both are in the tree.")
+disallow = _routing_command("disallow", "Withdraw the permission that `hive allow` gave.")
 
 
 def _lines(row: Row) -> Iterator[str]:
@@ -139,8 +142,8 @@ def _complete_operation(_ctx: click.Context, _param: click.Parameter, incomplete
 def why(session: Session, /, style: str, **options: str | None) -> int:
     """Explain whether CALLER may do OPERATION on TARGET, and by which rule.
 
-    Nothing is performed. CALLER is an agent or `operator`. SECOND is the new parent in a move. The
-    exit status is 0 when it is allowed and 5 when it is refused.
+    The operation is not performed. CALLER is an agent or `operator`. SECOND is the new parent in a
+    move. The exit status is 0 when the operation is allowed and 5 when it is refused.
     """
     params = {key: value for key, value in options.items() if value is not None}
     params["operation"] = str(params["operation"]).replace("-", "_")

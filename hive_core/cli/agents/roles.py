@@ -1,4 +1,4 @@
-"""`hive role` and `hive tool`: what roles are like, and what an agent may execute."""
+"""`hive role` and `hive tool`: properties of roles, and tools that agents may execute."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOOLS: Final = Listing(
 
 @click.group(cls=ListGroup)
 def role() -> None:
-    """Show what each role may do, and how its agents end."""
+    """Show what each role may do, and what its agents do after their last task."""
 
 
 @role.command("list")
@@ -55,7 +55,7 @@ def _lines(row: Row) -> list[str]:
 
 @click.group(cls=NameListGroup)
 def tool() -> None:
-    """Show what agents may execute."""
+    """Show which tools agents may execute."""
 
 
 @tool.command("list")
@@ -63,7 +63,7 @@ def tool() -> None:
 @output_option
 @click.pass_obj
 def list_tools(session: Session, name: str | None, style: str) -> None:
-    """List what NAME may execute, with which arguments, and why not the rest."""
+    """List the tools of NAME: whether it may execute each, with which arguments, or why not."""
     TOOLS.show(entries(session.ask("list_tools", agent=name), "tools"), style)
 
 
@@ -73,7 +73,7 @@ def list_tools(session: Session, name: str | None, style: str) -> None:
 @output_option
 @click.pass_obj
 def show_tool(session: Session, name: str, tool_name: str, style: str) -> None:
-    """Show whether AGENT may execute TOOL, with which arguments, and why not."""
+    """Show whether AGENT may execute TOOL, with which arguments, or why not."""
     rows = entries(session.ask("list_tools", agent=name), "tools")
     row = next((row for row in rows if row.get("tool") == tool_name), None)
     if row is None:

@@ -1,4 +1,7 @@
-"""`hive secret`: values that only one agent may read. They come over standard input."""
+"""`hive secret`: values that only one agent may read.
+
+The command reads them from standard input.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ def secret() -> None:
 
 
 def _value(key: str, file: Path | None) -> str:
-    """The value: a file as it is, typed without an echo, or a pipe without its last line end."""
+    """The value.
+
+    An unchanged file, text typed without an echo, or a pipe without its final newline.
+    """
     if file is not None:
         data = file.read_bytes()
     elif sys.stdin.isatty():
@@ -46,17 +52,17 @@ def _complete_key(ctx: click.Context, _param: click.Parameter, incomplete: str) 
 @click.argument("name", shell_complete=complete_agent)
 @click.argument("key", shell_complete=_complete_key)
 @click.option("--file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="File with the value, which is taken as it is.")  # fmt: skip
+              help="File with the value, which is stored unchanged.")  # fmt: skip
 @click.pass_obj
 def set_(session: Session, name: str, key: str, file: Path | None) -> None:
-    """Give NAME the secret KEY; the value is read from standard input.
+    """Set the secret KEY of NAME; the value is read from standard input.
 
-    On a terminal the command asks for it, without an echo. A pipe is read to its end, without the
-    end of its last line. The agent finds it in /run/hive/credentials/KEY.
+    On a terminal the command asks for the value without an echo. A pipe is read to its end, without
+    the final newline. The agent reads the secret in /run/hive/credentials/KEY.
     """
     reply = session.change("set_secret", agent=name, key=key, value=_value(key, file))
     if not reply.get("readable"):
-        say(f"{name} cannot read it yet: `hive cap grant {name} secret:{key}`")
+        say(f"{name} cannot read it yet; grant it with `hive cap grant {name} secret:{key}`")
 
 
 @secret.command
@@ -73,7 +79,7 @@ def rm(session: Session, name: str, key: str) -> None:
 @output_option
 @click.pass_obj
 def list_secrets(session: Session, name: str | None, style: str) -> None:
-    """List the secrets of NAME, or of all agents, by key, and whether the agent may read each."""
+    """List secrets of NAME, or of all agents: their keys, and whether the agent may read them."""
     KEYS.show(_secret_rows(session, name), style)
 
 

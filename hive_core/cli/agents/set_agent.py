@@ -19,7 +19,7 @@ BYTES: Final = frozenset({"memory_max", "memory_high", "disk"})
 
 
 def show_limits(limits: object) -> str:
-    """Bounds as they are written on a command line."""
+    """Limits as they are written on a command line."""
     pairs = limits.items() if isinstance(limits, dict) else ()
     return " ".join(f"{words(key)}={format_bound(key, value)}" for key, value in pairs) or "-"
 
@@ -33,14 +33,14 @@ def format_bound(key: object, value: object) -> str:
 @click.option(
     "--command",
     metavar="COMMAND",
-    help="Its command, with its words quoted as for a shell; '' leaves it without.",
+    help="Command, with its words quoted as for a shell; '' removes the command.",
 )
 @click.option(
     "--file",
     "script",
     type=click.File("r", encoding="utf-8"),
     metavar="SCRIPT",
-    help="Script that it runs instead; it is stored with the agent.",
+    help="Script that the agent runs instead of a command; it is stored with the agent.",
 )
 @click.option(
     "--limit",
@@ -48,11 +48,11 @@ def format_bound(key: object, value: object) -> str:
     multiple=True,
     metavar="KEY=VALUE",
     shell_complete=complete_limit,
-    help="Bound of its machine, such as memory_max=512M; KEY= takes the default of the"
-    " host (repeatable).",
+    help="Limit of its container, such as memory_max=512M; KEY= restores the default of the host"
+    " (repeatable).",
 )
 @click.option("--title", help="Title for people.")
-@click.option("--restart", is_flag=True, help="Restart it, so that it takes the change up.")
+@click.option("--restart", is_flag=True, help="Restart the agent, so that it uses the change now.")
 @no_wait_option
 @click.pass_obj
 def set_(
@@ -61,8 +61,8 @@ def set_(
 ) -> None:  # fmt: skip
     """Change the command, the limits or the title of the agent NAME.
 
-    The change is one commit of the meta repository, which is shown. A running agent takes a new
-    command and new limits up with its next start.
+    The change is one commit of the meta repository, which the command prints. A running agent uses
+    a new command and new limits from its next start on.
     """
     params = _set_params(script, options)
     if not params:
@@ -91,7 +91,7 @@ def _set_params(script: TextIO | None, options: Mapping[str, object]) -> dict[st
     if options["title"] is not None:
         params["title"] = options["title"]
     if options["command"] is not None and script is not None:
-        raise click.UsageError("give --command or --file, not both")
+        raise click.UsageError("set --command or --file, not both")
     if options["command"] is not None:
         params["command"] = _split(str(options["command"]))
     if script is not None:

@@ -10,8 +10,8 @@ from hive_core.cli.agents import enter
 from hive_core.cli.core.output import say
 from hive_core.cli.core.session import Session, complete_agent
 
-# In the agent's own working directory; files of the container may give bash another prompt, which
-# PROMPT_COMMAND replaces.
+# Starts in the agent's own working directory. PROMPT_COMMAND replaces a prompt that files of the
+# container may set for bash.
 _CHANGE: Final = f"cd {enter.STATE} 2>/dev/null; unset OLDPWD; "
 _COMMAND: Final = ("/bin/sh", "-c", _CHANGE + 'exec "$@"', "sh")
 _SHELL: Final = (
@@ -30,8 +30,9 @@ _SHELL: Final = (
 def shell(session: Session, name: str, command: tuple[str, ...]) -> int:
     """Open a shell in the container of NAME, or run COMMAND there.
 
-    For root only. It has the home and the working directory of the agent, /tree/state. Its
-    processes count as the agent's: the same limits hold, and they end when the agent stops.
+    Only root may do this. The shell starts in the home and working directory of the agent,
+    /tree/state. Its processes count as the agent's: the agent's limits apply to them, and they end
+    when the agent stops.
     """
     place = enter.locate(session, name, "enter")
     if not command:

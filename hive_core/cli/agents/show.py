@@ -20,13 +20,15 @@ _COMMAND_MOST: Final = 200
 @click.command
 @click.argument("name", shell_complete=complete_agent)
 @click.option("-n", "--lines", type=click.IntRange(0, 1000), default=5, show_default=True,
-              help="Last log lines at most.")  # fmt: skip
+              help="Maximum number of log lines.")  # fmt: skip
 @output_option
 @click.pass_obj
 def show(session: Session, name: str, style: str, lines: int) -> None:
-    """Show an agent: spec, place, rights, limits, state and why, last end, tasks, log.
+    """Show an agent.
 
-    Secrets are shown by name only. Lines of the log are what the agent wrote.
+    Spec, place in the tree, rights, limits, state and its reason, last exit, tasks, log.
+
+    Secrets are shown by name only. The agent wrote the lines of the log.
     """
     row = {
         **session.ask("get_agent", agent=name),
@@ -38,7 +40,7 @@ def show(session: Session, name: str, style: str, lines: int) -> None:
 
 
 def _open_tasks(session: Session, name: str) -> list[Row]:
-    """The open tasks of the agent itself: the listing has those of its descendants too."""
+    """The open tasks of the agent itself, without those of its descendants."""
     tasks: list[Row] = []
     for task in session.rows("list_tasks", "tasks", agent=name, open=True):
         if task.get("agent") == name:
@@ -81,7 +83,7 @@ def _identity(row: Row) -> Iterator[str]:
 
 
 def _command(command: object) -> str:
-    """The words as a shell takes them; a script that stands in it is named, not printed."""
+    """The command as a shell reads it; a stored script is named, not printed."""
     parts = [str(word) for word in command] if isinstance(command, list) else []
     text = words(shlex.join(parts)) if parts else "none: mail waits"
     return text if len(text) <= _COMMAND_MOST else f"{text[: _COMMAND_MOST - 1]}…"
@@ -99,7 +101,7 @@ def _state(row: Row) -> Iterator[str]:
     if row.get("next_start") is not None:
         yield _fact("next start", stamp(row.get("next_start")))
     if row.get("restart_needed"):
-        yield _fact("spec", f"changed; `hive restart {words(row.get('name'))}` takes it up")
+        yield _fact("spec", f"changed; `hive restart {words(row.get('name'))}` applies it")
     yield _fact("unit", words(row.get("unit")))
 
 

@@ -1,4 +1,4 @@
-"""`hive survey` and `hive top`: all agents in one listing; `hive reap` clears zombies away."""
+"""`hive survey` and `hive top`: all agents in one listing; `hive reap` removes zombies."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _RANKS: Final = ("running", "blocked", "idle")
 
 
 def needs_attention(row: Row) -> bool:
-    """Whether the operator may want to look at the agent."""
+    """Whether the agent needs the operator's attention."""
     marks = (row.get("ended_at") is not None, row.get("orphan"), row.get("unanswered"))
     return any(marks) or row.get("state") not in _HEALTHY
 
@@ -57,7 +57,7 @@ def _rank(row: Row) -> tuple[bool, int, str]:
 
 noted_option: Final = click.option(
     "--noted", is_flag=True,
-    help="Only agents that need attention: zombies, orphans, failed, unanswered.",
+    help="Only agents that need attention: zombies, orphans, failed agents, unanswered questions.",
 )  # fmt: skip
 
 
@@ -67,10 +67,10 @@ noted_option: Final = click.option(
 @output_option
 @click.pass_obj
 def survey(session: Session, style: str, *, noted: bool, watch: bool) -> None:
-    """Show all agents: machines, tasks, and what waits for an answer.
+    """Show all agents with their machines, tasks and unanswered questions.
 
-    Zombies are agents that were made for one task, have ended, and whose parent has not asked how;
-    they are removed after a while.
+    Zombies are one-shot agents that have ended and whose parent has not called wait_child yet; the
+    daemon removes them after a while.
     """
 
     def rows() -> Iterator[Row]:
@@ -88,7 +88,7 @@ def survey(session: Session, style: str, *, noted: bool, watch: bool) -> None:
 @output_option
 @click.pass_obj
 def top(session: Session, style: str, *, noted: bool) -> None:
-    """Show the busiest agents first, again every 2 seconds on a terminal, until Ctrl-C."""
+    """Show the busiest agents first; on a terminal refresh every 2 seconds until Ctrl-C."""
 
     def rows() -> list[Row]:
         agents = session.rows("survey", "agents")
@@ -101,9 +101,11 @@ def top(session: Session, style: str, *, noted: bool) -> None:
 
 
 @click.command
-@click.option("--older", type=DURATION, default=0, help="Only zombies that ended so long ago.")
+@click.option(
+    "--older", type=DURATION, default=0, help="Only zombies that ended at least this long ago."
+)
 @click.pass_obj
 def reap(session: Session, older: float) -> None:
-    """Remove zombies now. How they ended can still be asked for."""
+    """Remove zombies now. Their parents can still read how they ended."""
     while agents := session.change("reap_zombies", older=older).get("agents"):
-        say(f"gone: {', '.join(map(str, agents))}" if isinstance(agents, list) else str(agents))
+        say(f"removed: {', '.join(map(str, agents))}" if isinstance(agents, list) else str(agents))

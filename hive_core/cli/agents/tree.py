@@ -32,7 +32,7 @@ _TITLE_MIN: Final = 12
 
 @dataclass(frozen=True)
 class Node:
-    """An agent with what is below it."""
+    """An agent with its descendants."""
 
     row: Row
     children: list[Node] = field(default_factory=list)
@@ -40,18 +40,18 @@ class Node:
 
     @property
     def plain(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The node as JSON."""
         fields = {key: self.row.get(key) for key in _FIELDS}
         return {**fields, "children": [child.plain for child in self.children]}
 
     @property
     def size(self) -> int:
-        """How many descendants it has."""
+        """Number of its descendants."""
         return sum(1 + child.size for child in self.children)
 
 
 def nest(rows: Iterable[Row]) -> list[Node]:
-    """The flat listing as roots with children; a parent out of sight makes a root."""
+    """The flat listing as roots with children; an agent with an invisible parent is a root."""
     nodes = {str(row["name"]): Node(row) for row in rows}
     roots: list[Node] = []
     for node in nodes.values():
@@ -61,7 +61,7 @@ def nest(rows: Iterable[Row]) -> list[Node]:
 
 
 def cut_depth(nodes: Iterable[Node], depth: int) -> list[Node]:
-    """The nodes with so many levels of descendants at most."""
+    """The nodes with at most this number of levels of descendants."""
     return [
         Node(node.row, cut_depth(node.children, depth - 1))
         if depth
@@ -84,7 +84,7 @@ def flatten(nodes: Iterable[Node]) -> Iterator[Row]:
 
 
 def _labels(nodes: list[Node], indent: str | None = None) -> Iterator[tuple[str, Row]]:
-    """Branch and name of each agent, depth first; roots (no indent) hang on nothing."""
+    """Branch and name of each agent, depth first; roots have no branch."""
     for node in nodes:
         last = node is nodes[-1]
         branch = "" if indent is None else indent + ("└── " if last else "├── ")
@@ -95,12 +95,12 @@ def _labels(nodes: list[Node], indent: str | None = None) -> Iterator[tuple[str,
 
 
 def _fit(label: str, width: int) -> str:
-    """Cut a label that is too long at its left end: the name stands on the right."""
+    """Cut a label that is too long at its left end, since the name is on the right."""
     return label if len(label) <= width else "…" + label[len(label) - width + 1 :]
 
 
 def _details(row: Row) -> list[str]:
-    """Role, state and activity; activity is left out where it is the same word as the state."""
+    """Role, state and activity; without the activity when it is the same word as the state."""
     role, state, activity = (words(row.get(key)) for key in _DETAILS)
     return [role, state, "" if activity == state else activity]
 
@@ -125,7 +125,7 @@ def draw(roots: list[Node], width: int) -> list[str]:
 @click.command
 @click.argument("name", required=False, shell_complete=complete_agent)
 @click.option("--depth", type=click.IntRange(0), metavar="N",
-              help="Levels below the roots at most; 0 shows the roots alone.")  # fmt: skip
+              help="Maximum number of levels below the roots; 0 shows only the roots.")  # fmt: skip
 @click.option("--state", "states", multiple=True, type=click.Choice(AGENT_STATES), metavar="STATE",
               help="Only agents in this state, and their ancestors (repeatable).")  # fmt: skip
 @watch_option
@@ -137,8 +137,8 @@ def tree(  # noqa: PLR0913 - options
 ) -> None:  # fmt: skip
     """Draw the tree of agents, or NAME and its descendants.
 
-    The columns are role, state of the machine, activity of the agent, and title. Where --depth
-    leaves descendants out, their number stands behind the name.
+    The columns are the role, the state of the machine, the activity of the agent, and the title.
+    The number after a name is that of descendants that --depth hides.
     """
 
     def roots() -> list[Node]:

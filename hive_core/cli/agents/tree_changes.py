@@ -35,7 +35,7 @@ def _confirm(session: Session, name: str, *, recursive: bool) -> None:
 
 @click.command
 @click.argument("name", shell_complete=complete_agent)
-@click.option("--recursive", is_flag=True, help="Also its descendants.")
+@click.option("--recursive", is_flag=True, help="Destroy its descendants too.")
 @yes_option
 @no_wait_option
 @click.pass_obj
@@ -47,18 +47,18 @@ def destroy(session: Session, name: str, *, recursive: bool, yes: bool, no_wait:
     """
     if not yes:
         if not sys.stdin.isatty():
-            raise click.UsageError("standard input is no terminal: destroy needs --yes")
+            raise click.UsageError("standard input is not a terminal: destroy needs --yes")
         _confirm(session, name, recursive=recursive)
     reply = session.change("destroy", agent=name, recursive=recursive)
     session.finish(reply, f"destroying {name}", wait=not no_wait)
 
 
 def _archive_id(session: Session, word: str) -> str:
-    """The ID of the only archive with this name; anything else is for the daemon to judge."""
+    """The ID of the only archive with this name; any other word is passed to the daemon."""
     rows = list(session.rows("list_archives", "archives"))
     ids = [str(row["id"]) for row in rows if row.get("name") == word]
     if len(ids) > 1:
-        raise click.UsageError(f"{len(ids)} agents called {word} were destroyed; give the ID")
+        raise click.UsageError(f"{len(ids)} destroyed agents had the name {word}; use the ID")
     return ids[0] if ids else word
 
 
@@ -70,7 +70,7 @@ def _archive_id(session: Session, word: str) -> str:
 def restore(session: Session, archive: str | None, style: str, *, no_wait: bool) -> None:
     """Bring a destroyed agent back; without an argument, list the destroyed agents.
 
-    Where several destroyed agents had the same name, give the ID.
+    Use the ID when several destroyed agents had the same name.
     """
     if archive is None:
         ARCHIVES.show(session.rows("list_archives", "archives"), style)
@@ -84,12 +84,12 @@ def restore(session: Session, archive: str | None, style: str, *, no_wait: bool)
         if reply.get(key):
             say(f"restored without {words(reply[key])}: {reason}")
     if reply.get("restarts"):
-        say(f"restarts {words(reply['restarts'])}, which had access to its files before")
+        say(f"restarts {words(reply['restarts'])}, which had access to its files")
     session.finish(reply, "restoring", wait=not no_wait)
 
 
 def _move_lines(reply: Row) -> Iterator[str]:
-    """What a move means for running agents."""
+    """The effects of a move on running agents."""
     restarts = reply.get("restarts")
     yield f"restarts  {words(restarts)}" if restarts else "live      no agent is restarted"
     for key, text in (("gaining", "gains"), ("left", "may hold")):
@@ -100,18 +100,21 @@ def _move_lines(reply: Row) -> Iterator[str]:
 @click.command
 @click.argument("name", shell_complete=complete_agent)
 @click.option(
-    "--parent", required=True, shell_complete=complete_agent, help='New parent; "" makes a root.'
+    "--parent",
+    required=True,
+    shell_complete=complete_agent,
+    help='New parent; "" makes NAME a root.',
 )
-@click.option("--dry-run", is_flag=True, help="Print what it would restart, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what the move would restart; change nothing.")
 @click.option(
     "--when-idle",
     type=DurationType(0, 86_400),
-    help="Wait until the agents that lose access are idle, for so long at most.",
+    help="Wait at most this long until the agents that lose access are idle.",
 )
 @click.option(
     "--no-restart",
     is_flag=True,
-    help="Restart no agent that loses access: it keeps the files that it has open.",
+    help="Do not restart agents that lose access; they keep the files that they have open.",
 )
 @no_wait_option
 @output_option
@@ -122,8 +125,8 @@ def move(  # noqa: PLR0913 - one parameter for each word of the command line
 ) -> None:  # fmt: skip
     """Move NAME with all its descendants under another parent.
 
-    NAME and its descendants go on running. Agents that were above NAME and no longer are, and their
-    descendants that do not move along, may hold files of NAME open: they are restarted. The command
+    NAME and its descendants keep running. Agents that are no longer above NAME may hold files of
+    NAME open: the daemon restarts them, with their descendants that do not move along. The command
     returns when their access has ended.
 
     Prints the agents that are restarted and those that gain access to NAME's files. After a move

@@ -1,8 +1,8 @@
-"""The page on which the operator decides: hive's own text, and text of agents behind a bar.
+"""The page on which the operator decides: hive's own text, and text of agents after a bar.
 
-Everything that an agent wrote stands behind `│`, with control characters spelled out, and broken at
-the width of the terminal; a continued line stands behind `┊`. So no text of an agent can look like
-text of hive, or like another line (attack 22). No part of it is left out.
+Each line that an agent wrote follows a `│`, with control characters escaped, and is broken at the
+width of the terminal; a continued line follows a `┊`. So no text of an agent can look like text of
+hive, or like another line (attack 22). No part of it is omitted.
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ def _size(review: Row) -> str:
 
 
 _EFFECTS: Final = {
-    "switch": "is built again and switched in place",
-    "restart": "is built again and restarted",
+    "switch": "is rebuilt and switched in place",
+    "restart": "is rebuilt and restarted",
     "build": "is built for the first time, and starts if it should run",
-    "next start": "is built again, and runs with it from its next start",
+    "next start": "is rebuilt, and runs with the new system from its next start",
 }
 
 
 def count_followers(reply: Mapping[str, object]) -> str:
-    """`3 agents follow`, of the first page of `get_approval`; empty for none."""
+    """`3 agents follow`, from the first page of `get_approval`; empty for none."""
     match reply.get("followers"):
         case 1:
             return "1 agent follows"
@@ -113,7 +113,7 @@ def _state(row: Row) -> str:
     state, expires = words(row.get("state")), row.get("expires")
     if state == "pending" and isinstance(expires, int | float):
         left = max(0.0, expires - time.time())
-        return f"{state}, for {left / 3600:.1f} hours yet"
+        return f"{state}, {left / 3600:.1f} hours left"
     if state == "received":
         return f"{state}: it is being checked, and can be approved after that"
     by = f" by {words(row.get('decided_by'))}" if row.get("decided_by") else ""
@@ -121,7 +121,7 @@ def _state(row: Row) -> str:
 
 
 def _block(title: str, lines: Iterable[str]) -> Iterator[str]:
-    """A heading with what is below it; nothing when there is nothing."""
+    """A heading with the lines below it; empty without lines."""
     for number, line in enumerate(lines):
         if not number:
             yield ""
@@ -135,7 +135,7 @@ def _marks(marks: Iterable[Row]) -> Iterator[str]:
         sign = "!" if gives else "-" if mark.get("after") == "taken" else " "
         before, after = str(mark.get("before")), str(mark.get("after"))
         if kind == "command":
-            yield _red(f"{sign} command ({'new' if gives else 'as it is'})", gives)
+            yield _red(f"{sign} command ({'new' if gives else 'unchanged'})", gives)
             yield from quote(after)
             continue
         change = after if after in ("new", "held", "taken") else f"{before or 'unset'} -> {after}"
@@ -166,7 +166,7 @@ def _inputs(review: Row) -> Iterator[str]:
             yield from quote(f"  new {words(change.get('new') or '(none)')}")
     more = review.get("more")
     if isinstance(more, int) and more:
-        yield f"  and {more} more: each is among the changes below"
+        yield f"  and {more} more, all among the changes below"
 
 
 def difference(lines: Iterable[Row]) -> Iterator[str]:
@@ -187,7 +187,7 @@ def difference(lines: Iterable[Row]) -> Iterator[str]:
 
 
 def quote(text: str, colour: str | None = None) -> Iterator[str]:
-    """Text of agents behind the bar, in as many lines as it needs, each with the bar."""
+    """Text of agents, in as many lines as it needs, each after the bar."""
     room = _room()
     width = None if room is None else max(room - len(BAR), _NARROWEST)
     for line in plain(text).split("\n") if text else ():
@@ -197,19 +197,19 @@ def quote(text: str, colour: str | None = None) -> Iterator[str]:
 
 
 def _room() -> int | None:
-    """Columns of the terminal, also behind a pager; None where there is no terminal."""
+    """Columns of the terminal, also with a pager; None without a terminal."""
     if sys.stdout.isatty():
         return columns_of()
     return columns_of(terminal=True) if sys.stderr.isatty() else None
 
 
 def _spell_out(text: str) -> str:
-    """Spell out text that no job has: also blanks and stacked combining marks."""
+    """Escape text that no job has escaped, also blanks and stacked combining marks."""
     return "\n".join(map(escape, text.split("\n")))
 
 
 def _pieces(line: str, width: int | None) -> Iterator[str]:
-    """Break a line before the terminal does, which would continue it where the bar stands."""
+    """Break a line before the terminal does, which would continue it in the column of the bar."""
     while width is not None and breadth(line) > width:
         cut = width
         while breadth(line[:cut]) > width:
@@ -220,7 +220,7 @@ def _pieces(line: str, width: int | None) -> Iterator[str]:
 
 
 def _ways(row: Row) -> Iterator[str]:
-    """How to decide."""
+    """The commands that decide."""
     if row.get("state") != "pending" or not row.get("commit"):
         return
     id_, commit = words(row.get("id")), words(row.get("commit"))

@@ -1,4 +1,4 @@
-"""`hive approval`: configurations that wait for the operator: listed, shown, approved, denied."""
+"""`hive approval`: list, show, approve and deny configurations that wait for the operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ APPROVALS: Final = Listing(
      Column("expires", words=moment, priority=1)),
     "nothing waits for you",
 )  # fmt: skip
-_all: Final = click.option("--all", "all_", is_flag=True, help="Also list those that have ended.")
+_all: Final = click.option("--all", "all_", is_flag=True, help="Include those that have ended.")
 
 
 @click.group(cls=ListGroup, aliases={"reject": "deny"})
@@ -40,13 +40,13 @@ def approval() -> None:
 @output_option
 @click.pass_obj
 def list_approvals(session: Session, style: str, *, all_: bool) -> None:
-    """List what waits for you, the newest first."""
+    """List the requests that wait for you, the newest first."""
     rows = session.rows("list_approvals", "approvals", all=all_ or None)
     APPROVALS.show(map(_without_unknown_effect, rows) if style == "table" else rows, style)
 
 
 def _without_unknown_effect(row: Row) -> Row:
-    """The effect of a request is unknown while it is being checked."""
+    """The row without its effect, which is unknown while the request is being checked."""
     return {**row, "effect": None} if row.get("state") in UNJUDGED else row
 
 
@@ -55,10 +55,10 @@ def _without_unknown_effect(row: Row) -> Row:
 @output_option
 @click.pass_obj
 def show(session: Session, id_: str, style: str) -> None:
-    """Show a request: its requester, what it asks for, and each changed line.
+    """Show a request: its requester, the requested rights, and each changed line.
 
-    Text that an agent wrote stands behind a bar, control characters spelled out; all of it is
-    shown. A ! marks what the agent could not do before.
+    Text that an agent wrote follows a bar, with control characters escaped; all of it is shown. A !
+    marks rights that are new to the agent.
     """
     pages = session.link.stream(wire_name("get_approval"), {"id": id_})
     with working(f"reading {id_}"):
@@ -83,15 +83,15 @@ def show(session: Session, id_: str, style: str) -> None:
 @click.option(
     "--yes",
     is_flag=True,
-    help="Do not ask about new privileges and about other agents that change too.",
+    help="Do not ask about new privileges or about other agents that change too.",
 )
 @no_wait_option
 @click.pass_obj
 def approve(session: Session, id_: str, commit: str, *, yes: bool, no_wait: bool) -> None:
     """Approve a request: the agent runs with exactly the commit that was shown.
 
-    Returns when it is deployed and healthy. If the agent does not become healthy, its former
-    configuration is deployed again, and the exit status is not 0.
+    The command returns when the commit is deployed and the agent is healthy. If the agent does not
+    become healthy, the daemon deploys its former configuration again, and the exit status is not 0.
     """
     if not yes and sys.stdin.isatty():
         _confirm(session, id_)
@@ -108,12 +108,12 @@ def _confirm(session: Session, id_: str) -> None:
     reply = session.ask("get_approval", id=id_, limit=1)
     value = reply.get("approval")
     row = value if isinstance(value, dict) else {}
-    if row.get("state") == "received":  # what it gives is not known yet
+    if row.get("state") == "received":  # the new rights are not known yet
         raise Conflict(f"cannot approve {id_}: it is still being checked")
     if row.get("state", "pending") != "pending":
-        return  # the daemon refuses it, with the reason
+        return  # the daemon refuses the approval with a reason
     if follow := count_followers(reply):
-        click.confirm(f"{follow} these inputs. Go on?", abort=True, err=True)
+        click.confirm(f"{follow} these inputs. Continue?", abort=True, err=True)
     new = [
         " ".join(dict.fromkeys(words(mark.get(key)) for key in ("kind", "name")))
         for mark in entries(reply, "marks")
@@ -121,7 +121,7 @@ def _confirm(session: Session, id_: str) -> None:
     ]
     if new:
         agent = words(row.get("agent")) or "it"
-        click.confirm(f"This gives {agent}: {', '.join(new)}. Go on?", abort=True, err=True)
+        click.confirm(f"This gives {agent}: {', '.join(new)}. Continue?", abort=True, err=True)
 
 
 @approval.command

@@ -26,7 +26,10 @@ _LISTING: Final = Listing("place", (Column("place"), Column("fault")), "no fault
 
 @click.group(cls=Group)
 def config() -> None:
-    """Check the settings of this host and the configuration of an agent; show what they may say."""
+    """Check the settings of this host and the configuration of an agent.
+
+    Print schema and template.
+    """
 
 
 @config.command("check")
@@ -35,10 +38,10 @@ def config() -> None:
 def check_settings(file: Path, style: str) -> int:
     """Check the settings of this host, FILE (/etc/hive/hive.toml), and print each fault.
 
-    The daemon checks them in the same way: it does not start with a file that has a fault, and does
-    not reload one. The exit status is 1 when there is a fault.
+    The daemon checks them in the same way: it neither starts with nor reloads a file that has a
+    fault. The exit status is 1 when there is a fault.
     """
-    # Imported here: pydantic costs what the other commands do not need.
+    # Imported here: pydantic is slow to import, and other commands do not need it.
     from hive_core.host.config.settings import check  # noqa: PLC0415
 
     if not file.exists() and str(file) != CONFIG:
@@ -59,12 +62,12 @@ def check_settings(file: Path, style: str) -> int:
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @output_option
 def lint(folder: Path, style: str) -> int:
-    """Check the configuration of an agent in a folder, and print what would be refused.
+    """Check the configuration of an agent in FOLDER, and print what the daemon would refuse.
 
-    Reads the files as they are, committed or not, and runs no git. The exit status is 1 when there
-    is a fault.
+    The command reads the files of the folder, committed or not, and does not run git. The exit
+    status is 1 when there is a fault.
     """
-    # Imported here: pydantic costs what the other commands do not need.
+    # Imported here: pydantic is slow to import, and other commands do not need it.
     from hive_core.cli.config.lint import find_lint  # noqa: PLC0415
 
     if not folder.is_dir():

@@ -1,7 +1,7 @@
-"""`hive declare FILE`: create the agents that a file names and that do not exist.
+"""`hive declare FILE`: create the agents of a file that do not exist yet.
 
-The file is JSON: for each name the parameters of the operation `spawn`. NixOS writes one from
-`services.hive.agents`; any other tool may.
+The file is a JSON object with the parameters of the operation `spawn` for each name. NixOS writes
+it from `services.hive.agents`; other tools may write one too.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ def read(path: Path) -> dict[str, Message]:
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"cannot read {path}: {error}", field="file") from error
     if not isinstance(agents, dict) or not all(isinstance(spec, dict) for spec in agents.values()):
-        raise InvalidArgument(f"{path} must hold one object for each name", field="file")
+        raise InvalidArgument(
+            f"{path} must be a JSON object with one object for each name", field="file"
+        )
     return {name: with_sizes(name, spec) for name, spec in agents.items()}
 
 
 def with_sizes(name: str, spec: Message) -> Message:
-    """The spec with bounds in bytes: a file may say `"512M"`."""
+    """The spec with limits in bytes: a file may have `"512M"`."""
     sized = dict(spec)
     for table in ("limits", "subtree"):
         bounds = spec.get(table)
@@ -54,7 +56,7 @@ def with_sizes(name: str, spec: Message) -> Message:
 
 
 def check_rights(wanted: Wanted) -> None:
-    """Refuse the whole file, before any change, for a right that no agent can have."""
+    """Refuse the whole file, before any change, when it has a right that no agent can have."""
     for name, params in wanted.items():
         asked, network = [params.get(key) for key in _RIGHTS], params.get("network")
         rights = [str(right) for some in asked if isinstance(some, list) for right in some]
@@ -72,13 +74,15 @@ def in_order(wanted: Wanted) -> Iterator[str]:
     while left:
         ready = [name for name in left if wanted[name].get("parent") not in left]
         if not ready:
-            raise Conflict(f"cannot declare {', '.join(left)}: each waits for its own descendant")
+            raise Conflict(
+                f"cannot declare {', '.join(left)}: each has a descendant of its own as its parent"
+            )
         yield from ready
         left = [name for name in left if name not in ready]
 
 
 def differences(wanted: Message, agent: Message) -> Iterator[str]:
-    """The declared properties that an existing agent has with other values."""
+    """The declared properties whose values differ in an existing agent."""
     for key in COMPARED:
         said = agent.get(key) or ""
         if key in wanted and (wanted[key] or "") != said:
@@ -87,13 +91,13 @@ def differences(wanted: Message, agent: Message) -> Iterator[str]:
 
 @click.command
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be created; create nothing.")
 @click.pass_obj
 def declare(session: Session, *, file: Path, dry_run: bool) -> None:
-    """Create the agents of a JSON file that do not exist, parents first.
+    """Create the agents of a JSON file that do not exist yet, parents first.
 
-    An existing agent is left as it is; a difference in parent, role or title is reported. No agent
-    is moved, changed or destroyed.
+    Existing agents are not changed, moved or destroyed; differences in parent, role or title are
+    reported.
     """
     wanted = read(file)
     check_rights(wanted)
@@ -101,9 +105,9 @@ def declare(session: Session, *, file: Path, dry_run: bool) -> None:
     for name in in_order(wanted):
         if name in known:
             for difference in differences(wanted[name], known[name]):
-                say(f"{name} is left as it is: {difference}")
+                say(f"{name} is not changed: {difference}")
         elif dry_run:
-            echo(f"would make {name}")
+            echo(f"would create {name}")
         else:
             session.change("spawn", **{**wanted[name], "name": name})
-            echo(f"made {name}")
+            echo(f"created {name}")

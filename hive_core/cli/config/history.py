@@ -25,20 +25,26 @@ HISTORY: Final = Listing(
 @output_option
 @click.pass_obj
 def history(session: Session, name: str | None, style: str) -> None:
-    """List the configurations that NAME ran with, the newest first; without NAME, of all agents."""
+    """List the configurations that NAME ran with, the newest first.
+
+    Without NAME those of all agents.
+    """
     HISTORY.show(session.rows("history", "generations", agent=name), style)
 
 
 @click.command
 @click.argument("name", shell_complete=complete_agent)
-@click.option("--to", metavar="ID", help="Number of `hive history`, or the approval that made it."
-              "  [default: the one before]")  # fmt: skip
+@click.option(
+    "--to", metavar="ID",
+    help="Number from `hive history`, or ID of its approval.  [default: the previous generation]",
+)  # fmt: skip
 @no_wait_option
 @click.pass_obj
 def rollback(session: Session, name: str, to: str | None, *, no_wait: bool) -> None:
     """Deploy an earlier configuration of NAME again.
 
-    Returns when it is deployed and healthy. Capabilities that NAME lost since then stay lost.
+    The command returns when the configuration is deployed and NAME is healthy. Capabilities that
+    NAME lost since then are not restored.
     """
     reply = session.change("rollback", agent=name, to=to)
     say(f"{name} goes back to generation {reply.get('generation')}, commit {reply.get('commit')}")

@@ -19,16 +19,19 @@ from hive_core.plan.toml_lines import find_lines
 Fault = tuple[str, str]
 
 _CAPS: Final = IntakeSettings()
-_OWN: Final = (".git", ".before")  # at the top: git's, and what a reseeding kept
+_OWN: Final = (
+    ".git",
+    ".before",
+)  # folders at the top: that of git, and the old contents that `init_config` kept
 
 
 def find_lint(folder: Path) -> list[Fault]:
-    """The faults by their places. No git is run: the folder is not trusted."""
+    """The faults by their places. Git is not run, since the folder is not trusted."""
     return [*_toml(folder), *_files(folder)]
 
 
 def _toml(folder: Path) -> Iterator[Fault]:
-    """The faults of agent.toml; an absent file has none."""
+    """The faults of agent.toml; an absent file has no faults."""
     try:
         data = _read(folder / toml.FILE)
     except FileNotFoundError:
@@ -57,7 +60,7 @@ def _at(line: int | None) -> str:
 
 
 def _network(config: AgentConfig, data: bytes) -> Iterator[Fault]:
-    """A network profile that is requested and has no effect."""
+    """The fault of a requested network profile, which has no effect."""
     profile = config.request.network
     if profile not in (None, "none"):
         place = ("request", "network")
@@ -74,11 +77,11 @@ def _missing(folder: Path, config: AgentConfig) -> Iterator[Fault]:
     for key in ("instructions", "prompts", "skills"):
         name = getattr(config.harness, key)
         if key in config.harness.model_fields_set and not os.path.lexists(folder / name):
-            yield f"{toml.FILE}: harness.{key}", f"there is no {name}"
+            yield f"{toml.FILE}: harness.{key}", f"{name} does not exist"
 
 
 def _read(path: Path) -> bytes:
-    """Read a plain file: no link is followed, and no pipe is waited for."""
+    """Read a plain file: do not follow links or wait for pipes."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -94,7 +97,7 @@ def _files(folder: Path) -> Iterator[Fault]:
         if fault := names.fault(path) or _shape(path, status):
             yield path, fault
     if count > _CAPS.files:
-        yield str(folder), f"{count} files and folders, and {_CAPS.files} are allowed"
+        yield str(folder), f"{count} files and folders; at most {_CAPS.files} are allowed"
     if total > _CAPS.tree:
         yield str(folder), f"all files together are larger than {_CAPS.tree} bytes"
 
@@ -105,11 +108,11 @@ def _shape(path: str, status: os.stat_result) -> str:
         return "is a symbolic link" if stat.S_ISLNK(mode) else "is not a plain file"
     if stat.S_ISREG(mode) and status.st_size > _CAPS.blob:
         return f"is larger than {_CAPS.blob} bytes"
-    return "lies too deep" if path.count("/") > _CAPS.depth else ""
+    return "is nested too deeply" if path.count("/") > _CAPS.depth else ""
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything below, by its path, in order."""
+    """All entries below the folder, by path, in order."""
     for place, folders, files in os.walk(folder):
         top = Path(place) == folder
         folders[:] = sorted(name for name in folders if not (top and name in _OWN))

@@ -1,7 +1,7 @@
-"""`hive meta log|show|diff`: a look at the meta repository, as the daemon itself reads it.
+"""`hive meta log|show|diff`: the meta repository, as the daemon reads it.
 
-To work in it, clone it: `git clone hive::meta`. No git of a user runs in the daemon's own
-repositories: the configuration of a repository can name programs to run (attack 59).
+To work in it, clone it: `git clone hive::meta`. The git of a user never runs in the daemon's own
+repositories, since the configuration of a repository can name programs to run (attack 59).
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def meta() -> None:
 @meta.command
 @click.argument("commit", required=False, callback=_commit)
 @click.option("-n", "--lines", type=click.IntRange(1), default=20, show_default=True,
-              help="Number of commits at most.")  # fmt: skip
+              help="Maximum number of commits.")  # fmt: skip
 @output_option
 @click.pass_obj
 def log(session: Session, commit: str | None, lines: int, style: str) -> None:
-    """List the commits from COMMIT back, the newest first; without it from the one in force."""
+    """List COMMIT and the commits before it, the newest first; by default from the one in force."""
     rows = session.rows("meta_log", "commits", after=commit, limit=min(lines, 200))
     LOG.show(islice(rows, lines), style)
 
@@ -74,7 +74,7 @@ def log(session: Session, commit: str | None, lines: int, style: str) -> None:
 @output_option
 @click.pass_obj
 def show(session: Session, commit: str | None, style: str) -> None:
-    """Show COMMIT, or the one in force: author, time, message, and changed lines."""
+    """Show the author, time, message and changed lines of COMMIT, or of the commit in force."""
     (row,) = entries(session.ask("meta_log", after=commit, limit=1), "commits")
     lines = session.follow("meta_diff", "lines", new=row["commit"])
     if style == "table":
@@ -90,7 +90,7 @@ def show(session: Session, commit: str | None, style: str) -> None:
 def diff(session: Session, old: str | None, new: str | None) -> None:
     """Show the lines that differ between two commits.
 
-    Without NEW it is the commit in force, without OLD the one before NEW.
+    NEW is the commit in force by default, and OLD the one before NEW.
     """
     rows = session.follow("meta_diff", "lines", old=old, new=new)
     empty = True

@@ -1,9 +1,9 @@
-"""`git-remote-hive`: how git reaches the daemon's repositories, as `hive::meta` and `hive::NAME`.
+"""`git-remote-hive`: lets git access the daemon's repositories, as `hive::meta` and `hive::NAME`.
 
 git starts it in the caller's own clone and talks to it over standard input and output
-(https://git-scm.com/docs/gitremote-helpers); it talks to the daemon over the operator's socket.
-What the daemon says is not believed: names are compared with what names of ours look like, and the
-caller's git checks every object strictly before it is part of the clone.
+(https://git-scm.com/docs/gitremote-helpers); it talks to the daemon over the operator's socket. The
+helper does not trust the daemon: it checks the form of all names, and the caller's git checks every
+object strictly before it becomes part of the clone.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ _REFS_MOST: Final = 200_000
 
 
 class RemoteRepository:
-    """The daemon's side: one repository of it."""
+    """One repository of the daemon."""
 
     def __init__(self, socket: str, repo: str) -> None:
         if not _REPO.fullmatch(repo):
-            raise InvalidArgument(f"{repo!r} is no repository: hive::meta, or hive:: and an agent")
+            raise InvalidArgument(f"{repo!r} is not a repository: use hive::meta or hive::AGENT")
         self._socket, self._repo = socket, repo
 
     def refs(self) -> dict[str, str]:
-        """Where its branches and tags lead. Internal for anything that is no name of ours."""
+        """The targets of its branches and tags; Internal for a name of an unknown form."""
         refs = dict[str, str]()
         for page in self._stream("ListRefs", {}):
             rows = page.get("refs")
             for row in rows if isinstance(rows, list) else []:
                 name, oid = str(row.get("name")), str(row.get("oid"))
                 if not _REF.fullmatch(name) or not _OID.fullmatch(oid):
-                    raise Internal(f"the daemon lists the odd ref {name[:80]!r}")
+                    raise Internal(f"the daemon lists a ref of an unknown form: {name[:80]!r}")
                 refs[name] = oid
             if len(refs) > _REFS_MOST:
                 raise Internal(f"the daemon lists more than {_REFS_MOST} refs")
         return refs
 
     def pack(self, wants: list[str], haves: list[str]) -> Iterator[bytes]:
-        """What the clone lacks, as a pack."""
+        """The objects that the clone lacks, as a pack."""
         for part in self._stream("ExportPack", {"wants": wants, "haves": haves}):
             yield base64.b64decode(str(part.get("data")), validate=True)
 
     def push(self, ref: str, old: str, new: str, pack: bytes) -> None:
-        """Send a pack in as many parts as it takes; raises why it was refused."""
+        """Send a pack in as many parts as needed; raise the reason of a refusal."""
         upload: Message = {}
         at, answer = 0, Message()
         with Client(self._socket, wait=None) as client:
@@ -84,7 +84,7 @@ class RemoteRepository:
 
 @dataclass
 class Helper:
-    """What git asks, line by line. `say` tells people."""
+    """The requests of git, line by line. `say` prints messages for the user."""
 
     daemon: RemoteRepository
     clone: Clone
@@ -109,7 +109,7 @@ class Helper:
                 case "push":
                     self._push([rest, *_batch(lines)])
                 case _:
-                    raise InvalidArgument(f"git asks for {word!r}, which is not known here")
+                    raise InvalidArgument(f"git sends the unknown command {word!r}")
 
     def _print(self, *lines: str) -> None:
         self.out.write("".join(f"{line}\n" for line in lines))
@@ -134,9 +134,9 @@ class Helper:
     def _fetch(self, wanted: list[str]) -> None:
         wants = list(dict.fromkeys(line.partition(" ")[0] for line in wanted))
         if not all(map(_OID.fullmatch, wants)):
-            raise InvalidArgument("git wants what is no object")
+            raise InvalidArgument("git requests something that is not an object")
         if self._shows:
-            say("the daemon packs what is new here")
+            say("the daemon packs the new objects")
         lock = self.clone.index(self.daemon.pack(wants, self.clone.tips()), shows=self._shows)
         self._print(*([f"lock {lock}"] if lock else []), "")
 
@@ -153,18 +153,18 @@ class Helper:
 
     def _push_one(self, source: str, ref: str) -> None:
         if not source:
-            raise InvalidArgument("nothing that the daemon keeps can be deleted")
+            raise InvalidArgument("refs of the daemon cannot be deleted")
         new, old = self.clone.oid(source), self.known.get(ref, NO_OBJECT)
         if self.options.get("dry-run") == "true":
             return
         pack = self.clone.pack(new, [*self.known.values()], tag=ref.startswith("refs/tags/"))
         if self._shows:
-            say("the daemon checks and judges what is pushed")
+            say("the daemon checks the push")
         self.daemon.push(ref, old, new, pack)
 
 
 def _batch(lines: Iterator[str]) -> Iterator[str]:
-    """The rest of a batch of the same command, which ends with an empty line."""
+    """The other lines of a batch of the same command, which ends with an empty line."""
     for line in lines:
         if not line:
             return
@@ -172,7 +172,7 @@ def _batch(lines: Iterator[str]) -> Iterator[str]:
 
 
 def one_line(text: str) -> str:
-    """Words of the daemon, with nothing in them that acts on a terminal or ends the line."""
+    """Text of the daemon on one line, without characters that act on a terminal."""
     return plain(" ".join(text.split()))[:1000]
 
 
@@ -204,7 +204,7 @@ def main() -> None:
     except (BrokenPipeError, KeyboardInterrupt):
         sys.exit(130)
     except Exception as error:  # noqa: BLE001 - the edge: a fault of ours becomes a line
-        from hive_core.agent import crash_report  # noqa: PLC0415 - nobody else needs it
+        from hive_core.agent import crash_report  # noqa: PLC0415 - only a crash needs it
 
         say(crash_report.write_report("git-remote-hive", error))
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The caller's own clone, through the caller's own git, for `git-remote-hive`."""
+"""The caller's clone, accessed with the caller's git, for `git-remote-hive`."""
 
 from __future__ import annotations
 
@@ -15,32 +15,35 @@ from hive_core.errors import HiveError, Internal, InvalidArgument
 TIPS_MOST: Final = 2000
 _OID: Final = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _KEPT: Final = re.compile(r"keep\t([0-9a-f]{40})\s*", re.ASCII)
-# Without these, what the clone itself says of an object could differ from what the object is.
+# Without these, settings of the clone could replace the content of an object.
 _PLAIN: Final = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_NO_LAZY_FETCH": "1"}
 
 
 class Clone:
-    """git says by GIT_DIR which one it is."""
+    """The clone that git names in GIT_DIR."""
 
     def tips(self) -> list[str]:
-        """What is here with all that belongs to it: where refs lead, the newest first."""
+        """Commits that the clone has with all their history.
+
+        The targets of refs, the newest first.
+        """
         shape = "--format=%(objectname) %(*objectname)"
         rows = self._git("for-each-ref", "--sort=-creatordate", f"--count={TIPS_MOST}", shape)
         return [*dict.fromkeys(oid for oid in rows.split() if _OID.fullmatch(oid))][:TIPS_MOST]
 
     def oid(self, name: str) -> str:
-        """The object that a name leads to."""
+        """The object that a name refers to."""
         try:
             output = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", name)
         except Internal as error:
-            raise InvalidArgument(f"there is no {name} here") from error
+            raise InvalidArgument(f"{name} does not exist here") from error
         # Some versions of git repeat the option in what they print.
         return output.split()[-1]
 
     def pack(self, new: str, known: Iterable[str], *, tag: bool) -> bytes:
-        """A pack with the object and what it needs beside what is known elsewhere.
+        """A pack with an object and those that it needs, without those that the daemon has.
 
-        A tag goes alone; empty for what should be one and is none.
+        A tag is packed alone; empty when the object should be a tag and is not.
         """
         words = ["pack-objects", "--stdout", "-q", "--delta-base-offset"]
         if tag:
@@ -56,7 +59,10 @@ class Clone:
         return not done.returncode
 
     def index(self, pack: Iterator[bytes], *, shows: bool) -> str:
-        """Put a pack into the clone, each object checked; the file that keeps it for now."""
+        """Store a pack in the clone and check each object.
+
+        Return the file that protects it from gc.
+        """
         words = ["index-pack", "--stdin", "--strict", "--keep=git-remote-hive"]
         words += ["-v"] if shows else []
         process = subprocess.Popen(
@@ -66,7 +72,7 @@ class Clone:
         assert process.stdout is not None  # noqa: S101
         with process:
             try:
-                with suppress(BrokenPipeError):  # it says itself what is wrong
+                with suppress(BrokenPipeError):  # git itself prints what is wrong
                     for part in pack:
                         process.stdin.write(part)
                     process.stdin.close()
@@ -77,7 +83,7 @@ class Clone:
             with suppress(BrokenPipeError):
                 process.stdin.close()
         if process.returncode:
-            raise Internal("git refuses what the daemon sent")
+            raise Internal("git refuses the objects that the daemon sent")
         keep_file = _KEPT.fullmatch(said)
         return str(self._packs() / f"pack-{keep_file[1]}.keep") if keep_file else ""
 

@@ -1,4 +1,4 @@
-"""`hive call`: any method of the daemon, as the operator or from inside an agent's container."""
+"""`hive call`: calls any method of the daemon, as the operator or as an agent in its container."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     "name",
     metavar="NAME",
     shell_complete=complete_agent,
-    help="Call from inside the container of NAME, with its rights; for root.",
+    help="Call from inside the container of NAME, with its rights; only root may.",
 )
 @click.option("--more", is_flag=True, help="Print each reply of a stream.")
 @click.pass_obj
 def call(session: Session, method: str, parameters: str, name: str | None, *, more: bool) -> int:
     """Call METHOD with parameters in JSON.
 
-    METHOD is get_logs, GetLogs or a full name. - reads the parameters from standard input.
+    METHOD is a name such as get_logs or GetLogs, or a full Varlink name. - reads the parameters
+    from standard input.
     """
     full_name, params = _full_name(method), _parameters(parameters)
     if name is not None:

@@ -1,4 +1,4 @@
-"""`hive completion`: scripts with which shells complete commands, names and IDs."""
+"""`hive completion`: scripts that let shells complete commands, names and IDs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _KINDS: Final = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 @click.argument("shell", type=click.Choice(list(_KINDS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell; `hive setup` installs those of all three.
+    """Print the completion script of a shell.
+
+    `hive setup` installs the scripts of all three shells.
 
     For instance: source <(hive completion bash).
     """
@@ -24,5 +26,5 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def completion_script(shell: str, command: click.Command) -> str:
-    """The script for one shell; which version of it is installed is not looked at."""
+    """The script for one shell, whichever version of the shell is installed."""
     return ShellComplete.source(_KINDS[shell](command, {}, "hive", "_HIVE_COMPLETE"))

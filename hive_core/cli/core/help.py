@@ -10,11 +10,13 @@ from hive_core.cli.core.output import echo
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--all", "everything", is_flag=True, help="List all commands, not only the common.")
+@click.option(
+    "--all", "everything", is_flag=True, help="List all commands, not only the common ones."
+)
 @click.argument("command", nargs=-1, metavar="[COMMAND]...")
 @click.pass_context
 def help(ctx: click.Context, command: tuple[str, ...], *, everything: bool) -> None:  # noqa: A001 - its name
-    """Show the help of COMMAND, or the commands that there are."""
+    """Show the help of COMMAND; without COMMAND, list the commands."""
     root = ctx.find_root()
     if everything and not command:
         echo(all_commands(root))

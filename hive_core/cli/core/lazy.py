@@ -1,4 +1,4 @@
-"""Click groups: commands that are imported when they are used; a list where no command is named."""
+"""Click groups that import commands on use; a group without a command lists."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ else:  # importing typing_extensions would cost a tenth of the start
 
 _PACKAGE: Final = "hive_core.cli"
 _FEW: Final = 12
-_SENTENCE: Final = 300  # no first sentence is longer
+_SENTENCE: Final = 300  # the first sentence of every help text fits
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Group(click.Group):
-    """Suggests a command where a name is misspelt, and lists all where no name is given.
+    """A group that suggests a command for a misspelt name, and lists all commands without a name.
 
-    `lazy` maps a command to the module of this package that has it, `MODULE` or `MODULE:NAME`;
-    `unlisted` does the same for names that no help lists: aliases, and names of older releases.
-    `aliases` maps a hidden name to the command of this group that it stands for.
+    `lazy` maps a command to its module in this package, `MODULE` or `MODULE:NAME`; `unlisted` does
+    the same for names that the help does not list: aliases, and names of older releases. `aliases`
+    maps a hidden name to the command of this group that it stands for.
     """
 
     lazy: ClassVar[Mapping[str, str]] = _NO_NAMES
@@ -45,7 +45,7 @@ class Group(click.Group):
         return [*self.lazy, *sorted(name for name in self.commands if name not in self.lazy)]
 
     def unlisted_commands(self, ctx: click.Context) -> list[str]:
-        """Names that work and that no help lists."""
+        """Names that work but are not in the help."""
         known = self.list_commands(ctx)
         aliases = (name for name, command in self.aliases.items() if command in known)
         return sorted({*self.unlisted, *aliases} - set(known))
@@ -84,13 +84,13 @@ class Group(click.Group):
         self.section("Commands", self.list_commands(ctx), ctx, formatter)
 
     def format_all_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write every command, where the help of this group shows only some."""
+        """Write every command, also those that the short help of this group omits."""
         self.format_commands(ctx, formatter)
 
     def section(
         self, heading: str, names: Iterable[str], ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """Write whole sentences: click's own list cuts them at the edge of the terminal."""
+        """Write whole sentences; click's own list cuts them at the width of the terminal."""
         rows = [(name, command.get_short_help_str(_SENTENCE)) for name in names
                 if (command := self.get_command(ctx, name)) is not None]  # fmt: skip
         with formatter.section(heading):
@@ -98,7 +98,7 @@ class Group(click.Group):
 
 
 class ListGroup(Group):
-    """Things that can be listed: without a command it is `list`, and takes the options of that."""
+    """A group with a `list` command: it is the default, and the group takes its options."""
 
     def __init__(self, *names: Any, **attributes: Any) -> None:  # noqa: ANN401 - what click takes
         super().__init__(*names, **{"invoke_without_command": True, **attributes})
@@ -110,7 +110,7 @@ class ListGroup(Group):
 
     @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # While a shell completes a word, no word is none yet.
+        # While a shell completes a word, a missing word is not an empty list.
         bare = not ctx.resilient_parsing and self.is_list(ctx, args)
         wanted = ["list", *args] if bare and not {"-h", "--help"} & set(args) else args
         return super().parse_args(ctx, wanted)
@@ -121,7 +121,7 @@ class ListGroup(Group):
 
 
 class NameListGroup(ListGroup):
-    """A list that also takes its argument without the word `list`: `hive inbox alice`."""
+    """A ListGroup that also takes the argument of `list` without this word: `hive inbox alice`."""
 
     @override
     def is_list(self, ctx: click.Context, args: Sequence[str]) -> bool:
@@ -138,15 +138,15 @@ class NameListGroup(ListGroup):
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean alice?`, or nothing when no known word is near."""
-    # difflib is wanted only where something went wrong.
+    """`; did you mean alice?`, or "" when no known word is similar."""
+    # difflib is needed only after an error.
     close: Callable[..., list[str]] = importlib.import_module("difflib").get_close_matches
     near = close(word, list(known), 3, 0.6)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def _alternatives(ctx: click.Context, known: Sequence[str]) -> str:
-    """The commands that there are, or how to list them."""
+    """The names of the commands, or how to list them."""
     if len(known) > _FEW:
         return f"; `{ctx.command_path} --help` lists them"
     return f"; there are {', '.join(known)}"

@@ -22,8 +22,8 @@ from hive_core.cli.main import COMMANDS, SECTIONS, hive
 _EXITS: Final = (
     ("0", "Done."), ("1", "Failed."), ("2", "Wrong usage."), ("3", "The agent does not run."),
     ("4", "No such agent."), ("5", "Refused by policy."), ("69", "The daemon cannot be reached."),
-    ("75", "Try again later."), ("124", "The time to wait is over."),
-    ("130", "Interrupted; what was asked for goes on. Or you answered no."),
+    ("75", "Try again later."), ("124", "The wait timed out."),
+    ("130", "Interrupted, or you answered no. A request that was sent continues."),
 )  # fmt: skip
 _FILES: Final = (
     ("/etc/hive/hive.toml", "Settings, see hive.toml(5)."),
@@ -31,7 +31,8 @@ _FILES: Final = (
 )
 _VALUES: Final = (
     "A DURATION is 90, 90s, 5m, 2h, 3d, 1w, or several as 1h30m; a size is 512M. Times are local."
-    " A noun alone lists: `hive task` is `hive task list`. Commands about agents have two forms:"
+    " A noun without a command lists: `hive task` is `hive task list`. Commands about agents have "
+    "two forms:"
     " `hive stop` and `hive agent stop`. On a terminal a table fits its width; `-o wide` shows all"
     " columns."
 )
@@ -44,7 +45,7 @@ def manual() -> dict[str, str]:
 
 
 def escape(text: str) -> str:
-    """Text that troff prints as it is: no line of it is a request."""
+    """Text that troff prints unchanged: no line of it is a request."""
     plain = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "")
     return re.sub(r"^(?=[.'])", r"\\&", plain, flags=re.MULTILINE)
 
@@ -96,7 +97,7 @@ def _hive_lines() -> Iterator[str]:
 
 
 def _command_lines(name: str, group: click.Group, parent: click.Context) -> Iterator[str]:
-    """A command with its options, then the commands below it."""
+    """A command with its options, then its subcommands."""
     command = group.get_command(parent, name)
     if command is None:
         return
@@ -112,7 +113,10 @@ def _command_lines(name: str, group: click.Group, parent: click.Context) -> Iter
             if word not in same:
                 yield from _command_lines(word, command, context)
         if same:
-            yield from (".PP", escape(f"Also below this noun: {', '.join(same)}."))
+            yield from (
+                ".PP",
+                escape(f"Commands of hive that this noun also has: {', '.join(same)}."),
+            )
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
@@ -130,9 +134,9 @@ def _agent_lines() -> Iterator[str]:
     yield from (".SH SYNOPSIS", "\\fBhive\\-agent\\fR \\fICOMMAND\\fR [\\fIARGS\\fR]...")
     yield ".SH DESCRIPTION"
     yield from _paragraphs(
-        "The client in every container. Each operation of the daemon is a command: its required"
-        " parameters are arguments, the others are options. hive-agent COMMAND --help describes"
-        " one."
+        "The client in every container. Each operation of the daemon is a command: its required "
+        "parameters are arguments, the others are options. hive-agent COMMAND --help describes a "
+        "command."
     )
     yield ".SH COMMANDS OF ITS OWN"
     yield from _items(sorted(OWN.items()))
@@ -154,7 +158,7 @@ def _settings_page() -> str:
 
 
 def _settings_lines(page: str) -> Iterator[str]:
-    """The page of the settings, whose tables have rows of key, default and text."""
+    """The manual page of the settings, from tables with rows of key, default and text."""
     yield from _head("hive.toml", 5, "settings of a hive host")
     yield ".SH DESCRIPTION"
     _, _, text = page.partition("\n\n")

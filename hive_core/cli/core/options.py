@@ -23,9 +23,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Renamed(click.Option):
-    """An option with an older name, `old`: that works for one more release, and no help shows it.
+    """An option with an older name, `old`, which works for one more release and is hidden.
 
-    Scripts that use the old name go on working.
+    Scripts that use the old name still work.
     """
 
     def __init__(self, *words: Any, old: str, **attributes: Any) -> None:  # noqa: ANN401 - click's
@@ -48,6 +48,8 @@ def reason_option(help_: str, *, required: bool = False) -> Callable[[F], F]:
 
 
 no_wait_option: Final = click.option(
-    "--no-wait", is_flag=True, help="Return once the change is recorded."
+    "--no-wait",
+    is_flag=True,
+    help="Return once the change is recorded; do not wait for its effect.",
 )
-yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")

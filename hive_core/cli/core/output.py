@@ -1,7 +1,7 @@
-"""How data is printed: a table for people, JSON and bare names for programs.
+"""Printing data: a table for people, JSON and names for programs.
 
-A table is bent for the reader (times in words, hostile characters spelled out); JSON is what the
-daemon said.
+A table is formatted for people (times as text, hostile characters escaped); JSON is the data of the
+daemon.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from hive_core.cli.core.units import format_time, time_zone
 Row = Mapping[str, object]
 
 FORMATS: Final = ("table", "wide", "json", "jsonl", "name")
-FLAT: Final = ("jsonl", "name")  # formats of one line a row
+FLAT: Final = ("jsonl", "name")  # formats with one line for each row
 FOLDED_LINES: Final = 100
-WIDTH: Final = 80  # where the output is no terminal
+WIDTH: Final = 80  # when the output is not a terminal
 COLOURS: Final = {
     "running": "green", "starting": "yellow", "stopping": "yellow", "deploying": "yellow",
     "degraded": "magenta", "failed": "red", "parked": "red", "sleeping": "cyan",
@@ -52,7 +52,7 @@ def words(value: object) -> str:
     match value:
         case None | "" | []:
             text = "-"
-        case {} if not value:  # the pattern alone fits every mapping
+        case {} if not value:  # the pattern alone matches every mapping
             text = "-"
         case bool():
             text = "yes" if value else "no"
@@ -67,10 +67,10 @@ def words(value: object) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: the field, its heading and how a value is put in words.
+    """One column of a table: the field, its heading, and a function that formats a value.
 
-    On a narrow terminal the column with the highest `priority` is left out first, one of 0 never.
-    A `whole` one is never cut: it is to be copied.
+    On a narrow terminal the column with the highest `priority` is omitted first, a column of 0
+    never. A `whole` column is never cut, so that users can copy it.
     """
 
     field: str
@@ -91,17 +91,17 @@ moment = format_time
 
 
 def stamp(value: object) -> str:
-    """Seconds since 1970 as local time with its zone: for a page about one thing."""
+    """Seconds since 1970 as local time with its zone, for a page about one thing."""
     return format_time(value, zone=True)
 
 
 def block(text: str) -> str:
-    """A text of others as it is, its further lines indented: none stands where ours begin."""
+    """A text of another party, with its further lines indented to differ from lines of hive."""
     return plain(text).replace("\n", "\n    ")
 
 
 def echo(text: str) -> None:
-    """Print a line of data. Of what acts on a terminal colours alone get through."""
+    """Print a line of data; of control sequences only colours reach the terminal."""
     parts = _COLOUR.split(text)
     with clear_line():
         click.echo("".join(part if at % 2 else plain(part) for at, part in enumerate(parts)))
@@ -114,22 +114,26 @@ def say(text: str) -> None:
 
 
 def colour(word: str, shown: str = "") -> str:
-    """A state in its colour; click drops the colour where the output is no terminal."""
+    """A state in its colour; click drops the colour when the output is not a terminal."""
     return click.style(shown or word, fg=COLOURS[word]) if word in COLOURS else shown or word
 
 
 def columns_of(terminal: bool | None = None) -> int:  # noqa: FBT001 - None asks the stream
-    """How wide a line may be."""
+    """Maximum width of a line."""
     if not (sys.stdout.isatty() if terminal is None else terminal):
         return WIDTH
-    # Imported here by name: it brings archives along, which a program that reads us does not need.
+    # Imported here by name: it imports archive modules, which programs that use this module do not
+    # need.
     from shutil import get_terminal_size  # noqa: PLC0415
 
     return get_terminal_size((WIDTH, 24)).columns
 
 
 def table(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> Iterator[str]:
-    """Yield the aligned lines of a table; the heading of the first time names the time zone."""
+    """Yield the aligned lines of a table.
+
+    The heading of the first time column names the time zone.
+    """
     timed = next((column for column in columns if column.words is moment), None)
     headings = [
         Heading(
@@ -143,14 +147,14 @@ def table(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> 
 
 
 def fold_table(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> Iterator[str]:
-    """Yield the lines of a table in which long text goes on below, where all of it matters."""
+    """Yield the lines of a table that wraps long text instead of cutting it."""
     cells = [[column.title for column in columns]]
     cells += [[column.cell(row) for column in columns] for row in rows]
     return layout.table(cells, width, colour, lines=FOLDED_LINES)
 
 
 def _width() -> int | None:
-    """Columns of the terminal; None where nothing is to be cut."""
+    """Columns of the terminal; None: do not cut."""
     context = click.get_current_context(silent=True)
     if not sys.stdout.isatty() or (context is not None and context.meta.get(_WIDE)):
         return None
@@ -159,9 +163,9 @@ def _width() -> int | None:
 
 @dataclass(frozen=True)
 class Listing:
-    """How one kind of row is listed; `name` is the field that `-o name` prints.
+    """The listing of one kind of row; `name` is the field that `-o name` prints.
 
-    A `fold`ed one shows all of a long text: advice is not cut.
+    `fold`: wrap long text instead of cutting it.
     """
 
     name: str
@@ -187,7 +191,7 @@ class Listing:
 
 
 def one(row: Row, style: str, name: str, lines: Callable[[], Iterable[str]]) -> None:
-    """Print a single thing: as JSON, as its name, or as the lines made for people."""
+    """Print a single thing: as JSON, as its name, or as lines for people."""
     match style:
         case "json":
             echo(as_json(row, 2))

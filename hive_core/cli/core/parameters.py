@@ -1,4 +1,4 @@
-"""Types of options and arguments that several commands have: durations, times, bounds."""
+"""Types of options and arguments that several commands share: durations, times, limits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DurationType(FloatType):
 
 
 class TimeType(FloatType):
-    """A moment, in seconds since 1970: a date, such a number, or a duration before now."""
+    """A time, converted to seconds since 1970: a date, such a number, or a duration before now."""
 
     name = "time"
 
@@ -75,7 +75,7 @@ class TimeType(FloatType):
             return datetime.fromisoformat(text).timestamp()
         except ValueError:
             wanted = "2030-01-31T09:00" + (", or 30m, 2h or 1d ago" if self.ago else "")
-            self.fail(f"{text!r} is no time; write it as {wanted}", param, ctx)
+            self.fail(f"{text!r} is not a time; write it as {wanted}", param, ctx)
 
 
 DURATION: Final = DurationType()
@@ -89,7 +89,9 @@ def parse_limits(pairs: object) -> dict[str, int]:
     for pair in pairs if isinstance(pairs, tuple) else ():
         key, equals, value = str(pair).partition("=")
         if not equals:
-            raise click.UsageError(f"{pair!r} is no bound: write KEY=VALUE, as memory_max=512M")
+            raise click.UsageError(
+                f"{pair!r} is not a limit; write KEY=VALUE, such as memory_max=512M"
+            )
         try:
             bounds[key.strip()] = parse_size(value)
         except ValueError as error:

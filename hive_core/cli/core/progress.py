@@ -1,7 +1,7 @@
-"""The spinner: a line on standard error that says what the command waits for, on a terminal only.
+"""The spinner: a line on standard error that shows what the command waits for, only on a terminal.
 
-Whatever else is printed meanwhile stands in a line of its own: `clear_line` takes the spinner away
-first, and it is drawn again below.
+Other output gets its own lines: `clear_line` removes the spinner first, and it is drawn again
+below.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from typing import Final
 
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_DELAY: Final = 0.3  # what is done sooner needs no words
+_DELAY: Final = 0.3  # a shorter wait shows nothing
 _FRAME: Final = 0.1
 _CLEAR: Final = "\r\x1b[K"
-_line: Final = threading.Lock()  # there is one: a wait within a wait shows nothing
+_line: Final = threading.Lock()  # only one at a time: a wait within a wait shows nothing
 
 
 class _Terminal:
-    """Whether the spinner stands in the last line, and the lock of those that write there."""
+    """Whether the spinner is on the last line, and the lock for writing there."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -46,7 +46,7 @@ _terminal: Final = _Terminal()
 
 @contextmanager
 def clear_line() -> Iterator[None]:
-    """Take the spinner away while the body prints."""
+    """Remove the spinner while the body prints."""
     with _terminal.lock:
         _terminal.clear()
         yield

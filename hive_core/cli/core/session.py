@@ -1,4 +1,4 @@
-"""What every command has: the connection to the daemon, calls, jobs, and completion of names."""
+"""The session of a command: the connection to the daemon, calls, jobs, and completion of names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hive_core.varlink import Client, Message
 
 WAIT: Final = 50  # seconds; the daemon allows no more
 SILENT: Final = "no answer from hived yet; `hive doctor` checks it"
-_QUICK: Final = 2.0  # for what only makes the command line nicer
+_QUICK: Final = 2.0  # for completion and suggestions
 _SILENCE: Final = 1.0  # seconds after which a terminal shows that the command waits
 
 
@@ -40,7 +40,7 @@ class Session:
 
     @staticmethod
     def _while_silent(params: Mapping[str, object]) -> contextlib.AbstractContextManager[None]:
-        """Show that hived is silent; a command that asks it to wait shows words of its own."""
+        """Show that hived does not answer; a command that waits on purpose shows its own text."""
         return contextlib.nullcontext() if "wait" in params else working(SILENT, after=_SILENCE)
 
     def rows(self, operation: str, field: str, /, **params: object) -> Iterator[Message]:
@@ -54,13 +54,13 @@ class Session:
                 return
 
     def follow(self, operation: str, field: str, /, **params: object) -> Iterator[Message]:
-        """A stream: what there is, then what comes."""
+        """A stream: the existing entries, then new ones."""
         wanted = {key: value for key, value in params.items() if value is not None}
         for reply in self.link.stream(wire_name(operation), wanted):
             yield from entries(reply, field)
 
     def finish(self, reply: Message, doing: str, *, wait: bool = True) -> Message:
-        """Wait for the job in a reply, and show that on a terminal; its failure is raised."""
+        """Wait for the job of a reply, and show that on a terminal; raise its failure."""
         job = reply.get("job")
         if not wait or not job:
             return reply
@@ -68,7 +68,7 @@ class Session:
             with working(doing):
                 self._await_job(str(job))
         except KeyboardInterrupt:
-            say(f"this goes on: `hive wait --for job={job}`")
+            say(f"the job continues; wait for it with `hive wait --for job={job}`")
             raise
         return reply
 
@@ -78,11 +78,11 @@ class Session:
                 return
 
     def names(self) -> list[str]:
-        """Agent names for suggestions and completion: quickly or not at all."""
+        """Agent names for suggestions and completion; empty when the daemon is slow."""
         return self.values("list_agents", "agents", "name")
 
     def values(self, operation: str, field: str, key: str, /, **params: object) -> list[str]:
-        """One field of the first page of a listing: quickly or not at all."""
+        """One field of the first page of a listing; empty when the daemon is slow."""
         with contextlib.suppress(HiveError), Client(self.socket, wait=_QUICK) as client:
             reply = client.call(wire_name(operation), params)
             return [str(row[key]) for row in entries(reply, field)]
@@ -90,7 +90,7 @@ class Session:
 
 
 def has_ended(job: Message) -> bool:
-    """Whether a job is done; its failure is raised as the error that it names."""
+    """Whether a job is done; raise its failure as the error that it names."""
     if job.get("state") == "failed":
         kind, colon, reason = str(job.get("error")).partition(": ")
         raise from_wire(HIVE + kind, {"reason": reason}) if colon else Internal(kind)
@@ -107,7 +107,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def session_of(ctx: click.Context) -> Session:
-    """A session for the shell's completion, which runs no command."""
+    """A session for the completion of a shell, which does not run a command."""
     return Session(str(ctx.find_root().params.get("socket")))
 
 
@@ -143,7 +143,7 @@ def complete_plan(ctx: click.Context, _param: click.Parameter, incomplete: str) 
 
 
 def complete_words(*words: str) -> Completer:
-    """Complete with words that are known beforehand."""
+    """Complete with fixed words."""
 
     def completer(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]

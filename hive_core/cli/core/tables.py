@@ -1,6 +1,6 @@
-"""Tables that fit the terminal: columns are left out by their priority, the last one is cut.
+"""Tables that fit the terminal: columns are omitted by priority, and the last one is cut.
 
-Where the output is no terminal, or with `-o wide`, every column is there and nothing is cut.
+When the output is not a terminal, or with `-o wide`, all columns are shown and nothing is cut.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from hive_core.agent.layout import breadth, cut, pad
 
 _GAP: Final = 2
-_LAST: Final = 16  # columns of the terminal that are worth showing a cut last column in
-_NARROW: Final = 10  # no other column is cut shorter
+_LAST: Final = 16  # minimum width for a cut last column
+_NARROW: Final = 10  # minimum width of other columns
 
 
 class Heading(NamedTuple):
-    """A column: its title, when it is left out (the highest priority first, 0 never), its cuts."""
+    """A column: its title, its priority (the highest is omitted first, 0 never), and its cuts."""
 
     title: str
     priority: int = 0
@@ -29,9 +29,9 @@ def lay_out(
     width: int | None,
     paint: Callable[[str, str], str],
 ) -> Iterator[str]:
-    """Yield the lines of a table; without a width nothing is left out or cut."""
+    """Yield the lines of a table; without a width nothing is omitted or cut."""
     titles = [heading.title for heading in headings]
-    # Of a text of 64 KiB only what could be shown is measured.
+    # Only the part of a long text that could be shown is measured.
     most = None if width is None else width + 1
     columns = list(range(len(titles)))
     rooms = [
@@ -59,7 +59,7 @@ def _cells(
 
 
 def _chosen_columns(headings: Sequence[Heading], rooms: Sequence[int], width: int) -> list[int]:
-    """The columns that are shown: the rightmost of the highest priority goes first."""
+    """The columns to show: among the highest priority, the rightmost column is omitted first."""
     columns = list(range(len(headings)))
     while _total(columns, rooms) > width:
         droppable = [at for at in columns if headings[at].priority]
@@ -70,7 +70,7 @@ def _chosen_columns(headings: Sequence[Heading], rooms: Sequence[int], width: in
 
 
 def _total(columns: Sequence[int], rooms: Sequence[int]) -> int:
-    """Columns of the terminal that a row takes, with its last cell cut as short as is useful."""
+    """The width of a row whose last cell is cut to its minimum."""
     *others, last = columns
     return sum(rooms[at] + _GAP for at in others) + min(rooms[last], _LAST)
 
@@ -78,7 +78,10 @@ def _total(columns: Sequence[int], rooms: Sequence[int]) -> int:
 def _cut_rooms(
     headings: Sequence[Heading], rooms: Sequence[int], columns: Sequence[int], width: int
 ) -> list[int]:
-    """Room of each column: the widest give up some where even the chosen ones are too wide."""
+    """The width of each column.
+
+    The widest ones shrink when the chosen columns are still too wide.
+    """
     cut_to, (*others, last) = list(rooms), columns
     while _total(columns, cut_to) > width:
         wide = [at for at in others if not headings[at].whole and cut_to[at] > _NARROW]

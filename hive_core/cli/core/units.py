@@ -1,4 +1,4 @@
-"""Durations, sizes and times as people write and read them: one form of each in all commands."""
+"""Durations, sizes and times as users write and read them, the same in all commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS: Final = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)([wdhms])", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,15}(?:\.\d+)?", re.ASCII)
 _SUFFIXES: Final = ("", "K", "M", "G", "T")
-_SHORT: Final = 10  # seconds: so short a duration has a digit after the point
+_SHORT: Final = 10  # seconds: a shorter duration has a digit after the point
 _KIBI: Final = 1024
 
 
@@ -25,19 +25,19 @@ def parse_duration(text: str) -> float:
         return float(text)
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text[:60]!r} is no duration; write 90, 90s, 5m, 2h, 3d, 1w or 1h30m")
+        raise ValueError(f"{text[:60]!r} is not a duration; write 90, 90s, 5m, 2h, 3d, 1w or 1h30m")
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
 def format_duration(seconds: float, parts: int = 2) -> str:
-    """Write seconds as `1h30m`, with so many parts at most; `parse_duration` reads it."""
+    """Write seconds as `1h30m`, with at most `parts` units; `parse_duration` reads the result."""
     if seconds < 0:
         return f"-{format_duration(-seconds, parts)}"
     if 0 < seconds < _SHORT:
         return f"{seconds:.1f}".removesuffix(".0") + "s"
     left, words = round(seconds), list[str]()
     for unit, size in _SECONDS.items():
-        if unit == "w":  # weeks are read and not written: 10d is plainer than 1w3d
+        if unit == "w":  # weeks are read but not written: 10d is clearer than 1w3d
             continue
         number, left = divmod(left, size)
         if number or words:
@@ -65,7 +65,7 @@ def format_time(value: object, *, zone: bool = False) -> str:
     try:
         text = "%Y-%m-%d %H:%M:%S %Z" if zone else "%Y-%m-%d %H:%M:%S"
         return time.strftime(text, time.localtime(value))
-    except (OverflowError, ValueError, OSError):  # in a year that the machine does not know
+    except (OverflowError, ValueError, OSError):  # in a year that the machine cannot format
         return f"{value:g}"
 
 

@@ -1,4 +1,4 @@
-"""A screen that is drawn again every few seconds, for `-w`."""
+"""A screen that is refreshed every few seconds, for `-w`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ INTERVAL: Final = 2.0
 _HOME: Final = "\x1b[H\x1b[2J"
 
 watch_option: Final = click.option(
-    "-w", "--watch", is_flag=True, help="Draw it again every 2 seconds, until Ctrl-C."
+    "-w", "--watch", is_flag=True, help="Refresh every 2 seconds until Ctrl-C."
 )
 
 
 def redraw(
     draw: Callable[[], Iterable[str]], pause: Callable[[float], object] = time.sleep
 ) -> None:
-    """Print what `draw` yields again and again; on a terminal over what stood there before."""
+    """Print the lines of `draw` repeatedly; on a terminal they replace the previous lines."""
     try:
         while True:
             lines = list(draw())

@@ -21,15 +21,13 @@ ORPHANS: Final = Listing(
 
 
 @click.command
-@click.option(
-    "--dry-run", is_flag=True, help="Print what the next pass would do, and change nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Print what the next pass would do; change nothing.")
 @output_option
 @click.pass_obj
 def converge(session: Session, style: str, *, dry_run: bool) -> None:
-    """Bring the machine to the specified state now.
+    """Reconcile the machine with the specified state now.
 
-    The daemon also does this by itself all the time.
+    The daemon also does this continuously by itself.
     """
     if dry_run:
         result = session.ask("converge", dry_run=True)
@@ -45,14 +43,14 @@ def converge(session: Session, style: str, *, dry_run: bool) -> None:
 
 
 @click.command
-@click.option("--dry-run", is_flag=True, help="List what would be removed, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
 @output_option
 @click.pass_obj
 def gc(session: Session, style: str, *, dry_run: bool) -> None:
-    """Remove what belongs to no agent any more.
+    """Remove orphaned files, mounts and uid ranges, which belong to no agent.
 
-    It removes expired archives with their uid ranges, and secrets and generations of agents that
-    cannot be restored. Unknown units, mounts and files are listed, and not removed.
+    The command removes expired archives with their uid ranges, and secrets and generations of
+    agents that cannot be restored. It lists unknown units, mounts and files without removing them.
     """
     result = session.ask("gc", dry_run=True) if dry_run else session.change("gc")
     ORPHANS.show(entries(result, "items"), style)

@@ -32,7 +32,7 @@ from hive_core.varlink import Client
 
 PROGRAMS: Final = ("systemd-nspawn", "systemd-run", "systemctl", "nsenter", "git", "mount")
 _PATIENCE: Final = 5.0  # seconds to wait for the daemon
-SIGNERS: Final = ("ssh-keygen", "gpgv")  # each verifies one kind of signed tag
+SIGNERS: Final = ("ssh-keygen", "gpgv")  # programs that verify signed tags, one for each kind
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ def _fail(check: str, detail: str) -> Finding:
 def _systemd() -> Iterator[Finding]:
     version = systemd_version()
     if version < LEAST:
-        yield _fail("systemd", f"{version} is too old: {LEAST} is the least")
+        yield _fail("systemd", f"{version} is too old; {LEAST} or newer is required")
     elif version < WISHED:
         yield Finding("systemd", "warn", f"{version} {WISHED_FOR}")
     else:
         yield _ok("systemd", str(version))
     if not Path("/run/systemd/system").is_dir():
-        yield _fail("systemd", "is not the first process of this machine")
+        yield _fail("systemd", "systemd is not the first process of this machine")
 
 
 def _programs() -> Iterator[Finding]:
@@ -70,7 +70,9 @@ def _programs() -> Iterator[Finding]:
         yield _ok("program", path) if path else _fail("program", f"{name} is missing")
     for name in SIGNERS:
         lacks = Finding(
-            "program", "warn", f"{name} is missing: tags that it would verify approve nothing"
+            "program",
+            "warn",
+            f"{name} is missing: signed tags that need it cannot approve anything",
         )
         yield _ok("program", path) if (path := shutil.which(name)) else lacks
 
@@ -105,7 +107,7 @@ def _directories() -> Iterator[Finding]:
 
 
 def _config() -> Iterator[Finding]:
-    """The validator of the daemon itself: hived does not start with a fault."""
+    """Run the validator of the daemon, which does not start with a fault."""
     from hive_core.host.config import settings  # noqa: PLC0415 - pydantic is slow to load
 
     findings = settings.check(Path(CONFIG))
@@ -144,7 +146,7 @@ def _quota() -> Iterator[Finding]:
 
 
 def _caps() -> Iterator[Finding]:
-    """All agents together must leave resources to the machine (attack 8)."""
+    """Whether the limits of all agents together leave resources to the machine (attack 8)."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for name, most in (("MemoryMax", memory), ("TasksMax", 1 << 22)):
         done = subprocess.run(
@@ -168,7 +170,7 @@ def _memory() -> Iterator[Finding]:
 
 
 def _crashes() -> Iterator[Finding]:
-    """A program that takes core dumps runs as root, outside of the limits of the crashed agent."""
+    """Whether a program that takes core dumps runs as root, outside the limits of agents."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     if pattern.startswith("|"):
         program = pattern[1:].split()[0]
@@ -179,7 +181,7 @@ def _crashes() -> Iterator[Finding]:
 
 
 def _nix() -> Iterator[Finding]:
-    """Whether agents of the image `nix` can run, where the host offers it."""
+    """Whether agents of the image `nix` can run, if the host offers it."""
     try:
         offered = "nix" in tomllib.loads(Path(CONFIG).read_text()).get("images", {})
     except (OSError, ValueError):
@@ -212,7 +214,7 @@ def _daemon(session: Session) -> Iterator[Finding]:
         yield Finding("alarm", "warn", str(alarm))
 
 
-# The advice stands at the end of a detail, so that no detail is cut.
+# The advice is at the end of a detail, so that details are not cut.
 FINDINGS: Final = Listing(
     "check", (Column("check"), Column("verdict"), Column("detail")), fold=True
 )

@@ -1,4 +1,4 @@
-"""`hive metrics`: figures of this host in the text format of Prometheus."""
+"""`hive metrics`: metrics of this host in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 @click.command
 @click.option(
     "--write", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="File to replace as a whole, for the textfile collector of node_exporter.",
+    help="File to write atomically, for the textfile collector of node_exporter.",
 )  # fmt: skip
 @click.pass_obj
 def metrics(session: Session, write: Path | None) -> None:
-    """Print figures of this host for Prometheus."""
+    """Print metrics of this host for Prometheus."""
     text = page(merge_families(session.rows("get_metrics", "families")))
     if write is None:
         echo(text.rstrip("\n"))
@@ -32,7 +32,7 @@ def metrics(session: Session, write: Path | None) -> None:
 
 
 def merge_families(parts: Iterable[Row]) -> list[Row]:
-    """Whole families, by name: some come in parts."""
+    """Merge families by name; some arrive in parts."""
     families: dict[str, Row] = {}
     for part in parts:
         name = str(part["name"])
@@ -42,7 +42,7 @@ def merge_families(parts: Iterable[Row]) -> list[Row]:
 
 
 class _FamilyCollector:
-    """The families, as the library collects them."""
+    """A collector for the library that returns the families."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = list(rows)

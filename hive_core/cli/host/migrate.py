@@ -27,7 +27,7 @@ DUE: Final = "due"
 
 
 def _states() -> list[Row]:
-    """The states by the modules of the daemon, which are slow to import."""
+    """The states of migrations, from modules of the daemon that are slow to import."""
     versions = importlib.import_module("hive_core.cli.host.install.versions")
     rows: list[Row] = versions.states(MARKER)
     return rows
@@ -46,16 +46,16 @@ def _own(style: str, *, dry_run: bool) -> int:
 
 
 def _from(session: Session, folder: Path, *, dry_run: bool) -> None:
-    """Take over an older install. A dry run has all checks of a real one."""
+    """Import an older installation. A dry run makes all checks of a real run."""
     config = Path(layout.CONFIG)
     root = root_agent(config)[0] if config.exists() else "root"
     old = Old(folder, root)
     if old.marker.exists():
-        echo(f"nothing to do: {old.marker} says what went where")
+        echo(f"nothing to do: {old.marker} lists what was copied")
         return
     _refuse(old)
     for path in old.left:
-        say(f"stays where it is: {path}")
+        say(f"not copied: {path}")
     need_root("migrate")
     takeover = Takeover(session, old, echo)
     takeover.check(root, _bounds(config))
@@ -71,7 +71,7 @@ def _from(session: Session, folder: Path, *, dry_run: bool) -> None:
 
 
 def _bounds(config: Path) -> HostLimits:
-    """The bounds of this host by its settings, whose module is slow to import."""
+    """The limits in the settings of this host, whose module is slow to import."""
     limits = settings(config).get("limits") if config.exists() else None
     module = importlib.import_module("hive_core.model.config.settings")
     bounds: HostLimits = module.HostLimits.model_validate(
@@ -92,16 +92,16 @@ def _refuse(old: Old) -> None:
 
 @click.command
 @click.option("--from", "folder", type=click.Path(path_type=Path),
-              help="Folder of an older install, such as /var/lib/hyperhive.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Print each step, and change nothing.")
+              help="Folder of an older installation, such as /var/lib/hyperhive.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Print each step; change nothing.")
 @output_option
 @click.pass_obj
 def migrate(session: Session, folder: Path | None, style: str, *, dry_run: bool) -> int:
     """Bring the storage and the agents of an older version up to date.
 
-    Without --from it migrates the storage and the ledger of this hive, as the daemon does whenever
-    it starts. With --from it takes over the agents of an older install, whose `manager` becomes the
-    root agent. Their files are copied; nothing of the old install is deleted.
+    Without --from the command migrates the storage and the ledger of this hive, as the daemon does
+    at each start. With --from it imports the agents of an older installation, whose `manager`
+    becomes the root agent. It copies their files, and deletes nothing of the old installation.
     """
     if folder is None:
         return _own(style, dry_run=dry_run)

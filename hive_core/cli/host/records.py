@@ -1,4 +1,4 @@
-"""`hive logs` and `hive events`: the past, and what happens now."""
+"""`hive logs` and `hive events`: past entries, and new ones as they come."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ EVENTS: Final = Listing(
 
 
 def _complete_kind(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete with the kinds among the newest events."""
+    """Complete with the kinds of the newest events."""
     kinds = session_of(ctx).values("list_events", "events", "kind", last=500)
     return [kind for kind in dict.fromkeys(kinds) if kind.startswith(incomplete)]
 
 
 _NO_MATCH: Final = "no such events"
 _LAST: Final = 10
-# Events of these operations are many and say little: every message that is read has an `ack`.
+# Events of these operations are frequent and rarely useful: every message that is read has an
+# `ack`.
 _ROUTINE: Final = frozenset({"ack", "hello"})
 _MOST_AT_ONCE: Final = 64  # agents whose logs are followed at once
 
@@ -61,10 +62,12 @@ _MOST_AT_ONCE: Final = 64  # agents whose logs are followed at once
 @click.command
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_agent)
 @click.option("--all", "everyone", is_flag=True, help="Logs of all agents.")
-@click.option("-f", "--follow", is_flag=True, help="Go on as lines are written.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they are written.")
 @click.option("-n", "--lines", type=click.IntRange(1, 1000), default=_LAST, show_default=True,
-              help="Number of the last lines.")  # fmt: skip
-@click.option("--since", type=SINCE, help="Only lines since then: a time, or 30m, 2h or 1d ago.")
+              help="Number of most recent lines to show.")  # fmt: skip
+@click.option(
+    "--since", type=SINCE, help="Only lines since TIME: a time, or an age such as 30m, 2h or 1d."
+)
 @click.option("--grep", metavar="TEXT", help="Only lines that contain this text.")
 @output_option
 @click.pass_obj
@@ -72,14 +75,14 @@ def logs(
     session: Session, /, names: tuple[str, ...], style: str, *, everyone: bool, follow: bool,
     **filters: object,
 ) -> None:  # fmt: skip
-    """Show the last lines of the log of NAME, or of several agents in the order of time.
+    """Show the last log lines of NAME, or of several agents, merged by time.
 
-    Units inside a booted container are included. Times are local.
+    Lines of units inside a booted container are included. Times are local.
     """
     if everyone:
         names = tuple(str(row["name"]) for row in session.rows("list_agents", "agents"))
     if not names:
-        raise click.UsageError("name one or more agents, or give --all")
+        raise click.UsageError("name one or more agents, or use --all")
     rows = (
         _stream_lines(session, names, filters) if follow else _last_lines(session, names, filters)
     )
@@ -110,7 +113,7 @@ def _log_rows(session: Session, name: str, filters: Mapping[str, object]) -> lis
 def _stream_lines(
     session: Session, names: Sequence[str], filters: Mapping[str, object]
 ) -> Iterator[Row]:  # fmt: skip
-    """Lines as they are written; of several agents each has a connection of its own."""
+    """Lines as they are written; each of several agents has its own connection."""
     if len(names) == 1:
         return session.follow("get_logs", "lines", agent=names[0], **filters)
     if len(names) > _MOST_AT_ONCE:
@@ -160,27 +163,29 @@ def _log_line(row: Row, *, several: bool) -> str:
 
 @click.command
 @click.option("-f", "--follow", is_flag=True,
-              help="Go on as things happen, after the last 10 events.")  # fmt: skip
-@click.option("-n", "--lines", type=click.IntRange(1), help="Number of the last events.")
+              help="Show the last 10 events, then new events as they happen.")  # fmt: skip
+@click.option("-n", "--lines", type=click.IntRange(1), help="Number of most recent events to show.")
 @click.option("--all", "everything", is_flag=True,
-              help="Also the events of ack and hello, which a table leaves out.")  # fmt: skip
+              help="Include the events of ack and hello, which a table omits.")  # fmt: skip
 @click.option("--after", type=click.IntRange(0), metavar="SEQ",
-              help="Only events behind this number.")  # fmt: skip
+              help="Only events after this number.")  # fmt: skip
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", shell_complete=_complete_kind,
-              help="Only this kind; own.* are all that begin so (repeatable).")  # fmt: skip
+              help="Only this kind; a * at the end matches any rest (repeatable).")  # fmt: skip
 @click.option("--agent", "agents", multiple=True, shell_complete=complete_agent,
-              help="Only what this agent did, or what was done to it (repeatable).")  # fmt: skip
-@click.option("--since", type=SINCE, help="Only events since then: a time, or 30m, 2h or 1d ago.")
+              help="Only events with this agent as caller or target (repeatable).")  # fmt: skip
+@click.option(
+    "--since", type=SINCE, help="Only events since TIME: a time, or an age such as 30m, 2h or 1d."
+)
 @output_option
 @click.pass_obj
 def events(
     session: Session, /, style: str, *, follow: bool, lines: int | None, everything: bool,
     **options: object,
 ) -> None:  # fmt: skip
-    """Show what was done, what was refused and what happened, oldest first.
+    """Show events of the audit log, the oldest first: operations, refusals and state changes.
 
-    A table leaves the events of ack and hello out, unless --all or --kind asks for them; other
-    formats have all events. Times are local.
+    A table omits the events of ack and hello, unless --all or --kind selects them; other formats
+    have all events. Times are local.
     """
     filters = {key: list(value) if isinstance(value, tuple) else value
                for key, value in options.items() if value not in ((), None)}  # fmt: skip
@@ -213,9 +218,9 @@ def _past_events(
     session: Session, lines: int | None, after: str | None, filters: dict[str, object], *,
     routine: bool,
 ) -> Iterator[Row]:  # fmt: skip
-    """The events so far; with `lines` only so many of the last, without those that are hidden.
+    """The past events; with `lines` only the last ones, not counting hidden ones.
 
-    The daemon's `last` counts all events, so that of a selection it has to be found out.
+    The daemon's `last` counts all events, so the number for a selection has to be computed.
     """
     if lines is None or after is not None or filters:
         rows = session.rows("list_events", "events", after=after, **filters)
@@ -232,16 +237,16 @@ def _past_events(
 
 
 def _coming(session: Session, after: str | None, filters: dict[str, object]) -> Iterator[Row]:
-    """What happens from now on; a gap of events that were deleted meanwhile is reported."""
+    """New events; a gap of events that were deleted meanwhile is reported."""
     params = filters if after is None else {**filters, "after": after}
     for page in session.link.stream(wire_name("list_events"), params):
         if isinstance(gap := page.get("gap"), dict):
-            say(f"events {gap.get('from')} to {gap.get('to')} are not kept any more")
+            say(f"events {gap.get('from')} to {gap.get('to')} were pruned")
         yield from entries(page, "events")
 
 
 def _line(row: Row) -> str:
-    """One event while following: no column can wait for the widest."""
+    """One event of a stream, without aligned columns."""
     verdict = colour(_verdict(row.get("allowed")))
     call = " ".join(words(row.get(key)) for key in ("caller", "operation", "target"))
     reason = f": {words(row.get('reason'))}" if row.get("reason") else ""

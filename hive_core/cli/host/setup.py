@@ -23,11 +23,11 @@ _NAMED: Final = 10  # agents that a question names
 def need_root(doing: str) -> None:
     """Refuse every user but root."""
     if os.geteuid() != 0:
-        raise NotAllowed(f"cannot {doing} this machine: only root may; try it with sudo")
+        raise NotAllowed(f"cannot {doing} this machine: only root may; try sudo")
 
 
 def root_agent(config: Path) -> tuple[str, bool]:
-    """Name of the root agent by the settings, and whether the daemon starts it."""
+    """Name of the root agent in the settings, and whether the daemon starts it."""
     value = settings(config).get("root")
     root = value if isinstance(value, dict) else {}
     return str(root.get("name", "root")), bool(root.get("autostart", True))
@@ -73,14 +73,17 @@ def setup(session: Session) -> None:
 
 
 @click.command
-@click.option("--purge", is_flag=True, help="Also remove all agents' files, the settings and the "
-              "accounts; this cannot be undone.")  # fmt: skip
+@click.option(
+    "--purge", is_flag=True,
+    help="Also remove the files of all agents, the settings and the accounts; this cannot be"
+    " undone.",
+)  # fmt: skip
 @yes_option
 def teardown(*, purge: bool, yes: bool) -> None:
     """Stop all agents and the daemons and remove their units.
 
-    Prints what it stops, and asks. Files, settings and accounts stay, and `hive setup` brings every
-    agent back; with --purge they are removed too.
+    The command prints what it stops, and asks for confirmation. Files, settings and accounts stay,
+    and `hive setup` brings every agent back; with --purge they are removed too.
     """
     need_root("tear down")
     steps.check_removable()
@@ -95,9 +98,9 @@ def teardown(*, purge: bool, yes: bool) -> None:
 
 
 def _confirm(machine: HostMachine, *, purge: bool) -> None:
-    """Print what ends, and ask at the terminal."""
+    """Print what will be stopped, and ask at the terminal."""
     if not sys.stdin.isatty():
-        raise click.UsageError("standard input is no terminal: teardown needs --yes")
+        raise click.UsageError("standard input is not a terminal: teardown needs --yes")
     running = steps.running_agents(machine)
     agents = ", ".join(running[:_NAMED]) + (" and others" if running[_NAMED:] else "")
     say(f"This stops {len(running)} running agents{f' ({agents})' if running else ''}, hived and"

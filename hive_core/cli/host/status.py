@@ -1,4 +1,4 @@
-"""`hive status`: what the operator wants to know each morning."""
+"""`hive status`: the state of the hive on one page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _tasks(row: Row) -> str:
 
 
 def _disk(path: str = STORAGE) -> str:
-    """How full the disk of the agents is."""
+    """The use of the disk of the agents."""
     try:
         facts = os.statvfs(path)
     except OSError:
@@ -50,7 +50,7 @@ def _disk(path: str = STORAGE) -> str:
 
 
 def _usage(session: Session) -> str:
-    """What was used since midnight (UTC)."""
+    """The usage since midnight (UTC)."""
     today = time.time() // _DAY * _DAY
     reply = session.ask("get_usage", by="day", since=today)
     rows = pivot(entries(reply, "sums"))
@@ -95,9 +95,10 @@ def _lines(row: Row, usage: str) -> Iterator[str]:
 @output_option
 @click.pass_obj
 def status(session: Session, style: str) -> None:
-    """Show the daemon, agents by state, failures, tasks, what waits for you, disk and usage.
+    """Show the daemon, agents by state, failures, tasks, open requests to you, disk and usage.
 
-    Also the commit in force, refused commits and alarms. -o json prints what the daemon reports.
+    The page also has the commit in force, refused commits and alarms. -o json prints the report of
+    the daemon.
     """
     row = session.ask("status")
     usage = _usage(session) if style == "table" else ""

@@ -1,4 +1,4 @@
-"""`hive todo`: everything that waits for the operator, and the command that settles each."""
+"""`hive todo`: everything that waits for the operator, with the command that settles each item."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTLED_BY: Final[Mapping[str, str]] = {
 
 
 def age(since: object) -> str:
-    """How long ago that was."""
+    """The time since then."""
     if not isinstance(since, int | float):
         return "-"
     return format_duration(max(0, int(time.time() - since)))
@@ -54,11 +54,11 @@ def with_command(row: Row) -> Row:
 @output_option
 @click.pass_obj
 def todo(session: Session, style: str) -> None:
-    """List everything that waits for you, with the command that settles each.
+    """List everything that waits for you, with the command that settles each item.
 
-    Escalations, questions, plans and approvals to decide, alarms, agents that are parked or failed,
-    mail, and the dead letters of the last 7 days. The exit status is 0 whether the list is empty or
-    not.
+    The list has escalations, questions, plans and approvals to decide, alarms, agents that are
+    parked or failed, mail, and the dead letters of the last 7 days. The exit status is 0 also when
+    the list is empty.
     """
     reply = session.ask("todo")
     WAITING.show(map(with_command, entries(reply, "todo")), style)

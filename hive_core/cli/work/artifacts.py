@@ -1,4 +1,4 @@
-"""`hive artifact`: contents that agents keep: listed, shown, read, stored, deleted."""
+"""`hive artifact`: list, show, read, store and delete artifacts of agents."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def artifact() -> None:
     "author",
     metavar="NAME",
     shell_complete=complete_agent,
-    help="Only those of one agent; the UUID of a destroyed agent finds its artifacts.",
+    help="Only artifacts of this agent, or of the destroyed agent with this UUID.",
 )
 @output_option
 @click.pass_obj
 def list_artifacts(session: Session, prefix: str, author: str | None, style: str) -> None:
-    """List the artifacts whose names begin with PREFIX, or all."""
+    """List all artifacts, or those whose names begin with PREFIX."""
     rows = session.rows("list_artifacts", "artifacts", prefix=prefix, author=author)
     ARTIFACTS.show(rows, style)
 
@@ -72,7 +72,7 @@ def list_artifacts(session: Session, prefix: str, author: str | None, style: str
 @output_option
 @click.pass_obj
 def show_artifact(session: Session, id_: str, style: str) -> None:
-    """Show what is known of an artifact; `hive artifact get` prints its content."""
+    """Show the properties of an artifact; `hive artifact get` prints its content."""
     value = next(iter(session.link.stream(wire_name("get_artifact"), {"id": id_}))).get("artifact")
     row = value if isinstance(value, dict) else {}
     one(row, style, "id", lambda: _page(row))
@@ -91,14 +91,14 @@ def _page(row: Row) -> Iterator[str]:
     "owner",
     metavar="NAME",
     shell_complete=complete_agent,
-    help="Agent whose artifact has this NAME.",
+    help="Owner of the artifact with this NAME.",
 )
-@click.option("--version", type=click.IntRange(1), help="Version; the latest when absent.")
+@click.option("--version", type=click.IntRange(1), help="Version; by default the latest.")
 @click.option(
     "--to",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write, which must not exist.",
+    help="File to write, which must not exist unless --force is set.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
 @click.pass_obj
@@ -106,9 +106,9 @@ def get(  # noqa: PLR0913 - options
     session: Session, which: str, owner: str | None, version: int | None, file: Path | None,
     *, force: bool,
 ) -> None:  # fmt: skip
-    """Write an artifact to standard output or a file. A NAME needs --of.
+    """Write an artifact to standard output or to a file. A NAME needs --of.
 
-    On a terminal text is printed with control characters spelled out, and other content is not
+    On a terminal, text is printed with control characters escaped, and other content is not
     printed.
     """
     selector: dict[str, Any] = {"id": which} if owner is None else {
@@ -120,7 +120,9 @@ def get(  # noqa: PLR0913 - options
             _put_out(parts, file, force=force)
     except NotFound as error:
         if owner is None:
-            raise NotFound(f"{error.reason}; a name is looked up with --of NAME") from None
+            raise NotFound(
+                f"{error.reason}; use --of NAME to find an artifact by its name"
+            ) from None
         raise
 
 
@@ -141,7 +143,7 @@ def _print_text(parts: Iterator[bytes]) -> None:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        reason = f"{len(data)} bytes that are not text: write them to a file with --to"
+        reason = f"{len(data)} bytes are not text; write them to a file with --to"
         raise InvalidArgument(reason, field="to") from None
     with clear_line():
         click.echo(plain(text))
@@ -150,13 +152,13 @@ def _print_text(parts: Iterator[bytes]) -> None:
 @artifact.command
 @click.argument("owner", shell_complete=complete_agent)
 @click.argument("file", type=click.File("rb"))
-@click.option("--name", help="Name of the artifact; that of the file when absent.")
+@click.option("--name", help="Name of the artifact; by default the name of the file.")
 @click.option("--type", "type_", help="Media type.")
 @click.option(
     "--visibility",
     type=click.Choice(["private", "subtree", "user", "global"]),
     help="Other agents that may read it: none (private), the ancestors and descendants of the"
-    " owner (subtree), all below the same root (user), or all (global).  [default:"
+    " owner (subtree), all agents under the same root (user), or all agents (global).  [default:"
     " private]",
 )
 @click.pass_obj
@@ -180,7 +182,7 @@ def put(
 
 @artifact.command
 @click.argument("id_", metavar="ID", shell_complete=complete_artifact)
-@click.option("--all", "all_", is_flag=True, help="Also delete all other versions of its name.")
+@click.option("--all", "all_", is_flag=True, help="Delete all versions of its name.")
 @click.pass_obj
 def rm(session: Session, id_: str, *, all_: bool) -> None:
     """Delete a version of an artifact, or all versions of its name."""

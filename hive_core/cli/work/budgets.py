@@ -1,4 +1,4 @@
-"""`hive cost` and `hive budget`: what was used, and what may be."""
+"""`hive cost` and `hive budget`: usage and budgets of agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS: Final = (
 )  # fmt: skip
 TIERS: Final = ("strategic", "tactical", "operational")
 BY: Final = ("agent", "subtree", "task", "day", "model", "tier", "user", "node")
-# Columns that a narrow terminal leaves out first have the highest number.
+# The columns with the highest number are omitted first on a narrow terminal.
 _PRIORITIES: Final = {
     "tokens": 0, "money": 0, "tasks": 1, "time": 2, "cpu": 3, "agents": 4, "messages": 5,
     "tools": 6, "calls": 7,
@@ -36,12 +36,12 @@ _COLUMNS: Final = {
 
 
 def clock(seconds: int) -> str:
-    """Seconds in full, as `12h3m4s`."""
+    """Seconds with all units, as `12h3m4s`."""
     return format_duration(seconds, parts=4)
 
 
 def money(amount: int) -> str:
-    """Millionths as `1.50`; to the last digit that is not 0, at least two."""
+    """Millionths as `1.50`, with at least two decimals and no further trailing zeros."""
     whole, part = divmod(abs(amount), MILLION)
     digits = f"{part:06}".rstrip("0").ljust(2, "0")
     return f"{'-' if amount < 0 else ''}{whole}.{digits}"
@@ -54,7 +54,7 @@ def format_amount(kind: str, value: object) -> str:
 
 
 def pivot(sums: Iterable[Row]) -> list[Row]:
-    """One row for each key. Figures that agents reported, wholly or in part, have a mark."""
+    """One row for each key. Figures that agents reported, wholly or partly, have a mark."""
     table: dict[str, dict[str, int]] = {}
     reported: set[tuple[str, str]] = set()
     for item in sums:
@@ -81,7 +81,7 @@ def pivot(sums: Iterable[Row]) -> list[Row]:
     type=click.Choice(BY),
     default="agent",
     show_default=True,
-    help="What the sums are grouped by.",
+    help="Grouping of the sums.",
 )
 @click.option("--days", type=click.IntRange(1), help="Only the last N days (of UTC).")
 @output_option
@@ -89,16 +89,17 @@ def pivot(sums: Iterable[Row]) -> list[Row]:
 def cost(session: Session, name: str | None, by: str, days: int | None, style: str) -> None:
     """Show what NAME and its descendants have used; without NAME, all agents.
 
-    The daemon measures time, CPU, messages, tasks, agents, tools and calls. Tokens and money are
-    reported by agents; such figures begin with ~.
+    The daemon measures time, CPU, messages, tasks, agents, tools and calls. Agents report tokens
+    and money; these figures begin with ~.
 
-    Living agents come first, then a line for all destroyed children of each, then destroyed agents.
+    The order is: living agents, one line for all destroyed children of each, recently destroyed
+    agents.
     """
     since = None if days is None else time.time() - (days - 1) * 86_400
     reply = session.ask("get_usage", agent=name, by=by, since=since)
     sums = _rows(reply.get("sums"))
     if not reply.get("whole"):
-        say("the list is incomplete: it is too long; narrow it with NAME, --days or --by")
+        say("the list is too long and incomplete; narrow it with NAME, --days or --by")
     if style != "table":
         _SUMS.show(sums, style)
         return
@@ -148,7 +149,7 @@ _BALANCES: Final = Listing(
 def show(session: Session, name: str | None, style: str) -> None:
     """Show the budgets that pay for NAME: its own, or those of ancestors; without NAME, all.
 
-    A task with a budget of its own has its own line. Figures that agents report begin with ~.
+    A task with its own budget has a line of its own. Figures that agents report begin with ~.
     """
     rows = _rows(session.ask("get_usage", agent=name).get("budgets"))
     _BALANCES.show(map(_cells, rows) if style == "table" else rows, style)
@@ -171,12 +172,12 @@ def parse_amount(kind: str, text: str) -> int:
     if kind == "money" and (match := _MONEY.fullmatch(text)):
         return int(match[1]) * MILLION + int((match[2] or "").ljust(6, "0"))
     if kind == "money" or not _NUMBER.fullmatch(text):
-        raise click.BadParameter(f"{text} is no amount of {kind}")
+        raise click.BadParameter(f"{text} is not an amount of {kind}")
     return int(text)
 
 
 def _change_command(word: str, text: str, act: Callable[[int, int, int], int]) -> click.Command:
-    """Make a command; `act` computes the amount to move from the amount, the rest and the spent."""
+    """Make a command; `act` computes the change from the amount, the rest and the spent amount."""
 
     @click.pass_obj
     def run(session: Session, name: str, kind: str, quantity: str, tier: str | None) -> None:
@@ -196,7 +197,7 @@ def _change_command(word: str, text: str, act: Callable[[int, int, int], int]) -
 
 
 def _own_budget(session: Session, name: str, kind: str, tier: str | None) -> tuple[int, int]:
-    """What is left of the agent's own budget, and what was spent; 0 where it has none."""
+    """The rest of the agent's own budget, and the spent amount; 0 without a budget."""
     for row in _rows(session.ask("get_usage", agent=name).get("budgets")):
         identity = (row["agent"], row["kind"], row["tier"], row.get("task", ""))
         if identity == (name, kind, tier or "", ""):
@@ -220,18 +221,18 @@ _WHOSE: Final[tuple[click.Parameter, ...]] = (
     click.Argument(["kind"], type=click.Choice(KINDS)),
 )
 _MORE: Final = (
-    "\n\nMoney is written 12.50, time as 90, 15m or 2h; calls are calls a minute, context is"
-    " tokens."
+    "\n\nWrite money as 12.50 and time as 90, 15m or 2h; calls are calls a minute, context is in "
+    "tokens."
 )
 budget.add_command(_change_command(
     "top-up", f"Add AMOUNT to the budget of NAME.{_MORE}", lambda quantity, _, __: quantity
 ))  # fmt: skip
 budget.add_command(_change_command(
-    "take", f"Take AMOUNT from the budget of NAME, as far as it is not spent.{_MORE}",
+    "take", f"Take AMOUNT, or the unspent rest if that is less, from the budget of NAME.{_MORE}",
     lambda quantity, _, __: -quantity,
 ))  # fmt: skip
 budget.add_command(_change_command(
-    "set", f"Set the budget of NAME to AMOUNT; what it spent is a part of that.{_MORE}",
+    "set", f"Set the total budget of NAME to AMOUNT, including what it has spent.{_MORE}",
     lambda quantity, left, spent: max(quantity - left - spent, -left),
 ))  # fmt: skip
 
@@ -243,7 +244,8 @@ def _close(session: Session, name: str, kind: str, tier: str | None) -> None:
 
 budget.add_command(click.Command(
     "close", callback=_close, params=[*_WHOSE, _TIER],
-    help="Close the budget of NAME: the rest goes back, and the budgets of its ancestors pay.",
+    help="Close the budget of NAME: return the rest; the budgets of its ancestors pay from then"
+    " on.",
 ))  # fmt: skip
 
 
@@ -254,9 +256,8 @@ budget.add_command(click.Command(
 def group(session: Session, name: str, style: str) -> None:
     """Show the group of NAME: machines with common bounds, and the budgets that pay for them.
 
-    The bounds are those that `hive agent create --subtree-limit` gave NAME or its nearest ancestor
-    with such bounds; new children join the group. The usage is measured by the kernel; CPU time
-    counts from the beginning of the group.
+    `hive agent create --subtree-limit` set the limits for NAME or an ancestor; new children join
+    the group. The kernel measures the usage; CPU time counts from the start of the group.
     """
     located = session.ask("locate", agent=name)
     machines = list(group_of(str(located.get("unit")))) if located.get("main_pid") else []

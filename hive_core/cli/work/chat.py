@@ -19,13 +19,18 @@ from hive_core.errors import HiveError, NotRunning, TimedOut, Unreachable
 from hive_core.varlink import Message
 
 ROOT: Final = "root"
-_DOWN: Final = ("stopped", "parked", "failed", "absent")  # the agent reads nothing; mail waits
+_DOWN: Final = (
+    "stopped",
+    "parked",
+    "failed",
+    "absent",
+)  # the agent does not receive mail in these states
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 4.0, 0.0)
 
 
 @dataclass
 class Conversation:
-    """A conversation: one thread sends, another prints what comes."""
+    """A conversation: one thread sends, another prints the answers."""
 
     socket: str
     name: str
@@ -36,7 +41,7 @@ class Conversation:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def listen(self) -> None:
-        """Print the agent's messages as they come, and take them out of the inbox."""
+        """Print the agent's messages as they arrive, and acknowledge them."""
         lost: HiveError | None = None
         with closing(Session(self.socket)) as session:
             for pause in _PAUSES:
@@ -44,7 +49,7 @@ class Conversation:
                     self._listen(session)
                 except Unreachable as error:
                     lost = error
-                    # The daemon restarts; what was printed was acknowledged.
+                    # The daemon restarts; all printed messages were acknowledged.
                     threading.Event().wait(pause)
                 except HiveError as error:
                     lost = error
@@ -75,7 +80,7 @@ class Conversation:
             self.open.add(str(reply.get("id")))
 
     def wait(self, seconds: float) -> bool:
-        """Whether everything was answered in time."""
+        """Whether all answers came in time."""
         with self.changed:
             self.changed.wait_for(lambda: self.lost or self.open <= self.answered, seconds)
             if self.lost and not self.open <= self.answered:
@@ -94,10 +99,10 @@ class Conversation:
 )
 @click.pass_obj
 def chat(session: Session, name: str, seconds: float) -> None:
-    """Talk to NAME: each line a message, answers as they come.
+    """Talk to NAME: send each line as a message, print answers as they arrive.
 
-    At the end of the input the command waits for the answers that have not come. The exit status is
-    124 when one did not come, and 3 when NAME does not run.
+    At the end of the input the command waits for missing answers. The exit status is 124 when an
+    answer is missing, and 3 when NAME does not run.
     """
     talk = Conversation(session.socket, name)
     _check_runs(session, name)

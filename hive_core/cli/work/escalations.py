@@ -1,4 +1,7 @@
-"""`hive escalation`: problems that agents passed up to the operator."""
+"""`hive escalation`.
+
+List, show, answer and cancel problems that agents escalated to the operator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machines of a group use and may use, measured on this host."""
+"""Usage and limits of the machines of a group, measured on this host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN: Final = {
 }  # fmt: skip
 NOT_MEASURED: Final = "not measured"
 _UNITS: Final = {"memory": "bytes", "processes": "processes", "cpu": "seconds"}
-_UNKNOWN: Final = str(2**64 - 1)  # the value of systemd for what the kernel does not count
+_UNKNOWN: Final = str(2**64 - 1)  # the value of systemd for figures that the kernel does not count
 _THOUSAND: Final = 1000
 _BILLION: Final = 1_000_000_000
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|min|h)\b", re.ASCII)  # as `1min 30s`
@@ -31,7 +31,7 @@ def seconds(amount: float) -> str:
 
 
 def unit_properties(unit: str, *names: str) -> dict[str, str]:
-    """Properties of a unit by systemd; empty where there is no systemd."""
+    """Properties of a unit from systemd; empty without systemd."""
     asked = ["systemctl", "show", *(f"--property={name}" for name in names), unit]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10)
@@ -77,7 +77,7 @@ def group_of(unit: str) -> Iterator[Row]:
 def with_cpu_time(
     properties: Mapping[str, str], groups: Path = GROUPS
 ) -> Mapping[str, str]:  # fmt: skip
-    """The properties with the kernel's processor time where systemd does not count it."""
+    """The properties, with the kernel's processor time if systemd does not count it."""
     missing = _figure("cpu", properties.get("CPUUsageNSec", "")) is None
     cpu = read(properties.get("ControlGroup", ""), groups) if missing else None
     return properties if cpu is None else {**properties, "CPUUsageNSec": str(cpu.used * 1000)}

@@ -33,7 +33,7 @@ DEAD: Final = Listing("id", (*_FIRST, Column("dead_why", "why"), Column("body"))
 _AT_ONCE: Final = 100
 
 dead_option: Final = click.option(
-    "--dead", is_flag=True, help="Dead letters: messages that could not be delivered."
+    "--dead", is_flag=True, help="Use dead letters: messages that could not be delivered."
 )
 
 
@@ -46,19 +46,20 @@ def inbox() -> None:
 @click.argument("name", required=False, shell_complete=complete_agent)
 @dead_option
 @click.option("--done", "ids", multiple=True, metavar="ID", hidden=True,
-              help="Take this message out of the operator's inbox (repeatable).")  # fmt: skip
+              help="Remove this message from the operator's inbox (repeatable).")  # fmt: skip
 @output_option
 @click.pass_obj
 def list_messages(
     session: Session, name: str | None, style: str, *, dead: bool, ids: tuple[str, ...]
 ) -> None:
-    """List the messages that wait for NAME, or for the operator.
+    """List the messages in the inbox of NAME, or in yours.
 
-    Nothing is taken out. Long texts are cut on a terminal; `hive inbox show ID` shows all of one.
+    The messages stay in the inbox. Long texts are cut on a terminal; `hive inbox show ID` shows a
+    whole message.
     """
     if ids:
         if name is not None:
-            raise click.UsageError("only the operator's own messages can be taken out")
+            raise click.UsageError("only messages in the operator's own inbox can be removed")
         _take_out(session, ids)
         return
     rows = session.rows("list_messages", "messages", agent=name, dead=dead or None)
@@ -68,13 +69,13 @@ def list_messages(
 @inbox.command("show")
 @click.argument("id_", metavar="ID", shell_complete=complete_message)
 @click.option("--agent", "name", shell_complete=complete_agent,
-              help="Agent whose inbox has it; the operator's if absent.")  # fmt: skip
+              help="Agent whose inbox has the message; by default the operator.")  # fmt: skip
 @output_option
 @click.pass_obj
 def show_message(session: Session, id_: str, name: str | None, style: str) -> None:
-    """Show a message that waits, or a dead letter, with its whole text.
+    """Show an unread message or a dead letter with its whole text.
 
-    Text that an agent wrote stands behind a bar, control characters spelled out.
+    Text that an agent wrote follows a bar, with control characters escaped.
     """
     row = _find(session, id_, name)
     one(row, style, "id", lambda: _page(row))
@@ -90,16 +91,16 @@ def show_message(session: Session, id_: str, name: str | None, style: str) -> No
 def clear(
     session: Session, ids: tuple[str, ...], name: str | None, *, dead: bool, yes: bool
 ) -> None:  # fmt: skip
-    """Take messages out of the operator's inbox: those with these IDs, or all.
+    """Remove messages from the operator's inbox: those with these IDs, or all.
 
-    With --dead the dead letters of an agent, or of the operator, are deleted, all at once. Their
-    senders were told when they became dead letters.
+    With --dead the command deletes all dead letters of an agent, or of the operator. The daemon
+    told their senders when the messages became dead letters.
     """
     if name is not None and not dead:
-        raise click.UsageError("--agent needs --dead: only dead letters of agents can be cleared")
+        raise click.UsageError("--agent needs --dead: of agents only dead letters can be deleted")
     if dead:
         if ids:
-            raise click.UsageError("dead letters are cleared all at once: give no ID")
+            raise click.UsageError("dead letters are deleted all at once; omit the IDs")
         say(f"dead letters deleted: {_clear_dead(session, name)}")
     elif ids:
         _take_out(session, ids)
@@ -115,20 +116,20 @@ def _clear_dead(session: Session, name: str | None) -> int:
 
 
 def _clear_all(session: Session, *, yes: bool) -> None:
-    """Only what was listed: a message that comes meanwhile stays."""
+    """Remove the listed messages only: a message that arrives meanwhile stays."""
     ids = [str(row["id"]) for row in session.rows("list_messages", "messages")]
     if not ids:
         say("no messages")
         return
     if not yes:
-        click.confirm(f"Take {len(ids)} messages out of your inbox?", abort=True, err=True)
+        click.confirm(f"Remove {len(ids)} messages from your inbox?", abort=True, err=True)
     for start in range(0, len(ids), _AT_ONCE):
         session.ask("ack", ids=ids[start : start + _AT_ONCE])
     say(f"taken out: {len(ids)}")
 
 
 def _take_out(session: Session, ids: Iterable[str]) -> None:
-    """One after the other, so that an ID that is not there can be named."""
+    """Remove one after the other, to report each unknown ID."""
     wanted = list(ids)
     unknown = [id_ for id_ in wanted if not session.ask("ack", ids=[id_]).get("acked")]
     if count := len(wanted) - len(unknown):
@@ -161,6 +162,9 @@ def _page(row: Row) -> Iterator[str]:
 
 
 def _with_source(row: Row) -> Row:
-    """`self (forge)`: what caused a wake stands beside what the sender is, never in its place."""
+    """`self (forge)`.
+
+    The cause of a wake is shown beside the relation of the sender, not instead.
+    """
     source = row.get("source")
     return {**row, "relation": f"{row.get('relation')} ({source})"} if source else row

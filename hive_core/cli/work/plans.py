@@ -1,4 +1,4 @@
-"""`hive plan`: plans of agents for their tasks, approved or rejected by id."""
+"""`hive plan`: list, show, approve and reject plans of agents for their tasks."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def plan() -> None:
 @output_option
 @click.pass_obj
 def list_plans(session: Session, task: str | None, style: str) -> None:
-    """List the plans of a task, the newest first; without TASK those that wait for a decision.
+    """List the plans of TASK, the newest first; without TASK, all plans that wait for a decision.
 
-    Only the newest of a task can be approved.
+    Only the newest plan of a task can be approved.
     """
     if task is None:
         _WAITING.show(_waiting(session), style)
@@ -61,7 +61,7 @@ def _waiting(session: Session) -> Iterator[Message]:
 def show(session: Session, id_: str, style: str) -> None:
     """Show a plan with its steps, or the newest plan of a task.
 
-    Text that an agent wrote stands behind a bar, control characters spelled out.
+    Text that an agent wrote follows a bar, with control characters escaped.
     """
     row = _find_plan(session, id_)
     one(row, style, "plan", lambda: _page(row))
@@ -71,7 +71,7 @@ def show(session: Session, id_: str, style: str) -> None:
 @click.argument("ids", metavar="PLAN", nargs=-1, shell_complete=complete_plan)
 @click.pass_obj
 def approve(session: Session, ids: tuple[str, ...]) -> None:
-    """Approve PLAN: its agent does its task in exactly this way.
+    """Approve PLAN: its agent may carry it out exactly as shown.
 
     Only the newest plan of a task can be approved.
     """
@@ -84,28 +84,28 @@ def approve(session: Session, ids: tuple[str, ...]) -> None:
 @click.argument("ids", metavar="PLAN REASON", nargs=-1, shell_complete=complete_plan)
 @click.pass_obj
 def reject(session: Session, ids: tuple[str, ...]) -> None:
-    """Reject PLAN; its agent is told REASON, and has to plan again."""
+    """Reject PLAN: its agent gets REASON and has to make another plan."""
     if len(ids) < _WITH_REASON:
-        raise click.UsageError("give the plan and the reason: hive plan reject PLAN REASON")
+        raise click.UsageError("name the plan and the reason: hive plan reject PLAN REASON")
     task, id_ = _task_and_plan(session, ids[:-1])
     reply = session.change("reject_plan", task=task, plan=id_, reason=ids[-1])
     say(f"rejected: plan {id_} of {words(reply.get('agent'))}")
 
 
 def _task_and_plan(session: Session, ids: tuple[str, ...]) -> tuple[str, str]:
-    """The task and the plan of `PLAN`, or of `TASK PLAN` as older releases had it."""
+    """The task and the plan of `PLAN`, or of `TASK PLAN` as in older releases."""
     match ids:
         case (plan,):
             return str(_get_plan(session, plan).get("task")), plan
         case (task, plan):
             return task, plan
         case _:
-            raise click.UsageError("give one plan; `hive plan` lists those that wait")
+            raise click.UsageError("name one plan; `hive plan` lists those that wait")
 
 
 def _find_plan(session: Session, id_: str) -> Message:
     """A plan by its own id, or the newest of a task."""
-    # The task first, as `hive todo` names it: asking for what is not there is an event.
+    # Look up the task first, as `hive todo` names it: a request for an unknown plan is an event.
     try:
         plans = entries(session.ask("list_plans", task=id_), "plans")
     except NotFound:

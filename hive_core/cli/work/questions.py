@@ -1,4 +1,4 @@
-"""`hive question`: what agents ask the operator."""
+"""`hive question`: list, show, answer, relay and cancel questions of agents."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ QUESTIONS: Final = Listing(
 )  # fmt: skip
 
 everyone_option: Final = click.option(
-    "--all", "everyone", is_flag=True, help="List those of all agents, whichever has to answer."
+    "--all", "everyone", is_flag=True, help="Include questions that wait for other agents."
 )
-ended_option: Final = click.option("--ended", is_flag=True, help="Also list those that have ended.")
+ended_option: Final = click.option("--ended", is_flag=True, help="Include those that have ended.")
 
 
 @click.group(cls=ListGroup, aliases={"rm": "cancel"})
@@ -61,9 +61,9 @@ def list_questions(session: Session, style: str, *, everyone: bool, ended: bool)
 @output_option
 @click.pass_obj
 def show(session: Session, id_: str, style: str) -> None:
-    """Show a question: its asker, whom it waits for, and how to answer it.
+    """Show a question: its asker, who has to answer it, and the command to answer it.
 
-    Text that an agent wrote stands behind a bar, control characters spelled out.
+    Text that an agent wrote follows a bar, with control characters escaped.
     """
     reply = session.ask("get_question", question=id_)
     value = reply.get("question")
@@ -77,7 +77,7 @@ def show(session: Session, id_: str, style: str) -> None:
 @click.argument("answers", nargs=-1, required=True, metavar="TEXT...")
 @click.pass_obj
 def answer(session: Session, id_: str, answers: tuple[str, ...]) -> None:
-    """Answer a question or an escalation: one TEXT for each item, in their order."""
+    """Answer a question or an escalation, with one TEXT for each item in order."""
     reply = session.change("answer", question=id_, answers=list(answers))
     say(f"answered: {words(reply.get('asker'))} gets it as mail")
 

@@ -44,14 +44,14 @@ THINGS: Final = Listing(
 
 @click.group(cls=ListGroup, aliases={"rm": "close"})
 def queue() -> None:
-    """List and show the queues of agents; put things in and take them out."""
+    """List and show the queues of agents; put items in and take them out."""
 
 
 @queue.command("list")
 @output_option
 @click.pass_obj
 def list_queues(session: Session, style: str) -> None:
-    """List all queues: their contents by number, and who may use them."""
+    """List all queues, with the numbers of their items and the agents that may use them."""
     QUEUES.show(session.rows("list_queues", "queues"), style)
 
 
@@ -60,7 +60,7 @@ def list_queues(session: Session, style: str) -> None:
 @output_option
 @click.pass_obj
 def show_queue(session: Session, name: str, style: str) -> None:
-    """Show one queue: how many things it has, its bounds, and who may use it."""
+    """Show one queue: the number of its items, its limits, and the agents that may use it."""
     rows = session.rows("list_queues", "queues")
     row = next((row for row in rows if row.get("queue") == name), None)
     if row is None:
@@ -76,13 +76,13 @@ def _page(row: Row) -> Iterator[str]:
 @queue.command
 @click.argument("name", metavar="OWNER/NAME", shell_complete=complete_queue)
 @click.argument("text")
-@click.option("--kind", help="Word for takers of one kind only.")
+@click.option("--kind", help="Kind of the item, for agents that take one kind only.")
 @click.option("--priority", type=click.IntRange(0, 3), help="0 critical, 1, 2 (default), 3 low.")
 @click.pass_obj
 def put(session: Session, /, name: str, text: str, **options: object) -> None:
     """Put TEXT into a queue.
 
-    Prints the id of the thing. - reads the text from standard input.
+    The command prints the id of the item. - reads the text from standard input.
     """
     body = sys.stdin.read() if text == "-" else text
     echo(str(session.change("put", queue=name, body=body, **options).get("id")))
@@ -90,22 +90,29 @@ def put(session: Session, /, name: str, text: str, **options: object) -> None:
 
 @queue.command
 @click.argument("name", metavar="OWNER/NAME", shell_complete=complete_queue)
-@click.option("--max", "most", type=click.IntRange(1, 100), help="Things at most; 1 if absent.")
-@click.option("--kind", help="Only this kind.")
 @click.option(
-    "--lease", type=DURATION, help="Time until a thing that is not done comes back.  [default: 1m]"
+    "--max", "most", type=click.IntRange(1, 100), help="Maximum number of items; by default 1."
+)
+@click.option("--kind", help="Only items of this kind.")
+@click.option(
+    "--lease",
+    type=DURATION,
+    help="Time after which an unacknowledged item is ready again.  [default: 1m]",
 )
 @click.option(
-    "--done", is_flag=True, help="Mark them as done at once, so that they do not come back."
+    "--done",
+    is_flag=True,
+    help="Acknowledge the items at once, so that they are not delivered again.",
 )
 @output_option
 @click.pass_obj
 def take(
     session: Session, /, name: str, style: str, *, most: int | None, done: bool, **options: object
 ) -> None:
-    """Take things out of a queue, under a lease.
+    """Take items out of a queue, under a lease.
 
-    A thing that is not done when the lease ends (`hive inbox clear ID`) is ready again for others.
+    Acknowledge an item with `hive inbox clear ID`. Without that it is ready for other agents again
+    when the lease ends.
     """
     rows = entries(session.ask("take", queue=name, max=most, **options), "things")
     THINGS.show(rows, style)
@@ -117,9 +124,9 @@ def take(
 @click.argument("name", metavar="OWNER/NAME", shell_complete=complete_queue)
 @click.pass_obj
 def close(session: Session, name: str) -> None:
-    """Close a queue. Senders of things that were not taken are told."""
+    """Close a queue. The daemon tells the senders of items that were not taken."""
     left = session.change("close_queue", queue=name).get("left")
-    say(f"closed {name} with {left} things in it")
+    say(f"closed {name} with {left} items in it")
 
 
 @click.command

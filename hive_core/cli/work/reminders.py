@@ -35,17 +35,17 @@ REMINDERS: Final = Listing(
 @click.argument("text")
 @click.option("--in", "after", type=DURATION, help="Time from now, such as 90, 5m, 2h or 3d.")
 @click.option("--at", "at", type=TIME,
-              help="Time, such as 2030-01-31T09:00; local unless it names a zone.")  # fmt: skip
+              help="Time, such as 2030-01-31T09:00; local time unless it has a zone.")  # fmt: skip
 @click.pass_obj
 def remind(
     session: Session, name: str, text: str, after: float | None, at: float | None
 ) -> None:  # fmt: skip
-    """Send TEXT to NAME later; NAME may be `operator`. Prints the id of the reminder.
+    """Send TEXT to NAME later, and print the id of the reminder. NAME may be `operator`.
 
-    It is delivered also while the agent is stopped or asleep: its mail waits.
+    The daemon delivers it also while the agent is stopped or asleep: the mail waits.
     """
     if (after is None) == (at is None):
-        raise click.UsageError("give one of --in and --at")
+        raise click.UsageError("set one of --in and --at")
     due = {"in": after} if after is not None else {"at": at}
     reply = session.change("remind", to=name, body=text, **due)
     say(f"due {stamp(reply.get('due'))}")
@@ -54,7 +54,7 @@ def remind(
 
 @click.group(cls=NameListGroup, aliases={"cancel": "rm"})
 def reminder() -> None:
-    """List, show and remove reminders; `hive remind` makes one."""
+    """List, show and remove reminders; `hive remind` creates one."""
 
 
 @reminder.command("list")
@@ -69,7 +69,7 @@ def list_reminders(session: Session, name: str | None, style: str) -> None:
 @reminder.command("show")
 @click.argument("id_", metavar="ID", shell_complete=complete_reminder)
 @click.option("--agent", "name", shell_complete=complete_agent,
-              help="Agent that it is for; the operator if absent.")  # fmt: skip
+              help="Recipient of the reminder; by default the operator.")  # fmt: skip
 @output_option
 @click.pass_obj
 def show_reminder(session: Session, id_: str, name: str | None, style: str) -> None:

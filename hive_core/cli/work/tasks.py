@@ -1,4 +1,4 @@
-"""`hive task`: what agents have to do: listed, shown, assigned, cancelled."""
+"""`hive task`: list, show, assign and cancel tasks of agents."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def task() -> None:
 
 @task.command("list")
 @click.argument("name", required=False, shell_complete=complete_agent)
-@click.option("--state", type=click.Choice(STATES), help="Only in this state.")
-@click.option("--all", "everything", is_flag=True, help="Also list those that have ended.")
+@click.option("--state", type=click.Choice(STATES), help="Only tasks in this state.")
+@click.option("--all", "everything", is_flag=True, help="Include tasks that have ended.")
 @output_option
 @click.pass_obj
 def list_tasks(
@@ -91,7 +91,7 @@ def list_tasks(
 
 @task.command
 @click.argument("name", required=False, shell_complete=complete_agent)
-@click.option("--all", "everything", is_flag=True, help="Also list those that have ended.")
+@click.option("--all", "everything", is_flag=True, help="Include tasks that have ended.")
 @click.pass_obj
 def board(session: Session, name: str | None, *, everything: bool) -> None:
     """Show tasks by state, each below the task that it is a part of."""
@@ -107,7 +107,7 @@ def board(session: Session, name: str | None, *, everything: bool) -> None:
 
 
 def _tree(rows: Sequence[Row]) -> Iterator[str]:
-    """Tasks before their parts, each indented below its own; the oldest first."""
+    """Tasks with their parts indented below them, the oldest first."""
     ids = {row.get("id") for row in rows}
     ordered = rows[::-1]
     stack = [(row, 1) for row in reversed(ordered) if row.get("part_of") not in ids]
@@ -127,7 +127,7 @@ def _tree(rows: Sequence[Row]) -> Iterator[str]:
 def show(session: Session, id_: str, style: str) -> None:
     """Show a task: description, state, result, and its history.
 
-    Text that an agent wrote stands behind a bar, control characters spelled out.
+    Text that an agent wrote follows a bar, with control characters escaped.
     """
     reply = session.ask("get_task", task=id_)
     value = reply.get("task")
@@ -189,11 +189,11 @@ def _block(label: str, text: str) -> Iterator[str]:
 @click.argument("name", shell_complete=complete_agent)
 @click.argument("text")
 @click.option("--title", default=None, help="Title for lists.")
-@click.option("--data", default=None, metavar="JSON", help="JSON object for programs.")
+@click.option("--data", default=None, metavar="JSON", help="Input for programs: a JSON object.")
 @click.option("--deadline", type=DURATION, default=None,
-              help="Work time after which the task is stopped; 0: never.")  # fmt: skip
+              help="Working time after which the task is stopped; 0: never.")  # fmt: skip
 @click.option("--soft", type=DURATION, default=None,
-              help="Work time after which a report is requested.")  # fmt: skip
+              help="Working time after which a report is requested.")  # fmt: skip
 @click.option(
     "--needs",
     multiple=True,
@@ -203,10 +203,14 @@ def _block(label: str, text: str) -> Iterator[str]:
 )
 @click.option("--requeue", type=int, default=None, metavar="N",
               help="Retries if the agent exits before the task ends.")  # fmt: skip
-@click.option("--plan", is_flag=True, help="Require a plan; nothing runs before it is approved.")
+@click.option(
+    "--plan", is_flag=True, help="Require a plan; the agent executes nothing before it is approved."
+)
 @click.option("--context", type=click.Choice(("keep", "clear")), default=None,
-              help="Whether the agent keeps its memory or begins without it.")  # fmt: skip
-@click.option("--priority", type=click.IntRange(0, 3), default=None, help="0 (most urgent) to 3.")
+              help="Whether the agent keeps or clears its memory of earlier tasks.")  # fmt: skip
+@click.option(
+    "--priority", type=click.IntRange(0, 3), default=None, help="Priority, 0 (most urgent) to 3."
+)
 @click.option("--wait", is_flag=True, help="Wait until the task ends, and print its result.")
 @click.pass_obj
 def assign(
@@ -214,9 +218,10 @@ def assign(
 ) -> int:  # fmt: skip
     """Assign a task to the agent NAME; TEXT is its description (- reads standard input).
 
-    Prints the id of the task. With --wait the id goes to standard error, and the summary of the
-    result is printed, or its data as JSON where there is no summary; the exit status is 0 when the
-    result is success or partial. Ctrl-C ends the waiting, not the task.
+    The command prints the id of the task. With --wait it prints the id to standard error and the
+    summary of the result to standard output, or the data of the result as JSON when it has no
+    summary. The exit status is then 0 when the result is success or partial. Ctrl-C ends the wait,
+    not the task.
     """
     options["data"] = _parse_object(options["data"])
     options["needs"] = list(cast("tuple[str, ...]", options["needs"])) or None
@@ -235,7 +240,7 @@ def assign(
         with working(f"task {id_} of {name}"):
             row = _await_end(session, id_)
     except KeyboardInterrupt:
-        say(f"this goes on: `hive wait --for task.done={id_}`, `hive task show {id_}`")
+        say(f"the task continues: `hive wait --for task.done={id_}`, `hive task show {id_}`")
         raise
     return _print_result(id_, row.get("result"))
 
@@ -253,15 +258,15 @@ def _parse_object(text: object) -> dict[str, object] | None:
 
 
 def _await_end(session: Session, id_: str) -> Row:
-    """The task once it has ended."""
+    """Wait for the end of a task and return it."""
     for _ in session.link.stream(wire_name("watch_task"), {"task": id_}):
-        pass  # each change is a reply; the last one is its end
+        pass  # each change is a reply, and the last reply is the end
     row = session.ask("get_task", task=id_).get("task")
     return row if isinstance(row, dict) else {}
 
 
 def _print_result(id_: str, result: object) -> int:
-    """Print the result: its summary, else its error, else its data."""
+    """Print the summary of the result, or its error, or its data."""
     row = result if isinstance(result, dict) else {}
     say(f"task {id_}: {words(row.get('status'))}")
     if text := row.get("summary") or row.get("error"):
@@ -276,13 +281,13 @@ def _print_result(id_: str, result: object) -> int:
 @reason_option("Reason shown to the assignee.")
 @click.pass_obj
 def cancel(session: Session, id_: str, reason: str) -> None:
-    """Cancel a task with its parts, and stop the work on them. Prints the cancelled tasks."""
+    """Cancel a task with its parts, stop the work on them, and print the cancelled tasks."""
     reply = session.change("cancel_task", task=id_, reason=reason)
     for row in entries(reply, "hit"):
         task_, agent = words(row.get("task")), words(row.get("agent"))
         say(f"{task_} of {agent}: {_state(row.get('state'))}")
     if reply.get("more"):
-        say("the other parts follow one after the other")
+        say("the daemon cancels the other parts one after the other")
 
 
 @task.command("top-up")
@@ -291,9 +296,9 @@ def cancel(session: Session, id_: str, reason: str) -> None:
 @click.argument("quantity", metavar="AMOUNT")
 @click.pass_obj
 def top_up(session: Session, id_: str, kind: str, quantity: str) -> None:
-    """Add AMOUNT to the budget of a task, out of the budget of the agent that assigned it.
+    """Add AMOUNT to the budget of a task, from the budget of the agent that assigned it.
 
-    Money is written 12.50.
+    Write money as 12.50.
     """
     more = {"cost" if kind == "money" else kind: parse_amount(kind, quantity)}
     reply = session.change("fund_task", task=id_, **more)

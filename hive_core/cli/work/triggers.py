@@ -1,4 +1,4 @@
-"""`hive trigger`: actions by the clock, once, or by a webhook."""
+"""`hive trigger`: list, show, set and remove triggers of agents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hive_core.errors import NotFound
 
 
 def _last_fire(value: object) -> str:
-    """The last fire in a few words."""
+    """The last fire, in short."""
     if not isinstance(value, dict):
         return "-"
     status = f", {value['status']}" if value.get("status") else ""
@@ -60,7 +60,7 @@ FIRES: Final = Listing(
 
 @click.group(cls=ListGroup)
 def trigger() -> None:
-    """List, show, set and remove triggers: by the clock, once, or by a webhook."""
+    """List, show, set and remove triggers, which run on a schedule, once, or on a webhook."""
 
 
 @trigger.command("list")
@@ -77,7 +77,7 @@ def list_triggers(session: Session, name: str | None, style: str) -> None:
 @output_option
 @click.pass_obj
 def show_trigger(session: Session, id_: str, style: str) -> None:
-    """Show a trigger: when it fires, what it does, and its last fire."""
+    """Show a trigger: its rule, its action, and its last fire."""
     rows = session.rows("list_triggers", "triggers")
     row = next((row for row in rows if row.get("id") == id_), None)
     if row is None:
@@ -104,54 +104,55 @@ def fires(session: Session, id_: str, style: str) -> None:
 @click.argument("name", shell_complete=complete_agent)
 @click.argument("trigger_name", metavar="TRIGGER")
 @click.argument("text")
-@click.option("--cron", help="Five fields as in crontab(5), or six with seconds in front.")
-@click.option("--zone", help="Time zone of --cron and --at; UTC when absent.")
+@click.option("--cron", help="Schedule: five fields as in crontab(5), or six with seconds first.")
+@click.option("--zone", help="Time zone of --cron and --at; by default UTC.")
 @click.option("--every", type=DURATION, help="Time between two fires.")
 @click.option("--at", help="Time of the only fire: ISO 8601, or seconds since 1970.")
-@click.option("--webhook", is_flag=True, help="Fire when the address of the webhook is called.")
 @click.option(
-    "--path", help="Path of the webhook, whose address is /hook/NAME/PATH; an id when absent."
+    "--webhook", is_flag=True, help="Fire when a request comes to the address of the webhook."
+)
+@click.option(
+    "--path", help="Path of the webhook, whose address is /hook/NAME/PATH; by default an id."
 )
 @click.option(
     "--method",
     "methods",
     multiple=True,
-    help="HTTP method that the webhook accepts (repeatable); POST when absent.",
+    help="HTTP method that the webhook accepts (repeatable); by default POST.",
 )
-@click.option(
-    "--strict", is_flag=True, help="The webhook accepts only signatures over the whole request."
-)
+@click.option("--strict", is_flag=True, help="Accept only signatures over the whole request.")
 @click.option(
     "--secret-stdin",
     is_flag=True,
-    help="Read the secret of the webhook; one is made and printed when absent.",
+    help="Read the secret of the webhook from standard input; by default one is made and printed.",
 )
 @click.option(
     "--action",
     type=click.Choice(["message", "wake", "task", "spawn"]),
     default="message",
     show_default=True,
-    help="What a fire does.",
+    help="Action of a fire.",
 )
 @click.option("--agent", "agent_name", help="For spawn: name of the new agents.")
 @click.option(
     "--role", default="task", show_default=True, help="For spawn: role of the new agents."
 )
-@click.option("--command", multiple=True, help="For spawn: a word of their command (repeatable).")
-@click.option("--deadline", type=DURATION, help="Time that a task may take.")
+@click.option("--command", multiple=True, help="For spawn: one word of their command (repeatable).")
+@click.option("--deadline", type=DURATION, help="Maximum working time of a task.")
 @click.option(
     "--missed",
     type=click.Choice(["skip", "latest", "all"]),
     default="latest",
     show_default=True,
-    help="Which fires are made up for that were due while the daemon did not run.",
+    help="What to do about fires that were due while the daemon did not run.",
 )
-@click.option("--off", is_flag=True, help="Create it switched off.")
+@click.option("--off", is_flag=True, help="Create the trigger disabled.")
 @click.pass_obj
 def set_(session: Session, /, name: str, trigger_name: str, text: str, **options: object) -> None:
-    """Create or replace the trigger TRIGGER for agent NAME; TEXT is the message or the task.
+    """Create or replace trigger TRIGGER for agent NAME; TEXT is the message or the task.
 
-    Prints the id of the trigger. One of yours with the same name is replaced.
+    The command prints the id of the trigger. It replaces a trigger of yours for NAME with the same
+    name.
     """
     when = {
         key: options[key] for key in ("cron", "zone", "every", "at") if options[key] is not None
@@ -205,6 +206,6 @@ def _action(text: str, options: Row) -> dict[str, object]:
                 shell_complete=complete_trigger)  # fmt: skip
 @click.pass_obj
 def rm(session: Session, ids: tuple[str, ...]) -> None:
-    """Remove triggers. Work that they began goes on."""
+    """Remove triggers. Work that they started continues."""
     for id_ in ids:
         say(f"removed {words(session.change('remove_trigger', trigger=id_).get('name'))}")

@@ -20,7 +20,7 @@ from hive_core.varlink import Client, Message
 
 
 class Deadline:
-    """The time that is left of `--timeout`."""
+    """The remaining time of `--timeout`."""
 
     def __init__(self, seconds: float | None, condition: str) -> None:
         self._ends = None if seconds is None else time.monotonic() + seconds
@@ -29,12 +29,12 @@ class Deadline:
         self.instead = ""  # the present state, for the error
 
     def slice(self) -> float:
-        """Seconds of the next call; raises TimedOut when none are left."""
+        """Seconds for the next call; raises TimedOut when none are left."""
         if self._ends is None:
             return float(WAIT)
         left = self._ends - time.monotonic()
         if left <= 0:
-            raise TimedOut(f"not within {self._seconds:g}s: {self._condition}{self.instead}")
+            raise TimedOut(f"timed out after {self._seconds:g}s: {self._condition}{self.instead}")
         return min(float(WAIT), left)
 
 
@@ -43,7 +43,7 @@ def _states(text: str) -> list[str]:
     for state in states:
         if state not in AGENT_STATES:
             raise click.UsageError(
-                f"{state!r} is no state; --for takes {', '.join(AGENT_STATES)}, or one of"
+                f"{state!r} is not a state; --for takes {', '.join(AGENT_STATES)}, or one of"
                 f" {', '.join(f'{kind}=' for kind in WAITS)}, event.KIND"
             )
     return states
@@ -124,9 +124,9 @@ def _coming(session: Session, after: str, kind: str, deadline: Deadline) -> Mess
                     client.stream(wire_name("list_events"), {"after": after, "kinds": [kind]})
                 )
         except TimedOut:
-            continue  # the slice is over, not the whole time
+            continue  # this slice is over, not the whole time
         except Unreachable:
-            session.ask("status")  # waits until the daemon is back, and no longer than usual
+            session.ask("status")  # waits until the daemon is back, at most as long as usual
 
 
 WAITS: Final[Mapping[str, Callable[[Session, str, Deadline], None]]] = {
@@ -165,13 +165,15 @@ _CONDITION_IDS: Final = {
     help="STATE[,STATE] of each NAME; or job=ID, task.done=ID, question.answered=ID,"
     " agent.state=NAME:STATE, event.KIND.",
 )
-@click.option("--timeout", type=DURATION, help="Time after which the exit status is 124.")
+@click.option(
+    "--timeout", type=DURATION, help="Time after which the command gives up with exit status 124."
+)
 @click.pass_obj
 def wait(session: Session, names: tuple[str, ...], wanted: str, timeout: float | None) -> None:
-    """Wait for a state of each NAME, the end of a job, task or question, or an event.
+    """Wait for a state of each NAME, for the end of a job, task or question, or for an event.
 
-    For instance: hive wait alice bob --for running --timeout 10. An event is the next one of that
-    kind, from now on. Prints the states, how the task or the question ended, or the event as JSON.
+    Example: hive wait alice bob --for running --timeout 10. For an event, earlier events do not
+    count. The command prints the states, the result of the task or question, or the event as JSON.
     """
     deadline = Deadline(timeout, f"{' '.join(names)} {wanted}".strip())
     kind, colon, text = wanted.partition("=")

@@ -60,7 +60,7 @@ class Restored(Result):
         " names, or UUIDs of destroyed ones."
     )
     restarts: list[str] = Field(
-        description="Agents that are restarted: former ancestors that are not ancestors any more,"
+        description="Agents that are restarted: former ancestors that are no longer ancestors,"
         " with all agents below them."
     )
     job: str = Field(
@@ -106,7 +106,7 @@ def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
 def destroy_agents(
     call: Call, agent: str, *, recursive: bool = False, why: str = ""
 ) -> Change[Destroyed]:
-    """Destroy an agent, and with `recursive` its descendants: all callers end agents this way.
+    """Destroy an agent, and with `recursive` its descendants; every removal of an agent calls this.
 
     The storage is archived, and remaining children are adopted.
     """
@@ -135,9 +135,9 @@ def destroy_agents(
 def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     """Restore a destroyed agent from its archive, and start it.
 
-    UUID, spec, storage and dead letters are those of before. Its name must be free. It goes under
-    its old parent, or under the root agent when that was destroyed; its children stay where they
-    were adopted. Rights that its family lost meanwhile are not restored: the agent holds no
+    It keeps its UUID, spec, storage and dead letters. Its name must be free. Its parent is the old
+    parent, or the root agent when the old parent was destroyed; its children stay with the agents
+    that adopted them. Rights that its family lost meanwhile are not restored: the agent holds no
     capability that its parent does not hold or that an ancestor lost, and its allow-list has no
     agent to which its parent may not write. The reply and a message to the agent list what was
     removed.
@@ -154,18 +154,13 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     restored = restored_spec(call.hive, parent, spec)
     lost, disallowed = _lost_rights(call.hive, spec, restored)
     hive = call.hive.with_agent(archive.name, parent, restored)
-    ledger = call.ledger
     if lost:
-        ledger.archives.strike_capabilities({archive.uuid: lost})
+        call.ledger.archives.strike_capabilities({archive.uuid: lost})
     lost = sorted({*lost, *archive.struck})
     job = create_job(call, "restore", {archive.uuid: "running"})
-    above = [name for uuid in archive.above if (name := hive.name(uuid)) is not None]
-    apart = [name for name in above if name not in hive.topology.lineage(archive.name)]
+    apart = _former_ancestors(hive, archive)
     start_revocation(call, hive, archive.name, apart, RevocationOptions(job, came_back=True))
-    ledger.archives.drop(archive.uuid)
-    ledger.messages.reopen(archive.uuid)
-    ledger.ranges.allocate(archive.uuid, call.settings.uid_start, call.now)
-    ledger.runs.want(archive.uuid, DesiredState.RUNNING, call.now, reason="restored")
+    _reopen_agent(call, archive.uuid)
     _tell_lost_rights(call, hive, archive.name, _without_phrase(lost, disallowed))
     call.notify(f"run:{archive.uuid}")
     return Change(
@@ -177,6 +172,21 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
         f"restore {archive.name}{_without_phrase(lost, disallowed)}",
         fields={"uuid": archive.uuid, "lost": lost, "disallowed": disallowed},
     )  # fmt: skip
+
+
+def _former_ancestors(hive: Hive, archive: Archive) -> list[str]:
+    """The living agents that were above the agent when it was destroyed, and are not now."""
+    above = [name for uuid in archive.above if (name := hive.name(uuid)) is not None]
+    return [name for name in above if name not in hive.topology.lineage(archive.name)]
+
+
+def _reopen_agent(call: Call, uuid: str) -> None:
+    """Replace the archive of an agent in the ledger by what a living agent has there."""
+    ledger = call.ledger
+    ledger.archives.drop(uuid)
+    ledger.messages.reopen(uuid)
+    ledger.ranges.allocate(uuid, call.settings.uid_start, call.now)
+    ledger.runs.want(uuid, DesiredState.RUNNING, call.now, reason="restored")
 
 
 @operation(action="administer", allow=OPERATOR)

@@ -35,7 +35,7 @@ Name = Annotated[str, Field(
 
 class SetDefinitionParams(Mutation):
     name: Name
-    description: str = Field("", max_length=1024, description="What such an agent is good for.")
+    description: str = Field("", max_length=1024, description="Purpose of such an agent.")
     agent: Traits = Field(
         Traits.model_construct(),
         description="Parameters of `spawn` for an agent made from it, where the caller sets none.",
@@ -55,7 +55,7 @@ class GetDefinitionParams(Params):
 
 class DefinitionRow(Result):
     name: str = Field(description="Name of the definition.")
-    description: str = Field(description="What such an agent is good for.")
+    description: str = Field(description="Purpose of such an agent.")
     role: str = Field(description="Role of the agent.")
     set_at: float = Field(description="When it was last set, in seconds since 1970.")
 

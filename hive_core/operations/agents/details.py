@@ -33,12 +33,14 @@ class AgentDetails(Result):
     role: str = Field(description="Role of the agent.")
     title: str = Field(description="Title of the agent: free text.")
     tier: str = Field(description="strategic, tactical or operational.")
-    model: str = Field(description="Its model, or that of its tier; empty: none was named.")
+    model: str = Field(
+        description="Name of its model, or of the model of its tier; empty: none is set."
+    )
     parent: str | None = Field(description="Name of the parent; null for a root.")
     path: list[str] = Field(description="Names of its ancestors, the root first.")
     children: list[str] = Field(description="Names of its children.")
     image: str = Field(description="Name of its image, or a path.")
-    boot: bool = Field(description="Whether an init runs inside.")
+    boot: bool = Field(description="Whether an init system runs in the container.")
     command: list[str] = Field(
         description="Command of the agent; with an empty command nothing runs, and mail waits."
     )
@@ -59,10 +61,10 @@ class AgentDetails(Result):
     activity: str = Field(description="What the agent is doing: idle, running or blocked.")
     since: float | None = Field(description="When `wanted` last changed, in seconds since 1970.")
     wanted: str = Field(description="Desired state of its machine: running, stopped or sleeping.")
-    why: str = Field(description="Why its machine is in this state; empty: not known.")
+    why: str = Field(description="Why its machine is in this state; empty: unknown.")
     failures: int = Field(description="Number of failures that count for parking.")
     next_start: float | None = Field(
-        description="When it is started again after a failure; null: it is not."
+        description="When the daemon starts it again after a failure; null: it does not."
     )
     restart_needed: bool = Field(
         description="Whether its machine runs from an older spec, until its next start."
@@ -107,7 +109,7 @@ def get_agent(call: Call, params: GetAgentParams) -> AgentDetails:
 
 
 def state_reason(call: Call, spec: AgentSpec) -> str:
-    """Why the machine of an agent is in its state, as far as that was written down."""
+    """Why the machine of an agent is in its state, as far as the ledger has the reason."""
     state, run = call.states.state(spec.id), call.ledger.runs.get(spec.id)
     if state in (State.FAILED, State.PARKED):
         starts, end = call.ledger.starts.get(spec.id), call.ledger.lives.last_end(spec.id)

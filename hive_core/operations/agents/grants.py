@@ -17,13 +17,15 @@ from hive_core.model.agents.hive import Hive
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
 
-# Of each agent; so the spec stays within the size that the meta repo reads back.
+# For each agent, so that its spec stays within the size that the meta repo reads back.
 MOST: Final = 128
 
 
 class AllowParams(Mutation):
     agent: Agent = Field(description="The agent that may write.")
-    other: Agent = Field(description="The agent that it may write to; not the other way round.")
+    other: Agent = Field(
+        description="The agent that it may write to; this does not allow the other direction."
+    )
 
 
 class Allowed(Result):
@@ -53,7 +55,7 @@ def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     spec, other = call.hive.spec(params.agent), call.hive.spec(params.other)
     if params.agent == params.other:
         raise InvalidArgument(
-            "is the agent itself, which may always write to itself", field="other"
+            "is the agent itself, and an agent may always write to itself", field="other"
         )
     if other.uuid in spec.allow:
         return _allow_result(call.hive, params.agent)
@@ -99,10 +101,10 @@ def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilitie
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] | Capabilities:
-    """Revoke a capability of an agent, and with `recursive` of all its descendants.
+    """Revoke a capability from an agent, and with `recursive` from all its descendants.
 
-    A running agent that loses `meta.read` or `applied.read` is restarted, so that it holds no file
-    there open. The call returns before that restart ends.
+    A running agent that loses `meta.read` or `applied.read` is restarted, so that it holds no open
+    file there. The call returns before that restart ends.
     """
     _check_capability(params.capability)
     tree = call.hive.topology
@@ -127,7 +129,10 @@ def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] 
 
 
 def _existing_or_archived(call: Call, spec: AgentSpec) -> tuple[UUID, ...]:
-    """The allow-list without agents that cannot be restored, which took up room in it."""
+    """The allow-list without destroyed agents that cannot be restored.
+
+    They would use up its limit.
+    """
     archives = call.ledger.archives
     return tuple(
         uuid for uuid in spec.allow

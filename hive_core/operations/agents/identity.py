@@ -30,12 +30,14 @@ class Identity(Result):
     role: str = Field(description="Role of the agent.")
     title: str = Field(description="Title of the agent: free text, such as Software Engineer.")
     tier: str = Field(description="strategic, tactical or operational.")
-    model: str = Field(description="Its model, or that of its tier; empty: none is set.")
+    model: str = Field(
+        description="Name of its model, or of the model of its tier; empty: none is set."
+    )
     capabilities: list[str] = Field(description="Capabilities that it holds.")
     children: list[str] = Field(description="Names of its children.")
     limits: dict[str, int] = Field(description="Limits of its machine; absent: the host's.")
     parallel: int | None = Field(
-        description="Maximum number of tasks at once; null: as many as its program takes."
+        description="Maximum number of tasks at once; null: the program of the agent decides."
     )
 
 
@@ -100,8 +102,9 @@ def list_agents(call: Call, params: ListAgentsParams) -> AgentPage:
     """List the agents that the caller can see, in the order of the tree.
 
     An agent sees itself, its ancestors, its siblings, its descendants and the agents on its
-    allow-list; the operator sees all. Other agents are not listed and are answered as unknown. The
-    rows are flat, with `parent`, so that a tree of any depth fits in a reply.
+    allow-list; the operator sees all. The daemon does not list other agents and answers calls about
+    them as if they did not exist. The rows are flat, with `parent`, so that a tree of any depth
+    fits in a reply.
     """
     seen = frozenset(visible_names(call.hive, call.caller))
     names = _names_in_tree_order(call, seen, params.root)
@@ -119,12 +122,12 @@ def _names_in_tree_order(call: Call, seen: frozenset[str], root: str | None) -> 
 
 
 def _page_start(call: Call, names: list[str], after: str | None) -> int:
-    """Where a page starts. The last agent of the page before may have been moved or destroyed."""
+    """Where a page starts. The last agent of the previous page may have been moved or destroyed."""
     if after is None:
         return 0
     name = call.hive.name(after)
     if name is None or name not in names:
-        raise Conflict("the tree has changed since the page before; list it again")
+        raise Conflict("the tree has changed since the previous page; list it again")
     return names.index(name) + 1
 
 

@@ -1,4 +1,4 @@
-"""Import of files of an older installation into the state of an agent."""
+"""Importing files of an older installation into the state of an agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ImportParams(WaitParams):
     source: str = Field(
         pattern=r"^import-[0-9a-f]{16}$",
         examples=["import-0123456789abcdef"],
-        description="Name under which root entered the folder in /etc/hive/imports.",
+        description="Name that root gave the folder in /etc/hive/imports.",
     )
     into: str = Field(
         "",
@@ -36,10 +36,10 @@ class Imported(Result):
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def import_state(call: Call, params: ImportParams) -> Record[Imported]:
-    """Copy a folder of the host, which root has entered for it, into the state of an agent.
+    """Copy a folder of the host into the state of an agent. Root allows it in /etc/hive/imports.
 
-    Files that exist already are kept, and the copies are placed beside them. The same folder is
-    copied only once, however often it is requested.
+    Existing files are kept, and the copies are placed beside them. The same folder is copied only
+    once, however often it is requested.
     """
     uuid = call.hive.spec(params.agent).id
     job = create_job(call, "import_state", {uuid: f"{IMPORT}:{params.source}:{params.into}"})

@@ -37,8 +37,8 @@ class MoveParams(WaitParams):
     )
     no_restart: bool = Field(
         default=False,
-        description="Do not restart agents that lose access; they keep whatever they hold open."
-        " Only the operator may set it.",
+        description="Do not restart agents that lose access; they keep the files that they hold"
+        " open. Only the operator may set it.",
     )
     dry_run: bool = Field(default=False, description="Only report what the move would do.")
 
@@ -60,11 +60,11 @@ class Moved(Result):
     )
     gaining: list[str] = Field(description="Agents that gain access to the agent's files.")
     revoked: float | None = Field(
-        description="When the lost access was gone, in seconds since 1970; null where no agent lost"
+        description="When the access had ended, in seconds since 1970; null when no agent lost"
         " access, or the call did not wait."
     )
     job: str | None = Field(
-        description="The job; it ends when the lost access is gone and the restarted agents are up;"
+        description="The job; it ends when the access has ended and the restarted agents are up;"
         " null when nothing was done."
     )
 
@@ -76,7 +76,7 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     From the commit on decisions use the new tree; files and views follow at once, in running
     containers too. The moved agents keep running, except those that enter or leave a subtree with
     limits. Former ancestors of the agent are restarted, with all agents below them that do not move
-    along: only a restart closes what they may hold open. `dry_run` lists them.
+    along: only a restart closes the files that they may hold open. `dry_run` lists them.
     """
     _check_options(call, params)
     parent = params.parent or None
@@ -120,9 +120,7 @@ def _check_options(call: Call, params: MoveParams) -> None:
             f"cannot move {params.agent} without restarts: only the operator may leave access open"
         )
     if params.no_restart and params.when_idle is not None:
-        raise InvalidArgument(
-            "excludes no_restart, with which no agent is restarted", field="when_idle"
-        )
+        raise InvalidArgument("cannot be combined with no_restart", field="when_idle")
 
 
 def _result(call: Call, params: MoveParams, effects: Consequences, job: str | None) -> Moved:
@@ -145,7 +143,10 @@ def _result(call: Call, params: MoveParams, effects: Consequences, job: str | No
 
 
 def _tell_family(call: Call, hive: Hive, agent: str, parent: str | None) -> None:
-    """Notify the moved agent and its new parent: environments of running agents cannot change."""
+    """Notify the moved agent and its new parent.
+
+    The environment of a running agent cannot change.
+    """
     home = "you are a root now" if parent is None else f"your parent is {parent} now"
     send_notice(call, hive, agent, MOVED, f"you were moved: {home}")
     if parent is not None and parent != call.caller:

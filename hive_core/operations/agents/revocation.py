@@ -1,4 +1,4 @@
-"""Revocation: which access an agent's former ancestors lose, and when it is gone."""
+"""Revocation: which access an agent's former ancestors lose, and when that access has ended."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ UP = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.DEPLOYING})
 
 @dataclass(frozen=True, slots=True)
 class RevocationOptions:
-    """How to revoke access. `job` ends when access is gone.
+    """How to revoke access. `job` ends when the access has ended.
 
-    `latest`: until then the losers may finish their work. Without `restart` they keep running.
-    `came_back`: the agent was restored, and does not run yet.
+    `latest`: time until which the agents that lose access may finish their work. Without `restart`
+    they keep running. `came_back`: the agent was restored, and does not run yet.
     """
 
     job: str
@@ -37,9 +37,9 @@ def start_revocation(
 ) -> None:
     """Record which agents lost access to the files of `agent`; the change path revokes it.
 
-    `lost` are the former ancestors, the highest first. They and the agents below them are recorded
-    too, since they may be elsewhere by the time of their restart. Without restarts the running ones
-    are recorded, each until it has ended.
+    `lost` are the former ancestors, the highest first. The daemon also records them and the agents
+    below them, since a later change of the tree may move them before their restart. Without
+    restarts it records the running ones, each until it has ended.
     """
     spec, above = hive.spec(agent), [hive.spec(name).id for name in lost]
     _check_room(call, spec.id, agent)
@@ -66,7 +66,7 @@ def _check_room(call: Call, uuid: str, agent: str) -> None:
 
 
 def running_agents(call: Call, hive: Hive, names: Iterable[str]) -> list[str]:
-    """The agents whose machines are up: the others hold nothing open."""
+    """The agents whose machines are up: the others hold no open files."""
     return [name for name in names if call.states.state(hive.spec(name).id) in UP]
 
 

@@ -22,7 +22,7 @@ class ListRolesParams(Params):
 class RoleRow(Result):
     role: str = Field(description="Name of the role.")
     lifetime: str = Field(description="How long such an agent lives.")
-    behaviour: str = Field(description="manager: plans and delegates; worker: uses tools.")
+    behaviour: str = Field(description="manager (plans and delegates) or worker (uses tools).")
     creates: list[str] = Field(description="Roles that it may create.")
     actions: list[str] = Field(description="Actions that it may do at all; checked on every call.")
     capabilities: list[str] = Field(description="Capabilities that it holds by default.")

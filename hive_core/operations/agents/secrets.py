@@ -28,7 +28,8 @@ Key = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="Name of the secret, and of its file; a holder of `secret:KEY` reads it.",
+        description="Name of the secret, and of its file; an agent with the capability"
+        " `secret:KEY` can read it.",
     ),
 ]
 
@@ -78,7 +79,7 @@ def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def remove_secret(call: Call, params: RemoveSecretParams) -> Record[Secret] | Secret:
-    """Remove a secret of an agent, at once. The agent may remember what it has read."""
+    """Remove a secret of an agent, at once. The agent may have kept a copy of the value."""
     spec = call.hive.spec(params.agent)
     secret = _secret(call, params.agent, params.key)
     if not call.vault.remove(spec.id, params.key):

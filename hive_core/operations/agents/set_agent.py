@@ -30,8 +30,8 @@ class SetAgentParams(Mutation):
     )
     limits: SpawnLimits = Field(
         SpawnLimits.model_construct(),
-        description="Limits of its machine to change; null sets the host's default. Absent ones do"
-        " not change.",
+        description="Limits of its machine to change; null sets the host's default. Absent limits"
+        " do not change.",
     )
 
 
@@ -39,7 +39,7 @@ class SetAgentResult(Result):
     agent: str = Field(description="The agent.")
     changed: list[str] = Field(description="Fields of its spec that changed; empty: none.")
     restart_needed: bool = Field(
-        description="Whether its machine runs, and takes the change up with its next start."
+        description="Whether its machine runs; it then uses the change from its next start on."
     )
 
 
@@ -47,7 +47,7 @@ class SetAgentResult(Result):
 def set_agent(call: Call, params: SetAgentParams) -> Change[SetAgentResult] | SetAgentResult:
     """Change the command, the title or the limits of an agent: one commit of the meta repo.
 
-    A machine that runs takes a new command and new limits up with its next start.
+    A running machine uses a new command and new limits from its next start on.
     """
     spec = call.hive.spec(params.agent)
     changed = _changed_spec(spec, params)

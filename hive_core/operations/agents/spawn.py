@@ -56,8 +56,8 @@ class SpawnParams(Traits, WaitParams):
     add_capabilities: list[str] = Field(
         [],
         max_length=64,
-        description="Capabilities in addition to `capabilities`, or to the defaults of the role"
-        " where that is absent.",
+        description="Capabilities in addition to `capabilities`, or, when that is absent, to the"
+        " defaults of the role.",
     )
 
 
@@ -77,9 +77,9 @@ class SpawnResult(Result):
 def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     """Create an agent under the caller or one of its descendants, and start it.
 
-    The creator gives no more than it has: capabilities are a subset of its own, limits fit into
-    what it has left, and its own role may create the role. Only one thing about invisible agents
-    can be learned here: that a name is taken.
+    The creator cannot give more than it has: capabilities are a subset of its own, limits fit into
+    what it has left, and its role may create the new role. The call reveals one thing about agents
+    that the caller cannot see: that a name is taken.
     """
     params, text = _apply_definition(call, params)
     parent = _spawn_parent(call, params)
@@ -127,7 +127,7 @@ def _check_host_limit(call: Call, name: str) -> None:
     """Refuse agents beyond the host's limit on agents, and on uid ranges.
 
     Destroyed agents keep their uids while they are archived, and all agents share the uids (attack
-    4). Agents leave the last of them to the operator.
+    4). The last of them are reserved for the operator.
     """
     most = call.settings.limits.agents
     if len(call.hive.specs) >= most:
@@ -140,7 +140,7 @@ def _check_host_limit(call: Call, name: str) -> None:
 
 
 def _spawn_parent(call: Call, params: SpawnParams) -> str | None:
-    """By default the caller; for the operator the root agent if there is one."""
+    """The caller by default; for the operator the root agent, if there is one."""
     if params.parent is not None:
         return params.parent or None
     if not call.by_operator:
@@ -150,7 +150,7 @@ def _spawn_parent(call: Call, params: SpawnParams) -> str | None:
 
 
 def _usual_capabilities(call: Call, params: SpawnParams, parent: str | None) -> tuple[str, ...]:
-    """The default capabilities: a second root sees no more of the others than they of it."""
+    """The default capabilities; a second root cannot see other roots, as they cannot see it."""
     role = Role(params.role)
     if parent is not None:
         return default_capabilities(role)
@@ -198,7 +198,8 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
 def _new_uuid(call: Call) -> UUID:
     """A UUID that was never used, with a short id that no directory on disk has.
 
-    Every agent has a uid range until its last file is deleted, so the table of ranges has them all.
+    Every agent has a uid range until its last file is deleted, so the table of ranges has all of
+    these agents.
     """
     while call.ledger.ranges.has_short_id(short(str(uuid := uuid4()))):
         pass

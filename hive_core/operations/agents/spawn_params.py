@@ -68,7 +68,7 @@ class Traits(Params):
         max_length=4096,
         description="Name of an image that this host offers; only the operator may name a path.",
     )
-    boot: bool = Field(default=False, description="Whether an init runs inside.")
+    boot: bool = Field(default=False, description="Whether an init system runs in the container.")
     command: Annotated[list[str], AfterValidator(check_command)] = Field(
         [],
         max_length=1024,
@@ -103,8 +103,8 @@ class Traits(Params):
         None,
         ge=1,
         le=1000,
-        description="Maximum number of tasks at once. Absent: as many as its program takes of the 5"
-        " that it is offered; `hive-agent serve` takes one.",
+        description="Maximum number of tasks at once. Absent: the daemon offers 5, and the program"
+        " decides how many it takes; `hive-agent serve` takes one.",
     )
     require_plan: bool = Field(
         default=False,
@@ -120,8 +120,8 @@ class Traits(Params):
     )
     network: Literal["none", "egress-allowlist", "host"] | None = Field(
         None,
-        description="Network profile: `none` for none. The others are refused while hosts have no"
-        " network profiles. Absent: as `capabilities` says.",
+        description="Network profile: `none` for no network. Other values are refused, as hosts"
+        " have no network profiles yet. Absent: decided by `capabilities`.",
     )
     funds: Funds | None = Field(
         None, description="Own budgets of the agent; absent: it draws on its creator's."
@@ -136,5 +136,5 @@ class Traits(Params):
         None,
         min_length=1,
         max_length=200,
-        description="Name of its model, for the program that it runs; absent: that of its tier.",
+        description="Name of the model that its program uses; absent: the model of its tier.",
     )

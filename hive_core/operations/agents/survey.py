@@ -1,7 +1,7 @@
 """The state of all agents in one listing, and the removal of zombies by hand (row K36).
 
-Both concern the caller and its descendants. The maid is no ancestor of the agents that it looks
-after: here, and only here, it acts on the descendants of its parent.
+Both concern the caller and its descendants. The maid is not an ancestor of the agents that it looks
+after: only these operations let it act on the descendants of its parent.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def survey(call: Call, params: SurveyParams) -> Survey:
 def reap_zombies(call: Call, params: ReapZombiesParams) -> Change[ReapedZombies] | ReapedZombies:
     """Destroy the zombies below the caller; the maid, those below its parent.
 
-    The daemon destroys them after a while anyway. How they ended can still be read.
+    The daemon destroys them after a while anyway. `wait_child` still returns how they ended.
     """
     most = call.now - params.older
     zombies = living_names(call, call.ledger.lives.zombies()).intersection(_scope(call))
@@ -121,7 +121,7 @@ def _is_maid(call: Call) -> bool:
 
 
 def _scope(call: Call) -> list[str]:
-    """Names below the caller and its own, in the order of the tree."""
+    """Names of the caller and its descendants, in the order of the tree."""
     tree = call.hive.topology
     if call.by_operator:
         return sorted(tree.parents, key=lambda name: tree.numbering[name])
@@ -132,7 +132,7 @@ def _scope(call: Call) -> list[str]:
 def _page_start(call: Call, order: list[str], after: str) -> int:
     name = call.hive.name(after)
     if name not in order:
-        raise Conflict("the tree has changed since the page before; list it again")
+        raise Conflict("the tree has changed since the previous page; list it again")
     return order.index(name) + 1
 
 
@@ -161,13 +161,17 @@ def _rows(call: Call, chosen: list[str]) -> Iterable[SurveyRow]:
 
 
 def _is_available(call: Call, parent: str) -> bool:
-    """Whether the parent is there for its children: a sleeping one is."""
+    """Whether the parent can serve its children: a sleeping parent can."""
     state = call.states.state(call.hive.spec(parent).id)
     return state not in (State.STOPPED, State.FAILED, State.PARKED)
 
 
 def _silence(call: Call, tasks: Iterable[Task]) -> float | None:
-    """A task that waits for an answer is not silent; an offered task that was not begun is."""
+    """Seconds without a report.
+
+    A task that waits for an answer is not silent; an offered task that the agent has not begun
+    is silent.
+    """
     held = [task for task in tasks if task.held]
     counted = [task for task in held if task.begun] or held
     silent = (task for task in counted if task.state not in AWAITING)
@@ -188,7 +192,7 @@ def _left_overs(call: Call) -> list[str]:
 
 
 def _checks(call: Call) -> list[CheckRow]:
-    """Only for the maid: a command may contain what not every agent should know."""
+    """The operator's checks, for the maid only: a command may contain something confidential."""
     if not _is_maid(call):
         return []
     return [

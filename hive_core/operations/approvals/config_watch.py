@@ -1,7 +1,7 @@
 """What an agent reports about its configuration, and what the daemon tells it to load.
 
-Both sides of a change without a restart: what an agent reports is a claim; the daemon determines
-whether the agent is healthy by its unit and by the clock.
+These are both sides of a change without a restart. The daemon treats a report as a claim: it
+decides by the unit and by the clock whether the agent is healthy.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class WatchConfigParams(Params):
     after: str | None = Field(
         None,
         max_length=128,
-        description="`next` of the answer before: answer only when something changed.",
+        description="`next` of the previous answer: answer only when something changed.",
     )
     wait: float = Field(
         0.0, ge=0, le=WAIT_MOST, description="Maximum time to wait for a change, in seconds."
@@ -78,7 +78,8 @@ def hello(call: Call, params: HelloParams) -> Record[Greeted]:
 def watch_config(call: Call, params: WatchConfigParams) -> DeployedConfig | Wait[DeployedConfig]:
     """Show which configuration is deployed; with `wait` or `more`, when it changes.
 
-    While the caller is about to be restarted there is no answer: it does not have to switch then.
+    The daemon does not answer while it is about to restart the caller: a caller that restarts does
+    not have to switch.
     """
     uuid = _agent_uuid(call, "watch a configuration")
     spec = call.hive.spec(call.caller)
@@ -100,14 +101,17 @@ def _agent_uuid(call: Call, action: str) -> str:
 
 
 def _caller_nonce(run: DesiredRun | None, machine: Machine | None) -> int:
-    """The start that the caller belongs to: until the old unit is down, not the wanted one."""
+    """The nonce of the start that the caller belongs to.
+
+    While the old unit runs, not that of the wanted start.
+    """
     if machine is not None and machine.active in _LIVES:
         return machine.nonce
     return run.nonce if run else 0
 
 
 def _is_restarting(call: Call, uuid: str) -> bool:
-    """Whether a start is wanted that is not the running one."""
+    """Whether the daemon wants another start than the running one."""
     run, machine = call.ledger.runs.get(uuid), call.states.machine(uuid)
     if run is None or machine is None or machine.active not in _LIVES:
         return False

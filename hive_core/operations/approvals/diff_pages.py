@@ -1,4 +1,4 @@
-"""The lines that an approval would change, in pages that fit into a frame. None is left out."""
+"""The lines that an approval would change, in pages that fit into a frame. No line is left out."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _row(line: DiffLine, text: str, *, part: bool) -> LineRow:
 
 
 def _parse_line(raw: bytes) -> DiffLine:
-    """A line of the job's output; refused if its control characters are not escaped."""
+    """Parse a line of the job's output; refuse unescaped control characters."""
     line = DiffLine.read(raw)
     if plain(line.text) != line.text or plain(line.path) != line.path:
         raise Internal("the diff contains control characters: deny this request")

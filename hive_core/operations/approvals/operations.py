@@ -92,11 +92,11 @@ class ShownApproval(Page):
     marks: list[MarkRow] = Field(description="Each value of `[request]` and what it changes.")
     lines: list[LineRow] = Field(description="Lines of the diff to what is deployed.")
     follows: list[FollowerRow] = Field(
-        description="For newer inputs: the agents that follow once they are approved, in the order"
-        " of the rollout; the first 500."
+        description="For newer inputs: the first 500 agents that are rebuilt once the inputs are"
+        " approved, in the order of the rollout."
     )
-    followers: int = Field(description="Number of agents that follow.")
-    whole: bool = Field(description="False: the caller may not read the message, marks and lines.")
+    followers: int = Field(description="Number of agents that are rebuilt.")
+    whole: bool = Field(description="Whether the caller may read the message, marks and lines.")
 
 
 class Decided(Result):
@@ -119,7 +119,8 @@ class Denied(Result):
 def list_approvals(call: Call, params: ListApprovalsParams) -> ApprovalRows:
     """List the requests that wait for the operator, the newest first; with `all` ended ones too.
 
-    An agent sees its own requests, and that there is one for itself or a descendant.
+    An agent sees all of its own requests. Of requests for itself or a descendant it sees only that
+    they exist.
     """
     approvals = _approvals_on_page(call, params)
     rows = [approval_row(call, approval) for approval in approvals[: params.most]]
@@ -204,7 +205,7 @@ def _is_open_input_update(approval: Approval) -> bool:
 
 
 def use_approval(call: Call, approval: Approval, by: str) -> Record[Decided]:
-    """Use an approval, once: Conflict or Expired when it cannot be used (any more)."""
+    """Use an approval, once; raise Conflict or Expired when it cannot be used."""
     cannot = f"cannot approve {approval.id}"
     if approval.state is ApprovalState.RECEIVED:
         raise Conflict(f"{cannot}: it is still being checked")
@@ -230,7 +231,7 @@ def use_approval(call: Call, approval: Approval, by: str) -> Record[Decided]:
 
 
 def _check_base(call: Call, approval: Approval, cannot: str) -> None:
-    """The deployed commit is still the one it was compared with, and the agent still exists."""
+    """Check that the agent exists and that the approval was compared with its deployed commit."""
     if not approval.agent:
         return
     name = call.hive.name(approval.agent)
@@ -241,14 +242,17 @@ def _check_base(call: Call, approval: Approval, cannot: str) -> None:
 
 
 def _current_effect(call: Call, approval: Approval) -> Effect:
-    """As of now: followers of newer inputs may have been stopped or started since the check."""
+    """The effect as of now.
+
+    Followers of newer inputs may have been stopped or started since the check.
+    """
     if not _is_open_input_update(approval):
         return approval.effect
     return strongest_effect(visible_followers(call))
 
 
 def _audit_fields(call: Call, approval: Approval) -> dict[str, object]:
-    """Row H27: the requester and the subject, for the audit log."""
+    """The requester and the subject, for the audit log (row H27)."""
     return {
         "approval": approval.id, "agent": approval.agent,
         "agent_name": display_name(call, approval.agent) if approval.agent else "",
@@ -258,7 +262,7 @@ def _audit_fields(call: Call, approval: Approval) -> dict[str, object]:
 
 
 def _approvals_on_page(call: Call, params: ListApprovalsParams) -> list[Approval]:
-    """The approvals of the page, and one more if there is one; invisible ones are left out."""
+    """The approvals of the page that the caller can see, and one more if there is one."""
     approvals, after, open_ = call.ledger.approvals, params.after, not params.all
     if after is not None:
         _find_approval(call, after)
@@ -273,7 +277,10 @@ def _approvals_on_page(call: Call, params: ListApprovalsParams) -> list[Approval
 
 
 def _find_approval(call: Call, id_: str) -> Approval:
-    """The approval if the caller can see it; else it is answered as unknown (attack 41)."""
+    """The approval if the caller can see it.
+
+    Otherwise NotFound, as for an unknown id (attack 41).
+    """
     approval = call.ledger.approvals.get(id_)
     if approval is None or not can_see(call, approval):
         raise NotFound(f"no approval {id_}")

@@ -99,7 +99,10 @@ def audience(call: Call, approval: Approval) -> Iterator[str]:
 
 
 def _may_read_logs(call: Call, name: str, approval: Approval) -> bool:
-    """Row H10: the requester may have lost the agent since."""
+    """Whether the requester may read the logs.
+
+    It may have lost access to the agent since (row H10).
+    """
     agent = call.hive.name(approval.agent)
     return agent is not None and relationship(call.hive, name, agent) in (ITSELF, *ABOVE)
 

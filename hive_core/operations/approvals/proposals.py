@@ -52,8 +52,8 @@ class ApplyCommitParams(WaitParams):
     message: Text = Field(min_length=1, description="Reason for the operator.")
     source: Agent | None = Field(
         None,
-        description="Agent whose clone has the commit: the agent itself (default), or the caller,"
-        " in its clone of the agent's configuration.",
+        description="Agent whose clone has the commit: the agent itself (default), or the caller"
+        " with its clone of the agent's configuration.",
     )
 
 
@@ -107,7 +107,7 @@ def request_apply_commit(call: Call, params: ApplyCommitParams) -> Record[Reques
 
 
 def _coverage_facts(call: Call, params: UpdateInputsParams) -> frozenset[str]:
-    """The fact that the caller holds the capability for each named input, if it does."""
+    """A fact if the caller holds the capability for each named input; otherwise none."""
     spec = call.hive.specs.get(call.caller)
     held = spec.capabilities if spec else ()
     all_ = all(covers(held, f"{META_UPDATE}:{name}") for name in params.inputs)
@@ -118,7 +118,7 @@ def _coverage_facts(call: Call, params: UpdateInputsParams) -> frozenset[str]:
 def request_update_meta_inputs(call: Call, params: UpdateInputsParams) -> Record[Requested]:
     """Ask the operator for newer inputs of the flake that `nix` images are built from.
 
-    Only such a request changes the lock file. Agents take the inputs up by `update`.
+    Only such a request changes the lock file. `update` rebuilds agents with the new inputs.
     """
     inputs = sorted(set(params.inputs))
     for name in inputs:
@@ -147,8 +147,8 @@ def init_config(call: Call, params: InitConfigParams) -> Record[Reseeded]:
     """Put the template of a configuration into an agent's clone, in place of its contents.
 
     The old contents are kept beside it, in `.before`. The deployed configuration does not change
-    until a commit is approved. `request_init_config` is this operation if it names an `agent`, and
-    `spawn` if it names a new one (`name`).
+    until a commit is approved. A call of `request_init_config` with `agent` is this operation; with
+    `name`, the name of a new agent, it is `spawn`.
     """
     name = params.agent or call.caller
     uuid = call.hive.spec(name).id
@@ -177,8 +177,8 @@ def _check_branch_quota(call: Call) -> None:
 
     A branch is all agents at or below the same child of a root; a root is a branch by itself. A
     request counts for its requester, and that of a destroyed agent for its nearest living ancestor:
-    so creating more requesters, or destroying them, gains nothing, and no branch uses the quota of
-    another one.
+    so a branch gains nothing by creating or destroying requesters, and cannot use the quota of
+    another branch.
     """
     if call.by_operator:
         return
@@ -208,7 +208,7 @@ def _create_request(call: Call, operation_: str, request: ApprovalRequest) -> Ap
 
 
 def _tell_parent(call: Call, agent: str, approval: Approval) -> None:
-    """Row H9: notify the parent, unless it is the caller."""
+    """Notify the parent, unless it is the caller (row H9)."""
     parent = call.hive.topology.parent(agent)
     if parent is None or parent == call.caller:
         return

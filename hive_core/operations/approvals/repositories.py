@@ -1,7 +1,7 @@
-"""The daemon's repositories for people's git: `git-remote-hive` fetches and pushes with these.
+"""The operations with which `git-remote-hive` fetches from and pushes to the daemon's repositories.
 
-Only the daemon and its jobs access the repositories themselves (attack 59): whoever can write the
-git configuration of a repository can run programs as every user whose git opens it.
+Only the daemon and its jobs access the repositories themselves (attack 59): a user that can write
+the git configuration of a repository can run programs as every user whose git opens it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ExportPackParams(Params):
         min_length=1, max_length=5000, description="Objects to send; refs must point to them."
     )
     haves: list[Oid] = Field(
-        [], max_length=5000, description="Objects that the caller has, with their whole history."
+        [], max_length=5000, description="Objects that the caller has, with all their ancestors."
     )
     after: str | None = Field(
         None, max_length=64, description="`next` of the part before; absent: the first part."
@@ -67,8 +67,8 @@ class PackPart(Result):
 class PushPackParams(Mutation):
     repo: Repo
     ref: Ref
-    old: Oid = Field(description="Where the ref points now; 40 zeros for a new ref.")
-    new: Oid = Field(description="Where it shall point.")
+    old: Oid = Field(description="Object that the ref points to now; 40 zeros for a new ref.")
+    new: Oid = Field(description="Object that the ref is to point to.")
     pack: str = Field(
         "", max_length=_BASE64, description="Bytes of a pack in base64, at most 512 KiB of them."
     )
@@ -123,8 +123,8 @@ class MetaDiffParams(Params):
 
 
 class MetaLines(Page):
-    old: str = Field(description="The commit before; empty: none.")
-    new: str = Field(description="The commit after; empty: there are no commits yet.")
+    old: str = Field(description="The older commit; empty: none.")
+    new: str = Field(description="The newer commit; empty: the repository has no commits yet.")
     lines: list[LineRow] = Field(description="The differences, with control characters escaped.")
 
 
@@ -154,7 +154,7 @@ def export_pack(call: Call, params: ExportPackParams) -> Later[PackPart]:
     async def read(_reads: SlowReadSources) -> PackPart:
         known = set((await server.refs(repo)).values()) if params.after is None else set()
         if params.after is None and (odd := [oid for oid in params.wants if oid not in known]):
-            raise InvalidArgument(f"no ref points to {odd[0]} (any more)", field="wants")
+            raise InvalidArgument(f"no ref points to {odd[0]}", field="wants")
         data, following = await server.pack(repo, params.wants, params.haves, params.after)
         return PackPart(data=base64.b64encode(data).decode(), next=following)
 
@@ -218,7 +218,7 @@ def meta_diff(call: Call, params: MetaDiffParams) -> Later[MetaLines]:
 
     async def read(_reads: SlowReadSources) -> MetaLines:
         history = await server.log(wanted, 1)
-        if not history:  # of a hive without commits
+        if not history:  # the pages of a hive without commits
             return MetaLines(old="", new="", lines=[])
         after = history[0]
         parent = after.parents[0] if after.parents else ""

@@ -1,6 +1,6 @@
-"""Approvals as results: the requester sees all of one, an ancestor sees that it exists.
+"""Approvals as results: the requester sees all of an approval, an ancestor only that it exists.
 
-A request for newer inputs also shows which agents follow, and the effect on each of them.
+A request for newer inputs also shows which agents are rebuilt, and the effect on each of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hive_core.plan.effect import requested_changes
 from hive_core.policy.decide import visible_names
 from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
-ROWS_MOST: Final = 500  # in a page, so that there is room for lines
+ROWS_MOST: Final = 500  # in a page: the rest of the frame is for lines
 BUILD, NEXT_START = "build", "next start"
 _UP: Final = frozenset({State.RUNNING, State.DEGRADED})
 
@@ -44,8 +44,8 @@ class ApprovalRow(Result):
         " the SHA-256 of the lock; empty: not known yet."
     )
     base: str = Field(
-        description="What it was compared with: the commit deployed then, or for newer inputs the"
-        " hash of the lock."
+        description="What it was compared with: the commit that was deployed, or for newer inputs"
+        " the hash of the lock."
     )
     effect: str = Field(description="Effect on a running agent.")
     message: str = Field(description="Message of the requester; untrusted text.")
@@ -113,7 +113,10 @@ def visible_figures(call: Call, approval: Approval) -> dict[str, object]:
 
 
 def _base(approval: Approval) -> str:
-    """For inputs, the lock that was in force, with as many digits as the new one."""
+    """The base.
+
+    For inputs the hash of the lock that was in force, with as many digits as the new hash.
+    """
     return (
         approval.binding.lock[:40]
         if approval.kind is ApprovalKind.INPUTS
@@ -127,7 +130,10 @@ def _decider(approval: Approval) -> str:
 
 
 def mark_rows(call: Call, approval: Approval) -> list[MarkRow]:
-    """The changes to what the agent has now; hidden if the requester lost sight of the agent."""
+    """The changes to what the agent has now.
+
+    Hidden if the requester can no longer see the agent.
+    """
     name = call.hive.name(approval.agent)
     still = call.by_operator or (is_requester(call, approval) and is_above(call, approval.agent))
     if name is None or not still or approval.kind is not ApprovalKind.CONFIG:
@@ -150,13 +156,13 @@ class FollowerRow(Result):
 
 
 def list_followers(call: Call) -> list[FollowerRow]:
-    """The agents that follow, in the order of the rollout."""
+    """The agents that are rebuilt, in the order of the rollout."""
     names, hive = flake.agents_built_from_inputs(call.hive), call.hive
     return [FollowerRow(agent=name, effect=_effect(call, hive.spec(name))) for name in names]
 
 
 def visible_followers(call: Call) -> list[FollowerRow]:
-    """Those of them that the caller can see."""
+    """The agents that are rebuilt and that the caller can see."""
     seen = frozenset(visible_names(call.hive, call.caller))
     return [row for row in list_followers(call) if row.agent in seen]
 
@@ -170,7 +176,9 @@ def strongest_effect(rows: Iterable[FollowerRow]) -> Effect:
 
 
 def _effect(call: Call, spec: AgentSpec) -> str:
-    """Only the system differs: a running agent is switched in place, a stopped one starts with it.
+    """The effect when only the system differs.
+
+    A running agent is switched in place, a stopped agent starts with it.
 
     See `effect` in `hive_core/plan/effect.py` and the deployer, which decide it after the build.
     """

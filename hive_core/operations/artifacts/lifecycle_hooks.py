@@ -16,7 +16,7 @@ class ClearedContents(Result):
 
 @on(AgentDestroyed)
 def record_heirs(call: Call, event: AgentDestroyed) -> None:
-    """Let the children of a destroyed agent keep reading what it stored for its subtree."""
+    """Let the children of a destroyed agent still read what it stored for its subtree."""
     children = call.hive.topology.children(event.name)
     heirs = [call.hive.spec(child).id for child in children]
     call.ledger.artifacts.add_heirs(event.uuid, heirs)
@@ -28,7 +28,7 @@ def record_heirs(call: Call, event: AgentDestroyed) -> None:
     topics=frozenset({"artifact"}),
 )
 def clear_contents(call: Call) -> Record[ClearedContents]:
-    """Delete files, after the COMMIT with which no artifact refers to them any more."""
+    """Delete files, after the COMMIT that removed the last reference of an artifact to them."""
     digests = call.ledger.artifacts.old_contents()
     for digest in digests:
         if not call.ledger.artifacts.has_content(digest):

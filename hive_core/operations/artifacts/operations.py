@@ -1,4 +1,4 @@
-"""Reading, listing and deleting artifacts. For a caller that may not read one, there is none."""
+"""Reading, listing and deleting artifacts. A caller that may not read an artifact gets NotFound."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ArtifactPart(Page):
 
 
 class ListArtifactsParams(Paged):
-    prefix: str = Field("", max_length=520, description="The beginning of the names.")
+    prefix: str = Field("", max_length=520, description="Prefix of the names.")
     author: Whom | None = Field(
         None, description="The owner, by name or UUID; all owners when absent."
     )
@@ -87,7 +87,7 @@ def get_artifact(call: Call, params: GetArtifactParams) -> ArtifactPart | Later[
     content = call.ledger.artifacts.content(artifact.digest)
     at = int(params.after or 0)
     if content is None or at > content.size:
-        raise InvalidArgument("there is no such part", field="after")
+        raise InvalidArgument("the artifact has no such part", field="after")
     data = _read_content(call, content, at)
     if isinstance(data, Later):
         return data
@@ -98,7 +98,7 @@ def get_artifact(call: Call, params: GetArtifactParams) -> ArtifactPart | Later[
 
 
 class _ReadBytes(NamedTuple):
-    """Bytes of a content from an offset on, or why they are not what was stored."""
+    """Bytes of a content from an offset on, or why they differ from what was stored."""
 
     digest: str
     at: int
@@ -106,9 +106,9 @@ class _ReadBytes(NamedTuple):
 
 
 def _read_content(call: Call, content: Content, at: int) -> bytes | Later[ArtifactPart]:
-    """Read and compare beside the event loop.
+    """Read and compare outside the event loop.
 
-    Only content that is still stored at the second look, and damaged, raises an alarm.
+    An alarm is raised only when a second read finds the content still stored, and damaged.
     """
     result = call.read_result
     if isinstance(result, _ReadBytes) and (result.digest, result.at) == (content.digest, at):
@@ -199,7 +199,9 @@ def delete_artifact(call: Call, params: DeleteArtifactParams) -> Record[DeletedA
     ):
         artifact = require_readable(call, None, params.id)
     if not can_delete(call, artifact):
-        reason = f"cannot delete {artifact.name}: it is neither yours nor of one below you"
+        reason = (
+            f"cannot delete {artifact.name}: it belongs neither to you nor to a descendant of yours"
+        )
         raise NotAllowed(reason, rule="keeper")
     to_delete = artifacts.versions(artifact.owner, artifact.name) if params.all else [artifact]
     for version in to_delete:

@@ -1,4 +1,4 @@
-"""Storing artifacts: what agents keep for later and for each other, by name and version."""
+"""Storing artifacts: files that agents keep for later and for each other, by name and version."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ Data = Annotated[str, Field(max_length=_BASE64, description="Bytes in base64.")]
 class BeginArtifactParams(Params):
     """Nothing.
 
-    No mutation: no upload outlives the daemon, so a repeated call has no first result to return.
+    This is not a mutation: an upload does not outlive the daemon, so a repeated call has no first
+    result to return.
     """
 
 
@@ -70,8 +71,8 @@ class StoreArtifactParams(Mutation):
     )  # fmt: skip
     visibility: VisibilityName = Field(
         "private",
-        description="The agents that may read it besides the owner: none (private); its ancestors"
-        " and descendants (subtree); all agents under the same root (user); all agents (global).",
+        description="Other agents that may read it: none (private), the ancestors and descendants"
+        " of the owner (subtree), all agents under the same root (user), or all agents (global).",
     )
     text: Annotated[str, bounded_text(INLINE)] | None = Field(
         None, description="The content as text, at most 512 KiB."
@@ -114,7 +115,10 @@ def append_artifact(call: Call, params: AppendArtifactParams) -> Later[AppendedP
         call, call.uuid, call.contents.pending_bytes(call.uuid) + len(data), "append"
     )
     if call.contents.pending_bytes() + len(data) > limits.tree:
-        raise LimitReached("cannot append: too much is being sent at once", retry_after=60)
+        raise LimitReached(
+            "cannot append: the uploads of all agents together are too large; try again later",
+            retry_after=60,
+        )
     room = UploadLimits(limits.agent - call.ledger.artifacts.usage(call.uuid)[0], limits.tree)
 
     async def append(_sources: SlowReadSources) -> AppendedPart:
@@ -184,7 +188,7 @@ def _inline_content(params: StoreArtifactParams) -> bytes:
 
 
 def _settle_content(call: Call, params: StoreArtifactParams) -> Later[StoredArtifact]:
-    """Write the bytes to disk first, beside the event loop; then the call is run again."""
+    """Write the bytes to disk outside the event loop; then run the call again."""
     limits, store = call.settings.artifacts, call.contents
     room = UploadLimits(limits.agent, limits.tree)
 
@@ -200,7 +204,7 @@ def _decode(text: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidArgument("is no base64", field="data") from None
+        raise InvalidArgument("is not base64", field="data") from None
     if len(data) > INLINE:
         raise InvalidArgument(f"is longer than {INLINE} bytes", field="data")
     return data

@@ -1,7 +1,7 @@
 """Reading the audit log: a filter, a position, and the gaps where events were pruned.
 
-Numbers only increase, so a reader that knows the last number that it saw misses nothing: either the
-rest is there, or the gap tells where something was pruned meanwhile.
+Numbers only increase. So a reader that continues from the last number that it saw gets all later
+events, or a gap that tells where events were pruned.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Kinds = Annotated[
 
 
 class Gap(Result):
-    """Range of numbers in which matching events are not kept any more."""
+    """Range of numbers in which matching events were pruned."""
 
     first: int = Field(
         serialization_alias="from", description="The first number that may be missing."
@@ -59,7 +59,7 @@ class EventFilter:
     ) -> Self:
         """The filter for parameters of a call; agents by name or UUID.
 
-        An unknown kind is refused, since a call that follows it would wait for ever.
+        An unknown kind is refused, since a call that follows it would never end.
         """
         for kind in kinds:
             _check_kind(kind)
@@ -100,7 +100,7 @@ class EventScan(NamedTuple):
 
 
 def scan_events(log: AuditLog, wanted: EventFilter, after: int, limit: int) -> EventScan:
-    """Heads of the next matching events behind a number, at most `limit`."""
+    """Heads of the next matching events after a number, at most `limit`."""
     heads = log.heads(after, SCAN)
     hits = [head for head in heads if wanted.matches(head)]
     end = heads[-1].seq if len(heads) == SCAN else max(after, log.last)
@@ -129,7 +129,7 @@ def event_page(
 
 
 def find_gap(log: AuditLog, wanted: EventFilter, after: int, end: int) -> Gap | None:
-    """The range up to the end of a page in which matching events are not kept any more."""
+    """The range up to the end of a page in which matching events were pruned."""
     lost = max(log.base, log.thinning.last())
     if wanted.matches_notes:
         lost = max(lost, log.notes.last_lost(wanted.parties))

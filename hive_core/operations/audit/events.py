@@ -25,10 +25,10 @@ class ListEventsParams(Params):
         None,
         max_length=18,
         pattern=r"^[0-9]+$",
-        description="Only events behind this number; `next` of the page before.",
+        description="Only events after this number; `next` of the previous page.",
     )
     last: int | None = Field(
-        None, ge=0, description="Without `after`: only so many of the newest events."
+        None, ge=0, description="Without `after`: only this number of the newest events."
     )
     limit: int = Field(500, ge=1, le=1000, description="Maximum number of events in a page.")
     kinds: Kinds = Field([])
@@ -49,7 +49,10 @@ class EventRow(Result):
     caller: str = Field(description="Name of the caller at that time, `operator` or `daemon`.")
     caller_uuid: str = Field(description="UUID of the caller.")
     operation: str = Field(description="The operation.")
-    target: str = Field(description="Name of the target at that time, known or not; empty: none.")
+    target: str = Field(
+        description="Name of the target at that time, whether such an agent exists or not; empty:"
+        " none."
+    )
     target_uuid: str = Field(description="UUID of the target; its name if no such agent exists.")
     allowed: bool | None = Field(description="The decision; null: none was needed.")
     rule: str = Field(description="The part of the rule that decided.")
@@ -60,7 +63,7 @@ class EventRow(Result):
     )
     request: str = Field(description="The call.")
     digest: str = Field(
-        description="Digest that chains the event to the one before; empty for notes of agents."
+        description="Digest that chains the event to the previous one; empty for notes of agents."
     )
     fields: dict[str, object] = Field(description="Fields of this kind of event.")
 
@@ -82,7 +85,7 @@ class CallerReads(Result):
 class EventRows(Page):
     events: list[EventRow] = Field(description="The events, the oldest first.")
     gap: Gap | None = Field(
-        None, description="Range in which matching events are not kept any more; null: none."
+        None, description="Range in which matching events were pruned; null: none."
     )
 
 

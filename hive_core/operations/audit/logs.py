@@ -27,7 +27,7 @@ class GetLogsParams(Params):
     )
     grep: str = Field("", max_length=200, description="Only lines that contain this text.")
     after: str | None = Field(
-        None, max_length=1000, description="`next` of the answer before: the lines after it."
+        None, max_length=1000, description="`next` of the previous answer: the lines after it."
     )
 
 
@@ -68,7 +68,7 @@ def get_logs(call: Call, params: GetLogsParams) -> Later[LogPage]:
 
 
 async def _next_line(reads: SlowReadSources, query: LogQuery) -> Sequence[LogLine]:
-    """The next line; nothing after a while, so that no read stays open for ever."""
+    """The next line; None after a timeout, so that no read stays open forever."""
     async for line in reads.journal.follow(query):
         return (line,)
     return ()
@@ -83,7 +83,7 @@ def _page(lines: Sequence[LogLine], params: GetLogsParams) -> LogPage:
     else:
         cut = list(take_fitting(cut, lambda line: reply_bytes(line.text)))
         last = lines[len(cut) - 1].cursor if cut else ""
-    # A stream continues where no line is written yet, so `next` is never null.
+    # A stream continues at lines that are not written yet, so `next` is never null.
     return LogPage(lines=cut, next=last or params.after or "")
 
 

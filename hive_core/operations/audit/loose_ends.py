@@ -1,7 +1,7 @@
-"""Loose ends: everything open of an agent and its descendants (row H21).
+"""Loose ends: everything that is open for an agent and its descendants (row H21).
 
-For an agent after a restart, or one that lost its context: everything that waits for it or that it
-waits for, with the ids that the operations take.
+An agent reads them after a restart, or when it lost its context: everything that waits for it or
+that it waits for, with the ids that the operations take.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LooseEnd(Result):
     )
     agent: str = Field(description="The agent that it belongs to.")
     who: str = Field(
-        description="The other party: whom the question was put to, the assigner, the assignee."
+        description="The other party: the agent that was asked, the assigner or the assignee."
     )
     state: str = Field(description="Its state; for mail the number of messages.")
     text: str = Field(description="Its subject, shortened to one line.")
@@ -55,17 +55,17 @@ class LooseEnd(Result):
 
 class LooseEnds(Page):
     ends: list[LooseEnd] = Field(
-        description="Those of the agent first, then those of its descendants."
+        description="The loose ends of the agent first, then those of its descendants."
     )
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def loose_ends(call: Call, params: LooseEndsParams) -> LooseEnds:
-    """List everything that is open of an agent and its descendants, with ids and ages.
+    """List everything that is open for an agent and its descendants, with ids and ages.
 
     Questions asked and to answer, escalations, tasks taken and assigned, plans to decide, waits,
-    batches, reminders, approvals, mail and dead letters. A page ends behind an agent; it may be
-    empty without being the last.
+    batches, reminders, approvals, mail and dead letters. A page holds whole agents; it may be empty
+    without being the last.
     """
     names = _scope(call, params)
     start = 0
@@ -165,7 +165,7 @@ def plan_to_decide(call: Call, task: Task) -> _End:
 
 
 def _rest(kind: str, count: int) -> Iterator[_End]:
-    """How many of a kind are not shown."""
+    """A row with the number of loose ends of a kind that are not shown."""
     if count > _SHOWN:
         yield _End(kind, "", "", str(count - _SHOWN), "more of this kind")
 

@@ -1,8 +1,8 @@
 """The audit log for agents: events of themselves and their descendants, and their own notes.
 
-An agent learns nothing about agents that it cannot see: it gets the events in which it or a
-descendant had a part, without names of agents that it cannot see, and of the fields of an event
-only those about work.
+An agent learns nothing about agents that it cannot see. It gets the events in which it or a
+descendant had a part, without the names of agents that it cannot see, and only those fields of an
+event that are about work.
 """
 
 from __future__ import annotations
@@ -52,25 +52,28 @@ class SubscribeParams(Params):
         max_length=18,
         pattern=r"^[0-9]+$",
         validation_alias=also("after", "since"),
-        description="Only events behind this number; 0 or absent: only events from now on. Also"
+        description="Only events after this number; 0 or absent: only events from now on. Also"
         " accepted as a number, and as `since`.",
     )
     kinds: Kinds = Field([])
     agents: list[Agent] = Field(
-        [], max_length=64, description="Only events of these: the caller or its descendants."
+        [], max_length=64, description="Only events of these agents: the caller or its descendants."
     )
     limit: int = Field(200, ge=1, le=1000, description="Maximum number of events in a page.")
 
 
 class VisibleEvent(Result):
     seq: int = Field(
-        description="Number of the event in the whole log: others in between are not shown."
+        description="Number of the event in the whole log; events that the caller may not see"
+        " leave gaps."
     )
     time: float = Field(description="Time, in seconds since 1970.")
     kind: str = Field(description="Kind of the event; that of a note begins with `own.`.")
     caller: str = Field(description="Name of the caller; empty when the reader cannot see it.")
     operation: str = Field(description="The operation, or what happened.")
-    target: str = Field(description="Name of the target; empty: none, or the reader cannot see it.")
+    target: str = Field(
+        description="Name of the target; empty: none, or one that the reader cannot see."
+    )
     allowed: bool | None = Field(description="The decision; null: none was needed.")
     reason: str = Field(
         description="The reason; empty when an agent had a part that the reader cannot see."
@@ -81,7 +84,7 @@ class VisibleEvent(Result):
 class VisibleEventPage(Page):
     events: list[VisibleEvent] = Field(description="The events, the oldest first.")
     gap: Gap | None = Field(
-        None, description="Range in which matching events are not kept any more; null: none."
+        None, description="Range in which matching events were pruned; null: none."
     )
 
 
@@ -108,7 +111,7 @@ def subscribe(call: Call, params: SubscribeParams) -> VisibleEventPage | Wait[Vi
     """Follow the events of the caller and its descendants, in order and without gaps.
 
     Called with `more`, the first answer has the number from which it follows. A caller that
-    continues with the last `next` that it got misses nothing; `gap` tells which events were pruned
+    continues with the last `next` that it got misses no event; `gap` tells which events were pruned
     meanwhile.
     """
     log, now = call.ledger.events, call.ledger.events.last
@@ -129,9 +132,10 @@ def subscribe(call: Call, params: SubscribeParams) -> VisibleEventPage | Wait[Vi
 def note_event(call: Call, params: NoteEventParams) -> Record[Noted]:
     """Write a note into the audit log, as the caller. Only notes have kinds that begin with `own.`.
 
-    For reports of a program about its own work, such as a step of a pipeline. The caller's
-    ancestors and the operator can follow it; it is no message. The size of all notes is limited:
-    older ones of the same agent are deleted first, and readers are told by `gap`.
+    A program reports its own work with notes, such as a step of a pipeline. The caller's ancestors
+    and the operator can follow them with `subscribe`; a note is not sent as a message. The total
+    size of notes is limited: the oldest notes of the same agent are deleted first, and `gap` tells
+    readers.
     """
     kind = OWN + params.kind.removeprefix(OWN)
     if params.task and not _is_own_task(call, params.task):
@@ -151,7 +155,10 @@ def _is_own_task(call: Call, task: str) -> bool:
 
 
 def _filter(call: Call, params: SubscribeParams) -> EventFilter:
-    """The operator sees every party; an agent sees itself and its descendants."""
+    """The filter of a caller.
+
+    All parties for the operator, itself and its descendants for an agent.
+    """
     if call.by_operator:
         return EventFilter.of(call, params.kinds, params.agents)
     below = call.hive.topology.subtree(call.caller)

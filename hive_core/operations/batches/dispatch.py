@@ -1,6 +1,7 @@
-"""How a batch goes on: free workers get tasks, lost workers are replaced, the end is told.
+"""The progress of batches: assign tasks to free workers, replace lost workers, report the end.
 
-All of it is done on behalf of the owner of the batch, with the rights that it has at that time.
+The daemon does all of it on behalf of the owner of the batch, with the rights that the owner has at
+that time.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from hive_core.policy.decide import decide
 BATCH_DONE: Final = "batch_done"
 RETENTION: Final = 7 * 86_400.0  # seconds for which ended batches and waits are kept
 TIMEOUT: Final = "timeout"
-SOFT: Final = 0.8  # part of the time after which a report is asked for
-_RETRY: Final = 2.0  # seconds until something that had no room is tried again
+SOFT: Final = 0.8  # part of the time after which a report is requested
+_RETRY: Final = 2.0  # seconds until a task that had no room is tried again
 _AT_ONCE: Final = 8  # workers that are destroyed in one turn
 _SUMMARY: Final = 200
 _LINES: Final = 64
@@ -49,8 +50,8 @@ def item_body(task: FanTask) -> str:
 def assign_items(call: Call, batch: Batch) -> None:
     """Assign the next task to each free worker of a batch.
 
-    LimitReached when the first one cannot be assigned. When a later one cannot, it is tried again
-    after some seconds.
+    LimitReached when the first task cannot be assigned. A later task that cannot be assigned is
+    tried again after some seconds.
     """
     batches = call.ledger.plans.batches
     queued = batches.items(batch.id, ItemState.QUEUED)
@@ -108,7 +109,10 @@ def make_worker(call: Call, batch: Batch) -> Change[Result]:
 def wind_up(
     call: Call, batch: Batch, status: ResultStatus, why: str, grace: float | None = None
 ) -> None:
-    """Assign no more of its tasks and stop those that run; the batch ends when they have ended."""
+    """Stop assigning tasks of a batch and stop those that run.
+
+    The batch ends when they have ended.
+    """
     batches = call.ledger.plans.batches
     reason = f"{status.value}: {why}"
     batches.set_reason(batch.id, reason)
@@ -118,7 +122,7 @@ def wind_up(
     batches.schedule(batch.id, call.now)
     for item in batches.items(batch.id, ItemState.GIVEN):
         task = call.ledger.tasks.get(item.task)
-        if _is_out_of_reach(call, batch, item.worker):  # the owner may not stop its task any more
+        if _is_out_of_reach(call, batch, item.worker):  # the owner may no longer stop its task
             batches.end_item(item, reason)
         elif task is not None and task.open:
             stop_task(call, task, status, why, grace)
@@ -145,7 +149,7 @@ def stop_batches_of_destroyed_owner(call: Call, event: AgentDestroyed) -> None:
 
 @due(at=lambda ledger: ledger.plans.batches.next_deadline(), topics=frozenset({"batch"}))
 def time_out_batch(call: Call) -> Record[Result]:
-    """End the rest of a batch whose deadline has come as `timeout`, with what there is of it."""
+    """End a batch at its deadline: open items end as `timeout`, with their partial results."""
     if batch := call.ledger.plans.batches.overdue(call.now):
         wind_up(call, batch, ResultStatus.TIMEOUT, "the batch's time is over")
     return Record(Result())
@@ -153,7 +157,10 @@ def time_out_batch(call: Call) -> Record[Result]:
 
 @due(at=lambda ledger: ledger.plans.batches.next_due(), topics=frozenset({"batch"}))
 def advance_due_batch(call: Call) -> Record[Result] | Change[Result]:
-    """Advance a batch: a worker is free, or the batch has ended and its workers have to go."""
+    """Advance a batch.
+
+    A worker is free, or the batch has ended and its workers are to be destroyed.
+    """
     batch = call.ledger.plans.batches.due(call.now)
     if batch is None:
         return Record(Result())
@@ -181,7 +188,10 @@ def prune_batches_and_waits(call: Call) -> Record[Result]:
 
 
 def _advance(call: Call, batch: Batch) -> Hive:
-    """Take a batch a step further; the hive with the workers that were made or destroyed."""
+    """Take a batch a step further.
+
+    Return the hive with the workers that were created or destroyed.
+    """
     batches = call.ledger.plans.batches
     if batch.state is BatchState.RUNNING and batches.count_open_items(batch.id):
         call = _replace_workers(call, batch)
@@ -203,7 +213,7 @@ def _end_event(batch: Batch) -> str:
 
 
 def _retry_or_fail(call: Call, batch: Batch, error: HiveError) -> None:
-    """Retry what cannot be done now; fail the batch when its owner may not do it any more."""
+    """Retry later what cannot be done now; fail the batch when its owner may no longer do it."""
     batches = call.ledger.plans.batches
     is_running = batch.state is BatchState.RUNNING
     if error.exit_code == 75 or not is_running:  # noqa: PLR2004 - try again
@@ -213,7 +223,7 @@ def _retry_or_fail(call: Call, batch: Batch, error: HiveError) -> None:
 
 
 def _replace_workers(call: Call, batch: Batch) -> Call:
-    """Destroy lost workers that were made for the batch, and make others where work is left."""
+    """Destroy lost workers that the batch created, and create others while work is left."""
     batches = call.ledger.plans.batches
     busy = {item.worker for item in batches.items(batch.id, ItemState.GIVEN)}
     for uuid, own in batches.workers(batch.id):
@@ -230,14 +240,14 @@ def _replace_workers(call: Call, batch: Batch) -> Call:
 
 
 def _fail_without_workers(call: Call, batch: Batch) -> None:
-    """Fail the rest of a batch whose named workers are all gone."""
+    """Fail the rest of a batch whose named workers are all destroyed or out of reach."""
     batches = call.ledger.plans.batches
     if not batches.workers(batch.id) and not batches.template(batch.id):
         wind_up(call, batch, ResultStatus.FAILED, "its workers are gone")
 
 
 def _dismiss_workers(call: Call, batch: Batch) -> tuple[Call, bool]:
-    """Destroy some of the workers that were made for a batch that has ended; whether more are left.
+    """Destroy some of the workers that an ended batch created; return whether more are left.
 
     Workers stay when the batch keeps them.
     """
@@ -246,7 +256,7 @@ def _dismiss_workers(call: Call, batch: Batch) -> tuple[Call, bool]:
     living = [uuid for uuid in own if call.hive.name(uuid) is not None]
     for uuid in living[:_AT_ONCE]:
         call = _destroy_worker(call, batch, uuid)
-        if call.hive.name(uuid) is not None:  # the owner may not destroy it any more
+        if call.hive.name(uuid) is not None:  # the owner may no longer destroy it
             batches.remove_worker(batch.id, uuid)
     return call, len(living) > _AT_ONCE
 
@@ -254,7 +264,7 @@ def _dismiss_workers(call: Call, batch: Batch) -> tuple[Call, bool]:
 def _destroy_worker(call: Call, batch: Batch, uuid: str) -> Call:
     """Destroy a worker on behalf of the owner.
 
-    It stays, as any other agent, when that is refused: the owner is destroyed or not above it.
+    The worker stays when the policy refuses: the owner is destroyed, or no longer above the worker.
     """
     name = call.hive.name(uuid)
     if name is None:
@@ -298,7 +308,7 @@ def _item_end(call: Call, item: BatchItem) -> tuple[str, str]:
 
 
 def _is_out_of_reach(call: Call, batch: Batch, uuid: str) -> bool:
-    """Whether a worker was moved to where the owner of its batch may assign it nothing."""
+    """Whether a worker was moved to where the owner of its batch may not assign it tasks."""
     owner, name = living_name(call, batch.owner), call.hive.name(uuid)
     if owner is None or name is None:
         return False
@@ -324,7 +334,7 @@ def _free_slots(call: Call, batch: Batch) -> int:
 
 
 def _is_lost(call: Call, batch: Batch, uuid: str, *, own: bool) -> bool:
-    """Whether a worker is destroyed, out of reach, or made for the batch and not running."""
+    """Whether a worker is destroyed, out of reach, or created by the batch and not running."""
     if not _can_work(call, batch, uuid):
         return True
     run = call.ledger.runs.get(uuid)

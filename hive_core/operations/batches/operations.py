@@ -1,4 +1,4 @@
-"""Fan-out: many tasks in one call, done by several workers in parallel (row Q20).
+"""Fan-out: one call assigns many tasks to several workers in parallel (row Q20).
 
 The call replies at once with a batch. The batch keeps the tasks above its concurrency, and assigns
 them as workers become free (dispatch.py).
@@ -43,9 +43,10 @@ def run_parallel_workers(
 ) -> Change[BatchBegun] | Record[BatchBegun]:  # fmt: skip
     """Assign many tasks to several workers in parallel; replies at once with a batch.
 
-    The workers are the named agents. Without names they are made, and destroyed at the end. Tasks
-    above `concurrency` wait until a worker is free. The caller gets one message when all tasks have
-    ended. A task that has not ended at the timeout ends as `timeout`, with what there is of it.
+    The workers are the named agents. Without names the daemon creates workers, and destroys them at
+    the end. Tasks above `concurrency` wait until a worker is free. The caller gets one message when
+    all tasks have ended. A task that has not ended at the timeout ends as `timeout`, with its
+    partial result.
     """
     _check(call, params)
     batch = _create(call, params)
@@ -139,7 +140,7 @@ def _create(call: Call, params: RunParams) -> Batch:
 
 
 def _existing_workers(call: Call, params: RunParams, wanted: int) -> list[str]:
-    """Named workers, or idle children that run the same command as new workers would."""
+    """The named workers, or idle children that run the same command as new workers would."""
     if params.agents:
         return [call.hive.spec(name).id for name in params.agents[:wanted]]
     if not params.reuse or call.by_operator:
@@ -157,7 +158,7 @@ def _existing_workers(call: Call, params: RunParams, wanted: int) -> list[str]:
 
 
 def _make_workers(call: Call, batch: Batch, count: int) -> Hive:
-    """Make workers for a batch, with the rights of the caller; the hive with them."""
+    """Create workers for a batch, with the rights of the caller; return the hive with them."""
     for _ in range(count):
         call = call._replace(hive=make_worker(call, batch).hive)
     return call.hive

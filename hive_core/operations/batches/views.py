@@ -36,11 +36,11 @@ class FanTask(Params):
     data: Annotated[dict[str, object], AfterValidator(_check_data_size)] | None = Field(
         None, description="Input for programs; the worker gets it together with the text."
     )
-    title: str = Field("", max_length=200, description="A few words for lists.")
+    title: str = Field("", max_length=200, description="Short title for lists.")
     budget: TaskBudget | None = Field(
         None,
-        description="Budget of the task itself, taken from the caller's when the task is assigned;"
-        " what is left is returned when it ends.",
+        description="Budget of the task itself, taken from the caller's budget when the task is"
+        " assigned; the rest is returned when the task ends.",
     )
 
 
@@ -49,7 +49,7 @@ def _task_from_text(task: object) -> object:
 
 
 class Template(Params):
-    """How workers are made for a batch. Defaults are those of `spawn`."""
+    """Properties of the workers that a batch creates. Defaults are those of `spawn`."""
 
     role: Literal["worker", "task"] = Field("worker", description="Role of the workers.")
     command: list[Annotated[str, Field(max_length=4096)]] = Field(
@@ -68,7 +68,7 @@ class Template(Params):
 class RunParams(Mutation):
     tasks: list[Annotated[FanTask, BeforeValidator(_task_from_text)]] = Field(
         min_length=1, max_length=TASKS_MOST,
-        description="Tasks, at most 64; a bare text is a `task`.",
+        description="Tasks, at most 64; a plain string stands for a task with that text.",
     )  # fmt: skip
     timeout: float | None = Field(
         None, gt=0, le=TIMEOUT_MOST,
@@ -79,17 +79,21 @@ class RunParams(Mutation):
     )
     agents: list[Agent] = Field(
         [], max_length=TASKS_MOST,
-        description="Descendants that do the work; default: workers are made.",
+        description="Descendants that do the work; default: the daemon creates workers.",
     )  # fmt: skip
     reuse: bool = Field(
-        default=False, description="Use idle children that run the same command first."
+        default=False,
+        description="Whether to use idle children that run the same command before creating"
+        " workers.",
     )
-    spawn: Template = Field(Template.model_construct(), description="How new workers are made.")
-    keep: bool = Field(default=False, description="Keep the new workers after the batch.")
+    spawn: Template = Field(Template.model_construct(), description="Properties of new workers.")
+    keep: bool = Field(
+        default=False, description="Whether to keep the new workers after the batch."
+    )
     requeue: int = Field(
         0, ge=0, le=10, description="Number of retries of a task whose worker exits before its end."
     )
-    title: str = Field("", max_length=200, description="A few words for lists.")
+    title: str = Field("", max_length=200, description="Short title for lists.")
 
 
 class BatchBegun(Result):
@@ -178,6 +182,6 @@ def _reported_usage(call: Call, task: str) -> dict[str, int | None]:
 
 
 def _unassigned_status(item: BatchItem) -> str:
-    """The status of an item that was never assigned: the word before the colon."""
+    """The status of an item that was never assigned: the word before the colon of its reason."""
     word = item.reason.partition(":")[0]
     return word if word in frozenset(ResultStatus) else ResultStatus.FAILED

@@ -1,4 +1,4 @@
-"""Processor time of machines: counted by the kernel, summed up by the daemon (row K25).
+"""Processor time of machines: the kernel counts it, the daemon sums it up (row K25).
 
 Each machine has a counter of its own that begins at 0. The growth of a counter since its last
 figure is added to the sums of the agent: when the machine ends, and regularly while it runs.
@@ -48,7 +48,7 @@ def running_agents(call: Call, name: str) -> list[str]:
 
 
 def read_cpu(uuids: list[str]) -> Callable[[SlowReadSources], Awaitable[Ready]]:
-    """A slow read of what the kernel has counted for these machines so far."""
+    """A slow read of the processor time that the kernel has counted for these machines."""
 
     async def read(sources: SlowReadSources) -> Ready:
         return Ready(value=await sources.cpu(uuids))
@@ -57,7 +57,7 @@ def read_cpu(uuids: list[str]) -> Callable[[SlowReadSources], Awaitable[Ready]]:
 
 
 def unsaved_cpu(call: Call) -> Iterator[UsageAmount]:
-    """What machines have used beyond the recorded figures, as the slow read of this call saw it."""
+    """The processor time of machines beyond the records, from the slow read of this call."""
     result: object = call.read_result
     measured: Mapping[str, Cpu] = result if isinstance(result, dict) else {}
     figures = call.ledger.budgets.cpu.figures(measured) if measured else {}

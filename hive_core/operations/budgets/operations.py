@@ -60,7 +60,8 @@ class AllocateParams(Mutation):
     )
     close: bool = Field(
         default=False,
-        description="Take back all that is unspent; the agent draws on its ancestors again.",
+        description="Take back all that is unspent and remove the budget; the budgets of the"
+        " agent's ancestors pay again.",
     )
 
 
@@ -68,13 +69,13 @@ class Allocation(Result):
     agent: str = Field(description="The agent whose budget was changed.")
     kind: str = Field(description="What the budget is of.")
     tier: str = Field(description="The tier that it is for; empty: all tiers.")
-    moved: int = Field(description="The amount that was really added, or taken back if negative.")
+    moved: int = Field(description="The amount that was added, or taken back if negative.")
     left: int = Field(description="The unspent amount that the agent has now.")
     spent: int = Field(description="What was spent from the budget so far.")
-    owed: int = Field(description="What was used beyond the budget and is not paid yet.")
+    owed: int = Field(description="The use beyond the budget that is not paid yet.")
     source: str = Field(
-        description="The agent whose budget the amount came from or went to; `operator`: from"
-        " outside."
+        description="The agent whose budget the amount came from or went to; `operator`: no budget"
+        " above."
     )
 
 
@@ -87,8 +88,8 @@ def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocation]:
     The amount comes from the budget that the caller has or draws on, so an agent cannot give more
     than it has. The operator gives to agents without a budget above them, such as the root of a
     tree. Amounts are added to the budget; what was spent stays spent. Calls a minute, tokens an
-    hour and tokens of context are bounds: they are not used up, and are never above the next bound
-    up the tree.
+    hour and tokens of context are bounds: they are not used up, and cannot exceed the next bound up
+    the tree.
     """
     kind, tier = BudgetKind(params.kind), params.tier or ""
     if tier and kind not in TIERED:
@@ -111,7 +112,7 @@ def _give_budget(
     call: Call, params: AllocateParams, held: Budget, amount: int
 ) -> Record[Allocation]:
     if held.total + amount > AMOUNT_MOST:
-        raise InvalidArgument(f"no budget is above {AMOUNT_MOST}", field="amount")
+        raise InvalidArgument(f"a budget is at most {AMOUNT_MOST}", field="amount")
     if held.kind in BOUNDS:
         return _raise_bound(call, params, held, held.free + amount)
     source = _source_budget(call, held)
@@ -128,8 +129,8 @@ def _give_budget(
 def _take_from_source(call: Call, params: AllocateParams, source: Budget, amount: int) -> None:
     if source.free < amount:
         raise LimitReached(
-            f"cannot give {params.agent} {params.amount} {UNITS[source.kind]}: of the"
-            f" {budget_title(source)} of {_name(call, source.agent)} are"
+            f"cannot give {params.agent} {params.amount} {UNITS[source.kind]}: the "
+            f"{budget_title(source)} of {_name(call, source.agent)} has"
             f" {to_display(source.kind, source.free)} left",
             rule="budget", budget=_name(call, source.agent), of=source.kind.value,
         )  # fmt: skip
@@ -137,7 +138,7 @@ def _take_from_source(call: Call, params: AllocateParams, source: Budget, amount
 
 
 def _source_budget(call: Call, held: Budget) -> Budget | None:
-    """The budget that gives: the caller's, else the nearest above; None: it comes from outside."""
+    """The budget that gives: the caller's, otherwise the nearest above; None: there is none."""
     budgets, hive = call.ledger.budgets, call.hive
     source = None
     if not call.by_operator:
@@ -147,7 +148,7 @@ def _source_budget(call: Call, held: Budget) -> Budget | None:
 
 
 def _absorb_budgets_below(call: Call, params: AllocateParams, held: Budget, amount: int) -> int:
-    """The amount in budgets further down: it is part of the first budget above them.
+    """The amount in budgets further down: it becomes part of the first budget above them.
 
     Funds from outside come from this budget from now on.
     """
@@ -159,8 +160,8 @@ def _absorb_budgets_below(call: Call, params: AllocateParams, held: Budget, amou
     below += sum(unsourced_amount(call, fund) for fund in funds)
     if below > amount:
         raise InvalidArgument(
-            f"those below {params.agent} have {to_display(held.kind, below)} {UNITS[held.kind]}"
-            " already; give at least so much",
+            f"agents below {params.agent} have {to_display(held.kind, below)} {UNITS[held.kind]} "
+            "already; give at least that",
             field="amount",
         )
     for fund in funds:
@@ -211,7 +212,7 @@ def _take_back_budget(call: Call, params: AllocateParams, held: Budget) -> Recor
 
 
 class BudgetTransfer(NamedTuple):
-    """The amount that came, or went if negative; and whose budget it came from or went to."""
+    """The amount that was added, or taken if negative, and the agent whose budget is its source."""
 
     moved: int
     source: str

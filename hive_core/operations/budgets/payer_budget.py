@@ -1,4 +1,4 @@
-"""Which budget pays for what an agent does, and how sentences name it."""
+"""The budgets that pay for what an agent does, and their names in messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hive_core.model.work.budget import (
 )
 
 BUDGET: Final = "budget"
-# Bounds of what agents report of themselves. Their use becomes less with time, or by a new report.
+# Bounds on what agents report about themselves. Their use decreases with time, or by a new report.
 SLIDING: Final = (BudgetKind.TOKENS_PER_HOUR, BudgetKind.CONTEXT)
 _SETTINGS: Final = "(host)"  # cannot be the name of an agent
 _PARTS: Final = 64  # levels of tasks that `task_fund` walks up
@@ -72,8 +72,8 @@ def paying_budgets(call: Call, uuid: str, kind: BudgetKind, tier: str = "") -> l
 def exhausted_budget(call: Call, uuid: str, funded: Collection[BudgetKind] = ()) -> Budget | None:
     """An empty budget that would have to pay for the agent's work, or a bound that it reached.
 
-    `funded`: kinds for which the work has a fund of its own. A budget of a tier must have
-    something left in spite of a fund.
+    `funded`: kinds for which the work has a fund of its own. A budget of a tier must have something
+    left even when the work has a fund.
     """
     budgets = call.ledger.budgets
     for kind in FUEL if budgets.kinds else ():
@@ -107,7 +107,7 @@ def bounds(call: Call, uuid: str, kind: BudgetKind) -> list[Budget]:
 
 
 def with_reported_use(call: Call, bound: Budget) -> Budget:
-    """A bound with the use that agents reported; any other budget as it is."""
+    """The budget; a bound has the use that agents reported filled in."""
     reported = call.ledger.budgets.bounds
     if bound.kind is BudgetKind.TOKENS_PER_HOUR:
         used = reported.hour(bound.agent, call.now)[0].total
@@ -122,8 +122,8 @@ def with_reported_use(call: Call, bound: Budget) -> Budget:
 def task_fund(call: Call, task: str, uuid: str, kind: BudgetKind) -> TaskFund | None:
     """The fund that pays, before all budgets, for what this agent uses for a task.
 
-    That is the fund of the task itself. Without one, the agent's own budget pays; without that
-    too, the fund of the nearest task that this one is a part of.
+    It is the fund of the task itself. Without one, the agent's own budget pays; without that, the
+    fund of the nearest task that this one is a part of.
     """
     funds = call.ledger.budgets.funds
     if not task or not funds.any:
@@ -148,7 +148,7 @@ def funded_kinds(call: Call, task: str, uuid: str) -> frozenset[BudgetKind]:
 
 
 def settle(call: Call, budget: Budget) -> Budget:
-    """The budget as of now: a budget of time pays for the machines that run."""
+    """Bring a budget up to date: a budget of time pays for the machines that run."""
     return budget.with_run_time(millis(call.now)) if budget.kind is BudgetKind.TIME else budget
 
 
@@ -214,7 +214,7 @@ def budget_refusal(call: Call, intent: str, budget: Budget) -> LimitReached:
 
 
 def giver_name(call: Call, budget: Budget) -> str:
-    """The nearest ancestor that has some left and may give it; otherwise the operator."""
+    """The nearest ancestor that has an amount left and may give it; otherwise the operator."""
     budgets, hive = call.ledger.budgets, call.hive
     for uuid in ancestors(hive, budget.agent):
         above = budgets.get(uuid, budget.kind, budget.tier)

@@ -1,7 +1,7 @@
-"""Another budget pays from now on: the old one was closed, or its agent was destroyed or moved.
+"""Changes of the budget that pays: the old one was closed, or its agent was destroyed or moved.
 
-Agents that were short of the old budget must not sleep until something else happens. If the new
-payer has something left they continue; otherwise they share the shortage of the new payer.
+Agents that waited for the old budget must not wait for it forever. If the new payer has something
+left they continue; otherwise they join the shortage of the new payer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FormerPayer:
 
 
 def former_payers(call: Call, uuid: str) -> list[FormerPayer]:
-    """The budgets of an agent, read before they are closed."""
+    """The budgets of an agent; call it before they are closed."""
     budgets = call.ledger.budgets
     return [
         FormerPayer(settle(call, budget), budgets.shortage(budget)) for budget in budgets.of(uuid)
@@ -75,7 +75,7 @@ def rebill_subtree(call: Call, head: str, payers: Sequence[FormerPayer]) -> None
 
 
 def _rebill(call: Call, heads: Sequence[str], payers: Sequence[FormerPayer]) -> None:
-    """Move several subtrees, which hang below the same agent, to the payer that is next above."""
+    """Move several subtrees below the same agent to the next payer above."""
     (kind, tier), own = payers[0].of, frozenset[str]()
     if kind in FUEL:
         own = frozenset(budget.agent for budget in call.ledger.budgets.of_kind(kind, tier))
@@ -102,14 +102,20 @@ def _rebill(call: Call, heads: Sequence[str], payers: Sequence[FormerPayer]) -> 
 
 
 def _close_shortage(call: Call, payer: FormerPayer, *, dry: bool) -> None:
-    """Withdraw the question of a budget that is closed; its agent continues unless all is `dry`."""
+    """Withdraw the question about a closed budget.
+
+    Its agent continues unless every payer is `dry`.
+    """
     budget, shortage = payer.budget, payer.shortage
     if shortage is None or call.ledger.budgets.get(*_budget_key(budget)) is not None:
         return
     withdraw_question(call, shortage)
     if not dry and budget.kind not in BOUNDS:
         name = owner_name(call.hive, budget)
-        text = f"the {budget_title(budget)} of {name} is closed, and what is above pays: go on"
+        text = (
+            f"the {budget_title(budget)} of {name} is closed, and the budget above it pays now:"
+            " continue"
+        )
         tell_agents(call, [call.hive.name(budget.agent)], text)
 
 
@@ -138,7 +144,10 @@ def _collect_stopped(
 def _join_shortage(
     call: Call, home: Budget, agents: Sequence[str], stopped: tuple[str, ...]
 ) -> None:
-    """The new payer is empty as well: the agents wait for it, and share its time to stop them."""
+    """Let agents join the shortage of a new payer that is empty too.
+
+    They stop when its other agents do.
+    """
     budgets = call.ledger.budgets
     busy = [uuid for uuid in agents if call.ledger.tasks.open_tasks(uuid, 1)]
     earlier = budgets.shortage(home)
@@ -153,7 +162,7 @@ def _join_shortage(
         owner = owner_name(call.hive, home)
         text = f"the {budget_title(home)} of {owner} pays for you now and is used up"
         names = [call.hive.name(uuid) for uuid in dict.fromkeys((*busy, *stopped))]
-        tell_agents(call, names, f"{text}\nyou are told when there is more")
+        tell_agents(call, names, f"{text}\nyou get a message when it has been refilled")
     seconds, stop_at = call.settings.budgets.stop, shortage.stop_at
     if stop_at is None and seconds and any(_is_at_work(call, home.kind, uuid) for uuid in agents):
         stop_at = call.now + seconds
@@ -176,7 +185,7 @@ def former_payers_above(call: Call, hive: Hive, uuid: str) -> Iterator[FormerPay
             old = budgets.nearest(ancestors(call.hive, uuid), kind, tier)
             new = budgets.nearest(ancestors(hive, uuid), kind, tier)
             if (old and old.agent) != (new and new.agent):
-                # Without a payer there was no limit: like a budget with something in it.
+                # No payer means no limit, as with a budget that has something left.
                 payer = Budget("", kind, tier, free=1) if old is None else settle(call, old)
                 yield FormerPayer(payer, budgets.shortage(payer))
 
@@ -186,7 +195,7 @@ def rebill_moved_subtree(
 ) -> None:
     """Move a subtree to its new payers in `call.hive`.
 
-    Before, the budgets `above` it and its own ones, which are `closed`, paid for it.
+    The budgets `above` it and its own ones, which are `closed`, paid for it before.
     """
     uuid = call.hive.spec(name).id
     groups = defaultdict[tuple[BudgetKind, str], list[FormerPayer]](list)

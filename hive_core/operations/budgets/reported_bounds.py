@@ -1,8 +1,8 @@
-"""Bounds of what agents report of themselves: tokens an hour, and the size of a context (row K23).
+"""Bounds on what agents report: tokens an hour, and the size of a context (row K23).
 
-They are no budgets: nothing is used up, and no work is stopped. An agent that comes near to one is
-warned. An agent that reaches one gets no new task and no tool until its use is less, and the party
-above it is asked whether the bound may be raised.
+A bound is not a budget: nothing is used up, and no work is stopped. The daemon warns an agent that
+comes near a bound. An agent that reaches one gets no new task and no tool until its use is lower,
+and the daemon asks the party above it whether to raise the bound.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def apply_bound_change(call: Call, uuid: str, kind: BudgetKind) -> None:
 
 
 def apply_bounds(call: Call, names: Iterable[str]) -> None:
-    """Put these agents and their descendants under the bounds that hold in `call.hive`.
+    """Apply the bounds of `call.hive` to these agents and their descendants.
 
-    The sizes of their contexts count as if they had just been reported. The hour of a bound stays
-    what was reported under it: hours are kept for whole subtrees, and for a moved subtree there is
-    no way to tell which part the new place has counted before.
+    The sizes of their contexts count as if they had just been reported. The hour of a bound keeps
+    what was reported under it: hours are counted for whole subtrees, so the part of a moved subtree
+    that the new place counted before is unknown.
     """
     budgets, host = call.ledger.budgets, call.settings.budgets
     limited = budgets.kinds.intersection(SLIDING) or host.tokens_per_hour or host.context
@@ -92,7 +92,7 @@ def apply_bounds(call: Call, names: Iterable[str]) -> None:
 
 
 def _recheck_own_bound(call: Call, uuid: str) -> None:
-    """Recheck a bound that the agent reached before and that no longer is its own."""
+    """Recheck a bound that the agent reached and that no longer applies to it."""
     shortage = call.ledger.budgets.shortage(Budget(uuid, BudgetKind.TOKENS_PER_HOUR))
     limits = bounds(call, uuid, BudgetKind.TOKENS_PER_HOUR)
     if shortage is not None and not any(bound.agent == uuid for bound in limits):
@@ -114,7 +114,10 @@ def _recheck_hour(call: Call, bound: Budget) -> None:
 
 
 def _check_bound(call: Call, bound: Budget, *, warned: bool) -> bool:
-    """Warn, start or end a shortage as the use of a bound demands; whether it is warned now."""
+    """Warn, or start or end a shortage, by the use of a bound.
+
+    Return whether the warning stands.
+    """
     near = bound.is_near_end(call.settings.budgets.warn)
     if call.ledger.budgets.shortage(bound) is not None:
         if bound.kind is BudgetKind.CONTEXT and not bound.empty:
@@ -135,6 +138,6 @@ def _check_bound(call: Call, bound: Budget, *, warned: bool) -> bool:
 
 @on(AgentStarted)
 def _reset_context(call: Call, event: AgentStarted) -> None:
-    """An agent that starts has an empty context until it reports another size."""
+    """Reset the context of an agent that starts: it is empty until the agent reports a size."""
     if call.ledger.budgets.bounds.context(event.uuid)[0]:
         report_context(call, event.uuid, 0)

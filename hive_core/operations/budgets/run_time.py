@@ -1,7 +1,7 @@
-"""The run time of machines: measured from each start to each end, and paid from budgets of time.
+"""The run time of machines, measured from each start to its end and paid from budgets of time.
 
-A budget of time holds how many machines draw on it. So a start or an end touches one row, and the
-moment at which the budget will be empty is known beforehand.
+The row of a budget of time has the number of machines that draw on it. So a start or an end touches
+one row, and the daemon knows in advance when the budget will be empty.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AT_ONCE = 64
 
 @on(AgentStarted)
 def _start_run(call: Call, event: AgentStarted) -> None:
-    """The run time of a machine begins."""
+    """Begin to count the run time of a machine."""
     _end_run(call, event.uuid)
     call.ledger.budgets.start_run(event.uuid, millis(call.now))
     _change_runners(call, event.uuid, 1)
@@ -52,7 +52,7 @@ def _finish_run(call: Call, event: AgentEnded) -> None:
 
 
 def _end_run(call: Call, uuid: str) -> None:
-    """Record the time that a machine ran; also at the next start, if its end was not seen."""
+    """Record the time that a machine ran; if its end was not seen, at its next start."""
     budgets = call.ledger.budgets
     since = budgets.running_since(uuid)
     if since is None:
@@ -72,7 +72,7 @@ def _change_runners(call: Call, uuid: str, more: int) -> None:
 def recount_runners(call: Call, hive: Hive) -> None:
     """Count the machines that draw on each budget of time, after budgets or agents have moved.
 
-    Time up to now is paid as before, and from now on as in `hive`.
+    Time up to now is paid by the old payers, later time by those of `hive`.
     """
     budgets, now = call.ledger.budgets, millis(call.now)
     if BudgetKind.TIME not in budgets.kinds:
@@ -118,7 +118,7 @@ def close_budget(call: Call, budget: Budget) -> None:
 
 
 def _return_unspent(call: Call, budget: Budget) -> None:
-    """Delete a budget; the unspent part goes to the nearest budget above it."""
+    """Delete a budget, and return the unspent part to the nearest budget above it."""
     budgets = call.ledger.budgets
     budget = settle(call, budget)
     home = budgets.nearest(ancestors(call.hive, budget.agent), budget.kind, budget.tier)
@@ -148,15 +148,16 @@ def rebill_move(call: Call, hive: Hive, agent: str) -> None:
 
 
 def _rebill_moved_budgets(call: Call, hive: Hive, agent: str) -> None:
-    """Budgets do not leave the budget that they came from.
+    """Keep budgets below the budget that they came from.
 
-    Where another one is the nearest above the new place, the unspent part goes back to the old
-    one, and the subtree draws on the new one. So no move makes a budget bigger than it was.
+    When another budget is the nearest above the new place, the unspent part returns to the old one,
+    and the subtree draws on the new one. So a move cannot make a budget larger.
     """
     budgets = call.ledger.budgets
     closed, uuid = list[FormerPayer](), call.hive.spec(agent).id
     above = list(former_payers_above(call, hive, uuid))
-    # The deepest first: each returns to the one above it, the last to the one outside.
+    # The deepest first: each returns to the next above it, the last one to the budget outside the
+    # subtree.
     for name in reversed(call.hive.topology.subtree(agent)):
         for budget in budgets.of(call.hive.spec(name).id):
             old = budgets.nearest(ancestors(call.hive, uuid), budget.kind, budget.tier)
@@ -170,7 +171,7 @@ def _rebill_moved_budgets(call: Call, hive: Hive, agent: str) -> None:
 
 
 def _close_outside_funds(call: Call, hive: Hive, agent: str) -> None:
-    """Close the funds from outside in a subtree that comes below a budget: it pays from now on."""
+    """Close task funds that came from no budget, in a subtree that moves below a budget."""
     budgets = call.ledger.budgets
     uuid, inside = call.hive.spec(agent).id, call.hive.topology.subtree(agent)
     for kind in (BudgetKind.TOKENS, BudgetKind.MONEY) if budgets.funds.any else ():

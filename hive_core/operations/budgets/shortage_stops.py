@@ -1,4 +1,4 @@
-"""The hard end of a shortage: work that still draws on the empty budget is stopped."""
+"""The end of a shortage: the daemon stops work that still draws on the empty budget."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ def stop_at_empty_budgets(call: Call) -> Record[Result]:
             continue
         budget = call.ledger.budgets.get(shortage.agent, shortage.kind, shortage.tier)
         stopped = _stop_work(call, budget) if budget is not None and budget.empty else ()
-        # Machines that an earlier payer's shortage stopped wait for this budget as well.
+        # Machines that the shortage of an earlier payer stopped wait for this budget too.
         stopped = tuple(dict.fromkeys((*shortage.stopped, *stopped)))
         call.ledger.budgets.save_shortage(replace(shortage, stop_at=None, stopped=stopped))
     return Record(Result())
 
 
 def _stop_work(call: Call, budget: Budget) -> tuple[str, ...]:
-    """Stop machines for want of time, and otherwise tasks; the UUIDs of the machines."""
+    """Stop machines when the budget is of time, otherwise tasks.
+
+    Return the UUIDs of the machines.
+    """
     why = f"budget: the {budget_title(budget)} of {owner_name(call.hive, budget)} is used up"
     if budget.kind is BudgetKind.TIME:
         stopped = _stop_machines(call, budget)

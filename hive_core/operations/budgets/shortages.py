@@ -1,9 +1,9 @@
 """Low budgets, shortages and refills. Each of these steps is an event in the log.
 
-At the warning share the agent, and the party that could give it more, get a notice; once for each
-time that the share is passed. An empty budget starts a shortage: that party is asked for more, the
-agents that draw on the budget are told to report, and after a while their work is stopped with the
-reason `budget`. A refill ends the shortage and resumes the work.
+When the use passes the warning share, the agent and the party that could give it more get one
+notice. An empty budget starts a shortage: the daemon asks that party for more, tells the agents
+that draw on the budget to report, and after a while stops their work with the reason `budget`. A
+refill ends the shortage and resumes the work.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DIGITS: Final = 18
 
 
 def save_payment(call: Call, budget: Budget) -> None:
-    """Save a budget that has just paid for something; warn or start a shortage where due."""
+    """Save a budget after a payment; warn, or start a shortage, where due."""
     budgets = call.ledger.budgets
     call.notify(budget_topic(budget.agent))
     if budget.empty and budgets.shortage(budget) is None:
@@ -61,7 +61,7 @@ def save_payment(call: Call, budget: Budget) -> None:
 
 
 def refill(call: Call, budget: Budget, amount: int) -> None:
-    """Add an amount to a budget; work that waited for it continues."""
+    """Add an amount to a budget and resume the work that waited for it."""
     budgets = call.ledger.budgets
     refilled = budget.with_added(amount)
     low = refilled.is_near_end(call.settings.budgets.warn)
@@ -72,9 +72,12 @@ def refill(call: Call, budget: Budget, amount: int) -> None:
 
 
 def end_shortage(call: Call, budget: Budget, *, queued: bool = False) -> None:
-    """The budget has something left again, or its bound is met again: resume what waited for it.
+    """End a shortage and resume the work that waited.
 
-    A budget that was emptied by giving it away has no shortage, but tasks may be `queued` for it.
+    The budget was refilled, or the bound is kept.
+
+    A budget that is empty because its agent gave it to others has no shortage, but tasks may be
+    `queued` for it.
     """
     budgets = call.ledger.budgets
     shortage = budgets.shortage(budget)
@@ -125,7 +128,7 @@ def warn_low(call: Call, budget: Budget) -> None:
 
 
 def start_shortage(call: Call, budget: Budget) -> None:
-    """A budget is empty: ask for more, and set when the work that draws on it is stopped.
+    """Start the shortage of an empty budget: ask for more, and set when its work is stopped.
 
     Work under a bound is not stopped.
     """
@@ -143,7 +146,7 @@ def start_shortage(call: Call, budget: Budget) -> None:
 
 
 def _ask_for_more(call: Call, budget: Budget, giver: str, text: str) -> str:
-    """Ask for more in the agent's name; the id of the question.
+    """Ask for more on behalf of the agent; return the id of the question.
 
     Where the agent may not ask, the giver gets a message instead, and the id is empty.
     """
@@ -163,7 +166,7 @@ def _ask_for_more(call: Call, budget: Budget, giver: str, text: str) -> str:
 
 @on(QuestionSettled)
 def _allocate_answer(call: Call, event: QuestionSettled) -> None:
-    """An answer that is a number is an allocation by the answerer, with its present rights."""
+    """Allocate the number in an answer, with the present rights of the answerer."""
     question = event.question
     shortage = call.ledger.budgets.shortage_of_question(question.id)
     amount = _answered_amount(question.answers[0]) if question.answers else 0
@@ -182,7 +185,7 @@ def _allocate_answer(call: Call, event: QuestionSettled) -> None:
 
 
 def _current_bound(call: Call, shortage: Shortage) -> int:
-    """The inherited bound of an agent without one of its own: "more" means more than that."""
+    """The inherited bound of an agent without its own: "more" means more than that."""
     own = call.ledger.budgets.get(shortage.agent, shortage.kind) is not None
     if shortage.kind not in SLIDING or own:
         return 0
@@ -190,7 +193,7 @@ def _current_bound(call: Call, shortage: Shortage) -> int:
 
 
 def _answered_amount(answer: str | None) -> int:
-    """The number in an answer; 0 for a text, which is for the agent and allocates nothing."""
+    """The number in an answer; 0 for any other text, which allocates nothing."""
     word = (answer or "").strip()
     return int(word) if len(word) <= _DIGITS and word.isdecimal() else 0
 
@@ -206,24 +209,24 @@ def _notify_workers(call: Call, budget: Budget, text: str) -> None:
         if budget.kind in (*FUEL, *SLIDING) and call.ledger.tasks.open_tasks(uuid, 1)
     ]  # fmt: skip
     names = (call.hive.name(uuid) for uuid in dict.fromkeys((budget.agent, *at_work)))
-    advice = "report now what you have" if budget.kind in FUEL else "more of it is refused"
+    advice = "report now what you have" if budget.kind in FUEL else "the daemon refuses more use"
     if budget.kind in SLIDING:
-        advice = "until it is less, new tasks wait and tools are refused"
-    tell_agents(call, names, f"{text}\n{advice}; you are told when there is more")
+        advice = "until the use is lower, new tasks wait and tools are refused"
+    tell_agents(call, names, f"{text}\n{advice}; you get a message when there is more")
 
 
 def _announce_refill(call: Call, budget: Budget, shortage: Shortage) -> None:
     state = f"has {to_display(budget.kind, budget.free)} {UNITS[budget.kind]} again"
     if budget.kind in SLIDING:
         state = f"is kept again, {usage_text(call, budget)}"
-    text = f"the {budget_title(budget)} of {owner_name(call.hive, budget)} {state}: go on"
+    text = f"the {budget_title(budget)} of {owner_name(call.hive, budget)} {state}: continue"
     log_budget_event(call, budget, "filled", text)
     tell_agents(call, (call.hive.name(budget.agent),), text)
     resume_work(call, budget, shortage)
 
 
 def resume_work(call: Call, budget: Budget, shortage: Shortage | None = None) -> None:
-    """Start queued tasks, withdraw the question of a shortage, restart machines it stopped."""
+    """Start queued tasks, withdraw the question of a shortage, restart stopped machines."""
     for uuid in drawing_agents(call, budget):
         offer_next_tasks(call, uuid)
     if shortage is not None:
@@ -250,7 +253,7 @@ def withdraw_question(call: Call, shortage: Shortage) -> None:
 
 
 def recheck_bound(call: Call, shortage: Shortage) -> None:
-    """End the shortage of a bound that is met again with some room, or set the next look."""
+    """End the shortage of a bound that has room again, or set the time of the next check."""
     budgets = call.ledger.budgets
     own = [
         with_reported_use(call, bound) for bound in bounds(call, shortage.agent, shortage.kind)

@@ -1,8 +1,8 @@
-"""What agents use: whether they may, which budget pays, and what is recorded.
+"""The use of agents: whether they may use more, which budget pays, and what is recorded.
 
-What the daemon sees beforehand (a message, a task, a new agent) is refused when the budget has
-nothing left. What is reported afterwards is charged as far as there is something left. The rest is
-owed by that budget alone, so that no report of a child empties the budgets of others.
+The daemon refuses what it sees in advance (a message, a task, a new agent) when the budget has
+nothing left. It charges what agents report afterwards as far as the budget has something left. That
+budget alone owes the rest, so that the report of a child cannot empty the budgets of others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from hive_core.operations.tasks.funds import charge_fund
 
 _UNBILLED: Final = frozenset({OPERATOR, DAEMON})
 TOOLS: Final = "tool_calls"
-# What one agent may report of one kind on one day: sums of years and of many agents stay exact.
+# The most that one agent may report of one kind on one day: sums of years and of many agents stay
+# exact.
 DAY_MOST: Final = 1 << 40
 _FIELDS: Final = {"money": "cost"}
 
@@ -44,7 +45,7 @@ class TaskCaps(TaskCapLimits, Params):
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """What was used at once. `cost` is in millionths of the host's currency.
+    """One report of use. `cost` is in millionths of the host's currency.
 
     `tokens`: tokens for which no direction is known. `last`: the report that ends the task.
     """
@@ -79,12 +80,12 @@ def check_funds(call: Call, uuid: str, funded: frozenset[BudgetKind] = frozenset
 
 
 def charge_one(call: Call, uuid: str, kind: BudgetKind) -> None:
-    """Charge one message, task or agent beforehand; LimitReached when none is left."""
+    """Charge one message, task or agent in advance; LimitReached when none is left."""
     if uuid in _UNBILLED:
         return
     for budget in paying_budgets(call, uuid, kind):
         if budget.empty:
-            intent = f"{call.hive.name(uuid) or uuid} may do no more of this"
+            intent = f"{call.hive.name(uuid) or uuid} is refused more"
             raise budget_refusal(call, intent, budget)
         save_payment(call, budget.with_charge(1))
     usage = call.ledger.budgets.usage
@@ -117,7 +118,10 @@ def record_usage(
 
 
 def _charge(call: Call, uuid: str, report: UsageReport, bill: tuple[BudgetKind, int]) -> None:
-    """Charge the task's fund in place of a budget for all tiers; a budget of a tier as well."""
+    """Charge the task's fund in place of a budget for all tiers.
+
+    Charge a budget of a tier as well.
+    """
     kind, amount = bill
     fund = task_fund(call, report.task, uuid, kind)
     budgets = [
@@ -156,7 +160,7 @@ def check_tool_budget(call: Call, uuid: str, task: str) -> None:
 
 
 def count_tool_call(call: Call, uuid: str, task: str = "") -> None:
-    """Count one tool call; LimitReached when its task has used all that it may."""
+    """Count one tool call; LimitReached when its task has used its cap."""
     usage = call.ledger.budgets.usage
     if task and (bound := cap_reached(call, task)):
         raise LimitReached(
@@ -170,7 +174,7 @@ def count_tool_call(call: Call, uuid: str, task: str = "") -> None:
 
 
 def set_task_caps(call: Call, task: str, agent: str, caps: TaskCapLimits | None) -> None:
-    """Save what a new task may use at most."""
+    """Save the caps of a new task."""
     bounds = {} if caps is None else caps.model_dump(exclude_none=True)
     if bounds:
         call.ledger.budgets.usage.set_caps(task, agent, bounds)

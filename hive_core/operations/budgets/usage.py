@@ -84,18 +84,18 @@ class Balance(Result):
         " bound in the host's settings for each agent."
     )
     left: int = Field(
-        description="What is neither spent nor given on, or what is left to a bound; for calls, the"
-        " bound."
+        description="The amount that is neither spent nor given to others, or that is left to a"
+        " bound; for calls, the bound."
     )
     spent: int = Field(
         description="What all agents that draw on it have spent; for tokens an hour, the tokens of"
         " the last hour; for context, its present size."
     )
-    owed: int = Field(description="What was used beyond it and is not paid yet.")
+    owed: int = Field(description="The use beyond it that is not paid yet.")
     source: str = Field(
-        description="Where the numbers are from: `measured` by the daemon, `reported` by agents."
+        description="Source of the numbers: `measured` by the daemon or `reported` by agents."
     )
-    task: str = Field(description="The task whose fund this is; empty: it is an agent's budget.")
+    task: str = Field(description="The task that has this fund; empty: it is an agent's budget.")
 
 
 class UsageReported(Result):
@@ -127,7 +127,7 @@ class UsageParams(Params):
         description="Seconds since 1970; sums begin with the UTC day of this moment. Absent: all.",
     )  # fmt: skip
     by: Literal["agent", "subtree", "task", "day", "model", "tier", "user", "node"] = Field(
-        "agent", description="What to group the sums by. A subtree is taken as it is now."
+        "agent", description="What to group the sums by. Subtrees are those of now."
     )
 
 
@@ -137,7 +137,7 @@ class UsageResult(Result):
     )
     sums: list[Sum] = Field(description="What was used.")
     currency: str = Field(description="The currency of money, which is counted in millionths.")
-    whole: bool = Field(description="False when there are more sums than fit here.")
+    whole: bool = Field(description="Whether all sums fit into this answer.")
 
 
 @operation(action="work", allow=SELF)
@@ -153,7 +153,7 @@ def report_usage(call: Call, params: ReportUsageParams) -> Record[UsageReported]
         task=params.task or "",
     )  # fmt: skip
     if not report.amounts and params.context is None and not params.turn_seconds:
-        raise InvalidArgument("set at least one amount that was used", field="tokens_in")
+        raise InvalidArgument("set at least one amount", field="tokens_in")
     if params.task is not None:
         _check_task(call, params.task)
         task = call.ledger.tasks.require(params.task)
@@ -172,7 +172,7 @@ def report_usage(call: Call, params: ReportUsageParams) -> Record[UsageReported]
 def _check_task(call: Call, id_: str) -> None:
     task = call.ledger.tasks.get(id_)
     if task is None or task.assignee != call.uuid:
-        raise InvalidArgument(f"{id_} is no task of yours", field="task")
+        raise InvalidArgument(f"{id_} is not a task of yours", field="task")
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
@@ -226,7 +226,7 @@ def _balance(call: Call, budget: Budget, task: str = "") -> Balance:
 def _usage_sums(
     call: Call, params: UsageParams, uuid: str
 ) -> UsageSummation | Counter[tuple[str, str, str]]:
-    """Sums by key, kind and source; a summation that is not finished has to be queued again."""
+    """Sums by key, kind and source; an unfinished summation, which the caller queues again."""
     if params.by != "task":
         column, by = _COLUMNS.get(params.by, ""), params.by
         return sum_usage(call, uuid, params.since or 0.0, column, partial(_sum_keys, by, uuid))

@@ -1,6 +1,6 @@
-"""The usage of destroyed agents: first under their own names, later in one line for all siblings.
+"""The usage of destroyed agents: first one line each, later one line for all siblings.
 
-So what is shown stays as short as the living tree, however many agents were made for one task.
+So a listing stays as short as the living tree, however many short-lived agents there were.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROWS: Final = 1000
 
 
 def start_rollup(call: Call, uuid: str, name: str) -> None:
-    """Remember the last place of a destroyed agent: its usage counts there."""
+    """Record the last place of a destroyed agent: its usage counts there."""
     parent, brief = next(ancestors(call.hive, uuid), ""), call.hive.spec(name).role is Role.TASK
     call.ledger.budgets.rollups.add(DestroyedAgent(uuid, name, parent, brief), call.now)
     call.notify(f"{DEPARTED}:{uuid}")
@@ -35,7 +35,7 @@ def start_rollup(call: Call, uuid: str, name: str) -> None:
 
 @on(AgentStarted)
 def _cancel_rollup(call: Call, event: AgentStarted) -> None:
-    """The agent was restored, so its usage stays its own."""
+    """Keep the usage of a restored agent under its own name."""
     call.ledger.budgets.rollups.remove(event.uuid)
 
 
@@ -44,10 +44,10 @@ def roll_up_usage(call: Call) -> Record[Result]:
     """Add the usage of some agents that were destroyed long ago to the line of their siblings."""
     budgets = call.ledger.budgets
     if 0 <= call.now - call.states.since() < SETTLED:
-        # Machines that ended while no daemon ran must be seen first: their last figures count.
+        # First settle machines that ended while no daemon ran: their last figures count.
         budgets.rollups.pause_until(call.states.since() + SETTLED)
         return Record(Result(), audited=True)
-    budgets.usage.flush(now=True)  # counts in memory are moved as well
+    budgets.usage.flush(now=True)  # also moves counts in memory
     moved = 0
     for agent in budgets.rollups.due(call.now, AT_ONCE):
         moved += _fold(call, agent)

@@ -19,7 +19,7 @@ from hive_core.operations.budgets.payer_budget import millis
 from hive_core.operations.budgets.usage_rollup import UsageTree
 
 AGENTS: Final = 50
-# How often to start again when usage of destroyed agents was rolled up in between.
+# How often to start again after a roll-up of destroyed agents in between.
 _RESTARTS_MOST: Final = 3
 
 Key = tuple[str, str, str]
@@ -28,7 +28,10 @@ Keys = Callable[[UsageTree, str | int], Iterable[str]]
 
 @dataclass
 class UsageSummation:
-    """A sum in progress. `cpu` is what the kernel had counted before it began."""
+    """A sum in progress.
+
+    `cpu`: the processor time that the kernel had counted before the sum began.
+    """
 
     cpu: object
     left: list[str]

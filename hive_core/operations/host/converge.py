@@ -34,7 +34,9 @@ class LeftOver(Result):
 
 
 class LeftOvers(Result):
-    items: list[LeftOver] = Field(description="Left-overs: what belongs to no agent any more.")
+    items: list[LeftOver] = Field(
+        description="Left-overs: units and files that belong to no agent."
+    )
 
 
 @operation(action="administer", allow=OPERATOR)
@@ -65,9 +67,10 @@ def _convergence(plan: ReconcilePlan) -> Convergence:
 def gc(call: Call, params: DryRun) -> Record[LeftOvers] | Later[LeftOvers]:
     """Remove left-overs: expired archives, and uid ranges and machines of no agent.
 
-    With a machine go its mounts, its copied root and its socket; with an agent that cannot be
-    restored its secrets and generations. Unknown nodes and archives are listed and left to the
-    operator, since agents wrote their contents; so are units that hive did not create.
+    The mounts, the copied root and the socket of a machine are removed with it; the secrets and
+    generations of an agent are removed when it can no longer be restored. Unknown nodes, unknown
+    archives and units that hive did not create are only listed: the operator decides, since agents
+    may have written their contents.
     """
     known = [*_archives(call), *_ranges(call), *_agent_left_overs(call)]
     if not params.dry_run:

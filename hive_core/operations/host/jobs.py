@@ -1,4 +1,7 @@
-"""Jobs: work that takes time. Its caller and the operator can show, await and list it."""
+"""Jobs: work that takes time.
+
+The caller that started a job and the operator can show, await and list it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class GetJobParams(Params):
     after: str | None = Field(
         None,
         max_length=64,
-        description="`next` of the answer before: answer only when something changed.",
+        description="`next` of the previous answer: answer only when something changed.",
     )
 
 
@@ -42,7 +45,7 @@ class JobResult(Result):
         description="When it ended, in seconds since 1970; null: it still runs."
     )
     error: str = Field(description="Why it failed; empty otherwise.")
-    progress: dict[str, object] = Field(description="What is known of its progress.")
+    progress: dict[str, object] = Field(description="Known progress.")
     next: str | None = Field(description="`after` of the next call; null: the job has ended.")
 
 
@@ -70,7 +73,7 @@ def wait_job(call: Call, params: WaitJobParams) -> JobResult | Wait[JobResult]:
     news = call.more and job.next != params.after
     if job.next is None or news:
         return job
-    # A stream ends with the job: a page for each `wait` that passed would contain nothing new.
+    # A stream ends with the job: a page after each `wait` would contain nothing new.
     deadline = None if call.more else call.now + params.wait
     return Wait(frozenset({f"job:{params.id}"}), deadline, job)
 
@@ -89,7 +92,10 @@ def list_jobs(call: Call, params: ListJobsParams) -> JobPage:
 
 
 def create_job(call: Call, operation: str, goals: Mapping[str, str]) -> str:
-    """Create a job of the change path with a goal for each agent; without goals it has ended."""
+    """Create a job of the change path with a goal for each agent.
+
+    A job without goals is done at once.
+    """
     most = call.settings.limits.open_jobs
     if not call.by_operator and call.ledger.jobs.waiting(call.uuid) >= most:
         raise LimitReached(f"cannot {operation}: limit of open jobs ({most}) reached")

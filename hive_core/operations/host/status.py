@@ -20,7 +20,7 @@ from hive_core.operations.host.todo import list_todo
 from hive_core.operations.questions.letters import shorten
 from hive_core.policy.rules import OPERATOR
 
-SHOWN = 100  # of each kind: the answer must fit into a frame, whatever went wrong
+SHOWN = 100  # of each kind, so that the answer always fits into a frame
 LOOK_MOST = 5.0  # seconds to wait for the first observation after the start of the daemon
 
 
@@ -54,7 +54,7 @@ class Status(Result):
         description="Number of items that wait for the operator: the rows of `todo`."
     )
     failed: list[FailedAgent] = Field(description="Agents that failed or are parked, at most 100.")
-    tasks: dict[str, int] = Field(description="How many open tasks are in each state.")
+    tasks: dict[str, int] = Field(description="Number of open tasks in each state.")
 
 
 class LocateParams(Params):
@@ -149,7 +149,7 @@ def locate(call: Call, params: LocateParams) -> Location | Wait[Location]:
 
 
 def _comes_up(call: Call, uuid: str) -> bool:
-    """Whether it is starting, or stopping in order to start again."""
+    """Whether the machine is starting, or stopping in order to start again."""
     run = call.ledger.runs.get(uuid)
     wanted = run is not None and run.wanted is DesiredState.RUNNING
     return wanted and call.states.state(uuid) in (State.STARTING, State.STOPPING)
@@ -182,7 +182,10 @@ def wait_agents(call: Call, params: WaitAgentsParams) -> AgentStates | Wait[Agen
 
 
 def _uuid(call: Call, params: WaitAgentsParams, name: str) -> str | None:
-    """None for an agent that may be created or was destroyed; a misspelt name is an error."""
+    """The UUID.
+
+    None for an agent that was destroyed or may be created later; a misspelt name is an error.
+    """
     spec = call.hive.specs.get(name)
     expected = State.ABSENT.value in params.states or name == call.settings.root.name
     if spec is None and not expected:

@@ -71,13 +71,13 @@ def todo(call: Call, _params: TodoParams) -> TodoList:
 
 
 def list_todo(call: Call) -> Iterator[TodoRow]:
-    """All rows. `status` counts them, so that there is one count of what waits."""
+    """All rows. `status` counts them too, so that both show the same number."""
     for part in (_alarms, _questions, _plans, _approvals, _agents, _mail):
         yield from part(call)
 
 
 def _alarms(call: Call) -> Iterator[TodoRow]:
-    """Alarms, but for those about agents that have a row of their own."""
+    """Alarms, except those about agents that have a row of their own."""
     texts = call.states.agent_alarms()
     in_agent_rows = {texts[uuid] for uuid in texts if call.states.state(uuid) in _DOWN}
     for text in call.states.alarms():
@@ -125,7 +125,7 @@ def _approvals(call: Call) -> Iterator[TodoRow]:
 
 
 def _agents(call: Call) -> Iterator[TodoRow]:
-    """Agents that do not come back by themselves."""
+    """Agents that the daemon does not start again by itself."""
     texts = call.states.agent_alarms()
     for name in call.hive.topology.order:
         uuid = call.hive.spec(name).id
@@ -147,7 +147,7 @@ def _mail(call: Call) -> Iterator[TodoRow]:
     for uuid in mail.parties():
         name = THE_OPERATOR if uuid == THE_OPERATOR else call.hive.name(uuid)
         if name is not None and (count := mail.recent_dead(uuid, call.now - DEAD_SHOWN)):
-            yield _row("dead_letters", name, name, f"{count} that {name} did not take")
+            yield _row("dead_letters", name, name, f"{count} that {name} did not receive")
 
 
 def _row(

@@ -15,7 +15,7 @@ from hive_core.model.work.task import AWAITING
 
 
 def update_activity(call: Call, uuid: str) -> None:
-    """Write the activity of an agent and an event, if it has changed."""
+    """Record the activity of an agent, with an event, if it has changed."""
     name = call.hive.name(uuid)
     if uuid == OPERATOR or name is None:
         return
@@ -32,7 +32,7 @@ def update_activity(call: Call, uuid: str) -> None:
 
 
 def current_activity(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:
-    """What the agent does now, and the tasks that it has begun and not ended."""
+    """The activity of the agent, and the tasks that it has begun and not ended."""
     begun = ledger.tasks.begun_tasks(uuid)
     tasks = [task.id for task in begun]
     if ledger.plans.is_waiting(uuid):

@@ -1,6 +1,6 @@
-"""What an agent does after its last task: it stays, sleeps or exits (row K6).
+"""The action of an agent after its last task: it stays, sleeps or exits (row K6).
 
-It has half a second to write down what it still has to. An agent that gets another task stays.
+It has half a second to save its state. An agent that gets another task stays.
 """
 
 from __future__ import annotations

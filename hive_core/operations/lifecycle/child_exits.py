@@ -1,4 +1,7 @@
-"""The ends of children: kept, told to the parent, and waited for (rows K7 and K10)."""
+"""The ends of children.
+
+The daemon keeps them, tells the parent, and answers its waits (rows K7, K10).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class WaitChildParams(Mutation):
 
 
 class ChildEnd(Result):
-    name: str = Field(description="The name that the child had then.")
+    name: str = Field(description="The name of the child at that time.")
     uuid: str = Field(description="The UUID of the child.")
     code: int | None = Field(
         description="Its exit status; null where there is none. 255 may also be a signal."
@@ -55,11 +58,13 @@ class ChildEnd(Result):
 
 
 class WaitedChild(Result):
-    child: ChildEnd | None = Field(description="How it ended; null: no child ended in this time.")
+    child: ChildEnd | None = Field(
+        description="The end of the child; null: no child ended in this time."
+    )
 
 
 class ForgottenEnds(Result):
-    """How many ends."""
+    """Number of ends."""
 
     ends: int
 
@@ -68,10 +73,10 @@ class ForgottenEnds(Result):
 def wait_child(call: Call, params: WaitChildParams) -> Record[WaitedChild] | Wait[WaitedChild]:
     """Wait until a child of the caller has ended for good; each end is returned once.
 
-    Sleep, a restart, and a crash after which the child is started again are no such end. A
-    one-shot child (role `task`, or `after_task` exits) leaves the tree with this answer. Its end
-    is kept for a day, also when the daemon has removed the child before. After that, or when the
-    end was returned already, the error is NotFound.
+    Sleep, a restart, and a crash after which the daemon starts the child again do not count. A
+    one-shot child (role `task`, or `after_task` exits) leaves the tree with this answer. The daemon
+    keeps its end for a day, also when it has removed the child before. After that, or when the end
+    was returned already, the error is NotFound.
     """
     child = None if params.agent is None else _child_uuid(call, params.agent)
     end = next((end for end in call.ledger.lives.uncollected_ends(call.uuid, child)), None)
@@ -116,8 +121,8 @@ def _awaited_children(call: Call, child: str | None, name: str | None) -> list[s
     if awaited:
         return awaited
     if child is None:
-        raise NotFound("no child of yours runs, and no end waits for you")
-    raise NotFound(f"no end of {name} waits for you: it does not run, and its last was told")
+        raise NotFound("no child of yours runs, and all ends were returned")
+    raise NotFound(f"{name} does not run, and its last end was returned already")
 
 
 def _can_end(call: Call, uuid: str) -> bool:
@@ -132,7 +137,7 @@ def _can_end(call: Call, uuid: str) -> bool:
 
 @on(AgentStarted)
 def _settle_earlier_ends(call: Call, event: AgentStarted) -> None:
-    """An agent that runs again is no zombie, and its earlier ends are not waited for."""
+    """Settle the earlier ends of an agent that runs again: it is not a zombie."""
     call.ledger.lives.settle_ends(event.uuid, call.now)
     call.ledger.messages.forget_reader(event.uuid)
     update_activity(call, event.uuid)
@@ -168,7 +173,7 @@ def _tell_parent(call: Call, parent: str, end: ExitRecord) -> None:
 
 
 def tell_parents(call: Call, hive: Hive, names: Collection[str], done: str, why: str = "") -> None:
-    """Tell each parent that its child was ended, unless the parent did it itself.
+    """Tell each parent that a caller ended its child, unless the parent is that caller.
 
     A parent that is ended together with its child is not told, nor is any parent when the daemon
     removes an agent.

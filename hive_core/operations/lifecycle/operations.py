@@ -1,7 +1,7 @@
 """The state that an agent should be in: start, stop, restart, kill, update.
 
-None of these operations touches the tree or a machine. Each records the wanted state; the change
-path applies it, and a job shows when that is done.
+None of these operations touches the tree or a machine. Each records the wanted state, the change
+path applies it, and a job ends when that is done.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from hive_core.operations.lifecycle.zombies import revive
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
 DOWN = frozenset({State.STOPPED, State.FAILED, State.PARKED, State.ABSENT})
-# Wanted and not running: a start that is asked for now does not wait for the next retry.
+# States of a wanted agent that does not run: a start now does not wait for the next retry.
 STUCK = frozenset({State.FAILED, State.PARKED})
 
 
 class ScopeParams(WaitParams):
     agent: Agent = Field(description="The agent.")
     recursive: bool = Field(
-        default=False, description="With all its descendants, leaves first, siblings in parallel."
+        default=False,
+        description="Whether to include all its descendants: leaves first, siblings in parallel.",
     )
 
 
 class StopParams(ScopeParams):
     grace: float | None = Field(
-        None, ge=0, le=30, description="Seconds that it has to end by itself; 5 when absent."
+        None, ge=0, le=30, description="Seconds until it is killed; 5 when absent."
     )
 
 
 class KillParams(ScopeParams):
-    reason: Reason = Field("", description="The reason; kept in the record of events.")
+    reason: Reason = Field("", description="The reason, recorded in the audit log.")
 
 
 class AffectedAgents(Result):
@@ -105,8 +106,8 @@ def _want_fresh_start(call: Call, uuid: str, *, reason: str) -> bool:
 def update(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
     """Apply the newest image, spec, limits and inputs to an agent.
 
-    An agent of image `nix` is built from the present inputs and switched in place where that is
-    enough; several of them in waves. Any other running agent is restarted. A stopped agent stays
+    An agent of image `nix` is built from the present inputs and, where possible, switched in place;
+    several agents follow in waves. Any other running agent is restarted. A stopped agent stays
     stopped and takes the new versions at its next start, so it is not among the affected agents.
     """
     names = agents_in_scope(call, params.agent, recursive=params.recursive)
@@ -127,14 +128,17 @@ def update(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
 def agents_in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ...]:
     """The agent, or its whole subtree with the deepest first."""
     tree = call.hive.topology
-    call.hive.spec(agent)  # refuses an empty name, which no rule refuses for the operator
+    call.hive.spec(agent)  # refuses an empty name: for the operator no rule does
     if not recursive:
         return (agent,)
     return tuple(sorted(tree.subtree(agent), key=lambda name: -tree.level(name)))
 
 
 def _want_stopped(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
-    """Request a stop; False when the agent is stopped. A kill overtakes a stop in its grace."""
+    """Request a stop; False when the agent is stopped already.
+
+    A kill overrides a stop in its grace.
+    """
     run = call.ledger.runs.get(uuid)
     wanted = run is not None and run.wanted is not DesiredState.STOPPED
     if not wanted and call.states.state(uuid) in DOWN:

@@ -1,7 +1,8 @@
-"""Removing zombies, one-shot agents whose parents did not ask how they ended (row K8).
+"""Removing zombies: ended one-shot agents whose parents did not call `wait_child` (row K8).
 
-They are removed as by `destroy`: archived for a day, and their children are adopted. How they
-ended is kept for the parent. They take no seat of it meanwhile (row K4).
+The daemon removes them as `destroy` does: they are archived for a day, and their children are
+adopted. It keeps their ends for the parent. Until then they do not count towards its `max_children`
+(row K4).
 """
 
 from __future__ import annotations

@@ -78,11 +78,11 @@ def resume(call: Call, params: ResumeParams) -> Record[ResumedAgents]:
         raise Conflict(f"cannot resume {params.agent}: it is stopped, not asleep; start it")
 
     def want(uuid: str) -> bool:
-        # The message may have woken the agent already, and the job covers it all the same.
+        # The message may have woken the agent already; the job covers it anyway.
         slept = uuid == own and run.wanted is DesiredState.SLEEPING
         return wake_sleeper(call, uuid, "resumed") or slept
 
-    # First the mail: an agent that wakes before its mail is there finds nothing.
+    # Send the mail first: an agent that wakes earlier would find no mail.
     message = _send_resume_letter(call, params.agent, params.body)
     record = apply_to_scope(call, params, "resume", "running", want)
     result = ResumedAgents(agents=record.result.agents, job=record.result.job, message=message)
@@ -90,7 +90,7 @@ def resume(call: Call, params: ResumeParams) -> Record[ResumedAgents]:
 
 
 def wake_sleeper(call: Call, uuid: str, why: str) -> bool:
-    """Wake an agent if it sleeps; whether it did."""
+    """Wake an agent if it sleeps; return whether it slept."""
     run = call.ledger.runs.get(uuid)
     if run is None or run.wanted is not DesiredState.SLEEPING:
         return False
@@ -110,7 +110,7 @@ def _wake_for_mail(call: Call, event: MessageArrived) -> None:
 
 @on(AgentEnded)
 def _wake_for_earlier_mail(call: Call, event: AgentEnded) -> None:
-    """Wake an agent for mail that came during its last task; no later mail may come."""
+    """Wake an agent for mail that came during its last task, since no later mail may come."""
     run = call.ledger.runs.get(event.uuid)
     if run is None or run.wanted is not DesiredState.SLEEPING or run.reason != LAST_TASK:
         return

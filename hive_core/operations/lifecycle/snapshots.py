@@ -43,7 +43,7 @@ def keep_snapshot(call: Call, params: KeepSnapshotParams) -> Record[SavedSnapsho
     It survives stops, crashes, moves and restarts of the daemon, and is part of an archive.
     """
     if call.by_operator:
-        raise Conflict("cannot keep snapshot: the operator is no agent")
+        raise Conflict("cannot keep snapshot: the operator is not an agent")
     call.ledger.lives.save_snapshot(call.uuid, params.data, call.now)
     return Record(SavedSnapshot(size=len(params.data.encode())))
 

@@ -1,4 +1,4 @@
-"""Zombies: one-shot agents that have ended. They take no seat of their parents (row K4)."""
+"""Zombies: one-shot agents that have ended. They do not count towards `max_children` (row K4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from hive_core.policy.grants import check_child_quota
 
 
 def revive(call: Call, uuid: str) -> None:
-    """Make a zombie a living child again; LimitReached when its parent has no seat left."""
+    """Make a zombie a living child again.
+
+    LimitReached when its parent has `max_children` children.
+    """
     zombies = call.ledger.lives.zombies()
     name = call.hive.name(uuid)
     if uuid not in zombies or name is None:
@@ -19,5 +22,5 @@ def revive(call: Call, uuid: str) -> None:
 
 
 def living_names(call: Call, uuids: frozenset[str]) -> frozenset[str]:
-    """The names of those agents that are in the tree."""
+    """The names of those of the agents that are in the tree."""
     return frozenset(name for uuid in uuids if (name := call.hive.name(uuid)) is not None)

@@ -1,4 +1,4 @@
-"""Mail on its way in: taken under a lease, acked or given back, and looked at."""
+"""Incoming mail: receive it under a lease, acknowledge it, give it back, and list it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hive_core.operations.notices import inbox, senders
 from hive_core.operations.pages import Page, Paged, take_fitting
 from hive_core.policy.rules import OPERATOR, SELF
 
-_AROUND = 16  # bytes for what stands between two letters
+_AROUND = 16  # bytes for the text between two letters
 Ids = Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=1000)]
 
 
@@ -25,82 +25,91 @@ class RecvParams(Params):
     wait: float = Field(
         0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for a message when there is none."
     )
-    max: int = Field(10, ge=1, le=100, description="Messages at most.")
+    max: int = Field(10, ge=1, le=100, description="Maximum number of messages.")
     only: Literal["work", "other"] | None = Field(
         None,
-        description="work: tasks, and the answers and decisions that they go on with, as the daemon"
-        " gives them; other: everything else; absent: all.",
+        description="work: tasks, and the answers and decisions that they wait for, as the daemon"
+        " sends them; other: all other mail; absent: all mail.",
     )
     lease: float | None = Field(
         None, ge=1, le=3600,
-        description="Seconds after which a message that is not acked is given again; 60 if absent.",
+        description="Seconds after which an unacknowledged message is delivered again; 60 if"
+        " absent.",
     )  # fmt: skip
 
 
 class Letter(Result):
-    id: str = Field(description="The message; ack it with this.")
-    sender: str = Field(serialization_alias="from", description="Name of the sender, then.")
+    id: str = Field(description="Id of the message, for `ack` and `nack`.")
+    sender: str = Field(serialization_alias="from", description="Name of the sender at that time.")
     from_uuid: str = Field(description="The sender: a UUID, `operator` or `daemon`.")
     relation: str = Field(
-        description="What the sender was to the recipient: self, parent, child, sibling, ancestor,"
-        " descendant, allowed, operator or daemon."
+        description="Relation of the sender to the recipient: self, parent, child, sibling,"
+        " ancestor, descendant, allowed, operator or daemon."
     )
     to: str = Field(description="Name of the recipient.")
     body: str = Field(description="The text: what the sender says, not an order of the daemon.")
-    kind: str = Field(description="A word for programs.")
+    kind: str = Field(description="Kind of the message, for programs.")
     thread: str = Field(description="The conversation; the id of its first message, or a name.")
     reply_to: str | None = Field(description="The message that this one answers.")
     priority: int = Field(description="0 (critical) to 3 (low).")
     sent_at: float = Field(description="Seconds since 1970.")
-    attempt: int = Field(description="How often it was given, this time included.")
+    attempt: int = Field(description="How often it was delivered, this time included.")
     source: str | None = Field(
-        None, description="Of a wake: what caused it, in the words of the agent itself."
+        None, description="For a wake: its cause, as the agent itself named it."
     )
-    wait_id: str | None = Field(None, description="The wait of the recipient that it ended.")
+    wait_id: str | None = Field(None, description="Id of the wait of the recipient that it ended.")
 
 
 class Letters(Result):
-    messages: list[Letter] = Field(description="The most urgent first, then the oldest.")
+    messages: list[Letter] = Field(
+        description="The messages, the most urgent first, then the oldest."
+    )
 
 
 class WaitReplyParams(Params):
-    id: str = Field(max_length=64, description="The caller's own message.")
+    id: str = Field(max_length=64, description="Id of a message that the caller sent.")
     wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for an answer.")
 
 
 class Answer(Result):
     reply: Letter | None = Field(
-        description="The first answer, which is done with by this; null when there is none yet."
+        description="The first answer, which this call acknowledges; null when there is none yet."
     )
 
 
 class AckParams(Mutation):
-    ids: Ids = Field(description="Messages, or things out of queues, that are done.")
+    ids: Ids = Field(description="Ids of messages, or of items of queues, that are done.")
 
 
 class Acked(Result):
-    acked: int = Field(description="How many of them were waiting for an ack.")
+    acked: int = Field(description="Number of them that were waiting for an ack.")
 
 
 class NackParams(Mutation):
-    ids: Ids = Field(description="Messages, or things, that could not be handled.")
-    why: str = Field("", max_length=1000, description="Reason for the sender of a dead letter.")
+    ids: Ids = Field(
+        description="Ids of messages, or of items of queues, that could not be handled."
+    )
+    why: str = Field(
+        "", max_length=1000, description="Reason, which the sender of a dead letter gets."
+    )
     dead: bool = Field(
-        default=False, description="Give up now: dead letters, instead of another attempt."
+        default=False, description="Whether to give up now: they become dead letters at once."
     )
 
 
 class Nacked(Result):
-    dead: list[str] = Field(description="Those that are dead letters now.")
+    dead: list[str] = Field(description="Ids of those that are dead letters now.")
 
 
 class ListMessagesParams(Paged):
     agent: Agent | None = Field(None, description="Owner of the inbox; the caller when absent.")
-    dead: bool = Field(default=False, description="Its dead letters instead of what waits.")
+    dead: bool = Field(
+        default=False, description="Whether to list its dead letters instead of its mail."
+    )
 
 
 class ListedLetter(Letter):
-    dead_why: str | None = Field(description="Why it is a dead letter; null for one that is not.")
+    dead_why: str | None = Field(description="Why it is a dead letter; null: it is not one.")
 
 
 class ListedLetters(Page):
@@ -109,10 +118,10 @@ class ListedLetters(Page):
 
 @operation(action="receive", allow=SELF, streams=True)
 def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
-    """Take messages out of the caller's inbox under a lease.
+    """Receive messages from the caller's inbox under a lease.
 
-    Each comes again until it is acked. After 5 attempts it is a dead letter, and its sender is
-    told. Called with `more`, messages follow as they come.
+    Each message is delivered again until the caller acks it. After 5 attempts it becomes a dead
+    letter, and the daemon tells its sender. Called with `more`, messages follow as they come.
     """
     mail = call.ledger.messages
     lease = call.settings.grace.lease if params.lease is None else params.lease
@@ -120,14 +129,15 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     woke = call.ledger.plans.waits.waits_by_message([message.id for message in messages])
     letters = Letters(messages=[_letter(message, woke.get(message.id)) for message in messages])
     if messages or (params.wait <= 0 and not call.more):
-        # With the last lease the letter ends: its time has to be watched.
+        # The letter becomes dead when its last lease ends: the daemon has to watch that time.
         last = any(message.attempt >= call.settings.limits.attempts for message in messages)
         if last:
             call.notify(inbox(call.uuid))
         return Record(letters)
     deadline = None if call.more else call.now + params.wait
     due = mail.next_due(call.uuid)
-    # The daemon buries what is overdue and was not given; running again would not help.
+    # The daemon makes dead letters of overdue mail that was not delivered; running again would not
+    # help.
     until = due if due is not None and due > call.now else None
     return Wait(frozenset({inbox(call.uuid)}), deadline, letters, until=until)
 
@@ -136,9 +146,9 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
 def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Answer]:
     """Wait for the answer to a message that the caller sent.
 
-    Called again, it waits again, and an answer that came is returned again. If the message was sent
-    with `reply_within`, the answer is reserved for this call so long and only then given by `recv`;
-    otherwise the first of the two calls gets it.
+    A repeated call waits again, and returns the same answer again. If the message was sent with
+    `reply_within`, the answer is reserved for this call for that time, and `recv` delivers it only
+    later; otherwise the first of the two calls gets it.
     """
     message = call.ledger.messages.answer(call.uuid, params.id)
     answer = Answer(reply=None if message is None else _letter(message))
@@ -151,7 +161,7 @@ def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Ans
 
 @operation(action="receive", allow=SELF)
 def ack(call: Call, params: AckParams) -> Record[Acked]:
-    """Mark messages, or items of queues, as done; they are not given again."""
+    """Mark messages, or items of queues, as done; they are not delivered again."""
     acked = call.ledger.messages.ack(call.uuid, params.ids)
     acked += call.ledger.queues.ack(call.uuid, params.ids)
     call.notify(inbox(call.uuid))
@@ -160,9 +170,9 @@ def ack(call: Call, params: AckParams) -> Record[Acked]:
 
 @operation(action="receive", allow=SELF)
 def nack(call: Call, params: NackParams) -> Record[Nacked]:
-    """Give messages back: they come again, and become dead letters after 5 attempts.
+    """Give messages back: they are delivered again, and become dead letters after 5 attempts.
 
-    Items of queues likewise: they are ready again for every agent that may take them.
+    Items of queues become ready again for every agent that may take them.
     """
     dead = call.ledger.messages.nack(call.uuid, params.ids, params.why, call.now, dead=params.dead)
     dead_things = give_back(call, params.ids, dead=params.dead)
@@ -174,9 +184,9 @@ def nack(call: Call, params: NackParams) -> Record[Nacked]:
 
 @operation(action="read", allow=SELF | OPERATOR, target="agent", preposition="of")
 def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wait[ListedLetters]:
-    """Look at what waits in an inbox, or at its dead letters, without taking anything.
+    """List the messages in an inbox, or its dead letters, without receiving them.
 
-    Only the owner and the operator may: mail is private to its sender and its recipient.
+    Allowed to the owner and the operator: mail is private to its sender and its recipient.
     """
     owner = _owner(call, params.agent)
     number, messages = call.ledger.messages.messages_by_age(
@@ -193,11 +203,13 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
 
 
 class ClearDeadLettersParams(Mutation):
-    agent: Agent | None = Field(None, description="Whose; the operator's own when absent.")
+    agent: Agent | None = Field(
+        None, description="Agent whose dead letters are deleted; absent: those of the operator."
+    )
 
 
 class ClearedDeadLetters(Result):
-    cleared: int = Field(description="How many were deleted, at most 1,000 in a call.")
+    cleared: int = Field(description="Number of deleted dead letters, at most 1,000 in a call.")
 
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")

@@ -1,8 +1,8 @@
-"""How much of an inbox one sender may use: one sender must not keep out the others.
+"""The share of an inbox that one sender may use: no sender may keep out the others.
 
-The first quarter of an inbox is free for all. From then on a share is measured by what is still
-free: a sender that holds half as much as that (in the operator's inbox: a third) has to wait. So
-each next sender gets a share too, and there is always room for a sender without messages.
+Any sender may use the first quarter of an inbox. Above that, a share is a part of the free room: a
+sender that holds half as much as is free (in the operator's inbox: a third) has to wait. So each
+further sender gets a share too, and a sender without messages always finds room.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from hive_core.ledger.mail.inbox_shares import Crowd
 from hive_core.model.agents.hive import branch_top
 from hive_core.model.wire.record import OPERATOR
 
-# What is free has to be more than so many times what a sender holds.
+# The free room must exceed this multiple of what a sender holds.
 SENDER, TO_OPERATOR = 2.0, 3.0
-# Of the operator's inbox one tree leaves a sixteenth to the others.
+# One tree leaves a sixteenth of the operator's inbox to the other trees.
 TREE: Final = 16
 BODY_MOST: Final = 64 * 1024  # bytes of one letter
-_SMALLEST: Final = 16  # messages; a smaller box has no room for shares
+_SMALLEST: Final = 16  # messages; a smaller inbox has no room for shares
 
 
 class Held(NamedTuple):
-    """So many messages of so many bytes."""
+    """A number of messages and of bytes."""
 
     letters: int = 0
     bytes: int = 0
@@ -34,13 +34,13 @@ class Held(NamedTuple):
 
 
 def check_share(call: Call, recipient: str, to: str) -> None:
-    """Refuse a message of a sender that used up its share of the inbox, or whose branch did.
+    """Refuse a message of a sender when it or its branch has used up its share of the inbox.
 
     An agent that can create others could fill the operator's inbox through them. So in that inbox
     each subtree has a share too; the first branch gets a third. The share of a subtree is larger
     than that of one agent and of the subtrees in it, so that a full share leaves room to its
-    neighbours. A sender without messages is not kept out by those of its neighbours: then the
-    senders of a subtree count, and not their messages.
+    neighbours. For a sender without messages, the number of senders in a subtree counts instead of
+    their messages, so that its neighbours cannot keep it out.
     """
     crowd = call.ledger.messages.bytes_by_sender(recipient)
     if not crowd or call.by_operator or call.settings.limits.inbox_count < _SMALLEST:
@@ -64,7 +64,7 @@ def check_share(call: Call, recipient: str, to: str) -> None:
 
 
 def _subtrees(call: Call, crowd: Crowd, chain: tuple[str, ...]) -> dict[str, Held]:
-    """What each agent of the chain and all below it have in the box."""
+    """The messages in the inbox from each agent of the chain with its descendants."""
     held = dict.fromkeys(chain, Held())
     for uuid, more in crowd.items():
         if (name := standing_in(call, uuid)) is not None:
@@ -75,7 +75,7 @@ def _subtrees(call: Call, crowd: Crowd, chain: tuple[str, ...]) -> dict[str, Hel
 
 
 def _once(crowd: Crowd) -> Crowd:
-    """As if each sender had one letter."""
+    """The same as if each sender had one letter."""
     return {uuid: (1, min(size, BODY_MOST)) for uuid, (_, size) in crowd.items()}
 
 
@@ -101,14 +101,14 @@ def _fills(call: Call, tree: Held) -> bool:
 
 def _refusal(to: str, why: str) -> InboxFull:
     return InboxFull(
-        f"cannot send to {to}: its inbox fills up, and {why}; the bounds are [limits] inbox_count"
-        " and inbox_bytes",
+        f"cannot send to {to}: its inbox is filling up, and {why}; the bounds are [limits] "
+        "inbox_count and inbox_bytes",
         setting="limits.inbox_bytes",
     )
 
 
 def standing_in(call: Call, uuid: str) -> str | None:
-    """The agent, or for one that was destroyed the nearest above it that lives."""
+    """The agent; for a destroyed agent the nearest living agent above it."""
     above: str | None = uuid
     while above is not None:
         if (name := call.hive.name(above)) is not None:
@@ -119,5 +119,5 @@ def standing_in(call: Call, uuid: str) -> str | None:
 
 
 def branch_id(call: Call) -> str:
-    """UUID of the branch that the caller is in; the operator is one by itself."""
+    """UUID of the branch that the caller is in; the operator is its own branch."""
     return call.uuid if call.by_operator else call.hive.spec(branch_top(call.hive, call.caller)).id

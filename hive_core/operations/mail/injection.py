@@ -1,4 +1,4 @@
-"""A message to a worker during its work, with the answer where it went (row Q26)."""
+"""Messages to a worker during its work; the result says where the message went (row Q26)."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ _NAMED: Final = 5
 class InjectParams(Mutation):
     body: Body = Field(description="Text, at most 64 KiB.")
     worker: Agent | None = Field(
-        None, description="The worker; optional where exactly one works for the caller."
+        None, description="The worker; optional when exactly one worker works for the caller."
     )
     task: Annotated[str, Field(max_length=64)] | None = Field(
-        None, description="Or the task on which it works."
+        None, description="Or the task that it works on."
     )
 
 
 class Injected(Result):
     result: str = Field(
-        description="delivered: the worker runs and has it in its inbox; queued: it waits until the"
-        " worker runs again; not_active: no agent works on that, and nothing was sent."
+        description="delivered: the worker runs and has the message in its inbox; queued: the"
+        " message waits until the worker runs; not_active: no agent works on the task, and nothing"
+        " was sent."
     )
-    worker: str = Field(description="Name of the worker; empty when no agent works.")
+    worker: str = Field(description="Name of the worker; empty: none.")
     task: str = Field(description="The task that it works on.")
-    message: str = Field(description="The message; empty when nothing was sent.")
+    message: str = Field(description="Id of the message; empty: nothing was sent.")
 
 
 @operation(action="send", allow=SELF | ANCESTOR | OPERATOR, target="worker", preposition="to")
@@ -61,7 +62,7 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
     thread = {"thread": task.request.thread} if task.request.thread else {}
     sent = call_as(call, call.uuid, "send", {**head, **thread})
     if not isinstance(sent, Record) or not isinstance(sent.result, Sent):
-        raise TypeError("what was sent is recorded")
+        raise TypeError("the record of a sent message")
     where = DELIVERED if call.states.state(task.assignee) in _UP else QUEUED
     injected = Injected(result=where, worker=name, task=task.id, message=sent.result.id)
     fields = {"task": task.id, "message": sent.result.id, "result": where}
@@ -69,7 +70,7 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
 
 
 def _task(call: Call, params: InjectParams) -> Task | None:
-    """The task: by id, by worker, or the only one that is worked on."""
+    """The task: by its id, by its worker, or the only one that an agent works on."""
     if params.task is not None:
         return _task_by_id(call, params.task, params.worker)
     if params.worker is not None:

@@ -26,14 +26,20 @@ class OpenPipeParams(Mutation):
 
 
 class OpenedPipe(Result):
-    pipe: str = Field(description="Its id for both ends; the child gets it as mail of kind `pipe`.")
+    pipe: str = Field(
+        description="Id of the pipe, the same for both ends; the child gets it as mail of kind"
+        " `pipe`."
+    )
 
 
 class WritePipeParams(Mutation):
     pipe: Id
     data: Annotated[str, bounded_text(DATA_MOST)] = Field(description="Text, at most 64 KiB.")
     wait: float = Field(
-        0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for room; 0: a full pipe refuses."
+        0.0,
+        ge=0,
+        le=WAIT_MOST,
+        description="Seconds to wait for room; 0: refuse the chunk when the pipe is full.",
     )
 
 
@@ -43,19 +49,25 @@ class Written(Result):
 
 class ReadPipeParams(Params):
     pipe: Id
-    wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait when there is none.")
-    max: int = Field(64, ge=1, le=1000, description="Chunks at most.")
-    up_to: int = Field(0, ge=0, description="The last chunk that arrived; up to it they go.")
+    wait: float = Field(
+        0.0, ge=0, le=WAIT_MOST, description="Seconds to wait when there are no chunks."
+    )
+    max: int = Field(64, ge=1, le=1000, description="Maximum number of chunks.")
+    up_to: int = Field(
+        0, ge=0, description="Number of the last chunk that arrived; chunks up to it are deleted."
+    )
 
 
 class PipeChunk(Result):
-    seq: int = Field(description="Its number: one more than that of the one before it.")
+    seq: int = Field(description="Number of the chunk: one more than the previous one.")
     data: str = Field(description="The text.")
 
 
 class Read(Result):
-    chunks: list[PipeChunk] = Field(description="In the order in which they were written.")
-    closed: bool = Field(description="Nothing comes after these.")
+    chunks: list[PipeChunk] = Field(
+        description="The chunks, in the order in which they were written."
+    )
+    closed: bool = Field(description="Whether no chunk follows these.")
 
 
 class ClosePipeParams(Mutation):
@@ -63,7 +75,9 @@ class ClosePipeParams(Mutation):
 
 
 class ClosedPipe(Result):
-    unread: int = Field(description="Chunks for the caller that it did not read; they are gone.")
+    unread: int = Field(
+        description="Number of chunks that the caller did not read; they are deleted."
+    )
 
 
 class ListPipesParams(Params):
@@ -74,8 +88,8 @@ class PipeRow(Result):
     pipe: str = Field(description="The pipe.")
     other: str = Field(description="Agent at the other end; its UUID if destroyed.")
     to_read: int = Field(description="Chunks that wait for the caller.")
-    to_write: int = Field(description="Chunks of the caller that wait for the other.")
-    closed: bool = Field(description="Nothing can be written any more.")
+    to_write: int = Field(description="Chunks of the caller that wait for the other end.")
+    closed: bool = Field(description="Whether the pipe is closed for writing.")
 
 
 class PipeRows(Result):
@@ -83,7 +97,7 @@ class PipeRows(Result):
 
 
 def _mine(call: Call, params: WritePipeParams | ReadPipeParams | ClosePipeParams) -> str | None:
-    """The caller, at one end of a pipe; of others there is no such pipe."""
+    """The caller, if it is at one end of the pipe; for others the pipe does not exist."""
     pipe = call.ledger.queues.pipes.get(params.pipe)
     return call.caller if pipe is not None and call.uuid in (pipe.parent, pipe.child) else None
 
@@ -93,7 +107,9 @@ _THE_PIPE = Whose("pipe", "pipe", _mine)
 
 @operation(action="send", allow=PARENT, target="agent")
 def open_pipe(call: Call, params: OpenPipeParams) -> Record[OpenedPipe]:
-    """Open a pipe to a child, for both directions. The child gets its id as mail.
+    """Open a pipe between the caller and a child, for both directions.
+
+    The child gets its id as mail.
 
     Chunks are durable and read in order; at most 64 wait in each direction.
     """
@@ -115,7 +131,7 @@ def write_pipe(call: Call, params: WritePipeParams) -> Record[Written] | Wait[Wr
     reader, slots = pipe.other(call.uuid), call.settings.queues.slots
     if not pipe.closed and pipes.count_unread(pipe, reader) >= slots:
         if params.wait <= 0:
-            raise LimitReached(f"cannot write to pipe {pipe.id}: {slots} chunks wait there")
+            raise LimitReached(f"cannot write to pipe {pipe.id}: it is full ({slots} chunks)")
         return Wait(frozenset({_topic(pipe)}), call.now + params.wait, Written(seq=None))
     seq = pipes.write(pipe, reader, params.data)
     call.notify(_topic(pipe))
@@ -126,8 +142,8 @@ def write_pipe(call: Call, params: WritePipeParams) -> Record[Written] | Wait[Wr
 def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
     """Read chunks of the other end.
 
-    Chunks are given again until `up_to` says that they arrived; then there is room for others. A
-    closed pipe can be read to its end.
+    A chunk is returned again until `up_to` confirms it; then its room is free. A closed pipe can be
+    read to its end.
     """
     pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
     before = pipes.count_unread(pipe, call.uuid)
@@ -141,7 +157,7 @@ def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
         if left < before:
             call.notify(_topic(pipe))
         return Record(answer)
-    if left < before:  # the other end may wait for the room: an empty answer, and then again
+    if left < before:  # the other end may wait for the room: answer with no chunks, then read again
         call.notify(_topic(pipe))
         return Record(answer)
     return Wait(frozenset({_topic(pipe)}), call.now + params.wait, answer)
@@ -184,9 +200,7 @@ def _check_family(call: Call, pipe: Pipe) -> None:
     """Refuse writes after the child was moved to another parent."""
     parent, child = call.hive.name(pipe.parent), call.hive.name(pipe.child)
     if parent and child and call.hive.topology.parent(child) != parent:
-        raise NotFound(
-            f"cannot write to pipe {pipe.id}: {child} is not a child of {parent} any more"
-        )
+        raise NotFound(f"cannot write to pipe {pipe.id}: {child} is no longer a child of {parent}")
 
 
 def _topic(pipe: Pipe) -> str:

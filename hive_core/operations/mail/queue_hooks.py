@@ -1,4 +1,4 @@
-"""How items of queues end without an ack: dead after all attempts, or in a closed queue."""
+"""Items of queues that end without an ack: after the last attempt, or in a closed queue."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def closed_queues(call: Call) -> Record[Result]:
 
 @on(AgentDestroyed)
 def close_queues(call: Call, event: AgentDestroyed) -> None:
-    """Close the queues of a destroyed agent and free for others what it had taken out of queues."""
+    """Close the queues of a destroyed agent, and release the items that it had taken."""
     numbers = call.ledger.queues.close_all_of(event.uuid, call.now)
     call.notify(SWEPT, *map(all_waiters_topic, numbers))
 
 
 def give_back(call: Call, ids: list[str], *, dead: bool) -> list[str]:
-    """Do the part of `nack` that is about queues; the ids of the things that are dead now."""
+    """Do the part of `nack` that is about queues; return the ids of the items that are dead now."""
     most = call.settings.limits.attempts
     things = call.ledger.queues.nack(call.uuid, ids, most, dead=dead)
     for number in {thing.queue for thing in things if thing.dead}:
@@ -52,13 +52,13 @@ def give_back(call: Call, ids: list[str], *, dead: bool) -> list[str]:
 
 
 def report_dead_things(call: Call, queue: Queue, ids: list[str]) -> bool:
-    """Tell the owner of a queue about dead things, which stay there until the owner takes them.
+    """Tell the owner of a queue about dead items, which stay in it until the owner takes them.
 
-    Returns whether there was something to tell and an owner to tell it to.
+    Return whether a message was sent: there may be no dead items, or no owner.
     """
     if not ids or call.hive.name(queue.owner) is None:
         return False
-    body = f"given up in your queue {queue.name} after too many attempts: {_some(ids)}"
+    body = f"dead in your queue {queue.name} after too many attempts: {_some(ids)}"
     send_notice(call, call.hive, owner_name(call, queue), DEAD, body)
     return True
 

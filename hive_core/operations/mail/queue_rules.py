@@ -1,4 +1,4 @@
-"""Rights on queues: what the owner declared, by the tree as it is now."""
+"""Rights on queues: the declaration of the owner, applied to the present tree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TASK: Final = Role.TASK
 
 
 def find_queue(call: Call, text: str) -> Queue | None:
-    """The queue that a caller means: `OWNER/NAME`, or a name of its own."""
+    """The queue that a caller names: `OWNER/NAME`, or the name of a queue of its own."""
     owner, slash, name = text.rpartition("/")
     spec = call.hive.specs.get(owner if slash else call.caller)
     return None if spec is None else call.ledger.queues.find(spec.id, name)
@@ -41,7 +41,8 @@ def owner_name(call: Call, queue: Queue) -> str:
 def rights(call: Call, queue: Queue) -> Rights:
     """What the caller may do with a queue. An agent without any right does not see the queue.
 
-    A task writes to its parent only, so that it puts nothing into other queues than its parent's.
+    An agent of role `task` writes to its parent only, so it may put into the queues of its parent
+    only.
     """
     owner = call.hive.name(queue.owner)
     if call.by_operator or owner is None:
@@ -74,15 +75,15 @@ def parse_access(call: Call, said_: list[str], field: str) -> QueueAccess:
 
 
 def access_words(call: Call, rule: QueueAccess) -> list[str]:
-    """An access in the words of its declaration, with the names of now."""
+    """An access in the words of its declaration, with the present names."""
     return [*rule.words, *(call.hive.name(uuid) or uuid for uuid in rule.agents)]
 
 
 def queue_topic(number: int, kind: str = "") -> str:
-    """The topic of items that come into a queue: of any kind, or of one."""
+    """The topic of new items in a queue: of any kind, or of one kind."""
     return f"queue:{number}:{kind}" if kind else f"queue:{number}"
 
 
 def all_waiters_topic(number: int) -> str:
-    """The topic of all calls that wait at a queue."""
+    """The topic of all calls that wait for items of a queue."""
     return f"queue:{number}:*"

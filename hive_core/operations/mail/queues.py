@@ -31,7 +31,10 @@ from hive_core.policy.rules import OPERATOR, SELF, fact_rule
 
 Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Where = Annotated[
-    str, Field(max_length=128, description="Its name, of another owner's `OWNER/NAME`.")
+    str,
+    Field(
+        max_length=128, description="Name of the queue; for a queue of another owner `OWNER/NAME`."
+    ),
 ]
 Rule = Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)]
 
@@ -49,49 +52,56 @@ class OpenQueueParams(Mutation):
     name: Name = Field(description="Unique among the caller's queues.")
     may_put: Rule = Field(
         ["children"],
-        description="May put: `children`, `subtree`, `siblings`, `parent`, or names of agents.",
+        description="Agents that may put items in: `children`, `subtree`, `siblings`, `parent`, or"
+        " names.",
     )
-    may_take: Rule = Field(["children"], description="Agents that may take, in the same words.")
+    may_take: Rule = Field(
+        ["children"], description="Agents that may take items out, in the same words."
+    )
     limit: int | None = Field(
-        None, ge=1, description="Things in it at most; 1000 (a setting) when absent."
+        None, ge=1, description="Maximum number of items; absent: a setting (1000)."
     )
 
 
 class Opened(Result):
-    queue: str = Field(description="`OWNER/NAME`, as others say it.")
+    queue: str = Field(description="`OWNER/NAME`, as other agents name it.")
 
 
 class PutParams(Mutation):
     queue: Where
     body: Body = Field(description="Text, at most 64 KiB.")
-    kind: Kind = Field("thing", description="A kind, for agents that take one kind only.")
-    priority: int = Field(PRIORITY, ge=0, le=3, description="As of `send`, and bounded as there.")
+    kind: Kind = Field("thing", description="Kind of the item, for agents that take one kind only.")
+    priority: int = Field(PRIORITY, ge=0, le=3, description="Priority, bounded as for `send`.")
 
 
 class Put(Result):
-    id: str = Field(description="The thing; never used again.")
-    priority: int = Field(description="What it got.")
+    id: str = Field(description="Id of the item; never used again.")
+    priority: int = Field(description="Priority that the item got.")
 
 
 class TakeParams(Params):
     queue: Where
     wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait when there is none.")
-    max: int = Field(1, ge=1, le=100, description="Things at most.")
+    max: int = Field(1, ge=1, le=100, description="Maximum number of items.")
     lease: float | None = Field(
         None, ge=1, le=3600,
-        description="Seconds after which what is not acked is ready again; 60 if absent.",
+        description="Seconds after which an unacknowledged item is ready again; 60 if absent.",
     )  # fmt: skip
-    min_priority: int = Field(3, ge=0, le=3, description="Only items that are at least so urgent.")
+    min_priority: int = Field(
+        3, ge=0, le=3, description="Only items of this priority or a more urgent one."
+    )
     kind: Kind | None = Field(None, description="Only this kind; other items stay in the queue.")
-    dead: bool = Field(default=False, description="Dead items, for the owner of the queue only.")
+    dead: bool = Field(
+        default=False, description="Whether to take dead items; only the owner of the queue may."
+    )
 
 
 class Taken(Result):
-    id: str = Field(description="The thing; `ack` or `nack` it with this.")
+    id: str = Field(description="Id of the item, for `ack` and `nack`.")
     queue: str = Field(description="`OWNER/NAME`.")
     sender: str = Field(serialization_alias="from", description="Name of the sender at that time.")
     from_uuid: str = Field(description="UUID of the sender.")
-    kind: str = Field(description="A word for programs.")
+    kind: str = Field(description="Kind of the item, for programs.")
     priority: int = Field(description="0 (critical) to 3 (low).")
     put_at: float = Field(description="Seconds since 1970.")
     body: str = Field(description="The text.")
@@ -99,7 +109,7 @@ class Taken(Result):
 
 
 class Things(Result):
-    things: list[Taken] = Field(description="The next items in the queue.")
+    things: list[Taken] = Field(description="The items.")
 
 
 class CloseQueueParams(Mutation):
@@ -107,7 +117,9 @@ class CloseQueueParams(Mutation):
 
 
 class Closed(Result):
-    left: int = Field(description="Items that were not taken; their senders are told.")
+    left: int = Field(
+        description="Number of items that were not taken; the daemon tells their senders."
+    )
 
 
 class ListQueuesParams(Paged):
@@ -116,16 +128,18 @@ class ListQueuesParams(Paged):
 
 class QueueRow(Result):
     queue: str = Field(description="`OWNER/NAME`.")
-    may_put: list[str] = Field(description="Agents that may put: words and names.")
-    may_take: list[str] = Field(description="Agents that may take.")
+    may_put: list[str] = Field(description="Agents that may put items in: words and names.")
+    may_take: list[str] = Field(description="Agents that may take items out.")
     mine: list[str] = Field(description="What the caller may do: `put`, `take`, `close`.")
-    things: int = Field(description="In it now, taken and dead ones included.")
-    limit: int = Field(description="How many it takes.")
+    things: int = Field(description="Number of items in it, taken and dead ones included.")
+    limit: int = Field(description="Maximum number of items.")
     dead: bool = Field(description="Whether it holds dead items.")
 
 
 class QueuesPage(Page):
-    queues: list[QueueRow] = Field(description="Those that the caller may use, the oldest first.")
+    queues: list[QueueRow] = Field(
+        description="The queues that the caller may use, the oldest first."
+    )
 
 
 def _facts(call: Call, params: PutParams | TakeParams) -> frozenset[str]:
@@ -134,7 +148,7 @@ def _facts(call: Call, params: PutParams | TakeParams) -> frozenset[str]:
 
 
 def _whose(call: Call, params: PutParams | TakeParams | CloseQueueParams) -> str | None:
-    """The owner, of a queue that the caller may use in some way."""
+    """The owner of a queue; None when the caller has no right on the queue."""
     queue = find_queue(call, params.queue)
     return owner_name(call, queue) if queue is not None and rights(call, queue) else None
 
@@ -144,10 +158,10 @@ _THE_QUEUE = Whose("queue", "queue", _whose)
 
 @operation(action="send", allow=SELF)
 def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
-    """Open a queue of the caller, with the agents that may put and take.
+    """Open a queue of the caller, and declare which agents may put items in and take them out.
 
-    Items in it are durable and go to the first agent that takes them. Only agents that may use the
-    queue see it, and it ends with its owner.
+    Items are durable and go to the first agent that takes them. Only agents that may use the queue
+    see it. The queue is closed when its owner is destroyed.
     """
     if call.by_operator:
         raise InvalidArgument("the operator has no queues of its own", field="name")
@@ -173,7 +187,7 @@ def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
 def put(call: Call, params: PutParams) -> Record[Put]:
     """Put an item into a queue, where it waits until an agent takes it.
 
-    The owner of the queue says which agents may. An agent of role `task` may put into
+    The owner of the queue declares which agents may do so. An agent of role `task` may put into
     queues of its parent only.
     """
     queue = _require_queue(call, params.queue)
@@ -194,10 +208,11 @@ def put(call: Call, params: PutParams) -> Record[Put]:
     action="receive", allow=_TAKE, whose=_THE_QUEUE, preposition="out of a queue of", facts=_facts
 )
 def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
-    """Take items out of a queue under a lease; `ack` them when they are done.
+    """Take items out of a queue under a lease. `ack` them when they are done.
 
-    Each item comes again until it is acked. After 5 times it is dead: it stays for the owner of the
-    queue, which is told. Items that do not fit `kind` and `min_priority` stay untouched.
+    An item becomes ready again until an agent acks it. After 5 attempts it is dead: it stays in the
+    queue for the owner, and the daemon tells the owner. Items that do not match `kind` and
+    `min_priority` stay untouched.
     """
     queue, queues = _require_queue(call, params.queue), call.ledger.queues
     if params.dead and call.uuid != queue.owner:
@@ -218,7 +233,10 @@ def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
 
 @operation(action="send", allow=SELF | OPERATOR, whose=_THE_QUEUE)
 def close_queue(call: Call, params: CloseQueueParams) -> Record[Closed]:
-    """Close a queue of the caller. Items that were not taken go, and their senders are told."""
+    """Close a queue of the caller.
+
+    Items that were not taken are deleted, and the daemon tells their senders.
+    """
     queue = _require_queue(call, params.queue)
     call.ledger.queues.close(queue)
     call.notify(all_waiters_topic(queue.number), SWEPT)
@@ -227,10 +245,10 @@ def close_queue(call: Call, params: CloseQueueParams) -> Record[Closed]:
 
 @operation(action="read", allow=SELF)
 def list_queues(call: Call, params: ListQueuesParams) -> QueuesPage:
-    """List the queues that the caller may put into or take from, and its own."""
+    """List the queues that the caller may put into or take from, and its own queues."""
     after = params.after or "0"
     if not after.isdecimal():
-        raise InvalidArgument("not what a page ended with", field="after")
+        raise InvalidArgument("is not `next` of a page", field="after")
     looked = call.ledger.queues.page(int(after), params.most)
     rows = [
         (_row(call, queue, held), queue.number) for queue in looked if (held := rights(call, queue))
@@ -244,7 +262,7 @@ def list_queues(call: Call, params: ListQueuesParams) -> QueuesPage:
 
 def _require_queue(call: Call, text: str) -> Queue:
     queue = find_queue(call, text)
-    if queue is None:  # judged a moment ago
+    if queue is None:  # authorized a moment ago
         raise InvalidArgument(f"no queue {text}", field="queue")
     return queue
 

@@ -1,4 +1,4 @@
-"""Mail on its way out: to others, and to oneself."""
+"""Outgoing mail: to other parties, and to the caller itself."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from hive_core.policy.rules import ROUTE, SELF
 TTL_MOST = 30 * 86_400.0
 PRIORITY = 2
 REPLY_MOST = 300.0
-# Kinds of messages that only the daemon makes, of a `send` or a `publish`.
+# Kinds that a `send` may not use: the daemon makes such messages of a `send` or a `publish`.
 RESERVED = frozenset({COPY, TOPIC})
 
-# How urgent mail can be at most, by what the sender is to the recipient (row K18).
+# The most urgent priority of mail, by the relation of the sender to the recipient (row K18).
 _MOST_URGENT = {
     Relation.OPERATOR: 0, Relation.DAEMON: 0,
     Relation.PARENT: 1, Relation.ANCESTOR: 1, Relation.SELF: 1,
@@ -39,26 +39,32 @@ Kind = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]{0,63}$")]
 class SendParams(Mutation):
     to: Agent = Field(description="Name of an agent, or `operator`.")
     body: Body = Field(description="Text, at most 64 KiB.")
-    kind: Kind = Field("message", description="A word for programs to tell messages apart.")
+    kind: Kind = Field("message", description="Kind of the message, for programs.")
     thread: str | None = Field(
         None, min_length=1, max_length=128, pattern=r"^[!-~]+$",
-        description="The conversation that it belongs to; the sender is part of it or begins it.",
+        description="The conversation that it belongs to: one that the sender takes part in, or a"
+        " new one.",
     )  # fmt: skip
     reply_to: str | None = Field(
         None, min_length=1, max_length=64,
-        description="The message it answers, which its recipient sent or received.",
+        description="Id of the message that it answers; its recipient sent or received that"
+        " message.",
     )  # fmt: skip
     priority: int = Field(
         PRIORITY, ge=0, le=3,
-        description="0 (critical) to 3 (low). The operator may say 0; a parent, an ancestor and the"
-        " caller itself 1; all others 2 at most, and what is more urgent becomes that.",
+        description="0 (critical) to 3 (low). The operator may set 0; a parent, an ancestor and"
+        " the caller itself 1; all others 2. A more urgent value is reduced to that.",
     )  # fmt: skip
     ttl: float | None = Field(
-        None, gt=0, le=TTL_MOST, description="Seconds after which it is a dead letter."
+        None,
+        gt=0,
+        le=TTL_MOST,
+        description="Seconds after which an undelivered message becomes a dead letter.",
     )
     reply_within: float | None = Field(
         None, ge=1, le=REPLY_MOST,
-        description="Seconds in which an answer is kept for `wait_reply`; `recv` gives it later.",
+        description="Seconds for which an answer is reserved for `wait_reply`; `recv` delivers it"
+        " only later.",
     )  # fmt: skip
 
 
@@ -66,15 +72,17 @@ class WakeParams(Mutation):
     body: Body = Field(description="Text, at most 64 KiB.")
     source: str | None = Field(
         None, max_length=32, pattern=r"^[!-~]([ -~]*[!-~])?$",
-        description="A label of at most 32 characters of ASCII: what in the container caused it. It"
-        " is shown beside `self` and gives no rights.",
+        description="Label of at most 32 ASCII characters that names the cause in the container."
+        " It is shown beside `self` and gives no rights.",
     )  # fmt: skip
 
 
 class Sent(Result):
-    id: str = Field(description="The message; never used again.")
-    thread: str = Field(description="The conversation: an answer has the same.")
-    priority: int = Field(description="What it got, at most as urgent as the sender may be.")
+    id: str = Field(description="Id of the message; never used again.")
+    thread: str = Field(description="Id of the conversation; an answer has the same.")
+    priority: int = Field(
+        description="Priority that it got, at most as urgent as the sender may set."
+    )
 
 
 def _reply(call: Call, params: SendParams) -> frozenset[str]:
@@ -95,22 +103,25 @@ def _reply(call: Call, params: SendParams) -> frozenset[str]:
 
 @operation(action="send", allow=ROUTE, target="to", preposition="to", facts=_reply)
 def send(call: Call, params: SendParams) -> Record[Sent]:
-    """Put a message into an inbox, where it stays until it is acked.
+    """Send a message to an inbox, where it stays until the recipient acks it.
 
-    It may go to the parent, to siblings under the same parent, to the caller itself, to its
-    descendants, to `operator` and to agents on the caller's allow-list; a reply always to the
-    sender of what it answers. An agent that does not run finds it when it does.
+    Allowed recipients are the parent, siblings under the same parent, the caller itself, its
+    descendants, `operator` and the agents on the caller's allow-list; a reply may always go to the
+    sender of the message that it answers. An agent that does not run receives it when it runs
+    again.
     """
     recipient = _party_uuid(call, params.to)
     if recipient is None:
-        raise InvalidArgument("say to whom", field="to")
+        raise InvalidArgument("name the recipient", field="to")
     if params.kind in RESERVED:
-        raise InvalidArgument(f"{params.kind} is a word of the daemon", field="kind")
+        raise InvalidArgument(f"kind {params.kind} is reserved for the daemon", field="kind")
     if params.reply_to is not None:
         _check_answer(call, params, params.reply_to, recipient)
     _check_rate(call, recipient, params.to)
     check_share(call, recipient, params.to)
-    if Counted.MESSAGES in call.ledger.budgets.kinds:  # who fails after a change costs all others
+    if (
+        Counted.MESSAGES in call.ledger.budgets.kinds
+    ):  # check before any change: a call that fails later costs its whole batch
         call.ledger.messages.check_room(recipient, params.body)
     charge_one(call, call.uuid, Counted.MESSAGES)
     standing = relation(call.hive, call.caller, params.to)
@@ -128,9 +139,9 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
 
 @operation(action="send", allow=SELF)
 def wake(call: Call, params: WakeParams) -> Record[Sent]:
-    """Put a message into the caller's own inbox, always labelled `self`.
+    """Send a message to the caller's own inbox, always labelled `self`.
 
-    A process beside the agent (a watcher of files, of a forge) says by `source` what it is.
+    A process beside the agent (such as a file watcher) names itself with `source`.
     """
     _check_rate(call, call.uuid, call.caller)
     letter = NewMessage(
@@ -142,7 +153,7 @@ def wake(call: Call, params: WakeParams) -> Record[Sent]:
 
 
 def urgency(wanted: int, standing: Relation) -> int:
-    """The priority that mail gets, by what its sender is to the recipient."""
+    """The priority that mail gets, by the relation of its sender to the recipient."""
     return wanted if wanted >= PRIORITY else max(wanted, _MOST_URGENT.get(standing, PRIORITY))
 
 
@@ -158,9 +169,10 @@ def _party_uuid(call: Call, name: str) -> str | None:
 
 
 def _check_answer(call: Call, params: SendParams, reply_to: str, recipient: str) -> None:
-    """A reply goes to a party of the message only: to no third agent, and no successor of a name.
+    """Refuse a reply to an agent that is not a party of the message.
 
-    A message that is not the caller's is unknown to it; the ledger says so.
+    A new agent with an old name is not a party either. The ledger answers a message that is not the
+    caller's as unknown.
     """
     message = call.ledger.messages.get(reply_to)
     parties = () if message is None else (message.sender, message.recipient)

@@ -1,8 +1,8 @@
-"""Copies of what siblings write to each other, for their parent, where the operator wants that.
+"""Copies of messages between siblings for their parent, where the operator enabled them.
 
-A copy comes from the sender, says on its first line what it is a copy of, and is made of nothing
-but a `send`: it is never copied again. Copies take up half of an inbox at most, and none is missed:
-what could not be copied was delivered all the same.
+A copy has the same sender and says on its first line what it is a copy of. Only a `send` is copied,
+so a copy is never copied again. Copies take up at most half of an inbox. A message is delivered
+also when it could not be copied.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics: told to whoever follows them, in their inboxes."""
+"""Topics: a published message goes to the inboxes of all followers."""
 
 from __future__ import annotations
 
@@ -39,17 +39,19 @@ class FollowedParams(Params):
 class PublishParams(Mutation):
     topic: Topic = Field(description="Name of the topic, the same for the whole hive.")
     body: Body = Field(description="Text, at most 64 KiB.")
-    priority: int = Field(PRIORITY, ge=0, le=3, description="As of `send`, and bounded as there.")
+    priority: int = Field(PRIORITY, ge=0, le=3, description="Priority, bounded as for `send`.")
 
 
 class Published(Result):
     delivered: int = Field(description="Number of inboxes that got it.")
-    missed: int = Field(description="Number of inboxes without room for the caller.")
+    missed: int = Field(
+        description="Number of inboxes that had no room for a message of the caller."
+    )
 
 
 @operation(action="receive", allow=SELF)
 def follow_topic(call: Call, params: FollowParams) -> Record[Following]:
-    """Follow a topic: what is published comes as mail of kind `topic`."""
+    """Follow a topic: messages published to it arrive as mail of kind `topic`."""
     follows, most = call.ledger.queues.follows, call.settings.queues.follows
     if len(follows.of(call.uuid)) >= most and params.topic not in follows.of(call.uuid):
         raise LimitReached(f"cannot follow {params.topic}: {call.caller} follows {most} topics")
@@ -74,8 +76,8 @@ def list_topics(call: Call, _params: FollowedParams) -> Following:
 def publish(call: Call, params: PublishParams) -> Record[Published]:
     """Publish to all followers of a topic below the caller; with `broadcast`, to all followers.
 
-    An agent of role `task` reaches its parent at most. A full inbox misses the message; the others
-    do not wait for it.
+    An agent of role `task` reaches at most its parent. A full inbox does not get the message, and
+    the others do not wait for it.
     """
     reached = _reached_followers(call, params.topic)
     most = call.settings.queues.followers
@@ -90,7 +92,7 @@ def publish(call: Call, params: PublishParams) -> Record[Published]:
 
 
 def _reached_followers(call: Call, topic: str) -> list[str]:
-    """Followers that the caller reaches, without the caller itself."""
+    """Followers that the caller may write to, without the caller itself."""
     names = map(call.hive.name, call.ledger.queues.follows.followers(topic))
     following = {name for name in names if name is not None} - {call.caller}
     if call.by_operator:

@@ -1,6 +1,8 @@
-"""Plans: the assignee makes one, the assigner decides; nothing is executed before that.
+"""Plans: the assignee makes a plan and the assigner decides.
 
-Only `approve_plan` with the id of the newest plan approves. A message never does.
+Before that the assignee executes nothing.
+
+Only `approve_plan` with the id of the newest plan approves it. A message cannot.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def create_plan(call: Call, params: CreatePlanParams) -> Record[PlanMade]:
             _adopt(call, task, plan)
         return Record(created_plan(plan, voids, ""), fields=event_fields(call, plan))
     if task is None:
-        raise InvalidArgument("say for which task: only a root plans without one", field="task")
+        raise InvalidArgument("name the task: only a root agent plans without one", field="task")
     plan, voids = _create(call, params)
     task = begin_work(call, task, "its plan")
     task = move_task(call, task, "submit", why=f"plan {plan.id} waits for approval", plan="")
@@ -79,7 +81,7 @@ def _needs_no_approval(call: Call) -> bool:
 
 
 def _create(call: Call, params: CreatePlanParams) -> tuple[Plan, list[str]]:
-    """The new plan, and the ids of the plans that are void by it."""
+    """The new plan, and the ids of the plans that it makes void."""
     steps = [PlanStep(step.title, step.detail, tuple(step.tools)) for step in params.steps]
     plans = call.ledger.plans
     return plans.create(call.uuid, params.task or "", steps, params.note, call.now)
@@ -105,7 +107,10 @@ def _facts_of_task(call: Call, params: ListPlansParams | ApprovePlanParams) -> f
 
 
 def _assigner_facts(call: Call, id_: str) -> frozenset[str]:
-    """Whether the caller gave the task to another agent: an agent does not approve its own plan."""
+    """Whether the caller assigned the task to another agent.
+
+    An agent cannot approve its own plan.
+    """
     task = call.ledger.tasks.get(id_)
     is_assigner = task is not None and call.uuid == task.assigner != task.assignee
     return frozenset({"assigner"}) if is_assigner else frozenset()
@@ -202,7 +207,7 @@ def void_plans_of_agent(call: Call, event: AgentDestroyed) -> None:
     """Void the open plans of a destroyed agent; all its plans are kept as a record."""
     for plan in call.ledger.plans.plans_of_agent(event.uuid, STEPS_MOST):
         if plan.open:
-            call.ledger.plans.move(plan.id, "void", call.now, reason="its agent is gone")
+            call.ledger.plans.move(plan.id, "void", call.now, reason="its agent was destroyed")
             withdraw_prompt(call, plan.id)
 
 
@@ -210,20 +215,23 @@ def _own_task(call: Call, id_: str) -> Task:
     task = visible_task(call, id_)
     if task.assignee != call.uuid:
         raise NotAllowed(
-            f"cannot plan task {id_} of {display_name(call, task.assignee)}: not yours"
+            f"cannot plan task {id_} of {display_name(call, task.assignee)}: it is not yours"
         )
     return task
 
 
 def _adopt(call: Call, task: Task, plan: Plan) -> None:
-    """Give a task the plan that its root agent needs no approval for; its state is as before."""
+    """Record the plan of a root agent, which needs no approval, in its task.
+
+    The state does not change.
+    """
     task = begin_work(call, task, "its plan")
     task = move_task(call, task, "submit", why=f"plan {plan.id}", plan="")
     move_task(call, task, "approve", why="its own plan", plan=plan.id)
 
 
 def _undecided_plan(call: Call, params: ApprovePlanParams, verb: str) -> tuple[Task, Plan]:
-    """The task and its newest plan, if that is the named one and it is not decided yet."""
+    """The task and its newest plan; refused unless that is the named plan and it is undecided."""
     task = call.ledger.tasks.get(params.task)
     plan = call.ledger.plans.get(params.plan)
     if task is None or plan is None or plan.task != params.task:

@@ -1,4 +1,4 @@
-"""The letters that ask for a decision on a plan: an unread one can be taken back."""
+"""The letters that ask for a decision on a plan; the daemon can withdraw an unread one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hive_core.operations.tasks.notices import send_daemon_mail
 from hive_core.operations.tasks.rules import living_name
 
 SUBMITTED: Final = "plan_submitted"
-# Bytes of steps in a message, which people and models read; `get_plan` shows all of them.
+# Bytes of steps in a message; `get_plan` shows all of them.
 _STEPS_MOST: Final = 48 * 1024
 
 
 def send_prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> None:
     """Ask the assigner for a decision, with the whole plan and how to answer.
 
-    For a destroyed assigner it is the parent of the agent, or the operator.
+    If the assigner was destroyed, ask the parent of the agent, or the operator.
     """
     name = living_name(call, task.assigner)
     if name is None:
@@ -35,7 +35,7 @@ def send_prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> None:
         *_step_lines(plan),
         *(["Note:", *quote_lines(plan.note)] if plan.note else []),
         f"Answer with approve_plan {task.id} {plan.id}, or reject_plan {task.id} {plan.id} REASON."
-        " A message is no answer.",
+        " A message does not answer it.",
     ]
     letter = send_daemon_mail(call, name, SUBMITTED, "\n".join(lines), **mail_thread(task))
     party = OPERATOR if name == OPERATOR else call.hive.spec(name).id
@@ -43,7 +43,7 @@ def send_prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> None:
 
 
 def withdraw_prompt(call: Call, plan: str) -> None:
-    """Take back the unread letter about a plan that is decided, or void."""
+    """Withdraw the unread letter about a plan that is decided or void."""
     party, letter = call.ledger.plans.prompt(plan)
     if letter and call.ledger.messages.untaken(party, letter):
         call.ledger.messages.ack(party, [letter])
@@ -51,7 +51,7 @@ def withdraw_prompt(call: Call, plan: str) -> None:
 
 
 def withdraw_prompt_of_task(call: Call, task: str) -> None:
-    """Take back the unread letter about the newest plan of a task that has a new assigner."""
+    """Withdraw the unread letter about the newest plan of a task that has a new assigner."""
     plan = call.ledger.plans.newest(task)
     if plan and call.ledger.plans.require(plan).state is PlanState.SUBMITTED:
         withdraw_prompt(call, plan)
@@ -63,7 +63,7 @@ def mail_thread(task: Task) -> More:
 
 
 def _step_lines(plan: Plan) -> list[str]:
-    """The steps, one line each whatever their text is, as many as a message has room for."""
+    """The steps that a message has room for, one line each."""
     lines: list[str] = []
     left = _STEPS_MOST
     for number, step in enumerate(plan.steps, 1):

@@ -19,7 +19,7 @@ Text = Annotated[str, bounded_text(16 * 1024)]
 
 
 class StepParams(Params):
-    title: str = Field(min_length=1, max_length=200, description="A few words about the step.")
+    title: str = Field(min_length=1, max_length=200, description="Short title of the step.")
     detail: Annotated[str, bounded_text(2048)] = Field("", description="Details of the step.")
     tools: list[Annotated[str, Field(max_length=200)]] = Field(
         [], max_length=32, description="Tools that the step needs."
@@ -36,17 +36,17 @@ class CreatePlanParams(Mutation):
     )
     steps: list[Annotated[StepParams, BeforeValidator(_step_from_text)]] = Field(
         min_length=1, max_length=STEPS_MOST,
-        description="Steps in the order in which they are done; a bare text is a title.",
+        description="Steps in the order of their execution; a plain string is a title.",
     )  # fmt: skip
     note: Text = Field("", description="Note for the approver.")
 
 
 class PlanMade(Result):
     plan: str = Field(description="Id of the plan; a revised plan gets a new id.")
-    state: str = Field(description="submitted, or approved where no approval is needed.")
+    state: str = Field(description="submitted, or approved when no approval is needed.")
     voids: list[str] = Field(description="Older plans of the task that are void now.")
     decides: str = Field(
-        description="Name of the agent that was asked; empty where no approval is needed."
+        description="Name of the agent that was asked; empty when no approval is needed."
     )
 
 
@@ -56,7 +56,7 @@ class PlanParams(Params):
 
 class PlanStepRow(Result):
     step: int = Field(description="Number of the step, from 1.")
-    title: str = Field(description="A few words about the step.")
+    title: str = Field(description="Short title of the step.")
     detail: str = Field(description="Details of the step.")
     tools: list[str] = Field(description="Tools that the step needs.")
     status: str = Field(description="pending, in_progress, done, failed or skipped.")
@@ -81,7 +81,9 @@ class ListPlansParams(Params):
 
 
 class PlanRows(Result):
-    plans: list[PlanRow] = Field(description="The newest first; only that one can be approved.")
+    plans: list[PlanRow] = Field(
+        description="The plans, the newest first; only the newest can be approved."
+    )
 
 
 class ApprovePlanParams(Mutation):
@@ -96,7 +98,9 @@ class ApprovePlanParams(Mutation):
 
 class RejectPlanParams(ApprovePlanParams):
     reason: str = Field(
-        min_length=1, max_length=2000, description="Reason; the agent of the task is told."
+        min_length=1,
+        max_length=2000,
+        description="Reason, which the daemon tells the agent of the task.",
     )
 
 

@@ -1,4 +1,7 @@
-"""What happens to questions by itself: deadlines, climbing, mail to retry, changes of the tree."""
+"""What the daemon does with open questions.
+
+Deadlines, climbing, retried mail, changes of the tree.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from hive_core.operations.questions.transitions import (
 )
 from hive_core.policy.relationship import ABOVE, relationship
 
-# Questions handled at a time: other calls get their turn in between.
+# Questions handled in one turn; other calls are served in between.
 _MOST: Final = 50
 
 
@@ -52,7 +55,7 @@ def handle_question_deadlines(call: Call) -> Record[Result]:
 
 @due(at=_tree_changed_at, topics=frozenset({"tree"}))
 def recheck_questions(call: Call) -> Record[Result]:
-    """Pass questions on whose holder is no longer above the asker, after a change of the tree."""
+    """After a change of the tree, pass on questions whose holder is no longer above the asker."""
     for question in call.ledger.questions.all_open():
         _recheck_question(call, question)
     for owner in call.ledger.reminders.owners():
@@ -64,7 +67,10 @@ def recheck_questions(call: Call) -> Record[Result]:
 
 @on(AgentDestroyed)
 def _pass_on_questions(call: Call, event: AgentDestroyed) -> None:
-    """Cancel what a destroyed agent asked; pass what waited on it to the nearest ancestor."""
+    """Cancel the questions of a destroyed agent.
+
+    Pass those that waited on it to the nearest ancestor.
+    """
     rows = call.ledger.questions
     for question in rows.open_of_asker(event.uuid):
         end_question(call, question, _end_for_destroyed(call, event.name))
@@ -75,7 +81,7 @@ def _pass_on_questions(call: Call, event: AgentDestroyed) -> None:
 
 
 def _deadline_end(call: Call, question: Question) -> QuestionEnd:
-    """The end with the defaults; it is an expiry where an item has no default."""
+    """The end at a deadline: the defaults count, or the question expires when an item has none."""
     keep_until = call.now + call.settings.talk.kept
     complete = None not in question.defaults
     answers = question.defaults if any(question.defaults) else ()
@@ -83,11 +89,11 @@ def _deadline_end(call: Call, question: Question) -> QuestionEnd:
 
 
 def _end_for_destroyed(call: Call, name: str) -> QuestionEnd:
-    return end_without_answers(call, "cancel", by=DAEMON, reason=f"{name} is destroyed")
+    return end_without_answers(call, "cancel", by=DAEMON, reason=f"{name} was destroyed")
 
 
 def _recheck_question(call: Call, question: Question) -> None:
-    """Cancel or pass on one question, by the tree as it is now."""
+    """Cancel or pass on one question, by the present tree."""
     asker, holder = call.hive.name(question.asker), call.hive.name(question.holder)
     if asker is None:
         end_question(call, question, _end_for_destroyed(call, "the asker"))

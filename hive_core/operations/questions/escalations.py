@@ -28,42 +28,43 @@ from hive_core.policy.rules import SELF, holds
 class EscalateParams(Mutation):
     issue: Text = Field(
         validation_alias=also("issue", "reason"),
-        description="What is wrong, or what has to be decided. Also `reason`.",
+        description="The problem, or the decision that is needed. Also `reason`.",
     )
     severity: Literal["info", "warning", "error", "critical"] = Field(
-        description="How bad it is; decides how soon it climbs, and the priority of its mail."
+        description="Severity; it decides how soon the escalation climbs, and the priority of its"
+        " mail."
     )
     context: Annotated[str, bounded_text(TEXT_MOST)] = Field(
-        "", description="What the recipient has to know for the answer."
+        "", description="Context that the recipient needs for the answer."
     )
     propagate: bool = Field(
         default=True,
-        description="Whether it goes a level up while it is unanswered, to the operator at last.",
+        description="Whether it goes up a level while it is unanswered, finally to the operator.",
     )
     deadline: float | None = Field(
         None, gt=0, le=YEAR, description="Seconds until it ends without an answer; absent: never."
     )
     default: Text | None = Field(
-        None, description="The answer that counts when none has come by the deadline."
+        None, description="The answer that counts when there is none by the deadline."
     )
     task: Id | None = Field(
-        None, description="A task of the caller's that cannot continue without the answer."
+        None, description="Task of the caller that cannot continue without the answer."
     )
 
 
 class EscalationResult(Result):
     escalation: str = Field(description="The id of the escalation; `answer` takes it.")
     to: str = Field(description="The agent it waits on: the parent, or the operator for a root.")
-    climbs: float | None = Field(description="When it goes a level up, in seconds since 1970.")
+    climbs: float | None = Field(description="When it goes up a level, in seconds since 1970.")
 
 
 @operation(action="escalate", allow=SELF & holds("escalate"))
 def escalate(call: Call, params: EscalateParams) -> Record[EscalationResult]:
-    """Tell the parent that something is wrong, and get an answer as mail of kind `answer`.
+    """Report a problem to the parent; the answer comes as mail of kind `answer`.
 
-    An escalation that is not answered for as long as the settings say for its severity goes a
-    level up, with its context, and to the operator at last. Each agent that it has waited on may
-    `answer` it, once.
+    An escalation that is unanswered for the time that the settings give its severity goes up a
+    level, with its context, and finally to the operator. Each agent that it has waited on may
+    `answer` it; it is answered once.
     """
     if call.by_operator:
         raise NotAllowed("cannot escalate: no agent is above the operator", rule="self")

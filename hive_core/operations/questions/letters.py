@@ -1,6 +1,6 @@
 """The letters about a question: a line of JSON for programs, then text.
 
-Texts of agents stand behind `> ` on every line, so that they cannot be taken for the daemon's.
+Each line of an agent's text begins with `> `, so that readers can tell it from the daemon's text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def question_title(question: Question) -> str:
 
 
 def question_letter(call: Call, question: Question, hop: Hop) -> str:
-    """The letter to the party that the question waits on now."""
+    """The letter to the holder: the party that the question waits on now."""
     asker = display_name(call, question.asker)
     head: dict[str, object] = {
         "question": question.id, "kind": question.kind, "from": asker, "why": hop.why,
@@ -59,7 +59,7 @@ def question_letter(call: Call, question: Question, hop: Hop) -> str:
 
 
 def answer_letter(call: Call, question: Question) -> str:
-    """The letter to the asker: the answers, or why there are none."""
+    """The letter to the asker: the answers, or the reason why there are none."""
     head = {
         "question": question.id, "kind": question.kind, "state": question.state,
         "by": display_name(call, question.answered_by), "answers": list(question.answers),
@@ -127,7 +127,7 @@ def _items(question: Question) -> Iterator[str]:
 
 
 def quote_lines(text: str) -> list[str]:
-    """The lines of a text by an agent, each behind a mark."""
+    """The lines of an agent's text, each behind `> `."""
     return [f"> {one_line(line)}" for line in text.splitlines()] or ["> "]
 
 

@@ -45,16 +45,16 @@ Text = Annotated[str, Field(min_length=1), bounded_text(TEXT_MOST)]
 
 
 class ItemParams(Params):
-    """A bare text stands for an item with that prompt."""
+    """A plain string stands for an item with that prompt."""
 
     prompt: Text = Field(description="The question in words.")
     options: list[Annotated[str, Field(min_length=1, max_length=500)]] = Field(
         [],
         max_length=4,
-        description="None, or 2 to 4 answers to choose from; any other text is an answer too.",
+        description="No answers, or 2 to 4 to choose from; any other text is an answer too.",
     )
     default: Text | None = Field(
-        None, description="The answer that counts when none has come by the deadline."
+        None, description="The answer that counts when there is none by the deadline."
     )
 
 
@@ -64,7 +64,7 @@ def _as_item(item: object) -> object:
 
 class AskParams(Mutation):
     items: list[Annotated[ItemParams, BeforeValidator(_as_item)]] = Field(
-        min_length=1, max_length=8, description="What to ask; a bare text is a prompt."
+        min_length=1, max_length=8, description="Items of the question; a plain string is a prompt."
     )
     to: Annotated[str, Field(max_length=64)] = Field(
         PARENT, description="`parent`, `operator`, or the name of an ancestor."
@@ -73,17 +73,18 @@ class AskParams(Mutation):
         None, gt=0, le=YEAR, description="Seconds until the defaults count; absent: no deadline."
     )
     task: Id | None = Field(
-        None, description="A task of the caller's that cannot continue without the answer."
+        None, description="Task of the caller that cannot continue without the answer."
     )
     context: Annotated[str, bounded_text(TEXT_MOST)] = Field(
-        "", description="What the recipient has to know for the answer."
+        "", description="Context that the recipient needs for the answer."
     )
 
 
 class AskResult(Result):
     question: str = Field(description="The id of the question; the answer names it.")
     to: str = Field(
-        description="The agent that it waits on; a question to the operator may go to the parent."
+        description="The agent that it waits on; a question to the operator may go to the parent"
+        " instead."
     )
     deadline: float | None = Field(description="When the defaults count, in seconds since 1970.")
 
@@ -117,18 +118,18 @@ class RelayResult(Result):
 
 class CancelParams(Mutation):
     question: Id = Field(description="The id of the question or escalation.")
-    why: Reason = Field("", description="The reason; shown to the asker and to its recipients.")
+    why: Reason = Field("", description="Reason shown to the asker and to the recipients.")
 
 
 class AboutQuestion(Protocol):
-    """Parameters with a question in them."""
+    """Parameters that name a question."""
 
     @property
     def question(self) -> str: ...
 
 
 def asker_name(call: Call, params: AboutQuestion) -> str | None:
-    """The name of the asker, who owns the question."""
+    """The name of the asker, which owns the question."""
     question = call.ledger.questions.get(params.question)
     return None if question is None else call.hive.name(question.asker)
 
@@ -144,15 +145,15 @@ def question_facts(call: Call, params: AboutQuestion) -> frozenset[str]:
 
 
 WHOSE: Final = Whose("question", "question", asker_name)
-WAS_ASKED: Final = fact_rule(ASKED, "an agent that was asked", "it was not asked of you")
+WAS_ASKED: Final = fact_rule(ASKED, "an agent that was asked", "you were not asked")
 
 
 @operation(action="escalate", allow=SELF)
 def ask(call: Call, params: AskParams) -> Record[AskResult]:
     """Ask an agent above the caller. The answer comes later, as mail of kind `answer`.
 
-    The recipient may answer, or pass the question on upwards; the answer comes in both cases.
-    A question to the operator goes there at once if the caller has the capability
+    The recipient may answer, or pass the question on upwards; in both cases the caller gets the
+    answer. A question to the operator goes to the operator if the caller has the capability
     `message.operator`, and otherwise to its parent.
     """
     if call.by_operator:
@@ -207,7 +208,7 @@ def _end_record(call: Call, question: Question) -> Record[AnswerResult]:
 
 @operation(action="escalate", allow=WAS_ASKED, whose=WHOSE, facts=question_facts)
 def relay_question(call: Call, params: RelayParams) -> Record[RelayResult]:
-    """Pass a question on, upwards; the answer goes to the asker without the caller's help.
+    """Pass a question on, upwards; the answer goes directly to the asker.
 
     The caller may still answer: the first answer counts. The operator passes a question back down.
     """
@@ -261,14 +262,14 @@ def _cancel_task_questions(call: Call, event: TaskEnded) -> None:
 
 def _request_item(item: ItemParams) -> QuestionItem:
     if len(item.options) == 1:
-        raise InvalidArgument("one option is no choice: none, or 2 to 4", field="items.options")
+        raise InvalidArgument("give no options, or 2 to 4", field="items.options")
     return QuestionItem(item.prompt, tuple(item.options), item.default)
 
 
 def check_request(
     call: Call, items: Sequence[QuestionItem], deadline: float | None, id_: str
 ) -> None:
-    """Refuse a default without a deadline, and a task that is not held by the caller."""
+    """Refuse a default without a deadline, and a task that the caller does not work on."""
     if deadline is None and any(item.default is not None for item in items):
         raise InvalidArgument("`default` requires `deadline`", field="deadline")
     if not id_:

@@ -25,9 +25,9 @@ def resolve_recipient(hive: Hive, asker: str, to: str, kind: QuestionKind) -> st
     if to not in visible_names(hive, asker):
         raise NotFound(f"no such agent: {to[:64]}")
     if relationship(hive, to, asker) not in ABOVE:
-        raise NotAllowed(f"{cannot}: not your ancestor", rule="ancestor")
+        raise NotAllowed(f"{cannot}: it is not your ancestor", rule="ancestor")
     if hive.spec(asker).role is Role.TASK:
-        raise NotAllowed(f"{cannot}: a task asks its parent only", rule="route")
+        raise NotAllowed(f"{cannot}: an agent of role task may ask its parent only", rule="route")
     return to
 
 
@@ -46,7 +46,7 @@ def _nearest_recipient(hive: Hive, asker: str, to: str, kind: QuestionKind) -> s
     if direct or kind is QuestionKind.ESCALATION:
         return OPERATOR
     raise NotAllowed(
-        "cannot ask operator: you have no parent, and not the capability message.operator",
+        "cannot ask operator: you have neither a parent nor the capability message.operator",
         rule="route",
     )
 
@@ -57,7 +57,7 @@ def party_uuid(hive: Hive, name: str) -> str:
 
 
 def parent_uuid(hive: Hive, uuid: str) -> str:
-    """The UUID of the parent; `operator` for a root, and for an agent that is not in the tree."""
+    """The UUID of the parent; `operator` for a root and for an agent outside the tree."""
     name = hive.name(uuid)
     parent = None if name is None else hive.topology.parent(name)
     return OPERATOR if parent is None else hive.spec(parent).id

@@ -1,7 +1,7 @@
-"""How a question is asked, passed on and ended.
+"""The steps of a question: it is asked, passed on and ended.
 
-This is the one way for questions, escalations, and what the daemon asks for an agent. Each step is
-a row, an event and mail, in one transaction. The asker is told of the end exactly once.
+Questions, escalations and the daemon's own questions all use these functions. Each step is a row,
+an event and mail, in one transaction. The asker learns of the end exactly once.
 """
 
 from __future__ import annotations
@@ -35,18 +35,21 @@ from hive_core.operations.questions import letters as question_letters
 from hive_core.operations.questions.recipients import party_uuid, resolve_recipient
 
 ANSWER, ENDED = "answer", "question_ended"
-AGAIN: Final = 60.0  # seconds until mail that did not fit into an inbox is tried again
+AGAIN: Final = 60.0  # seconds until mail that did not fit into an inbox is sent again
 BYTES_MOST: Final = 16 * 1024
 _LOW: Final = 3
-# How full the inbox of the recipient may be.
+# Part of the recipient's inbox that questions may fill.
 _SHARES: Final = {QuestionKind.QUESTION: 0.5, QuestionKind.ESCALATION: 0.75}
-# The operator sees on its list what other parties did; these ends it is always told.
+# The operator's list shows what other parties did; of these ends the operator always gets mail.
 _MISSED: Final = frozenset({QuestionState.DEFAULTED, QuestionState.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionRequest:
-    """What to ask. `deadline` is in seconds from now; `task` is one of the asker's that waits."""
+    """A question to ask.
+
+    `deadline` is in seconds from now; `task`: a task of the asker that waits.
+    """
 
     items: Sequence[QuestionItem]
     context: str = ""
@@ -58,7 +61,7 @@ class QuestionRequest:
 
 
 def question_topic(question: str) -> str:
-    """The topic that is touched at every step of a question."""
+    """The topic that every step of a question touches."""
     return f"question:{question}"
 
 
@@ -66,7 +69,7 @@ def put_question(call: Call, asker: str, to: str, request: QuestionRequest) -> Q
     """Ask the parent, the operator, or an ancestor by name, for an agent (by UUID).
 
     Raises NotAllowed or NotFound when the agent may not ask this recipient, LimitReached when too
-    many questions are open, and InboxFull when the recipient must read its mail first.
+    many questions are open, and InboxFull when the recipient's inbox is nearly full.
     """
     name = call.hive.names[asker]
     holder = resolve_recipient(call.hive, name, to, request.kind)
@@ -90,7 +93,10 @@ def put_question(call: Call, asker: str, to: str, request: QuestionRequest) -> Q
 
 
 def pass_on(call: Call, question: Question, holder: str, why: HopReason) -> None:
-    """Let a question wait on `holder` (a UUID, or `operator`); tell the old and the new holder."""
+    """Make `holder` (a UUID, or `operator`) the holder of a question.
+
+    Tell the old and the new one.
+    """
     hop = Hop(holder, call.now, question.holder, why)
     climbs = None if question.climbs is None else _climb_time(call, question.severity, holder)
     passed = call.ledger.questions.pass_on(question.id, hop, climbs)
@@ -133,11 +139,13 @@ def end_without_answers(call: Call, event: str, *, by: str = "", reason: str = "
 def deliver_mail(call: Call, question: Question) -> None:
     """Send the mail about the present state: to the holder, or after the end to the asker.
 
-    Mail that does not fit into a full inbox is tried again, so that an answer is not lost.
+    Mail that does not fit into a full inbox is sent again later, so that no answer is lost.
     """
     name = living_name(call, question.holder if question.open else question.asker)
     retry = None
-    if name is not None:  # destroyed: what waits on it is passed on, what it asked is cancelled
+    if (
+        name is not None
+    ):  # destroyed: questions that wait on it are passed on, its own questions are cancelled
         try:
             _post_letter(call, question, name)
         except (InboxFull, NotFound):
@@ -151,9 +159,9 @@ def _tell_former_holder(
 ) -> None:
     """Tell a former holder that the question has ended, or waits on another party.
 
-    A holder that has not read the letter about it need not know: the letter is taken back, unless
-    the question may still be answered (`stays`). An end without an answer is `always` told. The
-    operator looks at its list.
+    If the holder has not read the letter about it, the daemon withdraws that letter instead, unless
+    the holder may still answer (`stays`). With `always` (an end without an answer) it tells the
+    holder in any case. The operator's list shows the rest.
     """
     name, mail = living_name(call, hop.holder), call.ledger.messages
     if name is None:
@@ -163,7 +171,7 @@ def _tell_former_holder(
         mail.ack(hop.holder, [hop.letter])
     call.notify(inbox(hop.holder))
     if body and (always or not (unread or name == OPERATOR)):
-        with suppress(InboxFull, NotFound):  # useful, but not worth another try
+        with suppress(InboxFull, NotFound):  # useful, but not worth a retry
             _send_mail(call, name, ENDED, body, _LOW)
 
 
@@ -214,7 +222,9 @@ def _check_room(call: Call, asker: str, holder: str, kind: QuestionKind) -> None
         )  # fmt: skip
     uuid = party_uuid(call.hive, holder)
     _check_inbox(call, uuid, holder, kind)
-    if kind is QuestionKind.ESCALATION:  # escalations find room; the bound above holds for them too
+    if (
+        kind is QuestionKind.ESCALATION
+    ):  # escalations always find room here; the bound above applies to them too
         return
     waiting = rows.count_held(uuid)
     full = waiting >= bounds.asked
@@ -229,16 +239,18 @@ def _check_room(call: Call, asker: str, holder: str, kind: QuestionKind) -> None
 def _check_inbox(call: Call, uuid: str, holder: str, kind: QuestionKind) -> None:
     """Raise InboxFull when questions would fill the inbox: the rest is for other mail.
 
-    Questions come as mail of the daemon, so mail from agents does not keep anyone from asking.
+    Questions arrive as mail of the daemon, so mail of agents cannot block them.
     """
     count, size = call.ledger.messages.bytes_by_sender(uuid).get(DAEMON, (0, 0))
     share, limits = _SHARES[kind], call.settings.limits
     if count >= share * limits.inbox_count or size >= share * limits.inbox_bytes:
-        raise InboxFull(f"cannot ask {holder}: its inbox is nearly full; it has to read first")
+        raise InboxFull(
+            f"cannot ask {holder}: its inbox is nearly full; it must read its mail first"
+        )
 
 
 def _climb_time(call: Call, severity: str, holder: str) -> float | None:
-    """When it goes a level up by itself; None when it is with the operator."""
+    """When it goes up a level; None when it waits on the operator."""
     if holder == OPERATOR:
         return None
     return call.now + float(getattr(call.settings.talk, Severity(severity).value))

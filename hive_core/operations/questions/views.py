@@ -32,8 +32,9 @@ class GetQuestionParams(Params):
 
 class ListQuestionsParams(Paged):
     which: Which = Field(
-        "to_me", description="`to_me`: what waits on the caller; `mine`: what the caller asked;"
-        " `subtree`: what the caller and its descendants asked.",
+        "to_me",
+        description="`to_me`: those that wait on the caller; `mine`: those that the caller asked;"
+        " `subtree`: those that the caller and its descendants asked.",
     )  # fmt: skip
     open: bool = Field(default=True, description="Only those that have not ended.")
 
@@ -50,9 +51,11 @@ class QuestionRow(Result):
     items: int = Field(description="The number of items.")
     task: str = Field(description="The task that waits for it.")
     asked: float = Field(description="When it was asked, in seconds since 1970.")
-    deadline: float | None = Field(description="When the defaults count, or it expires.")
-    climbs: float | None = Field(description="When it goes a level up by itself.")
-    answered_by: str = Field(description="The party that ended it; `daemon` for a deadline.")
+    deadline: float | None = Field(
+        description="When the defaults count or it expires, in seconds since 1970."
+    )
+    climbs: float | None = Field(description="When it goes up a level.")
+    answered_by: str = Field(description="The party that ended it; `daemon` at a deadline.")
     ended: float | None = Field(description="When it ended, in seconds since 1970.")
     reason: str = Field(description="Why it was cancelled.")
 
@@ -69,19 +72,19 @@ class ItemRow(Result):
 
 
 class HopRow(Result):
-    to: str = Field(description="The agent that it came to wait on.")
-    at: float = Field(description="When, in seconds since 1970.")
-    by: str = Field(description="The party that it came from.")
+    to: str = Field(description="The new holder: the agent that it waited on from then on.")
+    at: float = Field(description="Time, in seconds since 1970.")
+    by: str = Field(description="The party that passed it on.")
     why: str = Field(
-        description="asked, relayed, climbed, or passed (the agent before can no longer answer)."
+        description="asked, relayed, climbed, or passed (the previous holder can no longer answer)."
     )
 
 
 class QuestionDetails(Result):
     question: QuestionRow = Field(description="The question as in a list.")
-    context: str = Field(description="What the recipient has to know for the answer.")
+    context: str = Field(description="Context that the recipient needs for the answer.")
     items: list[ItemRow] = Field(description="All items, in order.")
-    hops: list[HopRow] = Field(description="The agents that it has waited on, the first first.")
+    hops: list[HopRow] = Field(description="The agents that it has waited on, in order.")
 
 
 @operation(
@@ -106,7 +109,7 @@ def get_question(call: Call, params: GetQuestionParams) -> QuestionDetails | Wai
 
 @operation(action="read", allow=SELF, aliases=("list_worker_questions",))
 def list_questions(call: Call, params: ListQuestionsParams) -> QuestionRows:
-    """List the questions and escalations that wait on the caller, or that it or others asked."""
+    """List the questions and escalations that wait on the caller, or that its subtree asked."""
     questions, after = call.ledger.questions, params.after
     if after is not None and not _can_see(call, after):
         raise NotFound(f"no question {after[:64]}")
@@ -118,7 +121,7 @@ def list_questions(call: Call, params: ListQuestionsParams) -> QuestionRows:
 
 
 def _can_see(call: Call, id_: str) -> bool:
-    """Whether there is such a question, as far as the caller may know."""
+    """Whether the caller may know that the question exists."""
     question = call.ledger.questions.get(id_)
     if question is None or call.by_operator:
         return question is not None

@@ -1,4 +1,7 @@
-"""The one way a task is created. Whether the caller may assign it is decided before."""
+"""Creation of tasks.
+
+Every new task comes from here, after the check that the caller may assign it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from hive_core.operations.tasks.steps import (
 )
 from hive_core.operations.tasks.transitions import move_task
 
-NOTHING = "-"  # as `part_of`: a task that is no part of another one
+NOTHING = "-"  # as `part_of`: the task is not a part of another one
 
 
 def create_task(
@@ -35,8 +38,8 @@ def create_task(
 ) -> Task:
     """Create a task of `assigner` (a UUID or `operator`) for the agent `assignee` (a name).
 
-    The agent is offered the task at once when it runs, has room, and the task waits for no other.
-    The spec of the agent may require a plan, and bound the turns.
+    The daemon offers the task to the agent at once when the agent runs and has room, and the task
+    does not wait for others. The spec of the agent may require a plan, and bound the turns.
     """
     spec = call.hive.spec(assignee)
     _check_room(call, assigner, assignee)
@@ -68,7 +71,7 @@ def create_task(
 
 
 def _effective_caps(caps: TaskCapLimits | None, spec: AgentSpec) -> TaskCapLimits | None:
-    """The requested caps, with at most as many turns as the agent may take."""
+    """The requested caps; the number of turns is bounded by the agent's spec."""
     if spec.max_turns is None:
         return caps
     caps = caps or TaskCapLimits()
@@ -80,15 +83,18 @@ def _check_room(call: Call, assigner: str, assignee: str) -> None:
     tasks, limits = call.ledger.tasks, call.settings.tasks
     cannot = f"cannot assign a task to {assignee}"
     if tasks.count_open("assignee", call.hive.spec(assignee).id) >= limits.open:
-        raise LimitReached(f"{cannot}: it has {limits.open} open tasks, and no more are allowed")
+        raise LimitReached(f"{cannot}: it has {limits.open} open tasks, which is the limit")
     if assigner != OPERATOR and tasks.count_open("assigner", assigner) >= limits.given:
         raise LimitReached(
-            f"{cannot}: {limits.given} tasks that you gave are open, and no more are allowed"
+            f"{cannot}: {limits.given} tasks that you assigned are open, which is the limit"
         )
 
 
 def _part_of(call: Call, assigner: str, request: TaskRequest) -> str:
-    """The task that this one is a part of: if the assigner works on exactly one, that one."""
+    """The task that this one is a part of.
+
+    The named one, or the only one that the assigner works on.
+    """
     if request.part_of:
         return "" if request.part_of == NOTHING else request.part_of
     own = current_tasks(call.ledger, assigner)
@@ -96,7 +102,7 @@ def _part_of(call: Call, assigner: str, request: TaskRequest) -> str:
 
 
 def _check_dependencies(call: Call, assigner: str, after: tuple[str, ...]) -> tuple[str, ...]:
-    """The tasks to wait for, each once: the assigner may know them, and none ended badly."""
+    """The tasks to wait for, without duplicates; refused when unknown to the assigner or failed."""
     ids = tuple(dict.fromkeys(after))
     for id_ in ids:
         task = call.ledger.tasks.get(id_)
@@ -104,7 +110,7 @@ def _check_dependencies(call: Call, assigner: str, after: tuple[str, ...]) -> tu
             raise NotFound(f"no task {id_[:64]}")
         if task.result is not None and task.result.status not in WELL:
             status = task.result.status.value
-            raise Conflict(f"cannot wait for task {id_}: it came out as {status}")
+            raise Conflict(f"cannot wait for task {id_}: it ended as {status}")
     return ids
 
 

@@ -1,4 +1,4 @@
-"""Caps of single tasks (row Q24): at the first of them the agent can only report."""
+"""Caps of single tasks (row Q24): once a task reaches one, its agent may only report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hive_core.operations.notices import send_notice
 from hive_core.operations.tasks.transitions import stop_task
 
 AT_ONCE = 16
-# Which kinds of usage count towards which cap.
+# The kinds of usage that count towards each cap.
 _COUNTS = {
     "tokens": ("tokens", "tokens_in", "tokens_out"),
     "cost": ("money",),
@@ -38,7 +38,7 @@ def _compute_cap_reached(call: Call, capped: TaskCapRow) -> str:
 
 
 def check_caps(call: Call, task: str) -> bool:
-    """Ask for a report when the task has reached its first cap now; whether it has."""
+    """Ask for a report when the task has just reached its first cap; return whether it has."""
     capped = call.ledger.budgets.usage.task_caps(task)
     if capped is None or capped.reached or not (cap := _compute_cap_reached(call, capped)):
         return False
@@ -47,7 +47,7 @@ def check_caps(call: Call, task: str) -> bool:
 
 
 def request_report_at_cap(call: Call, capped: TaskCapRow, cap: str) -> None:
-    """Tell the agent to report; the task is stopped when it does not within some seconds."""
+    """Ask the agent for a report; the task is stopped when none comes within some seconds."""
     grace = call.settings.budgets.stop
     call.ledger.budgets.usage.mark_reached(capped.task, cap, call.now + grace if grace else None)
     name = call.hive.name(capped.agent)
@@ -65,7 +65,7 @@ def _forget_caps(call: Call, event: TaskEnded) -> None:
 
 @due(at=lambda ledger: ledger.budgets.usage.next_cap_stop(), topics=frozenset({BUDGET}))
 def stop_at_task_caps(call: Call) -> Record[Result]:
-    """Stop the tasks that had time to report after their cap and did not."""
+    """Stop the tasks whose agents did not report in time after reaching a cap."""
     for capped in call.ledger.budgets.usage.caps_to_stop(call.now, AT_ONCE):
         call.ledger.budgets.usage.mark_reached(capped.task, capped.reached, None)
         task = call.ledger.tasks.get(capped.task)

@@ -1,4 +1,4 @@
-"""Time runs out: a report is asked for, work is stopped, what does not stop is ended (row Q23)."""
+"""Deadlines of tasks: ask for a report, then stop the work, then end the container (row Q23)."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from hive_core.operations.tasks.transitions import (
 REPORT: Final = "task_report"
 _AT_ONCE: Final = 20
 _FORCED: Final = "forced"
-# Seconds until a forced end that did not come is asked for once more; then longer each time.
+# Seconds until a forced end that did not happen is requested again; longer each time.
 _RETRY: Final = 30.0
 _RETRY_MOST: Final = 3600.0
 _DOWN: Final = frozenset({State.STOPPED, State.SLEEPING, State.FAILED, State.PARKED, State.ABSENT})
 
 
 class DeadlinesApplied(Result):
-    """How many tasks were due."""
+    """Number of tasks that were due."""
 
     tasks: int
 
 
 @due(at=lambda ledger: ledger.tasks.next_due(), topics=frozenset({"task"}))
 def task_deadlines(call: Call) -> Record[DeadlinesApplied]:
-    """Apply what is due of some of the tasks whose time has come."""
+    """Apply the due steps of some of the tasks whose time has come."""
     rows = call.ledger.tasks.overdue(call.now, _AT_ONCE)
     late = dict[str, str]()
     for row in rows:
-        task = call.ledger.tasks.require(row.id)  # an earlier one may have changed it
+        task = call.ledger.tasks.require(row.id)  # an earlier task may have changed it
         if _is_late(call, task):
             late[task.id] = f"its time is over: {task.request.deadline:g} s"
             continue
         _apply_due(call, task)
-        if _is_ending(task):  # its consequences are enough for one turn
+        if _is_ending(task):  # one task with its consequences is enough for one turn
             break
     stop_tasks(call, late, ResultStatus.TIMEOUT)
     return Record(DeadlinesApplied(tasks=len(rows)), audited=True)
 
 
 def _is_late(call: Call, task: Task) -> bool:
-    """Whether its work is to be stopped now."""
+    """Whether the deadline of the task has passed, so that its work has to be stopped."""
     over = _is_ending(task) or _has_come(call, task.stop_at)
     return not over and _has_come(call, task.hard_at)
 
@@ -72,7 +72,7 @@ def _apply_due(call: Call, task: Task) -> None:
 
 
 def _is_ending(task: Task) -> bool:
-    """Whether it has ended or is stopping: what is due of it are its consequences."""
+    """Whether the task has ended or is stopping, so that only its consequences are due."""
     return not task.open or task.state is TaskState.STOPPING
 
 
@@ -81,13 +81,13 @@ def _has_come(call: Call, at: float | None) -> bool:
 
 
 def _request_report(call: Call, task: Task) -> None:
-    """Tell the agent to end the task by a report of its own."""
+    """Ask the agent to end the task with a report."""
     name = call.hive.name(task.assignee)
     if name is None:
         return
     left = "" if task.hard_at is None else f"; {task.hard_at - call.now:g} s are left"
     log_event(call, task, "soft_deadline")
-    body = f"task: {task.id}\n\nReport now what there is, with finish_task{left}."
+    body = f"task: {task.id}\n\nReport now what you have so far, with finish_task{left}."
     send_daemon_mail(call, name, REPORT, body)
     call.notify(task_topic(task.id), "events")
 
@@ -107,7 +107,7 @@ def _force_stop(call: Call, task: Task) -> None:
     pause = _RETRY if asked_at is None else min(max(call.now - asked_at, _RETRY), _RETRY_MOST)
     call.ledger.tasks.update(task.id, stop_at=call.now + pause)
     call.notify(task_topic(task.id))
-    if down:  # it is on its way down already
+    if down:  # the machine is stopping already
         return
     reason = f"task {task.id} did not stop"
     call.ledger.runs.want(
@@ -119,7 +119,7 @@ def _force_stop(call: Call, task: Task) -> None:
 
 
 def _first_forced_at(call: Call, task: Task) -> float | None:
-    """When its end was first forced, if that is its last event."""
+    """When its end was first forced, if its last event is a forced end."""
     for seq in call.ledger.tasks.last_events(task.id, 1):
         event = call.ledger.events.get(seq)
         if event is not None and event.operation == _FORCED:

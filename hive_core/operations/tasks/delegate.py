@@ -1,4 +1,4 @@
-"""Spawning an agent and assigning its task in one step: both, or nothing (row T3)."""
+"""Creating an agent and assigning its task in one step: both, or neither (row T3)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ class SpawnAndAssignParams(Traits, TaskRequestParams):
     )
     task_description: Text = Field(description="Text of the task; at most 32 KiB.")
     agent_type: Annotated[Literal["worker", "manager"], BeforeValidator(_lower)] = Field(
-        description="worker: does the work itself; manager: plans and delegates."
+        description="worker (does the work itself) or manager (plans and delegates)."
     )
     wait: bool = Field(
         default=False,
-        description="Park the caller until the new agent or the user writes, or the task ends.",
+        description="Whether to park the caller until the new agent or the user writes, or the"
+        " task ends.",
     )
     patience: float | None = Field(
         None, gt=0, description="Seconds after which the wait ends; default: a setting."
@@ -51,7 +52,7 @@ class SpawnAndAssignParams(Traits, TaskRequestParams):
     parent: Agent | None = Field(None, description="Parent of the agent; default: the caller.")
     definition: str | None = Field(
         None, max_length=64,
-        description="Definition that supplies values which the call does not set.",
+        description="Definition for the values that the call does not set.",
     )  # fmt: skip
 
 
@@ -63,7 +64,8 @@ class AgentSpawned(Result):
     state: str = Field(description="State of the task: queued, pending_delegation, ...")
     job: str = Field(description="Job that ends when the agent runs.")
     wait_id: str | None = Field(
-        description="Id of the wait; the message that ends the wait carries it. Null without."
+        description="Id of the wait; the message that ends the wait carries it. Null without"
+        " `wait`."
     )
 
 
@@ -71,10 +73,10 @@ class AgentSpawned(Result):
 def spawn_agent_and_assign_task(call: Call, params: SpawnAndAssignParams) -> Change[AgentSpawned]:
     """Create an agent under the caller or one of its descendants, and assign it a task.
 
-    Both are done, or nothing is. The daemon makes the ids, and a free name. The task of a new
-    manager is `pending_delegation` until the manager gives its first sub-task or reports. When the
-    machine cannot be started the task fails with the reason, or is retried as `requeue` says. With
-    `wait` the reply comes at once too; a message ends the wait.
+    The daemon does both or neither. It makes the ids, and a free name. The task of a new manager is
+    `pending_delegation` until the manager assigns its first sub-task or reports. When the machine
+    cannot be started, the task fails with the reason, or is retried up to `requeue` times. The
+    reply comes at once also with `wait`; a message ends the wait.
     """
     spawned = cast("Change[SpawnResult]", spawn(call, _spawn_params(call, params)))
     agent = spawned.result
@@ -97,7 +99,7 @@ def spawn_agent_and_assign_task(call: Call, params: SpawnAndAssignParams) -> Cha
 
 
 def _spawn_params(call: Call, params: SpawnAndAssignParams) -> SpawnParams:
-    """The parameters of the call that `spawn` has too."""
+    """The parameters of the call that `spawn` takes too."""
     names = set(SpawnParams.model_fields) - {"wait", "idempotency_key"}
     fields = params.model_dump(include=names, exclude_unset=True)
     name = params.name or free_name(call, params.agent_role)
@@ -106,7 +108,7 @@ def _spawn_params(call: Call, params: SpawnAndAssignParams) -> SpawnParams:
 
 
 def _default_role(call: Call, agent_type: str) -> str:
-    """The usual role of a manager, or of a worker: the one that the caller may create."""
+    """The usual role of a manager or a worker that the caller may create."""
     if agent_type == "manager":
         return Role.LEAD.value
     spec = call.hive.specs.get(call.caller)

@@ -1,6 +1,6 @@
-"""The budget of a single task (row K34): moved out of the budget of its assigner.
+"""The budget of a single task (row K34), taken from the budget of its assigner.
 
-It pays for what is reported for the task and its parts. What is left is returned (refunds.py).
+It pays for the use that is reported for the task and its parts. The rest is returned (refunds.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hive_core.operations.tasks.caps import check_caps, request_report_at_cap
 from hive_core.operations.tasks.offers import offer_next_tasks
 from hive_core.operations.tasks.transitions import AT_ONCE
 
-PARTS: Final = "parts"  # topics of funds that have parts left to be offered
+PARTS: Final = "parts"  # prefix of the timers of funds whose parts have to be offered
 KINDS: Final = {"tokens": BudgetKind.TOKENS, "cost": BudgetKind.MONEY}
 
 
@@ -50,16 +50,16 @@ class TaskBudget(Params):
 
 class FundRow(Result):
     kind: str = Field(description="tokens, or money (in millionths of the host's currency).")
-    left: int = Field(description="What is not spent.")
-    spent: int = Field(description="What was spent of it, as reported.")
-    owed: int = Field(description="What was used beyond it.")
+    left: int = Field(description="The amount that is not spent.")
+    spent: int = Field(description="The amount that was spent, as reported.")
+    owed: int = Field(description="The use beyond it.")
 
 
 def budget_amounts(budget: TaskBudget | None) -> dict[str, int]:
     """The amounts of a task's budget, as the task request holds them."""
     amounts_ = {} if budget is None else budget.model_dump(exclude_none=True)
     if budget is not None and not amounts_:
-        raise InvalidArgument("say tokens, or cost, or both", field="budget")
+        raise InvalidArgument("set `tokens`, `cost` or both", field="budget")
     return amounts_
 
 
@@ -73,14 +73,17 @@ def fund_rows(call: Call, task: str) -> list[FundRow]:
 
 
 def kinds_paid_by_task(call: Call, request: TaskRequest, uuid: str) -> frozenset[BudgetKind]:
-    """The kinds for which a new task has a budget: its own, or that of its whole."""
+    """The kinds for which a new task has a budget.
+
+    Its own, or that of the task that it is a part of.
+    """
     own = frozenset(KINDS[word] for word in request.budget)
     whole = funded_kinds(call, request.part_of, uuid)
     return own | {kind for kind in whole if call.ledger.budgets.get(uuid, kind) is None}
 
 
 def create_funds(call: Call, task: Task) -> None:
-    """Give a new task the budget that its request names, out of what its assigner has."""
+    """Give a new task the budget that its request names, from the budget of its assigner."""
     if not task.request.budget:
         return
     _check_may_fund(call, task)
@@ -107,9 +110,9 @@ def _check_may_fund(call: Call, task: Task) -> None:
 
 
 def draw_from_payer(call: Call, task: Task, wanted: tuple[BudgetKind, int], cannot: str) -> str:
-    """Take an amount from what pays for the assigner; the source, empty when there is no budget.
+    """Take an amount from the budget of the assigner; return the source, empty without a budget.
 
-    `cannot`: how a refusal begins.
+    `cannot`: the beginning of a refusal.
     """
     kind, amount = wanted
     source = _payer(call, task, kind)
@@ -143,7 +146,7 @@ def _payer(call: Call, task: Task, kind: BudgetKind) -> TaskFund | Budget | None
 
 
 def charge_fund(call: Call, fund: TaskFund, amount: int, *, last: bool = False) -> None:
-    """Charge a task's budget. When nothing is left the task has to come to its end."""
+    """Charge a task's budget. When nothing is left, ask the agent for a report."""
     fund = replace(fund, budget=fund.budget.with_charge(amount))
     call.ledger.budgets.funds.save(fund)
     if not last:
@@ -187,7 +190,10 @@ def _tell_assigner(call: Call, fund: TaskFund, text: str) -> None:
 
 
 def refill_fund(call: Call, fund: TaskFund, amount: int) -> None:
-    """Add to a task's budget, as a top-up or a return from a part; what was empty goes on."""
+    """Add to a task's budget, as a top-up or a return from a part.
+
+    Resume work that waited for it.
+    """
     budgets, was_empty = call.ledger.budgets, fund.budget.empty
     budget = fund.budget.with_added(amount)
     warned = budget.warned and budget.is_near_end(call.settings.budgets.warn)
@@ -203,16 +209,19 @@ def refill_fund(call: Call, fund: TaskFund, amount: int) -> None:
     if any(other.budget.empty for other in budgets.funds.of_task(fund.task)):
         return
     budgets.usage.mark_reached(fund.task, "", None)
-    if check_caps(call, fund.task):  # it has reached one of its caps as well
+    if check_caps(call, fund.task):  # the task has reached one of its caps too
         return
     if name := call.hive.name(budget.agent):
-        text = f"the {budget_title(budget)} of task {fund.task} has {budget.free} again: go on"
+        text = f"the {budget_title(budget)} of task {fund.task} has {budget.free} again: continue"
         send_notice(call, call.hive, name, BUDGET, text)
     call.notify(budget_topic(budget.agent))
 
 
 def _offer_parts(call: Call, fund: TaskFund) -> None:
-    """Offer the queued parts that the fund pays for again: `AT_ONCE` agents now, others later."""
+    """Offer the queued parts that the fund pays for again.
+
+    To `AT_ONCE` agents now, to others later.
+    """
     funds = call.ledger.budgets.funds
     queued = funds.open_parts(fund.task, (TaskState.QUEUED,))
     agents = list(dict.fromkeys(uuid for _, uuid in queued))
@@ -225,7 +234,7 @@ def _offer_parts(call: Call, fund: TaskFund) -> None:
 
 @due(at=lambda ledger: 0.0 if ledger.budgets.funds.has_waking else None, topics=frozenset({PARTS}))
 def offer_funded_parts(call: Call) -> Record[Result]:
-    """Offer tasks to more agents whose queued parts are paid for again."""
+    """Offer tasks to more agents whose queued parts the fund pays for again."""
     for uuid in call.ledger.budgets.funds.take_waking(AT_ONCE):
         offer_next_tasks(call, uuid)
     call.notify(f"{PARTS}:")

@@ -1,8 +1,8 @@
-"""What happens to tasks when a machine starts or ends, or an agent is destroyed (row T13).
+"""Effects on tasks when a machine starts or ends, or an agent is destroyed (row T13).
 
-A task that the agent had begun is lost with its machine: it fails, or is retried when its assigner
-asked for that. A task that it had not begun waits, as its mail does, as long as the agent may be
-started again. It fails when the agent crashes and stays down, or when its letter becomes a dead
+A task that the agent had begun is lost with its machine: it fails, or is retried if its assigner
+allowed retries. A task that it had not begun waits, like its mail, while the agent may be started
+again. Such a task fails when the agent crashes and stays down, or when its letter becomes a dead
 letter.
 """
 
@@ -43,7 +43,7 @@ HEIRS: Final = "heirs"
 
 @on(AgentStarted)
 def offer_tasks_at_start(call: Call, event: AgentStarted) -> None:
-    """Offer a machine that is up the tasks that its agent has room for."""
+    """Offer the agent of a machine that is up the tasks that it has room for."""
     offer_next_tasks(call, event.uuid)
 
 
@@ -84,17 +84,19 @@ def fail_task_of_dead_letter(call: Call, event: MessageGivenUp) -> None:
         return
     for task in call.ledger.tasks.offered_tasks(letter.recipient):
         if task.offered and task.message == letter.id:
-            _retry_or_fail(call, task, f"{letter.recipient_name} gave it up: {letter.dead_why}", "")
+            _retry_or_fail(
+                call, task, f"{letter.recipient_name} did not accept it: {letter.dead_why}", ""
+            )
             offer_next_tasks(call, task.assignee)
             return
 
 
 @on(AgentDestroyed)
 def end_tasks_of_destroyed_agent(call: Call, event: AgentDestroyed) -> None:
-    """End the tasks of a destroyed agent; the tasks that it gave belong to its parent now."""
+    """End the tasks of a destroyed agent; reassign the tasks that it assigned to its parent."""
     why = f"{event.name} was destroyed"
     sweep = Sweep(call.uuid, call.caller, ResultStatus.FAILED, why)
-    # Most of them can wait for their end: a destroyed agent begins none of them.
+    # Most of them may end later: a destroyed agent cannot begin them.
     waiting = call.ledger.plans.sweeps.open_tasks([event.uuid]).waiting
     end_in_batches(call, sweep, waiting)
     for task in _still_open(call, call.ledger.tasks.begun_tasks(event.uuid)):
@@ -126,7 +128,10 @@ def _reassign_task(call: Call, task: Task, assigner: str, why: str) -> None:
 
 
 def _still_open(call: Call, tasks: list[Task]) -> Iterator[Task]:
-    """Each task as it is when its turn has come: the end of one may end another."""
+    """The tasks that are still open, each read when its turn comes.
+
+    The end of one may end another.
+    """
     for task in tasks:
         current = call.ledger.tasks.require(task.id)
         if current.open:
@@ -134,14 +139,14 @@ def _still_open(call: Call, tasks: list[Task]) -> Iterator[Task]:
 
 
 def _is_letter_kept(call: Call, task: Task, event: AgentEnded) -> bool:
-    """Whether the next start of the agent finds the letter of the task, unread."""
+    """Whether the letter of the task is still unread: the next start of the agent finds it then."""
     if not (event.returns or can_take_tasks(call, event.name)):
         return False
     return call.ledger.messages.untaken(task.assignee, task.message)
 
 
 def _has_retry(task: Task) -> bool:
-    """Whether its assigner asked for another attempt, and one is left."""
+    """Whether its assigner allowed retries, and one is left."""
     return task.request.requeue >= max(task.attempt, 1)
 
 
@@ -158,7 +163,7 @@ def _retry_or_fail(call: Call, task: Task, why: str, refusal: str) -> None:
 
 
 def _fail_waiting(call: Call, waiting: list[Task], why: str, refusal: str) -> None:
-    """Fail the tasks that were not begun, except those that are retried."""
+    """Fail the tasks that the agent had not begun, except those that are retried."""
     without_retry = [task.id for task in waiting if not _has_retry(task)]
     not_restarted = [task.id for task in waiting if refusal and _has_retry(task)]
     for error, ids in ((why, without_retry), (f"{why}; {refusal}", not_restarted)):
@@ -167,7 +172,7 @@ def _fail_waiting(call: Call, waiting: list[Task], why: str, refusal: str) -> No
 
 
 def _restart_for_retry(call: Call, name: str, lost: list[Task]) -> str:
-    """Start the agent again on behalf of an assigner that asked for a retry; why not, or empty."""
+    """Start the agent again on behalf of the assigner, for a retry; return why it cannot, or ""."""
     task = next((task for task in lost if _has_retry(task) and task.open), None)
     if task is None:
         return ""
@@ -179,7 +184,7 @@ def _restart_for_retry(call: Call, name: str, lost: list[Task]) -> str:
 
 
 def _reassign_to_heir(call: Call, event: AgentDestroyed) -> None:
-    """Make the parent of a destroyed agent the assigner of the tasks that the agent gave."""
+    """Make the parent of a destroyed agent the assigner of the tasks that it had assigned."""
     parent = call.hive.topology.parent(event.name)
     heir = OPERATOR if parent is None else call.hive.spec(parent).id
     why = f"{event.name} was destroyed: its task is yours now"
@@ -196,7 +201,7 @@ def _reassign_to_heir(call: Call, event: AgentDestroyed) -> None:
     at=lambda ledger: 0.0 if ledger.plans.sweeps.has_handovers else None, topics=frozenset({HEIRS})
 )
 def announce_handovers(call: Call) -> Record[Result]:
-    """Tell heirs of more of the tasks that are theirs now; the log gets an event for each."""
+    """Tell heirs about more of the tasks that are theirs now, with an event for each."""
     for id_, handover in call.ledger.plans.sweeps.take_handovers(AT_ONCE):
         _announce_handover(call, id_, handover)
     call.notify(HEIRS)

@@ -1,9 +1,8 @@
-"""The texts of tasks, and the news that an assigner gets of its tasks.
+"""The letters of tasks, and the news that an assigner gets about its tasks.
 
-The news is one message at a time with the state of all tasks of the assigner. Until the assigner
-takes the message, a newer one replaces it, and at most one is written in `MOMENT`. So 64 tasks that
-end together make one or two messages, and no message is out of date: one that is not true any more
-is written anew, or taken back.
+The news is one message with the state of all tasks of the assigner. Until the assigner receives the
+message, a newer one replaces it, at most once in `MOMENT`. So 64 tasks that end together make one
+or two messages. An unread message is never out of date: the daemon rewrites or withdraws it.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from hive_core.operations.notices import PRIORITY, More, deliver, inbox
 TASKS: Final = "tasks"
 MOMENT: Final = 0.1  # seconds between two messages to the same assigner
 _AT_ONCE: Final = 50
-# Bounds of the lines in a message; a whole notice stays far below the bound of a message.
+# Bounds of the lines in a message, so that a whole notice stays far below the bound of a message.
 _SUMMARY: Final = 400
 SHOWN: Final = 64
 
 
 def task_letter(call: Call, task: Task) -> str:
-    """The body that gives a task to its agent: a head of `key: value` lines, then text and data."""
+    """The body of the letter to the assignee: a head of `key: value` lines, then text and data."""
     request = task.request
     parts = ["\n".join(_letter_head(call, task)), request.description]
     if request.data is not None:
@@ -59,7 +58,10 @@ def _letter_head(call: Call, task: Task) -> list[str]:
 
 
 def _results_before(call: Call, after: Sequence[str]) -> list[str]:
-    """One paragraph with the results of the tasks that this one waited for, or none."""
+    """A paragraph with the results of the tasks that this one waited for.
+
+    Empty without such tasks.
+    """
     tasks = [task for id_ in after if (task := call.ledger.tasks.get(id_)) is not None]
     if not tasks:
         return []
@@ -77,12 +79,12 @@ def task_line(call: Call, task: Task) -> str:
         state = f"{state}: {_excerpt(task.why)}"
     elif task.progress:
         state = f"{state}, {'' if task.percent is None else f'{task.percent} % '}{task.progress}"
-    # One line whatever agents wrote: the next one is about another task.
+    # Text of agents is made one line, since the next line is about another task.
     return one_line(f"{task.id} {display_name(call, task.assignee)} [{task.label}] {state}")
 
 
 def board_text(call: Call, changed: Iterable[Task], some: Sequence[Task], count: int) -> str:
-    """The tasks that have changed, then the open ones: `some` of them, `count` in all."""
+    """The lines of changed tasks, then of open tasks: `some` of them, `count` in all."""
     lines = [task_line(call, task) for task in changed]
     ids = {line.partition(" ")[0] for line in lines}
     rest = [task_line(call, task) for task in some if task.id not in ids]
@@ -108,7 +110,7 @@ def _excerpt(text: str) -> str:
 
 
 class NewsSent(Result):
-    """How many assigners got a message."""
+    """Number of assigners that got a message."""
 
     assigners: int
 
@@ -125,9 +127,10 @@ def notify_assigner(call: Call, task: Task) -> None:
 
 
 def correct_news(call: Call, party: str, task: str, *, forget: bool) -> None:
-    """Rewrite an unread message after a step that is no news in itself.
+    """Rewrite an unread message after a step about which the assigner gets no message.
 
-    `forget`: leave the task out, because the party took the step itself or has the task no more.
+    `forget`: leave the task out, because the party took the step itself or is no longer its
+    assigner.
     """
     before = call.ledger.tasks.news.get(party)
     news = before
@@ -153,7 +156,7 @@ def task_news(call: Call) -> Record[NewsSent]:
 
 
 def _send_news(call: Call, news: NewsState) -> None:
-    """Write one message, in place of the one that the assigner has not taken."""
+    """Send one message, in place of the unread one."""
     party, tasks, mail = news.assigner, call.ledger.tasks, call.ledger.messages
     name = OPERATOR if party == OPERATOR else call.hive.name(party)
     if name is None:
@@ -176,7 +179,7 @@ def _send_news(call: Call, news: NewsState) -> None:
 
 
 def send_daemon_mail(call: Call, name: str, kind: str, body: str, **more: Unpack[More]) -> str:
-    """Send a notice of the daemon; the id of the message, empty when the inbox is full."""
+    """Send a notice; return the id of the message, empty when the inbox is full."""
     try:
         return deliver(call, daemon_letter(call, name, kind, body, **more)).id
     except InboxFull:
@@ -184,7 +187,7 @@ def send_daemon_mail(call: Call, name: str, kind: str, body: str, **more: Unpack
 
 
 def daemon_letter(call: Call, name: str, kind: str, body: str, **more: Unpack[More]) -> NewMessage:
-    """A letter of the daemon to an agent, or to the operator."""
+    """A message of the daemon to an agent, or to the operator."""
     uuid = OPERATOR if name == OPERATOR else call.hive.spec(name).id
     return NewMessage(
         sender=DAEMON, sender_name=DAEMON, recipient=uuid, recipient_name=name,

@@ -1,4 +1,4 @@
-"""Tasks are offered to their agents, as these have room for them, and taken back unbegun."""
+"""Offering tasks to agents that have room for them, and withdrawing offers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hive_core.operations.tasks.notices import daemon_letter, task_letter
 from hive_core.operations.tasks.steps import log_event, take_step, task_topic
 
 TASK: Final = "task"
-# An agent that should run and does not gets no task: nothing would take it.
+# An agent that should run and does not gets no offer, since it could not receive it.
 _STUCK: Final = frozenset({State.FAILED, State.PARKED})
 _RETRY_SECONDS: Final = 1.0  # until a full inbox is tried again
 
@@ -37,7 +37,7 @@ def offer_next_tasks(call: Call, assignee: str) -> None:
 
 
 def _next_task(call: Call, assignee: str) -> Task | None:
-    """The first task that a budget pays for: that of the agent, or one of the task itself."""
+    """The first task that a budget pays for: the agent's budget, or that of the task itself."""
     first = call.ledger.tasks.next_queued(assignee)
     if first is None or exhausted_budget(call, assignee) is None:
         return first
@@ -54,7 +54,7 @@ def _next_task(call: Call, assignee: str) -> Task | None:
 
 
 def _offer(call: Call, task: Task, name: str) -> None:
-    """Send a queued task to its agent as a message; the agent begins it by a call of its own."""
+    """Send a queued task to its agent as a message; the agent begins it with `begin_task`."""
     request, attempt = task.request, task.attempt + 1
     body = task_letter(call, replace(task, attempt=attempt))
     more: More = {"priority": request.priority, "thread": request.thread}
@@ -70,9 +70,9 @@ def _offer(call: Call, task: Task, name: str) -> None:
 
 
 def withdraw_offer(call: Call, task: Task, why: str, *, tried: bool = False) -> Task:
-    """Take back an offer that the agent has not begun: the task is queued as before.
+    """Withdraw an offer that the agent has not begun: the task is queued again.
 
-    `tried`: count the offer as an attempt, because the task may be what ended the agent.
+    `tried`: count the offer as an attempt, because the task may have ended the agent.
     """
     call.ledger.messages.ack(task.assignee, [task.message])
     before = TaskChanges(message="", attempt=task.attempt - (not tried), why=why)
@@ -85,7 +85,7 @@ def withdraw_offer(call: Call, task: Task, why: str, *, tried: bool = False) -> 
 
 
 def can_take_tasks(call: Call, name: str) -> bool:
-    """Whether the agent takes what it is given: it runs, comes up, or is woken by mail."""
+    """Whether the agent can receive tasks: it runs, is starting, or wakes for mail."""
     spec = call.hive.spec(name)
     run = call.ledger.runs.get(spec.id)
     if run is None or run.wanted is DesiredState.STOPPED:

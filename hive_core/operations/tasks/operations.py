@@ -29,7 +29,7 @@ _HISTORY: Final = 200
 class AssignTaskParams(TaskRequestParams):
     agent: Agent = Field(description="Assignee: an agent below the caller.")
     description: Text = Field(description="Text of the task; at most 32 KiB.")
-    title: str = Field("", max_length=200, description="A few words for lists.")
+    title: str = Field("", max_length=200, description="Short title for lists.")
 
 
 class Assigned(Result):
@@ -37,8 +37,8 @@ class Assigned(Result):
     agent: str = Field(description="Name of the assignee.")
     state: str = Field(description="queued until the assignee begins the task, or waiting.")
     hint: str = Field(
-        description="What keeps the assignee from beginning it, such as that it is stopped; empty:"
-        " nothing is known."
+        description="Why the assignee cannot begin it now, such as that it is stopped; empty: no"
+        " known reason."
     )
 
 
@@ -59,24 +59,23 @@ class WholeTask(Result):
     task: TaskRow = Field(description="The task.")
     description: str = Field(description="Text of the task.")
     data: dict[str, object] | None = Field(description="Input for programs.")
-    artifacts: list[str] = Field(description="Artifacts that it needs from the store.")
+    artifacts: list[str] = Field(description="Ids of artifacts that it needs.")
     budget: list[FundRow] = Field(
-        description="Budget of the task itself; empty when it has none, and after its end."
+        description="Budget of the task itself; empty without one, and after the end of the task."
     )
-    hint: str = Field(
-        description="What keeps the assignee from beginning it; empty: nothing is known."
-    )
+    hint: str = Field(description="Why the assignee cannot begin it now; empty: no known reason.")
     history: list[TaskEventRow] = Field(description="Events of the task, the oldest first.")
 
 
 class ListTasksParams(Paged):
     agent: Agent | None = Field(
         None,
-        description="Tasks of this agent and all below it; default: the tasks that the caller and"
-        " all below it have or gave.",
+        description="Tasks of this agent and its descendants; default: the tasks that the caller"
+        " and its descendants have or assigned.",
     )
     only: bool = Field(
-        default=False, description="Only tasks of the agent itself, without those below it."
+        default=False,
+        description="Only tasks of the agent itself, without those of its descendants.",
     )
     state: Literal[
         "queued", "waiting", "pending_delegation", "in_progress", "awaiting_plan_approval",
@@ -86,7 +85,7 @@ class ListTasksParams(Paged):
 
 
 class TaskRows(Page):
-    tasks: list[TaskRow] = Field(description="The newest first.")
+    tasks: list[TaskRow] = Field(description="The tasks, the newest first.")
 
 
 class CancelTaskParams(Mutation):
@@ -103,18 +102,20 @@ class CancelledTask(Result):
 class Cancelled(Result):
     task: str = Field(description="Id of the task.")
     state: str = Field(description="cancelled, or stopping while its work is being ended.")
-    hit: list[CancelledTask] = Field(description="The task and the sub-tasks that stop with it.")
+    hit: list[CancelledTask] = Field(
+        description="Ids of the task and of the sub-tasks that stop with it."
+    )
     more: bool = Field(description="Whether more sub-tasks follow after the reply.")
 
 
 @operation(action="assign", allow=ANCESTOR | OPERATOR, target="agent", preposition="to")
 def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
-    """Assign a task to an agent below the caller. The agent gets it as a message of kind `task`.
+    """Assign a task to a descendant, which gets it as a message of kind `task`.
 
-    The task is offered to the agent at once when the agent runs and has room for it (`parallel`),
-    and the task waits for no other task; otherwise it is offered as soon as that is so, in the
-    order of priority and age. The task is `queued`, and its clock stands, until the agent begins
-    it. A task ends exactly once, whatever becomes of the agent.
+    The daemon offers the task to the agent when the agent runs and has room for it (`parallel`) and
+    the task does not wait for other tasks. Tasks that wait for this are offered in the order of
+    priority and age. The task is `queued`, and its clock stands, until the agent begins it. A task
+    ends exactly once, also when the agent crashes or is destroyed.
     """
     call.hive.spec(params.agent)
     request = task_request(call, params, params.description)
@@ -139,7 +140,7 @@ def get_task(call: Call, params: GetTaskParams) -> WholeTask:
 
 
 def _history(call: Call, task: Task) -> list[TaskEventRow]:
-    """The last events of the task, as far as the log reaches back."""
+    """The last events of the task that the log still has."""
     numbers = call.ledger.tasks.last_events(task.id, _HISTORY)
     return [
         TaskEventRow(
@@ -153,10 +154,10 @@ def _history(call: Call, task: Task) -> list[TaskEventRow]:
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
-    """List the tasks of an agent and of all below it, the newest first.
+    """List the tasks of an agent and its descendants, the newest first.
 
-    The list includes tasks that these agents gave to agents that are destroyed now. Without `agent`
-    it is for the caller; for the operator it has all tasks.
+    The list includes tasks that these agents assigned to agents that were destroyed since. Without
+    `agent` it is the list of the caller; for the operator it has all tasks.
     """
     after = None
     if params.after is not None:
@@ -173,7 +174,7 @@ def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
 
 
 def _is_listed(call: Call, task: Task) -> bool:
-    """Whether the task may be in a list of the caller, also when its agent is destroyed since."""
+    """Whether the caller may list the task, also when its agent was destroyed since."""
     near = {standing_in(call, party) for party in (task.assignee, task.assigner)}
     return call.by_operator or not near.isdisjoint(call.hive.topology.subtree(call.caller))
 
@@ -198,9 +199,9 @@ def _assignees(call: Call, params: ListTasksParams) -> list[str] | None:
 def cancel_task(call: Call, params: CancelTaskParams) -> Record[Cancelled]:
     """Cancel a task with all its sub-tasks, and end their work.
 
-    A task that is not begun is cancelled at once. Otherwise the agent is told and has some seconds
-    to end its work; when it does not confirm, its container is ended. The reply names the tasks
-    that are hit; of more than 32 the others follow within moments.
+    A task that is not begun is cancelled at once. Otherwise the daemon tells the agent, which has
+    some seconds to end its work; when the agent does not confirm, the daemon restarts its
+    container. The reply names the first 32 tasks; the others follow within moments.
     """
     task = call.ledger.tasks.require(params.task)
     if not task.open:
@@ -222,7 +223,7 @@ def cancel_task(call: Call, params: CancelTaskParams) -> Record[Cancelled]:
 
 
 def _tasks_to_cancel(call: Call, task: Task) -> tuple[list[Task], list[Task]]:
-    """The task and its open sub-tasks, each whole before its parts; and those with more parts."""
+    """The task and its open sub-tasks, each before its parts, and the tasks with further parts."""
     tasks, unfinished = [task], list[Task]()
     for whole in tasks:
         room = AT_ONCE + 1 - len(tasks)

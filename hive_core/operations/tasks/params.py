@@ -1,4 +1,4 @@
-"""Parameters that every way of assigning a task has."""
+"""The parameters that all operations that assign a task share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hive_core.operations.fields import bounded_text
 from hive_core.operations.tasks.assign import check_part_of
 from hive_core.operations.tasks.funds import TaskBudget, budget_amounts
 
-# Together with the head they fit into one message.
+# Text and data fit into one message together with the head.
 TEXT_MOST: Final = 32 * 1024
 DATA_MOST: Final = 24 * 1024
 
@@ -34,7 +34,7 @@ Data = Annotated[dict[str, object], AfterValidator(_bounded_data)]
 
 
 class TaskRequestParams(Mutation):
-    """Parameters that both operations that assign a task have."""
+    """Shared parameters of the operations that assign a task."""
 
     data: Data | None = Field(
         None, description="Input for programs; the agent gets it together with the text."
@@ -44,10 +44,13 @@ class TaskRequestParams(Mutation):
         description="Number of retries when the agent exits before the task ends.",
     )  # fmt: skip
     plan_required: bool = Field(
-        default=False, description="Let the agent execute nothing before its plan is approved."
+        default=False,
+        description="Whether the agent may execute nothing before its plan is approved.",
     )
     soft: float | None = Field(
-        None, gt=0, description="Seconds of work after which the agent is asked for a report."
+        None,
+        gt=0,
+        description="Seconds of work after which the daemon asks the agent for a report.",
     )
     deadline: float | None = Field(
         None, ge=0,
@@ -58,39 +61,45 @@ class TaskRequestParams(Mutation):
         [], max_length=64, description="Tasks that must succeed before this one can begin."
     )
     artifacts: list[Annotated[str, Field(max_length=200)]] = Field(
-        [], max_length=64, description="Artifacts that the task needs from the store, by id."
+        [], max_length=64, description="Ids of artifacts that the task needs."
     )
     thread: str = Field(
         "", max_length=128, pattern=r"^[!-~]*$", description="Conversation that it belongs to."
     )
-    priority: int = Field(2, ge=0, le=3, description="0 (first) to 3; then the oldest is first.")
+    priority: int = Field(
+        2,
+        ge=0,
+        le=3,
+        description="0 (first) to 3; among equal priorities the oldest task is first.",
+    )
     part_of: TaskId = Field(
         "",
-        description="Task of the caller that this is a part of; default: its only one; -: none.",
+        description="Task of the caller that this is a part of; default: the only one that it"
+        " works on; -: none.",
     )
     context: Literal["keep", "clear"] | None = Field(
         None,
-        description="Whether the agent keeps or clears what it remembers of earlier tasks before"
-        " this one; default: as the agent does by itself.",
+        description="Whether the agent keeps or clears its memory of earlier tasks before this"
+        " one; default: the agent decides.",
     )
     budget: TaskBudget | None = Field(
         None,
-        description="Budget of the task itself, taken from the caller's; what is left is returned"
-        " when the task ends. Default: the budget of the agent pays.",
+        description="Budget of the task itself, taken from the caller's; the rest is returned when"
+        " the task ends. Default: the budget of the agent pays.",
     )
     caps: TaskCaps | None = Field(
-        None, description="What the task may use at most; deadlines bound its time."
+        None, description="Caps on the use of the task; deadlines bound its time."
     )
 
 
 def task_request(call: Call, params: TaskRequestParams, description: str) -> TaskRequest:
-    """The task that is asked for, after the checks that do not depend on the assignee."""
+    """The requested task, after the checks that do not depend on the assignee."""
     if params.part_of:
         check_part_of(call, params.part_of)
     if params.requeue > (most := call.settings.tasks.attempts):
-        raise LimitReached(f"cannot assign a task: `requeue` may be {most} at most")
+        raise LimitReached(f"cannot assign a task: `requeue` is at most {most}")
     if params.soft and params.deadline and params.soft >= params.deadline:
-        raise InvalidArgument("soft has to come before the deadline", field="soft")
+        raise InvalidArgument("must be shorter than the deadline", field="soft")
     fields = params.model_dump(include=_SHARED)
     fields.update(after=tuple(params.needs), artifacts=tuple(params.artifacts))
     fields["context"] = params.context or ""

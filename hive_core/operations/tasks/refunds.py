@@ -1,6 +1,6 @@
-"""What is left of a task's budget is returned to where it came from (row K34).
+"""At the end of a task the rest of its budget is returned to its sources (row K34).
 
-It happens in the transaction that ends the task, so it happens exactly once.
+This is part of the transaction that ends the task, so it happens exactly once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _close_funds(call: Call, event: TaskEnded) -> None:
 
 
 def close_fund(call: Call, fund: TaskFund) -> None:
-    """End a task's budget and return what is left, to the last source first."""
+    """Close a task's budget and return the rest, to the last source first."""
     budget = fund.budget
     shares, left = _refund_shares(call, fund), budget.free
     call.ledger.budgets.funds.drop(fund)
@@ -53,10 +53,10 @@ def close_fund(call: Call, fund: TaskFund) -> None:
 
 
 def _refund_shares(call: Call, fund: TaskFund) -> list[tuple[str, int]]:
-    """How much of the rest came from other sources than the first one.
+    """The parts of the rest that came from other sources than the first.
 
-    When their share is larger than the rest, parts of the task hold the difference. It is written
-    down as theirs, and returned to them when those parts end.
+    When their share is larger than the rest, parts of the task hold the difference. The rows of
+    those parts name these sources, and the end of each part returns it to them.
     """
     funds, left, shares = call.ledger.budgets.funds, fund.budget.free, list[tuple[str, int]]()
     top_ups = funds.top_ups(fund)
@@ -77,7 +77,7 @@ def _refund_shares(call: Call, fund: TaskFund) -> list[tuple[str, int]]:
 
 
 def _remaining_amount(call: Call, fund: TaskFund) -> int:
-    """What is left in the fund and in the funds of parts that came out of it."""
+    """The rest of the fund and of the funds of parts that came from it."""
     funds, pending, total = call.ledger.budgets.funds, [fund], 0
     while pending:
         next_fund = pending.pop()
@@ -116,7 +116,7 @@ def _restart_stop_times(call: Call, fund: TaskFund) -> None:
 
 
 def reassign_funds(call: Call, budget: Budget, heir: str) -> None:
-    """A budget is closed: make another one the source of the funds that came out of it."""
+    """Make another budget the source of the funds that came from a closed budget."""
     if not budget.tier:
         call.ledger.budgets.funds.replace_source(budget.agent, budget.kind, heir)
 
@@ -124,13 +124,13 @@ def reassign_funds(call: Call, budget: Budget, heir: str) -> None:
 def unsourced_funds(
     call: Call, hive: Hive, names: Iterable[str], kind: BudgetKind
 ) -> list[TaskFund]:
-    """Funds of tasks of these agents that came out of no budget."""
+    """Funds of tasks of these agents that came from no budget."""
     inside = {hive.spec(name).id for name in names}
     funds = call.ledger.budgets.funds.from_source("", kind)
     return [fund for fund in funds if fund.budget.agent in inside]
 
 
 def unsourced_amount(call: Call, fund: TaskFund) -> int:
-    """What is left of a fund without a first source and came out of no budget."""
+    """The part of the rest of a fund that came from no budget."""
     top_ups = sum(amount for _, amount in call.ledger.budgets.funds.top_ups(fund))
     return max(0, fund.budget.free - top_ups)

@@ -1,4 +1,4 @@
-"""What the assignee reports of its task, and how it learns that it has to stop.
+"""Reports of the assignee about its task, and how it learns that it has to stop.
 
 Rows Q22, T9 and K16.
 """
@@ -40,7 +40,7 @@ class TaskReportParams(Mutation):
 
 
 class ReportProgressParams(TaskReportParams):
-    text: str = Field(max_length=1000, description="What the agent is doing.")
+    text: str = Field(max_length=1000, description="Current activity of the agent, in words.")
     percent: int | None = Field(None, ge=0, le=100, description="Progress in percent.")
 
 
@@ -67,29 +67,30 @@ class TaskBegun(Result):
 
 class FinishTaskParams(TaskReportParams):
     status: Literal["success", "partial", "failed", "timeout", "stopped"] = Field(
-        description="How the task came out."
+        description="Outcome of the task."
     )
     summary: Annotated[str, bounded_text(SUMMARY_MOST)] = Field(
         description="Result for people and models; at most 16 KiB."
     )
     data: Data | None = Field(None, description="Result for programs.")
     artifacts: list[Annotated[str, Field(max_length=200)]] = Field(
-        [], max_length=64, description="Artifacts that it stored, by id."
+        [], max_length=64, description="Ids of artifacts that it stored."
     )
     tokens: int | None = Field(
         None, ge=0, le=_AMOUNT_MOST,
-        description="Tokens spent that report_usage did not report before.",
+        description="Tokens spent, without those that report_usage has reported already.",
     )  # fmt: skip
     cost: int | None = Field(
         None, ge=0, le=_AMOUNT_MOST,
-        description="Cost in millionths of the currency that report_usage did not report before.",
+        description="Cost in millionths of the currency, without that which report_usage has"
+        " reported already.",
     )  # fmt: skip
 
 
 class Finished(Result):
     task: str = Field(description="Id of the task.")
     state: str = Field(description="done; cancelled when the task was being stopped.")
-    result: ResultRow = Field(description="Result, as the assigner reads it.")
+    result: ResultRow = Field(description="Result, as the assigner sees it.")
     open: int = Field(description="Number of open tasks of the same assigner.")
 
 
@@ -115,7 +116,7 @@ class WatchedTask(Result):
 
 
 def _report_target(call: Call, params: TaskReportParams) -> str | None:
-    """The agent on which the call is judged; without a task it can only be the caller."""
+    """The agent that the call is authorized for; without a task it is the caller."""
     return call.caller if params.task is None else task_target(call, params)
 
 
@@ -124,10 +125,10 @@ _REPORTED_TASK: Final = Whose("task", "task", _report_target)
 
 @operation(action="work", allow=SELF, whose=TASK, urgent=True)
 def begin_task(call: Call, params: BeginTaskParams) -> Record[TaskBegun]:
-    """Begin a task that the caller was offered: the clock of the task starts now, and not before.
+    """Begin a task that the caller was offered. The clock of the task starts now.
 
-    A second call changes nothing. A report, a plan, a question about the task and a sub-task of it
-    begin it as well. A task that was withdrawn meanwhile is a `Conflict`: do not work on it.
+    A second call changes nothing. A report, a plan, a question about the task or a sub-task of it
+    also begins it. `Conflict` means that the task was withdrawn: do not work on it.
     """
     task = begin_work(call, _own_task(call, params.task, "begin"))
     result = TaskBegun(
@@ -138,11 +139,11 @@ def begin_task(call: Call, params: BeginTaskParams) -> Record[TaskBegun]:
 
 @operation(action="work", allow=SELF, whose=_REPORTED_TASK)
 def report_progress(call: Call, params: ReportProgressParams) -> Record[ProgressReported]:
-    """Report the progress of a task. The assigner reads it in the task; no message is sent."""
+    """Report the progress of a task. The assigner sees it in the task; no message is sent."""
     task = _own_task(call, params.task, "report of")
     after = call.ledger.reports.take(task.id, call.now)
     if after > 0:
-        reason = f"cannot report of task {task.id}: too often, try again in {after:.2f} s"
+        reason = f"cannot report on task {task.id}: too often, try again in {after:.2f} s"
         raise LimitReached(reason, retry_after=after)
     end_pending_delegation(call, task, "its first report")
     task = call.ledger.tasks.update(task.id, percent=params.percent, progress=params.text)
@@ -155,10 +156,10 @@ def report_progress(call: Call, params: ReportProgressParams) -> Record[Progress
     action="work", allow=SELF, whose=_REPORTED_TASK, aliases=("report_to_parent",), urgent=True
 )
 def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
-    """Give the one report of a task, which ends it. The assigner is told.
+    """Report the result of a task, which ends the task. The daemon tells the assigner.
 
-    A second report is refused, and the refusal holds the first one. For a task that is being
-    stopped, the report says that the work is over; its contents are kept as the result.
+    A second report is refused with the first one in the error. For a task that is being stopped,
+    the report confirms the stop, and its contents are kept as the result.
     """
     task = _own_task(call, params.task, "finish")
     if task.locked and params.status in WELL:
@@ -184,7 +185,7 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
 
 
 def _spend_fields(params: FinishTaskParams) -> dict[str, int]:
-    """The spend, which the event records (row Q43)."""
+    """The use that the event records (row Q43)."""
     amounts = {"tokens": params.tokens, "cost": params.cost}
     return {name: amount for name, amount in amounts.items() if amount}
 
@@ -206,17 +207,17 @@ def watch_task(call: Call, params: WatchTaskParams) -> WatchedTask | Wait[Watche
 
 
 def _only_task(call: Call, verb: str) -> Task:
-    """The one task that the caller works on, when the call names none."""
+    """The only task that the caller works on, for a call that names none."""
     tasks = current_tasks(call.ledger, call.uuid)
     if not tasks:
-        raise Conflict(f"cannot {verb} a task: you work on none")
+        raise Conflict(f"cannot {verb} a task: you do not work on a task")
     if len(tasks) > 1:
-        raise InvalidArgument(f"say which task: you work on {len(tasks)}", field="task")
+        raise InvalidArgument(f"name the task: you work on {len(tasks)}", field="task")
     return tasks[0]
 
 
 def _own_task(call: Call, id_: str | None, verb: str) -> Task:
-    """A task that the caller works on: Conflict with the first result when it has ended."""
+    """A task that the caller works on; Conflict with the first result when it has ended."""
     task = _only_task(call, verb) if id_ is None else call.ledger.tasks.require(id_)
     if not task.open:
         first = result_row(call, task)

@@ -1,7 +1,7 @@
-"""Continuing work that was ended, with guidance (row Q23): by the same agent, in its own files.
+"""Continuing work that has ended, with guidance (row Q23), by the same agent in its own files.
 
-A task has one end, so the work continues as another task. It has the text of the first one, what
-there was of a result, and the guidance.
+A task has one end, so the work continues as another task. The new task has the text of the first
+one, its partial result, and the guidance.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _STUCK: Final = frozenset({State.FAILED, State.PARKED})
 
 
 class ResumeTaskParams(Mutation):
-    task: TaskId = Field(description="Task that has ended, and not as a success.")
+    task: TaskId = Field(description="Task that has ended without success.")
     guidance: Annotated[str, bounded_text(_TEXT)] = Field(
-        min_length=1, description="What the agent should do differently."
+        min_length=1, description="Guidance: what the agent should do differently."
     )
     deadline: float | None = Field(
         None, ge=0, description="Seconds of work; default: as before; 0: no deadline."
@@ -48,10 +48,10 @@ class TaskResumed(Result):
 
 @operation(action="assign", allow=ANCESTOR | OPERATOR | ASSIGNER, whose=TASK, facts=assigner_facts)
 def resume_task(call: Call, params: ResumeTaskParams) -> Record[TaskResumed]:
-    """Have the same agent continue a task that was stopped, timed out or failed.
+    """Let the same agent continue a task that was stopped, timed out or failed.
 
-    The machine of the agent is started, or woken, when it is down; its files are as it left them.
-    The agent gets a new task with the old text, what there was of a result, and the guidance.
+    The daemon starts or wakes the agent when it is down; its files are unchanged. The agent gets a
+    new task with the old text, the partial result, and the guidance.
     """
     task = call.ledger.tasks.require(params.task)
     if task.open or task.result is None:
@@ -84,7 +84,7 @@ def _continued_request(call: Call, task: Task, params: ResumeTaskParams) -> Task
         request, description=text, deadline=deadline, after=(), batch="",
         soft=None if deadline != request.deadline else request.soft,
         part_of=request.part_of if is_own_part else NOTHING, budget={},
-        context="keep" if request.context else "",  # the agent continues what it remembers
+        context="keep" if request.context else "",  # the agent keeps its memory
         artifacts=() if before is None else before.artifacts,
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ def _ensure_running(call: Call, name: str, uuid: str) -> None:
     """Start the agent on behalf of the caller, or wake it."""
     run = call.ledger.runs.get(uuid)
     if run is not None and run.wanted is DesiredState.SLEEPING:
-        wake_sleeper(call, uuid, "its work goes on")
+        wake_sleeper(call, uuid, "its work continues")
         return
     up = run is not None and run.wanted is DesiredState.RUNNING
     if up and call.states.state(uuid) not in _STUCK:

@@ -1,4 +1,4 @@
-"""Who may see a task, and who has assigned it."""
+"""The callers that may see a task, and the assigner of a task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hive_core.policy.rules import fact_rule
 
 
 def task_target(call: Call, params: Params) -> str | None:
-    """The agent on which an operation on a task is judged: its agent, or the operator.
+    """The agent that an operation on a task is authorized for: its assignee, or the operator.
 
     For a destroyed agent it is the nearest living agent above its last place.
     """
@@ -26,18 +26,18 @@ def task_target(call: Call, params: Params) -> str | None:
 
 
 def assigner_facts(call: Call, params: Params) -> frozenset[str]:
-    """Whether the caller assigned the task, also to itself."""
+    """The fact that the caller assigned the task, also to itself."""
     task = call.ledger.tasks.get(str(getattr(params, "task", "")))
     is_assigner = task is not None and task.assigner == call.uuid
     return frozenset({"assigner"}) if is_assigner else frozenset()
 
 
 TASK: Final = Whose("task", "task", task_target)
-ASSIGNER: Final = fact_rule("assigner", "the assigner of the task", "you did not give it")
+ASSIGNER: Final = fact_rule("assigner", "the assigner of the task", "you did not assign it")
 
 
 def visible_task(call: Call, id_: str) -> Task:
-    """A task of the caller or of a descendant, or one that it gave to an agent that it sees."""
+    """A task of the caller or a descendant, or one that it assigned to an agent that it sees."""
     task = call.ledger.tasks.get(id_)
     if task is None or not can_see_task(call, task):
         raise NotFound(f"no task {id_}")
@@ -47,8 +47,8 @@ def visible_task(call: Call, id_: str) -> Task:
 def can_see_task(call: Call, task: Task) -> bool:
     """Whether the caller sees the task, as every operation on a task judges it.
 
-    It is judged by the agent of the task, or the nearest above a destroyed one. An assigner that a
-    move has separated from that agent does not see what becomes of the task.
+    The assignee decides, or the nearest living agent above a destroyed one. An assigner that a move
+    has separated from the assignee cannot see the task any longer.
     """
     if call.by_operator or call.uuid == task.assignee:
         return True
@@ -59,7 +59,7 @@ def can_see_task(call: Call, task: Task) -> bool:
 
 
 def may_know_task(call: Call, party: str, task: Task) -> bool:
-    """Whether the party may know that the task exists: its own, of a descendant, or given by it."""
+    """Whether the party may know of the task: its own, a descendant's, or one that it assigned."""
     if party in (OPERATOR, task.assignee, task.assigner):
         return True
     name, other = call.hive.name(party), call.hive.name(task.assignee)

@@ -1,4 +1,4 @@
-"""One step of one task: its row, its event, its clock, and the news for its assigner.
+"""One step of one task: the row, the event, the clock, and the news for the assigner.
 
 The clock of a task runs from the moment its agent begins it. It stands while the agent waits for
 an answer or for a decision on a plan, and while another agent works on a part of the task that has
@@ -22,7 +22,7 @@ from hive_core.operations.lifecycle.activity import update_activity
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.tasks.notices import correct_news, notify_assigner
 
-# The assigner hears of these states: an end, a wait for a decision or an answer.
+# The daemon tells the assigner about these states: an end, a wait for a decision or an answer.
 _NEWS_STATES: Final = frozenset({
     TaskState.DONE, TaskState.CANCELLED, TaskState.AWAITING_PLAN_APPROVAL,
     TaskState.AWAITING_MORE_INFORMATION,
@@ -31,7 +31,7 @@ _RETRY: Final = "hand_back"
 
 
 def task_topic(task: str) -> str:
-    """Touched whenever a task took a step or its agent reported something about it."""
+    """The topic that every step of a task, and every report about it, touches."""
     return f"task:{task}"
 
 
@@ -48,7 +48,7 @@ def take_step(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]
     after = call.ledger.tasks.move(task.id, event, call.now, **whole)
     log_event(call, after, event, after.why)
     call.notify(task_topic(task.id), f"tasks:{after.assigner}", "events")
-    if task.begun or after.begun:  # otherwise the activity of its agent is as before
+    if task.begun or after.begun:  # otherwise the activity of its agent does not change
         update_activity(call, after.assignee)
     if task.begun != after.begun:
         update_clock_of_whole(call, after)
@@ -62,14 +62,14 @@ def take_step(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]
 
 
 def _is_news(before: Task, after: Task, event: str) -> bool:
-    """Whether the assigner has to hear of it, also because what it heard before is not true now."""
+    """Whether to tell the assigner, also because an earlier message is not true now."""
     retried = event == _RETRY or (event == "begin" and after.attempt > 1)
     return after.state in _NEWS_STATES or before.state in AWAITING or retried
 
 
 def log_event(call: Call, task: Task, event: str, why: str = "", **more: object) -> None:
     """Append the event to the log; these events are the history of the task."""
-    if not task.request.part_of:  # otherwise the ledger looks for the outermost task
+    if not task.request.part_of:  # otherwise the ledger finds the outermost task
         more["trace"] = trace_id(task.id)
     seq = call.ledger.events.append(AuditEntry(
         kind="task", caller=call.uuid, operation=event, target=task.assignee, allowed=None,
@@ -82,10 +82,10 @@ def log_event(call: Call, task: Task, event: str, why: str = "", **more: object)
 
 
 def current_assigner(call: Call, task: Task) -> str:
-    """The UUID of the agent that the task belongs to: its assigner while that is above its agent.
+    """The UUID of the party that decides on the task: its assigner while that is above its agent.
 
-    Otherwise it is the nearest agent above both, or the operator: an agent does not decide about
-    what it cannot see any more.
+    Otherwise it is the nearest agent above both, or the operator: an agent cannot decide on a task
+    that it can no longer see.
     """
     if task.assigner in (OPERATOR, task.assignee):
         return task.assigner
@@ -101,15 +101,15 @@ def current_assigner(call: Call, task: Task) -> str:
     return OPERATOR if heir is None else call.hive.spec(heir).id
 
 
-# An agent begins a task that it was offered: it says so, or it does something that only a begun
-# task allows. Until then the task is `queued`, its clock has not started, and an end of the agent
-# loses nothing.
+# An agent begins a task that it was offered by `begin_task`, or by any call that only a begun task
+# allows. Until then the task is `queued`, its clock has not started, and an end of the agent loses
+# nothing.
 
 
 def begin_work(call: Call, task: Task, why: str = "") -> Task:
-    """Record that the agent works on the task; one that is begun, or not offered, stays as it is.
+    """Record that the agent works on an offered task; any other task stays as it is.
 
-    A new manager stays at `pending_delegation` until its first sub-task or report.
+    The task of a new manager is `pending_delegation` until its first sub-task or report.
     """
     if not task.offered:
         return task
@@ -125,7 +125,7 @@ def begin_work(call: Call, task: Task, why: str = "") -> Task:
 
 
 def end_pending_delegation(call: Call, whole: Task, why: str) -> Task:
-    """Begin the task of a manager that gave its first sub-task, or reported."""
+    """Begin the task of a manager that assigned its first sub-task, or reported."""
     task = begin_work(call, whole, why)
     if task.state is not TaskState.PENDING_DELEGATION:
         return task
@@ -133,21 +133,21 @@ def end_pending_delegation(call: Call, whole: Task, why: str) -> Task:
 
 
 def current_tasks(ledger: Ledger, agent: str) -> list[Task]:
-    """The tasks that the agent has begun; if it has begun none, those that it was offered."""
+    """The tasks that the agent has begun, or, without any, those that it was offered."""
     offered = ledger.tasks.offered_tasks(agent)
     return [task for task in offered if task.begun] or offered
 
 
 def execution_lock(ledger: Ledger, agent: str) -> str:
-    """Why the agent may not execute anything; empty when it may.
+    """Why the agent may not execute anything now; empty when it may.
 
-    An offered task that needs a plan locks the agent too, unless the agent has begun another task.
+    An offered task that needs a plan also locks the agent, unless the agent has begun another task.
     """
     return next((why for task in current_tasks(ledger, agent) if (why := task.locked)), "")
 
 
 def clock_from_now(call: Call, task: Task) -> TaskChanges:
-    """The clock of a task whose agent begins it: it has the seconds that were asked for."""
+    """The clock of a task that its agent begins now, with the requested seconds."""
     request, started = task.request, task.started or call.now
     # Parts of an attempt before may be begun: the clock stands beside them from the start.
     if request.deadline and call.ledger.tasks.is_part_timed_by_other(task.id, task.assignee):
@@ -161,7 +161,7 @@ def clock_from_now(call: Call, task: Task) -> TaskChanges:
 
 
 def clock_after_step(call: Call, task: Task, state: TaskState) -> TaskChanges:
-    """The clock of a task that comes to this state."""
+    """The clock of a task that enters this state."""
     if state in (TaskState.QUEUED, TaskState.STOPPING):
         return TaskChanges(left=None, hard_at=None, soft_at=None)
     if state in AWAITING:
@@ -188,7 +188,7 @@ def _clock_beside_parts(call: Call, task: Task) -> TaskChanges:
 
 
 def _paused_clock(call: Call, task: Task) -> TaskChanges:
-    if task.hard_at is None:  # it stands already, or there is no deadline
+    if task.hard_at is None:  # the clock stands already, or the task has no deadline
         return TaskChanges()
     return TaskChanges(left=max(0.0, task.hard_at - call.now), hard_at=None, soft_at=None)
 
@@ -203,7 +203,7 @@ def _resumed_clock(call: Call, task: Task) -> TaskChanges:
 
 
 def _soft_time(task: Task, hard_at: float) -> float | None:
-    """When the agent is asked for a report, of a task whose deadline is at `hard_at`."""
+    """When the daemon asks for a report on a task whose deadline is at `hard_at`."""
     request = task.request
     if not request.soft or not request.deadline:
         return None

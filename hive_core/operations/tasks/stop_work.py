@@ -1,7 +1,7 @@
 """One call that ends all work of a subtree: running and queued tasks, batches, triggers (row Q40).
 
-Agents, plans and files stay. The reply says what has really stopped: a call that waits gets it when
-the last task has ended. Tasks that have not ended by the deadline are shown as they are.
+Agents, plans and files stay. The reply has the state of each task: with `wait` it comes when the
+last task has ended. Tasks that have not ended by the deadline are shown with their state.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from hive_core.operations.tasks.transitions import end_in_batches
 from hive_core.operations.triggers.lifecycle_hooks import pause_triggers
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
-GOAL: Final = "work:"  # this module judges the goal, not the change path
+GOAL: Final = "work:"  # this module decides whether the goal is met, not the change path
 GRACE: Final = 3.0
-# Bounds of the reply and of the event: the last of the tasks, which include those that ran.
+# Bounds of the reply and of the event: they show the last tasks, among them those that ran.
 _TASKS_SHOWN: Final = 500
 _IN_EVENT: Final = 64
 
@@ -34,13 +34,13 @@ _IN_EVENT: Final = 64
 class StopWorkParams(WaitParams):
     agent: Agent | None = Field(
         None,
-        description="Agent whose work ends, with that of all below it. Default: all below the"
-        " caller, and the caller's own batches and triggers.",
+        description="Agent whose work is stopped, with that of its descendants. Default: all"
+        " descendants of the caller, and the caller's own batches and triggers.",
     )
-    reason: Reason = Field(description="Reason; each result holds it.")
+    reason: Reason = Field(description="Reason, recorded in each result.")
     grace: float = Field(
         GRACE, ge=0, le=30,
-        description="Seconds in which a worker can confirm; then its container is ended.",
+        description="Seconds for a worker to confirm; after that its container is restarted.",
     )  # fmt: skip
 
 
@@ -53,9 +53,9 @@ class StoppedTask(Result):
 
 class WorkStopped(Result):
     tasks: list[StoppedTask] = Field(
-        description="Tasks that this call ends, at most 500, with their state."
+        description="Tasks that this call stops, at most 500, with their state."
     )
-    stopping: int = Field(description="How many of them have not really stopped.")
+    stopping: int = Field(description="Number of them that have not ended yet.")
     batches: list[str] = Field(description="Batches that were ended.")
     triggers: list[str] = Field(description="Triggers that were switched off.")
     job: str = Field(description="Job that ends when all tasks have ended, or at its deadline.")
@@ -65,20 +65,20 @@ class WorkStopped(Result):
     action="work", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of", urgent=True
 )
 def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
-    """End all work of an agent and of all below it in one call: tasks, batches, triggers.
+    """Stop all work of an agent and its descendants: tasks, batches and triggers.
 
-    The first 32 tasks end with the call, running ones before waiting ones; the others follow right
-    after it. None of them is begun any more.
+    The call stops the first 32 tasks, running ones before waiting ones; the others follow at once.
+    Agents can no longer begin any of them.
 
-    Allowed to an ancestor and the operator, and to an agent for all below it. With `wait` it
-    replies when the last task has ended, or when the time for it is over.
+    Allowed to an ancestor and the operator, and to an agent for its descendants. With `wait` the
+    reply comes when the last task has ended, or at the deadline.
     """
     why, agents = params.reason or "stopped", _agents(call, params.agent)
     owners = agents | ({call.uuid} if params.agent in (None, call.caller) else frozenset())
     waiting, running = call.ledger.plans.sweeps.open_tasks(agents)
-    tasks = [*waiting, *running]  # in the order in which they end
+    tasks = [*waiting, *running]  # in the order in which they are stopped
     sweep = Sweep(call.uuid, call.caller, ResultStatus.STOPPED, why, params.grace)
-    # Running ones come first. A waiting one cannot take their place: it ends now, or is in the
+    # Running tasks come first. A waiting task cannot start meanwhile: it ends now, or is in the
     # sweep.
     end_in_batches(call, sweep, [*running, *waiting])
     batches = _stop_batches(call, owners, why, params.grace)
@@ -109,14 +109,14 @@ def finish_stop_jobs(call: Call, event: TaskEnded) -> None:
 
 @due(at=lambda ledger: ledger.plans.stops.next_deadline(), topics=frozenset({"task"}))
 def finish_overdue_stop_job(call: Call) -> Record[Result]:
-    """Finish a job whose deadline has come, with its tasks as they are."""
+    """Finish a job at its deadline, with the present state of its tasks."""
     if job := call.ledger.plans.stops.overdue(call.now):
         _finish_job(call, job)
     return Record(Result())
 
 
 def _agents(call: Call, agent: str | None) -> frozenset[str]:
-    """UUIDs of the agents whose tasks end, without the caller: it finishes its own tasks."""
+    """UUIDs of the agents whose tasks are stopped; the caller finishes its own tasks."""
     tree = call.hive.topology
     if agent is None and call.by_operator:
         return frozenset(call.hive.names)
@@ -125,7 +125,7 @@ def _agents(call: Call, agent: str | None) -> frozenset[str]:
 
 
 def _stop_batches(call: Call, owners: frozenset[str], why: str, grace: float) -> list[str]:
-    """End the batches of these owners; their ids."""
+    """Stop the batches of these owners; return their ids."""
     ids = list[str]()
     for owner in sorted(owners):
         for batch in call.ledger.plans.batches.running(owner):
@@ -135,7 +135,7 @@ def _stop_batches(call: Call, owners: frozenset[str], why: str, grace: float) ->
 
 
 def _finish_job(call: Call, job: str) -> None:
-    """Finish a job with its tasks as they are; a call that waits for it gets them."""
+    """Finish a job with the present state of its tasks; a call that waits for it gets them."""
     tasks = call.ledger.plans.stops.tasks(job)
     rows = [row.model_dump() for row in _task_rows(call, tasks)]
     stopping = sum(call.ledger.plans.sweeps.open_counts(tasks).values())

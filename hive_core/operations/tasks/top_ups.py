@@ -45,7 +45,10 @@ class TaskFunded(Result):
 
 
 def _assigner(call: Call, params: Params) -> str | None:
-    """The assigner, whose budget pays: it and the agents above it may add to the task's budget."""
+    """The assigner, whose budget pays.
+
+    The assigner and the agents above it may add to the task's budget.
+    """
     task = call.ledger.tasks.get(str(getattr(params, "task", "")))
     if task is None or not can_see_task(call, task):
         return None
@@ -57,16 +60,16 @@ def _assigner(call: Call, params: Params) -> str | None:
     whose=Whose("task", "task", _assigner)
 )  # fmt: skip
 def fund_task(call: Call, params: FundTaskParams) -> Record[TaskFunded]:
-    """Add to the budget of a task; a task that had used it up goes on.
+    """Add to the budget of a task; a task that had used it up continues.
 
-    The budget that pays for the assigner pays, also when an agent above the assigner calls. What
-    is left when the task ends is returned to its sources, the last one first.
+    The budget that pays for the assigner is charged, also when an agent above the assigner calls.
+    When the task ends, the rest is returned to its sources, the last one first.
     """
     task = _open_task(call, params.task)
     requested = {word: getattr(params, word) for word in KINDS}
     amounts = {word: amount for word, amount in requested.items() if amount is not None}
     if not amounts:
-        raise InvalidArgument("say tokens, or cost, or both", field="tokens")
+        raise InvalidArgument("set `tokens`, `cost` or both", field="tokens")
     for word, amount in amounts.items():
         _top_up(call, task, _fund_of_kind(call, task, word), amount)
     giver = _assigner(call, params) or THE_OPERATOR
@@ -96,13 +99,11 @@ def _fund_of_kind(call: Call, task: Task, word: str) -> TaskFund:
 def _top_up(call: Call, task: Task, fund: TaskFund, amount: int) -> None:
     kind = fund.budget.kind
     if fund.budget.total + amount > AMOUNT_MOST:
-        raise InvalidArgument(f"no budget is above {AMOUNT_MOST}", field=_WORDS[kind])
+        raise InvalidArgument(f"a budget is at most {AMOUNT_MOST}", field=_WORDS[kind])
     cannot = f"cannot fund task {task.id} with {amount} {UNITS[kind]} more"
     source = draw_from_payer(call, task, (kind, amount), cannot)
-    if fund.source and not source:  # otherwise more would be returned than was ever given
-        raise Conflict(
-            f"{cannot}: its budget came out of a budget, and no budget would pay for this"
-        )
+    if fund.source and not source:  # otherwise the end of the task would return more than was taken
+        raise Conflict(f"{cannot}: its budget came from a budget, and no budget would pay for this")
     call.ledger.budgets.funds.top_up(fund, source, amount)
     refill_fund(call, fund, amount)
     call.notify(budget_topic(source or task.assignee))

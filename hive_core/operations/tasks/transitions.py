@@ -1,8 +1,8 @@
-"""The one way a task changes, with all consequences for other tasks.
+"""Changes of tasks, with all consequences for other tasks. Every change goes through here.
 
-Consequences are a list that is worked off: the next task of the agent, the tasks that waited for
-this one, its parts. `AT_ONCE` of them follow in one transaction. When there are more, the task is
-due again at once and the rest follows in turns of its own.
+Consequences are processed as a list: the next task of the agent, the tasks that waited for this
+one, its parts. One transaction applies up to `AT_ONCE` of them. The rest follows in later turns,
+for which the task is due again at once.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from hive_core.operations.tasks.offers import offer_next_tasks
 from hive_core.operations.tasks.steps import take_step, task_topic
 
 STOP: Final = "task_stop"
-# Tasks that one step takes along at once, or several steps that `stop_tasks` takes together.
+# Consequences that one step applies at once, or several steps that `stop_tasks` takes together.
 # Tasks that end together in another way take a step each, in one transaction.
 AT_ONCE: Final = 32
 
 
 def move_task(call: Call, task: Task, event: str, **changes: Unpack[TaskChanges]) -> Task:
-    """Take a task a step further, with all consequences; the task as it is now.
+    """Take one step of a task, with all consequences; return the new task.
 
-    `changes` holds `why` and whatever else the step writes down.
+    `changes` has `why` and the other fields that the step sets.
     """
     return _apply_consequences(call, take_step(call, task, event, **changes))
 
 
 def end_task(call: Call, task: Task, event: str, result: TaskResult) -> Task:
-    """End a task with its one result."""
+    """End a task with its result."""
     return move_task(call, task, event, why=result.error or result.summary, result=result)
 
 
 def confirm_stop(call: Call, task: Task, partial: TaskResult) -> Task:
-    """End a task that was stopping: the work on it is over. What the agent reported is kept."""
+    """End a task that was stopping, since the work on it is over. The agent's report is kept."""
     status = ResultStatus(task.stop)
     result = TaskResult(
         status, partial.summary, partial.data, task.why, partial.artifacts, partial.tokens,
@@ -56,10 +56,10 @@ def confirm_stop(call: Call, task: Task, partial: TaskResult) -> Task:
 def stop_task(
     call: Call, task: Task, status: ResultStatus, why: str, grace: float | None = None
 ) -> Task:
-    """End the work on a task: at once where nothing of it runs; otherwise its agent is told.
+    """Stop the work on a task: at once when no agent works on it; otherwise tell its agent.
 
-    The container of an agent that does not confirm within `grace` seconds (default: the setting)
-    is ended. `status` is what the result says: stopped (cancelled) or timeout.
+    The daemon restarts the container of an agent that does not confirm within `grace` seconds
+    (default: the setting). `status` is that of the result: stopped (cancelled) or timeout.
     """
     return _apply_consequences(call, _begin_stop(call, task, status, why, grace))
 
@@ -67,7 +67,7 @@ def stop_task(
 def stop_tasks(
     call: Call, reasons: Mapping[str, str], status: ResultStatus, grace: float | None = None
 ) -> None:
-    """Stop several tasks, by id, each for its reason; `AT_ONCE` consequences in all."""
+    """Stop several tasks, by id, each with its reason, with `AT_ONCE` consequences in total."""
     pending = PendingSteps(deque())
     for id_, why in reasons.items():
         task = call.ledger.tasks.require(id_)
@@ -77,10 +77,10 @@ def stop_tasks(
 
 
 def end_in_batches(call: Call, sweep: Sweep, tasks: Sequence[str]) -> None:
-    """End the work on these tasks, by id: the first ones now, the others in turns of their own.
+    """Stop the work on these tasks, by id: the first ones now, the others in later turns.
 
-    Between two turns other calls are served. The rest is in the ledger: none of it is begun
-    meanwhile, and a daemon that starts again continues with it.
+    Between two turns the daemon serves other calls. The ledger has the rest: no agent can begin
+    such a task meanwhile, and a restarted daemon continues with it.
     """
     if later := tasks[AT_ONCE:]:
         call.notify(f"sweep:{call.ledger.plans.sweeps.add(sweep, later)}")
@@ -101,7 +101,7 @@ def continue_sweep(call: Call) -> Record[Result]:
 
 def _stop_batch(call: Call, sweep: Sweep, tasks: Sequence[str]) -> None:
     theirs = call._replace(caller=sweep.name, uuid=sweep.party)
-    # A task that ended long ago, while no daemon ran, may be forgotten.
+    # The row of a task that ended long ago, while no daemon ran, may be deleted.
     reasons = {task.id: sweep.why for task in call.ledger.tasks.get_many(tasks) if task.open}
     stop_tasks(theirs, reasons, ResultStatus(sweep.status), sweep.grace)
 
@@ -117,7 +117,7 @@ def _begin_stop(
         event = "drop" if status is ResultStatus.STOPPED else "fail"
         after = take_step(call, task, event, why=why, result=result)
         if name and task.message and not call.ledger.messages.untaken(task.assignee, task.message):
-            _send_stop(call, task, name, status, why, 0.0)  # it has read the letter
+            _send_stop(call, task, name, status, why, 0.0)  # the agent has read the letter
         return after
     seconds = call.settings.tasks.grace if grace is None else grace
     after = take_step(
@@ -136,7 +136,7 @@ def _send_stop(  # noqa: PLR0913, PLR0917 - the lines of one letter
 
 @dataclass(slots=True)
 class PendingSteps:
-    """Tasks that took a step, whose consequences are to come; `room` more may follow now."""
+    """Tasks whose consequences are still to be applied; `room`: how many more may follow now."""
 
     tasks: deque[Task]
     room: int = AT_ONCE
@@ -147,7 +147,7 @@ class PendingSteps:
 
 
 def revisit(call: Call, task: Task) -> None:
-    """Make the task due again at once, in another turn: it has more consequences."""
+    """Make the task due again at once, in another turn, since it has more consequences."""
     call.ledger.tasks.update(task.id, soft_at=call.now)
     call.notify(task_topic(task.id))
 
@@ -161,7 +161,7 @@ def continue_consequences(call: Call, task: Task) -> None:
 
 
 def _apply_consequences(call: Call, task: Task) -> Task:
-    """Apply all consequences of a step; the task as it is afterwards."""
+    """Apply all consequences of a step; return the task after them."""
     _work_off(call, PendingSteps(deque([task])))
     return call.ledger.tasks.require(task.id) if task.open else task
 
@@ -176,21 +176,21 @@ def _work_off(call: Call, pending: PendingSteps) -> None:
 
 
 def _apply_end(call: Call, task: Task, pending: PendingSteps) -> None:
-    """Apply the consequences of one end; the tasks that end by it are added to `pending`."""
+    """Apply the consequences of one end; add the tasks that it ends to `pending`."""
     status = task.result.status if task.result else ResultStatus.FAILED
-    # The agent must not do what is in a letter that it has not taken.
+    # The agent must not act on a letter that it has not received yet.
     if task.message and call.ledger.messages.ack(task.assignee, [task.message]):
         call.notify(inbox(task.assignee))
     if task.request.after:
         call.ledger.tasks.needs.clear(task.id)
     _propagate(call, task, pending)
-    if task.message:  # it was offered: there is room again
+    if task.message:  # it was offered: the agent has room again
         offer_next_tasks(call, task.assignee)
     emit(call, TaskEnded(task.id, task.assignee, task.assigner, status.value))
 
 
 def _propagate(call: Call, task: Task, pending: PendingSteps) -> None:
-    """Reach the dependents and the parts of a task, as far as there is room for them now."""
+    """Process the dependents and the parts of a task, as many as there is room for now."""
     status = task.result.status if task.result else ResultStatus.FAILED
     room = pending.room
     if task.open:
@@ -199,13 +199,13 @@ def _propagate(call: Call, task: Task, pending: PendingSteps) -> None:
         room -= _unblock_dependents(call, task, pending)
     else:
         room -= _fail_dependents(call, task, status, pending)
-        room -= _stop_parts(call, task, f"came out as {status.value}", pending)
+        room -= _stop_parts(call, task, f"ended as {status.value}", pending)
     if room <= 0 and _has_more(call, task, status):
         revisit(call, task)
 
 
 def _has_more(call: Call, task: Task, status: ResultStatus) -> bool:
-    """Whether a dependent or a part is left to be reached."""
+    """Whether a dependent or a part is left to process."""
     if not task.open and call.ledger.tasks.dependents(task.id, 1):
         return True
     ends_parts = task.open or status not in WELL
@@ -218,7 +218,7 @@ def _parts_to_stop(call: Call, whole: Task, most: int) -> list[Task]:
 
 
 def _unblock_dependents(call: Call, task: Task, pending: PendingSteps) -> int:
-    """Queue the tasks that waited for this one and for nothing else; how many were looked at."""
+    """Queue the tasks that waited for this one alone; return how many were examined."""
     dependents = call.ledger.tasks.dependents(task.id, pending.room)
     for dependent in dependents:
         if call.ledger.tasks.needs.remove(dependent.id, task.id):
@@ -227,8 +227,8 @@ def _unblock_dependents(call: Call, task: Task, pending: PendingSteps) -> int:
 
 
 def _fail_dependents(call: Call, task: Task, status: ResultStatus, pending: PendingSteps) -> int:
-    """Fail the tasks that waited for this one; how many."""
-    why = f"task {task.id}, which it waited for, came out as {status.value}"
+    """Fail the tasks that waited for this one; return how many."""
+    why = f"task {task.id}, which it waited for, ended as {status.value}"
     dependents = call.ledger.tasks.dependents(task.id, pending.room)
     for dependent in dependents:
         result = TaskResult(ResultStatus.FAILED, error=why)
@@ -237,7 +237,10 @@ def _fail_dependents(call: Call, task: Task, status: ResultStatus, pending: Pend
 
 
 def _stop_parts(call: Call, task: Task, what_happened: str, pending: PendingSteps) -> int:
-    """Stop the open parts of a task; how many. A part that is stopping stops its own parts too."""
+    """Stop the open parts of a task; return how many.
+
+    A part that stops also stops its own parts.
+    """
     parts = _parts_to_stop(call, task, pending.room)
     why = f"task {task.id}, of which it is a part, {what_happened}"
     for part in parts:

@@ -1,4 +1,4 @@
-"""A task as its readers see it."""
+"""Tasks as results."""
 
 from __future__ import annotations
 
@@ -40,31 +40,35 @@ class TaskRow(Result):
     agent_uuid: str = Field(description="UUID of the assignee.")
     assigner: str = Field(description="Name of the assigner, or `operator`.")
     assigner_uuid: str = Field(description="UUID of the assigner.")
-    title: str = Field(description="A few words for lists.")
+    title: str = Field(description="Short title for lists.")
     state: str = Field(description="State of the task.")
     offered: bool = Field(
         description="Whether the assignee was offered the task and has not begun it."
     )
-    why: str = Field(description="Reason for the state; empty when there is nothing to say.")
-    priority: int = Field(description="0 (first) to 3.")
+    why: str = Field(description="Reason for the state; empty: none.")
+    priority: int = Field(description="Priority: 0 (first) to 3.")
     attempt: int = Field(description="How often the task was offered to its agent.")
     part_of: str = Field(description="The task that this one is a part of; empty: none.")
     waits_for: list[str] = Field(description="Tasks that must succeed before this one can begin.")
     percent: int | None = Field(description="Progress in percent, reported by the agent.")
     progress: str = Field(description="Progress in words, reported by the agent.")
     created: float = Field(description="Creation time, in seconds since 1970.")
-    started: float | None = Field(description="When the agent first began the task.")
-    deadline: float | None = Field(
-        description="When it is stopped, in seconds since 1970; null while its clock stands."
+    started: float | None = Field(
+        description="When the agent began the task for the first time, in seconds since 1970."
     )
-    ended: float | None = Field(description="When the task ended; null before.")
+    deadline: float | None = Field(
+        description="When its deadline comes, in seconds since 1970; null while its clock stands."
+    )
+    ended: float | None = Field(
+        description="When the task ended, in seconds since 1970; null before its end."
+    )
     plan: str = Field(description="The approved plan; empty: none.")
     plan_required: bool = Field(
         description="Whether the agent may execute nothing before a plan is approved."
     )
     context: str = Field(
-        description="keep or clear what the agent remembers of earlier tasks; empty: default of"
-        " the agent."
+        description="keep or clear: what the agent does with its memory of earlier tasks; empty:"
+        " the agent decides."
     )
     result: ResultRow | None = Field(description="Result of the task; null before its end.")
     open: int = Field(description="Number of its sub-tasks that have not ended.")
@@ -87,7 +91,7 @@ def task_row(call: Call, task: Task) -> TaskRow:
 
 
 def result_row(call: Call, task: Task) -> ResultRow | None:
-    """The record of how the task came out (row Q22); None while it is open."""
+    """The result of the task (row Q22); None while it is open."""
     result = task.result
     if result is None or task.ended is None:
         return None
@@ -108,9 +112,9 @@ def row_size(row: TaskRow) -> int:
 
 
 def start_hint(call: Call, task: Task) -> str:
-    """What keeps the agent from beginning the task, as far as the daemon sees it.
+    """Why the agent cannot begin the task now, as far as the daemon knows.
 
-    Empty when nothing is known, when the task is begun, and while it waits for other tasks.
+    Empty without a known reason, when the task is begun, and while it waits for other tasks.
     """
     name = call.hive.name(task.assignee)
     if name is None or task.state not in UNSTARTED or call.ledger.tasks.needs.of(task.id):
@@ -127,7 +131,7 @@ def _hint_while_up(call: Call, task: Task, name: str) -> str:
     messages = call.ledger.messages
     if not messages.is_reader(task.assignee):
         return f"{name} runs and has not asked for its mail since it started"
-    # Not `untaken`, which sorts new mail into its queue: a read must write nothing.
+    # Not `untaken`, which sorts new mail into its queue: a read must not write.
     message = messages.get(task.message) if task.offered else None
     if task.offered and (message is None or message.attempt):
         return f"{name} has received the task and not begun it: no deadline runs before it does"

@@ -1,7 +1,7 @@
-"""The status of workers in six views, from what the daemon knows itself (row Q25).
+"""The status of workers in six views, from the daemon's own records (row Q25).
 
-The workers are not asked, so it is right for every kind of program, also for one that hangs. What
-a worker reports of itself (progress, notes) is shown as its words.
+The daemon does not ask the workers, so the status is right for every kind of program, also for one
+that hangs. Reports of a worker about itself (progress, notes) are quoted.
 """
 
 from __future__ import annotations
@@ -52,12 +52,16 @@ class Worker:
 
 class WorkerStatusParams(Params):
     worker: Agent | None = Field(
-        None, description="Name of the worker; default: all below the caller, for the operator all."
+        None,
+        description="Name of the worker; default: all descendants of the caller; for the operator"
+        " all agents.",
     )
     focus: Literal["activity", "memory", "tools", "issues", "progress", "full"] = Field(
         "activity", description="The view."
     )
-    n: int = Field(5, ge=1, le=50, description="Number of entries of each kind, the newest.")
+    n: int = Field(
+        5, ge=1, le=50, description="Maximum number of entries of each kind; the newest are shown."
+    )
 
 
 class WorkerRow(Result):
@@ -71,7 +75,7 @@ class WorkerRow(Result):
 
 class WorkerStatus(Result):
     focus: str = Field(description="The view.")
-    workers: list[WorkerRow] = Field(description="In the order of the tree.")
+    workers: list[WorkerRow] = Field(description="The workers, in the order of the tree.")
     more: int = Field(description="Number of workers that are not shown.")
     text: str = Field(description="The whole reply in words, for people and models.")
 
@@ -80,7 +84,7 @@ class WorkerStatus(Result):
 def get_worker_status(call: Call, params: WorkerStatusParams) -> WorkerStatus:
     """Show the status of workers: activity, memory, tools, issues, progress, or all of it.
 
-    One caller may read a detailed view every 10 s, and the full one every 30 s.
+    A caller may read a detailed view every 10 s, and the full view every 30 s.
     """
     _check_rate(call, params)
     names = _workers(call, params.worker)
@@ -88,7 +92,7 @@ def get_worker_status(call: Call, params: WorkerStatusParams) -> WorkerStatus:
     for event in _events(call) if params.focus in ("tools", "issues", "full") else ():
         by_caller[event.caller].append(event)
     rows = [_row(call, params, name, by_caller) for name in names[:WORKERS_MOST]]
-    text = "\n".join(_row_text(row) for row in rows) or "no agent is below you"
+    text = "\n".join(_row_text(row) for row in rows) or "you have no descendants"
     return WorkerStatus(focus=params.focus, workers=rows, more=len(names) - len(rows), text=text)
 
 
@@ -118,7 +122,7 @@ def _row(
     count = call.ledger.tasks.count_open("assignee", spec.id)
     worker = Worker(call, spec.id, tasks, count, events.get(spec.id, []))
     views = _VIEWS.values() if params.focus == "full" else (_VIEWS[params.focus],)
-    # What workers wrote makes no lines of its own, which might seem to be about others.
+    # Text of workers cannot make new lines, which could look like the status of others.
     lines = [one_line(text[:_TEXT]) for view in views for text in view(worker, params.n)]
     return WorkerRow(
         worker=name, role=spec.role.value, state=call.states.state(spec.id).value,

@@ -1,7 +1,7 @@
-"""Grants to use a tool of execution, for one use at a time. The container runs the program.
+"""Grants for single uses of a tool of execution. The container runs the program.
 
-The daemon knows and decides the grant: which agent, which tool, with what argument, for which task.
-A program that runs something without asking is bounded by its container alone.
+The daemon decides each grant: which agent, which tool, with which argument, for which task. A
+program that an agent runs without a grant is limited by its container alone.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ToolRow(Result):
 
 
 class ToolRows(Result):
-    behaviour: str = Field(description="manager or worker, by the role; or operator.")
+    behaviour: str = Field(description="manager or worker, by the role of the agent; or operator.")
     tools: list[ToolRow] = Field(description="All tools of execution.")
 
 
@@ -97,9 +97,9 @@ class ToolRows(Result):
 def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     """Request one use of a tool of execution, with exactly this argument.
 
-    The role must have the tool, the agent's own list must have an entry that matches, and no plan
-    of the agent may wait for approval. `hive-agent tool` requests a grant, runs the tool and
-    returns the grant.
+    The role must have the tool, an entry of the agent's own list must match, and no plan of the
+    agent may wait for approval. `hive-agent tool` requests a grant, runs the tool and returns the
+    grant.
     """
     tool = find_tool(params.tool)
     words = check_argument(tool, params.argument)
@@ -135,7 +135,10 @@ def end_tool(call: Call, params: EndToolParams) -> Record[ToolEnded]:
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_tools(call: Call, params: ListToolsParams) -> ToolRows:
-    """List the tools of execution: what an agent may use now, with what arguments, or why not."""
+    """List the tools of execution.
+
+    Which an agent may use now, with which arguments, and why not.
+    """
     if params.agent is None and call.by_operator:
         rows = [_tool_row(tool, (parse_entry(tool.name),), "") for tool in TOOLS.values()]
         return ToolRows(behaviour="operator", tools=rows)
@@ -149,7 +152,7 @@ def list_tools(call: Call, params: ListToolsParams) -> ToolRows:
 
 @due(at=lambda ledger: ledger.tools.next_expiry(), topics=frozenset({"grant"}))
 def expire_grants(call: Call) -> Record[Result]:
-    """Delete grants that were not returned: the program ended without a report."""
+    """Delete expired grants, whose programs ended without a report."""
     for grant in call.ledger.tools.expired_grants(call.now, _AT_ONCE):
         call.ledger.tools.delete(grant.id)
         call.ledger.events.append(_expiry_event(call, grant))
@@ -158,7 +161,7 @@ def expire_grants(call: Call) -> Record[Result]:
 
 
 def allowed_entries(spec: AgentSpec, tool: Tool) -> tuple[tuple[ToolEntry, ...], str]:
-    """The entries with which an agent may use a tool; without any, why not."""
+    """The entries that allow an agent a tool, or, without any, the reason."""
     defaults = ROLE_DEFAULTS[spec.role]
     if tool.name not in defaults.tools:
         manages = defaults.behaviour is RoleBehaviour.MANAGER
@@ -179,7 +182,7 @@ def _check_task(call: Call, params: UseToolParams) -> None:
 
 
 def _check_allowed(call: Call, tool: Tool, words: tuple[str, ...], task: str) -> None:
-    """NotAllowed, which is recorded, when the agent may not use the tool so, or not now."""
+    """Raise NotAllowed, which is recorded, when the agent may not use the tool so or now."""
     if call.by_operator:
         raise NotAllowed(f"cannot use {tool.name}: tools are for agents", rule="tools")
     entries, why = allowed_entries(call.hive.spec(call.caller), tool)

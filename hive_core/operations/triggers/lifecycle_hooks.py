@@ -1,4 +1,4 @@
-"""What triggers do when their tasks end, and when agents end, are destroyed or are restored."""
+"""Effects on triggers when their tasks end, and when agents end, are destroyed or are restored."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DELIVERIES_KEPT = 7 * 86_400.0
 
 
 class TriggerCleanup(Result):
-    removed: int = Field(description="How many rows were removed.")
+    removed: int = Field(description="Number of removed rows.")
 
 
 def pause_triggers(call: Call, uuids: frozenset[str]) -> list[str]:
     """Disable the triggers that these agents set, or that run for them; the ids of the triggers.
 
-    A trigger that another agent set for the caller stays: an agent cannot disable that itself.
+    A trigger that another agent set for the caller stays enabled: an agent cannot disable it.
     """
     triggers, below = call.ledger.triggers, uuids - {call.uuid}
     to_pause = {
@@ -38,7 +38,7 @@ def pause_triggers(call: Call, uuids: frozenset[str]) -> list[str]:
 
 @on(TaskEnded)
 def finish_task_runs(call: Call, event: TaskEnded) -> None:
-    """Finish the runs whose task has ended; the next run may come."""
+    """Finish the runs whose task has ended, so that the next run may start."""
     for run in call.ledger.triggers.runs.of_task(event.id):
         task = call.ledger.tasks.get(event.id)
         result = task.result if task is not None else None
@@ -49,7 +49,7 @@ def finish_task_runs(call: Call, event: TaskEnded) -> None:
 
 
 def _finish_run(call: Call, run: TriggerRun, *, output: str, status: str, code: int) -> None:
-    """Save the outcome of a run, and look again at the trigger that waited for it."""
+    """Save the outcome of a run, and check the trigger that waited for it again."""
     triggers = call.ledger.triggers
     exit_code = run.code if run.code is not None else None if not run.spawned else code
     ended = triggers.runs.end(run, "finish", call.now, output=output, status=status, code=exit_code)
@@ -77,7 +77,7 @@ def park_triggers(call: Call, event: AgentDestroyed) -> None:
 
 @on(AgentStarted)
 def unpark_triggers(call: Call, event: AgentStarted) -> None:
-    """Bring back the triggers of a restored agent; each decides about the times it missed."""
+    """Bring back the triggers of a restored agent; each handles its missed times by its rule."""
     triggers = call.ledger.triggers
     for trigger in triggers.list_parked(event.uuid):
         due_at = next_time(trigger.rule, trigger.since) if trigger.enabled else None
@@ -100,7 +100,7 @@ def _expiry(oldest: float | None) -> float | None:
 
 @due(at=lambda ledger: 0.0 if ledger.triggers.old_hooks() else None, topics=frozenset({"trigger"}))
 def forget_secrets(call: Call) -> Record[TriggerCleanup]:
-    """Delete secrets of webhooks, after the COMMIT that took them out of use."""
+    """Delete secrets of webhooks, after the COMMIT that removed their last use."""
     hooks = call.ledger.triggers.old_hooks()
     for hook, secret, unused in hooks:
         call.vault.retire(hook, secret)

@@ -48,7 +48,9 @@ class SetTriggerParams(Confidential):
         " or run for each (up to 100).",
     )
     overlap: Literal["never"] = Field(
-        "never", description="The next task waits, or is skipped, until the last one has ended."
+        "never",
+        description="What happens to a new task while the last one is open: it waits, or is"
+        " skipped.",
     )
     enabled: bool = Field(default=True, description="Whether the trigger is on.")
 
@@ -59,7 +61,7 @@ class SetTriggerResult(Result):
         description="When it runs next, in seconds since 1970; null: not at a known time."
     )
     explained: str = Field(description="The rule in words.")
-    path: str = Field(description="For a webhook: its path, behind the address of the server.")
+    path: str = Field(description="For a webhook: its path, appended to the address of the server.")
     secret: str = Field(
         description="The secret that deliveries are signed with; shown once, if it was made here."
     )
@@ -87,7 +89,7 @@ class TriggerRows(Page):
 
 class ListFiresParams(Params):
     trigger: Id = Field(description="The id of the trigger.")
-    limit: int = Field(20, ge=1, le=100, description="How many at most.")
+    limit: int = Field(20, ge=1, le=100, description="Maximum number of runs.")
 
 
 class FireRows(Result):
@@ -116,8 +118,8 @@ def set_trigger(
 ) -> Record[SetTriggerResult] | Later[SetTriggerResult]:
     """Create or replace a trigger, which runs at set times, once, or when a webhook is called.
 
-    The daemon keeps it and runs it also while the agent sleeps or is stopped: a message waits, a
-    task is assigned, an agent is created. Each run has the rights that the owner has at that time.
+    The daemon stores it and runs it also while the agent sleeps or is stopped: it leaves a message,
+    assigns a task or creates an agent. Each run has the rights that the owner has at that time.
     """
     name = params.agent or call.caller
     if name == THE_OPERATOR:
@@ -139,16 +141,19 @@ def set_trigger(
         hook.id, hook.key,
     )  # fmt: skip
     due = next_time(rule, call.now) if params.enabled else None
-    trigger = call.ledger.triggers.put(new, call.now, due)
+    return _trigger_record(call, call.ledger.triggers.put(new, call.now, due), hook.made)
+
+
+def _trigger_record(call: Call, trigger: Trigger, secret: str) -> Record[SetTriggerResult]:
+    """The result and the event of a trigger that was set; `secret`: that of a new webhook."""
     row = trigger_row(call, trigger)
     call.notify("trigger", f"trigger:{trigger.id}")
     return Record(
         SetTriggerResult(
-            id=trigger.id, next=trigger.due, explained=row.explained, path=row.path,
-            secret=hook.made,
+            id=trigger.id, next=trigger.due, explained=row.explained, path=row.path, secret=secret
         ),
         fields={
-            "trigger": trigger.id, "name": trigger.name, "when": rule.kind.value,
+            "trigger": trigger.id, "name": trigger.name, "when": trigger.rule.kind.value,
             "action": trigger.act.value,
         },
     )  # fmt: skip
@@ -166,7 +171,7 @@ def _check_action(action: Then) -> None:
 
 
 def _room_for_trigger(call: Call, agent: str, name: str) -> Trigger | None:
-    """The past one-shot trigger that has to be removed for a new one, if one has to be."""
+    """The past one-shot trigger to remove when the limit is reached; None below the limit."""
     triggers, most = call.ledger.triggers, call.settings.triggers.each
     if triggers.count(agent) < most:
         return None
@@ -177,7 +182,10 @@ def _room_for_trigger(call: Call, agent: str, name: str) -> Trigger | None:
 
 
 def _check_path(call: Call, agent: str, rule: TriggerRule, old: Trigger | None) -> None:
-    """Refuse the path of another trigger; a caller that may set one here may see all of them."""
+    """Refuse the path of another trigger.
+
+    A caller that may set triggers here may see all of them.
+    """
     taken = call.ledger.triggers.by_path(agent, rule.path)
     if taken is not None and (old is None or taken.number != old.number):
         name = call.hive.name(agent)
@@ -205,8 +213,8 @@ def _webhook_key(
 ) -> WebhookKey | NewWebhookKey:
     """The key of the webhook; a replaced trigger keeps its key unless a new secret is given.
 
-    The vault is no part of the transaction. So each secret has a name of its own, and the row says
-    which one is valid.
+    The vault is not part of the transaction. So each secret has its own name, and the row names the
+    valid one.
     """
     webhook, stored = params.when.webhook, call.read_result
     if webhook is None:
@@ -226,14 +234,14 @@ def _is_stored(call: Call, stored: WebhookKey, held: WebhookKey | None) -> bool:
     """Whether the secret that was stored is still there and belongs to this trigger.
 
     A secret without a row may be removed as an orphan. Another call may have set a trigger of this
-    name first: its address was returned already, so it stays.
+    name first: that trigger stays, since its address was returned already.
     """
     mine = held is None or held.id == stored.id
     return mine and stored.key in call.vault.keys(stored.id)
 
 
 def _store_secret(call: Call, new: NewWebhookKey) -> Later[SetTriggerResult]:
-    """Write the secret to disk first, beside the event loop; then the call is run again."""
+    """Write the secret to disk outside the event loop; then run the call again."""
 
     async def keep(_sources: SlowReadSources) -> Ready:
         await call.vault.keep(new.hook.id, new.hook.key, new.value)
@@ -243,8 +251,8 @@ def _store_secret(call: Call, new: NewWebhookKey) -> Later[SetTriggerResult]:
 
 
 def _drop_unless_set(call: Call, hook: WebhookKey) -> None:
-    """Remove the secret of a call that has set no trigger: refused, late, or caller destroyed."""
-    with suppress(HiveError):  # then the next daemon finds it
+    """Remove the secret of a call that did not set a trigger, because it failed or was too late."""
+    with suppress(HiveError):  # the daemon finds it at its next start
         trigger = call.ledger.triggers.by_hook(hook.id)
         if trigger is not None and trigger.secret == hook.key:
             return
@@ -257,7 +265,8 @@ def _drop_unless_set(call: Call, hook: WebhookKey) -> None:
 def remove_trigger(call: Call, params: TriggerParams) -> Record[RemovedTrigger]:
     """Remove a trigger. Its owner, an ancestor of the owner, and the operator may do so.
 
-    Work that it has started continues. An agent cannot remove what an ancestor set for it.
+    Work that it has started continues. An agent cannot remove a trigger that an ancestor set for
+    it.
     """
     trigger = call.ledger.triggers.require(params.trigger)
     call.ledger.triggers.remove(trigger)

@@ -1,7 +1,7 @@
 """Reminders: mail to the caller or a descendant, at a time or after some seconds (row H11).
 
-The daemon keeps them. They come also while the agent is stopped or asleep: mail waits, and wakes
-an agent whose spec says so.
+The daemon delivers them also while the agent is stopped or asleep: the mail waits, and wakes an
+agent with `wakes` in its spec.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RemindParams(Mutation):
 
 class RemindResult(Result):
     reminder: str = Field(description="The id of the reminder.")
-    due: float = Field(description="When it comes, in seconds since 1970.")
+    due: float = Field(description="When it is delivered, in seconds since 1970.")
 
 
 class CancelReminderParams(Mutation):
@@ -56,7 +56,7 @@ class CancelReminderParams(Mutation):
 
 class CancelledReminder(Result):
     reminder: str = Field(description="The id of the reminder.")
-    to: str = Field(description="The agent that would have got it.")
+    to: str = Field(description="The agent that would have received it.")
 
 
 class ListRemindersParams(Paged):
@@ -70,10 +70,10 @@ class ReminderRow(Result):
     to: str = Field(description="The agent that gets it.")
     by: str = Field(description="The agent that set it.")
     body: str = Field(description="The text, shortened to one line.")
-    due: float = Field(description="When it comes, in seconds since 1970.")
+    due: float = Field(description="When it is delivered, in seconds since 1970.")
     relative: bool = Field(
-        description="Whether it was set in seconds from now, so that a change of the clock does not"
-        " matter."
+        description="Whether it was set in seconds from now, so that a change of the clock does"
+        " not affect it."
     )
     made: float = Field(description="When it was set, in seconds since 1970.")
 
@@ -83,7 +83,7 @@ class ReminderRows(Page):
 
 
 def reminder_owner(call: Call, params: CancelReminderParams) -> str | None:
-    """The name of the agent that would get a reminder."""
+    """The name of the agent that a reminder is for."""
     reminder = call.ledger.reminders.get(params.reminder)
     if reminder is None:
         return None
@@ -116,7 +116,7 @@ def remind(call: Call, params: RemindParams) -> Record[RemindResult]:
     preposition="of",
 )
 def cancel_reminder(call: Call, params: CancelReminderParams) -> Record[CancelledReminder]:
-    """Cancel a reminder. The agent that would get it and its ancestors may do so."""
+    """Cancel a reminder. Allowed to the agent that it is for, and to its ancestors."""
     reminder = call.ledger.reminders.get(params.reminder)
     if reminder is None:
         raise NotFound(f"no reminder {params.reminder}")
@@ -144,7 +144,7 @@ def list_reminders(call: Call, params: ListRemindersParams) -> ReminderRows:
 
 @due(at=lambda ledger: ledger.reminders.next_due(), topics=frozenset({"reminder"}))
 def deliver_reminders(call: Call) -> Record[Result]:
-    """Deliver the reminders that are due, also those that came due while no daemon ran."""
+    """Deliver the due reminders, also those that became due while no daemon ran."""
     for reminder in call.ledger.reminders.due(call.now, _MOST):
         _deliver(call, reminder)
     return Record(Result(), audited=True)
@@ -156,7 +156,7 @@ def reminder_topic(reminder: str) -> str:
 
 
 def _deliver(call: Call, reminder: Reminder) -> None:
-    """Deliver a reminder once and delete it; a full inbox gets it later."""
+    """Deliver a reminder once and delete it; retry later when the inbox is full."""
     call.notify(reminder_topic(reminder.id))
     name = living_name(call, reminder.owner)
     if name is None:
@@ -183,7 +183,7 @@ def _deliver(call: Call, reminder: Reminder) -> None:
 
 
 def _refusal(call: Call, reminder: Reminder, name: str) -> str:
-    """Why the setter may not remind this agent any more; empty: it may, or is destroyed."""
+    """Why the setter may no longer remind this agent; empty: it may, or was destroyed."""
     setter = THE_OPERATOR if reminder.setter == THE_OPERATOR else call.hive.name(reminder.setter)
     if setter is None:
         return ""

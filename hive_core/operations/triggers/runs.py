@@ -1,7 +1,7 @@
-"""Running the triggers that are due. The decision and its effect are one transaction.
+"""Running due triggers. The decision and its effect are one transaction.
 
-All messages of one pass for one agent are one letter (row Q34). An agent has a bounded number of
-runs a minute; the times beyond that wait, and then share one run.
+All messages of one pass for one agent form one letter (row Q34). An agent has a limited number of
+runs a minute; further times wait, and then share one run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hive_core.operations.triggers.actions import (
     spawn_for_run,
 )
 
-AT_ONCE: Final = 64  # triggers looked at in one transaction
+AT_ONCE: Final = 64  # triggers checked in one transaction
 MINUTE: Final = 60.0
 KIND: Final = "trigger"
 
@@ -46,7 +46,7 @@ class TriggerRunCount(Result):
 
 @dataclass
 class TriggerPass:
-    """One look at the triggers of one agent, and what has come of it."""
+    """One pass over the triggers of one agent, and its results."""
 
     call: Call
     agent: str
@@ -59,18 +59,18 @@ class TriggerPass:
         return self.call.ledger.triggers.runs.recent_count(self.agent, self.call.now)
 
     def room(self) -> tuple[int, float]:
-        """How many runs the agent has left in this minute, and when it has more."""
+        """The runs that the agent has left in this minute, and when it has more."""
         used, first = self._used
         return self.call.settings.triggers.fires - used - self.fires, first + MINUTE + 0.001
 
     def check(self, trigger: Trigger) -> DueRuns:
-        """The runs of a trigger that are due; saves when to look again.
+        """The due runs of a trigger; saves the time of the next check.
 
-        A trigger with a broken rule is disabled, and stops no other trigger.
+        A trigger with an invalid rule is disabled, so that it does not stop other triggers.
         """
         try:
             return self._check(trigger)
-        except InvalidArgument as error:  # the host does not know its time zone any more
+        except InvalidArgument as error:  # the host no longer has its time zone
             self.call.ledger.triggers.set_enabled(trigger.number, enabled=False, due=None)
             reason = f"switched off: {error}"
             self.record_idle_run(trigger, "refuse", self.call.now, 1, reason)
@@ -90,10 +90,10 @@ class TriggerPass:
         triggers.save_verdict(trigger.number, due_now)
         skipped = due_now.skipped
         if skipped and not triggers.runs.count_skipped(trigger.number, skipped, now):
-            why = "the last fire is still open" if is_open else "it came too late"
+            why = "the last run is still open" if is_open else "it came too late"
             self.record_idle_run(trigger, "skip", due_now.since, skipped, why)
         if due_now.waits:
-            self.record_idle_run(trigger, "wait", now, 1, "until the last fire has ended")
+            self.record_idle_run(trigger, "wait", now, 1, "until the last run has ended")
         return due_now
 
     def record_idle_run(
@@ -171,7 +171,7 @@ def fire_triggers(call: Call) -> Record[TriggerRunCount]:
 
 
 def _run_agent_triggers(call: Call, agent: str, triggers: list[Trigger]) -> int:
-    """Run the due triggers of one agent; how many runs there were."""
+    """Run the due triggers of one agent; return the number of runs."""
     name = call.hive.name(agent)
     pass_ = TriggerPass(call, agent, name or "")
     for trigger in triggers:
@@ -188,7 +188,7 @@ def _run_agent_triggers(call: Call, agent: str, triggers: list[Trigger]) -> int:
 def settle_orphan(call: Call, trigger: Trigger, name: str | None) -> None:
     """Settle a trigger whose agent was destroyed.
 
-    It comes back with the agent, waits as long as the archive is kept, and is removed after that.
+    It is kept as long as the archive, comes back with a restored agent, and is removed after that.
     """
     triggers = call.ledger.triggers
     archive = call.ledger.archives.get(trigger.agent)
@@ -202,7 +202,7 @@ def settle_orphan(call: Call, trigger: Trigger, name: str | None) -> None:
 
 @due(at=lambda ledger: ledger.triggers.next_due(spawns=True), topics=frozenset({"trigger"}))
 def fire_spawns(call: Call) -> Record[TriggerRunCount] | Change[TriggerRunCount]:
-    """Create one agent that is due: each is a commit of its own."""
+    """Create one due agent: each is a commit of its own."""
     nothing = Record(TriggerRunCount(fires=0), audited=True)
     trigger = call.ledger.triggers.spawn_due(call.now)
     if trigger is None:

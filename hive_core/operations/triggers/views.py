@@ -46,7 +46,7 @@ class Webhook(Params):
         " each of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or digit. Absent: an id.",
     )  # fmt: skip
     methods: list[Method] = Field(
-        ["POST"], min_length=1, max_length=5, description="The HTTP methods that it accepts."
+        ["POST"], min_length=1, max_length=5, description="HTTP methods that it accepts."
     )
     strict: bool = Field(
         default=False,
@@ -55,7 +55,8 @@ class Webhook(Params):
     )
     secret: Annotated[SecretStr, AfterValidator(_secret)] | None = Field(
         None,
-        description="The secret that deliveries are signed with; absent: made, and shown once.",
+        description="The secret that deliveries are signed with; absent: the daemon makes one and"
+        " shows it once.",
     )
 
 
@@ -77,9 +78,9 @@ class When(Params):
         description="Seconds between two runs. Also `interval`.",
     )  # fmt: skip
     at: str | None = Field(
-        None, max_length=40, description="Once: ISO 8601, or seconds since 1970."
+        None, max_length=40, description="Time of the only run: ISO 8601, or seconds since 1970."
     )
-    webhook: Webhook | None = Field(None, description="When a request comes to its address.")
+    webhook: Webhook | None = Field(None, description="Run when a request comes to its address.")
 
 
 class NewAgent(Params):
@@ -94,17 +95,17 @@ class NewAgent(Params):
     )
     title: str = Field("", max_length=200, description="Free text.")
     image: str | None = Field(None, max_length=64, description="Name of an image of this host.")
-    boot: bool = Field(default=False, description="Whether an init runs inside.")
+    boot: bool = Field(default=False, description="Whether an init system runs in the container.")
     command: list[str] = Field([], max_length=256, description="The command that it runs.")
     capabilities: list[str] | None = Field(None, max_length=64, description="As for `spawn`.")
 
 
 class Then(Params):
-    """What a run does, with the rights that the trigger's owner has at that moment."""
+    """The action of a run, with the rights that the trigger's owner has at that time."""
 
     kind: Literal["message", "wake", "task", "spawn"] = Field(
-        description="`message`: a message to the agent; `wake`: a message that also wakes it;"
-        " `task`: a task for it; `spawn`: a new agent below it, with a task."
+        description="`message`: send a message to the agent; `wake`: send a message that also"
+        " wakes it; `task`: assign it a task; `spawn`: create an agent below it, with a task."
     )
     text: Text = Field(min_length=1, description="The message, or the description of the task.")
     priority: int = Field(
@@ -119,15 +120,17 @@ class Then(Params):
 class FireRow(Result):
     id: str = Field(description="The id of the run; its event has this id too.")
     at: float = Field(description="When it ran, in seconds since 1970.")
-    due: float = Field(description="The time that it is for.")
-    count: int = Field(description="The number of times that it stands for; 100: or more.")
+    due: float = Field(description="The due time that it is for, in seconds since 1970.")
+    count: int = Field(
+        description="The number of due times that it stands for; 100 means 100 or more."
+    )
     state: str = Field(description="open, done, skipped, refused or waits.")
     detail: str = Field(description="Why it was skipped or refused, or what it waits for.")
     ref: str = Field(description="The id of the message or task; empty: none.")
     agent: str = Field(description="The name of the agent it created, if that agent is alive.")
     status: str = Field(description="The result status of its task.")
     exit: int | None = Field(description="Exit status of the agent it created; null: none.")
-    output: str = Field(description="The last 4,000 characters of what it reported.")
+    output: str = Field(description="The last 4,000 characters of its report.")
     duration: float | None = Field(description="Seconds that it took; null while it is open.")
 
 
@@ -136,7 +139,7 @@ class TriggerRow(Result):
     name: str = Field(description="The name of the trigger.")
     agent: str = Field(description="The name of the agent that it runs for.")
     owner: str = Field(
-        description="The agent that set it, and with whose rights it runs; empty: destroyed."
+        description="The agent that set it and whose rights it has; empty: destroyed."
     )
     kind: str = Field(description="cron, every, at or webhook.")
     when: str = Field(description="The rule as it was set.")
@@ -149,8 +152,8 @@ class TriggerRow(Result):
     next: float | None = Field(
         description="When it runs next, in seconds since 1970; null: not at a known time."
     )
-    path: str = Field(description="For a webhook: its path, behind the address of the server.")
-    fires: int = Field(description="How often it has run or was skipped.")
+    path: str = Field(description="For a webhook: its path, appended to the address of the server.")
+    fires: int = Field(description="How often it ran or was skipped.")
     last: FireRow | None = Field(description="Its last run; null before the first.")
 
 
@@ -181,7 +184,7 @@ def _webhook_rule(webhook: Webhook) -> TriggerRule:
 
 
 def webhook_path(call: Call, trigger: Trigger) -> str:
-    """The path of a webhook, behind the address of the server; empty for other triggers."""
+    """The path of a webhook, appended to the address of the server; empty for other triggers."""
     if not trigger.hook:
         return ""
     name, path = call.hive.name(trigger.agent), trigger.rule.path
@@ -196,7 +199,7 @@ def _parse_moment(text: str, zone: str, now: float) -> float:
             date = datetime.fromisoformat(text)
             moment = (date if date.tzinfo else date.replace(tzinfo=zone_of(zone))).timestamp()
         except (ValueError, OverflowError, OSError):
-            raise InvalidArgument(f"{text!r} is no moment", field="when.at") from None
+            raise InvalidArgument(f"{text!r} is not a time", field="when.at") from None
     if not now < moment < now + _LONGEST:  # also refuses NaN
         raise InvalidArgument(f"{text!r} is not in the next ten years", field="when.at")
     return moment

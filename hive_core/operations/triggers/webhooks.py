@@ -1,4 +1,4 @@
-"""What a request to a webhook does: one run for each signed request."""
+"""Requests to webhooks: one run for each signed request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ BUSY: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A request to a webhook, as text. `mark` identifies a repeat; `key` is the sender's, or empty.
+    """A request to a webhook, as text.
+
+    `mark` identifies repeats; `key`: the sender's key, or empty.
 
     `query`: the query of the address, if it is signed.
     """
@@ -43,7 +45,7 @@ def deliver_webhook(
 ) -> Record[DeliveryResult] | Change[DeliveryResult]:
     """Run a trigger once for a request.
 
-    LimitReached when the agent has had enough runs in this minute, or the last task is still open.
+    LimitReached when the agent has used its runs of this minute, or the last task is still open.
     """
     triggers = call.ledger.triggers
     trigger = triggers.get(delivery.trigger)
@@ -91,7 +93,7 @@ def _run_delivery(
 
 
 def _check_run(pass_: TriggerPass, trigger: Trigger, run: TriggerRun) -> None:
-    """Raise LimitReached for a refused run: nothing of it stays, and the sender tries again."""
+    """Raise LimitReached for a refused run: it is not stored, and the sender tries again."""
     (saved,) = pass_.call.ledger.triggers.runs.of(trigger.number, run.number + 1, 1)
     if saved.state == "refused":
         raise LimitReached(f"cannot fire {trigger.name}: {saved.detail}", retry_after=BUSY)

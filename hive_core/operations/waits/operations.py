@@ -1,7 +1,7 @@
-"""Waiting for tasks, agents or any message, without a call that is held open (row T4).
+"""Waiting for tasks, agents or any message, without an open call (row T4).
 
-A wait is a row. A message ends it and carries its id: the message that the agent waits for, or a
-notice of the daemon. So a wait survives restarts of the agent and of the daemon.
+A wait is a row in the ledger. The message that ends it carries its id: the message that the agent
+waits for, or a notice of the daemon. So a wait survives restarts of the agent and of the daemon.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 WAIT_OVER: Final = "wait_over"
 INJECTED: Final = "inject"
 UNSEEN: Final = "unseen"
-# The sender of these waits for the recipient: they end every wait, so that two do not wait for
-# each other.
+# Kinds whose sender waits for the recipient: they end every wait, so that two agents do not wait
+# for each other.
 NEEDS_ANSWER: Final = frozenset(
     {INJECTED, "question", "answer", "escalation", "plan_submitted", "reminder"}
 )
@@ -48,12 +48,14 @@ Id = Annotated[str, Field(max_length=64)]
 
 class WaitForParams(Mutation):
     tasks: list[Id] = Field(
-        [], max_length=MOST, description="Tasks that must end: tasks of the caller, or given by it."
+        [],
+        max_length=MOST,
+        description="Tasks that must end: tasks of the caller, or tasks that it assigned.",
     )
     agents: list[Agent] = Field(
         [], max_length=MOST,
-        description="Agents, one of which must write. Without tasks and agents: a message from a"
-        " child, the user or the daemon.",
+        description="Agents, one of which must write. Without tasks and agents, any message from a"
+        " child, the user or the daemon ends the wait.",
     )  # fmt: skip
     until: Literal["any", "all"] = Field(
         "any", description="Wait for one of the tasks, or for all."
@@ -66,7 +68,9 @@ class WaitForParams(Mutation):
 class WaitBegun(Result):
     wait_id: str = Field(description="Id of the wait; the message that ends it carries this.")
     deadline: float = Field(description="When it ends at the latest, in seconds since 1970.")
-    over: bool = Field(description="Whether it ended at once: the message is there already.")
+    over: bool = Field(
+        description="Whether it ended at once, because the message is there already."
+    )
 
 
 class CancelWaitParams(Mutation):
@@ -96,9 +100,9 @@ class WaitRows(Result):
 def wait_for(call: Call, params: WaitForParams) -> Record[WaitBegun]:
     """Park the caller until tasks end, agents write, or the deadline comes; replies at once.
 
-    No call is held open: the caller goes on receiving, and the message that ends the wait carries
-    its `wait_id`. A message of the operator or of an ancestor, and one that needs an answer, ends
-    every wait. The wait survives restarts of the caller and of the daemon.
+    The call returns at once: the caller receives mail as usual, and the message that ends the wait
+    carries its `wait_id`. A message of the operator or of an ancestor, and one that needs an
+    answer, ends every wait. The wait survives restarts of the caller and of the daemon.
     """
     agents = tuple(_visible_party(call, name) for name in params.agents)
     condition = WaitCondition(tuple(params.tasks), agents, params.until == "all")
@@ -131,7 +135,7 @@ def list_waits(call: Call, params: ListWaitsParams) -> WaitRows:
 
 
 def begin_wait(call: Call, condition: WaitCondition, seconds: float | None = None) -> ParkedWait:
-    """Open a wait of the caller; it ends at once when its tasks have ended already."""
+    """Open a wait of the caller; it ends at once if its tasks have ended already."""
     _check(call, condition, seconds)
     limits = call.settings.waits
     deadline = call.now + min(seconds or limits.deadline, limits.deadline_most)
@@ -148,13 +152,13 @@ def begin_wait(call: Call, condition: WaitCondition, seconds: float | None = Non
 
 @on(MessageArrived)
 def end_waits_by_message(call: Call, event: MessageArrived) -> None:
-    """End every wait that waits for this message; the message carries the id of the oldest."""
+    """End every wait for this message; the message carries the id of the oldest wait."""
     message = event.message
     waits = call.ledger.plans.waits
     if message.kind in _NO_WORD or not waits.may_wait(message.recipient):
         return
     met = [wait for wait in waits.open_waits(message.recipient) if _is_met_by(message, wait)]
-    # The news of tasks may be replaced before it is read: it cannot carry an id.
+    # A later message may replace the news of tasks before it is read: it cannot carry an id.
     carried = 0 if message.kind == TASKS else 1
     for wait in met[:carried]:
         waits.move(wait.id, "meet", call.now, message=message.id, reason="message")
@@ -175,7 +179,7 @@ def end_waits_by_task(call: Call, event: TaskEnded) -> None:
 
 
 def _may_know(call: Call, agent: str, task: str) -> bool:
-    """Whether the agent that waits may see the task: a move may have hidden it meanwhile."""
+    """Whether the waiting agent may see the task: a move may have hidden it meanwhile."""
     name = living_name(call, agent)
     if name is None:
         return False
@@ -198,7 +202,7 @@ def expire_waits(call: Call) -> Record[Result]:
 
 
 def _notify_wait(call: Call, agent: str) -> None:
-    """Touch the topics of a wait that began or ended; the agent may be blocked by it, or not."""
+    """Touch the topics of a wait that began or ended; the activity of the agent may change."""
     call.notify(f"wait:{agent}")
     update_activity(call, agent)
 
@@ -209,9 +213,7 @@ def _check(call: Call, condition: WaitCondition, seconds: float | None) -> None:
         reason = f"cannot wait for {seconds:g} s: {limits.deadline_most:g} s at most"
         raise InvalidArgument(reason, field="deadline")
     if len(call.ledger.plans.waits.open_waits(call.uuid)) >= limits.open:
-        raise LimitReached(
-            f"cannot wait: {limits.open} of your waits are open, and no more are allowed"
-        )
+        raise LimitReached(f"cannot wait: {limits.open} of your waits are open, which is the limit")
     for id_ in condition.tasks:
         task_end(call, id_)
 
@@ -248,7 +250,7 @@ def _end_wait(call: Call, wait: ParkedWait, event: str, why: str, message: str =
     )  # fmt: skip
     try:
         id_ = deliver(call, letter).id
-    except InboxFull:  # the wait ends all the same; `list_waits` does not show it any more
+    except InboxFull:  # the wait ends anyway; `list_waits` no longer shows it
         id_ = ""
         call.notify(inbox(wait.agent))
     waits.move(wait.id, event, call.now, message=id_, reason=why)

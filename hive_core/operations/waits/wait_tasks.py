@@ -1,4 +1,4 @@
-"""Waiting for tasks with a call that is held open, for scripts: bounded, and nothing is stored."""
+"""Waiting for tasks with an open call, for scripts: bounded in time, and not stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ Id = Annotated[str, Field(max_length=64)]
 class WaitTasksParams(Params):
     tasks: list[Id] = Field(min_length=1, max_length=MOST, description="Ids of the tasks.")
     until: Literal["any", "all"] = Field("all", description="Wait for one of them, or for all.")
-    wait: float = Field(WAIT_MOST, ge=0, le=WAIT_MOST, description="Longest wait, in seconds.")
+    wait: float = Field(
+        WAIT_MOST, ge=0, le=WAIT_MOST, description="Maximum time to wait, in seconds."
+    )
 
 
 class TaskEnd(Result):
@@ -31,15 +33,16 @@ class TaskEnd(Result):
 
 
 class TaskEnds(Result):
-    tasks: list[TaskEnd] = Field(description="In the order of the call.")
+    tasks: list[TaskEnd] = Field(description="The tasks, in the order of the call.")
     done: bool = Field(description="Whether the condition is met; false: `wait` has passed.")
 
 
 @operation(action="work", allow=SELF)
 def wait_tasks(call: Call, params: WaitTasksParams) -> TaskEnds | Wait[TaskEnds]:
-    """Reply when tasks have ended, or when `wait` has passed: for scripts that hold a call open.
+    """Wait until tasks have ended, or until `wait` has passed. For scripts; agents use `wait_for`.
 
-    Each task is one of the caller or of a descendant, or one that it gave to an agent that it sees.
+    Each task belongs to the caller or a descendant, or the caller assigned it to an agent that it
+    sees.
     """
     ends = [task_end(call, id_) for id_ in params.tasks]
     ended = [bool(end.status) for end in ends]
@@ -52,7 +55,7 @@ def wait_tasks(call: Call, params: WaitTasksParams) -> TaskEnds | Wait[TaskEnds]
 
 
 def task_end(call: Call, id_: str) -> TaskEnd:
-    """How far a task is that the caller may see."""
+    """The state of a task that the caller may see."""
     task = visible_task(call, id_)
     result = task.result
     if task.open or result is None:

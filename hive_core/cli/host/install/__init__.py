@@ -1,1 +1,1 @@
-"""Making a machine a hive host, and undoing it: what to write is decided apart from writing it."""
+"""Making a machine a hive host, and undoing it. Deciding what to write is separate from writing."""

@@ -1,4 +1,4 @@
-"""What shells and `man` find: completion of `hive`, and the manual pages."""
+"""The completion scripts of `hive`, and its manual pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from hive_core.cli.host.install.layout import File
 
 SHARE: Final = Path("/usr/local/share")
-# Where bash-completion, zsh and fish look for what an administrator installs.
+# Folders where bash-completion, zsh and fish look for files of the administrator.
 COMPLETIONS: Final = {
     "bash": SHARE / "bash-completion/completions/hive",
     "zsh": SHARE / "zsh/site-functions/_hive",
@@ -20,7 +20,7 @@ PATHS: Final = (*COMPLETIONS.values(), *(MANUAL / page for page in PAGES))
 
 
 def documents() -> list[File]:
-    """The files as this version has them."""
+    """The files of this version."""
     # Imported here: the manual pages need the models of all settings.
     from hive_core.cli.core.completion import completion_script  # noqa: PLC0415
     from hive_core.cli.core.manual import manual  # noqa: PLC0415

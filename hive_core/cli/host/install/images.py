@@ -1,7 +1,7 @@
 """/etc/hive/images: paths of prepared trees; the root helper trusts only this file.
 
-Lines of `NAME PATH`. The names of hive.toml are copied here by `hive setup`; a path that an
-operator gives to `hive agent create --image` is entered under a name made of the path.
+The file has lines of `NAME PATH`. `hive setup` copies the names of hive.toml; `hive agent create
+--image PATH` adds the path under a name made from it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _DIGITS: Final = 16
 
 
 def label(path: str) -> str:
-    """The name under which a path is entered."""
+    """The name of a path in the file."""
     return _PREFIX + hashlib.sha256(path.encode()).hexdigest()[:_DIGITS]
 
 
 def text(paths: Mapping[str, str], old_lines: Iterable[str]) -> str:
-    """The file for the images of hive.toml, with the entries for single paths that it had."""
+    """The text of the file: the images of hive.toml, and the existing entries for single paths."""
     lines = [f"{name} {path}" for name, path in sorted(paths.items()) if path]
     lines += [line for line in old_lines if line.startswith(_PREFIX)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def image_paths(settings: Mapping[str, object]) -> dict[str, str]:
-    """The prepared trees of hive.toml; the machine's own /usr has no path."""
+    """The prepared trees of hive.toml, without the machine's own /usr, which has no path."""
     table = settings.get("images")
     images = table if isinstance(table, dict) else {}
     return {str(name): str(path) for name, path in images.items() if path}
@@ -43,9 +43,9 @@ def lines(file: Path = FILE) -> list[str]:
 
 
 def enter(path: str, file: Path = FILE) -> None:
-    """Enter a directory as an image; only root may, and hived never does."""
+    """Add a directory as an image; only root may, and hived never does."""
     if os.geteuid() != 0:
-        raise NotAllowed(f"cannot use {path} as an image: only root may give a path; name an image")
+        raise NotAllowed(f"cannot use {path} as an image: only root may use a path; name an image")
     if not path.startswith("/") or not path.isprintable() or not Path(path).is_dir():
         raise InvalidArgument(f"{path!r} is not the absolute path of a directory", field="image")
     line = f"{label(path)} {path}"

@@ -1,7 +1,7 @@
-"""/etc/hive/imports: folders of the host that a job may copy from, by name; `NAME PATH` a line.
+"""/etc/hive/imports: folders of the host that a job may copy from, as lines of `NAME PATH`.
 
-As with the table of images, the root helper trusts it, and only root writes it. An entry exists
-only while it is used.
+As with the table of images, the root helper trusts the file, and only root writes it. An entry
+exists only while it is used.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _DIGITS: Final = 16
 
 
 def label(path: Path) -> str:
-    """The name under which a folder is entered."""
+    """The name of a folder in the file."""
     return "import-" + hashlib.sha256(bytes(path)).hexdigest()[:_DIGITS]
 
 
 @contextmanager
 def import_entry(path: Path, file: Path = FILE) -> Iterator[str]:
-    """Enter a folder while the body runs, and yield its name."""
+    """Add a folder while the body runs, and yield its name."""
     if not str(path).isprintable():
         raise InvalidArgument(f"{str(path)!r} cannot be entered in {file}", field="from")
     name = label(path)

@@ -1,4 +1,4 @@
-"""What a hive host has: accounts, directories, files and units. Values only, no effects.
+"""The contents of a hive host: accounts, directories, files and units. Values only, no effects.
 
 The root helper and the daemon create the stores below /var/lib/hive.
 """
@@ -24,11 +24,11 @@ RUN: Final = "/run/hive"
 CONFIG: Final = "/etc/hive/hive.toml"
 META: Final = f"{HOME}/meta"
 UNITS: Final = ("hive-privd.service", "hived.service")
-REMOTE: Final = "git-remote-hive"  # git looks for it on PATH
+REMOTE: Final = "git-remote-hive"  # git searches PATH for it
 LINK: Final = Path("/usr/local/bin") / REMOTE
 AGENTS: Final = ("hive-agent@*.service", "hive-job@*.service")
 SYSTEM: Final = Path("/etc/systemd/system")
-# Of older versions, whose operators had their git enter hived's repositories (attack 59).
+# From older versions, in which the git of operators accessed hived's repositories (attack 59).
 OLD_UNITS: Final = ("hive-git.path", "hive-git.service")
 OLD_GIT: Final = "/etc/hive/gitconfig"
 OLD_FILES: Final = (
@@ -49,7 +49,10 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file with its whole text; `kept` ones are the operator's once they are there."""
+    """A file with its whole text.
+
+    A `kept` file that exists belongs to the operator and is not replaced.
+    """
 
     path: Path
     text: str
@@ -57,17 +60,20 @@ class File:
     keep_existing: bool = False
 
 
-# hived works in its home; the sticky bit keeps it from replacing what belongs to root.
+# hived writes to its home; the sticky bit prevents it from replacing files of root.
 DIRECTORIES: Final = (
     Directory("/etc/hive", 0o755, "root", "root"),
     Directory(HOME, 0o1775, "root", USER),
 )
-# Roots of the collector of garbage of Nix, for the systems of agents.
+# Garbage collector roots of Nix, for the systems of agents.
 PROFILES: Final = Directory("/nix/var/nix/profiles/hive", 0o755, USER, USER)
 
 
 def directories() -> Iterator[Directory]:
-    """The directories of this machine; roots for the collector of Nix only where Nix is."""
+    """The directories of this machine.
+
+    Those for garbage collector roots only if Nix is installed.
+    """
     yield from DIRECTORIES
     if Path(PROFILES.path).parent.is_dir():
         yield PROFILES
@@ -118,7 +124,7 @@ def config() -> File:
 
 
 def old_systemd(version: int) -> str | None:
-    """Why this systemd is refused, or None."""
+    """The reason to refuse this version of systemd, or None."""
     if version >= LEAST:
         return None
     return f"systemd {version} is too old: hive needs {LEAST} or newer"

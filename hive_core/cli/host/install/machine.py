@@ -1,6 +1,6 @@
 """All effects of `hive setup` and `hive teardown` on the machine.
 
-Every method is idempotent and reports a change in one line; no change is not reported.
+Every method is idempotent and reports each change in one line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _unescape(point: bytes) -> str:
 
 
 class Broken(HiveError):
-    """A program of the machine failed; the reason has its output."""
+    """A failed program of the machine; the reason has its output."""
 
 
 def systemd_version() -> int:
@@ -48,12 +48,15 @@ def systemd_version() -> int:
 
 
 def is_booted() -> bool:
-    """Whether systemd is the first process: https://man7.org/linux/man-pages/man3/sd_booted.3.html"""
+    """Whether systemd is the first process.
+
+    Https://man7.org/linux/man-pages/man3/sd_booted.3.html
+    """
     return Path("/run/systemd/system").is_dir()
 
 
 def installation() -> Installation:
-    """The entry points of this hive: beside the command that runs now."""
+    """The entry points of this hive, next to the running command."""
     beside = (Path(sys.argv[0]).resolve().parent, Path(sys.executable).parent)
     program = shutil.which("hived", path=os.pathsep.join(map(str, beside))) or shutil.which("hived")
     if program is None:
@@ -62,7 +65,7 @@ def installation() -> Installation:
 
 
 def settings(config: Path) -> dict[str, object]:
-    """The settings file as it is; only the daemon validates it."""
+    """Read the settings file; only the daemon validates it."""
     try:
         return tomllib.loads(config.read_text())
     except (OSError, ValueError) as error:
@@ -76,7 +79,7 @@ class HostMachine:
         self._tell = tell
 
     def run(self, *argv: str, check: bool = True) -> str:
-        """Run a program of the machine; its output is the answer."""
+        """Run a program of the machine and return its output."""
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if check and done.returncode:
             output = (done.stderr or done.stdout).strip()
@@ -86,21 +89,21 @@ class HostMachine:
     def group(self, name: str) -> None:
         if name not in {entry.gr_name for entry in grp.getgrall()}:
             self.run("groupadd", "--system", name)
-            self._tell(f"made group {name}")
+            self._tell(f"created group {name}")
 
     def user(self, name: str, home: str) -> None:
-        """A system user that cannot log in."""
+        """Create a system user that cannot log in."""
         if name in {entry.pw_name for entry in pwd.getpwall()}:
             return
         shell = next((path for path in _SHELLS if Path(path).exists()), _SHELLS[-1])
         self.run("useradd", "--system", "--gid", name, "--home-dir", home, "--no-create-home",
                  "--shell", shell, "--comment", "hive daemon", name)  # fmt: skip
-        self._tell(f"made user {name}")
+        self._tell(f"created user {name}")
 
     def member(self, user: str, group: str) -> None:
         if user not in grp.getgrnam(group).gr_mem:
             self.run("usermod", "--append", "--groups", group, user)
-            self._tell(f"put user {user} into group {group}")
+            self._tell(f"added user {user} to group {group}")
 
     def directory(self, wanted: Directory) -> None:
         """Create a directory, or correct its owner and mode."""
@@ -108,7 +111,7 @@ class HostMachine:
         uid, gid = pwd.getpwnam(wanted.owner).pw_uid, grp.getgrnam(wanted.group).gr_gid
         if not path.exists():
             path.mkdir(parents=True)
-            self._tell(f"made {path}")
+            self._tell(f"created {path}")
         facts = path.lstat()
         if (facts.st_uid, facts.st_gid, facts.st_mode & 0o7777) != (uid, gid, wanted.mode):
             os.chown(path, uid, gid)
@@ -128,10 +131,10 @@ class HostMachine:
         return True
 
     def remove(self, paths: Iterable[Path]) -> None:
-        """Files, and directories with everything in them; symlinks are not followed."""
+        """Remove files, and directories with their contents; do not follow symlinks."""
         for path in paths:
             if path.is_mount():
-                # A mount stays; its contents go.
+                # A mount point stays; its contents are removed.
                 self.remove(path.iterdir())
             elif path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -148,7 +151,7 @@ class HostMachine:
             self._tell(f"removed {value} from the system settings of git")
 
     def reachable(self, link: Path, program: Path) -> None:
-        """Link a program of ours into the PATH of all users, where it is missing."""
+        """Link a program of hive into the PATH of all users, if it is missing."""
         if link.is_symlink() and not link.exists():
             link.unlink()  # of a removed installation
         if shutil.which(link.name, path=_PATH) is None and program.exists():
@@ -208,7 +211,7 @@ class HostMachine:
         return state in ("active", "activating", "deactivating", "reloading")
 
     def unmount_below(self, place: str) -> None:
-        """Detach every mount below a place, the deepest first."""
+        """Detach every mount below a path, the deepest first."""
         lines = Path("/proc/self/mounts").read_bytes().rstrip(b"\n").split(b"\n")
         points = [_unescape(line.split(b" ")[1]) for line in lines]
         for point in reversed([path for path in points if path.startswith(f"{place}/")]):

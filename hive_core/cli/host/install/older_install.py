@@ -1,4 +1,4 @@
-"""An older install on the disk, read and checked; nothing is changed here.
+"""Reads and checks an older installation on the disk, without changing it.
 
 The root folder (/var/lib/hyperhive) holds `meta/topology.json`, `agents/NAME/{state,config}`,
 `applied/NAME` and, of the one special agent, `manager/state`. That agent, `manager` in the
@@ -26,7 +26,7 @@ _MOST: Final = 1 << 20  # bytes of topology.json
 
 _INTO: Final = re.compile(r"[a-z][a-z0-9.-]{0,62}", re.ASCII)
 
-# Where its files end: in a new folder of the state, or in the state itself.
+# Targets of its files: a new folder of the state, or the state itself.
 STATE, CONFIG, APPLIED = "", "old-config", "old-applied.git"
 
 
@@ -41,9 +41,9 @@ class OldAgent:
 
 
 class Old:
-    """`agents` has parents before children; `left` are the paths that stay where they are.
+    """`agents` has parents before children; `left` are the paths that are not copied.
 
-    `faults` are the reasons for which it cannot be taken over, one line each.
+    `faults` are the reasons why it cannot be imported, one line each.
     """
 
     def __init__(self, folder: Path, root: str, running: Path = RUNNING) -> None:
@@ -66,7 +66,7 @@ class Old:
         return self.folder / JOURNAL
 
     def _parents(self) -> dict[str, str | None]:
-        """Old name -> old name of the parent: those recorded, and those that have files."""
+        """Old name -> old name of the parent, for recorded agents and for agents with files."""
         parents: dict[str, str | None] = {MANAGER: None, **self._topology()}
         for name in self._entries("agents"):
             parents.setdefault(name, MANAGER)
@@ -93,7 +93,7 @@ class Old:
     def _renamed_parents(self, parents: dict[str, str | None]) -> dict[str, str | None]:
         """The same, with `manager` under its new name."""
         if self._root != MANAGER and self._root in parents:
-            text = f"{self._root!r}: the name of the root agent here, which {MANAGER!r} becomes"
+            text = f"{self._root!r}: this name belongs to the root agent, which {MANAGER!r} becomes"
             self.faults.append(text)
         return {self._new(name): parent and self._new(parent) for name, parent in parents.items()}
 
@@ -108,7 +108,7 @@ class Old:
             if reason := name_fault(name):
                 self.faults.append(f"{name!r}: a name {reason}")
             if parent is not None and parent not in parents:
-                self.faults.append(f"{name!r}: its parent {parent!r} is not there")
+                self.faults.append(f"{name!r}: its parent {parent!r} does not exist")
         if parents.get(self._root) is not None:
             self.faults.append(f"{MANAGER!r}: it has a parent, {parents[self._root]!r}")
         self.faults += [f"{name!r}: is its own ancestor" for name in _circular(parents)]
@@ -127,12 +127,14 @@ class Old:
         first = self.folder / MANAGER / "state"
         if was == MANAGER and self._holds(first):
             if self._holds(folders[STATE]):
-                self.faults.append(f"{first} and {folders[STATE]}: both hold files; leave one")
+                self.faults.append(
+                    f"{first} and {folders[STATE]}: both have files; empty one of them"
+                )
             folders[STATE] = first
         return {into: path for into, path in folders.items() if self._holds(path)}
 
     def _others(self, own: Path) -> Iterator[tuple[str, Path]]:
-        """Its other folders; other files are reported and stay."""
+        """Its other folders; other files are reported and not copied."""
         for path in sorted(own.iterdir()) if _is_folder(own) else ():
             into = f"old-{path.name.lower().lstrip('.').replace('_', '-')}"
             if path.name in ("state", "config"):

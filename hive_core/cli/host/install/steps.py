@@ -21,7 +21,7 @@ _PATIENCE: Final = 10.0  # seconds an agent has at teardown before it is killed
 
 
 def by_configuration(machine: HostMachine) -> bool:
-    """Whether the module of NixOS has set this host up."""
+    """Whether the NixOS module has set up this host."""
     return NIXOS.exists() and machine.active("hived.service")
 
 
@@ -39,7 +39,7 @@ def check(warn: Callable[[str], None]) -> None:
 
 
 def install(machine: HostMachine) -> None:
-    """Accounts, directories, files, units; running daemons at the end."""
+    """Create accounts, directories, files and units; start the daemons at the end."""
     _accounts(machine)
     for directory in layout.directories():
         machine.directory(directory)
@@ -58,7 +58,7 @@ def install(machine: HostMachine) -> None:
 
 
 def _older(machine: HostMachine) -> None:
-    """Remove what older versions installed for the git of operators."""
+    """Remove files that older versions installed for the git of operators."""
     units = [unit for unit in layout.OLD_UNITS if (layout.SYSTEM / unit).exists()]
     if units:
         machine.run("systemctl", "disable", "--now", "--quiet", *units, check=False)
@@ -82,7 +82,7 @@ def _accounts(machine: HostMachine) -> None:
 def _units(machine: HostMachine, changed: set[str]) -> None:
     """Enable and start both daemons; one that runs from an old unit is restarted.
 
-    This stops no agent: containers have units of their own.
+    Agents keep running: containers have their own units.
     """
     if changed:
         machine.run("systemctl", "daemon-reload")
@@ -93,7 +93,7 @@ def _units(machine: HostMachine, changed: set[str]) -> None:
 
 
 def check_removable() -> None:
-    """Refuse NixOS, whose configuration makes it a hive host."""
+    """Refuse NixOS, where the system configuration enables hive."""
     if NIXOS.exists():
         raise Conflict("NixOS is set up by its configuration: services.hive.enable = false")
 
@@ -126,6 +126,6 @@ def remove(machine: HostMachine) -> None:
 
 
 def purge(machine: HostMachine) -> None:
-    """Remove what agents and operators made, and the accounts."""
+    """Remove the files of agents and operators, and the accounts."""
     machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent, Path(layout.PROFILES.path)])
     machine.account_gone(layout.USER, (layout.USER, layout.OPERATORS))

@@ -1,7 +1,7 @@
-"""The steps that take over an older install, and their execution.
+"""The steps that import an older installation, and their execution.
 
-A journal in the old folder records the created agents, so that it continues after a kill and
-never mistakes another agent for one of its own. Nothing in the old folder is deleted.
+A journal in the old folder records the created agents, so that an interrupted import can continue
+and does not mistake another agent for one of its own. Nothing in the old folder is deleted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def steps(old: Old, root: str) -> Iterator[Step]:
 
 
 class Takeover:
-    """Executes the steps; `tell` gets every step that is done, `step` is called between parts."""
+    """Executes the steps; it calls `tell` for every finished step, and `step` between parts."""
 
     def __init__(
         self,
@@ -70,26 +70,28 @@ class Takeover:
     def check(self, root: str, bounds: HostLimits) -> None:
         """Add the faults of this host; raise Conflict without a root agent.
 
-        Each reason for which a step would be refused is found before the first step.
+        It finds every reason to refuse a step before the first step.
         """
         rows = {str(row["name"]): row for row in self._session.rows("list_agents", "agents")}
         self._there = frozenset(rows)
         if root not in rows:
-            raise Conflict(f"the root agent {root} is not there: `hive setup` makes it")
+            raise Conflict(f"the root agent {root} does not exist; `hive setup` creates it")
         made = self._made_names()
         for agent in self._old.agents:
             if agent.name in rows and agent.name not in made and agent.name != root:
-                self._old.faults.append(f"{agent.name!r}: there is an agent of this name here")
+                self._old.faults.append(f"{agent.name!r}: an agent of this name exists")
         self._check_room(bounds)
         for step in steps(self._old, root):
             if step.source is not None and not str(step.source).isprintable():
-                self._old.faults.append(f"{str(step.source)!r}: a path that cannot be written down")
+                self._old.faults.append(
+                    f"{str(step.source)!r}: the path has characters that cannot be stored"
+                )
 
     def _check_room(self, bounds: HostLimits) -> None:
         coming = [agent for agent in self._old.agents if agent.name not in self._there]
         if len(self._there) + len(coming) > bounds.agents:
             there, most = len(self._there), bounds.agents
-            reason = f"this host has {there} agents and takes {most} (limits.agents)"
+            reason = f"this host has {there} agents, and its limit is {most} (limits.agents)"
             self._old.faults.append(f"{len(coming)} agents: {reason}")
         for agent in self._old.agents:
             if (level := self._level(agent)) > bounds.depth:
@@ -104,7 +106,7 @@ class Takeover:
         return level
 
     def has_made(self, step: Step) -> bool:
-        """Whether an earlier run, which was killed, created this agent."""
+        """Whether an earlier, killed run created this agent."""
         return step.source is None and step.agent.name in self._made_names() & self._there
 
     def run(self, root: str) -> None:
@@ -118,7 +120,7 @@ class Takeover:
         self._mark(done)
 
     def _create(self, step: Step) -> None:
-        """Record the name first: an agent that exists later was created by this run."""
+        """Record the name first, so that a later run knows that this run created the agent."""
         agent = step.agent
         if agent.name in self._made_names():
             there = {str(row["name"]) for row in self._session.rows("list_agents", "agents")}
@@ -141,7 +143,7 @@ class Takeover:
         progress = self._session.ask("get_job", id=reply["job"]).get("progress")
         aside = progress.get("kept_aside") if isinstance(progress, dict) else 0
         aside_note = (
-            f"; {aside} of it lie in /agents/{step.agent.name}/state/.imported" if aside else ""
+            f"; {aside} files are in /agents/{step.agent.name}/state/.imported" if aside else ""
         )
         self._tell(step.text + aside_note)
         return {"from": str(source), "to": step.target, "was": step.agent.was, **_dict(progress)}
@@ -160,7 +162,7 @@ class Takeover:
             os.fsync(file.fileno())
 
     def _mark(self, done: list[dict[str, object]]) -> None:
-        """Write the marker, as a whole, after everything else."""
+        """Write the marker atomically, after everything else."""
         agents = {
             agent.name: {"was": agent.was, "parent": agent.parent} for agent in self._old.agents
         }

@@ -1,4 +1,4 @@
-"""The migrations of this version, and which of them are done on this machine."""
+"""The migrations of this version, and their states on this machine."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def states(marker: Path) -> list[Row]:
     for kind, at in said.items():
         most = max((number for other, number, _ in migrations() if other == kind), default=0)
         if at > most:
-            text = f"this hive knows {most}: install the newer one again"
+            text = f"this hive has migrations up to {most}: install the newer version again"
             rows.append({"kind": kind, "number": at, "what": text, "state": "newer"})
     return rows
