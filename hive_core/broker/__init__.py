@@ -1,1 +1,1 @@
-"""The request road: registry of operations, dispatch, batches and streams."""
+"""The request path: registry of operations, dispatch, batches and streams."""

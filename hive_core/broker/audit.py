@@ -96,7 +96,7 @@ class RefusalBucket:
         self.left, self.at, self.dropped = burst, now, 0
 
     def take(self, burst: float, now: float) -> bool:
-        # A clock that went back gives nothing and takes nothing.
+        # A clock that was set back changes nothing.
         self.left = min(burst, self.left + max(0.0, now - self.at) * burst / 60)
         self.at = now
         if self.left < 1:
@@ -123,13 +123,13 @@ class Audit:
         return bucket.take(self._burst, now)
 
     def admits_rejected_peer(self, party: str, now: float) -> bool:
-        """The same for peers who may not use the socket of this party."""
+        """The same for peers that may not use the socket of this party."""
         return self.admits(_connect_key(party), now)
 
     def record(
         self, kind: str, case: AuthorizedCall, commit: str, fields: Mapping[str, object]
     ) -> None:
-        """Write down an effect. The same call again has the same line but for request and time."""
+        """Record an effect. A repeated call has the same line except for request and time."""
         call, decision = case.call, case.decision
         if fields or call.uuid == OPERATOR:
             self.write(call_entry(kind, call, case.judgement, commit, fields))
@@ -148,7 +148,10 @@ class Audit:
         self._ledger.events.fill(known, call.request, call.now)
 
     def write_refusals(self, entries: Sequence[AuditEntry]) -> None:
-        """Record refusals of calls that only read. On a full disk they are answered unrecorded."""
+        """Record refusals of calls that only read.
+
+        On a full disk the callers are answered without a record.
+        """
         if not entries:
             return
         try:

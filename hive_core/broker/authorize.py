@@ -1,4 +1,4 @@
-"""Authorization: what a call asks of the policy, and the refusal as an error."""
+"""Authorization: the request of a call to the policy, and the refusal as an error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def refusal(
 ) -> HiveError:
     """The error for a caller without the permission."""
     thing = operation.whose
-    if thing is not None and not decision.visible:  # there, but not for this one: the same words
+    if (
+        thing is not None and not decision.visible
+    ):  # it exists, but the caller may not see it: the same error
         return NotFound(f"no {thing.noun} {str(getattr(params, thing.param))[:_NAMED]}")
     if not decision.visible:
         return NotFound(_unseen(target or "", decision))
@@ -53,9 +55,9 @@ def refusal(
 
 
 def _unseen(target: str, decision: Decision) -> str:
-    """The same words for an agent that is not there and for one that the caller may not see.
+    """The same error for an agent that does not exist and for one that the caller may not see.
 
-    They name it: of a call about two agents one must know which of them is meant.
+    It names the agent, since a call may be about two agents.
     """
     whole = decision.reason != HIDDEN.reason
     return decision.reason if whole else f"{HIDDEN.reason}: {target[:_NAMED]}"

@@ -23,7 +23,10 @@ def branch_of(broker: Broker, party: str) -> str:
 
 
 def branch_in(hive: Hive, party: str, parent: Callable[[str], str | None]) -> str:
-    """The same in this hive. A destroyed agent belongs to the branch of its former parent."""
+    """The branch of a party in this hive.
+
+    A destroyed agent belongs to the branch of its former parent.
+    """
     above: str | None = party
     while above is not None:
         if (name := hive.name(above)) is not None:

@@ -268,7 +268,8 @@ class Wait(Generic[R_co]):
 class Ready(Result):
     """No answer yet: something slow is done, and the handler runs again with this value.
 
-    `over` is called when the call is, also where nobody asks the handler again; it must not fail.
+    `over` is called at the end of the call, also when the handler does not run again; it must not
+    fail.
     """
 
     value: Any

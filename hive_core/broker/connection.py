@@ -27,7 +27,7 @@ def without_traceback(error: HiveError) -> HiveError:
 
 
 def release_read(result: Result | HiveError | None) -> None:
-    """Release what a slow read brought, as no handler will use it any more."""
+    """Release the result of a slow read that no handler will use."""
     if isinstance(result, Ready) and result.over is not None:
         result.over()
 

@@ -41,7 +41,7 @@ R = TypeVar("R", bound=Result)
 OUT: Final = 1 << 20
 FULL: Final = "the disk of the host is full"
 # How often a branch that moved is looked at, and how many batches have savepoints after one was
-# missed: whoever makes calls fail late must not make every batch run twice.
+# missed: a caller whose calls fail late must not make every batch run twice.
 _LOOKS: Final = 2
 _CAREFUL: Final = 100
 
@@ -82,7 +82,7 @@ class Broker:
         self._transport = transport
 
     def receive(self, connection: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None:
-        """Take frames that arrived. Bytes that are no frame come as the fault to answer with."""
+        """Take frames that arrived. Bytes that are not a frame come as the fault to answer with."""
         connection.frames.extend(frames)
         connection.bytes_held += sum(map(size_of, frames))
         self.enqueue(connection)

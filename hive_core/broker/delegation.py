@@ -1,7 +1,7 @@
-"""Calls for an agent: with its rights at this moment, never with those of the daemon.
+"""Calls on behalf of an agent: with its rights at this time, never with those of the daemon.
 
-A trigger that spawns does what its owner could do now. An owner that lost the right since, or is
-gone, gets the refusal that it would get itself.
+A trigger that spawns may do what its owner may do now. When the owner lost the right or was
+destroyed, the call gets the refusal that the owner would get.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hive_core.model.wire.record import OPERATOR
 
 
 def call_as(call: Call, party: str, operation: str, params: Mapping[str, object]) -> Outcome:
-    """Run an operation as this party (a UUID, or `operator`); its outcome.
+    """Run an operation as this party (a UUID, or `operator`); return its outcome.
 
     Raises what the party would be told. The caller records on whose behalf it acted.
     """
     name = OPERATOR if party == OPERATOR else call.hive.name(party)
     if name is None:
-        raise NotFound("who asked for this is no agent of this hive any more")
+        raise NotFound("the agent that requested this was destroyed")
     declared = REGISTRY[operation]
     try:
         parsed = declared.params.model_validate(dict(params))

@@ -97,7 +97,7 @@ class Dispatch:
         if party != OPERATOR:
             name = batch.hive.names.get(party, "")
             if not name:
-                raise NotFound("the caller is not an agent of this hive any more")
+                raise NotFound("the caller was destroyed")
         call = self._call(batch, name, party, connection.uid, more=pending.streams)
         key = getattr(params, "idempotency_key", None) if operation.is_remembered else None
         if key is not None:

@@ -1,4 +1,4 @@
-"""Which calls are served next: the parties in turn, by the time of the loop that each has used.
+"""The order of calls: parties take turns, by the time of the event loop that each has used.
 
 A party is an agent or the operator, with all of its connections together. The one that has used the
 least time comes first, so that an agent whose calls are expensive delays its own next calls and not
@@ -40,7 +40,8 @@ class FairQueue:
     """Connections that have a call to serve, by party.
 
     Start-time fair queueing: `_used` is the time that a party has used, and a party that comes back
-    starts where the one that has used the least is now. Time that nobody else wanted is no debt.
+    starts where the one that has used the least is now. Time that no other party needed does not
+    count later.
     """
 
     def __init__(self, reader: RequestReader) -> None:
@@ -54,7 +55,10 @@ class FairQueue:
         return bool(self._ready)
 
     def add(self, connection: ClientConnection) -> bool:
-        """Queue it behind its party's others if it has a call that can run; whether it has."""
+        """Queue a connection behind others of its party if it has a call that can run.
+
+        Return whether.
+        """
         if not connection.is_ready:
             return False
         connections = self._ready.get(connection.party)
@@ -71,13 +75,13 @@ class FairQueue:
                 del self._ready[connection.party]
 
     def requeue(self, connection: ClientConnection) -> None:
-        """Put it behind the other connections of its party."""
+        """Put a connection behind the other connections of its party."""
         self.leave(connection)
         if connection.calls or connection.frames:
             self.add(connection)
 
     def charge(self, party: str, seconds: float) -> None:
-        """The party has used time of the loop."""
+        """Charge a party for time of the loop."""
         used = self._used.get(party, 0.0)
         self._used[party] = (used if used > self._least else self._least) + seconds
 

@@ -1,7 +1,7 @@
 """Events in the life of agents, messages and tasks, and the handlers that each noun registers.
 
-Everything that follows is written in the transaction of what happened: a task never outlives the
-agent that it was given to, whatever ends the daemon in between.
+Handlers write in the transaction of the event. So a task cannot outlive its assignee, even if the
+daemon ends in between.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class MessageArrived:
 
 @dataclass(frozen=True, slots=True)
 class MessageGivenUp:
-    """A message is a dead letter: its agent gave it up, or did not ack it after all attempts."""
+    """A message became a dead letter: its agent gave it up, or did not ack it in all attempts."""
 
     message: Message
 
@@ -125,5 +125,5 @@ def on(kind: type[E]) -> Callable[[Handler[E]], Handler[E]]:
 
 def emit(call: Call, event: Event) -> None:
     """Run every handler of this event."""
-    for handler in HANDLERS.get(type(event), ()):  # runs for each message: it has to be cheap
+    for handler in HANDLERS.get(type(event), ()):  # runs for each message, so it must be cheap
         handler(call, event)

@@ -1,4 +1,4 @@
-"""Idempotency keys: a repeated call gets its first result, whatever has changed meanwhile."""
+"""Idempotency keys: a repeated call gets the result of the first one, even after other changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hive_core.broker.operation import Operation, Params
 from hive_core.errors import Conflict
 from hive_core.ledger.core.idempotency_keys import StoredResult
 
-# They say how to answer and not what to do, so a repeat may choose others.
+# Parameters of the reply, not of the effect, so a repeated call may change them.
 _MANNER = {"idempotency_key", "wait"}
 
 

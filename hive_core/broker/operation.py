@@ -179,6 +179,8 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     Params and result come from the annotations: `-> Record[SendResult] | Wait[SendResult]`. The
     arguments are fields of `Operation`; `action` and `allow` have no default.
     """
+    if action not in ACTIONS:
+        raise TypeError(f"unknown action {action!r}; actions are {', '.join(ACTIONS)}")
 
     def declare(handler: Handler[P]) -> Handler[P]:
         declared = replace(
@@ -240,8 +242,6 @@ def _outcomes(hint: object) -> Iterator[tuple[type[Result], Any]]:
 
 def _check(declared: Operation, registry: dict[str, Operation]) -> None:
     """Refuse a wrong declaration at import, before any call."""
-    if declared.action not in ACTIONS:
-        raise TypeError(f"unknown action {declared.action!r}; actions are {', '.join(ACTIONS)}")
     if declared.target is not None and declared.whose is not None:
         raise TypeError(f"{declared.name} is about an agent or about a thing, not both")
     thing = declared.whose.param if declared.whose is not None else None

@@ -1,7 +1,7 @@
 """Calls a minute: counted for every agent, and limited where a budget says so.
 
-A bound holds for an agent with all below it. It is asked for each call, so it costs a look into a
-table in memory, and nothing but a counter where nobody has a bound.
+A limit applies to an agent with its descendants. The check runs for each call, so it is a look-up
+in a table in memory, and only a counter when no limit is set.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class RateLimiter:
         self._windows: dict[str, MinuteWindow] = {}
 
     def check(self, call: Call, operation: Operation) -> None:
-        """Count one call of an agent; LimitReached when it or one above it has too many.
+        """Count one call of an agent; LimitReached when it or an ancestor has used its limit.
 
-        What ends something may always be called.
+        Operations that end something are always allowed.
         """
         budgets = call.ledger.budgets
         budgets.usage.count(call.uuid, BudgetKind.CALLS, call.now)

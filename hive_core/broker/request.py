@@ -119,9 +119,9 @@ class RequestReader:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """The values of a frame are no garbage, and are freed without the collector when it is refused.
+    """Pause the collector: the values of a refused frame are not cyclic and are freed without it.
 
-    With it, the thousands of them in a large frame would soon have it look through everything that
+    Otherwise the thousands of values in a large frame would soon make it examine everything that
     the daemon has in memory, while all other calls wait (attack 66).
     """
     was_enabled = gc.isenabled()

@@ -1,7 +1,7 @@
-"""How many bytes of the ledger an agent may have, and its branch when the ledger fills (attack 62).
+"""Limits on the bytes of an agent, and of its branch, in the ledger (attack 62).
 
-Asked before what brings bytes. What ends something, takes something out or answers always goes on:
-an agent that is at its bound can get below it again.
+They are checked before an operation stores bytes. Operations that end, remove or answer something
+are always allowed, so that an agent at its limit can get below it again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StorageLimiter:
         self._looked, self._used, self._shares = -1.0, 0, Counter[str]()
 
     def check(self, call: Call, operation: Operation) -> None:
-        """LimitReached when what an agent wants to store has no room."""
+        """Raise LimitReached when there is no room for the bytes of a call."""
         safe = self._safe.get(call.uuid, 0)
         if safe > 0:
             self._safe[call.uuid] = safe - 1
@@ -50,7 +50,10 @@ class StorageLimiter:
             self._check_all(call, operation)
 
     def _check_one(self, call: Call, operation: Operation) -> None:
-        """Check what the agent has stored; not at each call, for it costs more than most calls."""
+        """Check the bytes of the agent.
+
+        Not at each call, since the check costs more than most calls.
+        """
         limits, ledger = call.settings.limits, call.ledger
         sizes = ledger.stored.of(call.uuid)
         live = {noun: size for noun, size in sizes.items() if noun not in HISTORY}
@@ -72,7 +75,10 @@ class StorageLimiter:
             raise _full(operation, reason, "stored")
 
     def _check_all(self, call: Call, operation: Operation) -> None:
-        """The first half of the ledger is free for all; then each branch has an eighth at most."""
+        """Any agent may use the first half of the ledger.
+
+        Beyond it a branch has at most an eighth.
+        """
         most = call.settings.limits.ledger
         if not -_AGAIN < call.now - self._looked < _AGAIN:
             self._look(call, most)

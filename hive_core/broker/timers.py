@@ -1,7 +1,7 @@
-"""What the daemon does by itself at its time: reminders, deadlines, triggers.
+"""Timers: work that the daemon does by itself when it is due, such as reminders and deadlines.
 
-Declared once, beside the operations of its noun. The ledger says when the next thing is due, so a
-daemon that starts again finds everything that was to come, and what was missed meanwhile.
+Each is declared beside the operations of its noun. The ledger has the time of the next due work, so
+a restarted daemon finds all future work, and the work that it missed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors for parameters that do not fit: the place, what was expected, what came."""
+"""Errors for invalid parameters: the place, the expected value, the given value."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def validation_error(
         (_path(detail, parameters), detail) for detail in error.errors(include_url=False)[:_READ]
     ]
     senseless = [(path, detail) for path, detail in faults if detail["type"] in _SENSELESS]
-    # Of several shapes the one was meant that fits best: what fits and makes no sense is no misfit
-    # of the others, nor is what fits but for a part of it.
+    # Of several shapes the best match was meant: report the fault in that shape, not the mismatches
+    # with the others.
     meant = {path for path, _ in senseless}
     meant |= {path[:at] for path, _ in faults for at in range(len(path))}
     shapes = [(path, detail) for path, detail in faults if path not in meant]
@@ -117,7 +117,7 @@ def _only_model(annotation: object) -> type[BaseModel] | None:
 
 
 def _ways(details: Sequence[ErrorDetails]) -> Iterator[str]:
-    """What would have fitted, for each possible shape."""
+    """The expected values, one for each possible shape."""
     for detail in details:
         if detail["type"] == "literal_error":
             yield str(detail.get("ctx", {}).get("expected", ""))
@@ -127,7 +127,7 @@ def _ways(details: Sequence[ErrorDetails]) -> Iterator[str]:
 
 
 def shown_value(value: object) -> str:
-    """A value in a few characters, none of which acts on a terminal."""
+    """A value in a few characters, without characters that act on a terminal."""
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, str) and len(value) <= _SHOWN:

@@ -1,4 +1,4 @@
-"""Connections that wait for topics, and until when."""
+"""Connections that wait for topics, with their deadlines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WaitingConnections:
         return sum(len(connections) for connections in self._connections.values())
 
     def park(self, connection: ClientConnection, outcome: CallOutcome) -> None:
-        """Let the connection wait; whatever comes first queues it again, once."""
+        """Let the connection wait; the first event queues it again, once."""
         connection.busy = True
         for topic in outcome.topics:
             self._connections.setdefault(topic, {})[connection] = None
@@ -37,7 +37,7 @@ class WaitingConnections:
                 self._end_wait(connection)
 
     def drop(self, connection: ClientConnection) -> None:
-        """End the wait of the connection, for whatever reason."""
+        """End the wait of the connection."""
         if connection.unpark is not None:
             connection.unpark()
             connection.unpark = None

@@ -143,7 +143,7 @@ class Mount(_OfAgent):
     The root of the `host` image is made anew in memory; other images need the agent's own copy
     (`RunJob`, `AdoptRoot`). What is mounted and right stays, so `Unmount` comes before a start.
     privd opens both by descriptor, follows no symlink, and refuses a range in use by another.
-    `disk` and `inodes` are a project quota, for file systems that have them; 0 is no bound.
+    `disk` and `inodes` are a project quota, for file systems that have them; 0 means no limit.
     """
 
     lineage: Lineage

@@ -93,6 +93,6 @@ def _value(hint: Any, value: object, where: str) -> object:  # noqa: ANN401 - an
 def _scalar(kind: type[T], value: object, where: str) -> T:
     if issubclass(kind, StrEnum) and value in tuple(kind):
         return kind(cast("str", value))
-    if type(value) is not kind:  # exact: True is no int
+    if type(value) is not kind:  # exact, since True is an int in Python
         raise Malformed(where, f"must be of type {kind.__name__}")
     return value

@@ -15,9 +15,9 @@ class Consequences:
     """What one move does to other agents.
 
     `crossing`: agents whose unit changes its slice, so they are restarted. `lost`: agents that are
-    not above the moved agent any more, the highest first. `losing`: those, and all agents below
-    them that did not move along. They may still hold open handles of the moved agent's files, and
-    the kernel cannot list all of these, so they are restarted too.
+    no longer above the moved agent, the highest first. `losing`: those, and all agents below them
+    that did not move along. They may still hold open handles of the moved agent's files, and the
+    kernel cannot list all of these, so they are restarted too.
     """
 
     crossing: tuple[str, ...]

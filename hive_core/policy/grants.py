@@ -134,7 +134,7 @@ def inherit_limits(
 
 
 def _check_role(hive: Hive, givers: tuple[str, ...], spec: AgentSpec, verb: str = "spawn") -> None:
-    """Check the role table for the creator and for the parent: a third agent is no way round it."""
+    """Check the role table for creator and parent, so that a third agent cannot bypass it."""
     for name in dict.fromkeys(givers):
         giver = hive.spec(name)
         if spec.role not in ROLE_DEFAULTS[giver.role].creates:

@@ -47,7 +47,7 @@ def remainder(hive: Hive, name: str, field: str) -> int | None:
 
 
 def ceiling(hive: Hive, name: str, field: str, defaults: Limits = _EVERYTHING) -> int | None:
-    """The most that `name` has of this itself; None when there is no limit."""
+    """The most that `name` has of this itself; None without a limit."""
     spec = hive.spec(name)
     own = limit_of(spec.limits, field)
     bounds = [bound for bound in (own, limit_of(spec.subtree, field)) if bound is not None]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from hive_core.model.agents.machine import Exit, Machine
 
-# Exits of a version that did not report exits: they are not reported any more.
+# Exits of a version that did not report exits: they are no longer reported.
 BEFORE: Final = "*"
 HOST_DOWN: Final = "the host went down"
 DESTROYED: Final = "destroyed"
@@ -75,7 +75,7 @@ class StartEvent(NamedTuple):
 
 
 class ExitEvent(NamedTuple):
-    """An exit that was not reported yet. `exit` None: there is no record of how it ended."""
+    """An exit that was not reported yet. `exit` None: no record of the exit exists."""
 
     invocation: str
     nonce: int
@@ -87,8 +87,8 @@ def unreported_events(
 ) -> Iterator[ExitEvent | StartEvent]:
     """What happened to a machine since its last report, in order.
 
-    A machine that was up and is not there any more has ended, with or without a record: after a
-    power failure there is none. A record of an older start than the last one was reported already.
+    A machine that was up and no longer exists has ended, with or without a record: after a power
+    failure there is none. A record of an older start than the last one was reported already.
     """
     there, end = machine.invocation if alive else "", machine.exit
     if life.up and life.invocation != there:

@@ -164,7 +164,7 @@ class Hive:
 
 
 def _check_built_in(specs: Mapping[str, AgentSpec]) -> None:
-    """Allow one agent of each profile, also when somebody declares agents by hand."""
+    """Allow one agent of each profile, also when agents are declared by a manual commit."""
     by_profile: dict[Profile, str] = {}
     for name, spec in specs.items():
         if spec.profile is None:

@@ -30,7 +30,7 @@ class BudgetKind(StrEnum):
     CONTEXT = "context"
 
 
-# Used by machines, in milliseconds of one processor; there are no budgets of it.
+# Used by machines, in milliseconds of one processor; it has no budgets.
 CPU: Final = "cpu"
 
 

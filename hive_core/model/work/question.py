@@ -72,7 +72,7 @@ class HopReason(StrEnum):
     ASKED = "asked"
     RELAYED = "relayed"  # the holder before passed it on
     CLIMBED = "climbed"  # no answer came for too long
-    PASSED = "passed"  # the holder before is destroyed, or not above the asker any more
+    PASSED = "passed"  # the previous holder was destroyed, or is no longer above the asker
 
 
 class QuestionItem(NamedTuple):

@@ -102,7 +102,7 @@ def parse_entry(text: str) -> ToolEntry:
     """The entry that the text stands for, or InvalidArgument."""
     match = _ENTRY.fullmatch(text.strip()) if len(text) <= ENTRY_MOST else None
     if match is None:
-        raise InvalidArgument(f"{text[:64]!r} is no tool and no tool(argument)", field="tools")
+        raise InvalidArgument(f"{text[:64]!r} is neither a tool nor tool(argument)", field="tools")
     tool = find_tool(match[1])
     pattern = match[2]
     if pattern is None:
@@ -113,7 +113,8 @@ def parse_entry(text: str) -> ToolEntry:
     for word in literal:
         if not _WORD.fullmatch(word) or (tool.path and word in (".", "..")):
             raise InvalidArgument(
-                f"{text!r}: {word!r} is no plain word; * stands alone, and last", field="tools"
+                f"{text!r}: {word!r} is not a plain word; * must stand alone, as the last word",
+                field="tools",
             )
     if not literal:
         if not rest:
@@ -150,7 +151,7 @@ def check_argument(tool: Tool, words: Sequence[str]) -> tuple[str, ...]:
     parts = tuple(words[0].split("/"))
     if any(part in ("", ".", "..") for part in parts):
         raise InvalidArgument(
-            f"{words[0][:64]!r} is no plain path below the workspace", field="argument"
+            f"{words[0][:64]!r} is not a plain path below the workspace", field="argument"
         )
     return parts
 

@@ -182,7 +182,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):
-        raise InvalidArgument(f"{name[:64]!r} is no time zone", field="when.zone") from None
+        raise InvalidArgument(f"{name[:64]!r} is not a time zone", field="when.zone") from None
 
 
 def check_cron(text: str, zone: str, now: float) -> None:
@@ -191,7 +191,7 @@ def check_cron(text: str, zone: str, now: float) -> None:
     try:
         schedule = CronSim(text, datetime.fromtimestamp(now, where))
     except CronSimError as error:
-        reason = f"{text!r} is no cron expression: {str(error).lower()}"
+        reason = f"{text!r} is not a cron expression: {str(error).lower()}"
         raise InvalidArgument(reason, field="when.cron") from None
     try:
         first: float | None = next(schedule).timestamp()
@@ -234,7 +234,7 @@ def times(rule: TriggerRule, since: float) -> Iterator[float]:
 
 
 def next_time(rule: TriggerRule, since: float) -> float | None:
-    """The first time after `since`; None when the machine does not know the zone any more."""
+    """The first time after `since`; None when the machine no longer has the zone."""
     with suppress(InvalidArgument):
         return next(times(rule, since), None)
     return None
