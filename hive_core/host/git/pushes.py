@@ -22,7 +22,6 @@ from hive_core.host.git.initial_pack import object_name
 from hive_core.host.git.lending import PackExports
 from hive_core.host.git.manual_commits import ManualCommits
 from hive_core.host.git.pushed_packs import PushedPacks
-from hive_core.host.git.repo import MetaRepo
 from hive_core.host.git.signed_approvals import ASIDE, SignedApprovals
 from hive_core.host.storage.uploads import PushUploads
 from hive_core.host.systemd.job_exchange import exchange
@@ -177,19 +176,22 @@ class Pushes:
                     packs.drop([name])
                 raise
             finally:
-                await self._remove_abandoned(packs, hand.repo)
+                await self._remove_abandoned(packs, hand)
         return "adopted"
 
-    async def _remove_abandoned(self, packs: PushedPacks, repo: MetaRepo) -> None:
+    async def _remove_abandoned(self, packs: PushedPacks, hand: ManualCommits) -> None:
         """Remove packs of deleted refused commits that no other commit needs.
 
         A commit that was pushed later may: its clone left out what the refused commit had brought.
         """
+        repo = hand.repo
         try:
             refused = await asyncio.to_thread(repo.readable_parked_commits)
             if not (abandoned := await asyncio.to_thread(packs.abandoned_packs, refused)):
                 return
-            wants = [*refused, *filter(None, [repo.head()])]
+            # The branch may lag behind the commit in force, or be ahead of it and not judged yet.
+            heads = {repo.head(), hand.broker.hive.commit} - {""}
+            wants = [*refused, *sorted(heads)]
             exports = PackExports(self.settings.paths.served)
             needed = await exports.packs_in_use(repo.folder, wants, abandoned)
             for name in needed:
