@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 
 def encode(message: Message) -> bytes:
-    """One frame, including its NUL. Non-ASCII text stays UTF-8;
+    """Encode a message as one frame, including its NUL.
 
-    NaN and lone surrogates are refused.
+    Non-ASCII text stays UTF-8; NaN and lone surrogates are refused.
     """
     try:
         return _ENCODER.encode(message).encode() + b"\0"

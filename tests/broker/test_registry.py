@@ -194,7 +194,7 @@ def test_a_result_is_described_as_it_is_written(declared: Operation) -> None:
     ("change", "why"),
     [
         ({"target": "nobody"}, "not among its params"),
-        ({"aliases": ("known",)}, "declared twice"),
+        ({"aliases": ("do_nothing",)}, "declared twice"),
     ],
 )
 def test_mistakes_of_a_declaration_stop_the_import(change: dict[str, Any], why: str) -> None:

@@ -184,7 +184,7 @@ def test_more_of_an_upload_that_has_its_name_already_is_another_upload(hive: Wor
 
     hive.contents.blobs.step = step
     assert hive.fault("a", "store_artifact", name="notes", upload=upload) == "Internal"
-    with pytest.raises(NotFound, match="begin another one"):
+    with pytest.raises(NotFound, match="begin a new one"):
         hive.call("a", "append_artifact", upload=upload, offset=5, data=encode(b" you"))
     assert hive.contents.pending_bytes(hive.uuid("a")) == 0
 

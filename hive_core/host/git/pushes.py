@@ -69,7 +69,7 @@ class PendingPush:
 
 @dataclass
 class Pushes:
-    """Receives pushes. `manual_commits` and `signed` judge;
+    """Receives pushes. `manual_commits` and `signed` judge.
 
     `repo` returns the repository of an agent.
     """

@@ -29,9 +29,9 @@ _SEARCHED: Final = 20_000  # commits
 
 @dataclass
 class MetaGitServer:
-    """Serves refs, packs and diffs. `repo` returns the repository of an agent;
+    """Serves refs, packs and diffs. `repo` returns the repository of an agent.
 
-    `pushes` is made lazily.
+    `pushes` is created at its first use.
     """
 
     meta: MetaRepo

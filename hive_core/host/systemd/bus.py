@@ -142,9 +142,9 @@ class Bus:
         signature: str = "",
         body: Sequence[object] = (),
     ) -> list[Any]:
-        """Make one call (destination, path, interface) with a timeout. Errors:
+        """Make one call with a timeout. `where` is destination, path and interface.
 
-        Unreachable, TimedOut.
+        Raises Unreachable and TimedOut.
         """
         if self._bus is None:
             raise Unreachable("no connection to the system bus")

@@ -24,7 +24,7 @@ AGAIN: Final = 1.0
 
 
 async def wait_for_agents(settings: Settings) -> None:
-    """Return at once unless the host shuts down; in that case, when no agent is running."""
+    """Wait until no agent is running, if the host is shutting down; else return at once."""
     heard = asyncio.Event()
     bus = Bus(settings.grace.bus, lambda _: heard.set(), (AGENTS,))
     privd = Privd(settings.paths.privd_socket, settings.grace.privd)

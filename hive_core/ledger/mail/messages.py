@@ -69,10 +69,7 @@ class Messages:
         return self._posting.send(new, now)
 
     def belongs(self, thread: str, party: str) -> bool | None:
-        """Whether the party sent or received a message in a thread;
-
-        None if there is no such thread.
-        """
+        """Whether the party sent or received a message in a thread; None if it is unknown."""
         box = self._boxes.find(party)
         return self._posting.belongs(thread, box.number if box else None)
 

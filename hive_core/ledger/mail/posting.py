@@ -62,10 +62,7 @@ class Posting:
         self._boxes.seal(self._ids.last)
 
     def belongs(self, thread: str, party: int | None) -> bool | None:
-        """Whether the party sent or received a message in a thread;
-
-        None if there is no such thread.
-        """
+        """Whether the party sent or received a message in a thread; None if it is unknown."""
         root = number(thread)
         begun = "SELECT 1 FROM messages WHERE id = ?1 AND thread IS NULL"
         went_on = "SELECT 1 FROM threads WHERE thread = ?2"

@@ -13,9 +13,9 @@ _BEGUN: Final = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 
 
 class Sweep(NamedTuple):
-    """A request to end tasks: the party, the status and the reason. `grace` in seconds;
+    """A request to end tasks: the party, the status and the reason.
 
-    None: default.
+    `grace` is in seconds; None means the default.
     """
 
     party: str

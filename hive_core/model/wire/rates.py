@@ -44,7 +44,7 @@ class TokenBuckets:
         return 0.0
 
     def commit(self) -> None:
-        """The tokens that were taken are used."""
+        """Keep the tokens that were taken as used."""
         self._before.clear()
 
     def roll_back(self) -> None:
