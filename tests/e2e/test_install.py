@@ -14,7 +14,10 @@ def test_installing_without_a_network_fails_in_one_line_and_changes_nothing(lab:
     done = lab.run([str(CHECKOUT / "scripts/install")], check=False, timeout=300)
     assert done.returncode == 1, done
     *progress, last = done.stderr.splitlines()
-    assert progress == ["install: installing hive into /usr/local/lib/hive"], done.stderr
+    assert progress == [
+        "install: installing hive into /usr/local/lib/hive",
+        "install: fetching Python packages (half a minute)",
+    ], done.stderr
     assert last.startswith("install: cannot fetch Python packages, so hive was not changed"), last
     assert "ERROR: " in last
     assert not lab.path("usr/local/lib/hive").exists()
