@@ -213,6 +213,22 @@ def test_only_the_daemon_assigns_tasks(relation: str) -> None:
     assert InboxMessage.from_wire(row).task == ""
 
 
+def test_a_reply_to_the_daemon_is_an_ack_alone(hive: World, server: BrokerServer) -> None:
+    """Otherwise a trigger or a reminder would end every program that answers what it gets."""
+    hive.call("worker", "remind", body="look", **{"in": 1.0})
+    hive.advance(2.0)
+    kinds = []
+
+    def echo(client: AgentClient) -> None:
+        message = take_message(client)
+        kinds.append(message.kind)
+        client.reply(message, message.body)
+
+    run(server, "worker", echo)
+    assert kinds == ["reminder"]
+    assert hive.mail("worker") == []
+
+
 def test_a_name_that_another_agent_has_is_no_child(hive: World, server: BrokerServer) -> None:
     def spawn(client: AgentClient) -> object:
         return client.spawn("lead", ["true"], role="worker")

@@ -212,7 +212,13 @@ class AgentClient:
         return str(self.change("send", to=to, body=body, **more)["id"])
 
     def reply(self, message: InboxMessage, body: str, **more: object) -> None:
-        """Answer a message and acknowledge it. After a crash in between, it is answered once."""
+        """Answer a message and acknowledge it. After a crash in between, it is answered once.
+
+        The daemon reads no replies: its messages are only acknowledged.
+        """
+        if message.relation == "daemon":
+            self.ack(message)
+            return
         params = {"to": message.sender, "body": body, "reply_to": message.id, **more}
         try:
             self.change(
