@@ -57,9 +57,11 @@ class Dispatch:
                 return case
             call, operation = case.call, case.operation
             if not operation.writes:
-                changes = call.ledger.connection.changes
+                connection = call.ledger.connection
+                connection.flush()  # what earlier calls of the batch insert is no change of this one
+                changes = connection.changes
                 outcome = operation.handler(call, case.params)
-                if call.ledger.connection.changes != changes:
+                if connection.changes != changes:
                     _refuse_change(operation)
                 if pending.ready is None:
                     call.ledger.events.reads.count(call.uuid, operation.name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.broker import House, Phone, open_house, spec
-from fixtures.small_registry import SMALL, Grown, LookParams, Noted, Seen
+from fixtures.small_registry import SMALL, Grown, LookParams, Noted, NoteParams, Seen
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.fair_queue import CHANGES, SHARE, WRITES
@@ -16,9 +16,11 @@ from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached, NotA
 from hive_core.host.git import MetaRepo
 from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import HostLimits, Settings
+from hive_core.model.wire.record import Relation
 from hive_core.policy.rules import ANYONE
 
 
@@ -347,6 +349,32 @@ def test_a_read_that_changes_the_ledger_is_an_error_of_the_daemon(
         assert [row for row in phone.replies if "error" in row] == phone.replies[-1:]
         assert str(phone.replies[-1]["error"]).endswith(".Internal")
         assert "must not change the ledger" in caplog.text
+
+
+def test_a_read_behind_a_write_finds_what_that_inserted(folder: Path) -> None:
+    """Inserts that were held back, and what triggers add to them, are no change of the read."""
+
+    def peek(call: Call, _params: LookParams) -> Seen:
+        """Look at what an earlier call of the batch inserted."""
+        return Seen(
+            name="", agents=int(call.ledger.connection.value("SELECT COUNT(*) FROM events"))
+        )
+
+    def send(call: Call, _params: NoteParams) -> Record[Noted]:
+        """Send a message that has a time to live."""
+        letter = NewMessage("root", "root", "ann", "ann", Relation.CHILD, "x", ttl=60.0)
+        call.ledger.messages.send(letter, call.now)
+        return Record(Noted(nonce=0))
+
+    registry = dict(SMALL)
+    operation(action="read", allow=ANYONE, into=registry)(peek)
+    operation(action="read", allow=ANYONE, into=registry)(send)
+    with open_house(folder, registry) as house:
+        phone = house.phone("root")
+        phone.ask("Send", {"agent": "ann"})
+        phone.ask("Peek")
+        house.run()
+        assert phone.results()[-1]["agents"] == 1
 
 
 def test_a_late_failure_runs_its_batch_again_and_the_next_ones_with_savepoints(
