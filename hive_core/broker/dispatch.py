@@ -58,7 +58,7 @@ class Dispatch:
             call, operation = case.call, case.operation
             if not operation.writes:
                 connection = call.ledger.connection
-                connection.flush()  # what earlier calls of the batch insert is no change of this one
+                connection.flush()  # inserts of earlier calls are no change of this one
                 changes = connection.changes
                 outcome = operation.handler(call, case.params)
                 if connection.changes != changes:
