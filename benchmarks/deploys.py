@@ -47,7 +47,7 @@ def _rows(host: HiveHost, start: Callable[[], float]) -> Iterator[Row]:
     again = [_deploy(host, "", f"restart {number}") for number in range(ROUNDS)]
     row = {"name": "approve to healthy, restart, p50", "value": median(again), "unit": "s"}
     yield with_aim({**row, **beside(BARE, start)}, "below 3 s", at_most=3.0)
-    host.hush()
+    host.close_connections()
 
 
 def _deploy(host: HiveHost, config: str, text: str) -> float:

@@ -71,7 +71,7 @@ def run() -> list[Row]:
         try:
             return list(_rows(host))
         finally:
-            host.hush()
+            host.close_connections()
 
 
 def _rows(host: HiveHost) -> Iterator[Row]:

@@ -72,7 +72,7 @@ def _deploys() -> list[Row]:
                 row for length, rounds in LENGTHS.items() for row in _pair(host, length, rounds)
             ]
         finally:
-            host.hush()
+            host.close_connections()
 
 
 def _pair(host: NixHost, length: int, rounds: int) -> Iterator[Row]:

@@ -186,7 +186,7 @@ def _containers() -> Iterator[Row]:
         }  # fmt: skip
         host.grow(one=worker, two=worker, three=worker)
         value = min(three(host) for _ in range(4))
-        host.hush()
+        host.close_connections()
     row: Row = {
         "name": "three tasks of one second in parallel, in containers", "value": value, "unit": "s",
         "peer": "one second", "peer_value": FLOOR,

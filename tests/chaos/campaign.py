@@ -105,7 +105,7 @@ def homes(name: str) -> list[str]:
 
 
 @dataclass
-class Crowd:
+class ClientCrowd:
     """The clients of all parties, five each, and everything that they were told."""
 
     host: HiveHost
@@ -121,13 +121,13 @@ class Crowd:
                 self._start(name)
 
     def _start(self, name: str) -> None:
-        party = {
+        arguments = {
             "name": name, "socket": OPERATOR_SOCKET if name == OPERATOR else SOCKET,
             "seed": self.seed, "pace": self.pace, "peers": peers(name), "homes": homes(name),
             "command": HOLD,
         }  # fmt: skip
         enter = [] if name == OPERATOR else ["hive", "shell", name, "--"]
-        command = [*enter, "/usr/bin/python3", "-Ic", _PROGRAM, json.dumps(party)]
+        command = [*enter, "/usr/bin/python3", "-Ic", _PROGRAM, json.dumps(arguments)]
         process = self.host.lab.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         thread = threading.Thread(target=self._collect, args=(process,))
         thread.start()
@@ -172,9 +172,9 @@ class Crowd:
 
 
 @contextmanager
-def crowd(host: HiveHost, seed: int, pace: float) -> Iterator[Crowd]:
+def crowd(host: HiveHost, seed: int, pace: float) -> Iterator[ClientCrowd]:
     """They work by the time this gives them, and have all ended well when it is left."""
-    made = Crowd(host, seed, pace)
+    made = ClientCrowd(host, seed, pace)
     made.start()
     try:
         host.until(lambda: made.effect_count() > 200, "they do nothing", 60)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chaos.lives import Lives
+from chaos.sweep_process import SweepProcess
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
@@ -20,11 +20,11 @@ SETTINGS = "[back_off]\nfirst = 0.05\nmost = 0.2\n[limits]\nsend_rate = 1000\n"
 
 
 @pytest.fixture(scope="package")
-def lives() -> Iterator[Lives]:
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hive-lives-") as folder:
-        made = Lives(Path(folder))
-        yield made
-        made.close()
+def sweep_process() -> Iterator[SweepProcess]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hive-sweep-") as folder:
+        process = SweepProcess(Path(folder))
+        yield process
+        process.close()
 
 
 @pytest.fixture(scope="package")
@@ -34,18 +34,18 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="package")
-def made(lab: Lab) -> Iterator[HiveHost]:
+def grown_host(lab: Lab) -> Iterator[HiveHost]:
     host = HiveHost(lab)
     host.settings(SETTINGS)
     host.setup()
     host.grow(lead={"role": "lead"})
     host.grow(ann="lead", ben="lead")
     yield host
-    host.hush()
+    host.close_connections()
 
 
 @pytest.fixture
-def host(made: HiveHost) -> Iterator[HiveHost]:
+def host(grown_host: HiveHost) -> Iterator[HiveHost]:
     """The hive as it was before each test: `lead` with `ann` and `ben`, all running."""
-    yield made
-    made.prune(TREE)
+    yield grown_host
+    grown_host.prune(TREE)

@@ -1,8 +1,8 @@
-"""Several clients of one party at once, with its mail and its children; plain Python only.
+"""Several clients of one agent at once, with its mail and its children; plain Python only.
 
-Runs in the party's container (or on the host, for the operator) and prints what came back, one JSON
-object a line, at the moment it came: that is what a later check takes as acknowledged. When its
-input ends, every client ends what it is at, and the program ends.
+The program runs in the container of the agent, or on the host for the operator. It prints each
+reply as one JSON object a line at once: a later check takes these as acknowledged. When its input
+ends, every client finishes its call and the program ends.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any
 from e2e.wire import Wire
 
 Reply = dict[str, Any]
-# What may happen to anybody who calls at the wrong moment.
+# Errors that any caller may get.
 FAIR = {"InboxFull", "LimitReached", "NotFound", "Busy", "StorageFull"}
-# Nothing is answered yet, whatever was answered before: the same call is asked again.
+# The call had no effect: the client repeats it.
 LATER = {"Busy", "StorageFull"}
 PATIENCE = 60.0
 PETS = 2
 
 
 @dataclass
-class Party:
-    """Who calls, where, and what it may do."""
+class ClientProcess:
+    """The caller, its socket and its bounds, shared by its clients."""
 
     name: str
     socket: str
@@ -53,25 +53,25 @@ class Party:
 class Client:
     """One connection, made again when it breaks."""
 
-    def __init__(self, party: Party, role: str) -> None:
-        self.party, self.who = party, f"{party.name}/{role}"
-        self.random = Random(f"{party.seed} {self.who}")  # noqa: S311 - a schedule, no secret
+    def __init__(self, process: ClientProcess, role: str) -> None:
+        self.process, self.who = process, f"{process.name}/{role}"
+        self.random = Random(f"{process.seed} {self.who}")  # noqa: S311 - a schedule, no secret
         self._wire: Wire | None = None
 
     @property
     def going(self) -> bool:
         """Thinks a moment; whether there is to be another call."""
-        time.sleep(self.random.expovariate(1 / self.party.pace))
-        return self.party.going.is_set()
+        time.sleep(self.random.expovariate(1 / self.process.pace))
+        return self.process.going.is_set()
 
     def say(self, kind: str, **values: object) -> None:
-        self.party.say(self.who, kind, **values)
+        self.process.say(self.who, kind, **values)
 
     def call(self, method: str, /, **parameters: object) -> Reply | None:
         """The reply; None when the connection broke and nobody knows what became of the call."""
         try:
             if self._wire is None:
-                self._wire = Wire(self.party.socket, PATIENCE)
+                self._wire = Wire(self.process.socket, PATIENCE)
             reply = self._wire.ask(method, parameters)
         except OSError as error:
             if isinstance(error, TimeoutError):
@@ -89,7 +89,7 @@ class Client:
         result: Reply = reply["parameters"]
         return result
 
-    def insist(self, method: str, key: str, /, **parameters: object) -> Reply:
+    def call_until_answered(self, method: str, key: str, /, **parameters: object) -> Reply:
         """With a key, again and again until it is answered; sometimes once more after that."""
         reply, since = None, time.monotonic()
         while reply is None:
@@ -121,7 +121,7 @@ def letters(client: Client) -> Iterator[tuple[str, str, dict[str, object]]]:
     """To whom, and a body that says from whom it is and the how manieth of this pair it is."""
     numbers: Counter[str] = Counter()
     while client.going:
-        to = client.random.choice(client.party.peers)
+        to = client.random.choice(client.process.peers)
         mark = f"{client.who}>{to}#{numbers[to]}"
         numbers[to] += 1
         filling = "x" * int(client.random.expovariate(1 / 200))
@@ -130,7 +130,7 @@ def letters(client: Client) -> Iterator[tuple[str, str, dict[str, object]]]:
 
 def send_keyed(client: Client) -> None:
     for to, mark, parameters in letters(client):
-        reply = client.insist("Send", mark, **parameters)
+        reply = client.call_until_answered("Send", mark, **parameters)
         if "id" in reply:
             client.say("sent", to=to, mark=mark, id=reply["id"], key=mark)
 
@@ -144,7 +144,7 @@ def send_plain(client: Client) -> None:
             client.say("sent", to=to, mark=mark, id=reply["id"], key="")
 
 
-def read(client: Client) -> None:
+def read_mail(client: Client) -> None:
     """Take mail, ack most of it, give some back, and forget some until its lease ends."""
     for number in count():
         if not client.going:
@@ -166,13 +166,13 @@ def _answer(client: Client, ids: list[str], key: str) -> None:
         (kind,) = client.random.choices(tuple(kinds), (90, 6, 4))
         kinds[kind].append(id_)
     if nack := kinds["nack"]:
-        reply = client.insist("Nack", f"{key}-nack", ids=nack)
+        reply = client.call_until_answered("Nack", f"{key}-nack", ids=nack)
         if "error" not in reply:
             client.say("nacked", ids=nack)
     if not (nack := kinds["ack"]):
         return
     if client.random.random() < 0.5:
-        result: Reply | None = client.insist("Ack", f"{key}-ack", ids=nack)
+        result: Reply | None = client.call_until_answered("Ack", f"{key}-ack", ids=nack)
     else:
         client.say("acking", ids=nack)
         result = client.call("Ack", ids=nack)
@@ -182,14 +182,14 @@ def _answer(client: Client, ids: list[str], key: str) -> None:
         client.say("acked", ids=nack)
 
 
-def look(client: Client) -> None:
+def list_and_wait(client: Client) -> None:
     """Lists and waits, of which nothing is kept but what goes wrong."""
     calls: list[tuple[str, dict[str, object]]] = [
         ("Whoami", {}), ("ListAgents", {}), ("ListJobs", {"limit": 20}),
         ("ListMessages", {"limit": 50}), ("ListMessages", {"limit": 50, "dead": True}),
     ]  # fmt: skip
-    if client.party.name == "operator":
-        names = [peer for peer in client.party.peers if peer != "operator"]
+    if client.process.name == "operator":
+        names = [peer for peer in client.process.peers if peer != "operator"]
         wait = {"agents": names, "states": ["parked"], "wait": 0.3}
         calls[:1] = [("Status", {}), ("ListEvents", {"limit": 100}), ("WaitAgents", wait)]
     while client.going:
@@ -197,7 +197,7 @@ def look(client: Client) -> None:
         client.call(method, **parameters)
 
 
-def tend(client: Client) -> None:
+def manage_pets(client: Client) -> None:
     """Children come, stop, start, move and go; most are waited for before the next is asked."""
     pets: dict[str, str] = {}  # name -> parent
     for number in count():
@@ -205,24 +205,26 @@ def tend(client: Client) -> None:
             break
         pet = client.random.choice(sorted(pets)) if pets else ""
         if len(pets) < PETS:
-            pet = f"{client.party.name}-{number}"
-            _tell(client, pets, "Spawn", pet, number)
+            pet = f"{client.process.name}-{number}"
+            _change_pet(client, pets, "Spawn", pet, number)
         else:
             method = client.random.choice(("Stop", "Start", "Kill", "Restart", "Move", "Destroy"))
-            _tell(client, pets, method, pet, number)
+            _change_pet(client, pets, method, pet, number)
     for pet in sorted(pets):
-        _tell(client, pets, "Destroy", pet, f"end-{pet}")
+        _change_pet(client, pets, "Destroy", pet, f"end-{pet}")
 
 
-def _tell(client: Client, pets: dict[str, str], method: str, pet: str, number: object) -> None:
+def _change_pet(
+    client: Client, pets: dict[str, str], method: str, pet: str, number: object
+) -> None:
     words: dict[str, object] = {"agent": pet}
-    home = client.random.choice([home_ for home_ in client.party.homes if home_ != pets.get(pet)])
+    home = client.random.choice([home_ for home_ in client.process.homes if home_ != pets.get(pet)])
     if method == "Spawn":
-        words = {"name": pet, "parent": home, "command": client.party.command}
+        words = {"name": pet, "parent": home, "command": client.process.command}
     elif method == "Move":
         words["parent"] = home
     wait = client.random.choice((0, 5))
-    reply = client.insist(method, f"{client.who}-{number}", **words, wait=wait)
+    reply = client.call_until_answered(method, f"{client.who}-{number}", **words, wait=wait)
     if "error" in reply:
         return
     if method in {"Spawn", "Move"}:
@@ -232,10 +234,10 @@ def _tell(client: Client, pets: dict[str, str], method: str, pet: str, number: o
     key, job = f"{client.who}-{number}", reply.get("job")
     client.say("did", method=method, pet=pet, key=key, uuid=reply.get("uuid"), job=job)
     if job and (isinstance(number, str) or client.random.random() < 0.8):
-        _settle(client, method, pet, job)
+        _wait_for_job(client, method, pet, job)
 
 
-def _settle(client: Client, method: str, pet: str, job: str) -> None:
+def _wait_for_job(client: Client, method: str, pet: str, job: str) -> None:
     """Wait until the job ends, across whatever breaks."""
     since = time.monotonic()
     while time.monotonic() < since + 2 * PATIENCE:
@@ -248,24 +250,24 @@ def _settle(client: Client, method: str, pet: str, job: str) -> None:
 
 
 WORK: dict[str, Callable[[Client], None]] = {
-    "keyed": send_keyed, "plain": send_plain, "reader": read, "looker": look, "gardener": tend,
-    "other": send_keyed,
+    "keyed": send_keyed, "plain": send_plain, "reader": read_mail, "looker": list_and_wait,
+    "gardener": manage_pets, "other": send_keyed,
 }  # fmt: skip
 
 
 def main() -> None:
-    party = Party(**json.loads(sys.argv[1]))
-    party.going.set()
-    last = "gardener" if party.homes else "other"
+    process = ClientProcess(**json.loads(sys.argv[1]))
+    process.going.set()
+    last = "gardener" if process.homes else "other"
     roles = ("keyed", "plain", "reader", "looker", last)
-    threads = [threading.Thread(target=WORK[role], args=(Client(party, role),)) for role in roles]
+    threads = [threading.Thread(target=WORK[role], args=(Client(process, role),)) for role in roles]
     for thread in threads:
         thread.start()
     sys.stdin.read()
-    party.going.clear()
+    process.going.clear()
     for thread in threads:
         thread.join()
-    party.say(party.name, "ended")
+    process.say(process.name, "ended")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chaos.stage import Reply, Stage, durable_state, faults
+from chaos.offline_daemon import OfflineDaemon, Reply, durable_state, faults
 
 from hive_core.errors import HiveError, StorageFull
 
@@ -31,7 +31,7 @@ VERBS = (
 )  # fmt: skip
 
 
-class Disk:
+class SmallDisk:
     """A small file system, and a file that fills it."""
 
     def __init__(self, place: Path, mib: int) -> None:
@@ -66,23 +66,23 @@ def outcome(work: Callable[[], object]) -> str:
 class Trial:
     """One daemon that goes through it all; agents have names of their own for each verb."""
 
-    def __init__(self, disk: Disk, ballast: int) -> None:
+    def __init__(self, disk: SmallDisk, ballast: int) -> None:
         self.disk = disk
         self.folder = disk.place / "hive"
         self.folder.mkdir()
         (disk.place / FILLER).touch()
-        self.stage = Stage(self.folder, ballast)
-        self.stage.ballast.restore()
+        self.daemon = OfflineDaemon(self.folder, ballast)
+        self.daemon.ballast.restore()
         for name, parent in (("root", ""), ("lead", "root"), ("writer", "root")):
-            self.stage.call("spawn", name=name, parent=parent)
+            self.daemon.call("spawn", name=name, parent=parent)
         self._number = 0
 
     def verbs(self) -> dict[str, Callable[[], object]]:
         """Each can be done again and again: what it undoes is done before, with room."""
-        stage, number = self.stage, self._number
-        call = stage.call
+        daemon, number = self.daemon, self._number
+        call = daemon.call
         call("spawn", name=f"old{number}", parent="root")
-        archive = stage.uuid(f"old{number}")
+        archive = daemon.uuid(f"old{number}")
         call("destroy", agent=f"old{number}")
         sent = call("send", to="lead", body=f"given {number}")["id"]
         call("spawn", name=f"gone{number}", parent="root")
@@ -106,33 +106,33 @@ class Trial:
 
     def go(self, verb: str, pages: int) -> Reply:
         """With so little room; then a stop and a kill; then with room again, by the same daemon."""
-        stage, disk = self.stage, self.disk
+        daemon, disk = self.daemon, self.disk
         self._number += 1
         do = self.verbs()[verb]
-        before = durable_state(stage)
+        before = durable_state(daemon)
         disk.fill(pages)
         first = outcome(do)
-        lost = first != "" and without_events(before) != without_events(durable_state(stage))
+        lost = first != "" and without_events(before) != without_events(durable_state(daemon))
         urgent = [outcome(urgent_call) for urgent_call in self._urgent()]
-        spent = outcome(lambda: stage.call("send", to="lead", body="spent"))
-        alarms = stage.call("status")["alarms"]
+        spent = outcome(lambda: daemon.call("send", to="lead", body="spent"))
+        alarms = daemon.call("status")["alarms"]
         disk.fill(0)  # the room that was held back is used up too
         worse = [outcome(do), *(outcome(urgent_call) for urgent_call in self._urgent())]
         disk.empty()
         began = time.monotonic()
-        stage.ballast.restore()  # as the daemon does, every other second
-        stage.hand.check_branch()  # and this every second: a branch that lags follows
+        daemon.ballast.restore()  # as the daemon does, every other second
+        daemon.hand.check_branch()  # and this every second: a branch that lags follows
         again = "" if first == "" or worse[0] == "" else outcome(do)
         took = time.monotonic() - began
         return {
             "verb": verb, "pages": pages, "first": first, "lost": lost, "urgent": urgent,
             "spent": spent, "alarms": alarms, "worse": worse, "again": again, "took": took,
-            "held": stage.ballast.held, "faults": faults(stage, deep=False),
+            "held": daemon.ballast.held, "faults": faults(daemon, deep=False),
         }  # fmt: skip
 
     def _urgent(self) -> list[Callable[[], object]]:
         """What must work on a full disk as long as anything can."""
-        call = self.stage.call
+        call = self.daemon.call
         return [lambda: call("stop", agent="lead"), lambda: call("kill", agent="root")]
 
 
@@ -146,12 +146,12 @@ def main() -> None:
     room = ROOM if most < len(ROOM) else (*range(most), ROOM[-1])
     for number, verb in enumerate(VERBS):
         mib, ballast = (MIB, BALLAST) if room is ROOM else (MIB_LONG, BALLAST_LONG)
-        disk = Disk(place / str(number), mib)
+        disk = SmallDisk(place / str(number), mib)
         trial = Trial(disk, ballast)
         for pages in room:
             sys.stdout.write(json.dumps(trial.go(verb, pages)) + "\n")
-        trial.stage.close()
-        after = Stage(trial.folder)
+        trial.daemon.close()
+        after = OfflineDaemon(trial.folder)
         sys.stdout.write(json.dumps({"verb": verb, "faults": faults(after, deep=True)}) + "\n")
         after.close()
 

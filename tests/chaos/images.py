@@ -8,8 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from chaos.offline_daemon import OfflineDaemon, Reply, faults
 from chaos.power_load import state
-from chaos.stage import Reply, Stage, faults
 from chaos.sweep import Say, run_forked
 
 from hive_core.operations import load
@@ -17,12 +17,12 @@ from hive_core.operations import load
 
 def look(folder: Path, say: Say, *, deep: bool) -> None:
     """Start on it, tell what is there, and go on working."""
-    stage = Stage(folder)
-    reply: Reply = {"state": state(stage), "faults": faults(stage, deep=False)}
-    stage.call("spawn", name="later", parent="")
-    stage.call("send", to="later", body="later")
-    reply["faults"] += faults(stage, deep=deep)
-    stage.close()
+    daemon = OfflineDaemon(folder)
+    reply: Reply = {"state": state(daemon), "faults": faults(daemon, deep=False)}
+    daemon.call("spawn", name="later", parent="")
+    daemon.call("send", to="later", body="later")
+    reply["faults"] += faults(daemon, deep=deep)
+    daemon.close()
     say(reply)
 
 

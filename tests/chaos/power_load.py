@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from chaos.offline_daemon import OfflineDaemon, Reply, by_hand
 from chaos.shim import Faults
-from chaos.stage import Reply, Stage, by_hand
 
 from hive_core.errors import HiveError
 
@@ -26,9 +26,9 @@ HISTORY = "history"
 ACKS = "acks"
 
 
-def state(stage: Stage) -> Reply:
+def state(daemon: OfflineDaemon) -> Reply:
     """What must not be lost."""
-    connection, hive = stage.stores.ledger.connection, stage.broker.hive
+    connection, hive = daemon.stores.ledger.connection, daemon.broker.hive
     bodies = [row[0] for row in connection.rows("SELECT body FROM messages ORDER BY id")]
     wanted = dict[str, str](connection.rows("SELECT agent, wanted FROM runs"))
     return {
@@ -38,50 +38,50 @@ def state(stage: Stage) -> Reply:
     }
 
 
-def steps(stage: Stage, chance: random.Random, most: int) -> Iterator[None]:
+def steps(daemon: OfflineDaemon, chance: random.Random, most: int) -> Iterator[None]:
     """Any of the things that change something, one after another."""
     for number in range(most):
-        names = sorted(stage.broker.hive.specs)
+        names = sorted(daemon.broker.hive.specs)
         some = chance.choice(names[1:] or names)  # mostly not the root agent
         verb = chance.choice(VERBS if some != "root" else ("send", "spawn"))
         with suppress(HiveError):  # so many children, or so deep, and no more
-            _step(stage, verb, some, number)
+            _step(daemon, verb, some, number)
         yield
 
 
-def _step(stage: Stage, verb: str, some: str, number: int) -> None:
+def _step(daemon: OfflineDaemon, verb: str, some: str, number: int) -> None:
     match verb:
         case "send":
-            stage.call("send", to=some, body=str(number))
+            daemon.call("send", to=some, body=str(number))
         case "spawn":
-            stage.call("spawn", name=f"a{number}", parent=some)
+            daemon.call("spawn", name=f"a{number}", parent=some)
         case "move":
-            stage.call("move", agent=some, parent="root")
+            daemon.call("move", agent=some, parent="root")
         case "hand":
-            parents = dict(stage.broker.hive.topology.parents)
+            parents = dict(daemon.broker.hive.topology.parents)
             parents[some] = None if parents[some] else "root"
-            by_hand(json.dumps(parents))(stage)
-            stage.hand.check_branch()
+            by_hand(json.dumps(parents))(daemon)
+            daemon.hand.check_branch()
         case "pack":
-            stage.stores.repo.pack(1)
+            daemon.stores.repo.pack(1)
         case _:
-            stage.call(verb, agent=some)
+            daemon.call(verb, agent=some)
 
 
 def main() -> None:
     folder, most, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     work = folder / "work"
-    stage = Stage(work)
-    stage.call("spawn", name="root", parent="")
-    stage.call("send", to="root", body="0")
+    daemon = OfflineDaemon(work)
+    daemon.call("spawn", name="root", parent="")
+    daemon.call("send", to="root", body="0")
     acks = os.open(work / ACKS, os.O_WRONLY | os.O_CREAT)
     shutil.copytree(work, folder / "base", symlinks=True)
-    history = [state(stage)]
+    history = [state(daemon)]
     control = Faults(Path(os.environ["HIVE_FAULTS"]))
     control.record(work, folder / "record")
-    for _ in steps(stage, random.Random(number), most):  # noqa: S311 - no secret
+    for _ in steps(daemon, random.Random(number), most):  # noqa: S311 - no secret
         os.write(acks, b".")
-        history.append(state(stage))
+        history.append(state(daemon))
     control.disarm()
     (folder / HISTORY).write_text(json.dumps(history), encoding="utf-8")
 

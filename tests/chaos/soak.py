@@ -58,7 +58,7 @@ def gauge(host: HiveHost, file: Path, every: float) -> Iterator[list[Row]]:
 
 
 @dataclass
-class Faults:
+class FaultSequence:
     """One after the other, as the seed has them."""
 
     host: HiveHost

@@ -1,4 +1,4 @@
-"""A process under the shim that lives through every verb and every end: `python -m chaos.sweep`.
+"""Makes every durable change under the shim, with a fault each: `python -m chaos.sweep`.
 
 Each order is a line of JSON; each answer is one too. Every life is a fork of this process, because
 a kill must end a process and an import of everything takes half a second.
@@ -16,8 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from chaos.offline_daemon import (
+    DURABLE_CHANGES,
+    DurableChange,
+    OfflineDaemon,
+    durable_state,
+    faults,
+    prepare_base,
+)
 from chaos.shim import Act, Faults, Kind
-from chaos.stage import VERBS, Stage, Verb, durable_state, faults, furnish
 
 from hive_core.errors import HiveError
 from hive_core.ledger.core.connection import LedgerBroken
@@ -50,69 +57,71 @@ def _say(file: int, reply: Reply) -> None:
 
 
 class Sweep:
-    """Folders below one: `base` as every verb finds it, `VERB` prepared for one, `work`."""
+    """Folders below one: `base` for every change, one prepared for each change, and `work`."""
 
     def __init__(self, folder: Path, control: Faults) -> None:
         self._folder = folder
         self._control = control
         self._work = folder / "work"
-        self._old: dict[str, Reply] = {}  # what a verb finds
+        self._old: dict[str, Reply] = {}  # the state before a change
         load()  # once, and not in every fork
-        run_forked(lambda _: furnish(self._make_folder("base")))
+        run_forked(lambda _: prepare_base(self._make_folder("base")))
 
     def _make_folder(self, name: str) -> Path:
         (self._folder / name).mkdir()
         return self._folder / name
 
     def _prepare(self, name: str) -> Path:
-        copy, verb = self._folder / name, VERBS[name]
+        copy, change = self._folder / name, DURABLE_CHANGES[name]
         if name not in self._old:
-            if not verb.empty:
+            if not change.empty:
                 shutil.copytree(self._folder / "base", copy, symlinks=True)
-                run_forked(lambda _: self._before(verb, copy))
+                run_forked(lambda _: self._before(change, copy))
             shutil.copytree(copy if copy.exists() else self._make_folder(name), self._work)
-            _, ((self._old[name]),) = run_forked(lambda say: say(durable_state(Stage(self._work))))
+            _, ((self._old[name]),) = run_forked(
+                lambda say: say(durable_state(OfflineDaemon(self._work)))
+            )
             shutil.rmtree(self._work)
         return copy
 
-    def _before(self, verb: Verb, folder: Path) -> None:
-        stage = Stage(folder)
-        verb.before(stage)
-        stage.close()
+    def _before(self, change: DurableChange, folder: Path) -> None:
+        daemon = OfflineDaemon(folder)
+        change.before(daemon)
+        daemon.close()
 
     def live(self, name: str, deep: bool, how: list[int]) -> Reply:  # noqa: FBT001 - from JSON
-        """One life of a verb, and what the next daemon finds."""
+        """One run of a change, and the state that the next daemon finds."""
         shutil.rmtree(self._work, ignore_errors=True)
         shutil.copytree(self._prepare(name), self._work, symlinks=True)
         kinds, act, at, number = how
         arm = partial(self._control.arm, self._work, Kind(kinds), Act(act), at, number)
-        status, said = run_forked(lambda say: self._first(VERBS[name], arm, say))
+        status, said = run_forked(lambda say: self._first(DURABLE_CHANGES[name], arm, say))
         count, names = self._control.count, self._control.names()
         self._control.disarm()
-        _, seen = run_forked(lambda say: self._second(VERBS[name], say, deep=deep))
+        _, seen = run_forked(lambda say: self._second(DURABLE_CHANGES[name], say, deep=deep))
         return {"status": status, "said": said, "count": count, "names": names, "found": seen,
                 "old": self._old[name]}  # fmt: skip
 
-    def _first(self, verb: Verb, arm: Callable[[], None], say: Say) -> None:
-        if verb.opens:
+    def _first(self, change: DurableChange, arm: Callable[[], None], say: Say) -> None:
+        if change.opens:
             arm()
-            said = _outcome(lambda: verb.do(Stage(self._work)))
+            said = _outcome(lambda: change.do(OfflineDaemon(self._work)))
         else:
-            stage = Stage(self._work)
-            verb.ready(stage)
+            daemon = OfflineDaemon(self._work)
+            change.ready(daemon)
             arm()
-            said = _outcome(lambda: verb.do(stage))
+            said = _outcome(lambda: change.do(daemon))
         self._control.disarm()
         say(said)
 
-    def _second(self, verb: Verb, say: Say, *, deep: bool) -> None:
-        stage = Stage(self._work)
-        say({"seen": durable_state(stage), "faults": faults(stage, deep=False)})
-        if verb.again:
-            verb.do(stage)
-        stage.call("spawn", name="later", parent="")
-        say({"seen": durable_state(stage), "faults": faults(stage, deep=deep)})
-        stage.close()
+    def _second(self, change: DurableChange, say: Say, *, deep: bool) -> None:
+        daemon = OfflineDaemon(self._work)
+        say({"seen": durable_state(daemon), "faults": faults(daemon, deep=False)})
+        if change.again:
+            change.do(daemon)
+        daemon.call("spawn", name="later", parent="")
+        say({"seen": durable_state(daemon), "faults": faults(daemon, deep=deep)})
+        daemon.close()
 
 
 def _outcome(work: Callable[[], object]) -> Reply:

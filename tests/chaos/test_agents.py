@@ -75,7 +75,7 @@ while True:
 
 
 @dataclass(frozen=True)
-class Bad:
+class BadAgent:
     """A bad agent: what it runs, with what, and the states that it may end up in."""
 
     name: str
@@ -94,15 +94,15 @@ def sh(text: str) -> tuple[str, ...]:
 
 
 BAD = (
-    Bad("exits-at-once", sh("exit 3"), ("failed",)),
-    Bad("comes-back", sh("exit 3"), ("parked",), role="daemon"),
-    Bad("reboots", ("python3", "-c", REBOOTS), ("parked",)),
-    Bad("ignores-stop", sh("trap '' TERM INT HUP; while :; do sleep 0.1; done")),
-    Bad("forks", ("python3", "-Ic", FORKS), limits={"tasks_max": times(32, 1024)}),
-    Bad("logs", sh("yes 'what nobody wants to read, again and again'")),
-    Bad("eats-memory", ("python3", "-c", "x = []\nwhile 1: x.append(bytes(1 << 20))"),
+    BadAgent("exits-at-once", sh("exit 3"), ("failed",)),
+    BadAgent("comes-back", sh("exit 3"), ("parked",), role="daemon"),
+    BadAgent("reboots", ("python3", "-c", REBOOTS), ("parked",)),
+    BadAgent("ignores-stop", sh("trap '' TERM INT HUP; while :; do sleep 0.1; done")),
+    BadAgent("forks", ("python3", "-Ic", FORKS), limits={"tasks_max": times(32, 1024)}),
+    BadAgent("logs", sh("yes 'what nobody wants to read, again and again'")),
+    BadAgent("eats-memory", ("python3", "-c", "x = []\nwhile 1: x.append(bytes(1 << 20))"),
         ("failed", "running"), limits={"memory_max": 64 << 20}),
-    Bad("sends", ("python3", "-Ic", SENDS)),
+    BadAgent("sends", ("python3", "-Ic", SENDS)),
 )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def expect_unharmed(host: HiveHost) -> Iterator[None]:
 
 @pytest.mark.parametrize("bad", BAD[times(1, 0) :], ids=lambda bad: bad.name)
 def test_a_bad_agent_is_bounded_and_barely_affects_its_neighbours(
-    host: HiveHost, neighbour: Neighbour, bad: Bad
+    host: HiveHost, neighbour: Neighbour, bad: BadAgent
 ) -> None:
     """Attacks 8, 37, 45 and 50. How long things take is judged where the machine is ours."""
     quiet = neighbour.pings()
@@ -203,7 +203,7 @@ def test_an_agent_beyond_the_memory_of_all_agents_is_killed_and_no_daemon_is(
     finally:
         host.settings(settings)
         host.run("systemctl", "restart", "hived.service")
-        host.hush()
+        host.close_connections()
 
 
 def unit_property(host: HiveHost, unit: str, name: str) -> str:

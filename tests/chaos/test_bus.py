@@ -33,7 +33,7 @@ ACTS = {
 }
 
 
-class Works:
+class BackgroundOperations:
     """Operations one after another: a message, an agent stopped, started; each acknowledged."""
 
     def __init__(self, host: HiveHost) -> None:
@@ -41,7 +41,7 @@ class Works:
         self._going = True
         self._threads = [threading.Thread(target=target) for target in (self._send, self._cycle)]
 
-    def __enter__(self) -> Works:
+    def __enter__(self) -> BackgroundOperations:
         for thread in self._threads:
             thread.start()
         return self
@@ -74,14 +74,14 @@ class Works:
 
 
 @contextmanager
-def expect_undisturbed(host: HiveHost) -> Iterator[Works]:
+def expect_undisturbed(host: HiveHost) -> Iterator[BackgroundOperations]:
     """Nobody crashes, nobody is told so, and what was acknowledged has been done."""
     host.mail("lead")
     host.mail("ben")
-    host.hush()
+    host.close_connections()
     before = host.pids("root", "lead", "ben")
     daemon = host.run("systemctl", "show", "-p", "MainPID,NRestarts", "hived.service").stdout
-    with Works(host) as works:
+    with BackgroundOperations(host) as works:
         host.until(lambda: works.cycles, "nothing goes on")
         yield works
         cycles = works.cycles

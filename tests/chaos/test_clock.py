@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from chaos.offline_daemon import OfflineDaemon
 from chaos.shim import Faults, build
-from chaos.stage import Stage
 from long import figure, seed, times
 
 from hive_core.reconcile.timers.clock_jumps import LOOK
@@ -25,96 +25,96 @@ STEPS = (-10 * YEAR, -DAY, -HOUR, HOUR, DAY, 10 * YEAR)
 
 
 @contextmanager
-def running() -> Iterator[Stage]:
+def running() -> Iterator[OfflineDaemon]:
     """A small hive whose upkeep runs; `lead` is below root."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hive-clock-") as folder:
-        stage = Stage(Path(folder))
-        stage.call("spawn", name="root", parent="")
-        stage.call("spawn", name="lead", parent="root")
-        upkeep = stage.upkeep
-        stage.broker.listeners.append(upkeep.on_topics)
+        daemon = OfflineDaemon(Path(folder))
+        daemon.call("spawn", name="root", parent="")
+        daemon.call("spawn", name="lead", parent="root")
+        upkeep = daemon.upkeep
+        daemon.broker.listeners.append(upkeep.on_topics)
         upkeep.start()
-        yield stage
-        stage.close()
+        yield daemon
+        daemon.close()
 
 
-def bodies(stage: Stage, lease: float = 60) -> list[str]:
-    messages = stage.call("recv", "lead", max=100, lease=lease)["messages"]
+def bodies(daemon: OfflineDaemon, lease: float = 60) -> list[str]:
+    messages = daemon.call("recv", "lead", max=100, lease=lease)["messages"]
     return [message["body"] for message in messages]
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_lease_keeps_its_length_across_clock_jumps(step: float) -> None:
-    with running() as stage:
-        stage.call("send", to="lead", body="hello")
-        assert bodies(stage) == ["hello"]
-        stage.clock.set(step)
-        stage.clock.advance(30)
-        assert abs(stage.clock.now() - 1_700_000_030 - step) < 1
-        assert bodies(stage) == []
-        stage.clock.advance(31)
-        assert bodies(stage) == ["hello"]
-        assert bodies(stage) == []
+    with running() as daemon:
+        daemon.call("send", to="lead", body="hello")
+        assert bodies(daemon) == ["hello"]
+        daemon.clock.set(step)
+        daemon.clock.advance(30)
+        assert abs(daemon.clock.now() - 1_700_000_030 - step) < 1
+        assert bodies(daemon) == []
+        daemon.clock.advance(31)
+        assert bodies(daemon) == ["hello"]
+        assert bodies(daemon) == []
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_mail_keeps_its_lifetime_across_clock_jumps(step: float) -> None:
-    with running() as stage:
-        stage.call("send", to="lead", body="short", ttl=100)
-        stage.clock.set(step)
-        stage.clock.advance(50)
-        assert stage.call("list_messages", agent="lead")["messages"]
-        stage.clock.advance(60)
-        assert not stage.call("list_messages", agent="lead")["messages"]
-        (dead,) = stage.call("list_messages", agent="lead", dead=True)["messages"]
+    with running() as daemon:
+        daemon.call("send", to="lead", body="short", ttl=100)
+        daemon.clock.set(step)
+        daemon.clock.advance(50)
+        assert daemon.call("list_messages", agent="lead")["messages"]
+        daemon.clock.advance(60)
+        assert not daemon.call("list_messages", agent="lead")["messages"]
+        (dead,) = daemon.call("list_messages", agent="lead", dead=True)["messages"]
         assert dead["body"] == "short"
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_nothing_is_deleted_before_its_time(step: float) -> None:
     """Archives, results kept for a repeated call, dead letters, jobs, the audit log."""
-    with running() as stage:
-        stage.call("spawn", name="old", parent="root")
-        uuid = stage.uuid("old")
-        stage.call("send", to="lead", body="dead", ttl=10)
-        first = stage.call("send", to="lead", body="keyed", idempotency_key="k")
-        stage.clock.advance(20)
-        stage.call("destroy", agent="old")
-        events = stage.call("list_events", limit=100)["events"]
-        stage.clock.set(step)
-        stage.clock.advance(2 * HOUR + LOOK)
-        assert stage.call("list_events", limit=100)["events"][: len(events)] == events
-        assert stage.call("send", to="lead", body="keyed", idempotency_key="k") == first
-        assert stage.call("list_messages", agent="lead", dead=True)["messages"]
-        assert [archive["id"] for archive in stage.call("list_archives")["archives"]] == [uuid]
-        assert not stage.stores.ledger.archives.past_retention(stage.clock.now())
-        stage.call("restore", id=uuid)
+    with running() as daemon:
+        daemon.call("spawn", name="old", parent="root")
+        uuid = daemon.uuid("old")
+        daemon.call("send", to="lead", body="dead", ttl=10)
+        first = daemon.call("send", to="lead", body="keyed", idempotency_key="k")
+        daemon.clock.advance(20)
+        daemon.call("destroy", agent="old")
+        events = daemon.call("list_events", limit=100)["events"]
+        daemon.clock.set(step)
+        daemon.clock.advance(2 * HOUR + LOOK)
+        assert daemon.call("list_events", limit=100)["events"][: len(events)] == events
+        assert daemon.call("send", to="lead", body="keyed", idempotency_key="k") == first
+        assert daemon.call("list_messages", agent="lead", dead=True)["messages"]
+        assert [archive["id"] for archive in daemon.call("list_archives")["archives"]] == [uuid]
+        assert not daemon.stores.ledger.archives.past_retention(daemon.clock.now())
+        daemon.call("restore", id=uuid)
 
 
 def test_old_records_are_deleted_in_time_also_after_a_jump() -> None:
-    with running() as stage:
-        stage.call("send", to="lead", body="keyed", idempotency_key="k")
-        stage.clock.set(10 * YEAR)
-        stage.clock.advance(6 * DAY)
+    with running() as daemon:
+        daemon.call("send", to="lead", body="keyed", idempotency_key="k")
+        daemon.clock.set(10 * YEAR)
+        daemon.clock.advance(6 * DAY)
         count = "SELECT COUNT(*) FROM keys"
-        assert stage.stores.ledger.connection.value(count) == 1
-        stage.clock.advance(DAY + 3 * HOUR)
-        assert stage.stores.ledger.connection.value(count) == 0
+        assert daemon.stores.ledger.connection.value(count) == 1
+        daemon.clock.advance(DAY + 3 * HOUR)
+        assert daemon.stores.ledger.connection.value(count) == 0
 
 
 @pytest.mark.parametrize("step", [-10 * YEAR, 10 * YEAR])
 def test_a_wrong_clock_after_a_start_deletes_nothing(step: float) -> None:
     """It was set, or its battery is empty, while the daemon was off."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hive-clock-") as folder:
-        stage = Stage(Path(folder))
-        stage.call("spawn", name="root", parent="")
-        stage.call("spawn", name="old", parent="root")
-        stage.call("destroy", agent="old")
-        stage.call("send", to="root", body="keyed", idempotency_key="k")
-        stage.upkeep.start()
-        stage.upkeep.sweep()
-        stage.close()
-        again = Stage(Path(folder))
+        daemon = OfflineDaemon(Path(folder))
+        daemon.call("spawn", name="root", parent="")
+        daemon.call("spawn", name="old", parent="root")
+        daemon.call("destroy", agent="old")
+        daemon.call("send", to="root", body="keyed", idempotency_key="k")
+        daemon.upkeep.start()
+        daemon.upkeep.sweep()
+        daemon.close()
+        again = OfflineDaemon(Path(folder))
         again.clock.time += step
         again.upkeep.start()
         again.clock.advance(2 * HOUR)
@@ -129,18 +129,18 @@ def test_no_sequence_of_jumps_loses_mail_or_delivers_it_in_a_burst() -> None:
     """Each message is given at most once a lease, until it is acked; none is given up."""
     number, cases = seed(), times(40, 1000)
     chance = random.Random(number)  # noqa: S311 - no secret
-    with running() as stage:
+    with running() as daemon:
         for case in range(cases):
-            stage.call("send", to="lead", body=str(case))
-            assert bodies(stage, lease=100) == [str(case)], (number, case)
+            daemon.call("send", to="lead", body=str(case))
+            assert bodies(daemon, lease=100) == [str(case)], (number, case)
             for _ in range(chance.randint(1, 4)):
-                stage.clock.set(chance.choice(STEPS) * chance.random())
-                stage.clock.advance(LOOK + 1)
-                assert bodies(stage) == [], (number, case)
-            stage.clock.advance(100)
-            again = stage.call("recv", "lead", max=100)["messages"]
+                daemon.clock.set(chance.choice(STEPS) * chance.random())
+                daemon.clock.advance(LOOK + 1)
+                assert bodies(daemon) == [], (number, case)
+            daemon.clock.advance(100)
+            again = daemon.call("recv", "lead", max=100)["messages"]
             assert [(message["body"], message["attempt"]) for message in again] == [(str(case), 2)]
-            stage.call("ack", "lead", ids=[again[0]["id"]])
+            daemon.call("ack", "lead", ids=[again[0]["id"]])
     figure("clock jumps", cases=cases, seed=number)
 
 

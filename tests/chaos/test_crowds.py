@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from fuzz.served import Served, serve_in_process
+from fuzz.served import HiveProcess, serve_in_process
 from long import at_most, figure, times
 from security.neighbour import Neighbour
 
@@ -39,7 +39,7 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def crowd(here: Served, size: int) -> list[socket.socket]:
+def crowd(here: HiveProcess, size: int) -> list[socket.socket]:
     """Connections in every manner on each of the sockets."""
     result = []
     for number in range(size):
@@ -52,7 +52,7 @@ def crowd(here: Served, size: int) -> list[socket.socket]:
     return result
 
 
-class End(NamedTuple):
+class CrowdEnd(NamedTuple):
     """Of a crowd: seconds until the last was gone, and what the service held at most till then."""
 
     seconds: float
@@ -60,7 +60,7 @@ class End(NamedTuple):
     files: int
 
 
-def all_end(here: Served, connections: list[socket.socket]) -> End:
+def all_end(here: HiveProcess, connections: list[socket.socket]) -> CrowdEnd:
     """Wait until the other side has closed all of them."""
     start, looks = time.monotonic(), select.poll()
     memory, files = 0.0, 0
@@ -77,7 +77,7 @@ def all_end(here: Served, connections: list[socket.socket]) -> End:
             looks.unregister(descriptor)
     for connection in connections:
         connection.close()
-    return End(time.monotonic() - start, memory, files)
+    return CrowdEnd(time.monotonic() - start, memory, files)
 
 
 @pytest.mark.sized
@@ -89,7 +89,7 @@ def test_row_r11_idle_connections_are_closed_in_time_and_delay_no_neighbour(
         for neighbour in neighbours:
             neighbour.start()
             neighbour.begun.wait()
-        files, memory, ends = [here.descriptors], [here.memory], list[End]()
+        files, memory, ends = [here.descriptors], [here.memory], list[CrowdEnd]()
         for _ in range(2):
             ends.append(all_end(here, crowd(here, CROWD)))
             memory.append(here.memory)

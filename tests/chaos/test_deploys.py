@@ -30,7 +30,7 @@ class Killed(BaseException):
     """kill -9."""
 
 
-class Trouble:
+class DeployFault:
     """Something happens at the step with this number; `None`: nothing does, the steps are named."""
 
     def __init__(self, stage: Stage, at: int | None) -> None:
@@ -47,13 +47,13 @@ class Trouble:
         """Nothing, here."""
 
 
-class Kill(Trouble):
+class KillDaemon(DeployFault):
     @override
     def happen(self) -> None:
         raise Killed
 
 
-class Full(Trouble):
+class FullDisk(DeployFault):
     """The next two commits find no room."""
 
     @override
@@ -68,7 +68,7 @@ class Full(Trouble):
         self.stage.commits = full
 
 
-class Unhealthy(Trouble):
+class UnhealthyAgent(DeployFault):
     """The agent crashes, if it runs."""
 
     @override
@@ -77,7 +77,7 @@ class Unhealthy(Trouble):
             self.stage.host.crash(self.stage.uuid("bob"))
 
 
-class Damaged(Trouble):
+class LostPack(DeployFault):
     """What would be built is not to be had any more: pack and archive are gone."""
 
     @override
@@ -90,7 +90,7 @@ class Damaged(Trouble):
                 path.unlink()
 
 
-class Cancelled(Trouble):
+class CancelledDeploy(DeployFault):
     """The operator does not want it any more: denies it, or stops the agent."""
 
     @override
@@ -106,9 +106,9 @@ class Cancelled(Trouble):
         self.stage.deploys.on_topics(frozenset({f"run:{uuid}"}))
 
 
-KINDS: dict[str, type[Trouble]] = {
-    "kill": Kill, "full": Full, "unhealthy": Unhealthy, "damaged": Damaged,
-    "cancelled": Cancelled,
+KINDS: dict[str, type[DeployFault]] = {
+    "kill": KillDaemon, "full": FullDisk, "unhealthy": UnhealthyAgent, "damaged": LostPack,
+    "cancelled": CancelledDeploy,
 }  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def _check_repo(stage: Stage, approval: str) -> None:
         assert repo.ref("refs/heads/main") == spec.config
 
 
-async def trial(kind: type[Trouble], at: int | None) -> list[str]:
+async def trial(kind: type[DeployFault], at: int | None) -> list[str]:
     with TemporaryDirectory(dir="/dev/shm") as folder:
         stage = Stage(Path(folder))
         await stage.grow(FAMILY)
@@ -218,7 +218,7 @@ STEPS = [
 
 
 def test_an_undisturbed_deploy_goes_through_all_steps() -> None:
-    names = asyncio.run(trial(Trouble, None))
+    names = asyncio.run(trial(DeployFault, None))
     assert list(dict.fromkeys(names)) == STEPS
 
 
@@ -243,7 +243,7 @@ def test_r18_several_faults_in_one_deploy_leave_the_old_or_the_new() -> None:
     figure("deploys with troubles", trials=trials)
 
 
-async def _several(kinds: list[type[Trouble]], places: list[int]) -> None:
+async def _several(kinds: list[type[DeployFault]], places: list[int]) -> None:
     with TemporaryDirectory(dir="/dev/shm") as folder:
         stage = Stage(Path(folder))
         await stage.grow(FAMILY)

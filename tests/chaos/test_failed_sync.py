@@ -11,9 +11,9 @@ import random
 from itertools import pairwise
 
 import pytest
-from chaos.lives import Course, Lives, label
+from chaos.offline_daemon import DURABLE_CHANGES
 from chaos.shim import Act, Kind
-from chaos.stage import VERBS
+from chaos.sweep_process import SweepProcess, SweptChange, label
 from long import figure, seed, times
 
 # SQLite makes the name of its log durable and does not look whether that worked. What a checkpoint
@@ -26,19 +26,19 @@ SHORT = ("spawn", "send", "hand commit", "pack")
 
 
 @pytest.mark.sized
-def test_no_call_succeeds_after_a_failed_fsync(lives: Lives) -> None:
+def test_no_call_succeeds_after_a_failed_fsync(sweep_process: SweepProcess) -> None:
     """Of the ledger, of objects and of refs: LedgerBroken each time; the disk has old or new."""
-    chance, names = seed(), times(0, 1) * tuple(VERBS) or SHORT
+    chance, names = seed(), times(0, 1) * tuple(DURABLE_CHANGES) or SHORT
     points = [
         (course, name, at)
         for name in names
-        for course in [Course(lives, name, Kind.SYNC)]
+        for course in [SweptChange(sweep_process, name, Kind.SYNC)]
         for at, (point, then) in enumerate(pairwise([*course.points, ""]), 1)
         if point not in SQLITES_OWN and (point, then) != CHECKPOINT
     ]
     most = min(len(points), times(6, len(points)))
     for course, name, at in random.Random(chance).sample(points, most):  # noqa: S311 - no secret
-        life = lives(name, Kind.SYNC, Act.FAIL_ONCE, at, errno.EIO)
+        life = sweep_process(name, Kind.SYNC, Act.FAIL_ONCE, at, errno.EIO)
         where = (name, at, label(life["names"][at - 1]), life["said"])
         assert life["said"][0]["error"] == "LedgerBroken", where
         course.check(life, where)

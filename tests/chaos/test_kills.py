@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from chaos.lives import POINTS, Course, Lives
+from chaos.offline_daemon import DURABLE_CHANGES
 from chaos.shim import Act, Kind
-from chaos.stage import VERBS
+from chaos.sweep_process import POINTS, SweepProcess, SweptChange
 from long import figure, seed
 
 # Where the disk changes for good, and not only in a file that nobody knows yet.
@@ -17,12 +17,12 @@ SHORT = ("setup", "open", "spawn", "destroy", "restore", "hand commit", "refused
          "fire", "store")  # fmt: skip
 
 
-def test_a_kill_at_any_disk_change_leaves_exactly_old_or_new(lives: Lives) -> None:
+def test_a_kill_at_any_disk_change_leaves_exactly_old_or_new(sweep_process: SweepProcess) -> None:
     """Before a point, which is after the one that comes before; another choice each time."""
     chance = seed()
-    points: dict[str, tuple[Course, int]] = {}
+    points: dict[str, tuple[SweptChange, int]] = {}
     for name in SHORT:
-        course = Course(lives, name)
+        course = SweptChange(sweep_process, name)
         for at, point in enumerate(course.points, 1):
             if point.startswith(DECISIVE):
                 points.setdefault(point, (course, at))
@@ -35,13 +35,13 @@ def test_a_kill_at_any_disk_change_leaves_exactly_old_or_new(lives: Lives) -> No
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", DURABLE_CHANGES)
 def test_a_kill_before_and_after_every_call_leaves_exactly_old_or_new(
-    lives: Lives, name: str
+    sweep_process: SweepProcess, name: str
 ) -> None:
     """Every write too, but where they are the thousands that give the log its size."""
-    verb = VERBS[name]
-    course = Course(lives, name, POINTS if verb.opens else Kind.DISK)
+    change = DURABLE_CHANGES[name]
+    course = SweptChange(sweep_process, name, POINTS if change.opens else Kind.DISK)
     for at in range(1, course.count + 1):
         for act in (Act.KILL_BEFORE, Act.KILL_AFTER):
             course.kill(act, at, deep=at % 10 == 0)

@@ -87,18 +87,18 @@ def row(**values: object) -> Damage:
     return lambda evidence: evidence.rows.append({"at": 9.0, **values})
 
 
-def again(evidence: Evidence) -> None:
+def deliver_again(evidence: Evidence) -> None:
     """The reader is given what it acked."""
     evidence.rows.append(next(evidence.of("got")))
 
 
-def backwards(evidence: Evidence) -> None:
+def swap_order(evidence: Evidence) -> None:
     first, second, *_ = evidence.of("got")
     first["id"], second["id"] = second["id"], first["id"]
     first["mark"], second["mark"] = second["mark"], first["mark"]
 
 
-def two_births(evidence: Evidence) -> None:
+def duplicate_spawn(evidence: Evidence) -> None:
     """A spawn that is in the log twice."""
     (body,) = evidence.query("SELECT body FROM events WHERE body LIKE '%\"uuid\":%' LIMIT 1")[0]
     with closing(sqlite3.connect(evidence.folder / "hive.db")) as database:
@@ -129,8 +129,8 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "an ack is gone": (sql("UPDATE queue SET state = 0 WHERE state = 4"), "the ack of "),
     "a letter is there twice": (sql(*MAKE_UP), "doubled: "),
     "a letter without a record": (sql(*MAKE_UP), "sent by "),
-    "given after its ack": (again, "given after its ack: "),
-    "out of order": (backwards, "out of order: "),
+    "given after its ack": (deliver_again, "given after its ack: "),
+    "out of order": (swap_order, "out of order: "),
     "a job that never ends": (sql("UPDATE jobs SET ended = NULL"), "never ended"),
     "a job that fails": (row(what="job", pet="x", job="j", state="failed"), "failed: "),
     "an effect without a record": (row(who="ann/gardener", what="did", method="Stop", pet="pet",
@@ -139,7 +139,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
                           "('ann', 'send'): 3 heard"),
     "a commit without a record": (foreign_commit, "commits differ"),
     "another head": (sql("UPDATE meta SET value = 'x' WHERE key = 'head'"), "the ledger says x"),
-    "born twice": (two_births, "was made 2 times"),
+    "born twice": (duplicate_spawn, "was made 2 times"),
     "a spec is gone": (delete_spec, "replayed and living differ"),
     "a spawn without a record": (row(who="ann/gardener", what="did", method="Spawn", pet="x",
                                      uuid="u", job="j"), "nothing is recorded of "),

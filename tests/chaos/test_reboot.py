@@ -41,7 +41,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
         assert not reply.error, reply
     made.wait("running", *names, seconds=50)
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def time_of_answer(host: HiveHost) -> float:
@@ -74,7 +74,7 @@ def starts(host: HiveHost) -> dict[str, tuple[float, float]]:
     return result
 
 
-def at_once(spans: dict[str, tuple[float, float]]) -> int:
+def most_at_once(spans: dict[str, tuple[float, float]]) -> int:
     """How many of the spans lie over one another at most."""
     edges = [(began, 1) for began, _ in spans.values()]
     edges += [(ended, -1) for _, ended in spans.values()]
@@ -90,7 +90,7 @@ def test_after_a_reboot_all_wanted_agents_run_once_and_the_operator_is_answered(
     wanted = {"root", *(f"agent-{number:02}" for number in range(AGENTS))} - set(stopped)
     for name in stopped:
         host.call("Stop", agent=name, wait=20)
-    host.hush()
+    host.close_connections()
     booted = time.time()
     lab.reboot(power_cut=power_cut)
     answer = time_of_answer(host)
@@ -102,11 +102,11 @@ def test_after_a_reboot_all_wanted_agents_run_once_and_the_operator_is_answered(
     assert spans.keys() == wanted
     lines = host.run("journalctl", f"--since=@{booted}", "-o", "cat", "-u", "hived").stdout
     assert Counter(re.findall(r"(?m)^(\S+): StartUnit ", lines)) == Counter(wanted)
-    assert at_once(spans) <= AT_ONCE
+    assert most_at_once(spans) <= AT_ONCE
     boot = moment(host, "", "UserspaceTimestamp")
     figure("reboot" if not power_cut else "power cut", agents=len(wanted), booted=BOOTED,
            answers_after_start=answer - began, answers_after_boot=answer - boot,
-           all_running_after_start=running - began, at_once=at_once(spans))  # fmt: skip
+           all_running_after_start=running - began, at_once=most_at_once(spans))  # fmt: skip
     assert answer - began < ANSWERS
     assert host.json("status")["alarms"] == []
     assert host.json("converge", "--dry-run")["steps"] == []

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from chaos.shim import Act, Faults, Kind, build
 from e2e.labhost import Lab
-from e2e.privdhost import Agent, Host
+from e2e.privdhost import Agent, PrivdHost
 from long import figure, seed, times
 from typing_extensions import override
 
@@ -68,7 +68,7 @@ class Killed(Exception):
     """It hung up before it answered."""
 
 
-class Helper(Host):
+class HelperWithFaults(PrivdHost):
     """A root helper under the shim."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
@@ -104,8 +104,8 @@ class Helper(Host):
 
 
 @pytest.fixture(scope="module")
-def helper(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Helper]:
-    with Helper(lab, tmp_path_factory.mktemp("shim")) as made:
+def helper(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HelperWithFaults]:
+    with HelperWithFaults(lab, tmp_path_factory.mktemp("shim")) as made:
         yield made
 
 
@@ -126,7 +126,9 @@ def steps(agent: Agent, above: Agent) -> list[Action]:
     ]  # fmt: skip
 
 
-def live(helper: Helper, above: Agent, kill: tuple[int, int] | None = None) -> list[list[str]]:
+def live(
+    helper: HelperWithFaults, above: Agent, kill: tuple[int, int] | None = None
+) -> list[list[str]]:
     """A life, with the helper killed before a point of one step; the points of each step."""
     agent, points = helper.agent(command=("sleep", "infinity")), []
     for number, action in enumerate(steps(agent, above)):
@@ -146,7 +148,7 @@ def live(helper: Helper, above: Agent, kill: tuple[int, int] | None = None) -> l
     return points
 
 
-def _again(helper: Helper, action: Action) -> None:
+def _again(helper: HelperWithFaults, action: Action) -> None:
     """As hived would; a start that had happened is a conflict, and found to run."""
     if isinstance(action, StartUnit):
         unit = f"hive-agent@{action.name}.service"
@@ -159,7 +161,7 @@ def _again(helper: Helper, action: Action) -> None:
     raise Killed
 
 
-def _check_nothing_is_left(helper: Helper, agent: Agent) -> None:
+def _check_nothing_is_left(helper: HelperWithFaults, agent: Agent) -> None:
     mounts = helper.lab.run(["cat", "/proc/self/mounts"]).stdout
     assert agent.uuid not in mounts, mounts
     assert helper.show(agent.unit, "ActiveState") == "inactive"
@@ -175,7 +177,7 @@ def _label(name: str) -> str:
 
 
 @pytest.mark.sized
-def test_a_root_helper_killed_at_any_point_can_continue(helper: Helper) -> None:
+def test_a_root_helper_killed_at_any_point_can_continue(helper: HelperWithFaults) -> None:
     above = helper.agent()
     helper.do(MakeNode(above.lineage))
     points: dict[tuple[int, str], int] = {}

@@ -15,11 +15,11 @@ def letter(sender: str, body: str, reply_to: str | None) -> Message:
 
 
 @pytest.fixture
-def spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+def typed_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("hello\n\nhow are you\n"))
 
 
-@pytest.mark.usefixtures("spoken")
+@pytest.mark.usefixtures("typed_lines")
 def test_chat_prints_acknowledges_and_waits_for_answers(hive: Hive) -> None:
     ids = iter(("m1", "m2"))
     hive.peer.answers["Send"] = lambda _: {"id": next(ids)}
@@ -41,7 +41,7 @@ def test_chat_prints_acknowledges_and_waits_for_answers(hive: Hive) -> None:
     assert (second["body"], second["thread"]) == ("how are you", "m1")
 
 
-@pytest.mark.usefixtures("spoken")
+@pytest.mark.usefixtures("typed_lines")
 def test_a_missing_answer_exits_with_124(hive: Hive) -> None:
     hive.peer.answers["Send"] = lambda _: {"id": "m1"}
 

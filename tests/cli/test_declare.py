@@ -23,7 +23,7 @@ SPAWN = _SPAWN
 
 
 @pytest.fixture
-def made(hive: Hive) -> list[Message]:
+def spawned(hive: Hive) -> list[Message]:
     messages: list[Message] = []
 
     def spawn(params: Message) -> Message:
@@ -41,7 +41,7 @@ def write_declaration(folder: Path, **agents: object) -> str:
 
 
 def test_missing_agents_are_created_parents_first(
-    hive: Hive, made: list[Message], tmp_path: Path
+    hive: Hive, spawned: list[Message], tmp_path: Path
 ) -> None:
     file = write_declaration(
         tmp_path, ann={"parent": "zoe", "limits": {"tasks_max": 9}}, zoe={"parent": "alice"}, eve={}
@@ -49,7 +49,7 @@ def test_missing_agents_are_created_parents_first(
     done = hive("declare", file)
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines() == ["created eve", "created zoe", "created ann"]
-    assert made == [
+    assert spawned == [
         {"name": "eve"}, {"name": "zoe", "parent": "alice"},
         {"name": "ann", "parent": "zoe", "limits": {"tasks_max": 9}},
     ]  # fmt: skip
@@ -60,33 +60,33 @@ def test_missing_agents_are_created_parents_first(
     ("subagents", {"add_capabilities": ["secret:key", "subagents"]}),
 ])  # fmt: skip
 def test_a_right_without_effect_is_refused_before_any_change(
-    hive: Hive, made: list[Message], tmp_path: Path, right: str, params: Message
+    hive: Hive, spawned: list[Message], tmp_path: Path, right: str, params: Message
 ) -> None:
     for more in ((), ("--dry-run",)):
         done = hive("declare", write_declaration(tmp_path, ann={}, zoe=params), *more)
         assert done.status == 2
         assert f"cannot declare zoe: '{right}' has no effect" in done.err
-    assert made == []
+    assert spawned == []
 
 
 def test_existing_agents_are_left_and_differences_reported(
-    hive: Hive, made: list[Message], tmp_path: Path
+    hive: Hive, spawned: list[Message], tmp_path: Path
 ) -> None:
     same = {"parent": "root", "role": "agent", "title": ""}
     done = hive(
         "declare",
         write_declaration(tmp_path, alice=same, bob={"parent": "", "role": "lead"}, root={}),
     )
-    assert (done.status, done.out, made) == (0, "", [])
+    assert (done.status, done.out, spawned) == (0, "", [])
     assert done.err.splitlines() == [
         "bob is not changed: parent is alice, declared none",
         "bob is not changed: role is agent, declared lead",
     ]
 
 
-def test_a_dry_run_creates_nothing(hive: Hive, made: list[Message], tmp_path: Path) -> None:
+def test_a_dry_run_creates_nothing(hive: Hive, spawned: list[Message], tmp_path: Path) -> None:
     done = hive("declare", "--dry-run", write_declaration(tmp_path, ann={}, alice={}))
-    assert (done.status, done.out, made) == (0, "would create ann\n", [])
+    assert (done.status, done.out, spawned) == (0, "would create ann\n", [])
 
 
 def test_a_refusal_ends_the_declaration(hive: Hive, tmp_path: Path) -> None:
@@ -105,14 +105,14 @@ def test_a_refusal_ends_the_declaration(hive: Hive, tmp_path: Path) -> None:
     ('{"a": {"parent": "b"}, "b": {"parent": "a"}}', "each has a descendant of its own as"),
 ])  # fmt: skip
 def test_an_invalid_file_is_refused(
-    hive: Hive, made: list[Message], tmp_path: Path, text: str, said: str
+    hive: Hive, spawned: list[Message], tmp_path: Path, text: str, said: str
 ) -> None:
     file = tmp_path / "agents.json"
     file.write_text(text)
     done = hive("declare", str(file))
     assert done.status in (1, 2)
     assert said in done.err
-    assert made == []
+    assert spawned == []
 
 
 PAGE = ROOT / "docs/how-to/declare-agents.md"
@@ -129,8 +129,8 @@ def test_the_broker_accepts_the_example_of_the_page(tmp_path: Path) -> None:
     file = tmp_path / "agents.json"
     file.write_text(example())
     command = [sys.executable, "-c", "from hive_core.cli.main import main; main()", "--socket"]
-    with world() as made, broker_server(made, tmp_path) as server:
-        made.call("operator", "allocate_budget", agent="root", kind="tokens", amount=10**7)
+    with world() as hive_world, broker_server(hive_world, tmp_path) as server:
+        hive_world.call("operator", "allocate_budget", agent="root", kind="tokens", amount=10**7)
         process = subprocess.Popen(
             [*command, server.socket_of("operator"), "declare", str(file)],
             cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -139,11 +139,11 @@ def test_the_broker_accepts_the_example_of_the_page(tmp_path: Path) -> None:
             server.serve_until(lambda: process.poll() is not None)
             output = process.communicate()[0]
         assert output.splitlines() == ["created planner", "created coder"]
-        planner, coder = made.hive.spec("planner"), made.hive.spec("coder")
+        planner, coder = hive_world.hive.spec("planner"), hive_world.hive.spec("coder")
     assert planner.subtree is not None
     assert (planner.limits.memory_max, planner.subtree.memory_max) == (2 << 30, 8 << 30)
     assert "secret:api-key" in {str(right) for right in planner.capabilities}
-    assert made.hive.topology.parent("coder") == "planner"
+    assert hive_world.hive.topology.parent("coder") == "planner"
     assert len(coder.capabilities) == 2
 
 
@@ -156,8 +156,8 @@ def test_the_page_names_every_field() -> None:
     assert declared == fields - {"definition"}  # it says what the file does not
 
 
-def test_an_invalid_size_is_refused(hive: Hive, made: list[Message], tmp_path: Path) -> None:
+def test_an_invalid_size_is_refused(hive: Hive, spawned: list[Message], tmp_path: Path) -> None:
     done = hive("declare", write_declaration(tmp_path, ann={"limits": {"memory_max": "lots"}}))
     assert done.status == 2
     assert "cannot declare ann: limits: " in done.err
-    assert made == []
+    assert spawned == []

@@ -38,7 +38,7 @@ _INLINE = re.compile(r"`([^`]+)`")
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:\.\.\.)?")
 
 
-class Said(NamedTuple):
+class DocumentedText(NamedTuple):
     place: str
     text: str
     whole: bool
@@ -85,17 +85,17 @@ def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
             yield from helps(below, f"{name} {word}")
 
 
-def everything() -> Iterator[Said]:
+def documented_texts() -> Iterator[DocumentedText]:
     for page in PAGES:
         text, place = page.read_text(encoding="utf-8"), page.relative_to(ROOT)
         for number, line in blocks(text):
             if match_ := _PROMPT.match(line):
-                yield Said(f"{place}:{number}", line[match_.end() :], whole=True)
+                yield DocumentedText(f"{place}:{number}", line[match_.end() :], whole=True)
         for number, code in inline_code(text):
-            yield Said(f"{place}:{number}", code, whole=False)
+            yield DocumentedText(f"{place}:{number}", code, whole=False)
     for name, text in helps(hive, "hive"):
         for code in _INLINE.findall(text):
-            yield Said(f"{name} --help", code, whole=False)
+            yield DocumentedText(f"{name} --help", code, whole=False)
 
 
 def words_of(text: str) -> list[str]:
@@ -179,11 +179,13 @@ def all_options() -> set[str]:
     return flags
 
 
-SAID = [said for said in everything() if re.match(r"hive(-agent)? [^\s=]", said.text)]
+DOCUMENTED = [said for said in documented_texts() if re.match(r"hive(-agent)? [^\s=]", said.text)]
 
 
-@pytest.mark.parametrize("said", SAID, ids=[f"{said.place} {said.text}"[:90] for said in SAID])
-def test_every_documented_command_parses(said: Said) -> None:
+@pytest.mark.parametrize(
+    "said", DOCUMENTED, ids=[f"{said.place} {said.text}"[:90] for said in DOCUMENTED]
+)
+def test_every_documented_command_parses(said: DocumentedText) -> None:
     program, *words = words_of(said.text)
     try:
         check_agent(words) if program == "hive-agent" else check_hive(words, whole=said.whole)
@@ -198,14 +200,14 @@ def test_every_documented_command_parses(said: Said) -> None:
 def test_every_documented_flag_exists() -> None:
     """`--subtree-...` stood in the help of `budget group`, and there is no such flag."""
     known = all_options() | FOREIGN
-    odd = [f"{said.place}: {said.text}" for said in everything()
+    odd = [f"{said.place}: {said.text}" for said in documented_texts()
            if (match_ := _OPTION.match(said.text)) and match_.group() not in known]  # fmt: skip
     assert odd == []
 
 
 def test_the_documents_were_read() -> None:
-    assert len(SAID) > 300
-    assert sum(said.whole for said in SAID) > 100
+    assert len(DOCUMENTED) > 300
+    assert sum(said.whole for said in DOCUMENTED) > 100
     with pytest.raises(click.NoSuchOption):
         check_hive(["tree", "--nonsense"], whole=False)
     with pytest.raises(AssertionError, match="has no --nonsense"):

@@ -2,7 +2,7 @@
 
 import os
 
-from e2e.privdhost import Agent, Host
+from e2e.privdhost import Agent, PrivdHost
 
 from hive_core.plan.actions import STORAGE_BASE
 
@@ -11,12 +11,12 @@ PYTHON = "#!/usr/bin/python3 -I\nimport ctypes, os, socket, sys, time\nLIBC = ct
 KINDS = ("plain", "booted")
 
 
-def both(host: Host) -> dict[str, Agent]:
+def both(host: PrivdHost) -> dict[str, Agent]:
     """Start an agent of each kind."""
     return {"plain": host.running(), "booted": host.running(boot=True, command=())}
 
 
-def attack(host: Host, agent: Agent, script: str) -> str:
+def attack(host: PrivdHost, agent: Agent, script: str) -> str:
     """Run a Python script as root of the container, confined as its own services are."""
     state = host.lab.path(agent.node / "state")
     (state / "attack").write_text(PYTHON + script)
@@ -27,7 +27,7 @@ def attack(host: Host, agent: Agent, script: str) -> str:
     return host.enter(agent, *run, "sh", "-c", "python3 -I attack 2>&1")
 
 
-def as_hive(host: Host, script: str) -> str:
+def as_hive(host: PrivdHost, script: str) -> str:
     """Run a shell script with the rights of hived."""
     hive = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "sh", "-c", script]
     done = host.lab.run(hive, check=False)

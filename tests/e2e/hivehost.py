@@ -46,24 +46,24 @@ class Reply:
         return str(self.parameters.get("reason", ""))
 
 
-class Voice:
+class AgentConnection:
     """Calls that a process in the container of an agent makes on the agent's socket (inside.py)."""
 
     def __init__(self, door: Path) -> None:
         self._door = str(door)
-        self._kept: wire.Wire | None = None
+        self._wire: wire.Wire | None = None
 
     def connect_again(self) -> bool:
         """Whether there is a connection; the process in there ends with its container."""
-        if self._kept is None or self._kept.ended:
+        if self._wire is None or self._wire.ended:
             self.close()
             with suppress(ConnectionRefusedError, FileNotFoundError):
-                self._kept = wire.Wire(self._door)
-        return self._kept is not None
+                self._wire = wire.Wire(self._door)
+        return self._wire is not None
 
     def ask(self, method: str, parameters: object) -> Reply:
-        assert self._kept is not None, "connect_again() makes it"
-        return Reply.of(self._kept.ask(method, parameters))
+        assert self._wire is not None, "connect_again() makes it"
+        return Reply.of(self._wire.ask(method, parameters))
 
     def stream(self, method: str, parameters: object, most: int) -> list[Reply]:
         """On a connection of its own."""
@@ -71,9 +71,9 @@ class Voice:
             return [Reply.of(item) for item in connection.stream(method, parameters, most)]
 
     def close(self) -> None:
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
 
 
 @dataclass
@@ -82,11 +82,11 @@ class HiveHost:
 
     lab: Lab
     forked: bool = True  # commands of `hive`, most of them (forks.py); else each is started
-    _voices: dict[str, Voice] = field(default_factory=dict)
+    _agent_connections: dict[str, AgentConnection] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._forks = Forks(self.lab)
-        self.lab.guests += [self._forks.close, self.hush]
+        self.lab.guests += [self._forks.close, self.close_connections]
 
     def run(
         self, *words: str, check: bool = True, text: str | None = None, timeout: float = 90
@@ -167,26 +167,29 @@ class HiveHost:
 
     def ask(self, agent: str, method: str, /, **parameters: object) -> Reply:
         """One call of an agent's, through its socket; they share one connection."""
-        return self._voice(agent).ask(method, parameters)
+        return self._agent_connection(agent).ask(method, parameters)
 
     def follow(self, agent: str, method: str, most: int, /, **parameters: object) -> list[Reply]:
         """The same with `more`."""
-        return self._voice(agent).stream(method, parameters, most)
+        return self._agent_connection(agent).stream(method, parameters, most)
 
-    def _voice(self, agent: str) -> Voice:
-        if agent not in self._voices or not self._voices[agent].connect_again():
-            self.hush(agent)
+    def _agent_connection(self, agent: str) -> AgentConnection:
+        if (
+            agent not in self._agent_connections
+            or not self._agent_connections[agent].connect_again()
+        ):
+            self.close_connections(agent)
             door = f"/run/voice-{secrets.token_hex(4)}.sock"
             self._forks.enter(self.call("Locate", agent=agent)["leader"], door)
-            self._voices[agent] = Voice(self.lab.path(door))
-            assert self._voices[agent].connect_again(), agent
-        return self._voices[agent]
+            self._agent_connections[agent] = AgentConnection(self.lab.path(door))
+            assert self._agent_connections[agent].connect_again(), agent
+        return self._agent_connections[agent]
 
-    def hush(self, *agents: str) -> None:
+    def close_connections(self, *agents: str) -> None:
         """End the connections of these agents (all when none is named)."""
-        for agent in agents or list(self._voices):
-            if agent in self._voices:
-                self._voices.pop(agent).close()
+        for agent in agents or list(self._agent_connections):
+            if agent in self._agent_connections:
+                self._agent_connections.pop(agent).close()
 
     def grow(self, **parents: str | dict[str, object]) -> None:
         """Spawn agents, all at once, and wait until they run: lead="root" or more in a dict."""
@@ -201,7 +204,7 @@ class HiveHost:
         rows = self.call("ListAgents")["agents"]
         for row in rows:
             if row["name"] not in tree:
-                self.hush(row["name"])
+                self.close_connections(row["name"])
                 self.call("Destroy", agent=row["name"], wait=20)
             elif row["state"] != "running":
                 self.call("Start", agent=row["name"])
@@ -246,12 +249,12 @@ class HiveHost:
         """End the daemon in the middle of whatever it does; systemd starts it again."""
         words = ("systemctl", "kill", "--kill-whom=main", f"--signal={how}", "hived.service")
         self.run(*words)
-        self.hush()  # their connections have ended with it
+        self.close_connections()  # their connections have ended with it
         self.answers()
 
     def restart(self) -> None:
         self.run("systemctl", "restart", "hived.service")
-        self.hush()
+        self.close_connections()
 
     def answers(self, seconds: float = 20) -> None:
         """Wait until a daemon does: who calls while there is none waits in the socket it left."""

@@ -117,7 +117,7 @@ class Agent:
         )  # fmt: skip
 
 
-class Host:
+class PrivdHost:
     """A lab, its root helper, and the steps that hived takes."""
 
     def __init__(self, lab: Lab) -> None:

@@ -97,7 +97,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
         """)  # fmt: skip
         made.run("sh", "-c", f"echo {who}@x $(cat {home}/key.pub) >>/etc/hive/allowed_signers")
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def as_(host: HiveHost, who: str, script: str) -> str:
@@ -341,7 +341,7 @@ def test_a_push_interrupted_by_a_daemon_crash_is_complete_or_can_be_repeated(
         sleep {moment}; systemctl kill --signal=KILL hived.service; wait $push
     """
     as_(host, "root", script)
-    host.hush()  # their connections are gone
+    host.close_connections()  # their connections are gone
     host.answers()
     again = "cd ~/killed; git pull -q --rebase; git push -q origin main; echo ended $?"
     assert "ended 0" in as_(host, "root", again)

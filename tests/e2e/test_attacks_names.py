@@ -36,7 +36,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.wait("running", "bob")
     made.until(lambda: "moved" in str(made.call("GetLogs", agent="bob")["lines"]), "did not move")
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def test_attack_64_a_shell_opens_despite_hostile_control_group_names(host: HiveHost) -> None:

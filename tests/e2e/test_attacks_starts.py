@@ -45,7 +45,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.grow(lead={"role": "lead", "max_children": 64})
     made.grow(ann="root")
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def _things(host: HiveHost) -> dict[str, list[str]]:
     question = str(host.ask("lead", "Ask", to="operator", items=items)["question"])
     host.ask("lead", "StoreArtifact", name="notes", text="something")
     host.ask("lead", "ReportUsage", tokens_in=7)
-    host.hush()
+    host.close_connections()
     host.hive("trigger", "set", "lead", "dawn", "wake up", "--at", "2030-01-01")
     (trigger,) = host.json("trigger", "list")
     host.hive("remind", "lead", "look again", "--in", "3600")

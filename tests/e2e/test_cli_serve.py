@@ -20,14 +20,14 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made = HiveHost(lab)
     made.setup()
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def serving(host: HiveHost, name: str, script: str) -> None:
     host.hive("agent", "create", name, "--", "hive-agent", "serve", "--", "sh", "-c", script)
 
 
-def soon(look: Callable[[], Any], seconds: float = 60) -> Any:  # noqa: ANN401 - what it finds
+def wait_for(look: Callable[[], Any], seconds: float = 60) -> Any:  # noqa: ANN401 - what it finds
     """What a look finds, once it finds something."""
     ends = time.monotonic() + seconds
     while not (result := look()):
@@ -75,7 +75,7 @@ def test_a_session_agent_keeps_its_conversation_until_its_user_ends_it(host: Hiv
     )  # fmt: skip
     assert host.hive("chat", "butler", text="I am ada\n") == "I am ada\n"
     task = host.call("AssignTask", agent="butler", description="count the spoons")["task"]
-    soon(lambda: host.call("GetTask", task=task)["task"]["result"])
+    wait_for(lambda: host.call("GetTask", task=task)["task"]["result"])
     host.hive("stop", "butler")
     host.hive("start", "butler")
     assert host.hive("chat", "butler", text="who am i?\n") == "I am ada\n"
@@ -90,7 +90,7 @@ def test_a_command_that_fails_three_times_makes_a_dead_letter_and_tells_the_send
 ) -> None:
     serving(host, "clumsy", "echo tried >>/tree/state/tries; exit 7")
     host.hive("send", "clumsy", "please")
-    (note,) = soon(
+    (note,) = wait_for(
         lambda: [message for message in waiting(host) if message["kind"] == "dead_letter"]
     )
     assert "the command ended with 7" in note["body"]
@@ -106,11 +106,11 @@ def test_an_agent_stopped_at_work_handles_the_message_again_after_its_start(
     slow = "echo $$ >>/tree/state/runs; test -e /tree/state/quick || sleep 1000; cat"
     serving(host, "slow", slow)
     host.hive("send", "slow", "work")
-    soon(lambda: host.inside("slow", "cat", "/tree/state/runs", check=False))
+    wait_for(lambda: host.inside("slow", "cat", "/tree/state/runs", check=False))
     host.inside("slow", "touch", "/tree/state/quick")
     host.hive("stop", "slow")
     host.hive("start", "slow")
-    assert soon(lambda: answers(host, "slow"), 20) == ["work"]
+    assert wait_for(lambda: answers(host, "slow"), 20) == ["work"]
     assert len(host.inside("slow", "cat", "/tree/state/runs").splitlines()) == 2
 
 
@@ -124,8 +124,8 @@ def test_repeated_daemon_crashes_lose_no_message_and_duplicate_no_answer(
         if number % 10 == 5:
             host.run("systemctl", "kill", "--signal=KILL", "hived.service")
         # The command tries until a daemon answers; the others have nothing in their way.
-        soon(partial(send if number % 10 == 5 else try_send, host, "echo", body))
-    soon(lambda: len(answers(host, "echo")) >= len(bodies), 90)
+        wait_for(partial(send if number % 10 == 5 else try_send, host, "echo", body))
+    wait_for(lambda: len(answers(host, "echo")) >= len(bodies), 90)
     assert sorted(answers(host, "echo")) == sorted(bodies)
     assert host.json("inbox", "echo") == []
     assert host.main_pid("echo") == before

@@ -44,7 +44,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.grow(lead={"role": "lead"})
     made.grow(bob={"parent": "lead", "command": ["sh", "-c", PROGRAM]})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def edit(host: HiveHost, files: dict[str, str], clone: str = CLONE, who: str = "lead") -> str:
@@ -208,7 +208,7 @@ def test_attack_21_exactly_the_approved_commit_runs_despite_later_changes(
 def test_the_deployed_configuration_is_mounted_again_after_a_reboot(host: HiveHost) -> None:
     """`/run` is empty then: it is there before the agent starts."""
     deploy(host, {"agent.toml": LIVE, "AGENTS.md": "Again.\n"})
-    host.hush()
+    host.close_connections()
     host.lab.reboot()
     host.wait("running", "root", "lead", "bob", seconds=45)
     assert show_file(host) == "Again.\n"
@@ -223,7 +223,7 @@ def test_r18_a_deploy_continues_after_the_daemon_is_killed(host: HiveHost, momen
     id_, commit = pending(host, {"agent.toml": "", "AGENTS.md": f"{moment} {id(host)}\n"})
     host.hive("approval", "approve", id_, "--commit", commit[:8], "--yes", "--no-wait")
     host.run("sh", "-c", f"sleep {moment}; systemctl kill --signal=KILL hived.service")
-    host.hush()  # their connections are gone
+    host.close_connections()  # their connections are gone
     host.answers()
     assert until(host, id_, "deployed", "failed")["state"] == "deployed"
     host.wait("running", "bob")

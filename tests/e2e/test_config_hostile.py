@@ -49,7 +49,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     for name in ("kid", "imp"):
         hive_host.hive("cap", "grant", name, "config.propose")
     yield hive_host
-    hive_host.hush()
+    hive_host.close_connections()
 
 
 def sh(host: HiveHost, agent: str, script: str, where: str = "") -> str:
@@ -86,7 +86,7 @@ def refusal(host: HiveHost, commit: str) -> str:
     return str(approval["reason"])
 
 
-def sprung(host: HiveHost) -> str:
+def trap_marks(host: HiveHost) -> str:
     """Where the traps left their mark, on the whole host."""
     ours = "find /var/lib/hive /run/hive -name sprung 2>/dev/null"
     everybodys = "find /tmp /var/tmp /root -maxdepth 2 -name sprung 2>/dev/null"
@@ -108,9 +108,9 @@ def test_attack_15_and_16_traps_in_a_repository_run_nothing(host: HiveHost) -> N
     )  # fmt: skip
     result = request(host, mine, "imp", "mum", "mum")["approval"]
     assert (result["state"], result["requester"], result["source"]) == ("pending", "mum", "mum")
-    assert sprung(host) == ""
+    assert trap_marks(host) == ""
     sh(host, "imp", "git status >/dev/null 2>&1")
-    assert sprung(host) != ""
+    assert trap_marks(host) != ""
     before = host.inside("imp", "cat", "/run/hive/config/AGENTS.md")
     assert "better" not in before
     host.hive("approval", "approve", result["id"], "--commit", mine[:8])

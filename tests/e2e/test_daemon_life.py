@@ -24,7 +24,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     hive_host.setup()
     hive_host.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
     yield hive_host
-    hive_host.hush()
+    hive_host.close_connections()
 
 
 def pids(host: HiveHost) -> list[int]:
@@ -151,7 +151,7 @@ def test_a_kill_under_load_loses_nothing_acknowledged(host: HiveHost) -> None:
     finally:
         sender.stop.set()
         sending.join()
-    host.hush()
+    host.close_connections()
     got: list[str] = []
     while letters := host.mail("bob"):
         got += [letter["body"] for letter in letters]
@@ -160,7 +160,7 @@ def test_a_kill_under_load_loses_nothing_acknowledged(host: HiveHost) -> None:
     assert pids(host) == before
 
 
-def by_hand(host: HiveHost, script: str) -> subprocess.CompletedProcess[str]:
+def commit_by_hand(host: HiveHost, script: str) -> subprocess.CompletedProcess[str]:
     """Whoever commits by hand does so in a clone, and pushes."""
     clone = "rm -rf /root/by-hand; git clone -q hive::meta /root/by-hand; cd /root/by-hand"
     commit = "git -c user.name=op -c user.email=op@example commit -qam 'by hand'"
@@ -169,7 +169,7 @@ def by_hand(host: HiveHost, script: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_manual_commit_takes_effect_within_a_second(host: HiveHost) -> None:
     """Row H2."""
-    done = by_hand(host, 'sed -i \'s/"title": ""/"title": "Chief"/\' agents/ann.json')
+    done = commit_by_hand(host, 'sed -i \'s/"title": ""/"title": "Chief"/\' agents/ann.json')
     assert done.returncode == 0, done
     host.until(lambda: host.ask("ann", "Whoami")["title"] == "Chief", "in force", at_most(1.5))
     identity = json.loads(host.inside("ann", "cat", "/run/hive/identity.json"))
@@ -179,7 +179,7 @@ def test_a_manual_commit_takes_effect_within_a_second(host: HiveHost) -> None:
 def test_an_invalid_manual_commit_is_parked_and_blocks_nothing(host: HiveHost) -> None:
     commit = host.call("Status")["commit"]
     cycle = json.dumps({"ann": "bob", "bob": "ann", "root": None})
-    assert "cycle" in by_hand(host, f"echo '{cycle}' >topology.json").stderr
+    assert "cycle" in commit_by_hand(host, f"echo '{cycle}' >topology.json").stderr
     host.until(lambda: host.call("Status")["refused"], "refused", seconds=3)
     reply = host.call("Status")
     assert reply["commit"] == commit
@@ -195,13 +195,13 @@ def test_manual_commits_create_destroy_and_move_agents(host: HiveHost) -> None:
     spec = json.dumps({"uuid": uuid, "command": HOLD})
     tree = {"ann": "root", "bob": "root", "dan": "ann", "root": None}
     files = f"echo '{spec}' >agents/dan.json; echo '{json.dumps(tree)}' >topology.json"
-    assert by_hand(host, f"{files}; git add agents/dan.json").returncode == 0
+    assert commit_by_hand(host, f"{files}; git add agents/dan.json").returncode == 0
     host.until(lambda: host.tree() == tree, "adopted")
     host.wait("running", "dan")
     assert [message["kind"] for message in host.mail("bob", wait=30)] == ["moved"]
     del tree["dan"]
     files = f"echo '{json.dumps(tree)}' >topology.json; git rm -q agents/dan.json"
-    assert by_hand(host, files).returncode == 0
+    assert commit_by_hand(host, files).returncode == 0
     host.until(lambda: host.show("dan", "ActiveState") == "inactive", "ended")
     host.until(lambda: [archive["id"] for archive in host.call("ListArchives")["archives"]
                         if archive["id"] == uuid], "archived")  # fmt: skip
@@ -210,7 +210,7 @@ def test_manual_commits_create_destroy_and_move_agents(host: HiveHost) -> None:
 
 def test_a_reboot_starts_the_agents_that_should_run(lab: Lab, host: HiveHost) -> None:
     host.hive("stop", "bob")
-    host.hush()
+    host.close_connections()
     lab.reboot(power_cut=True)
     try:
         host.until(

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from e2e.labhost import CHECKOUT
-from e2e.test_lab import no_new_traces
+from e2e.test_lab import no_new_leftovers
 from long import at_most
 
 pytestmark = pytest.mark.lab
@@ -19,7 +19,7 @@ SHOWN = ("HELLO FROM OUTSIDE", "not your descendant", "container_crash", "refuse
 
 def test_the_demo_shows_every_scene_and_leaves_nothing_behind() -> None:
     began = time.monotonic()
-    with no_new_traces() as env:
+    with no_new_leftovers() as env:
         done = subprocess.run(
             [CHECKOUT / "scripts/demo"],
             stdin=subprocess.DEVNULL,

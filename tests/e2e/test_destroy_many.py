@@ -19,7 +19,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made = HiveHost(lab)
     made.setup()
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def test_destroying_thirty_subtrees_raises_no_alarm(host: HiveHost) -> None:

@@ -42,7 +42,7 @@ def scripts_lab(
     )
 
 
-def traces(name: str) -> set[str]:
+def lab_leftovers(name: str) -> set[str]:
     """What a lab of this name that did not tidy up would leave on the machine."""
     places = [group.parent for group in Groups(name).paths]
     groups = {str(path) for place in places for path in place.glob(f"hive-lab-{name}-*")}
@@ -58,15 +58,15 @@ def traces(name: str) -> set[str]:
 
 
 @contextmanager
-def no_new_traces() -> Iterator[dict[str, str]]:
+def no_new_leftovers() -> Iterator[dict[str, str]]:
     """The environment gives a lab a name of its own: others come and go at the same time."""
     name = f"lab-{secrets.token_hex(4)}"
-    before = traces(name)
+    before = lab_leftovers(name)
     yield {**os.environ, "LAB_NAME": name}
     deadline = time.monotonic() + 10
-    while traces(name) - before and time.monotonic() < deadline:
+    while lab_leftovers(name) - before and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert traces(name) - before == set()
+    assert lab_leftovers(name) - before == set()
 
 
 def run_limited(lab: Lab, limits: list[str], *command: str) -> subprocess.CompletedProcess[str]:
@@ -156,7 +156,7 @@ def test_nothing_is_written_to_the_machine(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_a_closed_lab_leaves_nothing() -> None:
-    with no_new_traces() as env:
+    with no_new_leftovers() as env:
         assert scripts_lab("sh", "-c", "sleep 1000 & exit 3", env=env).returncode == 3
 
 
@@ -166,7 +166,7 @@ def test_a_killed_lab_leaves_nothing(number: signal.Signals) -> None:
     shell = ("env", "--default-signal=INT", "sh", "-c")
     script = "trap 'echo bye; exit 9' TERM INT; echo up; sleep 1000 & wait"
     with (
-        no_new_traces() as env,
+        no_new_leftovers() as env,
         subprocess.Popen(
             [CHECKOUT / "scripts/lab", *shell, script],
             env=env,

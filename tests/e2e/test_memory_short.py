@@ -34,7 +34,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.setup()
     made.grow(**dict.fromkeys(AGENTS, "root"))
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def test_the_daemon_has_reserved_memory(host: HiveHost) -> None:

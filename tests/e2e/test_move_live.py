@@ -24,7 +24,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
         pup={"parent": "kid", "command": HOLD},
     )
     yield hive_host
-    hive_host.hush()
+    hive_host.close_connections()
 
 
 def sees(host: HiveHost, agent: str) -> set[str]:

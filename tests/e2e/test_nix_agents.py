@@ -15,7 +15,7 @@ pytestmark = pytest.mark.lab
 AGENT = "nixie"
 
 
-def says(text: str, more: str = "") -> str:
+def module_with_word(text: str, more: str = "") -> str:
     """A module that leaves a word behind."""
     return f'{{ ... }}: {{ environment.etc.word.text = "{text}"; {more} }}'
 
@@ -26,7 +26,7 @@ def bare(lab: Lab) -> Iterator[NixHost]:
     made = NixHost(lab)
     made.prepare()
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +35,11 @@ def host(bare: NixHost) -> NixHost:
     if not bare.run("cat", "/var/lib/hive/meta/flake.lock", check=False).stdout:
         bare.lock()
     bare.grow(nixie={"parent": "root", "image": "nix"})
-    bare.change(AGENT, says("first"))
+    bare.change(AGENT, module_with_word("first"))
     return bare
 
 
-def word(host: NixHost) -> str:
+def installed_word(host: NixHost) -> str:
     """What the system that runs in the container has in its /etc."""
     return host.guest(AGENT, "cat", "/run/current-system/etc/word")
 
@@ -60,9 +60,9 @@ def test_h13_an_agent_is_built_once_the_inputs_are_locked(bare: NixHost) -> None
 
 def test_h26_a_module_is_switched_to_in_place(host: NixHost) -> None:
     pid, before = host.main_pid(AGENT), host.system(AGENT)
-    done = host.change(AGENT, says("second"))
+    done = host.change(AGENT, module_with_word("second"))
     assert done["effect"] == "switch"
-    assert word(host) == "second"
+    assert installed_word(host) == "second"
     assert host.main_pid(AGENT) == pid
     links = host.links(AGENT)
     assert links["current"] == host.system(AGENT) != before
@@ -71,32 +71,34 @@ def test_h26_a_module_is_switched_to_in_place(host: NixHost) -> None:
 
 
 def test_a_switch_that_fails_goes_back_by_itself(host: NixHost) -> None:
-    pid, before, words = host.main_pid(AGENT), host.system(AGENT), word(host)
+    pid, before, words = host.main_pid(AGENT), host.system(AGENT), installed_word(host)
     host.mail("root")
     broken = 'fixture.switch = "echo it cannot be; exit 3";'
-    done = host.change(AGENT, says("broken", broken), state="failed")
+    done = host.change(AGENT, module_with_word("broken", broken), state="failed")
     assert "it cannot be" in str(done["reason"])
-    assert (host.system(AGENT), host.main_pid(AGENT), word(host)) == (before, pid, words)
+    assert (host.system(AGENT), host.main_pid(AGENT), installed_word(host)) == (before, pid, words)
     assert "it cannot be" in json.dumps(host.mail("root"))
 
 
 def test_an_unhealthy_switch_is_reverted(host: NixHost) -> None:
     """A word of what is being switched to is enough; the way back is a switch in place as well."""
-    pid, before, words = host.main_pid(AGENT), host.system(AGENT), word(host)
+    pid, before, words = host.main_pid(AGENT), host.system(AGENT), installed_word(host)
     tell = """/opt/hive/bin/hive-agent call Hello '{"fault": "no"}'"""
-    done = host.change(AGENT, says("sick", f"fixture.switch = '' {tell} '';"), state="failed")
+    done = host.change(
+        AGENT, module_with_word("sick", f"fixture.switch = '' {tell} '';"), state="failed"
+    )
     assert done["reason"] == "the agent reports: no"
     unit = ["journalctl", "-b", "-o", "cat", "-u", f"hive-agent@{AGENT}.service"]
     back = f"switching to {before}"
     host.until(lambda: back in host.run(*unit).stdout, "is not switched back")
-    host.until(lambda: word(host) == words, "has not the old one")
+    host.until(lambda: installed_word(host) == words, "has not the old one")
     assert host.main_pid(AGENT) == pid
 
 
 def test_a_failed_build_changes_nothing(host: NixHost) -> None:
     pid, before = host.main_pid(AGENT), host.system(AGENT)
     done = host.change(
-        AGENT, says("x", 'fixture.build = "echo so it is >&2; exit 1";'), state="failed"
+        AGENT, module_with_word("x", 'fixture.build = "echo so it is >&2; exit 1";'), state="failed"
     )
     assert "failed" in str(done["reason"])
     assert "so it is" in json.dumps(host.mail("root"))
@@ -155,14 +157,14 @@ def test_h26_newer_inputs_reach_all_agents_in_waves(host: NixHost) -> None:
 
 
 def test_attack_32_the_collector_keeps_running_and_previous_systems(host: NixHost) -> None:
-    host.change(AGENT, says("kept"))
+    host.change(AGENT, module_with_word("kept"))
     first = host.links(AGENT)
-    host.change(AGENT, says("newest"))
+    host.change(AGENT, module_with_word("newest"))
     host.run("nix-store", "--gc", timeout=60)
     for system in {*first.values(), *host.links(AGENT).values()}:
         host.run("test", "-x", f"{system}/init")
     assert host.call("Rollback", agent=AGENT, wait=20).error == ""
-    host.until(lambda: word(host) == "kept", "does not go back")
+    host.until(lambda: installed_word(host) == "kept", "does not go back")
 
 
 def test_attack_25_builds_run_as_users_that_nix_does_not_trust(host: NixHost) -> None:
@@ -179,7 +181,7 @@ def test_attack_29_without_a_sandbox_there_is_no_image_nix(host: NixHost) -> Non
     builds = host.builds()
     host.conf(CONF.replace("sandbox = true", "sandbox = false"))
     try:
-        done = host.change(AGENT, says("open"), state="failed")
+        done = host.change(AGENT, module_with_word("open"), state="failed")
         assert "`sandbox = true`" in str(done["reason"])
         assert host.builds() == builds
         doctor = host.run("hive", "doctor", check=False)

@@ -48,7 +48,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     hive_host.run("systemctl", "daemon-reload")
     hive_host.run("systemctl", "start", "hive-privd", "hived")
     yield hive_host
-    hive_host.hush()
+    hive_host.close_connections()
 
 
 def test_declared_agents_run_from_the_store(host: HiveHost) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from e2e.attackers import KINDS, attack, both
 from e2e.labhost import Lab
-from e2e.privdhost import Agent, Host
+from e2e.privdhost import Agent, PrivdHost
 from long import at_most
 
 from hive_core.plan.actions import AdoptRoot, ArchiveNode, JobKind, MakeNode, RunJob, Unmount
@@ -19,20 +19,20 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
-    with Host(lab) as made:
+def host(lab: Lab) -> Iterator[PrivdHost]:
+    with PrivdHost(lab) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def agents(host: Host) -> dict[str, Agent]:
+def agents(host: PrivdHost) -> dict[str, Agent]:
     return both(host)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["/usr", "/agents", "/run/hive", "/opt/hive/bin"])
 def test_1_read_only_mounts_stay_read_only(
-    host: Host, agents: dict[str, Agent], kind: str, place: str
+    host: PrivdHost, agents: dict[str, Agent], kind: str, place: str
 ) -> None:
     said = attack(
         host,
@@ -57,7 +57,7 @@ for path in ("{place}/planted", "/tmp/m/planted"):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_1_the_kernel_is_out_of_reach(host: Host, agents: dict[str, Agent], kind: str) -> None:
+def test_1_the_kernel_is_out_of_reach(host: PrivdHost, agents: dict[str, Agent], kind: str) -> None:
     said = attack(
         host,
         agents[kind],
@@ -82,7 +82,9 @@ for number in (321, 298, 250, 248, 246, 175, 425, 323, 304, 172, 167, 164, 163, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_2_no_device_and_no_setuid_file(host: Host, agents: dict[str, Agent], kind: str) -> None:
+def test_2_no_device_and_no_setuid_file(
+    host: PrivdHost, agents: dict[str, Agent], kind: str
+) -> None:
     said = attack(
         host,
         agents[kind],
@@ -107,7 +109,9 @@ for flag in open("/proc/self/mountinfo"):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_1_nothing_outside_of_the_range(host: Host, agents: dict[str, Agent], kind: str) -> None:
+def test_1_nothing_outside_of_the_range(
+    host: PrivdHost, agents: dict[str, Agent], kind: str
+) -> None:
     said = attack(
         host,
         agents[kind],
@@ -131,7 +135,7 @@ os.wait()
     assert said == "65535"
 
 
-def test_3_a_settings_file_of_systemd_nspawn_changes_nothing(host: Host) -> None:
+def test_3_a_settings_file_of_systemd_nspawn_changes_nothing(host: PrivdHost) -> None:
     """Wherever systemd-nspawn would look for one, with the name of the machine or of its root.
 
     https://www.freedesktop.org/software/systemd/man/latest/systemd.nspawn.html
@@ -151,7 +155,7 @@ def test_3_a_settings_file_of_systemd_nspawn_changes_nothing(host: Host) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_6_no_socket_of_the_host(host: Host, agents: dict[str, Agent], kind: str) -> None:
+def test_6_no_socket_of_the_host(host: PrivdHost, agents: dict[str, Agent], kind: str) -> None:
     """Loopback, abstract names, files, and the sockets of virtual machines."""
     listen = """
 import socket, sys, time
@@ -193,7 +197,9 @@ print(os.listdir("/sys/class/net"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_1_processes_of_others_do_not_show(host: Host, agents: dict[str, Agent], kind: str) -> None:
+def test_1_processes_of_others_do_not_show(
+    host: PrivdHost, agents: dict[str, Agent], kind: str
+) -> None:
     """No ptrace, no signal, no /proc, no shared memory across."""
     said = attack(
         host,
@@ -212,7 +218,7 @@ print(open("/proc/sysvipc/shm").read().count("\\n"))
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_11_the_structure_of_the_tree_is_out_of_reach(
-    host: Host, agents: dict[str, Agent], kind: str
+    host: PrivdHost, agents: dict[str, Agent], kind: str
 ) -> None:
     agent = agents[kind]
     child = host.agent(agent)
@@ -240,7 +246,7 @@ for call in (
     assert said == ""
 
 
-def test_11_links_instead_of_mount_points_lead_nowhere(host: Host) -> None:
+def test_11_links_instead_of_mount_points_lead_nowhere(host: PrivdHost) -> None:
     """The root of a prepared tree is the agent's own: it spoils its own start, and no more."""
     host.prepare_tree()
     agent = host.agent(image="plain")
@@ -258,7 +264,7 @@ def test_11_links_instead_of_mount_points_lead_nowhere(host: Host) -> None:
     assert host.lab.run(look).stdout == before
 
 
-def test_13_files_in_agent_storage_block_nothing(host: Host) -> None:
+def test_13_files_in_agent_storage_block_nothing(host: PrivdHost) -> None:
     """FIFOs, sockets, holes, endless names and depths; the helper never opens any of it."""
     agent = host.running()
     attack(

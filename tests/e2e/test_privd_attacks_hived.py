@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from e2e.attackers import as_hive
 from e2e.labhost import Lab
-from e2e.privdhost import Agent, Host
+from e2e.privdhost import Agent, PrivdHost
 
 from hive_core.errors import Conflict, HiveError, NotFound
 from hive_core.plan.actions import (
@@ -40,12 +40,12 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
-    with Host(lab) as made:
+def host(lab: Lab) -> Iterator[PrivdHost]:
+    with PrivdHost(lab) as made:
         yield made
 
 
-def test_11_hived_cannot_replace_what_belongs_to_root(host: Host) -> None:
+def test_11_hived_cannot_replace_what_belongs_to_root(host: PrivdHost) -> None:
     agent = host.agent()
     host.prepare(agent)
     said = as_hive(
@@ -70,7 +70,7 @@ echo evil /etc >>/etc/hive/images && echo WRITTEN
     assert done.isdisjoint(said.splitlines())
 
 
-def test_11_a_socket_directory_full_of_links_leads_nowhere(host: Host) -> None:
+def test_11_a_socket_directory_full_of_links_leads_nowhere(host: PrivdHost) -> None:
     """What hived puts into a door is neither followed nor kept, and nothing else goes with it."""
     agent = host.agent()
     host.prepare(agent)
@@ -103,7 +103,7 @@ mkdir -p deep/er; ln -s /var/lib/bait deep/er/link
     assert host.lab.path("/etc/passwd").exists()
 
 
-def test_4_no_agent_starts_with_the_range_or_root_of_another(host: Host) -> None:
+def test_4_no_agent_starts_with_the_range_or_root_of_another(host: PrivdHost) -> None:
     victim, thief = host.running(), host.agent()
     host.do(MakeNode(thief.lineage))
     with pytest.raises(Conflict):
@@ -121,7 +121,7 @@ def test_4_no_agent_starts_with_the_range_or_root_of_another(host: Host) -> None
     assert host.runs(victim)
 
 
-def test_11_two_jobs_never_share_a_range(host: Host) -> None:
+def test_11_two_jobs_never_share_a_range(host: PrivdHost) -> None:
     """A hived that was started anew does not know which ranges the jobs before it still have."""
     agent = host.running()
     host.stop(agent)
@@ -136,7 +136,7 @@ def test_11_two_jobs_never_share_a_range(host: Host) -> None:
     host.do(Unmount(job))
 
 
-def test_11_a_job_touches_no_running_agent(host: Host) -> None:
+def test_11_a_job_touches_no_running_agent(host: PrivdHost) -> None:
     agent = host.running()
     _, base = host.a_job()
     for job in (
@@ -153,7 +153,7 @@ def test_11_a_job_touches_no_running_agent(host: Host) -> None:
     assert host.runs(agent)
 
 
-def test_32_only_a_store_directory_owned_by_root_is_a_system(host: Host) -> None:
+def test_32_only_a_store_directory_owned_by_root_is_a_system(host: PrivdHost) -> None:
     """A link in the store, a directory of somebody else's, one that is not there: none starts."""
     name = "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-system"
     made = f"mkdir -p /nix/store /srv/evil {name}-user; ln -s /srv/evil {name}-link"
@@ -166,7 +166,7 @@ def test_32_only_a_store_directory_owned_by_root_is_a_system(host: Host) -> None
     assert host.show(agent.unit, "LoadState") == "not-found"
 
 
-def test_36_the_helper_survives_what_hived_sends(host: Host) -> None:
+def test_36_the_helper_survives_what_hived_sends(host: PrivdHost) -> None:
     """Half frames, endless frames, many connections at once, none of it read."""
     host.hang_up()
     before = host.show("hive-privd.service", "MainPID")
@@ -231,7 +231,7 @@ def fits(action: Action, field: str, word: object) -> bool:
     )  # fmt: skip
 
 
-def test_attack_59_no_word_of_hived_becomes_a_path_a_flag_or_a_program(host: Host) -> None:
+def test_attack_59_no_word_of_hived_becomes_a_path_a_flag_or_a_program(host: PrivdHost) -> None:
     """Every field of every action, with everything that could mean more than it should."""
     agent = host.agent()
     job, base = host.a_job()
@@ -255,7 +255,7 @@ def test_attack_59_no_word_of_hived_becomes_a_path_a_flag_or_a_program(host: Hos
     assert after.stdout == before.stdout
 
 
-def test_attack_59_a_command_runs_in_the_container_and_nowhere_else(host: Host) -> None:
+def test_attack_59_a_command_runs_in_the_container_and_nowhere_else(host: PrivdHost) -> None:
     """hived chooses what an agent runs. It runs as the agent, whatever it looks like."""
     agent = host.agent()
     words = (

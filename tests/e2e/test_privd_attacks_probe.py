@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import CHECKOUT, Lab
-from e2e.privdhost import Agent, Host
+from e2e.privdhost import Agent, PrivdHost
 
 from hive_core.plan.actions import STORAGE_BASE
 
@@ -63,8 +63,8 @@ NSPAWN = ["systemd-run", "--quiet", "--wait", "--pipe", "systemd-nspawn", "--qui
 
 
 @dataclass
-class Scene:
-    host: Host
+class ProbeTargets:
+    host: PrivdHost
     pid: int
     agents: dict[str, Agent]
     child: Agent
@@ -83,8 +83,8 @@ def options(pid: int, *more: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def scene(lab: Lab) -> Iterator[Scene]:
-    with Host(lab) as host:
+def scene(lab: Lab) -> Iterator[ProbeTargets]:
+    with PrivdHost(lab) as host:
         canary = ["/usr/bin/env", f"CANARY={WORD}", "/usr/bin/python3", "-Ic", CANARIES, WORD]
         outside = lab.popen(canary, stdout=-1)
         assert outside.stdout is not None
@@ -93,12 +93,12 @@ def scene(lab: Lab) -> Iterator[Scene]:
         for agent in (*agents.values(), sibling := host.running()):
             word = WORD if agent is sibling else ABOVE
             host.lab.path(agent.node / "state/mine").write_text(word)
-        yield Scene(host, pid, agents, host.running(agents["plain"]))
+        yield ProbeTargets(host, pid, agents, host.running(agents["plain"]))
         outside.kill()
         outside.communicate()
 
 
-def probe(scene: Scene, agent: Agent, *options: str) -> dict[str, dict[str, Any]]:
+def probe(scene: ProbeTargets, agent: Agent, *options: str) -> dict[str, dict[str, Any]]:
     """Run the probe as root of an agent, confined as the agent's own services are."""
     state = scene.host.lab.path(agent.node / "state")
     (state / "probe.py").write_bytes(PROBE.read_bytes())
@@ -123,7 +123,7 @@ def out(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["plain", "booted"])
-def test_nothing_leads_out_of_a_container(scene: Scene, kind: str) -> None:
+def test_nothing_leads_out_of_a_container(scene: ProbeTargets, kind: str) -> None:
     """Attacks 1, 2, 6, 7, 8, 10 and 11, as root of a parent whose child is mounted."""
     agent = scene.agents[kind]
     places = ["/tree", "/tree/kids"]
@@ -148,14 +148,14 @@ def test_nothing_leads_out_of_a_container(scene: Scene, kind: str) -> None:
     scene.host.lab.path(agent.node / "state/hive-probe-planted-setuid").unlink()
 
 
-def test_a_child_reads_nothing_of_its_ancestors(scene: Scene) -> None:
+def test_a_child_reads_nothing_of_its_ancestors(scene: ProbeTargets) -> None:
     """Attack 10: nor does it change where it hangs."""
     rows = probe(scene, scene.child, f"--word={ABOVE[::-1]}", "--structure=/tree")
     assert out(rows) == {}
     scene.host.lab.path(scene.child.node / "state/hive-probe-planted-setuid").unlink()
 
 
-def test_the_probe_escapes_where_root_is_root_of_the_host(scene: Scene) -> None:
+def test_the_probe_escapes_where_root_is_root_of_the_host(scene: ProbeTargets) -> None:
     """Attack 1, check L1: a read-only mount is no boundary without a user namespace."""
     lab = scene.host.lab
     lab.run(["sh", "-ec", PLAIN])
@@ -194,10 +194,10 @@ def _shells(lab: Lab) -> None:
         assert result == {}
     outside.kill()
     outside.communicate()
-    host.hush()
+    host.close_connections()
 
 
-def planted_files(host: Host) -> set[Path]:
+def planted_files(host: PrivdHost) -> set[Path]:
     """Files of the probe on the host: in its memory, and in the layer of what was changed on disk.
 
     The whole disk is the machine's own and takes a minute to look through.

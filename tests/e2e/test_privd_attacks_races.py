@@ -19,7 +19,7 @@ from pathlib import Path
 import long
 import pytest
 from e2e.labhost import Lab
-from e2e.privdhost import Agent, Host
+from e2e.privdhost import Agent, PrivdHost
 from e2e.racers import AGENT, DAEMON
 
 from hive_core.errors import Conflict, HiveError, NotFound
@@ -45,7 +45,7 @@ _TARGETS = ("/", "/var/lib/bait", "/../../../../var/lib/bait", "../../../../../.
 class Race:
     """The host's side: actions of the root helper one after another, counted by kind."""
 
-    host: Host
+    host: PrivdHost
     dice: random.Random
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Race:
         self.host.say(agent, f"cat >racer <<'END'\n{AGENT}\nEND\npython3 -I racer & sleep 0.1")
         return agent
 
-    def journey(self, child: Agent, other: Agent) -> None:
+    def move_and_restore(self, child: Agent, other: Agent) -> None:
         """A grandchild comes, runs, moves with its node under running agents, and ends."""
         host, kid = self.host, self.host.agent(child)
         away = (*other.lineage, kid.lineage[-1])
@@ -109,7 +109,7 @@ def race(lab: Lab) -> Iterator[Race]:
     lab.run(["sh", "-ec", _BAIT])
     number = long.seed()
     print("seed", number)  # noqa: T201 - shown when it fails: the way to the same race again
-    with Host(lab) as host:
+    with PrivdHost(lab) as host:
         host.prepare_tree()
         yield Race(host, random.Random(number))  # noqa: S311 - not for secrets
 
@@ -125,7 +125,7 @@ def until(seconds: float, rounds: Iterator[Callable[[], None]]) -> int:
     return done
 
 
-def broken_rules(host: Host, *agents: Agent) -> str:
+def broken_rules(host: PrivdHost, *agents: Agent) -> str:
     """What the racers say that gave way, and whether they raced at all."""
     said = ""
     for agent in agents:
@@ -144,7 +144,7 @@ def test_10_12_13_nodes_are_moved_archived_and_restored_while_they_are_swapped(r
     before = look(host.lab)
 
     def journey() -> None:
-        race.journey(child, other)
+        race.move_and_restore(child, other)
         # Holders are ended, the racers among them: a search that finds them did its work.
         for agent in (parent, child):
             host.say(agent, "pgrep -f racer >/dev/null || { python3 -I racer & sleep 0.1; }")
@@ -201,7 +201,7 @@ def test_11_13_a_root_full_of_links_leads_no_start_and_no_purge_outside(race: Ra
         assert len(race.counts) >= 15
 
 
-def alive(host: Host, agent: Agent) -> bool:
+def alive(host: PrivdHost, agent: Agent) -> bool:
     return host.show(agent.unit, "ActiveState") not in ("inactive", "failed")
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from e2e.attackers import KINDS, attack, both
 from e2e.labhost import Lab
-from e2e.privdhost import Agent, Host
+from e2e.privdhost import Agent, PrivdHost
 from long import at_most
 
 from hive_core.errors import NotFound
@@ -19,19 +19,19 @@ BOUND = 100  # inotify instances of one container
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
-    with Host(lab) as made:
+def host(lab: Lab) -> Iterator[PrivdHost]:
+    with PrivdHost(lab) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def agents(host: Host) -> dict[str, Agent]:
+def agents(host: PrivdHost) -> dict[str, Agent]:
     return both(host)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_8_control_groups_cannot_be_left_or_loosened(
-    host: Host, agents: dict[str, Agent], kind: str
+    host: PrivdHost, agents: dict[str, Agent], kind: str
 ) -> None:
     said = attack(
         host,
@@ -62,7 +62,7 @@ for top in ("/sys/fs/cgroup", "/tmp/g", "/tmp/h", "/tmp/i"):
     assert [line for line in said.splitlines() if ".slice" not in line] == []
 
 
-def test_8_an_agent_leaves_inotify_and_namespaces_to_others(host: Host) -> None:
+def test_8_an_agent_leaves_inotify_and_namespaces_to_others(host: PrivdHost) -> None:
     """They all count as root's: without a bound one agent kept systemd and the others from any."""
     agent = host.running()
     said = attack(
@@ -99,7 +99,9 @@ if os.fork() == 0:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_8_control_groups_have_a_number(host: Host, agents: dict[str, Agent], kind: str) -> None:
+def test_8_control_groups_have_a_number(
+    host: PrivdHost, agents: dict[str, Agent], kind: str
+) -> None:
     """165,000, made in 8 s, slowed down the starts of others four times, and ended in 27 s."""
     said = attack(
         host,
@@ -122,7 +124,7 @@ print(len(made) <= 1000)
     assert said.splitlines()[-2:] == ["Resource temporarily unavailable", "True"]
 
 
-def test_8_no_agent_takes_the_terminals_that_others_need_to_boot(host: Host) -> None:
+def test_8_no_agent_takes_the_terminals_that_others_need_to_boot(host: PrivdHost) -> None:
     """An agent opens as many as it may have files; the machine's number is raised beyond that.
 
     Here files stand in the place of the machine's own numbers.
@@ -142,7 +144,7 @@ umount /proc/sys/kernel/pty/max /proc/sys/fs/inotify/max_user_instances
     assert [int(number) >= most for number in said] == [True, True]
 
 
-def test_8_a_booted_agent_cannot_lift_its_bounds(host: Host, agents: dict[str, Agent]) -> None:
+def test_8_a_booted_agent_cannot_lift_its_bounds(host: PrivdHost, agents: dict[str, Agent]) -> None:
     said = attack(
         host,
         agents["booted"],
@@ -170,7 +172,7 @@ for number in range(30):
 """
 
 
-def test_8_a_process_in_a_deep_control_group_is_killed(host: Host) -> None:
+def test_8_a_process_in_a_deep_control_group_is_killed(host: PrivdHost) -> None:
     """Its path is longer than a path may be, so systemd does not find what is in it."""
     agent = host.running()
     everybody = """
@@ -192,7 +194,7 @@ print(len(open("cgroup.procs").read().split()) > 1)
     host.stop(agent)
 
 
-def test_8_a_fork_bomb_stays_within_its_bounds(host: Host) -> None:
+def test_8_a_fork_bomb_stays_within_its_bounds(host: PrivdHost) -> None:
     bomb, other = host.running(limits=UnitLimits(tasks_max=64)), host.running()
     # Later: who obeys has to fork once more to say that it did.
     host.say(bomb, "(sleep 1; f() { f | f & f; }; f) >/dev/null 2>&1 &", check=False)
@@ -221,7 +223,7 @@ def test_8_a_fork_bomb_stays_within_its_bounds(host: Host) -> None:
     assert max(seen) <= 64
 
 
-def test_45_a_flood_of_log_lines_is_bounded(host: Host) -> None:
+def test_45_a_flood_of_log_lines_is_bounded(host: PrivdHost) -> None:
     agent = host.running()
     flood = "python3 -c \"print(('x' * 999 + '\\n') * 300000)\" >/proc/1/fd/1 2>&1"
     host.say(agent, f"({flood}) || true", check=False)
@@ -244,7 +246,7 @@ if os.fork() == 0:
 """
 
 
-def test_65_shared_views_show_program_names_and_no_agent_files(host: Host) -> None:
+def test_65_shared_views_show_program_names_and_no_agent_files(host: PrivdHost) -> None:
     """It is left open for `/usr` of the machine, with its cost, and closed by a tree of one's own.
 
     The second holds the page of threats to what it says; who closes the first changes both.

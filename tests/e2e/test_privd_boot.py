@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.labhost import Lab
-from e2e.privdhost import Host
+from e2e.privdhost import PrivdHost
 from long import at_most
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
-    with Host(lab) as made:
+def host(lab: Lab) -> Iterator[PrivdHost]:
+    with PrivdHost(lab) as made:
         yield made
 
 
-def test_a_booted_agent_becomes_ready_without_failed_units(host: Host) -> None:
+def test_a_booted_agent_becomes_ready_without_failed_units(host: PrivdHost) -> None:
     agent = host.agent(boot=True, command=())
     host.prepare(agent)
     begin = time.monotonic()
@@ -37,7 +37,7 @@ def test_a_booted_agent_becomes_ready_without_failed_units(host: Host) -> None:
     assert record["result"] == "success"
 
 
-def test_the_command_runs_as_a_service_with_the_environment(host: Host) -> None:
+def test_the_command_runs_as_a_service_with_the_environment(host: PrivdHost) -> None:
     script = 'echo "$HIVE_NAME $HIVE_PARENT $HIVE_SOCKET $PWD $HOME"; which hive-agent; sleep 99'
     parent = host.running()
     agent = host.running(parent, boot=True, command=("sh", "-c", script))
@@ -50,7 +50,7 @@ def test_the_command_runs_as_a_service_with_the_environment(host: Host) -> None:
     host.stop(agent)
 
 
-def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
+def test_words_of_a_command_arrive_as_they_are(host: PrivdHost) -> None:
     words = (
         "$$",
         "${HOME}",
@@ -76,7 +76,7 @@ def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
     assert record["status"] == "5"  # the container ends as its command ended
 
 
-def test_a_line_of_a_unit_inside_reaches_the_journal_with_its_name(host: Host) -> None:
+def test_a_line_of_a_unit_inside_reaches_the_journal_with_its_name(host: PrivdHost) -> None:
     """Whatever the unit calls itself; what speaks to syslog by itself is called as it says."""
     agent = host.running(boot=True, command=("sh", "-c", "echo from the harness; sleep infinity"))
     run = ["systemd-run", "--quiet", "--wait", "--unit=inner"]
@@ -97,7 +97,7 @@ def test_a_line_of_a_unit_inside_reaches_the_journal_with_its_name(host: Host) -
     host.stop(agent)
 
 
-def test_a_container_that_reboots_itself_comes_back(host: Host) -> None:
+def test_a_container_that_reboots_itself_comes_back(host: PrivdHost) -> None:
     agent = host.running(boot=True, command=())
     first = host.facts(agent).leader
     host.enter(agent, "systemctl", "reboot")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.labhost import Lab
-from e2e.privdhost import Host
+from e2e.privdhost import PrivdHost
 from long import at_most
 
 from hive_core.plan.actions import KillUnit, StopUnit
@@ -15,12 +15,12 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
-    with Host(lab) as made:
+def host(lab: Lab) -> Iterator[PrivdHost]:
+    with PrivdHost(lab) as made:
         yield made
 
 
-def test_a_stop_is_graceful(host: Host) -> None:
+def test_a_stop_is_graceful(host: PrivdHost) -> None:
     """With TERM comes HUP, which would end what takes its time to end."""
     end = "echo begun; sleep 0.5; echo caught; exit 7"
     trap = f"trap '{end}' TERM; echo up; while :; do sleep 0.1; done"
@@ -34,14 +34,14 @@ def test_a_stop_is_graceful(host: Host) -> None:
     assert record["nonce"] == agent.nonce
 
 
-def test_a_command_without_a_signal_handler_ends_at_once(host: Host) -> None:
+def test_a_command_without_a_signal_handler_ends_at_once(host: PrivdHost) -> None:
     agent = host.running(command=("sleep", "1000"))
     begin = time.monotonic()
     host.stop(agent)
     assert time.monotonic() - begin < at_most(3)
 
 
-def test_an_agent_without_a_command_idles(host: Host) -> None:
+def test_an_agent_without_a_command_idles(host: PrivdHost) -> None:
     agent = host.running(command=())
     assert host.enter(agent, "pgrep", "-a", "sleep").endswith("sleep infinity")
     host.stop(agent)
@@ -51,7 +51,7 @@ def test_an_agent_without_a_command_idles(host: Host) -> None:
     ("script", "result", "status"),
     [("exit 0", "success", "0"), ("exit 3", "exit-code", "3"), ("kill -9 $$", "exit-code", "255")],
 )
-def test_the_exit_is_recorded(host: Host, script: str, result: str, status: str) -> None:
+def test_the_exit_is_recorded(host: PrivdHost, script: str, result: str, status: str) -> None:
     agent = host.agent(command=("sh", "-c", script))
     host.prepare(agent)
     host.do(agent.start)
@@ -63,14 +63,14 @@ def test_the_exit_is_recorded(host: Host, script: str, result: str, status: str)
     host.exit_of(agent)
 
 
-def test_a_missing_program_is_a_failed_start(host: Host) -> None:
+def test_a_missing_program_is_a_failed_start(host: PrivdHost) -> None:
     agent = host.agent(command=("/no/such/program",))
     host.prepare(agent)
     host.do(agent.start)
     assert host.exit_of(agent)["result"] == "exit-code"
 
 
-def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
+def test_words_of_a_command_arrive_as_they_are(host: PrivdHost) -> None:
     words = ("$$", "${HOME}", "%i", "a b", "", "\n", '"', "'", "\\", "-p", "ü", ";", "")
     agent = host.agent(command=("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words))
     host.prepare(agent)
@@ -79,7 +79,7 @@ def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
     assert host.log("-u", agent.unit, "-t", agent.name) == [ascii(list(words))]
 
 
-def test_nspawn_killed_is_recovered_from(host: Host) -> None:
+def test_nspawn_killed_is_recovered_from(host: PrivdHost) -> None:
     agent = host.running()
     host.lab.run(["kill", "-KILL", host.show(agent.unit, "MainPID")])
     record = host.exit_of(agent)
@@ -91,7 +91,7 @@ def test_nspawn_killed_is_recovered_from(host: Host) -> None:
 
 
 @pytest.mark.parametrize("verb", ["daemon-reload", "daemon-reexec"])
-def test_a_reload_of_systemd_changes_nothing(host: Host, verb: str) -> None:
+def test_a_reload_of_systemd_changes_nothing(host: PrivdHost, verb: str) -> None:
     agent = host.running()
     host.lab.run(["systemctl", verb])
     assert host.runs(agent)
@@ -100,7 +100,7 @@ def test_a_reload_of_systemd_changes_nothing(host: Host, verb: str) -> None:
     host.stop(agent)
 
 
-def test_stop_and_kill_accept_an_agent_that_just_ended(host: Host) -> None:
+def test_stop_and_kill_accept_an_agent_that_just_ended(host: PrivdHost) -> None:
     """Else the destruction of many agents raises alarms about those that end meanwhile."""
     agent = host.running(command=("sleep", "1000"))
     host.stop(agent)

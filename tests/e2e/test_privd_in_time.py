@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from e2e.labhost import Lab
-from e2e.privdhost import Host
+from e2e.privdhost import PrivdHost
 from long import at_most
 
 from hive_core.errors import TimedOut
@@ -22,13 +22,13 @@ FILES = 400_000
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
-    with Host(lab) as made:
+def host(lab: Lab) -> Iterator[PrivdHost]:
+    with PrivdHost(lab) as made:
         yield made
 
 
 @contextmanager
-def systemd_stands_still(host: Host) -> Iterator[None]:
+def pause_systemd(host: PrivdHost) -> Iterator[None]:
     os.kill(host.lab.pid, signal.SIGSTOP)
     try:
         yield
@@ -36,11 +36,11 @@ def systemd_stands_still(host: Host) -> Iterator[None]:
         os.kill(host.lab.pid, signal.SIGCONT)
 
 
-def test_attack_63_a_slow_action_is_cut_off_and_delays_no_other(host: Host) -> None:
+def test_attack_63_a_slow_action_is_cut_off_and_delays_no_other(host: PrivdHost) -> None:
     """A systemd that does not answer holds up what needs it for 2 s, and nothing else."""
     agent, other = host.agent(), host.agent()
     host.prepare(agent)
-    with systemd_stands_still(host):
+    with pause_systemd(host):
         began = time.monotonic()
         with pytest.raises(TimedOut, match="StartUnit took more than 2"):
             host.do(agent.start)
@@ -51,7 +51,7 @@ def test_attack_63_a_slow_action_is_cut_off_and_delays_no_other(host: Host) -> N
     host.until(lambda: host.show(agent.unit, "LoadState") != "loaded" or host.runs(agent), "stuck")
 
 
-def test_attack_63_a_filled_socket_directory_is_removed_in_steps(host: Host) -> None:
+def test_attack_63_a_filled_socket_directory_is_removed_in_steps(host: PrivdHost) -> None:
     """Whoever took hived over can make its own requests long; each is cut off, and gets further."""
     agent = host.agent()
     host.do(OpenDoor(agent.uuid))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from e2e.attackers import as_hive
 from e2e.labhost import Lab
-from e2e.privdhost import Agent, Host
+from e2e.privdhost import Agent, PrivdHost
 
 from hive_core.errors import Conflict, HiveError, NotFound
 from hive_core.plan.actions import STORAGE_BASE, JobKind, KillUnit, MakeNode, RunJob, Unmount
@@ -28,29 +28,29 @@ sys.exit(done.returncode)
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
+def host(lab: Lab) -> Iterator[PrivdHost]:
     lab.path(JOBS).write_text(OBEY)
     lab.run(["sh", "-ec", "mkdir -p /etc/hive /srv/old; mount -t tmpfs tmpfs /srv/old"
              "; echo kept >/srv/old/note; echo 'old /srv/old' >/etc/hive/imports"])  # fmt: skip
-    with Host(lab) as made:
+    with PrivdHost(lab) as made:
         yield made
 
 
-def fill(host: Host, job: str, script: str) -> None:
+def fill(host: PrivdHost, job: str, script: str) -> None:
     """Make the exchange as hived does, with its rights."""
     folder = f"{WORK}/{job}"
     made = f"umask 077; mkdir -p {folder}/in {folder}/out; cat >{folder}/in/do"
     assert as_hive(host, f"{made} <<'X'\n{script}\nX\n") == ""
 
 
-def a_job(host: Host, kind: JobKind, agent: Agent | None = None) -> RunJob:
+def a_job(host: PrivdHost, kind: JobKind, agent: Agent | None = None) -> RunJob:
     job, base = host.a_job()
     if agent is None:
         return RunJob(job, kind, base)
     return RunJob(job, kind, base, uuid=agent.uuid, lineage=agent.lineage)
 
 
-def run(host: Host, job: RunJob, script: str) -> str:
+def run(host: PrivdHost, job: RunJob, script: str) -> str:
     """What a job said that did what the script says."""
     fill(host, job.job, script)
     host.job(job)
@@ -58,11 +58,11 @@ def run(host: Host, job: RunJob, script: str) -> str:
     return str(said["said"] + said["err"])
 
 
-def out(host: Host, job: RunJob) -> Path:
+def out(host: PrivdHost, job: RunJob) -> Path:
     return host.lab.path(f"{WORK}/{job.job}/out")
 
 
-def a_node(host: Host) -> Agent:
+def a_node(host: PrivdHost) -> Agent:
     """An agent with something in each of its places."""
     agent = host.agent()
     host.do(MakeNode(agent.lineage))
@@ -83,7 +83,7 @@ def a_node(host: Host) -> Agent:
     ],
 )
 def test_a_job_sees_one_directory_of_one_agent(
-    host: Host, kind: JobKind, leaf: str, *, writes: bool
+    host: PrivdHost, kind: JobKind, leaf: str, *, writes: bool
 ) -> None:
     agent = a_node(host)
     job = replace(a_job(host, kind, agent), words=("one", "t=2"))
@@ -108,7 +108,7 @@ def test_a_job_sees_one_directory_of_one_agent(
         assert (made.st_uid, made.st_gid) == (STORAGE_BASE, STORAGE_BASE)
 
 
-def test_only_a_job_writes_its_results_and_they_belong_to_hived(host: Host) -> None:
+def test_only_a_job_writes_its_results_and_they_belong_to_hived(host: PrivdHost) -> None:
     """The map has the length 1: no id but that of the job's root exists in the exchange."""
     job = a_job(host, JobKind.REVIEW)
     said = run(
@@ -132,7 +132,7 @@ def test_only_a_job_writes_its_results_and_they_belong_to_hived(host: Host) -> N
     assert again == "GONE\n"
 
 
-def test_a_job_cannot_read_other_files_in_the_exchange(host: Host) -> None:
+def test_a_job_cannot_read_other_files_in_the_exchange(host: PrivdHost) -> None:
     """Root's, an agent's and a user's own files do not open, were they put there ever so often."""
     job = a_job(host, JobKind.REVIEW)
     fill(host, job.job, "for each in /in/of-*; do cat $each && echo READ; rm -f $each && echo RM"
@@ -150,7 +150,7 @@ def test_a_job_cannot_read_other_files_in_the_exchange(host: Host) -> None:
 
 
 @pytest.mark.parametrize("where", ["work", "job", "in", "out"])
-def test_11_a_swapped_exchange_leads_nowhere(host: Host, where: str) -> None:
+def test_11_a_swapped_exchange_leads_nowhere(host: PrivdHost, where: str) -> None:
     """hived owns the folder and may put links anywhere in it: privd follows none."""
     job = a_job(host, JobKind.REVIEW)
     fill(host, job.job, "ls /in /out")
@@ -165,7 +165,7 @@ def test_11_a_swapped_exchange_leads_nowhere(host: Host, where: str) -> None:
     assert "etc" not in host.lab.run(["findmnt", "-rno", "FSROOT,TARGET"]).stdout.split()
 
 
-def test_11_a_swapped_agent_directory_leads_nowhere(host: Host) -> None:
+def test_11_a_swapped_agent_directory_leads_nowhere(host: PrivdHost) -> None:
     agent = a_node(host)
     place = host.lab.path(agent.node / "config")
     place.rename(place.with_name("old"))
@@ -179,7 +179,7 @@ def test_11_a_swapped_agent_directory_leads_nowhere(host: Host) -> None:
         host.do(a_job(host, JobKind.REVIEW))
 
 
-def test_a_job_cannot_mount_and_has_no_network_at_all(host: Host) -> None:
+def test_a_job_cannot_mount_and_has_no_network_at_all(host: PrivdHost) -> None:
     connect = "import socket; socket.create_connection(('1.1.1.1', 80), 1)"
     script = f"""
 mount -t tmpfs x /mnt && echo MOUNTED
@@ -191,7 +191,7 @@ python3 -c "{connect}" 2>&1 | tail -1
     assert "Network is unreachable" in said
 
 
-def test_a_leftover_job_blocks_its_name_until_it_is_ended(host: Host) -> None:
+def test_a_leftover_job_blocks_its_name_until_it_is_ended(host: PrivdHost) -> None:
     """A repeat of the same work finds the first one, ends it, and then begins."""
     job = a_job(host, JobKind.REVIEW)
     fill(host, job.job, "touch /out/begun; sleep 300")
@@ -209,19 +209,19 @@ def test_a_leftover_job_blocks_its_name_until_it_is_ended(host: Host) -> None:
     assert host.job(job)["result"] == "success"
 
 
-def test_no_job_name_kills_an_agent(host: Host) -> None:
+def test_no_job_name_kills_an_agent(host: PrivdHost) -> None:
     agent = host.running()
     host.do(KillUnit(agent.uuid, None))
     assert host.runs(agent)
 
 
-def test_the_end_of_a_job_is_reported(host: Host) -> None:
+def test_the_end_of_a_job_is_reported(host: PrivdHost) -> None:
     job = a_job(host, JobKind.REVIEW)
     fill(host, job.job, "exit 3")
     assert host.job(job)["status"] == "3"
 
 
-def test_an_import_reads_only_sources_that_root_listed(host: Host) -> None:
+def test_an_import_reads_only_sources_that_root_listed(host: PrivdHost) -> None:
     agent = a_node(host)
     job = replace(a_job(host, JobKind.IMPORT_STATE, agent), image="old")
     said = run(host, job, "cat /in2/note; touch /in2/x || echo REFUSED; cp /in2/note /agent/kept")
@@ -233,7 +233,7 @@ def test_an_import_reads_only_sources_that_root_listed(host: Host) -> None:
         host.do(unknown)
 
 
-def test_jobs_of_older_kinds_see_no_exchange(host: Host) -> None:
+def test_jobs_of_older_kinds_see_no_exchange(host: PrivdHost) -> None:
     agent = a_node(host)
     job, base = host.a_job()
     host.do(RunJob(job, JobKind.MEASURE, base, uuid=agent.uuid))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.labhost import Lab
-from e2e.privdhost import Host
+from e2e.privdhost import PrivdHost
 
 from hive_core.plan.actions import MakeNode, SetSlice, UnitLimits
 
@@ -12,25 +12,25 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
-    with Host(lab) as made:
+def host(lab: Lab) -> Iterator[PrivdHost]:
+    with PrivdHost(lab) as made:
         yield made
 
 
-def test_memory_is_limited(host: Host) -> None:
+def test_memory_is_limited(host: PrivdHost) -> None:
     agent = host.running(limits=UnitLimits(memory_max=64 << 20))
     said = host.say(agent, "python3 -c 'print(len(bytearray(200 << 20)))'; echo $?", check=False)
     assert said.splitlines()[-1] != "0"
 
 
-def test_tasks_are_limited(host: Host) -> None:
+def test_tasks_are_limited(host: PrivdHost) -> None:
     agent = host.running(limits=UnitLimits(tasks_max=12))
     said = host.say(agent, "for i in $(seq 20); do sleep 9 & done; echo all", check=False)
     assert "all" not in said
     assert "fork" in said
 
 
-def test_a_subtree_is_limited_by_its_slice(host: Host) -> None:
+def test_a_subtree_is_limited_by_its_slice(host: PrivdHost) -> None:
     parent = host.agent()
     path = parent.lineage
     host.do(SetSlice(path, UnitLimits(memory_max=64 << 20, tasks_max=20)))

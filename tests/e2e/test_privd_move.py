@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from e2e.labhost import Lab
-from e2e.privdhost import Agent, Host
+from e2e.privdhost import Agent, PrivdHost
 
 from hive_core.errors import Conflict, Internal, NotFound
 from hive_core.plan.actions import (
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
-    with Host(lab) as made:
+def host(lab: Lab) -> Iterator[PrivdHost]:
+    with PrivdHost(lab) as made:
         yield made
 
 
@@ -37,7 +37,7 @@ def move(agent: Agent, above: Agent) -> Agent:
     return replace(agent, lineage=(*above.lineage, agent.lineage[-1]))
 
 
-def test_a_move_is_seen_live_in_both_containers(host: Host) -> None:
+def test_a_move_is_seen_live_in_both_containers(host: PrivdHost) -> None:
     one, two = host.running(), host.running()
     child = host.running(one)
     short = child.lineage[-1]
@@ -59,7 +59,7 @@ def test_a_move_is_seen_live_in_both_containers(host: Host) -> None:
     assert host.do(MoveNode(child.lineage, there.lineage)) == Done(changed=False)
 
 
-def test_an_invalid_move_is_refused(host: Host) -> None:
+def test_an_invalid_move_is_refused(host: PrivdHost) -> None:
     one, two = host.agent(), host.agent()
     host.do(MakeNode(one.lineage))
     with pytest.raises(NotFound):
@@ -72,7 +72,7 @@ def test_an_invalid_move_is_refused(host: Host) -> None:
         host.do(MakeNode(("deadbeef", "00000001")))
 
 
-def test_a_booted_agent_keeps_its_own_bind_mounts_until_it_is_restarted(host: Host) -> None:
+def test_a_booted_agent_keeps_its_own_bind_mounts_until_it_is_restarted(host: PrivdHost) -> None:
     """Why hived restarts who loses access: no rename takes away what was bound before."""
     loser, winner = host.running(boot=True, command=()), host.agent()
     child = host.agent(loser)
@@ -90,7 +90,7 @@ def test_a_booted_agent_keeps_its_own_bind_mounts_until_it_is_restarted(host: Ho
     assert host.enter(loser, "sh", "-c", "ls /mnt /tree/kids; echo $?") == "/tree/kids:\n2"
 
 
-def test_attack_58_a_job_gives_linked_files_inodes_of_their_own(host: Host) -> None:
+def test_attack_58_a_job_gives_linked_files_inodes_of_their_own(host: PrivdHost) -> None:
     """In a node and below it, whoever owns them; the job sees nothing of where else they are."""
     one, two = host.agent(), host.agent()
     for agent in (one, two):
@@ -123,7 +123,7 @@ def test_attack_58_a_job_gives_linked_files_inodes_of_their_own(host: Host) -> N
     assert first.startswith("2 ")
 
 
-def test_archive_restore_and_deletion(host: Host) -> None:
+def test_archive_restore_and_deletion(host: PrivdHost) -> None:
     agent = host.running()
     child = host.agent(agent)
     host.do(MakeNode(child.lineage))
@@ -156,7 +156,7 @@ def test_archive_restore_and_deletion(host: Host) -> None:
     assert host.lab.run(["ls", "-A", "/var/lib/hive/tree/.archive"]).stdout == ""
 
 
-def test_a_prepared_tree_is_copied_and_mapped(host: Host) -> None:
+def test_a_prepared_tree_is_copied_and_mapped(host: PrivdHost) -> None:
     host.prepare_tree()
     agent = host.agent(image="plain")
     job, base = host.a_job()
@@ -184,7 +184,7 @@ def test_a_prepared_tree_is_copied_and_mapped(host: Host) -> None:
     assert host.do(DropRoot(agent.uuid)) == Done(changed=True)
 
 
-def test_an_image_that_cannot_be_mapped_is_named(host: Host) -> None:
+def test_an_image_that_cannot_be_mapped_is_named(host: PrivdHost) -> None:
     host.lab.run(["sh", "-c", "mkdir -p /etc/hive; echo 'layer /usr/lib' >>/etc/hive/images"])
     job, base = host.a_job()
     with pytest.raises(Internal) as refused:
@@ -195,7 +195,7 @@ def test_an_image_that_cannot_be_mapped_is_named(host: Host) -> None:
     host.do(Unmount(job))
 
 
-def test_swapped_symlinks_lead_nowhere(host: Host) -> None:
+def test_swapped_symlinks_lead_nowhere(host: PrivdHost) -> None:
     """The agent swaps all it owns for links to the host while the helper works on its node."""
     one, two = host.running(), host.agent()
     host.do(MakeNode(two.lineage))
@@ -221,7 +221,7 @@ for name in state config kids; do mv /tree/$name /tree/old; ln -s /var/lib/bait 
     assert host.is_mounted(one)
 
 
-def test_a_link_in_the_tree_is_refused(host: Host) -> None:
+def test_a_link_in_the_tree_is_refused(host: PrivdHost) -> None:
     """Nobody but root can put one there; the helper does not follow it all the same."""
     agent = host.agent()
     host.lab.run(["ln", "-s", "/etc", f"/var/lib/hive/tree/{agent.lineage[0]}"])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from e2e.attackers import as_hive
 from e2e.labhost import Lab, trixie_tree
-from e2e.privdhost import Host
+from e2e.privdhost import PrivdHost
 
 from hive_core.plan.actions import MakeNode, MoveNode, ShowStore
 
@@ -13,13 +13,13 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    with Lab("newer", lower=trixie_tree()) as lab, Host(lab) as made:
+def host() -> Iterator[PrivdHost]:
+    with Lab("newer", lower=trixie_tree()) as lab, PrivdHost(lab) as made:
         yield made
 
 
 @pytest.mark.parametrize("boot", [False, True])
-def test_an_agent_starts_stops_and_survives_a_killed_nspawn(host: Host, *, boot: bool) -> None:
+def test_an_agent_starts_stops_and_survives_a_killed_nspawn(host: PrivdHost, *, boot: bool) -> None:
     agent = host.running(boot=boot, command=())
     if boot:
         assert host.enter(agent, "systemctl", "is-system-running") == "running"
@@ -30,7 +30,7 @@ def test_an_agent_starts_stops_and_survives_a_killed_nspawn(host: Host, *, boot:
     assert host.stop(agent)["result"] == "success"
 
 
-def test_moves_are_live(host: Host) -> None:
+def test_moves_are_live(host: PrivdHost) -> None:
     loser, winner = host.running(), host.running()
     child = host.agent(loser)
     host.do(MakeNode(child.lineage))
@@ -40,7 +40,7 @@ def test_moves_are_live(host: Host) -> None:
     assert host.say(loser, "ls /tree/kids") == ""
 
 
-def test_an_agent_without_mount_rights_gains_none(host: Host) -> None:
+def test_an_agent_without_mount_rights_gains_none(host: PrivdHost) -> None:
     agent = host.running()
     for place in ("/usr", "/agents", "/run/hive"):
         said = host.say(agent, f"mount -o remount,bind,rw {place} && echo DONE", check=False)
@@ -49,7 +49,7 @@ def test_an_agent_without_mount_rights_gains_none(host: Host) -> None:
 
 
 @pytest.mark.parametrize("boot", [False, True])
-def test_a_store_is_attached_and_detached_live(host: Host, *, boot: bool) -> None:
+def test_a_store_is_attached_and_detached_live(host: PrivdHost, *, boot: bool) -> None:
     agent = host.running(boot=boot, command=())
     as_hive(host, "umask 027; mkdir -p /var/lib/hive/meta; echo '{}' >/var/lib/hive/meta/x")
     host.do(ShowStore(agent.uuid, "meta", agent.base, shown=True))

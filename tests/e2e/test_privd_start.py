@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 from e2e.labhost import Lab
-from e2e.privdhost import Agent, Host, inside
+from e2e.privdhost import Agent, PrivdHost, inside
 from long import at_most
 
 from hive_core.errors import Conflict, NotFound
@@ -27,24 +27,24 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
-    with Host(lab) as made:
+def host(lab: Lab) -> Iterator[PrivdHost]:
+    with PrivdHost(lab) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def agent(host: Host) -> Agent:
+def agent(host: PrivdHost) -> Agent:
     return host.running()
 
 
-def test_the_helper_is_confined(host: Host) -> None:
+def test_the_helper_is_confined(host: PrivdHost) -> None:
     said = host.lab.run(["systemd-analyze", "security", "--threshold=50", "hive-privd"]).stdout
     match_ = re.search(r"exposure level for hive-privd.service: (\S+)", said)
     assert match_ is not None
     assert float(match_[1]) <= 5.0
 
 
-def test_the_helper_answers_only_hived(host: Host) -> None:
+def test_the_helper_answers_only_hived(host: PrivdHost) -> None:
     mode = host.lab.run(["stat", "-c", "%U:%G %a", "/run/hive/privd.sock"]).stdout
     assert mode == "root:hive 660\n"
     ask = (
@@ -59,7 +59,7 @@ def test_the_helper_answers_only_hived(host: Host) -> None:
     assert "PermissionError" in host.lab.run([*nobody, "-Ic", ask], check=False).stderr
 
 
-def test_an_agent_runs_in_its_own_range(host: Host, agent: Agent) -> None:
+def test_an_agent_runs_in_its_own_range(host: PrivdHost, agent: Agent) -> None:
     facts = host.facts(agent)
     assert host.is_mounted(agent)
     for kind in ("uid", "gid"):
@@ -69,7 +69,7 @@ def test_an_agent_runs_in_its_own_range(host: Host, agent: Agent) -> None:
     assert inside(agent.base, owner)
 
 
-def test_environment_and_directories_of_an_agent(host: Host, agent: Agent) -> None:
+def test_environment_and_directories_of_an_agent(host: PrivdHost, agent: Agent) -> None:
     said = host.say(agent, "env; pwd; hostname; id -u; ls -d /tree/* /agents /run/hive")
     lines = said.splitlines()
     assert f"HIVE_NAME={agent.name}" in lines
@@ -81,18 +81,18 @@ def test_environment_and_directories_of_an_agent(host: Host, agent: Agent) -> No
     ]  # fmt: skip
 
 
-def test_the_client_package_is_mounted(host: Host, agent: Agent) -> None:
+def test_the_client_package_is_mounted(host: PrivdHost, agent: Agent) -> None:
     assert host.say(agent, "command -v hive-agent") == "/opt/hive/bin/hive-agent"
     code = "import sys; sys.path.insert(0, '/opt/hive'); import hive_core.varlink; print('ok')"
     assert host.say(agent, f'python3 -Ic "{code}"') == "ok"
 
 
-def test_the_environment_names_the_parent(host: Host, agent: Agent) -> None:
+def test_the_environment_names_the_parent(host: PrivdHost, agent: Agent) -> None:
     child = host.running(agent)
     assert host.say(child, "echo $HIVE_PARENT") == agent.name
 
 
-def test_a_start_takes_little_longer_than_nspawn(host: Host) -> None:
+def test_a_start_takes_little_longer_than_nspawn(host: PrivdHost) -> None:
     """The figures go to the test's output; the bound only catches a change of kind."""
     agents = [host.agent() for _ in range(5)]
     times = []
@@ -106,11 +106,11 @@ def test_a_start_takes_little_longer_than_nspawn(host: Host) -> None:
     assert statistics.median(times) < at_most(1)
 
 
-def test_an_agent_has_no_network(host: Host, agent: Agent) -> None:
+def test_an_agent_has_no_network(host: PrivdHost, agent: Agent) -> None:
     assert host.say(agent, "ls /sys/class/net; cat /proc/net/route | wc -l") == "lo\n1"
 
 
-def test_structure_cannot_be_altered_from_inside(host: Host, agent: Agent) -> None:
+def test_structure_cannot_be_altered_from_inside(host: PrivdHost, agent: Agent) -> None:
     child = host.agent(agent)
     host.do(MakeNode(child.lineage))
     short = child.lineage[-1]
@@ -129,7 +129,7 @@ def test_structure_cannot_be_altered_from_inside(host: Host, agent: Agent) -> No
     )
 
 
-def test_setuid_and_device_files_are_useless(host: Host, agent: Agent) -> None:
+def test_setuid_and_device_files_are_useless(host: PrivdHost, agent: Agent) -> None:
     host.say(agent, "cp /usr/bin/id tool && chmod 4755 tool")
     path = agent.node / "state/tool"
     owner, mode = host.lab.run(["stat", "-c", "%u %a", str(path)]).stdout.split()
@@ -148,7 +148,7 @@ def test_setuid_and_device_files_are_useless(host: Host, agent: Agent) -> None:
     assert all({"nosuid", "nodev"} <= set(line.split(",")) for line in inside_options.splitlines())
 
 
-def test_read_only_binds_stay_read_only(host: Host, agent: Agent) -> None:
+def test_read_only_binds_stay_read_only(host: PrivdHost, agent: Agent) -> None:
     for place in ("/usr", "/agents", "/run/hive", "/opt/hive/hive_core"):
         said = host.say(agent, f"mount -o remount,bind,rw {place} && echo DONE", check=False)
         assert "DONE" not in said
@@ -159,13 +159,13 @@ def test_read_only_binds_stay_read_only(host: Host, agent: Agent) -> None:
 
 
 def test_an_agent_without_mount_rights_makes_no_namespace_with_them(
-    host: Host, agent: Agent
+    host: PrivdHost, agent: Agent
 ) -> None:
     said = host.say(agent, "unshare -Urm mount -t tmpfs none /tmp && echo DONE", check=False)
     assert "DONE" not in said
 
 
-def test_an_action_touches_no_unit_of_another_agent(host: Host, agent: Agent) -> None:
+def test_an_action_touches_no_unit_of_another_agent(host: PrivdHost, agent: Agent) -> None:
     other = host.agent(name=agent.name)
     host.prepare(other)
     with pytest.raises(NotFound):
@@ -175,21 +175,21 @@ def test_an_action_touches_no_unit_of_another_agent(host: Host, agent: Agent) ->
     assert host.runs(agent)
 
 
-def test_a_range_belongs_to_one_agent(host: Host, agent: Agent) -> None:
+def test_a_range_belongs_to_one_agent(host: PrivdHost, agent: Agent) -> None:
     other = host.agent()
     host.do(MakeNode(other.lineage))
     with pytest.raises(Conflict):
         host.do(type(other.mount)(other.uuid, other.lineage, agent.base, "host"))
 
 
-def test_a_start_needs_its_mounts(host: Host) -> None:
+def test_a_start_needs_its_mounts(host: PrivdHost) -> None:
     agent = host.agent()
     host.do(MakeNode(agent.lineage))
     with pytest.raises(Conflict):
         host.do(agent.start)
 
 
-def test_socket_directories_survive_a_stop_and_go_with_the_agent(host: Host) -> None:
+def test_socket_directories_survive_a_stop_and_go_with_the_agent(host: PrivdHost) -> None:
     agent = host.running()
     door = f"/run/hive/agents/{agent.uuid}"
     write = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "sh", "-c"]
@@ -209,7 +209,7 @@ def test_socket_directories_survive_a_stop_and_go_with_the_agent(host: Host) -> 
     assert agent.lineage in facts.nodes
 
 
-def test_a_removed_node_mount_is_restored(host: Host) -> None:
+def test_a_removed_node_mount_is_restored(host: PrivdHost) -> None:
     agent = host.running()
     host.lab.run(["umount", "-l", f"/var/lib/hive/mounts/{agent.uuid}/tree"])
     assert host.runs(agent)
@@ -217,7 +217,7 @@ def test_a_removed_node_mount_is_restored(host: Host) -> None:
     assert host.is_mounted(agent)
 
 
-def test_the_helper_may_be_restarted_under_running_agents(host: Host, agent: Agent) -> None:
+def test_the_helper_may_be_restarted_under_running_agents(host: PrivdHost, agent: Agent) -> None:
     host.lab.run(["systemctl", "restart", "hive-privd"])
     host.reconnect()
     assert host.is_mounted(agent)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from e2e.attackers import as_hive, attack
 from e2e.labhost import Lab
-from e2e.privdhost import Agent, Host
+from e2e.privdhost import Agent, PrivdHost
 
 from hive_core.errors import HiveError
 from hive_core.plan.actions import (
@@ -54,8 +54,8 @@ for place in ("/meta", "/tree/state/copy") if os.listdir("/tree/state/copy") els
 
 
 @pytest.fixture(scope="module")
-def host(lab: Lab) -> Iterator[Host]:
-    with Host(lab) as made:
+def host(lab: Lab) -> Iterator[PrivdHost]:
+    with PrivdHost(lab) as made:
         as_hive(
             made,
             "umask 027; mkdir -p /var/lib/hive/meta/.git /var/lib/hive/applied/x.git"
@@ -67,7 +67,7 @@ def host(lab: Lab) -> Iterator[Host]:
 
 
 @pytest.fixture(scope="module")
-def agents(host: Host) -> dict[str, Agent]:
+def agents(host: PrivdHost) -> dict[str, Agent]:
     return {"plain": host.running(), "booted": host.running(boot=True, command=())}
 
 
@@ -75,13 +75,13 @@ def show(agent: Agent, store: str = "meta", *, yes: bool = True) -> ShowStore:
     return ShowStore(agent.uuid, store, agent.base, yes)
 
 
-def inside(host: Host, agent: Agent, *command: str) -> str:
+def inside(host: PrivdHost, agent: Agent, *command: str) -> str:
     return host.enter(agent, *command)
 
 
 @pytest.mark.parametrize("kind", ["plain", "booted"])
 def test_h18_a_store_is_attached_to_and_detached_from_a_running_container(
-    host: Host, agents: dict[str, Agent], kind: str
+    host: PrivdHost, agents: dict[str, Agent], kind: str
 ) -> None:
     """H18: by capability, live, read-only and without set-uid bits or devices."""
     agent = agents[kind]
@@ -104,7 +104,7 @@ def test_h18_a_store_is_attached_to_and_detached_from_a_running_container(
 
 @pytest.mark.parametrize("kind", ["plain", "booted"])
 def test_attack_a_root_inside_makes_no_store_writable(
-    host: Host, agents: dict[str, Agent], kind: str
+    host: PrivdHost, agents: dict[str, Agent], kind: str
 ) -> None:
     """Set before it is attached, read-only is locked: not even who may mount can lift it."""
     agent = agents[kind]
@@ -118,7 +118,7 @@ def test_attack_a_root_inside_makes_no_store_writable(
     host.do(show(agent, yes=False))
 
 
-def test_only_the_repository_is_attached(host: Host, agents: dict[str, Agent]) -> None:
+def test_only_the_repository_is_attached(host: PrivdHost, agents: dict[str, Agent]) -> None:
     """Of other owners nothing opens, and no link in it leads to the host."""
     agent = agents["plain"]
     meta = host.lab.path("/var/lib/hive/meta")
@@ -136,7 +136,7 @@ def test_only_the_repository_is_attached(host: Host, agents: dict[str, Agent]) -
     host.do(show(agent, yes=False))
 
 
-def test_11_a_swapped_repository_is_not_followed(host: Host, agents: dict[str, Agent]) -> None:
+def test_11_a_swapped_repository_is_not_followed(host: PrivdHost, agents: dict[str, Agent]) -> None:
     agent, meta = agents["plain"], "/var/lib/hive/meta"
     as_hive(host, f"mv {meta} {meta}.old; ln -s /etc {meta}")
     try:
@@ -148,7 +148,7 @@ def test_11_a_swapped_repository_is_not_followed(host: Host, agents: dict[str, A
 
 
 def test_11_hived_cannot_change_the_mount_points_of_a_socket_directory(
-    host: Host, agents: dict[str, Agent]
+    host: PrivdHost, agents: dict[str, Agent]
 ) -> None:
     agent = agents["plain"]
     door = f"/run/hive/agents/{agent.uuid}"
@@ -164,7 +164,7 @@ def test_11_hived_cannot_change_the_mount_points_of_a_socket_directory(
 
 
 def test_a_repository_that_was_replaced_is_attached_anew(
-    host: Host, agents: dict[str, Agent]
+    host: PrivdHost, agents: dict[str, Agent]
 ) -> None:
     agent, meta = agents["plain"], "/var/lib/hive/meta"
     host.do(show(agent))
@@ -176,7 +176,7 @@ def test_a_repository_that_was_replaced_is_attached_anew(
     host.do(show(agent, yes=False))
 
 
-def test_a_start_has_no_stores_and_an_end_leaves_none(host: Host) -> None:
+def test_a_start_has_no_stores_and_an_end_leaves_none(host: PrivdHost) -> None:
     """Attached before a start they would be locked in, and no revocation could take them away."""
     agent = host.agent(command=("sh", "-c", "ls -A /meta >/tree/state/first; exec sleep 999"))
     host.prepare(agent)
@@ -193,7 +193,7 @@ def test_a_start_has_no_stores_and_an_end_leaves_none(host: Host) -> None:
 
 
 def test_access_of_a_rebooting_container_can_be_revoked(
-    host: Host, agents: dict[str, Agent]
+    host: PrivdHost, agents: dict[str, Agent]
 ) -> None:
     """systemd starts it again by itself, without the root helper."""
     agent = agents["booted"]
@@ -211,7 +211,9 @@ def test_access_of_a_rebooting_container_can_be_revoked(
     assert inside(host, agent, "ls", "-A", "/meta") == ""
 
 
-def test_removing_a_socket_directory_detaches_stores_and_keeps_the_repository(host: Host) -> None:
+def test_removing_a_socket_directory_detaches_stores_and_keeps_the_repository(
+    host: PrivdHost,
+) -> None:
     agent = host.running()
     host.do(show(agent))
     host.do(show(agent, "applied"))
@@ -222,7 +224,7 @@ def test_removing_a_socket_directory_detaches_stores_and_keeps_the_repository(ho
     assert host.lab.path("/var/lib/hive/meta/topology.json").exists()
 
 
-def test_an_older_root_gets_mount_points_for_stores(host: Host) -> None:
+def test_an_older_root_gets_mount_points_for_stores(host: PrivdHost) -> None:
     host.prepare_tree()
     job, base = host.a_job()
     host.job(RunJob(job, JobKind.COPY_TREE, base, image="plain"))
@@ -236,7 +238,7 @@ def test_an_older_root_gets_mount_points_for_stores(host: Host) -> None:
     assert host.lab.path(f"/var/lib/hive/roots/{agent.uuid}/meta").stat().st_uid == STORAGE_BASE
 
 
-def test_a_store_of_an_unknown_agent_is_refused(host: Host) -> None:
+def test_a_store_of_an_unknown_agent_is_refused(host: PrivdHost) -> None:
     agent = host.agent()
     with pytest.raises(HiveError):
         host.do(show(agent))
@@ -250,7 +252,9 @@ printf '[core]\\n' >.git/config; echo key=1 >agent.toml; echo hello >prompts/one
 
 
 @pytest.mark.parametrize("boot", [False, True])
-def test_h9_an_agent_without_a_configuration_finds_the_template(host: Host, *, boot: bool) -> None:
+def test_h9_an_agent_without_a_configuration_finds_the_template(
+    host: PrivdHost, *, boot: bool
+) -> None:
     """H9: what lies there already stays, and the second start copies nothing."""
     as_hive(host, SEED)
     agent = host.agent(boot=boot, command=() if boot else ("sleep", "999"))
@@ -276,7 +280,7 @@ def test_h9_an_agent_without_a_configuration_finds_the_template(host: Host, *, b
     assert not list(config.glob(".git.*"))
 
 
-def test_an_interrupted_seed_is_copied_again(host: Host) -> None:
+def test_an_interrupted_seed_is_copied_again(host: PrivdHost) -> None:
     as_hive(host, SEED)
     agent = host.agent(command=("sleep", "999"))
     host.prepare(agent)
@@ -292,7 +296,7 @@ def test_an_interrupted_seed_is_copied_again(host: Host) -> None:
     assert not (config / ".git/half").exists()
 
 
-def test_an_agent_starts_although_its_seed_fails(host: Host) -> None:
+def test_an_agent_starts_although_its_seed_fails(host: PrivdHost) -> None:
     as_hive(host, f"{SEED} chmod 000 .git/HEAD")
     agent = host.running(command=("sleep", "999"))
     config = host.lab.path(agent.node / "config")

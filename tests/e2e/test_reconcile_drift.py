@@ -24,7 +24,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     hive_host.setup()
     hive_host.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
     yield hive_host
-    hive_host.hush()
+    hive_host.close_connections()
 
 
 def invocations(host: HiveHost, *agents: str) -> list[str]:

@@ -170,7 +170,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     hive_host = HiveHost(lab)
     hive_host.setup()
     yield hive_host
-    hive_host.hush()
+    hive_host.close_connections()
 
 
 @pytest.fixture
@@ -378,7 +378,7 @@ def test_attack_58_a_kill_at_any_step_leaves_no_access(tree: Tree, daemon: str) 
         with suppress(AssertionError):  # it may have been quicker than whoever looks
             host.until(moments[moment], moment, 5)
         host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", f"{daemon}.service")
-        host.hush()
+        host.close_connections()
         host.answers()
         tree.ends(job, f"a kill when {moment}")
         assert host.call("GetJob", id=job)["error"] == "", moment

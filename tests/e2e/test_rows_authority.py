@@ -37,7 +37,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
         tom={"parent": "ann", "role": "task"},
     )
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_a_distant_ancestor_runs_a_descendant(host: HiveHost) -> None:
     assert (event["caller"], event["operation"], event["target"]) == ("ann", "kill", "cid")
     assert "enough" in json.dumps(event)
     host.call("Start", agent="cid", wait=20)
-    host.hush("cid")
+    host.close_connections("cid")
 
 
 def test_an_agent_creates_only_below_itself(host: HiveHost) -> None:
@@ -125,7 +125,7 @@ def test_an_agent_creates_only_below_itself(host: HiveHost) -> None:
     assert deep["name"] == "pet"
     assert host.ask("pet", "Whoami")["parent"] == "ann"
     assert host.ask("ann", "Whoami")["children"] == ["cid", "pet", "tom"]
-    host.hush("pet")
+    host.close_connections("pet")
     host.ask("lead", "Destroy", agent="pet", wait=20)
 
 
@@ -155,7 +155,7 @@ def test_an_agent_grants_no_more_than_it_has(host: HiveHost) -> None:
     assert third.error == "LimitReached", third
     assert host.run("hive", "call", "Spawn", '{"name": "kid-3"}', "--as", "poor",
                     check=False).returncode == 75  # fmt: skip
-    host.hush("poor", "kid-1")
+    host.close_connections("poor", "kid-1")
     host.call("Destroy", agent="poor", recursive=True, wait=30)
 
 
@@ -180,7 +180,7 @@ def test_max_descendants_bounds_the_subtree(host: HiveHost) -> None:
     for parent in ("clan", "clan-1", "clan-2"):
         over = host.ask("clan", "Spawn", name="clan-3", parent=parent, role="task")
         assert over.error == "LimitReached", parent
-    host.hush("clan")
+    host.close_connections("clan")
     host.call("Destroy", agent="clan", recursive=True, wait=30)
 
 
@@ -338,7 +338,7 @@ def test_a_new_agent_inherits_nothing_from_a_destroyed_one_of_the_same_name(host
     host.inside("pet", "sh", "-c", "echo secret >/agents/pet/state/secret")
     host.call("Allow", agent="pet", other="island")
     sent = host.ask("ann", "Send", to="pet", body="for the first")["id"]
-    host.hush("pet")
+    host.close_connections("pet")
     assert host.ask("lead", "Destroy", agent="pet", wait=20)["agents"] == ["pet"]
     dead = [
         message
@@ -356,13 +356,13 @@ def test_a_new_agent_inherits_nothing_from_a_destroyed_one_of_the_same_name(host
     assert host.inside("pet", "ls", "-A", "/agents/pet/state") == ""
     assert host.ask("pet", "Send", to="island", body="x").error == "NotFound"
     assert "taken" in host.fails(1, "restore", old)
-    host.hush("pet")
+    host.close_connections("pet")
     host.call("Destroy", agent="pet", wait=20)
     back = host.call("Restore", id=old, wait=30)
     assert (back["uuid"], back["parent"]) == (old, "ann")
     assert host.inside("pet", "cat", "/agents/pet/state/secret") == "secret\n"
     assert host.ask("ann", "Restore", id=old).error == "NotAllowed"
-    host.hush("pet")
+    host.close_connections("pet")
     host.call("Destroy", agent="pet", wait=20)
 
 
@@ -408,7 +408,7 @@ def test_every_change_and_refusal_is_an_event(host: HiveHost) -> None:
     host.call("Disallow", agent="cid", other="island")
     assert host.ask("root", "ListEvents").error == "NotAllowed"
     assert host.ask("root", "Why", caller="cid", operation="stop").error == "NotAllowed"
-    host.hush("cid")
+    host.close_connections("cid")
 
 
 def test_why_predicts_the_decision(host: HiveHost) -> None:
@@ -460,4 +460,4 @@ def test_tampering_with_the_audit_log_is_detected(host: HiveHost) -> None:
         host.run("sh", "-ec", back)
     host.run("systemctl", "start", "hived.service")
     assert not audit_alarms(host)
-    host.hush()
+    host.close_connections()

@@ -24,7 +24,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.grow(boss={"role": "lead", "subtree": SUBTREE}, ann={"role": "lead"})
     made.grow(wim={"parent": "boss", "role": "worker"}, wes={"parent": "ann", "role": "worker"})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def give(host: HiveHost, caller: str, agent: str, kind: str, amount: int, **more: object) -> Any:  # noqa: ANN401 - a reply
@@ -204,7 +204,7 @@ def test_accounts_survive_daemon_crashes_and_destroyed_agents(host: HiveHost) ->
                 host.kill()
                 host.until(lambda: _hears(host, "max"), "its socket is not served")
     uuid = host.uuid("max")
-    host.hush("max")
+    host.close_connections("max")
     host.call("Destroy", agent="max", wait=20)
     busy = usage(host, "boss", "cpu", by="subtree")
     host.kill()

@@ -37,7 +37,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.setup()
     made.grow(lead={"role": "lead"}, quiet="lead", other="root")
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def stored_bytes(host: HiveHost) -> int:

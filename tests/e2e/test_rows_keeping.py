@@ -21,7 +21,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.settings("[retention]\narchive = 3\n")
     made.setup()
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def test_an_older_install_is_taken_over_through_real_containers(host: HiveHost) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import long
 import pytest
 from chaos import campaign
-from chaos.campaign import CLIENTS, Crowd, Killer
+from chaos.campaign import CLIENTS, ClientCrowd, Killer
 from chaos.oracle import Evidence, lines, verdict, verify_tampered_logs
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
@@ -27,7 +27,9 @@ PACE = 0.03 if long.asked.chosen else 0.06  # seconds between two calls of one c
 READY = long.at_most(2)  # seconds from a kill to the first answer
 
 
-def kill_units(host: HiveHost, seed: int, victims: tuple[str, ...]) -> tuple[Crowd, list[Killer]]:
+def kill_units(
+    host: HiveHost, seed: int, victims: tuple[str, ...]
+) -> tuple[ClientCrowd, list[Killer]]:
     """Fifty clients, and these units killed so often."""
     killers = [Killer(host, unit, seed, KILLS, between=0.7) for unit in victims]
     threads = [threading.Thread(target=killer.run) for killer in killers]
@@ -85,7 +87,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.grow(ann="root", ben="root")
     made.grow(cid="ann")
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def test_requests_during_a_daemon_start_are_carried_out(host: HiveHost) -> None:
@@ -121,7 +123,7 @@ def test_a_host_boot_starts_exactly_the_wanted_agents(
     host.inside(name, "sh", "-c", "echo kept >/tree/state/file; sync")
     sent = host.ask("cid", "Send", to=name, body=f"before {power_cut}")["id"]
     tree = host.tree()
-    host.hush()
+    host.close_connections()
     began = time.monotonic()
     lab.reboot(power_cut=power_cut)
     assert time.monotonic() - began < long.at_most(15 + 5)  # and a boot
@@ -139,6 +141,6 @@ def test_a_host_boot_starts_exactly_the_wanted_agents(
     assert host.inside("ann", "cat", f"/agents/{name}/state/file") == "kept\n"
     assert sent in {message["id"] for message in host.mail(name)}
     assert host.call("Status")["alarms"] == []
-    host.hush()
+    host.close_connections()
     for agent in ("stopped", "ended", "broken", "ox"):
         host.call("Destroy", agent=agent, wait=20)

@@ -28,7 +28,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.setup()
     made.grow(lead={"role": "lead"})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +163,7 @@ def test_a_host_shutdown_is_recorded_as_the_end_of_all_agents(host: HiveHost) ->
     host.run("systemctl", "stop", "hive-agent@one.service", "hive-agent@other.service")
     host.run("sh", "-c", "rm -f /run/hive/exits/*", check=False)
     host.run("systemctl", "start", "hived.service")
-    host.hush()
+    host.close_connections()
     host.wait("running", "other")
     end = host.ask("lead", "WaitChild", agent="one", wait=20)["child"]
     assert (end["code"], end["reason"]) == (None, "the host went down")
@@ -195,7 +195,7 @@ def test_a_zombie_expires_and_takes_no_child_slot(host: HiveHost) -> None:
     ]
     end = host.ask("boss", "WaitChild", agent="first")["child"]
     assert (end["code"], end["reaped"]) == (4, False)
-    host.hush("boss")
+    host.close_connections("boss")
 
 
 def test_a_task_agent_exits_after_its_task_and_a_worker_stays(host: HiveHost) -> None:
@@ -207,7 +207,7 @@ def test_a_task_agent_exits_after_its_task_and_a_worker_stays(host: HiveHost) ->
         host.until(lambda name=name: row(host, name)["activity"] == "running", "it does not begin")  # type: ignore[misc]
         reply = host.ask(name, "FinishTask", task=task, status="success", summary="1 2 3")
         assert not reply.error, reply
-        host.hush(name)
+        host.close_connections(name)
     end = host.ask("lead", "WaitChild", agent="one", wait=20)["child"]
     assert (end["asked"], end["reason"]) == (True, "its last task has ended")
     assert (row(host, "stays")["state"], row(host, "stays")["activity"]) == ("running", "idle")
@@ -220,7 +220,7 @@ def test_an_architect_sleeps_after_its_task_and_is_woken_for_a_revision(host: Hi
     task = host.ask("lead", "AssignTask", agent="plan", description="draw a house")["task"]
     host.mail("plan")
     assert not host.ask("plan", "FinishTask", task=task, status="success", summary="drawn").error
-    host.hush("plan")
+    host.close_connections("plan")
     host.wait("sleeping", "plan")
     assert host.main_pid("plan") == 0
     assert host.ask("lead", "Resume", agent="plan", body="with a door", wait=20)["message"]
@@ -228,7 +228,7 @@ def test_an_architect_sleeps_after_its_task_and_is_woken_for_a_revision(host: Hi
     assert (mail["kind"], mail["from"]) == ("revision", "lead")
     assert mail["body"].startswith(f"with a door\n\nyour last task: {task}\nit was: draw a house")
     assert "success: drawn" in mail["body"]
-    host.hush("plan")
+    host.close_connections("plan")
 
 
 def test_mail_waits_for_sleeping_agents_and_wakes_those_configured_for_it(host: HiveHost) -> None:
@@ -243,7 +243,7 @@ def test_mail_waits_for_sleeping_agents_and_wakes_those_configured_for_it(host: 
     assert row(host, "deep")["state"] == "sleeping"
     host.hive("resume", "deep")
     assert [message["body"] for message in host.mail("deep")] == ["work!"]
-    host.hush("light", "deep")
+    host.close_connections("light", "deep")
 
 
 def test_a_sleeping_agent_stays_asleep_across_a_daemon_restart(host: HiveHost) -> None:
@@ -272,7 +272,7 @@ def test_the_maid_watches_the_subtree_of_its_parent(host: HiveHost) -> None:
     host.settings(f"[life]\nreap = 600\n{wanted}{CHECKS}")
     for _ in range(2):
         host.run("systemctl", "restart", "hived.service")
-        host.hush()
+        host.close_connections()
         host.wait("running", "queen", "maid")
         assert besides_checks(host) == {**TREE, "queen": "root", "maid": "queen"}
     spawn(host, "far", "exit 3", role="task")
@@ -282,7 +282,7 @@ def test_the_maid_watches_the_subtree_of_its_parent(host: HiveHost) -> None:
     host.until(lambda: "- reaped: near" in lines(host, "maid"), "not reported")
     assert host.ask("maid", "Destroy", agent="queen").error == "NotAllowed"
     checks_were_done(host)
-    host.hush("maid")
+    host.close_connections("maid")
     pid = host.main_pid("maid")
     host.run("sh", "-c", f"kill -KILL $(pgrep -P $(pgrep -P {pid}))")
     host.until(lambda: host.main_pid("maid") not in {0, pid}, "it does not come back")

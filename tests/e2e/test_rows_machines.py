@@ -30,7 +30,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.setup()
     made.grow(lead={"role": "lead"})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ def test_several_roots_and_the_default_parent(host: HiveHost) -> None:
     ours = set(host.ask("second", "Whoami")["capabilities"])
     everything = {*ours, "applied.read", "meta.read"}
     assert everything == set(host.ask("root", "Whoami")["capabilities"]) != ours
-    host.hush("second")
+    host.close_connections("second")
     host.hive("destroy", "second", "--yes")
 
 

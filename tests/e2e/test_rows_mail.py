@@ -34,7 +34,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.grow(ann={"parent": "lead"}, ben={"parent": "lead"},
               job={"parent": "lead", "role": "task"})  # fmt: skip
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +158,7 @@ def test_a_pipe_holds_64_chunks_and_makes_its_writer_wait(host: HiveHost) -> Non
     host.ask("ann", "ReadPipe", pipe=pipe, up_to=64)
     assert host.ask("lead", "WritePipe", pipe=pipe, data="x", wait=40)["seq"] == 65
     host.call("Destroy", agent="ann", wait=20)
-    host.hush("ann")
+    host.close_connections("ann")
     assert host.ask("lead", "ListPipes")["pipes"] == []
     host.grow(ann={"parent": "lead"})
     assert host.ask("ann", "ReadPipe", pipe=pipe).error == "NotFound"

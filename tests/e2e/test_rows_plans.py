@@ -32,7 +32,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.grow(boss={"role": "lead"})
     made.grow(hand={"parent": "boss", "role": "worker"})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.grow(wrk={"parent": "lead", "role": "worker"})
     made.grow(tom={"parent": "wrk", "role": "task"})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def test_a_relayed_question_is_answered_although_the_relaying_agent_is_destroyed
     question = ask(host, "low", "May I?")
     assert host.ask("mid", "RelayQuestion", question=question)["to"] == "lead"
     assert host.ask("lead", "RelayQuestion", question=question, to="operator")["to"] == "operator"
-    host.hush("mid")
+    host.close_connections("mid")
     host.call("Destroy", agent="mid", wait=20)
     host.kill()
     shown = host.hive("question", "show", question)
@@ -143,7 +143,7 @@ def test_the_default_answer_applies_at_the_deadline_also_without_a_daemon(host: 
     host.run("systemctl", "stop", "hived.service")
     host.run("sleep", "4")
     host.run("systemctl", "start", "hived.service")
-    host.hush()
+    host.close_connections()
     host.until(lambda: row(host, question)["state"] == "defaulted", "the default")
     (got,) = letters(host, "wrk", "answer")
     assert (got["state"], got["answers"]) == ("defaulted", ["no"])
@@ -179,7 +179,7 @@ def test_reminders_reach_stopped_and_sleeping_agents_after_a_daemon_crash(host: 
     host.wait("sleeping", "nap")
     for name in ("side", "nap"):
         assert not host.call("Remind", to=name, body="up", **{"in": 1.5}).error
-    host.hush("side", "nap")
+    host.close_connections("side", "nap")
     host.kill()
     host.wait("running", "nap")
     assert row_of(host, "side") == "stopped"
@@ -201,7 +201,7 @@ def test_a_restarted_agent_reads_its_open_questions_and_waits(host: HiveHost) ->
     """H21: for itself and those below, by the command in the container."""
     task = host.ask("lead", "AssignTask", agent="wrk", description="sweep")["task"]
     question = ask(host, "tom", "Where?")
-    host.hush("lead")
+    host.close_connections("lead")
     host.call("Restart", agent="lead", wait=20)
     host.wait("running", "lead")
     ends = json.loads(host.inside("lead", "hive-agent", "loose-ends"))["ends"]

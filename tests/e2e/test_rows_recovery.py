@@ -39,7 +39,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     worker: dict[str, object] = {"parent": "lead", "role": "worker", "command": DOES}
     made.grow(**dict.fromkeys(WORKERS, worker))
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def persist(host: HiveHost, method: str, **words: object) -> Reply:

@@ -40,7 +40,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.grow(lead={"role": "lead"}, ada={"role": "architect"}, rival={"role": "lead"})
     made.grow(wim={"parent": "lead", "role": "worker"}, tim={"parent": "lead", "role": "task"})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def tool(host: HiveHost, agent: str, *words: str) -> tuple[int, str, str]:
@@ -170,7 +170,7 @@ def test_a_definition_bounds_every_task_of_its_agents(host: HiveHost) -> None:
 
 def crash(host: HiveHost) -> None:
     """The daemon is killed, and is there again; who was connected is not any more."""
-    host.hush()
+    host.close_connections()
     host.run("systemctl", "kill", "-s", "KILL", "hived")
     host.hive("status")
 

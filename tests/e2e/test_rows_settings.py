@@ -40,7 +40,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     write(made, PURE)
     made.setup()
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture(scope="module")

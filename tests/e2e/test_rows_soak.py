@@ -14,7 +14,7 @@ import pytest
 from chaos import campaign, soak
 from chaos.campaign import Row
 from chaos.oracle import Evidence, lines, verdict
-from chaos.soak import DUMMIES, Faults, Slope
+from chaos.soak import DUMMIES, FaultSequence, Slope
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
@@ -31,7 +31,7 @@ HELD = ("mounts", "groups", "doors", "roots", "archived")
 def _host(lab: Lab) -> Iterator[HiveHost]:
     made = HiveHost(lab)
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def sample_at_rest(host: HiveHost, folder: Path) -> Row:
@@ -87,7 +87,7 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
     answer = [*campaign.make(host), campaign.operator_row("spawn", len(DUMMIES))]
     host.grow(**dict.fromkeys(DUMMIES, "root"))
     before, leaders = sample_at_rest(host, tmp_path), campaign.leaders(host)
-    faults = Faults(host, seed, every=EVERY)
+    faults = FaultSequence(host, seed, every=EVERY)
     with soak.gauge(host, file, SAMPLE) as samples, campaign.crowd(host, seed, PACE) as crowd:
         faults.run(SECONDS / 3)
         faults.killing = False

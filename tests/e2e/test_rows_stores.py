@@ -16,7 +16,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     hive_host.setup()
     hive_host.grow(ann={"command": HOLD}, boots={"boot": True})
     yield hive_host
-    hive_host.hush()
+    hive_host.close_connections()
 
 
 def sees(host: HiveHost, agent: str, path: str) -> bool:

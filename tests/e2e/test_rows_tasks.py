@@ -33,7 +33,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     worker: dict[str, object] = {"parent": "lead", "role": "worker", "command": DOES}
     made.grow(one=worker, two=worker, three=worker, held={"parent": "lead", "role": "worker"})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def tidy(host: HiveHost) -> Iterator[None]:
     yield
     host.prune(TREE)
     host.mail("lead")
-    host.hush()
+    host.close_connections()
 
 
 def give(host: HiveHost, agent: str, text: str, **wish: object) -> str:
@@ -166,7 +166,7 @@ def test_an_agent_that_ignores_a_cancel_has_its_container_ended(host: HiveHost) 
     task = give(host, "held", "never mind")
     assert [message["kind"] for message in host.mail("held")] == ["task"]
     host.ask("held", "BeginTask", task=task)
-    host.hush("held")
+    host.close_connections("held")
     pid = host.main_pid("held")
     host.ask("lead", "CancelTask", task=task)
     assert row(host, task)["state"] == "stopping"

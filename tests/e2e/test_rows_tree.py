@@ -30,7 +30,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "lead"})
     made.grow(cid={"parent": "ann", "role": "worker", "command": ["sleep", "7777"]})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def topology(host: HiveHost) -> Any:  # noqa: ANN401 - JSON is anything
@@ -48,7 +48,7 @@ def files(host: HiveHost) -> str:
     return host.run("sh", "-c", f"cd {META} && sha256sum *.* agents/*").stdout
 
 
-def by_hand(host: HiveHost, script: str, how: str = "commit -am by-hand") -> str:
+def commit_by_hand(host: HiveHost, script: str, how: str = "commit -am by-hand") -> str:
     """A commit as an operator makes it; gives its id, in git's own words.
 
     Who asks for HEAD a moment later may see the branch set back already.
@@ -132,7 +132,7 @@ def test_moving_touches_no_file_of_an_agent(host: HiveHost) -> None:
 def test_a_damaged_commit_widens_no_authority(host: HiveHost, script: str, says: str) -> None:
     """H2, H14: the last good commit stays in force, the refused one is shown beside it."""
     before = host.call("Status")["commit"]
-    oid = by_hand(host, script)
+    oid = commit_by_hand(host, script)
     host.until(
         lambda: oid in {row["commit"] for row in host.call("Status")["refused"]},
         f"{oid} is not shown as refused", 5,
@@ -159,7 +159,7 @@ def test_rewritten_history_is_refused(host: HiveHost) -> None:
     """H2: a branch that no longer holds the head in force is parked, not adopted."""
     before = host.call("Status")["commit"]
     # At one stroke: a branch that was only set back would be set right before the next one.
-    oid = by_hand(host, "echo x >note && git add note", "commit --amend -m by-hand")
+    oid = commit_by_hand(host, "echo x >note && git add note", "commit --amend -m by-hand")
     host.until(
         lambda: oid in {row["commit"] for row in host.call("Status")["refused"]},
         "not parked",
@@ -187,14 +187,14 @@ def test_new_agents_are_children_of_their_creator_and_overrides_survive(host: Hi
     assert host.ask("ann", "Spawn", name="new-a", wait=20)["name"] == "new-a"
     host.hive("agent", "create", "new-o", "--no-wait")
     assert topology(host) == {**TREE, "new-a": "ann", "new-o": "root"}
-    oid = by_hand(host, edit("t['new-a']='island'"))
+    oid = commit_by_hand(host, edit("t['new-a']='island'"))
     # A second, and the command that looks.
     host.until(lambda: host.call("Status")["commit"] == oid, "not adopted", at_most(2))
     host.until(lambda: host.inside("island", "ls", "/agents") == "island\nnew-a\n", "no view")
     assert identity(host, "new-a")["parent"] == "island"
     host.hive("destroy", "new-o", "--yes")
     host.run("systemctl", "restart", "hived.service")
-    host.hush()
+    host.close_connections()
     assert host.tree() == {**TREE, "new-a": "island"}
     host.wait("running", "ann")  # it was restarted, for it has lost new-a
     assert host.ask("ann", "Stop", agent="new-a").error == "NotFound"
@@ -260,7 +260,7 @@ def test_a_subtree_moves_live_mounts_included(host: HiveHost) -> None:
         assert host.run("hive", "why", "lead", "stop", "cid", check=False).returncode == 5
     finally:
         host.hive("move", "ann", "--parent", "lead")
-        host.hush("cid")
+        host.close_connections("cid")
     assert host.inside("lead", "cat", "/agents/ann/state/note") == "from-rival\n"
 
 
@@ -371,7 +371,7 @@ def test_every_agent_has_state_and_config_at_the_same_path(host: HiveHost) -> No
         host.hive("restart", agent)
         said = host.inside(agent, "sh", "-c", f"cat /agents/{agent}/state/kept /tree/config/kept")
         assert said == "kept\nkept\n"
-    host.hush("cid", "root")
+    host.close_connections("cid", "root")
     disk = host.run("find", "/var/lib/hive/tree", "-name", "kept", "-printf", "%u\n").stdout.split()
     assert set(disk) == {"2147352576"}  # of the storage range, never of a user of the host
 
@@ -383,7 +383,7 @@ def family(host: HiveHost) -> Iterator[dict[str, str | None]]:
     host.grow(low="mid", low2="mid")
     host.inside("low", "sh", "-c", "echo mine >/agents/low/state/mine")
     yield {**TREE, "mid": "ann", "low": "mid", "low2": "mid"}
-    host.hush("low")
+    host.close_connections("low")
     for name in host.tree().keys() - TREE.keys():
         host.call("Destroy", agent=name, wait=20)
 

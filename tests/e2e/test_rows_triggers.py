@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost, Reply
-from e2e.knocking import crowd, knock, lawless, plain, request, smuggling_request, status, whole
 from e2e.labhost import Lab
+from e2e.webhook_requests import (
+    github_headers,
+    hive_headers,
+    malformed_requests,
+    request,
+    send_bytes,
+    smuggling_request,
+    status,
+    unfinished_requests,
+)
 
 pytestmark = pytest.mark.lab
 SETTINGS = "[triggers]\nwebhooks = true\n[tasks]\ndeadline = 600\n"
@@ -35,7 +44,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.grow(lead={"role": "lead"}, other={"role": "lead"})
     made.grow(ann={"parent": "lead", "role": "worker"}, bea={"parent": "lead", "role": "worker"})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 def put(host: HiveHost, caller: str, name: str, when: dict[str, object], **more: object) -> Reply:
@@ -111,7 +120,7 @@ def test_triggers_fire_for_stopped_agents_and_wake_sleeping_ones(host: HiveHost)
     """Q33: durable; a message waits, a wake brings back a sleeper and undoes no stop."""
     id_ = put(host, "lead", "up", {"every": 1.0}, agent="bea",
               action={"kind": "wake", "text": "good morning"})["id"]  # fmt: skip
-    host.hush("bea")
+    host.close_connections("bea")
     assert not host.ask("lead", "Sleep", agent="bea").error
     host.until(lambda: state(host, "bea") == "running"
                and fires(host, id_), "not woken", 30)  # fmt: skip
@@ -168,7 +177,7 @@ def test_a_trigger_spawns_with_the_rights_of_its_creator(host: HiveHost) -> None
     assert not reply.error, reply
     (fire,) = fires(host, id_)
     assert (fire["state"], fire["output"]) == ("done", "clean")
-    host.hush("sweeper-1")
+    host.close_connections("sweeper-1")
     host.call("Destroy", agent="sweeper-1", wait=20)
 
 
@@ -176,7 +185,7 @@ def test_runs_missed_without_a_daemon_fire_once(host: HiveHost) -> None:
     """Q33: missed policy `latest`; nothing is doubled."""
     id_ = put(host, "lead", "missed", {"cron": "* * * * * *"})["id"]
     host.until(lambda: fires(host, id_), "no fire")
-    host.hush()
+    host.close_connections()
     host.run("systemctl", "stop", "hived.service")
     time.sleep(2)  # that is what it is about: so many times pass
     host.run("systemctl", "start", "hived.service")
@@ -248,32 +257,36 @@ def test_a_webhook_has_the_chosen_address_and_methods(host: HiveHost) -> None:
     reply = put(host, "lead", "chosen", {"webhook": hook})
     door, path, now = host.lab.path(HOOKS), reply["path"], int(host.run("date", "+%s").stdout)
     assert path == "/hook/lead/ci/push"
-    with_all = request(path, whole(SECRET, path, now, "PUT"), method="PUT")
-    assert [status(knock(door, with_all)) for _ in range(2)] == [202, 200]
-    old = request(path, whole(SECRET, path, now - 400, "PUT"), method="PUT")
-    assert status(knock(door, old)) == 404
-    refused = knock(door, request(path, whole(SECRET, path, now)))
+    with_all = request(path, hive_headers(SECRET, path, now, "PUT"), method="PUT")
+    assert [status(send_bytes(door, with_all)) for _ in range(2)] == [202, 200]
+    old = request(path, hive_headers(SECRET, path, now - 400, "PUT"), method="PUT")
+    assert status(send_bytes(door, old)) == 404
+    refused = send_bytes(door, request(path, hive_headers(SECRET, path, now)))
     assert (status(refused), "allow: put" in refused.lower()) == (405, True)
-    assert status(knock(door, request(path, plain(SECRET), method="PUT"))) == 404
+    assert status(send_bytes(door, request(path, github_headers(SECRET), method="PUT"))) == 404
     taken = host.call("SetTrigger", name="x", agent="lead", when={"webhook": {"path": "ci/push"}},
                       action=SAY)  # fmt: skip
     assert taken.error == "AlreadyExists"
     host.ask("lead", "RemoveTrigger", trigger=reply["id"])
-    assert status(knock(door, with_all)) == 404
+    assert status(send_bytes(door, with_all)) == 404
 
 
 def test_webhooks_withstand_clients_that_break_http(host: HiveHost) -> None:
     """Slow ones, long ones, two lengths, other spellings and a flood: others are served."""
     door = host.lab.path(HOOKS)
     path = put(host, "other", "in", {"webhook": {"secret": SECRET, "path": "in"}})["path"]
-    good, attacks = request(path, plain(SECRET)), lawless(path, SECRET)
-    with crowd(door, 200):
-        assert status(knock(door, good)) == 202
-        assert {attack: status(knock(door, attack)) for attack in attacks} == attacks
-        assert knock(door, smuggling_request(path, SECRET)).count("HTTP/1.1 ") == 1
-        assert status(knock(door, request(path, plain("the secret of another")))) == 404
+    good, attacks = request(path, github_headers(SECRET)), malformed_requests(path, SECRET)
+    with unfinished_requests(door, 200):
+        assert status(send_bytes(door, good)) == 202
+        assert {attack: status(send_bytes(door, attack)) for attack in attacks} == attacks
+        assert send_bytes(door, smuggling_request(path, SECRET)).count("HTTP/1.1 ") == 1
+        assert (
+            status(send_bytes(door, request(path, github_headers("the secret of another")))) == 404
+        )
         others = [b"[%d]" % number for number in range(110)]
-        flood = [status(knock(door, request(path, plain(SECRET, b), b))) for b in others]
+        flood = [
+            status(send_bytes(door, request(path, github_headers(SECRET, b), b))) for b in others
+        ]
         assert not host.call("Status").error
     assert (flood.count(202) <= 99, flood[-1]) == (True, 429)  # a hundred a minute, with the first
 
@@ -336,7 +349,7 @@ def test_an_artifact_outlives_its_author(host: HiveHost) -> None:
     host.grow(gone={"parent": "lead", "role": "worker"})
     id_ = store(host, "gone", "result", "kept", visibility="subtree")["id"]
     uuid = host.uuid("gone")
-    host.hush("gone")
+    host.close_connections("gone")
     host.call("Destroy", agent="gone", wait=20)
     assert read(host, "lead", id=id_) == read(host, "lead", name="result", owner=uuid) == "kept"
     assert read(host, "other", id=id_) == "NotFound"

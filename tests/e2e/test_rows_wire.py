@@ -38,7 +38,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     command = ["sh", "-c", "env; exec sleep 1000"]
     made.grow(kid={"parent": "lead", "role": "worker", "command": command})
     yield made
-    made.hush()
+    made.close_connections()
 
 
 @pytest.fixture(autouse=True)
@@ -325,7 +325,7 @@ def test_a_key_makes_a_call_safe_to_repeat(host: HiveHost) -> None:
     host.mail("kid")
     sent = host.ask("kid", "Send", to="lead", body="kept", idempotency_key="k")
     host.run("systemctl", "restart", "hived.service")
-    host.hush()
+    host.close_connections()
     assert same(sent, host.ask("kid", "Send", to="lead", body="kept", idempotency_key="k"))
 
 

@@ -27,7 +27,7 @@ RAW = [
 ]  # fmt: skip
 
 
-def nearly(random: Random) -> bytes:
+def nearly_valid(random: Random) -> bytes:
     """A call that exists, with parameters that do, of types and values that need not fit."""
     result = REGISTRY[random.choice(sorted(REGISTRY))]
     names = sorted(result.params.model_fields) or FIELDS
@@ -60,7 +60,7 @@ def raw(random: Random) -> bytes:
     return whole.encode("utf-8", "surrogatepass")
 
 
-def twice(random: Random) -> bytes:
+def duplicate_keys(random: Random) -> bytes:
     """The same key again: the one that is judged must not be another than the one that is done."""
     method = random.choice(METHODS)
     return random.choice([
@@ -76,9 +76,9 @@ def bytes_(random: Random) -> bytes:
     return random.randbytes(random.randint(0, 200)).replace(b"\0", b"")
 
 
-def bent(random: Random) -> bytes:
+def damaged_frame(random: Random) -> bytes:
     """A good call with a few bytes of it changed, lost or said twice."""
-    data = bytearray(nearly(random))
+    data = bytearray(nearly_valid(random))
     for _ in range(random.randint(1, 4)):
         at = random.randrange(len(data))
         data[at : at + random.randint(0, 3)] = random.choice(
@@ -100,7 +100,8 @@ def large(random: Random) -> bytes:
 
 
 KINDS: list[tuple[Callable[[Random], bytes], int]] = [
-    (nearly, 40), (unknown, 12), (raw, 16), (twice, 8), (bytes_, 8), (bent, 15), (large, 1),
+    (nearly_valid, 40), (unknown, 12), (raw, 16), (duplicate_keys, 8), (bytes_, 8),
+    (damaged_frame, 15), (large, 1),
 ]  # fmt: skip
 
 

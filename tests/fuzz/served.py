@@ -39,7 +39,7 @@ BOUNDS = HostLimits(
 )  # fmt: skip
 
 
-class Served:
+class HiveProcess:
     """Such a process, ready."""
 
     def __init__(self, folder: Path, pid: int) -> None:
@@ -60,14 +60,14 @@ class Served:
 
 
 @contextmanager
-def serve_in_process(folder: Path, agents: int, patience: float = 1.0) -> Iterator[Served]:
+def serve_in_process(folder: Path, agents: int, patience: float = 1.0) -> Iterator[HiveProcess]:
     argv = [sys.executable, "-m", "fuzz.served", str(folder), str(agents), str(patience)]
     environment = {**os.environ, **of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment)
     try:
         if process.stdout is None or process.stdout.readline() != b"ready\n":
             raise RuntimeError("the service does not start")
-        yield Served(folder, process.pid)
+        yield HiveProcess(folder, process.pid)
         assert process.poll() is None, "the service has ended"
     finally:
         process.kill()

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 from fuzz.hostile import frame
-from fuzz.served import Served, serve_in_process
+from fuzz.served import HiveProcess, serve_in_process
 from long import at_most, figure, seed, times
 from security.neighbour import Neighbour
 
@@ -24,7 +24,9 @@ AGENTS = 8
 DECLARED = {name for name in errors.BY_WIRE if name != errors.Internal.wire}
 
 
-def say(here: Served, agent: int, frames: list[bytes], random: Random) -> list[varlink.Message]:
+def say(
+    here: HiveProcess, agent: int, frames: list[bytes], random: Random
+) -> list[varlink.Message]:
     """Put the frames on one connection, whole, in pieces or cut off; what was answered."""
     with socket.socket(socket.AF_UNIX) as peer:
         peer.connect(str(here.path(agent)))
@@ -68,7 +70,7 @@ def answers(peer: socket.socket) -> list[varlink.Message]:
 
 
 @contextmanager
-def neighbours(here: Served, first: int) -> Iterator[list[Neighbour]]:
+def neighbours(here: HiveProcess, first: int) -> Iterator[list[Neighbour]]:
     result = [Neighbour(here.path(first + number)) for number in range(2)]
     for neighbour in result:
         neighbour.start()

@@ -31,7 +31,7 @@ Said = dict[str, Any]
 
 
 @dataclass
-class Workshop:
+class NixJobRunner:
     """Runs jobs one after the other, each in a room of its own."""
 
     folder: Path
@@ -105,11 +105,11 @@ class Workshop:
 
 
 @pytest.fixture(scope="session")
-def shop() -> Iterator[Workshop]:
+def runner() -> Iterator[NixJobRunner]:
     # Outside /dev/shm, whose mounts a sandbox does not take; files of a store are read-only.
     folder = Path(tempfile.mkdtemp(prefix="hive-nix-"))
     try:
-        workshop = Workshop(folder, inputs.make(folder))
+        workshop = NixJobRunner(folder, inputs.make(folder))
         said = workshop.relock("missing")
         assert said["ok"], said
         yield workshop

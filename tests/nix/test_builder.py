@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 from fixtures.meta_repo import family
-from nix.conftest import OFFLINE, PLAIN, Workshop
+from nix.conftest import OFFLINE, PLAIN, NixJobRunner
 
 from hive_core.errors import Conflict, InvalidArgument
 from hive_core.host.config.nix_profiles import NixProfiles
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Here:
+class LocalJobs:
     """Runs the programs of jobs in this process; `tampers` comes between a job and its answer."""
 
     work: Path
@@ -65,7 +65,7 @@ class Here:
 
 
 @dataclass
-class Files:
+class DeployedFiles:
     """The deployed files of every agent."""
 
     archive: bytes = b""
@@ -79,20 +79,20 @@ class Files:
         return self.archive
 
 
-class Bench:
+class BuilderHost:
     """A builder with everything that it needs, below one folder."""
 
-    def __init__(self, folder: Path, shop: Workshop) -> None:
-        self.shop = shop
-        paths = {"state": str(folder / "state"), "runtime": str(shop.fresh())}
+    def __init__(self, folder: Path, runner: NixJobRunner) -> None:
+        self.runner = runner
+        paths = {"state": str(folder / "state"), "runtime": str(runner.fresh())}
         images = {"host": "", "nix": ""}
         self.settings = Settings.model_validate(
-            {"paths": paths, "images": images, "nix": {"inputs": dict(shop.inputs)}}
+            {"paths": paths, "images": images, "nix": {"inputs": dict(runner.inputs)}}
         )
-        self.jobs = Here(self.settings.paths.work, shop.store)
+        self.jobs = LocalJobs(self.settings.paths.work, runner.store)
         self.profiles = NixProfiles(folder / "profiles")
         self.profiles.folder.mkdir()
-        self.files = Files()
+        self.files = DeployedFiles()
         self.nix = NixJobs(self.settings, self.jobs)
         self.builder = NixBuilder(
             self.nix, cast("AppliedRepoSource", self.files), self.profiles, lambda: self.fault
@@ -101,7 +101,7 @@ class Bench:
             self.nix, self.profiles, PendingLocks(self.settings.paths.applied)
         )
         self.fault = ""
-        self.hive = family("bob", "carl").with_lock(shop.lock)
+        self.hive = family("bob", "carl").with_lock(runner.lock)
         self.agent(PLAIN)
 
     def agent(self, module: str) -> None:
@@ -134,43 +134,43 @@ def wait(task: Coroutine[Any, Any, T]) -> T:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, shop: Workshop) -> Iterator[Bench]:
-    before = shop.lock
-    yield Bench(tmp_path, shop)
-    shop.lock = before
+def builder(tmp_path: Path, runner: NixJobRunner) -> Iterator[BuilderHost]:
+    before = runner.lock
+    yield BuilderHost(tmp_path, runner)
+    runner.lock = before
 
 
-def test_a_system_is_built_and_kept_before_it_is_used(bench: Bench) -> None:
+def test_a_system_is_built_and_kept_before_it_is_used(builder: BuilderHost) -> None:
     """attack 32: the collector finds a root at any time from the build on."""
-    system, said = bench.build()
-    assert (bench.shop.real(system) / "init").is_symlink()
+    system, said = builder.build()
+    assert (builder.runner.real(system) / "init").is_symlink()
     assert said["drv"].endswith("-nixos-system-bob.drv")
     assert said["closure"]["bytes"] > 0
-    assert bench.profiles.links(bench.hive.spec("bob").id) == {"build-0123456789ab": system}
-    assert bench.jobs.kinds == [JobKind.EVALUATE, JobKind.BUILD]
-    assert not list(bench.settings.paths.work.glob("*-*-*-*-*"))
+    assert builder.profiles.links(builder.hive.spec("bob").id) == {"build-0123456789ab": system}
+    assert builder.jobs.kinds == [JobKind.EVALUATE, JobKind.BUILD]
+    assert not list(builder.settings.paths.work.glob("*-*-*-*-*"))
 
 
-def test_h4_a_moved_agent_is_built_to_the_same_system(bench: Bench) -> None:
-    first = bench.build()
-    bench.hive = bench.hive.with_parent("bob", "carl")
-    assert bench.build() == first
+def test_h4_a_moved_agent_is_built_to_the_same_system(builder: BuilderHost) -> None:
+    first = builder.build()
+    builder.hive = builder.hive.with_parent("bob", "carl")
+    assert builder.build() == first
 
 
-def test_an_evaluation_sees_no_other_agent(bench: Bench) -> None:
+def test_an_evaluation_sees_no_other_agent(builder: BuilderHost) -> None:
     """Every agent can read the store, and all that is evaluated goes there."""
-    other = bench.hive.spec("carl").model_copy(
-        update={"image": "nix", "config": COMMIT, "nar": bench.hive.spec("bob").nar}
+    other = builder.hive.spec("carl").model_copy(
+        update={"image": "nix", "config": COMMIT, "nar": builder.hive.spec("bob").nar}
     )
-    bench.hive = bench.hive.with_spec("carl", other)
+    builder.hive = builder.hive.with_spec("carl", other)
     seen: list[bytes] = []
 
     def look(action: RunJob, out: Path) -> None:
         if action.work is JobKind.EVALUATE:
             seen.append((out.parent / "in/flake.nix").read_bytes())
 
-    bench.jobs.tampers = look
-    bench.build()
+    builder.jobs.tampers = look
+    builder.build()
     assert b"bob" in seen[0]
     assert b"carl" not in seen[0]
 
@@ -186,29 +186,29 @@ def test_an_evaluation_sees_no_other_agent(bench: Bench) -> None:
     ],
 )
 def test_attack_21_results_of_a_job_are_verified(
-    bench: Bench, forged: dict[str, object], why: str
+    builder: BuilderHost, forged: dict[str, object], why: str
 ) -> None:
     def tamper(action: RunJob, out: Path) -> None:
         if action.work is JobKind.BUILD:
             said = json.loads((out / "said.json").read_text()) | forged
             (out / "said.json").write_text(json.dumps(said))
 
-    bench.jobs.tampers = tamper
+    builder.jobs.tampers = tamper
     with pytest.raises((Conflict, InvalidArgument), match=why):
-        bench.build()
+        builder.build()
 
 
-def test_attack_21_a_lock_that_moved_since_the_approval_voids_it(bench: Bench) -> None:
-    approved = bench.approval().binding
-    bench.hive = bench.hive.with_lock(bench.hive.lock + b"\n")
-    assert "since it was approved" in bench.refusal(binding=approved).reason
-    assert bench.jobs.ran == []
+def test_attack_21_a_lock_that_moved_since_the_approval_voids_it(builder: BuilderHost) -> None:
+    approved = builder.approval().binding
+    builder.hive = builder.hive.with_lock(builder.hive.lock + b"\n")
+    assert "since it was approved" in builder.refusal(binding=approved).reason
+    assert builder.jobs.ran == []
 
 
-def test_attack_29_nothing_is_evaluated_without_a_build_sandbox(bench: Bench) -> None:
-    bench.fault = "the image nix needs `sandbox = true`"
-    assert bench.refusal().reason == bench.fault
-    assert bench.jobs.ran == []
+def test_attack_29_nothing_is_evaluated_without_a_build_sandbox(builder: BuilderHost) -> None:
+    builder.fault = "the image nix needs `sandbox = true`"
+    assert builder.refusal().reason == builder.fault
+    assert builder.jobs.ran == []
 
 
 @pytest.mark.parametrize(
@@ -219,105 +219,105 @@ def test_attack_29_nothing_is_evaluated_without_a_build_sandbox(bench: Bench) ->
     ],
 )  # fmt: skip
 def test_a_missing_prerequisite_is_reported_with_its_remedy(
-    bench: Bench, change: str, why: str
+    builder: BuilderHost, change: str, why: str
 ) -> None:
     if change == "lock":
-        bench.hive = bench.hive.with_lock(b"")
+        builder.hive = builder.hive.with_lock(b"")
     elif change == "inputs":
         inputs = {"inputs": {"hive": "path:/x"}}
-        nix = bench.settings.nix.model_validate(inputs)
-        bench.nix.settings = bench.settings.model_copy(update={"nix": nix})
+        nix = builder.settings.nix.model_validate(inputs)
+        builder.nix.settings = builder.settings.model_copy(update={"nix": nix})
     elif change == "profiles":
-        bench.profiles.folder.rmdir()
+        builder.profiles.folder.rmdir()
     else:
-        spec = bench.hive.spec("bob").model_copy(update={"config": None, "nar": None})
-        bench.hive = bench.hive.with_spec("bob", spec)
+        spec = builder.hive.spec("bob").model_copy(update={"config": None, "nar": None})
+        builder.hive = builder.hive.with_spec("bob", spec)
     kind = ApprovalKind.UPDATE if change == "config" else ApprovalKind.CONFIG
-    assert why in bench.refusal(kind=kind).reason
-    assert bench.jobs.ran == []
+    assert why in builder.refusal(kind=kind).reason
+    assert builder.jobs.ran == []
 
 
-def test_a_failed_build_is_reported_with_its_last_lines(bench: Bench) -> None:
-    bench.agent('{ ... }: { fixture.build = "echo so it is >&2; exit 3"; }')
-    assert "so it is" in bench.refusal().lines
-    bench.agent('{ ... }: throw "not today"')
-    assert "not today" in bench.refusal().reason
+def test_a_failed_build_is_reported_with_its_last_lines(builder: BuilderHost) -> None:
+    builder.agent('{ ... }: { fixture.build = "echo so it is >&2; exit 3"; }')
+    assert "so it is" in builder.refusal().lines
+    builder.agent('{ ... }: throw "not today"')
+    assert "not today" in builder.refusal().reason
 
 
-def test_agents_of_other_images_and_rollbacks_build_nothing(bench: Bench) -> None:
-    assert bench.build(kind=ApprovalKind.ROLLBACK) == ("", {})
-    approval, hive = bench.approval(), bench.hive
-    assert wait(bench.builder.build(approval, hive, "carl")).system == ""
-    assert bench.jobs.ran == []
+def test_agents_of_other_images_and_rollbacks_build_nothing(builder: BuilderHost) -> None:
+    assert builder.build(kind=ApprovalKind.ROLLBACK) == ("", {})
+    approval, hive = builder.approval(), builder.hive
+    assert wait(builder.builder.build(approval, hive, "carl")).system == ""
+    assert builder.jobs.ran == []
 
 
-def test_h13_newer_inputs_are_locked_shown_and_applied(bench: Bench) -> None:
-    place = Path(bench.shop.inputs["hive"].removeprefix("path:"))
+def test_h13_newer_inputs_are_locked_shown_and_applied(builder: BuilderHost) -> None:
+    place = Path(builder.runner.inputs["hive"].removeprefix("path:"))
     (place / "newer").write_text("1")
-    approval = bench.approval(ApprovalKind.INPUTS, inputs=["hive"])
-    taken = wait(bench.inputs.take_in(approval, bench.hive))
+    approval = builder.approval(ApprovalKind.INPUTS, inputs=["hive"])
+    taken = wait(builder.inputs.take_in(approval, builder.hive))
     (change,) = cast("list[dict[str, str]]", taken.review["changes"])
     assert change["input"] == "hive"
     assert change["old"] != change["new"]
     judged = replace(approval, binding=taken.binding)
-    hive = bench.inputs.change(judged, bench.hive)
+    hive = builder.inputs.change(judged, builder.hive)
     assert sha256(hive.lock).hexdigest()[:40] == taken.binding.commit
-    assert taken.binding.lock == bench.hive.lock_hash
-    diff_file = bench.settings.paths.applied / ".inputs" / f"{approval.id}.diff"
+    assert taken.binding.lock == builder.hive.lock_hash
+    diff_file = builder.settings.paths.applied / ".inputs" / f"{approval.id}.diff"
     assert any(json.loads(line)["sign"] == "+" for line in diff_file.read_text().splitlines())
-    assert len(bench.profiles.links("inputs")) == 2
+    assert len(builder.profiles.links("inputs")) == 2
 
 
-def test_h13_the_first_lock_needs_an_approval_too(bench: Bench) -> None:
-    bench.hive = bench.hive.with_lock(b"")
-    taken = wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), bench.hive))
+def test_h13_the_first_lock_needs_an_approval_too(builder: BuilderHost) -> None:
+    builder.hive = builder.hive.with_lock(b"")
+    taken = wait(builder.inputs.take_in(builder.approval(ApprovalKind.INPUTS), builder.hive))
     assert taken.binding.lock == ""
     changes = cast("list[dict[str, str]]", taken.review["changes"])
     assert [change["input"] for change in changes] == ["hive", "nixpkgs"]
 
 
-def test_current_inputs_need_no_decision(bench: Bench) -> None:
+def test_current_inputs_need_no_decision(builder: BuilderHost) -> None:
     taken = wait(
-        bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), bench.hive.with_lock(b""))
+        builder.inputs.take_in(builder.approval(ApprovalKind.INPUTS), builder.hive.with_lock(b""))
     )
-    hive = bench.inputs.change(
-        replace(bench.approval(), binding=taken.binding), bench.hive.with_lock(b"")
+    hive = builder.inputs.change(
+        replace(builder.approval(), binding=taken.binding), builder.hive.with_lock(b"")
     )
     with pytest.raises(Conflict, match="up to date"):
-        wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), hive))
+        wait(builder.inputs.take_in(builder.approval(ApprovalKind.INPUTS), hive))
 
 
-def test_attack_21_only_the_approved_lock_is_applied(bench: Bench) -> None:
-    empty = bench.hive.with_lock(b"")
-    taken = wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), empty))
-    approval = replace(bench.approval(ApprovalKind.INPUTS), binding=taken.binding)
+def test_attack_21_only_the_approved_lock_is_applied(builder: BuilderHost) -> None:
+    empty = builder.hive.with_lock(b"")
+    taken = wait(builder.inputs.take_in(builder.approval(ApprovalKind.INPUTS), empty))
+    approval = replace(builder.approval(ApprovalKind.INPUTS), binding=taken.binding)
     with pytest.raises(Conflict, match="since this was requested"):
-        bench.inputs.change(approval, bench.hive)
-    place = bench.settings.paths.applied / ".inputs" / f"{approval.id}.lock"
+        builder.inputs.change(approval, builder.hive)
+    place = builder.settings.paths.applied / ".inputs" / f"{approval.id}.lock"
     place.write_bytes(place.read_bytes() + b" ")
     with pytest.raises(Conflict, match="not the approved one"):
-        bench.inputs.change(approval, empty)
+        builder.inputs.change(approval, empty)
     place.unlink()
     place.symlink_to("/etc/passwd")
     with pytest.raises(Conflict, match="cannot read the proposed lock file"):
-        bench.inputs.change(approval, empty)
+        builder.inputs.change(approval, empty)
 
 
-def test_unavailable_inputs_are_refused(bench: Bench) -> None:
-    inputs = {**bench.shop.inputs, "more": "path:/nonexistent"}
-    nix = bench.settings.nix.model_copy(update={"inputs": inputs})
-    bench.nix.settings = bench.settings.model_copy(update={"nix": nix})
+def test_unavailable_inputs_are_refused(builder: BuilderHost) -> None:
+    inputs = {**builder.runner.inputs, "more": "path:/nonexistent"}
+    nix = builder.settings.nix.model_copy(update={"inputs": inputs})
+    builder.nix.settings = builder.settings.model_copy(update={"nix": nix})
     with pytest.raises(InvalidArgument, match="/nonexistent"):
-        wait(bench.inputs.take_in(bench.approval(ApprovalKind.INPUTS), bench.hive))
+        wait(builder.inputs.take_in(builder.approval(ApprovalKind.INPUTS), builder.hive))
 
 
-def test_agents_built_from_the_inputs_follow_parents_first(bench: Bench) -> None:
+def test_agents_built_from_the_inputs_follow_parents_first(builder: BuilderHost) -> None:
     def with_build(hive: Hive, name: str) -> Hive:
         made = {
             "image": "nix", "config": "1a" * 20, "system": "/nix/store/" + "0" * 32 + "-system"
         }  # fmt: skip
         return hive.with_spec(name, hive.spec(name).model_copy(update=made))
 
-    hive = with_build(with_build(bench.hive.with_parent("bob", "carl"), "bob"), "carl")
-    assert bench.inputs.built_agents(hive) == ["carl", "bob"]
-    assert bench.inputs.built_agents(bench.hive) == []
+    hive = with_build(with_build(builder.hive.with_parent("bob", "carl"), "bob"), "carl")
+    assert builder.inputs.built_agents(hive) == ["carl", "bob"]
+    assert builder.inputs.built_agents(builder.hive) == []

@@ -6,51 +6,51 @@ import json
 from pathlib import Path
 
 import pytest
-from nix.conftest import PLAIN, Workshop
+from nix.conftest import PLAIN, NixJobRunner
 
 from hive_core.jobs import nix_build, nix_evaluate
 from hive_core.jobs.nix import SAID_MOST, JobFolders, NixRefused
 
 
-def test_a_system_is_evaluated_and_built(shop: Workshop) -> None:
-    made = shop.build_agent('{ ... }: { environment.etc.motd.text = "hello"; }')
+def test_a_system_is_evaluated_and_built(runner: NixJobRunner) -> None:
+    made = runner.build_agent('{ ... }: { environment.etc.motd.text = "hello"; }')
     assert made["ok"], made
-    assert shop.real(f"{made['out']}/etc/motd").read_text() == "hello"
+    assert runner.real(f"{made['out']}/etc/motd").read_text() == "hello"
     assert made["closure"]["bytes"] > 0
     assert any("nixos-system-bob" in name for name, _ in made["closure"]["come"])
 
 
-def test_h4_another_parent_is_the_same_derivation(shop: Workshop) -> None:
+def test_h4_another_parent_is_the_same_derivation(runner: NixJobRunner) -> None:
     """Moving an agent rebuilds nothing, for itself or anybody else."""
     derivations = {
-        json.dumps(shop.evaluate(PLAIN, parent=parent)) for parent in ("alice", "carl", None)
+        json.dumps(runner.evaluate(PLAIN, parent=parent)) for parent in ("alice", "carl", None)
     }
     assert len(derivations) == 1
     assert json.loads(derivations.pop())["ok"]
 
 
-def test_the_difference_of_two_systems_is_reported(shop: Workshop) -> None:
-    before = shop.build_agent(PLAIN)
-    after = shop.build_agent('{ ... }: { environment.etc.motd.text = "new"; }', before["out"])
+def test_the_difference_of_two_systems_is_reported(runner: NixJobRunner) -> None:
+    before = runner.build_agent(PLAIN)
+    after = runner.build_agent('{ ... }: { environment.etc.motd.text = "new"; }', before["out"])
     come = [name for name, _ in after["closure"]["come"]]
     gone = [name for name, _ in after["closure"]["gone"]]
     assert (come, gone) == (["nixos-system-bob"], ["nixos-system-bob"])
     assert after["closure"]["before"] == before["closure"]["bytes"]
-    same = shop.build(shop.evaluate(PLAIN), before["out"])
+    same = runner.build(runner.evaluate(PLAIN), before["out"])
     assert (same["closure"]["come"], same["built"]) == ([], 0)
 
 
-def test_a_failed_evaluation_is_reported_with_its_reason(shop: Workshop) -> None:
-    said = shop.evaluate('{ ... }: throw "not today"')
+def test_a_failed_evaluation_is_reported_with_its_reason(runner: NixJobRunner) -> None:
+    said = runner.evaluate('{ ... }: throw "not today"')
     assert not said["ok"]
     assert "not today" in said["text"]
-    assert shop.evaluate("{ ... }: {")["text"].startswith("syntax error")
-    assert "agent.nix" in shop.evaluate({"other": ""})["text"]
+    assert runner.evaluate("{ ... }: {")["text"].startswith("syntax error")
+    assert "agent.nix" in runner.evaluate({"other": ""})["text"]
 
 
-def test_a_failed_build_is_reported_with_its_last_lines(shop: Workshop) -> None:
-    made = shop.evaluate('{ ... }: { fixture.build = "echo so it is >&2; exit 3"; }')
-    said = shop.build(made)
+def test_a_failed_build_is_reported_with_its_last_lines(runner: NixJobRunner) -> None:
+    made = runner.evaluate('{ ... }: { fixture.build = "echo so it is >&2; exit 3"; }')
+    said = runner.build(made)
     assert not said["ok"]
     assert "so it is" in said["log"]
 
@@ -73,8 +73,10 @@ READS = {
 
 
 @pytest.mark.parametrize("expression", READS.values(), ids=READS.keys())
-def test_attack_26_a_module_reads_nothing_of_the_host(shop: Workshop, expression: str) -> None:
-    said = shop.evaluate(f"{{ ... }}: {{ environment.etc.x.text = {expression}; }}")
+def test_attack_26_a_module_reads_nothing_of_the_host(
+    runner: NixJobRunner, expression: str
+) -> None:
+    said = runner.evaluate(f"{{ ... }}: {{ environment.etc.x.text = {expression}; }}")
     assert not said["ok"], said
     assert "root:x:0" not in json.dumps(said)
 
@@ -90,8 +92,8 @@ FETCHES = {
 
 
 @pytest.mark.parametrize("expression", FETCHES.values(), ids=FETCHES.keys())
-def test_attack_26_a_module_fetches_nothing(shop: Workshop, expression: str) -> None:
-    said = shop.evaluate(
+def test_attack_26_a_module_fetches_nothing(runner: NixJobRunner, expression: str) -> None:
+    said = runner.evaluate(
         f'{{ ... }}: {{ environment.etc.x.text = "${{toString ({expression})}}"; }}'
     )
     assert not said["ok"], said
@@ -105,9 +107,9 @@ def derivation(more: str) -> str:
     )
 
 
-def test_attack_27_nothing_is_built_during_an_evaluation(shop: Workshop) -> None:
+def test_attack_27_nothing_is_built_during_an_evaluation(runner: NixJobRunner) -> None:
     for expression in (f"import {derivation('')}", f"builtins.readFile {derivation('')}"):
-        said = shop.evaluate(
+        said = runner.evaluate(
             f"{{ pkgs, ... }}: {{ environment.etc.x.text = toString ({expression}); }}"
         )
         assert not said["ok"]
@@ -115,11 +117,11 @@ def test_attack_27_nothing_is_built_during_an_evaluation(shop: Workshop) -> None
         assert "allow-import-from-derivation" in said["log"] or "disabled" in said["log"]
 
 
-def test_attack_25_a_flake_of_an_agent_is_only_a_file(shop: Workshop) -> None:
+def test_attack_25_a_flake_of_an_agent_is_only_a_file(runner: NixJobRunner) -> None:
     """Its nixConfig is read by nobody: the agent's files are data, not a flake."""
     hostile = '{ nixConfig.post-build-hook = "/bin/sh"; outputs = _: throw "evaluated"; }'
     files = {"agent.nix": PLAIN, "flake.nix": hostile, "nix.conf": "sandbox = false\n"}
-    said = shop.evaluate(files)
+    said = runner.evaluate(files)
     assert said["ok"], said
     assert "post-build-hook" not in json.dumps(said)
 
@@ -133,102 +135,104 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("expression", BOMBS.values(), ids=BOMBS.keys())
-def test_attack_28_an_evaluation_bomb_ends_or_is_ended(shop: Workshop, expression: str) -> None:
-    said = shop.evaluate(f"{{ ... }}: {{ environment.etc.x.text = {expression}; }}", seconds=2)
+def test_attack_28_an_evaluation_bomb_ends_or_is_ended(
+    runner: NixJobRunner, expression: str
+) -> None:
+    said = runner.evaluate(f"{{ ... }}: {{ environment.etc.x.text = {expression}; }}", seconds=2)
     assert not said["ok"], said
     assert said["text"]
 
 
-def test_attack_28_a_memory_bomb_has_a_bound(shop: Workshop) -> None:
+def test_attack_28_a_memory_bomb_has_a_bound(runner: NixJobRunner) -> None:
     text = 'builtins.foldl\' (a: _: a + a) "xxxxxxxx" (builtins.genList (x: x) 60)'
-    said = shop.evaluate(f"{{ ... }}: {{ environment.etc.x.text = {text}; }}", seconds=20)
+    said = runner.evaluate(f"{{ ... }}: {{ environment.etc.x.text = {text}; }}", seconds=20)
     assert not said["ok"], said
 
 
-def test_attack_28_a_flood_of_traces_is_cut_off(shop: Workshop) -> None:
+def test_attack_28_a_flood_of_traces_is_cut_off(runner: NixJobRunner) -> None:
     line = "x" * 1000
     flood = (
         f'builtins.foldl\' (a: n: builtins.trace "{line}" a) "" (builtins.genList (x: x) 1000000)'
     )
-    said = shop.evaluate(f"{{ ... }}: {{ environment.etc.x.text = {flood}; }}", seconds=20)
+    said = runner.evaluate(f"{{ ... }}: {{ environment.etc.x.text = {flood}; }}", seconds=20)
     assert said["text"] == f"the output of Nix is larger than {SAID_MOST} bytes"
     assert len(json.dumps(said)) < 64 << 10
 
 
-def test_attack_22_module_text_in_nix_output_moves_no_cursor(shop: Workshop) -> None:
-    said = shop.evaluate('{ ... }: throw "\x1b[2Ja\u202eb\rc\x07"')
+def test_attack_22_module_text_in_nix_output_moves_no_cursor(runner: NixJobRunner) -> None:
+    said = runner.evaluate('{ ... }: throw "\x1b[2Ja\u202eb\rc\x07"')
     assert not said["ok"]
     assert not {"\x1b", "\u202e", "\r", "\x07"} & set(said["text"] + said["log"])
 
 
-def test_attack_29_a_derivation_with_network_access_is_not_built(shop: Workshop) -> None:
+def test_attack_29_a_derivation_with_network_access_is_not_built(runner: NixJobRunner) -> None:
     """A fixed-output derivation keeps the host's network, its abstract sockets too."""
     hashed = 'outputHashAlgo = "sha256"; outputHashMode = "flat"; outputHash = ' + f'"{"0" * 64}";'
     module = f'{{ pkgs, ... }}: {{ fixture.build = ": ${{{derivation(hashed)}}}"; }}'
-    made = shop.evaluate(module)
+    made = runner.evaluate(module)
     assert made["ok"], made
-    said = shop.build(made)
+    said = runner.build(made)
     assert not said["ok"]
     assert said["text"] == "the build would fetch from the network: x"
-    allowed = shop.build(made, fetches="yes")
+    allowed = runner.build(made, fetches="yes")
     assert "hash mismatch" in allowed["log"]
 
 
-def test_attack_29_a_build_sees_neither_host_nor_network(shop: Workshop) -> None:
+def test_attack_29_a_build_sees_neither_host_nor_network(runner: NixJobRunner) -> None:
     look = "b ls / /etc >$out/etc/seen 2>&1; b cat /etc/passwd >$out/etc/users;" \
            " b cat /proc/net/dev >$out/etc/net"  # fmt: skip
-    made = shop.build_agent(f'{{ ... }}: {{ fixture.build = "{look}"; }}')
+    made = runner.build_agent(f'{{ ... }}: {{ fixture.build = "{look}"; }}')
     assert made["ok"], made
-    etc = shop.real(f"{made['out']}/etc")
+    etc = runner.real(f"{made['out']}/etc")
     assert "var" not in (etc / "seen").read_text().split()
     assert "hive" not in (etc / "users").read_text()
     devices = [line.split(":")[0].strip() for line in (etc / "net").read_text().splitlines()[2:]]
     assert devices == ["lo"]
 
 
-def test_attack_29_a_derivation_cannot_disable_the_sandbox(shop: Workshop) -> None:
+def test_attack_29_a_derivation_cannot_disable_the_sandbox(runner: NixJobRunner) -> None:
     free = derivation("__noChroot = true;")
     module = f'{{ pkgs, ... }}: {{ fixture.build = ": ${{{free}}}"; }}'
-    made = shop.evaluate(module)
+    made = runner.evaluate(module)
     assert made["ok"], made
-    said = shop.build(made)
+    said = runner.build(made)
     assert not said["ok"]
     assert "__noChroot" in said["log"]
 
 
-def test_attack_30_an_evaluation_uses_only_locked_inputs(shop: Workshop) -> None:
+def test_attack_30_an_evaluation_uses_only_locked_inputs(runner: NixJobRunner) -> None:
     """With --no-write-lock-file beside it, an unlocked input would be accepted."""
-    lock = shop.lock
+    lock = runner.lock
     try:
-        shop.lock = b'{"nodes": {"root": {}}, "root": "root", "version": 7}'
-        assert "lock file" in shop.evaluate(PLAIN)["text"]
+        runner.lock = b'{"nodes": {"root": {}}, "root": "root", "version": 7}'
+        assert "lock file" in runner.evaluate(PLAIN)["text"]
         less = json.loads(lock)
         del less["nodes"]["nixpkgs"], less["nodes"]["root"]["inputs"]["nixpkgs"]
         less["nodes"]["hive"]["inputs"] = {}
-        shop.lock = json.dumps(less).encode()
-        assert not shop.evaluate(PLAIN)["ok"]
+        runner.lock = json.dumps(less).encode()
+        assert not runner.evaluate(PLAIN)["ok"]
     finally:
-        shop.lock = lock
-    assert shop.evaluate(PLAIN)["ok"]
+        runner.lock = lock
+    assert runner.evaluate(PLAIN)["ok"]
 
 
-def test_attack_21_files_that_differ_from_the_pin_are_not_used(shop: Workshop) -> None:
+def test_attack_21_files_that_differ_from_the_pin_are_not_used(runner: NixJobRunner) -> None:
     """The flake names the files by their hash, whatever lies in the exchange."""
-    right = shop.evaluate(PLAIN)
-    room = shop.room(flake_nix=b"", flake_lock=shop.lock, tree_nar=b"")
+    right = runner.evaluate(PLAIN)
+    room = runner.room(flake_nix=b"", flake_lock=runner.lock, tree_nar=b"")
     assert right["ok"]
     assert not list(room.out.iterdir())
-    other = shop.evaluate('{ ... }: { environment.etc.x.text = "other"; }')
+    other = runner.evaluate('{ ... }: { environment.etc.x.text = "other"; }')
     assert other["drv"] != right["drv"]
 
 
-def test_attack_31_options_of_the_host_reach_nothing(shop: Workshop) -> None:
+def test_attack_31_options_of_the_host_reach_nothing(runner: NixJobRunner) -> None:
     """A module is the inside of a container: all that leaves an evaluation is two store paths."""
     module = (
         '{ ... }: { containers.x.bindMounts."/".hostPath = "/"; systemd.nspawn.x = { };'
         ' hive.flags = [ "--capability=all" ]; nix.settings.sandbox = false; }'
     )
-    said = shop.evaluate(module)
+    said = runner.evaluate(module)
     assert said["ok"], said
     assert said.keys() == {"ok", "text", "log", "drv", "out"}
 
@@ -243,17 +247,17 @@ FORGED = {
 
 
 @pytest.mark.parametrize("value", FORGED.values(), ids=FORGED.keys())
-def test_attack_32_a_forged_system_is_refused(shop: Workshop, value: str) -> None:
+def test_attack_32_a_forged_system_is_refused(runner: NixJobRunner, value: str) -> None:
     fixed = f"{{ lib, ... }}: {{ fixture.toplevel = {value}; }}"
-    said = shop.evaluate(fixed)
+    said = runner.evaluate(fixed)
     assert not said["ok"], said
 
 
-def test_attack_32_the_output_must_equal_the_evaluated_one(shop: Workshop) -> None:
-    made = shop.evaluate(PLAIN)
-    other = shop.evaluate('{ ... }: { environment.etc.x.text = "y"; }')
+def test_attack_32_the_output_must_equal_the_evaluated_one(runner: NixJobRunner) -> None:
+    made = runner.evaluate(PLAIN)
+    other = runner.evaluate('{ ... }: { environment.etc.x.text = "y"; }')
     assert made["ok"]
-    said = shop.build({**made, "out": other["out"]})
+    said = runner.build({**made, "out": other["out"]})
     assert said["text"] == "the build result is not the evaluated system"
 
 
@@ -275,59 +279,61 @@ SYSTEMS = {
 
 @pytest.mark.parametrize("script", SYSTEMS.values(), ids=SYSTEMS.keys())
 def test_attack_32_a_system_that_leads_out_of_the_store_is_refused(
-    shop: Workshop, script: str
+    runner: NixJobRunner, script: str
 ) -> None:
-    said = shop.build_agent(f'{{ ... }}: {{ fixture.build = "{script}"; }}')
+    said = runner.build_agent(f'{{ ... }}: {{ fixture.build = "{script}"; }}')
     assert not said["ok"], said
     assert said["text"].startswith("the system ")
 
 
 def test_attack_32_a_built_system_survives_the_collector_until_it_is_adopted(
-    shop: Workshop,
+    runner: NixJobRunner,
 ) -> None:
     """The link lies where the host sees it, so that the collector does too."""
-    made = shop.build_agent('{ ... }: { environment.etc.kept.text = "kept"; }')
-    roots = [path.readlink() for path in shop.store.glob("nix/var/nix/gcroots/auto/*")]
+    made = runner.build_agent('{ ... }: { environment.etc.kept.text = "kept"; }')
+    roots = [path.readlink() for path in runner.store.glob("nix/var/nix/gcroots/auto/*")]
     links = {str(path): str(path.readlink()) for path in roots if path.is_symlink()}
     assert made["out"] in links.values()
-    assert all(Path(path).is_relative_to(shop.folder) for path in links)
+    assert all(Path(path).is_relative_to(runner.folder) for path in links)
 
 
-def test_h13_locking_names_what_it_fetched_and_changes_only_what_is_asked(shop: Workshop) -> None:
-    before, nodes = shop.lock, json.loads(shop.lock)["nodes"]
+def test_h13_locking_names_what_it_fetched_and_changes_only_what_is_asked(
+    runner: NixJobRunner,
+) -> None:
+    before, nodes = runner.lock, json.loads(runner.lock)["nodes"]
     try:
         for name in ("hive", "nixpkgs"):
-            (Path(shop.inputs[name].removeprefix("path:")) / "changed").write_text(name)
-        said = shop.relock("hive")
+            (Path(runner.inputs[name].removeprefix("path:")) / "changed").write_text(name)
+        said = runner.relock("hive")
         assert said["ok"], said
-        after = json.loads(shop.lock)["nodes"]
+        after = json.loads(runner.lock)["nodes"]
         assert after["nixpkgs"] == nodes["nixpkgs"]
         assert after["hive"]["locked"] != nodes["hive"]["locked"]
         assert len(said["sources"]) == 2
-        assert shop.relock()["ok"]
-        assert json.loads(shop.lock)["nodes"]["nixpkgs"] != nodes["nixpkgs"]
+        assert runner.relock()["ok"]
+        assert json.loads(runner.lock)["nodes"]["nixpkgs"] != nodes["nixpkgs"]
     finally:
-        shop.lock = before
+        runner.lock = before
 
 
-def test_an_unavailable_input_is_reported(shop: Workshop) -> None:
-    inputs = shop.inputs
+def test_an_unavailable_input_is_reported(runner: NixJobRunner) -> None:
+    inputs = runner.inputs
     try:
-        shop.inputs = {**inputs, "more": "path:/nonexistent"}
-        said = shop.relock("more")
+        runner.inputs = {**inputs, "more": "path:/nonexistent"}
+        said = runner.relock("more")
         assert not said["ok"]
         assert "/nonexistent" in said["text"]
     finally:
-        shop.inputs = inputs
+        runner.inputs = inputs
 
 
 @pytest.mark.parametrize(
     "words",
     [["bob"], ["Bob", "/x", "9"], ["--help", "/x", "9"], ["bob", "x", "9"], ["bob", "/x", "-1"]],
 )
-def test_unknown_job_parameters_are_refused(shop: Workshop, words: list[str]) -> None:
+def test_unknown_job_parameters_are_refused(runner: NixJobRunner, words: list[str]) -> None:
     with pytest.raises(ValueError, match=r"needed|is not"):
-        nix_evaluate.main(words, shop.room())
+        nix_evaluate.main(words, runner.room())
 
 
 def test_an_unreadable_derivation_counts_as_one_that_fetches(tmp_path: Path) -> None:

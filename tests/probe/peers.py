@@ -30,7 +30,7 @@ PEERS = {
 }
 
 
-class Unified(Lab):
+class UnifiedLab(Lab):
     @override
     def _cgroup_version(self) -> str:
         return "unified"
@@ -53,7 +53,7 @@ def probe(lab: Lab, command: Sequence[str]) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    with Unified() as lab:
+    with UnifiedLab() as lab:
         outside = lab.popen(["/usr/bin/python3", "-Ic", CANARIES, WORD], stdout=-1)
         assert outside.stdout is not None
         pid = outside.stdout.readline().strip()

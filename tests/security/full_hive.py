@@ -17,7 +17,7 @@ from subprocess import PIPE, Popen
 from uuid import UUID
 
 from fixtures.broker import Asleep, SlowReads
-from fuzz.served import ROOT, Served, of_the_unit
+from fuzz.served import ROOT, HiveProcess, of_the_unit
 from typing_extensions import override
 
 from hive_core import varlink
@@ -76,7 +76,7 @@ def family() -> Hive:
     return hive.validate()
 
 
-class Awake(Asleep):
+class AllRunning(Asleep):
     """Everybody runs."""
 
     @override
@@ -93,7 +93,7 @@ def broker_of(folder: Path, ledger: Ledger, clock: Clock) -> Broker:
         SecretStore(folder / "secrets"),
         ArtifactContents(folder / "artifacts", clock=clock.monotonic),
     )
-    world = Services(ledger, repo, SETTINGS, Awake(), clock, *stores)
+    world = Services(ledger, repo, SETTINGS, AllRunning(), clock, *stores)
     return Broker(world, repo.read(ledger.head), registry, introspection_methods(registry, "1"))
 
 
@@ -104,7 +104,7 @@ def _settle(repo: MetaRepo, ledger: Ledger) -> None:
         move(oid)
 
 
-class Filled:
+class FilledHive:
     """A broker that is asked by hand, and what its calls have brought."""
 
     def __init__(self, folder: Path) -> None:
@@ -175,7 +175,7 @@ def _result(answer: varlink.Message, operation: str) -> Reply:
     return parameters
 
 
-def fill(here: Filled) -> None:
+def fill(here: FilledHive) -> None:
     for name in HOSTILE:
         _fill_for(here, name)
     _fill_archives(here)
@@ -185,12 +185,12 @@ def workers(name: str) -> list[str]:
     return [f"{name}-w{number}" for number in range(BELOW)]
 
 
-def _fill_for(here: Filled, name: str) -> None:
+def _fill_for(here: FilledHive, name: str) -> None:
     for step in (_work, _plans, _talk, _mail, _later, _stores, _figures, _machines, _history):
         step(here, name)
 
 
-def _work(here: Filled, name: str) -> None:
+def _work(here: FilledHive, name: str) -> None:
     long = {"description": "d" * 4000, "title": "t" * 200, "deadline": None}
     tasks = here.ids(
         name, "assign_task",
@@ -208,7 +208,7 @@ def _work(here: Filled, name: str) -> None:
     here.say(name, "run_parallel_workers", batches)
 
 
-def _plans(here: Filled, name: str) -> None:
+def _plans(here: FilledHive, name: str) -> None:
     worker = workers(name)[210]
     wish = {"agent": worker, "description": "plan it", "plan_required": True}
     here.say(name, "start", [{"agent": worker}])
@@ -219,7 +219,7 @@ def _plans(here: Filled, name: str) -> None:
         here.say(name, "reject_plan", [{"task": task, "plan": plan, "reason": "r" * 500}])
 
 
-def _talk(here: Filled, name: str) -> None:
+def _talk(here: FilledHive, name: str) -> None:
     items = [{"prompt": "p" * 500, "options": ["o" * 300] * 4}] * 8
     wish = {"items": items, "to": name, "context": "c" * 2000}
     for worker in workers(name)[:40]:
@@ -227,7 +227,7 @@ def _talk(here: Filled, name: str) -> None:
     here.say(name, "ask", ({**wish, "to": OPERATOR} for _ in range(12)))
 
 
-def _mail(here: Filled, name: str) -> None:
+def _mail(here: FilledHive, name: str) -> None:
     chief = f"{name}-chief"
     letters = ({"to": name, "body": "b" * 14_000} for _ in range(350))
     here.say(OPERATOR, "send", letters)
@@ -240,7 +240,7 @@ def _mail(here: Filled, name: str) -> None:
         here.say(chief, "nack", [{"ids": [message["id"] for message in messages], "dead": True}])
 
 
-def _later(here: Filled, name: str) -> None:
+def _later(here: FilledHive, name: str) -> None:
     here.say(name, "remind", ({"body": "b" * 2000, "in": 9000.0 + number} for number in range(64)))
     action = {"kind": "message", "text": "b" * 4000}
     here.say(name, "set_trigger", (
@@ -249,7 +249,7 @@ def _later(here: Filled, name: str) -> None:
     ))  # fmt: skip
 
 
-def _stores(here: Filled, name: str) -> None:
+def _stores(here: FilledHive, name: str) -> None:
     here.say(name, "open_queue", ({"name": f"q{number}"} for number in range(32)))
     here.say(name, "put", ({"queue": "q0", "body": "b" * 10_000} for _ in range(900)))
     here.say(name, "follow_topic", ({"topic": f"topic-{number}"} for number in range(64)))
@@ -262,7 +262,7 @@ def _stores(here: Filled, name: str) -> None:
     ))  # fmt: skip
 
 
-def _figures(here: Filled, name: str) -> None:
+def _figures(here: FilledHive, name: str) -> None:
     for worker in workers(name):
         here.say(worker, "report_usage", (
             {"model": f"model-{number}", "tokens_in": 5, "tokens_out": 5, "cost": 5,
@@ -271,7 +271,7 @@ def _figures(here: Filled, name: str) -> None:
     here.say(name, "note_event", ({"kind": "own.note", "text": "n" * 3500} for _ in range(1500)))
 
 
-def _machines(here: Filled, name: str) -> None:
+def _machines(here: FilledHive, name: str) -> None:
     """Jobs that are about hundreds of agents each."""
     calls = ({"agent": f"{name}-chief", "recursive": True} for _ in range(100))
     jobs = here.ids(name, "start", calls, "job")
@@ -280,7 +280,7 @@ def _machines(here: Filled, name: str) -> None:
             here.ledger.jobs.progress(job, {"said": "p" * 500})
 
 
-def _history(here: Filled, name: str) -> None:
+def _history(here: FilledHive, name: str) -> None:
     uuid, now = here.uuid(name), here.clock.now()
     calls = ({"agent": agent, "commit": f"{at:040x}", "message": "m" * 1000}
              for at, agent in enumerate(workers(name)[:400]))  # fmt: skip
@@ -292,7 +292,7 @@ def _history(here: Filled, name: str) -> None:
             ))  # fmt: skip
 
 
-def _fill_archives(here: Filled) -> None:
+def _fill_archives(here: FilledHive) -> None:
     spec, now = here.broker.hive.spec("n"), here.clock.now()
     with here.ledger.transaction():
         for number in range(1500):
@@ -304,7 +304,7 @@ def _fill_archives(here: Filled) -> None:
 
 
 @contextmanager
-def serve_full(folder: Path) -> Iterator[Served]:
+def serve_full(folder: Path) -> Iterator[HiveProcess]:
     """A filled folder in a process of its own, ready."""
     argv = [sys.executable, "-m", "security.full_hive", str(folder)]
     environment = {**os.environ, **of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
@@ -312,7 +312,7 @@ def serve_full(folder: Path) -> Iterator[Served]:
     try:
         if process.stdout is None or process.stdout.readline() != b"ready\n":
             raise RuntimeError("the service does not start")
-        yield Served(folder, process.pid)
+        yield HiveProcess(folder, process.pid)
         assert process.poll() is None, "the service has ended"
     finally:
         process.kill()

@@ -24,7 +24,7 @@ from fuzz.served import ROOT
 Plan = Sequence[tuple[Path, Sequence[bytes]]]
 
 
-class Asker:
+class LoadConnection:
     """One connection; a new one in its place when it is closed."""
 
     def __init__(self, path: str, frames: list[bytes]) -> None:
@@ -82,7 +82,9 @@ def main() -> None:
     plan = json.loads(sys.stdin.readline())
     over = threading.Event()
     threading.Thread(target=_wait_for_end, args=(over,), daemon=True).start()
-    askers = [Asker(path, [base64.b64decode(frame) for frame in frames]) for path, frames in plan]
+    askers = [
+        LoadConnection(path, [base64.b64decode(frame) for frame in frames]) for path, frames in plan
+    ]
     with selectors.DefaultSelector() as ready:
         for asker in askers:
             asker.dial(ready)
@@ -93,7 +95,7 @@ def main() -> None:
     _say(str(sum(asker.answers for asker in askers)))
 
 
-class Load:
+class LoadProcess:
     """Such a process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -107,7 +109,7 @@ class Load:
 
 
 @contextmanager
-def loading(plan: Plan) -> Iterator[Load]:
+def run_load(plan: Plan) -> Iterator[LoadProcess]:
     """All of these ask while this lasts."""
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "PATH": "/usr/bin:/bin"}
     process = subprocess.Popen(
@@ -118,7 +120,7 @@ def loading(plan: Plan) -> Iterator[Load]:
     assert process.stdout is not None
     said = [[str(path), [base64.b64encode(frame).decode() for frame in frames]]
             for path, frames in plan]  # fmt: skip
-    load = Load(process)
+    load = LoadProcess(process)
     try:
         process.stdin.write(json.dumps(said) + "\n")
         process.stdin.flush()

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.sized
 # The journal
 
 
-class Lines:
+class FakeJournal:
     """What a reader of the journal gives: fields that anybody may have written."""
 
     def __init__(self, entries: list[dict[str, object]]) -> None:
@@ -56,8 +56,8 @@ def test_attack_45_every_journal_entry_is_a_line_of_its_own_unit(
     query = LogQuery(uuid=UUID, unit="hive-agent@a.service", lines=10, grep=grep, since=since,
                      after="", boot=boot)  # fmt: skip
     with measure_input():
-        forward = list(journal._forward(Lines(list(entries)), query, 10))
-        back = list(journal._backward(Lines(list(entries)), query))
+        forward = list(journal._forward(FakeJournal(list(entries)), query, 10))
+        back = list(journal._backward(FakeJournal(list(entries)), query))
     for line in (*forward, *back):
         assert grep in line.text
         assert boot or line.unit == query.unit

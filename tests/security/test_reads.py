@@ -18,12 +18,12 @@ from typing import Final
 
 import pytest
 from fixtures.seeds import folder_in_ram
-from fuzz.served import ROOT, Served
+from fuzz.served import ROOT, HiveProcess
 from long import at_most, figure, seconds, times
-from security.full_hive import HOSTILE, NEIGHBOUR, Filled, fill, serve_full
-from security.load import Plan, loading
+from security.costly_reads import costly_parameters, reads
+from security.full_hive import HOSTILE, NEIGHBOUR, FilledHive, fill, serve_full
+from security.load import Plan, run_load
 from security.neighbour import Neighbour
-from security.worst import reads, worst
 
 from hive_core import varlink
 from hive_core.broker.operation import camel
@@ -60,23 +60,23 @@ FRAMES: Final = {
 @pytest.fixture(name="folder", scope="module")
 def _folder() -> Iterator[Path]:
     with folder_in_ram() as folder:
-        with closing(Filled(folder)) as here:
+        with closing(FilledHive(folder)) as here:
             fill(here)
         yield folder
 
 
 @pytest.fixture(name="here", scope="module")
-def _here(folder: Path) -> Iterator[Filled]:
+def _here(folder: Path) -> Iterator[FilledHive]:
     with folder_in_ram() as copy:
         shutil.copytree(folder, copy, dirs_exist_ok=True)
-        with closing(Filled(copy)) as here:
+        with closing(FilledHive(copy)) as here:
             yield here
 
 
 @pytest.mark.parametrize("name", READS)
-def test_attack_61_no_step_of_any_read_takes_long(here: Filled, name: str) -> None:
+def test_attack_61_no_step_of_any_read_takes_long(here: FilledHive, name: str) -> None:
     for caller in (HOSTILE[0], OPERATOR):
-        for params in worst(here, HOSTILE[0], reads()[name]):
+        for params in costly_parameters(here, HOSTILE[0], reads()[name]):
             steps = []
             for _ in range(3):
                 here.longest = 0.0
@@ -86,22 +86,22 @@ def test_attack_61_no_step_of_any_read_takes_long(here: Filled, name: str) -> No
 
 
 @pytest.fixture(name="running", scope="module")
-def _running(folder: Path) -> Iterator[Served]:
+def _running(folder: Path) -> Iterator[HiveProcess]:
     with folder_in_ram() as copy:
         shutil.copytree(folder, copy, dirs_exist_ok=True)
         with serve_full(copy) as running:
             yield running
 
 
-def _frames(here: Filled, hostile: str, names: Iterable[str]) -> list[bytes]:
+def _frames(here: FilledHive, hostile: str, names: Iterable[str]) -> list[bytes]:
     return [
         varlink.encode({"method": HIVE + camel(name), "parameters": dict(reply)})[:-1]
         for name in names
-        for reply in worst(here, hostile, reads()[name])
+        for reply in costly_parameters(here, hostile, reads()[name])
     ]
 
 
-def _plan(running: Served, frames: dict[str, list[bytes]]) -> Plan:
+def _plan(running: HiveProcess, frames: dict[str, list[bytes]]) -> Plan:
     return [
         (running.folder / f"{hostile}.sock", [*frames_[at:], *frames_[:at]])
         for hostile, frames_ in frames.items()
@@ -110,10 +110,10 @@ def _plan(running: Served, frames: dict[str, list[bytes]]) -> Plan:
     ]
 
 
-def _beside(running: Served, plan: Plan, lasting: float) -> tuple[list[float], int]:
+def _beside(running: HiveProcess, plan: Plan, lasting: float) -> tuple[list[float], int]:
     """What somebody innocent waits for an answer meanwhile, and how much the others got."""
     neighbour = Neighbour(running.folder / f"{NEIGHBOUR}.sock")
-    with loading(plan) as load:
+    with run_load(plan) as load:
         neighbour.start()
         assert neighbour.begun.wait(at_most(10))
         _until_seen(neighbour, lasting)
@@ -137,7 +137,7 @@ def _p99(waits: Sequence[float]) -> float:
 @pytest.mark.sized
 @pytest.mark.parametrize("parties", [1, 2])
 def test_attack_61_whoami_stays_fast_beside_every_read_on_sixty_connections(
-    here: Filled, running: Served, parties: int
+    here: FilledHive, running: HiveProcess, parties: int
 ) -> None:
     """Each alone in the long form; in the short one all of them, one after the other."""
     late, alike = dict[str, float](), times(len(READS), 1)
@@ -157,7 +157,7 @@ def test_attack_61_whoami_stays_fast_beside_every_read_on_sixty_connections(
 @pytest.mark.sized
 @pytest.mark.parametrize("parties", [1, 2])
 def test_attack_66_whoami_stays_fast_beside_frames_that_are_slow_to_parse(
-    running: Served, parties: int
+    running: HiveProcess, parties: int
 ) -> None:
     late, alike, every = dict[str, float](), times(len(FRAMES), 1), list(FRAMES)
     for names in (every[at : at + alike] for at in range(0, len(every), alike)):
@@ -175,18 +175,18 @@ def test_attack_66_whoami_stays_fast_beside_frames_that_are_slow_to_parse(
 
 @pytest.mark.sized
 def test_attack_61_the_operator_gets_the_status_beside_all_reads_at_once(
-    here: Filled, running: Served
+    here: FilledHive, running: HiveProcess
 ) -> None:
     """`hive status` from its start to its end, and what waits for the operator."""
     frames = {hostile: _frames(here, hostile, READS) for hostile in HOSTILE}
-    with loading(_plan(running, frames)) as load:
+    with run_load(_plan(running, frames)) as load:
         took = {words: min(_hive(running, words) for _ in range(3)) for words in ("status", "todo")}
         load.end()
     figure("hive beside reads", answers=load.answers, **took)
     assert max(took.values()) < at_most(STATUS)
 
 
-def _hive(running: Served, words: str) -> float:
+def _hive(running: HiveProcess, words: str) -> float:
     socket = str(running.folder / "operator.sock")
     argv = [sys.executable, "-c", "from hive_core.cli.main import main; main()", "--socket", socket]
     began = time.monotonic()

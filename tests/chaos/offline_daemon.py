@@ -1,4 +1,4 @@
-"""What hived keeps on disk, opened as its composition root opens it, with a line to the broker."""
+"""A daemon without sockets: its stores on disk, opened as hived opens them, and its broker."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _ID = re.compile(r"\b[0-9a-f]{12}\b")  # of fires and tasks: another one in each life
 
 
-class Stage:
-    """One life of a daemon that has no sockets: opened, asked, and closed or killed."""
+class OfflineDaemon:
+    """One run of a daemon that has no sockets: opened, called, and closed or killed."""
 
     def __init__(self, folder: Path, ballast: int = 0) -> None:
         self.folder = folder
@@ -143,10 +143,10 @@ TABLES = {
 }
 
 
-def durable_state(stage: Stage) -> Reply:
+def durable_state(daemon: OfflineDaemon) -> Reply:
     """Everything that is durable, without what differs between two runs of the same."""
-    connection, repo = stage.stores.ledger.connection, stage.stores.repo
-    hive = stage.broker.hive
+    connection, repo = daemon.stores.ledger.connection, daemon.stores.repo
+    hive = daemon.broker.hive
     reply: Reply = {name: connection.rows(sql) for name, sql in TABLES.items()}
     reply["events"] = [_event(json.loads(body)) for (body,) in reply["events"]]
     reply["tree"] = dict(sorted(hive.topology.parents.items()))
@@ -165,10 +165,10 @@ def _event(body: Reply) -> list[object]:
     return [body[key] for key in ("kind", "caller", "operation", "target", "allowed")]
 
 
-def faults(stage: Stage, *, deep: bool) -> list[str]:
+def faults(daemon: OfflineDaemon, *, deep: bool) -> list[str]:
     """What is not in order; nothing, after any crash. `deep`: git is asked as well."""
-    repo, ledger, meta = stage.stores.repo, stage.stores.ledger, stage.settings.paths.meta
-    faults_ = [stage.stores.damage] if stage.stores.damage else []
+    repo, ledger, meta = daemon.stores.repo, daemon.stores.ledger, daemon.settings.paths.meta
+    faults_ = [daemon.stores.damage] if daemon.stores.damage else []
     faults_ += [fault.text for fault in repo.verify()]
     if repo.head() != ledger.head:
         faults_.append(f"the branch is at {repo.head()}, the ledger at {ledger.head}")
@@ -191,17 +191,17 @@ def _deep(meta: Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Verb:
-    """Something that changes what is on disk, in one decision: old or new, nothing between.
+class DurableChange:
+    """A call that changes the disk at once: after a crash the old or the new state is there.
 
-    `before` it the daemon before did something, `ready` this one. `again`: after a crash it is
-    asked once more, as a client would, with the same key. `opens`: the opening itself is what is
+    `before` runs in the previous daemon, `ready` in this one. With `again` the call is repeated
+    after a crash with the same key, as a client would. With `opens` the opening of the daemon is
     interrupted, on an `empty` disk or not.
     """
 
-    do: Callable[[Stage], object]
-    before: Callable[[Stage], object] = lambda _: None
-    ready: Callable[[Stage], object] = lambda _: None
+    do: Callable[[OfflineDaemon], object]
+    before: Callable[[OfflineDaemon], object] = lambda _: None
+    ready: Callable[[OfflineDaemon], object] = lambda _: None
     again: bool = True
     opens: bool = False
     empty: bool = False
@@ -215,91 +215,91 @@ async def _read(read: SlowRead, reads: DeferredReads) -> Result | HiveError:
         return error
 
 
-def asks(operation: str, /, **parameters: object) -> Verb:
+def asks(operation: str, /, **parameters: object) -> DurableChange:
     """A call of the operator's with an idempotency key."""
     parameters["idempotency_key"] = "k"
-    return Verb(lambda stage: stage.call(operation, OPERATOR, **parameters))
+    return DurableChange(lambda daemon: daemon.call(operation, OPERATOR, **parameters))
 
 
-def _restore(stage: Stage) -> None:
-    (archive,) = stage.call("list_archives")["archives"] or [{"id": stage.uuid("old")}]
-    stage.call("restore", id=archive["id"], idempotency_key="k")
+def _restore(daemon: OfflineDaemon) -> None:
+    (archive,) = daemon.call("list_archives")["archives"] or [{"id": daemon.uuid("old")}]
+    daemon.call("restore", id=archive["id"], idempotency_key="k")
 
 
-def _ack(stage: Stage) -> None:
-    first = stage.stores.ledger.connection.value("SELECT MIN(id) FROM messages WHERE body = 'one'")
-    stage.call("ack", "lead", ids=[text_id(first)], idempotency_key="k")
+def _ack(daemon: OfflineDaemon) -> None:
+    first = daemon.stores.ledger.connection.value("SELECT MIN(id) FROM messages WHERE body = 'one'")
+    daemon.call("ack", "lead", ids=[text_id(first)], idempotency_key="k")
 
 
-def _set_triggers(stage: Stage) -> None:
+def _set_triggers(daemon: OfflineDaemon) -> None:
     for kind, agent in (("message", "lead"), ("task", "writer")):
         action = {"kind": kind, "text": "look"}
-        stage.call("set_trigger", name=kind, agent=agent, when={"every": 60.0}, action=action)
+        daemon.call("set_trigger", name=kind, agent=agent, when={"every": 60.0}, action=action)
 
 
-def _fire(stage: Stage) -> None:
+def _fire(daemon: OfflineDaemon) -> None:
     """What the agenda does when the time has come."""
-    stage.clock.advance(60)
-    at = stage.stores.ledger.triggers.next_due(spawns=False)
-    if at is not None and at <= stage.clock.now():
-        stage.broker.perform("fire_triggers", fire_triggers)
+    daemon.clock.advance(60)
+    at = daemon.stores.ledger.triggers.next_due(spawns=False)
+    if at is not None and at <= daemon.clock.now():
+        daemon.broker.perform("fire_triggers", fire_triggers)
 
 
-def by_hand(text: str) -> Callable[[Stage], None]:
+def by_hand(text: str) -> Callable[[OfflineDaemon], None]:
     """A commit that an operator makes while nobody looks."""
 
-    def commit(stage: Stage) -> None:
-        file = stage.settings.paths.meta / "topology.json"
+    def commit(daemon: OfflineDaemon) -> None:
+        file = daemon.settings.paths.meta / "topology.json"
         file.write_text(text, encoding="utf-8")
         git(file.parent, "commit", "-qam", "by hand")
 
     return commit
 
 
-def nothing(_: Stage) -> None:
+def nothing(_: OfflineDaemon) -> None:
     """What comes after was all there was to do."""
 
 
-def look(stage: Stage) -> None:
+def look(daemon: OfflineDaemon) -> None:
     """The branch may have moved."""
-    stage.hand.check_branch()
+    daemon.hand.check_branch()
 
 
 MOVED = '{"lead": "root", "root": null, "tester": "root", "writer": "lead"}\n'
 CYCLE = '{"lead": "writer", "root": null, "tester": "lead", "writer": "lead"}\n'
 
-VERBS: Mapping[str, Verb] = {
-    "setup": Verb(nothing, again=False, opens=True, empty=True),
-    "open": Verb(nothing, again=False, opens=True),
+DURABLE_CHANGES: Mapping[str, DurableChange] = {
+    "setup": DurableChange(nothing, again=False, opens=True, empty=True),
+    "open": DurableChange(nothing, again=False, opens=True),
     "spawn": asks("spawn", name="fresh", parent="lead", role="worker"),
     "start": asks("start", agent="tester"),
     "stop": asks("stop", agent="lead", recursive=True),
     "kill": asks("kill", agent="writer"),
     "move": asks("move", agent="writer", parent="tester"),
     "destroy": asks("destroy", agent="lead", recursive=True),
-    "restore": Verb(_restore),
+    "restore": DurableChange(_restore),
     "send": asks("send", to="lead", body="three"),
-    "ack": Verb(_ack),
-    "fire": Verb(_fire, _set_triggers),
+    "ack": DurableChange(_ack),
+    "fire": DurableChange(_fire, _set_triggers),
     "store": asks("store_artifact", owner="lead", name="notes", text="x" * 1000),
-    "hand commit": Verb(look, ready=by_hand(MOVED)),
-    "hand commit at start": Verb(nothing, by_hand(MOVED), opens=True),
-    "refused commit": Verb(look, ready=by_hand(CYCLE)),
-    "refused commit at start": Verb(nothing, by_hand(CYCLE), opens=True),
-    "pack": Verb(lambda stage: stage.stores.repo.pack(1)),
-    "sweep": Verb(lambda stage: stage.upkeep.sweep()),
-    "close": Verb(lambda stage: stage.close(), again=False, closes=True),
+    "hand commit": DurableChange(look, ready=by_hand(MOVED)),
+    "hand commit at start": DurableChange(nothing, by_hand(MOVED), opens=True),
+    "refused commit": DurableChange(look, ready=by_hand(CYCLE)),
+    "refused commit at start": DurableChange(nothing, by_hand(CYCLE), opens=True),
+    "pack": DurableChange(lambda daemon: daemon.stores.repo.pack(1)),
+    "sweep": DurableChange(lambda daemon: daemon.upkeep.sweep()),
+    "close": DurableChange(lambda daemon: daemon.close(), again=False, closes=True),
 }
 
 
-def furnish(folder: Path) -> None:
-    """What every verb but the first finds on the disk."""
-    stage = Stage(folder)
+def prepare_base(folder: Path) -> None:
+    """Write the state on disk that every change but the first starts from."""
+    daemon = OfflineDaemon(folder)
     for name, parent in (("root", ""), ("lead", "root"), ("writer", "lead"), ("tester", "lead")):
-        stage.call("spawn", name=name, parent=parent, role="agent")
-    stage.call("spawn", name="old", parent="root", role="agent")
-    stage.call("destroy", agent="old")
-    stage.call("stop", agent="tester")
+        daemon.call("spawn", name=name, parent=parent, role="agent")
+    daemon.call("spawn", name="old", parent="root", role="agent")
+    daemon.call("destroy", agent="old")
+    daemon.call("stop", agent="tester")
     for body in ("one", "two"):
-        stage.call("send", to="lead", body=body)
-    stage.close()
+        daemon.call("send", to="lead", body=body)
+    daemon.close()

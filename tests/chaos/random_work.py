@@ -38,8 +38,8 @@ STEPS = ("commit", "committed", "answered")
 
 
 @dataclass
-class Past:
-    """What is known from outside of all that was before."""
+class History:
+    """All calls and replies of the earlier lives, as their clients saw them."""
 
     time: float = 1_700_000_000.0
     steady: float = 1000.0
@@ -65,49 +65,49 @@ class Past:
 
     @property
     def open(self) -> Row | None:
-        """What was asked last and not answered."""
+        """The last call, if it was not answered."""
         last = self.asked[-1] if self.asked else None
         return last if last is not None and last["asked"] not in self.answers else None
 
-    def did(self, operation: str) -> list[tuple[Row, Row]]:
-        """What was asked and allowed, and what came back."""
+    def answered_calls(self, operation: str) -> list[tuple[Row, Row]]:
+        """Allowed calls of an operation, with their replies."""
         return [
             (row, self.answers[row["asked"]]) for row in self.asked
             if row["operation"] == operation and "refused" not in self.answers[row["asked"]]
         ]  # fmt: skip
 
 
-class Working(World):
-    """The next daemon, at the time at which the last one was."""
+class RestartedWorld(World):
+    """The next daemon, at the time at which the last one ended."""
 
-    def __init__(self, folder: Path, past: Past) -> None:
+    def __init__(self, folder: Path, history: History) -> None:
         self.settings, self.folder = SETTINGS, folder
-        self.clock = ManualClock(past.time, past.steady)
+        self.clock = ManualClock(history.time, history.steady)
         self._open()
 
-    def once_more(self, row: Row) -> Row:
-        """What came of a call that was asked for; the same again when it was asked before."""
+    def repeat_call(self, row: Row) -> Row:
+        """Make a call, again with the same key where it was made before, and return its result."""
         try:
             return self.call(row["caller"], row["operation"], **row["params"])
         except HiveError as error:
             return {"refused": type(error).__name__}
 
 
-class Life:
-    """Random work until the plan says that this was the last step. Runs in its own process."""
+class RandomWork:
+    """Random work in a process of its own, until the chosen step kills it."""
 
     def __init__(
-        self, folder: Path, past: Past, chance: Random, tell: Callable[[Row], None]
+        self, folder: Path, history: History, chance: Random, tell: Callable[[Row], None]
     ) -> None:
-        self._tell, self._chance, self._next = tell, chance, len(past.asked)
+        self._tell, self._chance, self._next = tell, chance, len(history.asked)
         self._left, self._at = chance.randint(1, 40), chance.choice(STEPS)
-        self.world = Working(folder, past)
+        self.world = RestartedWorld(folder, history)
         self.world.ledger._step = self._step
-        self._past = past
+        self._history = history
 
-    def live(self) -> None:
+    def run_until_killed(self) -> None:
         self.world.run()
-        if (open_ := self._past.open) is not None:
+        if (open_ := self._history.open) is not None:
             self._ask_again(open_)
         acts = (
             self.assign, self.assign, self.finish, self.finish, self.ask, self.answer, self.remind,
@@ -135,7 +135,7 @@ class Life:
         return self._ask_again(row)
 
     def _ask_again(self, row: Row) -> Row:
-        result = self.world.once_more(row)
+        result = self.world.repeat_call(row)
         self._step("answered")
         self._tell({"answered": row["asked"], "result": result})
         return result
@@ -236,9 +236,9 @@ class Life:
         self.world.advance(seconds)
 
 
-def begin(folder: Path, past: Past) -> str:
+def begin(folder: Path, history: History) -> str:
     """The tree, its budget, its queue and its bell; the id of the trigger."""
-    world = Working(folder, past)
+    world = RestartedWorld(folder, history)
     world.grow(*TREE)
     world.call(OPERATOR, "allocate_budget", agent="root", kind="tokens", amount=GIVEN)
     world.call("root", "allocate_budget", agent="lead", kind="tokens", amount=GIVEN // 2)
@@ -251,8 +251,8 @@ def begin(folder: Path, past: Past) -> str:
     return str(bell["id"])
 
 
-def live(folder: Path, past: Past, chance: Random) -> None:
-    """One life, in a process of its own, to its end; all that it said is in `past`."""
+def live(folder: Path, history: History, chance: Random) -> None:
+    """One life, in a process of its own, to its end; all that it said is in `history`."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -262,7 +262,7 @@ def live(folder: Path, past: Past, chance: Random) -> None:
             os.write(writing, json.dumps(row).encode() + b"\n")
 
         try:
-            Life(folder, past, chance, tell).live()
+            RandomWork(folder, history, chance, tell).run_until_killed()
         except BaseException as error:  # noqa: BLE001 - told to who waits
             tell({"fault": repr(error)})
         os._exit(1)
@@ -271,6 +271,6 @@ def live(folder: Path, past: Past, chance: Random) -> None:
         for line in said:
             row = json.loads(line)
             assert "fault" not in row, row
-            past.hear(row)
+            history.hear(row)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), "a life ended by itself"

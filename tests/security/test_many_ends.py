@@ -6,7 +6,7 @@ import pytest
 from fixtures.machines import end_machine, start_machines
 from fixtures.tasks import give, phase, state, take
 from fixtures.world import World, names, rows
-from security.test_crowds_of_tasks import MANY, events_per_transaction
+from security.test_many_tasks import MANY, events_per_transaction
 
 from hive_core.operations.tasks.transitions import AT_ONCE
 

@@ -81,7 +81,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     hive_host.grow(bad={"command": HOLD}, good={"command": HOLD})
     hive_host.grow(kid={"parent": "bad", "command": HOLD})
     yield hive_host
-    hive_host.hush()
+    hive_host.close_connections()
 
 
 def _answers(host: HiveHost, agent: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 WAIT = 30.0
 
 
-def knock(door: Path, data: bytes) -> str:
+def send_bytes(door: Path, data: bytes) -> str:
     """All that comes back; a door that is slammed has said what it has said."""
     with socket.socket(socket.AF_UNIX) as talk:
         talk.settimeout(WAIT)
@@ -38,13 +38,13 @@ def request(
     return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body
 
 
-def plain(secret: str, body: bytes = b"{}") -> dict[str, str]:
+def github_headers(secret: str, body: bytes = b"{}") -> dict[str, str]:
     """Signed as GitHub does it."""
     mark = hmac.new(secret.encode(), body, "sha256").hexdigest()
     return {"x-hub-signature-256": f"sha256={mark}"}
 
 
-def whole(secret: str, path: str, now: int, method: str = "POST") -> dict[str, str]:
+def hive_headers(secret: str, path: str, now: int, method: str = "POST") -> dict[str, str]:
     """Signed with all that decides what a request without a key does, of body `{}`."""
     text = f"hive-v1\n{method}\n{path}\n{now}\n\n{{}}".encode()
     mark = hmac.new(secret.encode(), text, "sha256").hexdigest()
@@ -52,7 +52,7 @@ def whole(secret: str, path: str, now: int, method: str = "POST") -> dict[str, s
 
 
 @contextmanager
-def crowd(door: Path, count: int) -> Iterator[None]:
+def unfinished_requests(door: Path, count: int) -> Iterator[None]:
     """So many who begin a request and never end it."""
     with ExitStack() as held:
         for _ in range(count):
@@ -64,10 +64,10 @@ def crowd(door: Path, count: int) -> Iterator[None]:
         yield
 
 
-def lawless(path: str, secret: str) -> dict[bytes, int]:
+def malformed_requests(path: str, secret: str) -> dict[bytes, int]:
     """What keeps to no rules, with the status that it gets; 0: none at all."""
     begin = f"POST {path} HTTP/1.1\r\nhost: x\r\n"
-    head = begin + "".join(f"{name}: {value}\r\n" for name, value in plain(secret).items())
+    head = begin + "".join(f"{name}: {value}\r\n" for name, value in github_headers(secret).items())
     chunked = f"{begin}transfer-encoding: chunked\r\n\r\n"
     spelt = [path.replace("/", "//", 1), f"{path}/", f"{path}%00", "/hook/x/..%2f..", "/metrics"]
     spelt += [f"{path[:-1]}%{ord(path[-1]):02x}", path.upper()]
@@ -89,6 +89,6 @@ def lawless(path: str, secret: str) -> dict[bytes, int]:
 
 def smuggling_request(path: str, secret: str) -> bytes:
     """Two requests for who goes by one of the two lengths, one for who goes by the other."""
-    inner = request(path, plain(secret))
-    mixed = {**plain(secret), "content-length": "2", "transfer-encoding": "chunked"}
+    inner = request(path, github_headers(secret))
+    mixed = {**github_headers(secret), "content-length": "2", "transfer-encoding": "chunked"}
     return request(path, mixed, b"2\r\n{}\r\n0\r\n\r\n") + inner

@@ -11,7 +11,7 @@ from random import Random
 from tempfile import mkdtemp
 
 import pytest
-from chaos.working import EVERY, GIVEN, QUEUE, WORKERS, Past, Working, begin, live
+from chaos.random_work import EVERY, GIVEN, QUEUE, WORKERS, History, RestartedWorld, begin, live
 from fixtures.world import rows
 from long import asked, figure, seed, times
 
@@ -31,28 +31,28 @@ def folder() -> Iterator[Path]:
 def test_kills_lose_and_repeat_nothing(folder: Path) -> None:
     """Each life ends by SIGKILL in the middle; the next one goes on and asks again what is open."""
     number, lives = seed(), times(6, 1500)
-    chance, past = Random(number), Past()  # noqa: S311 - a schedule, no secret
-    bell = begin(folder, past)
-    born = past.time
+    chance, history = Random(number), History()  # noqa: S311 - a schedule, no secret
+    bell = begin(folder, history)
+    born = history.time
     for _ in range(lives):
-        live(folder, past, Random(chance.getrandbits(64)))  # noqa: S311 - the same
-    end = Working(folder, past)
-    settle(end, past)
-    result = list(verdict(end, past, bell, born))
+        live(folder, history, Random(chance.getrandbits(64)))  # noqa: S311 - the same
+    end = RestartedWorld(folder, history)
+    settle(end, history)
+    result = list(verdict(end, history, bell, born))
     done = Counter(
-        row["operation"] for row in past.asked
-        if "refused" not in past.answers.get(row["asked"], {"refused": ""})
+        row["operation"] for row in history.asked
+        if "refused" not in history.answers.get(row["asked"], {"refused": ""})
     )  # fmt: skip
     end.close()
     assert not result, (number, result[:20])
-    figure("K32 work over kills", lives=lives, done=dict(done), at=dict(past.kills), seed=number)
+    figure("K32 work over kills", lives=lives, done=dict(done), at=dict(history.kills), seed=number)
 
 
-def settle(end: Working, past: Past) -> None:
+def settle(end: RestartedWorld, history: History) -> None:
     """What was not answered is asked again, all open work is ended, and time passes."""
     end.run()
-    if (row := past.open) is not None:
-        past.answers[row["asked"]] = end.once_more(row)
+    if (row := history.open) is not None:
+        history.answers[row["asked"]] = end.repeat_call(row)
     for name in WORKERS:
         for task in end.ledger.tasks.open_tasks(end.uuid(name)):
             end.call(OPERATOR, "cancel_task", task=task.id)
@@ -62,15 +62,15 @@ def settle(end: Working, past: Past) -> None:
         end.advance(25.0)
 
 
-def verdict(end: Working, past: Past, bell: str, born: float) -> Iterator[str]:
+def verdict(end: RestartedWorld, history: History, bell: str, born: float) -> Iterator[str]:
     """Everything that is not as those outside were told."""
-    yield from _tasks(end, past)
-    yield from _questions(end, past)
-    yield from _mail(end, past)
-    yield from _money(end, past)
+    yield from _tasks(end, history)
+    yield from _questions(end, history)
+    yield from _mail(end, history)
+    yield from _money(end, history)
     yield from _bell(end, bell, born)
-    yield from _queue(end, past)
-    for row, result in past.did("store_artifact"):
+    yield from _queue(end, history)
+    for row, result in history.answered_calls("store_artifact"):
         artifact = end.call(row["caller"], "get_artifact", id=result["id"])["artifact"]
         if not isinstance(artifact, dict) or artifact["name"] != row["params"]["name"]:
             yield f"artifact {result['id']} is not there"
@@ -78,11 +78,11 @@ def verdict(end: Working, past: Past, bell: str, born: float) -> Iterator[str]:
         yield "the chain of events is broken"
 
 
-def _tasks(end: Working, past: Past) -> Iterator[str]:
+def _tasks(end: RestartedWorld, history: History) -> Iterator[str]:
     """Each is there once and ended once, as it was told."""
     every = [task for name in WORKERS for task in _all_tasks(end, name)]
     texts = Counter(str(task["title"]) for task in every)
-    tasks = {result["task"] for _, result in past.did("assign_task")}
+    tasks = {result["task"] for _, result in history.answered_calls("assign_task")}
     if {str(task["id"]) for task in every} != tasks:
         yield f"tasks: {len(every)} there, {len(tasks)} given"
     yield from (f"{text} is there {count} times" for text, count in texts.items() if count > 1)
@@ -91,16 +91,16 @@ def _tasks(end: Working, past: Past) -> Iterator[str]:
         if event.fields.get("state") in {"done", "cancelled"} and event.operation != "progress"
     )  # fmt: skip
     yield from (f"task {task} ended {ends[task]} times" for task in tasks if ends[task] != 1)
-    for row, _ in past.did("finish_task"):
+    for row, _ in history.answered_calls("finish_task"):
         result = end.ledger.tasks.require(row["params"]["task"]).result
         if result is None or result.summary != row["params"]["summary"]:
             yield f"task {row['params']['task']} lost its report"
-    for row, _ in past.did("approve_plan"):
+    for row, _ in history.answered_calls("approve_plan"):
         if end.ledger.plans.newest(row["params"]["task"]) is None:
             yield f"the plan of {row['params']['task']} is gone"
 
 
-def _all_tasks(end: Working, name: str) -> list[dict[str, object]]:
+def _all_tasks(end: RestartedWorld, name: str) -> list[dict[str, object]]:
     tasks, after = list[dict[str, object]](), None
     while True:
         page = end.call(OPERATOR, "list_tasks", agent=name, after=after)
@@ -110,21 +110,24 @@ def _all_tasks(end: Working, name: str) -> list[dict[str, object]]:
             return tasks
 
 
-def _events(end: Working, kind: str) -> Iterator[Event]:
+def _events(end: RestartedWorld, kind: str) -> Iterator[Event]:
     after = 0
     while page := end.ledger.events.page(after, 1000):
         yield from (event for event in page if event.kind == kind)
         after = page[-1].seq
 
 
-def _questions(end: Working, past: Past) -> Iterator[str]:
+def _questions(end: RestartedWorld, history: History) -> Iterator[str]:
     """Answered once, with what the first who answered was told that counted."""
     ends = Counter(
         str(event.fields["question"]) for event in _events(end, "question")
         if event.fields["state"] != "open"
     )  # fmt: skip
-    answers = {row["params"]["question"]: row["params"]["answers"] for row, _ in past.did("answer")}
-    for _, result in past.did("ask"):
+    answers = {
+        row["params"]["question"]: row["params"]["answers"]
+        for row, _ in history.answered_calls("answer")
+    }
+    for _, result in history.answered_calls("ask"):
         require = end.ledger.questions.get(result["question"])
         if require is None or require.open != (ends[result["question"]] == 0):
             yield f"question {result['question']} is {require}"
@@ -134,28 +137,31 @@ def _questions(end: Working, past: Past) -> Iterator[str]:
             yield f"question {id_} ended {ends[id_]} times with {require.answers}, not {said}"
 
 
-def _mail(end: Working, past: Past) -> Iterator[str]:
+def _mail(end: RestartedWorld, history: History) -> Iterator[str]:
     """Notes, reminders and what wakes who waits came under one id; what was acked is gone."""
     there = [row for name in ("lead", *WORKERS) for row in _inbox(end, name)]
-    every = {(row["got"], row["body"]) for row in past.got} | {
+    every = {(row["got"], row["body"]) for row in history.got} | {
         (str(row["id"]), str(row["body"])) for row in there
     }  # fmt: skip
     lines = Counter(line for _, body in every for line in body.splitlines())
-    said = [row["params"]["body"] for row, _ in (*past.did("send"), *past.did("remind"))]
+    said = [
+        row["params"]["body"]
+        for row, _ in (*history.answered_calls("send"), *history.answered_calls("remind"))
+    ]
     yield from (f"{body!r} came {lines[body]} times" for body in said if lines[body] != 1)
     ids = {id_ for id_, _ in every}
-    for _, result in past.did("wait_for"):
+    for _, result in history.answered_calls("wait_for"):
         sql = "SELECT state, message FROM waits WHERE id = ?"
         state, message = end.ledger.connection.row(sql, (result["wait_id"],)) or ("gone", "")
         # What was answered before it was read is taken out of the inbox by the daemon.
         known = message in ids or end.ledger.messages.get(message) is not None
         if state == "waiting" or not known:
             yield f"wait {result['wait_id']} is {state} by {message}"
-    acked = {id_ for row, _ in past.did("ack") for id_ in row["params"]["ids"]}
+    acked = {id_ for row, _ in history.answered_calls("ack") for id_ in row["params"]["ids"]}
     yield from (f"{row['id']} came back after its ack" for row in there if row["id"] in acked)
 
 
-def _inbox(end: Working, name: str) -> list[dict[str, object]]:
+def _inbox(end: RestartedWorld, name: str) -> list[dict[str, object]]:
     messages, after = list[dict[str, object]](), None
     while True:
         page = end.call(OPERATOR, "list_messages", agent=name, after=after, limit=1000)
@@ -165,10 +171,10 @@ def _inbox(end: Working, name: str) -> list[dict[str, object]]:
             return messages
 
 
-def _queue(end: Working, past: Past) -> Iterator[str]:
+def _queue(end: RestartedWorld, history: History) -> Iterator[str]:
     """What was put is there or was acked, and not both."""
-    put = {result["id"] for _, result in past.did("put")}
-    acked = {id_ for row, _ in past.did("ack") for id_ in row["params"]["ids"]} & put
+    put = {result["id"] for _, result in history.answered_calls("put")}
+    acked = {id_ for row, _ in history.answered_calls("ack") for id_ in row["params"]["ids"]} & put
     left = set[str]()
     end.advance(100_000.0)  # whatever was leased comes back
     while things := rows(end.call("wa", "take", queue=QUEUE, max=100)["things"]):
@@ -177,24 +183,24 @@ def _queue(end: Working, past: Past) -> Iterator[str]:
         yield f"queue: {len(put)} put, {len(acked)} acked, {len(left)} left"
 
 
-def _money(end: Working, past: Past) -> Iterator[str]:
+def _money(end: RestartedWorld, history: History) -> Iterator[str]:
     """What was reported is written down once, and paid or owed once."""
-    total = sum(row["params"]["tokens_in"] for row, _ in past.did("report_usage"))
-    ended = 3 * len(past.did("finish_task"))
+    total = sum(row["params"]["tokens_in"] for row, _ in history.answered_calls("report_usage"))
+    ended = 3 * len(history.answered_calls("finish_task"))
     usage: Counter[str] = Counter()
     for (_, kind, _), amount in end.ledger.budgets.usage.sums("", 0).items():
         usage[kind] += amount
     budgets = end.ledger.budgets.of_kind(BudgetKind.TOKENS)
     paid = sum(budget.spent + budget.over for budget in budgets)
     there = sum(budget.free + budget.spent for budget in budgets)
-    sent, tasks = len(past.did("send")), len(past.did("assign_task"))
+    sent, tasks = len(history.answered_calls("send")), len(history.answered_calls("assign_task"))
     result = (usage["tokens_in"], usage["tokens"], paid, there, usage["messages"], usage["tasks"])
     wanted = (total, ended, total + ended, GIVEN, sent, tasks)
     if result != wanted:
         yield f"budgets: {result} instead of {wanted}"
 
 
-def _bell(end: Working, bell: str, born: float) -> Iterator[str]:
+def _bell(end: RestartedWorld, bell: str, born: float) -> Iterator[str]:
     """It fired as often as its time had come."""
     due = [event.fields["due"] for event in _events(end, "trigger")
            if event.fields.get("trigger") == bell and event.operation == "fire"]  # fmt: skip
@@ -220,29 +226,29 @@ TAMPERED = {
 @pytest.mark.sized
 def test_the_verdict_detects_lost_and_duplicate_work(folder: Path) -> None:
     """Else it would say nothing of a campaign that it finds well."""
-    past, chance = Past(), Random(7)  # noqa: S311 - a schedule, no secret
-    bell = begin(folder, past)
+    history, chance = History(), Random(7)  # noqa: S311 - a schedule, no secret
+    bell = begin(folder, history)
     for _ in range(3):
-        live(folder, past, Random(chance.getrandbits(64)))  # noqa: S311 - the same
+        live(folder, history, Random(chance.getrandbits(64)))  # noqa: S311 - the same
     names = sorted(TAMPERED)
     chosen = names if asked.chosen else Random(seed()).sample(names, 2)  # noqa: S311 - the same
     for name, sql in ((name, TAMPERED[name]) for name in chosen):
         copy = folder.with_name(f"{folder.name}-tampered")
         shutil.copytree(folder, copy)
-        end = Working(copy, past)
+        end = RestartedWorld(copy, history)
         with end.ledger.transaction():
             end.ledger.connection.run(sql)
-        heard = deepcopy(past)
+        heard = deepcopy(history)
         result = judge(end, heard, bell)
         end.leave()
         shutil.rmtree(copy)
         assert result, name
 
 
-def judge(end: Working, heard: Past, bell: str) -> list[str]:
+def judge(end: RestartedWorld, heard: History, bell: str) -> list[str]:
     """What is not there may already be missed when it is looked for."""
     try:
         settle(end, heard)
-        return list(verdict(end, heard, bell, Past().time))
+        return list(verdict(end, heard, bell, History().time))
     except NotFound as error:
         return [error.reason]

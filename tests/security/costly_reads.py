@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, get_args, get_origin
 
-from security.full_hive import Filled, Reply
+from security.full_hive import FilledHive, Reply
 
 from hive_core.broker.operation import Mutation, Operation
 from hive_core.operations import load
 
 # What each read takes that cannot do without: ids, and the like. Of all others the parameters are
 # worked out from their model, so that a new one is tried as it comes.
-BY_HAND: Mapping[str, Callable[[Filled, str], Reply]] = {
+BY_HAND: Mapping[str, Callable[[FilledHive, str], Reply]] = {
     "get_job": lambda here, name: {"id": _job(here, name)},
     "wait_job": lambda here, name: {"id": _job(here, name), "wait": 0},
     "get_approval": lambda here, name: {"id": _approval(here, name)},
@@ -54,23 +54,23 @@ BY_HAND: Mapping[str, Callable[[Filled, str], Reply]] = {
 }  # fmt: skip
 
 
-def _job(here: Filled, name: str) -> str:
+def _job(here: FilledHive, name: str) -> str:
     return here.ledger.jobs.page(here.uuid(name), 1, None)[0].id
 
 
-def _approval(here: Filled, name: str) -> str:
+def _approval(here: FilledHive, name: str) -> str:
     return here.ledger.approvals.page(None, 1, here.uuid(name), open_=True)[0].id
 
 
-def _task(here: Filled, name: str) -> str:
+def _task(here: FilledHive, name: str) -> str:
     return here.ledger.tasks.open_tasks(here.uuid(name), 1)[0].id
 
 
-def _planned_task(here: Filled, name: str) -> str:
+def _planned_task(here: FilledHive, name: str) -> str:
     return here.ledger.tasks.open_tasks(here.uuid(f"{name}-w210"), 1)[0].id
 
 
-def _pipe(here: Filled, name: str) -> str:
+def _pipe(here: FilledHive, name: str) -> str:
     (row, *_) = here.say(name, "list_pipes", [{}])
     pipes = row["pipes"]
     assert isinstance(pipes, list)
@@ -86,7 +86,7 @@ def reads() -> dict[str, Operation]:
     }
 
 
-def worst(here: Filled, name: str, operation: Operation) -> list[Reply]:
+def costly_parameters(here: FilledHive, name: str, operation: Operation) -> list[Reply]:
     """Inputs that cost most: all that it gives at once, then with each switch and word it knows."""
     by_hand = BY_HAND.get(operation.name)
     said = dict(by_hand(here, name)) if by_hand is not None else {}

@@ -17,7 +17,7 @@ from hive_core.host.sockets.listener import Listener
 from hive_core.host.sockets.server import SocketServer
 
 
-class Wire:
+class AgentClient:
     """One client connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -30,10 +30,10 @@ class Wire:
         return result
 
     async def call(self, method: str, **parameters: object) -> varlink.Message:
-        self.say(method, **parameters)
+        self.send(method, **parameters)
         return await self.reply()
 
-    def say(self, method: str, /, **parameters: object) -> None:
+    def send(self, method: str, /, **parameters: object) -> None:
         self.writer.write(varlink.encode({"method": HIVE + method, "parameters": parameters}))
 
     async def reply(self) -> varlink.Message:
@@ -49,7 +49,7 @@ class Wire:
         return True
 
 
-class Doors:
+class AgentSockets:
     """Every agent of a world is listened to; peers may have any uid."""
 
     def __init__(self, world: World, folder: Path, patience: PeerTimeouts) -> None:
@@ -78,33 +78,33 @@ class Doors:
         return sum(connection.unread for connection in connections), out
 
     @asynccontextmanager
-    async def dial(self, name: str) -> AsyncIterator[Wire]:
+    async def dial(self, name: str) -> AsyncIterator[AgentClient]:
         # A reader that takes little: what it has not read stays in the socket.
         reader, writer = await asyncio.open_unix_connection(self.folder / name, limit=1 << 21)
         try:
-            yield Wire(reader, writer)
+            yield AgentClient(reader, writer)
         finally:
             writer.transport.abort()
             await asyncio.sleep(0)
 
-    async def many(self, stack: AsyncExitStack, name: str, count: int) -> list[Wire]:
+    async def dial_many(self, stack: AsyncExitStack, name: str, count: int) -> list[AgentClient]:
         return [await stack.enter_async_context(self.dial(name)) for _ in range(count)]
 
 
-def at_the_doors(
-    world: World, main: Callable[[Doors], Awaitable[None]], patience: PeerTimeouts = PATIENCE
+def run_with_sockets(
+    world: World, main: Callable[[AgentSockets], Awaitable[None]], patience: PeerTimeouts = PATIENCE
 ) -> None:
     """Run an attack in the world's own loop."""
 
     async def run_with_doors(folder: Path) -> None:
-        doors = Doors(world, folder, patience)
-        await doors.open()
+        sockets = AgentSockets(world, folder, patience)
+        await sockets.open()
         try:
-            await asyncio.wait_for(main(doors), 60)
+            await asyncio.wait_for(main(sockets), 60)
         finally:
-            doors.sockets.stop()
+            sockets.sockets.stop()
             await asyncio.sleep(0)
-        assert not doors.faults
+        assert not sockets.faults
 
     with TemporaryDirectory(dir="/dev/shm") as folder:
         world.loop.run_until_complete(run_with_doors(Path(folder)))

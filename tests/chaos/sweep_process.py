@@ -1,4 +1,4 @@
-"""The process under the shim that lives through every verb (faults/sweep.py), from outside."""
+"""Controls the process that makes every durable change under the shim (chaos/sweep.py)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ POINTS = Kind.SYNC | Kind.NAME | Kind.GONE
 _VOLATILE = re.compile(r"[0-9a-f]{12,}|(?<=objects/)[0-9a-f]{2}\b")
 
 
-class Lives:
-    """The process that lives them."""
+class SweepProcess:
+    """The process, started, and asked for one life after another."""
 
     def __init__(self, folder: Path) -> None:
         shim = build(folder)
@@ -71,12 +71,12 @@ def differences(one: Life, other: Life) -> Life:
     return {name: (one[name], other[name]) for name in one if one[name] != other[name]}
 
 
-class Course:
-    """A verb from its old state to its new one, and the points on the way."""
+class SweptChange:
+    """A durable change from its old state to its new one, and the fault points between them."""
 
-    def __init__(self, lives: Lives, name: str, kinds: Kind = POINTS) -> None:
-        self._lives, self._name, self._kinds = lives, name, kinds
-        whole = lives(name, kinds)
+    def __init__(self, process: SweepProcess, name: str, kinds: Kind = POINTS) -> None:
+        self._process, self._name, self._kinds = process, name, kinds
+        whole = process(name, kinds)
         self.points = [label(name_) for name_ in whole["names"]]
         self.count = whole["count"]
         self._new, self._end = (once(life["seen"]) for life in whole["found"])
@@ -84,7 +84,7 @@ class Course:
 
     def kill(self, act: Act, at: int, *, deep: bool = False) -> None:
         """The next daemon finds the old state or the new one; what was acked is the new one."""
-        life = self._lives(self._name, self._kinds, act, at, deep=deep)
+        life = self._process(self._name, self._kinds, act, at, deep=deep)
         where = (self._name, act.name, at, self.points[at - 1])
         assert life["status"] == signal.SIGKILL, where
         self.check(life, where)
@@ -92,7 +92,7 @@ class Course:
             assert once(life["found"][0]["seen"]) == self._new, where
 
     def check(self, life: Life, where: object) -> None:
-        """What a life left behind is the old or the new; the same call again leads to the new."""
+        """A life leaves the old or the new state; the same call again leads to the new one."""
         first, last = life["found"]
         assert first["faults"] == last["faults"] == [], (where, first["faults"], last["faults"])
         result = once(first["seen"])
