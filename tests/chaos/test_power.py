@@ -9,7 +9,10 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chaos.disk import Disk, Op, read
@@ -17,6 +20,7 @@ from chaos.power_load import ACKS, HISTORY
 from chaos.shim import Faults, build
 from long import figure, seed, times
 
+Row = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 PATH = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
 
@@ -26,7 +30,7 @@ THEIRS = re.compile(r"git: (broken link|missing|error: \S+: invalid reflog entry
 
 
 def record_disk(folder: Path, number: int, most: int) -> tuple[list[Op], list[object]]:
-    """What a daemon did to its disk, change by change, and what was so after each call."""
+    """The changes that a daemon makes to its disk, and the state after each of its calls."""
     (folder / "work").mkdir()
     control = Faults(folder / "control")
     environment = {**control.environment(build(folder)), "PYTHONPATH": PATH["PYTHONPATH"]}
@@ -36,12 +40,40 @@ def record_disk(folder: Path, number: int, most: int) -> tuple[list[Op], list[ob
     return list(read(folder / "record")), json.loads((folder / HISTORY).read_text())
 
 
+@contextmanager
+def start_judge() -> Iterator[Callable[[Path], Row]]:
+    """A process that opens an image of the disk as a daemon does; it returns state and faults."""
+    program = [sys.executable, "-m", "chaos.images"]
+    with subprocess.Popen(
+        program, env=PATH, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        orders, answers = process.stdin, process.stdout
+        assert orders is not None
+        assert answers is not None
+
+        def judge(image: Path) -> Row:
+            orders.write(f"{image}\n")
+            orders.flush()
+            document: Row = json.loads(answers.readline())
+            return document
+
+        yield judge
+
+
+def check_image(document: Row, states: list[object], where: object, *, by_hand: bool) -> None:
+    """The image has no faults but those of a manual commit under way, and one of these states."""
+    assert "raised" not in document, (where, document["raised"][-2000:])
+    faults = [fault for fault in document["faults"] if not (by_hand and THEIRS.match(fault))]
+    assert faults == [], (where, faults)
+    assert document["state"] in states, where
+
+
 @pytest.mark.sized
 def test_no_power_cut_loses_what_was_acknowledged() -> None:
-    """The state after the last acknowledged call, or after the one that was under way.
+    """After a power cut the state is that of the last acknowledged call or of the next one.
 
-    The ledger is whole, git finds nothing wrong, the work tree shows the head, and hived works on.
-    Only what an operator is just writing and committing may be there as a change by hand.
+    The ledger is whole, git finds nothing wrong, the work tree shows the head, and hived works.
+    Only files that an operator is editing or committing may show as a manual change.
     """
     number, images = seed(), times(8, 500)
     chance = random.Random(number)  # noqa: S311 - no secret
@@ -50,31 +82,17 @@ def test_no_power_cut_loses_what_was_acknowledged() -> None:
         ops, history = record_disk(folder, number, times(25, 120))
         disk, acked, by_hand = Disk(folder / "base", str(folder / "work")), 0, False
         moments = sorted(chance.choices(range(1, len(ops) + 1), k=images))
-        program = [sys.executable, "-m", "chaos.images"]
-        with subprocess.Popen(
-            program, env=PATH, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as judge:
-            assert judge.stdin is not None
-            assert judge.stdout is not None
+        with start_judge() as judge:
             for at, op in enumerate(ops, 1):
                 disk.follow(op)
                 done = op.kind == "write" and op.path.endswith(f"/{ACKS}")
                 acked += done
-                # In place, as we never write.
+                # An operator's editor truncates a file in place; hive never does.
                 begun = op.kind == "truncate" and op.path.endswith(EDITED)
                 by_hand = (by_hand or begun) and not done
                 for _ in range(moments.count(at)):
                     disk.image(folder / "image", chance)
-                    judge.stdin.write(f"{folder / 'image'}\n")
-                    judge.stdin.flush()
-                    document = json.loads(judge.stdout.readline())
                     where = (number, at, f"{op.kind} {op.path}", acked)
-                    assert "raised" not in document, (where, document["raised"][-2000:])
-                    faults = [
-                        fault
-                        for fault in document["faults"]
-                        if not (by_hand and THEIRS.match(fault))
-                    ]
-                    assert faults == [], (where, faults)
-                    assert document["state"] in history[acked : acked + 2], where
+                    states = history[acked : acked + 2]
+                    check_image(judge(folder / "image"), states, where, by_hand=by_hand)
     figure("power cut", images=images, changes=len(ops), calls=len(history) - 1, seed=number)

@@ -285,38 +285,47 @@ def same(one: Reply, other: Reply) -> bool:
     return one == other
 
 
+# Method, parameters, and other parameters that conflict under the same key.
+REPEATED: list[tuple[str, dict[str, object], dict[str, object]]] = [
+    ("Spawn", {"name": "pet", "parent": "lead"}, {"name": "pot", "parent": "lead"}),
+    ("Send", {"to": "kid", "body": "once"}, {"to": "kid", "body": "twice"}),
+    ("Stop", {"agent": "other"}, {"agent": "kid"}),
+    ("Restart", {"agent": "other"}, {"agent": "kid"}),
+    ("Kill", {"agent": "other"}, {"agent": "kid"}),
+    ("Start", {"agent": "other"}, {"agent": "kid"}),
+    ("Update", {"agent": "other"}, {"agent": "kid"}),
+    ("Allow", {"agent": "kid", "other": "other"}, {"agent": "kid", "other": "root"}),
+    ("Disallow", {"agent": "kid", "other": "other"}, {"agent": "kid", "other": "root"}),
+    ("GrantCapability", {"agent": "kid", "capability": "meta.read"},
+     {"agent": "kid", "capability": "broadcast"}),
+    ("RevokeCapability", {"agent": "kid", "capability": "meta.read"},
+     {"agent": "kid", "capability": "broadcast"}),
+    ("Move", {"agent": "pet", "parent": "other"}, {"agent": "pet", "parent": "root"}),
+    ("Destroy", {"agent": "pet"}, {"agent": "kid"}),
+]  # fmt: skip
+
+
 def test_a_key_makes_a_call_safe_to_repeat(host: HiveHost) -> None:
-    """The first result again; other parameters are Conflict; unique per caller."""
-    calls = [
-        ("Spawn", {"name": "pet", "parent": "lead"}, {"name": "pot", "parent": "lead"}),
-        ("Send", {"to": "kid", "body": "once"}, {"to": "kid", "body": "twice"}),
-        ("Stop", {"agent": "other"}, {"agent": "kid"}),
-        ("Restart", {"agent": "other"}, {"agent": "kid"}),
-        ("Kill", {"agent": "other"}, {"agent": "kid"}),
-        ("Start", {"agent": "other"}, {"agent": "kid"}),
-        ("Update", {"agent": "other"}, {"agent": "kid"}),
-        ("Allow", {"agent": "kid", "other": "other"}, {"agent": "kid", "other": "root"}),
-        ("Disallow", {"agent": "kid", "other": "other"}, {"agent": "kid", "other": "root"}),
-        ("GrantCapability", {"agent": "kid", "capability": "meta.read"},
-         {"agent": "kid", "capability": "broadcast"}),
-        ("RevokeCapability", {"agent": "kid", "capability": "meta.read"},
-         {"agent": "kid", "capability": "broadcast"}),
-        ("Move", {"agent": "pet", "parent": "other"}, {"agent": "pet", "parent": "root"}),
-        ("Destroy", {"agent": "pet"}, {"agent": "kid"}),
-    ]  # fmt: skip
-    for number, (method, first, second) in enumerate(calls):
+    """The first result again; other parameters are Conflict."""
+    for number, (method, first, second) in enumerate(REPEATED):
         key = f"key-{number}"
         one = host.call(method, **first, idempotency_key=key)
         assert same(one, host.call(method, **first, idempotency_key=key)), method
-        if method == "Move":  # who loses access by it is restarted
+        if method == "Move":  # agents that lose access are restarted
             assert host.call("WaitJob", id=one["job"], wait=40)["state"] == "done"
         assert host.call(method, **second, idempotency_key=key).error == "Conflict", method
     for method in ("Ack", "Nack", "Wake"):
         assert "idempotency_key" in json.dumps(OPERATIONS[method.lower()]["params"])
     assert [message["body"] for message in host.mail("kid")] == ["once"]
+
+
+def test_a_key_belongs_to_its_caller(host: HiveHost) -> None:
     woken = host.ask("kid", "Wake", body="w", idempotency_key="key-1")
     assert same(woken, host.ask("kid", "Wake", body="w", idempotency_key="key-1"))
     assert host.ask("lead", "Wake", body="w", idempotency_key="key-1")["id"] != woken["id"]
+
+
+def test_a_key_survives_refusals_and_daemon_restarts(host: HiveHost) -> None:
     # A refusal is not kept: the same key may succeed later.
     refused = host.call("Start", agent="late", idempotency_key="late")
     assert refused.error == "NotFound"
