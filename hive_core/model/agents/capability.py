@@ -24,7 +24,7 @@ OPERATOR_ONLY: Final = frozenset({"network:host"})
 # of one is accepted.
 _WITHOUT_EFFECT: Final = {
     "network": "this host has no network profiles; agents have the loopback device only",
-    "subagents": "sub-agents inside a container do not exist",
+    "subagents": "this host has no sub-agents inside containers",
 }
 
 _UNKNOWN: Final = "is not a capability; there are " + ", ".join(
