@@ -119,7 +119,8 @@ class Ledger:
         self._step = step
         self._transaction = Transaction(self)
         self._savepoint = Savepoint(self)
-        self.messages = Messages(connection, limits)
+        self.stored = StorageUse(connection)
+        self.messages = Messages(connection, limits, self.stored)
         self.runs = RunStore(connection)
         self.events = AuditLog(connection, limits)
         self.jobs = JobTable(connection)
@@ -145,7 +146,6 @@ class Ledger:
         self.queues = QueueStore(connection)
         self.budgets = BudgetStore(connection, self.events)
         self.tools = ToolStore(connection)
-        self.stored = StorageUse(connection)
         self.history = HistoryTrimmer(connection, self.stored)
         self.reports = TokenBuckets(REPORT_RATE, REPORT_BURST)
         self.sends = TokenBuckets(limits.send_rate, limits.send_burst)

@@ -4,7 +4,8 @@ Temporary triggers keep them in a temporary table. It is in memory, is rolled ba
 transaction, and follows every change of the tables. A start counts them again.
 
 Mail is charged to its sender until it is acked or dead; after that, the limit of its inbox applies.
-Items that can be deleted once they have ended count as history.
+New mail is counted in addition to the table (`add_mail`), because a trigger costs more than all else
+that a send writes. Items that can be deleted once they have ended count as history.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from hive_core.ledger.core.connection import Connection
 
 # Bytes of a row in addition to its texts.
 _AROUND: Final = 200
+_MAIL_NOUN: Final = "mail"
 HISTORY: Final = frozenset({
     "old tasks", "old questions", "batches", "plans", "waits", "keys", "jobs", "usage",
 })  # fmt: skip
@@ -72,8 +74,7 @@ TABLES: Final = (
         "jobs", "{row}.caller", "'jobs'", ("goals", "progress", "error"), ("progress", "error")
     ),
 )  # fmt: skip
-_MAIL: Final = (
-    "CREATE TEMP TRIGGER mail_came AFTER INSERT ON main.messages BEGIN {add}; END",
+_MAIL_TRIGGERS: Final = (
     "CREATE TEMP TRIGGER mail_over AFTER UPDATE OF state ON main.queue"
     " WHEN OLD.state < 3 AND NEW.state >= 3 BEGIN {take}; END",
     "CREATE TEMP TRIGGER mail_gone AFTER DELETE ON main.queue WHEN OLD.state < 3 BEGIN {take}; END",
@@ -87,12 +88,21 @@ _ADD: Final = (
     "INSERT INTO stored SELECT {party}, {noun}, {size} WHERE {party} IS NOT NULL"
     " ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes"
 )
+# New mail is not in the table before `tidy`, so there may be no row to take from.
+_TAKE_MAIL: Final = _ADD.format(party="{party}", noun="'mail'", size=f"-(OLD.size + {_AROUND})")
+_ADD_ROW: Final = (
+    "INSERT INTO temp.stored VALUES (?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes"
+)
 _TAKE: Final = "UPDATE stored SET bytes = bytes - {size} WHERE party = {party} AND noun = {noun}"
 
 
 class StorageUse:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
+        self._undo = connection.undo
+        # Bytes of new mail by sender that are not in the table yet.
+        self._new_mail: dict[str, int] = {}
 
     def start(self) -> None:
         """Count everything once, and create the triggers. Called when the mail tables exist."""
@@ -105,17 +115,20 @@ class StorageUse:
         for table in TABLES:
             for sql in _triggers(table):
                 self._db.control(sql)
-        sender = "(SELECT party FROM parties WHERE id = NEW.sender)"
-        size = f"length(CAST(NEW.body AS BLOB)) + {_AROUND}"
         wrote = (
             "(SELECT p.party FROM messages m CROSS JOIN parties p ON p.id = m.sender"
             " WHERE m.id = OLD.id)"
         )
-        for sql in _MAIL:
-            self._db.control(sql.format(
-                add=_ADD.format(party=sender, noun="'mail'", size=size),
-                take=_TAKE.format(party=wrote, noun="'mail'", size=f"(OLD.size + {_AROUND})"),
-            ))  # fmt: skip
+        for sql in _MAIL_TRIGGERS:
+            self._db.control(sql.format(take=_TAKE_MAIL.format(party=wrote)))
+
+    def add_mail(self, sender: str, size: int) -> None:
+        """Count a message that comes into the ledger."""
+        self._new_mail[sender] = self._new_mail.get(sender, 0) + size + _AROUND
+        self._undo.steps.append((self._remove_mail, (sender, size)))
+
+    def _remove_mail(self, sender: str, size: int) -> None:
+        self._new_mail[sender] -= size + _AROUND
 
     def recount(self) -> dict[tuple[str, str], int]:
         """Count the tables again: bytes by party and noun."""
@@ -126,21 +139,33 @@ class StorageUse:
         return dict(sizes)
 
     def recorded_sizes(self) -> dict[tuple[str, str], int]:
-        """The bytes recorded by the triggers."""
-        rows = self._db.rows("SELECT party, noun, bytes FROM temp.stored WHERE bytes <> 0")
-        return {(party, noun): size for party, noun, size in rows}
+        """The bytes recorded by the triggers and by `add_mail`."""
+        rows = self._db.rows("SELECT party, noun, bytes FROM temp.stored")
+        sizes = Counter({(party, noun): size for party, noun, size in rows})
+        for party, size in self._new_mail.items():
+            sizes[party, _MAIL_NOUN] += size
+        return {key: size for key, size in sizes.items() if size}
 
     def of(self, party: str) -> dict[str, int]:
         """The bytes of a party, by noun."""
-        sql = "SELECT noun, bytes FROM temp.stored WHERE party = ? AND bytes > 0"
-        return dict(self._db.rows(sql, (party,)))
+        rows = self._db.rows("SELECT noun, bytes FROM temp.stored WHERE party = ?", (party,))
+        sizes: dict[str, int] = dict(rows)
+        sizes[_MAIL_NOUN] = sizes.get(_MAIL_NOUN, 0) + self._new_mail.get(party, 0)
+        return {noun: size for noun, size in sizes.items() if size > 0}
 
     def all(self) -> dict[str, int]:
         """Bytes of each party."""
-        return dict(self._db.rows("SELECT party, SUM(bytes) FROM temp.stored GROUP BY party"))
+        sizes = Counter(self._new_mail)
+        rows = self._db.rows("SELECT party, SUM(bytes) FROM temp.stored GROUP BY party")
+        sizes.update(dict(rows))
+        return dict(sizes)
 
     def tidy(self) -> None:
-        """Delete the rows of parties without bytes."""
+        """Write the bytes of new mail into the table, and delete the rows of parties without bytes."""
+        rows = [(party, _MAIL_NOUN, size) for party, size in self._new_mail.items()]
+        self._undo.note(self._new_mail.update, dict(self._new_mail))
+        self._new_mail.clear()
+        self._db.run_each(_ADD_ROW, rows)
         self._db.run("DELETE FROM temp.stored WHERE bytes = 0")
 
     def bytes_in_use(self) -> int:

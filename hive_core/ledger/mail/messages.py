@@ -18,6 +18,7 @@ from math import inf
 from operator import itemgetter
 
 from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.core.storage_use import StorageUse
 from hive_core.ledger.mail.delivery_order import DeliveryTurns
 from hive_core.ledger.mail.ended import Ends
 from hive_core.ledger.mail.inbox_shares import Crowd, InboxShares
@@ -42,14 +43,14 @@ _WHOLE = (
 
 
 class Messages:
-    def __init__(self, connection: Connection, limits: HostLimits) -> None:
+    def __init__(self, connection: Connection, limits: HostLimits, stored: StorageUse) -> None:
         self._db = connection
         self._limits = limits
         self._boxes = Boxes(connection, limits)
         self._crowds = InboxShares(connection, self._boxes, limits)
         self._ends = Ends(connection, self._boxes, self._crowds, limits)
         self._requests = Requests(connection)
-        self._posting = Posting(connection, self._boxes, self._requests, self._crowds)
+        self._posting = Posting(connection, self._boxes, self._requests, self._crowds, stored)
         self._turns = DeliveryTurns(connection)
         self._readers = set[str]()
 

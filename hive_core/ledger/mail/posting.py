@@ -7,6 +7,7 @@ from contextlib import suppress
 from hive_core.errors import InboxFull, InvalidArgument, NotFound
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.ids import Ids
+from hive_core.ledger.core.storage_use import StorageUse
 from hive_core.ledger.mail.inbox_shares import InboxShares
 from hive_core.ledger.mail.letters import NewMessage, number, text_id
 from hive_core.ledger.mail.mailbox import Box
@@ -33,11 +34,13 @@ def one_line(text: str) -> str:
 
 class Posting:
     def __init__(
-        self, connection: Connection, boxes: Boxes, requests: Requests, crowds: InboxShares
-    ) -> None:
+        self, connection: Connection, boxes: Boxes, requests: Requests, crowds: InboxShares,
+        stored: StorageUse,
+    ) -> None:  # fmt: skip
         self._db = connection
         self._boxes = boxes
         self._crowds = crowds
+        self._stored = stored
         self._requests = requests
         self._ids = Ids()
 
@@ -115,6 +118,7 @@ class Posting:
             box, (priority, id_, size), expires_at, twice=party == DAEMON, lease=reserved_until
         )  # fmt: skip
         self._crowds.add_message(box, party, size)
+        self._stored.add_mail(party, size)
         if within is not None:
             self._requests.open(id_, sender, now + within, now)
         self._db.later(
