@@ -49,7 +49,7 @@ SEND: Final[tuple[Function, ...]] = (
     ("broker/rate_limit.py", "RateLimiter.check"),
     ("operations/mail/send.py", "send"),
     ("operations/mail/inbox_quota.py", "check_share"),
-    ("ledger/mail/messages.py", "Messages.send"),
+    ("ledger/mail/posting.py", "Posting.send"),
     *COMMITTED,
 )
 MOVE: Final[tuple[Function, ...]] = (

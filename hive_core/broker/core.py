@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Final, TypeVar
 
 from hive_core.broker import reply
@@ -29,7 +30,7 @@ from hive_core.broker.dispatch import Dispatch
 from hive_core.broker.fair_queue import READING, RECORDING, BatchTime, FairQueue
 from hive_core.broker.operation import Operation, Result
 from hive_core.broker.outcome import EVENTS, TREE, strike_rights
-from hive_core.broker.request import Fixed, RequestReader, size_of
+from hive_core.broker.request import Fixed, RequestReader
 from hive_core.broker.waiters import WaitingConnections
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
 from hive_core.ledger.audit.events import AuditEntry
@@ -46,8 +47,7 @@ _LOOKS: Final = 2
 _CAREFUL: Final = 100
 
 
-def _party_of(call: PendingCall) -> str:
-    return call.connection.party
+_party_of: Final = attrgetter("connection.party")
 
 
 class Broker:
@@ -84,7 +84,9 @@ class Broker:
     def receive(self, connection: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None:
         """Take frames that arrived. Bytes that are not a frame come as the fault to answer with."""
         connection.frames.extend(frames)
-        connection.bytes_held += sum(map(size_of, frames))
+        for frame in frames:
+            if not isinstance(frame, BadFrame):
+                connection.bytes_held += len(frame)
         self.enqueue(connection)
 
     def write_resumed(self, connection: ClientConnection) -> None:
@@ -163,13 +165,13 @@ class Broker:
         return results[0]
 
     def _serve(self, calls: Sequence[PendingCall], *, writes: bool) -> None:
+        clock = self._queue.time_of(calls, RECORDING if writes else READING)
         try:
             if not writes:
-                self._read(calls)
+                self._read(calls, clock)
             elif self.disk_full():
                 raise StorageFull(FULL)
             else:
-                clock = self._queue.time_of(calls, RECORDING)
                 self._settle(self._transact(partial(self._run_calls, calls, clock)))
         except HiveError:
             # Rolled back as a whole. One by one, only the call that does not fit fails.
@@ -177,23 +179,25 @@ class Broker:
                 connection = call.connection
                 if connection.is_ready and connection.calls and connection.calls[0] is call:
                     self._settle(self._serve_alone(call))
+        finally:
+            clock.charge()
 
-    def _read(self, calls: Sequence[PendingCall]) -> None:
+    def _read(self, calls: Sequence[PendingCall], clock: BatchTime) -> None:
         """Answer each party before the next is served; one that was refused after the record."""
-        clock, refused = self._queue.time_of(calls, READING), list[CallBatch]()
+        batch, recorded, refused = self._new_batch(in_transaction=False), 0, list[CallOutcome]()
         for _, of_party in groupby(calls, _party_of):
-            batch = self._new_batch(in_transaction=False)
             is_over = self._run_calls(of_party, clock, batch)
-            if batch.entries:
-                refused.append(batch)
+            if len(batch.entries) > recorded:
+                recorded = len(batch.entries)
+                refused += batch.outcomes
             else:
-                self._settle(batch)
+                self._answer(batch.outcomes)
+            batch.outcomes.clear()
             if is_over:
                 break
-        if refused:
-            self.audit.write_refusals([entry for batch in refused for entry in batch.entries])
-        for batch in refused:
-            self._settle(batch)
+        self.audit.write_refusals(batch.entries)
+        batch.outcomes = refused
+        self._settle(batch)
 
     def _serve_alone(self, call: PendingCall) -> CallBatch:
         """A batch of one: it fits now, or with the ballast, or it fails."""
@@ -212,14 +216,17 @@ class Broker:
 
     def _run_alone(self, call: PendingCall, *, urgent: bool) -> CallBatch:
         clock = self._queue.time_of([call], RECORDING)
-        if call.writes:
-            if self.disk_full() and not urgent:
-                raise StorageFull(FULL)
-            return self._transact(partial(self._run_calls, [call], clock))
-        batch = self._new_batch(in_transaction=False)
-        self._run_calls([call], clock, batch)
-        self.audit.write_refusals(batch.entries)
-        return batch
+        try:
+            if call.writes:
+                if self.disk_full() and not urgent:
+                    raise StorageFull(FULL)
+                return self._transact(partial(self._run_calls, [call], clock))
+            batch = self._new_batch(in_transaction=False)
+            self._run_calls([call], clock, batch)
+            self.audit.write_refusals(batch.entries)
+            return batch
+        finally:
+            clock.charge()
 
     def _new_batch(
         self, *, in_transaction: bool, frozen: bool = False, use_savepoints: bool = False
@@ -290,9 +297,16 @@ class Broker:
         return False
 
     def _settle(self, batch: CallBatch) -> None:
+        """Committed: answer the calls, then wake what waits for what they touched."""
         self.hive = batch.hive
+        self._answer(batch.outcomes)
+        if batch.wakes or batch.topics:
+            self._publish(frozenset(batch.wakes).union(batch.topics))
+
+    def _answer(self, outcomes: Iterable[CallOutcome]) -> None:
+        """Write the replies, one write for each connection, and queue what follows on it."""
         connections: dict[ClientConnection, None] = {}
-        for outcome in batch.outcomes:
+        for outcome in outcomes:
             call, data = outcome.call, outcome.data
             connection = call.connection
             connections[connection] = None
@@ -306,15 +320,15 @@ class Broker:
                     connection.closing |= isinstance(call.fault, BadFrame)
             else:
                 self._leave_unfinished(outcome)
-        requeue = self._queue.requeue
+        queue = self._queue
         for connection in connections:
             out = connection.out
             if out or connection.full:
                 connection.send(out[0] if len(out) == 1 else b"".join(out), connection.closing)
                 out.clear()
-            requeue(connection)
-        if batch.wakes or batch.topics:
-            self._publish(frozenset(batch.wakes).union(batch.topics))
+            queue.leave(connection)
+            if connection.calls or connection.frames:  # behind the others of its party
+                queue.add(connection)
 
     def _leave_unfinished(self, outcome: CallOutcome) -> None:
         """The call stays at the head of its connection: for its next page, a read, or a topic."""
@@ -336,8 +350,8 @@ class Broker:
 
     def enqueue(self, connection: ClientConnection) -> None:
         """Serve the connection soon, if it has a call that can run now."""
-        if self._queue.add(connection):
-            self._wake()
+        if self._queue.add(connection) and self._transport is not None:
+            self._transport.wake()
 
     def _wake(self) -> None:
         if self._transport is not None:

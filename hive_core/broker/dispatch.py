@@ -13,7 +13,7 @@ from hive_core.broker.authorize import judge, refusal
 from hive_core.broker.batch import CallBatch, RetryWithSavepoints, Services
 from hive_core.broker.call import Call, Outcome, Ready
 from hive_core.broker.connection import CallOutcome, ClientConnection, PendingCall
-from hive_core.broker.operation import Operation, unlisted_operation
+from hive_core.broker.operation import unlisted_operation
 from hive_core.broker.outcome import (
     EVENTS,
     AuthorizedCall,
@@ -145,15 +145,12 @@ class Dispatch:
             except LimitReached as error:
                 self._audit_refusal(case, error)
                 raise
-        if operation.mutates and pending.ready is None:  # after a slow read it is the same call
-            self._check_change_rate(call, operation)
-
-    def _check_change_rate(self, call: Call, operation: Operation) -> None:
-        """What is recorded stays on disk, so that there is a bound on it (attacks 37 and 52)."""
-        ledger = call.ledger
-        after = ledger.changes.take(call.uuid, call.now)
+        if not operation.mutates or pending.ready is not None:  # after a slow read: the same call
+            return
+        # What is recorded stays on disk, so that there is a bound on it (attacks 37 and 52).
+        after = call.ledger.changes.take(call.uuid, call.now)
         if not after and operation.changes:
-            after = ledger.commits.take(call.uuid, call.now)
+            after = call.ledger.commits.take(call.uuid, call.now)
         if after > 0:
             reason = f"cannot {operation.verb}: too many calls, try again in {after:.2f} s"
             raise LimitReached(reason, retry_after=after)

@@ -74,12 +74,6 @@ class FairQueue:
             if not connections:
                 del self._ready[connection.party]
 
-    def requeue(self, connection: ClientConnection) -> None:
-        """Put a connection behind the other connections of its party."""
-        self.leave(connection)
-        if connection.calls or connection.frames:
-            self.add(connection)
-
     def charge(self, party: str, seconds: float) -> None:
         """Charge a party for time of the loop."""
         used = self._used.get(party, 0.0)
@@ -153,12 +147,15 @@ class BatchTime:
         self.used = defaultdict[str, float](float)
 
     def spend(self, party: str) -> bool:
-        """Charge the party what passed since the call before; whether the time is over."""
+        """Count for the party what passed since the call before; whether the time is over."""
         began, self._at = self._at, self._monotonic()
-        seconds = self._at - began
-        self.used[party] += seconds
-        self._queue.charge(party, seconds)
+        self.used[party] += self._at - began
         return self._at > self._end
+
+    def charge(self) -> None:
+        """Charge each party what it has used; at the end of the part, once."""
+        for party, seconds in self.used.items():
+            self._queue.charge(party, seconds)
 
 
 def _split_reads(calls: Iterable[PendingCall]) -> Sequence[tuple[Sequence[PendingCall], bool]]:

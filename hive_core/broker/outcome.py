@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hive_core.ledger.core.ledger import Ledger
 
 TREE, EVENTS = "tree", "events"
-_WRITTEN = (Change, Record)
+_WRITTEN = (Record, Change)
 
 
 @dataclass(slots=True, eq=False)
@@ -87,17 +87,16 @@ def record_effect(
 ) -> tuple[bytes, Hive]:
     """Record what a handler did, in the savepoint of its call; the result as JSON, the new hive."""
     call, operation = case.call, case.operation
-    hive, kind = call.hive, type(outcome)
-    if kind is Change:
-        hive = _commit_change(case, cast("Change[Result]", outcome), repo)
-        strike_rights(call.ledger, call.hive, hive)
-    elif kind is not Record:
+    hive = call.hive
+    if not isinstance(outcome, _WRITTEN):
         _store_bare_result(case, outcome)
         return b"", hive
-    recorded = cast("Change[Result] | Record[Result]", outcome)
-    text = reply.body(recorded.result)
-    if operation.mutates and not recorded.audited:
-        audit.record(recorded.kind, case, hive.commit, recorded.fields)
+    if outcome.changes:
+        hive = _commit_change(case, cast("Change[Result]", outcome), repo)
+        strike_rights(call.ledger, call.hive, hive)
+    text = reply.body(outcome.result)
+    if operation.mutates and not outcome.audited:
+        audit.record(outcome.kind, case, hive.commit, outcome.fields)
         case.batch.wakes.add(EVENTS)
         if case.key is not None:
             idempotency.store_result(call, operation, case.params, case.key, text)
@@ -109,17 +108,14 @@ def outcome_of_mutation(
 ) -> CallOutcome:
     """The reply to a call whose effect stays: its savepoint was not rolled back."""
     batch, pending = case.batch, case.pending
-    if type(outcome) is Record:
-        recorded: Change[Result] | Record[Result] = outcome
-    elif type(outcome) is Change:
-        recorded = outcome
+    if not isinstance(outcome, _WRITTEN):
+        return outcome_of_read(case, outcome)
+    if outcome.changes:
         batch.hive = hive
         batch.commits += 1
         batch.wakes.add(TREE)
-    else:
-        return outcome_of_read(case, outcome)
     if pending.streams:
-        return page_outcome(pending, recorded.result)
+        return page_outcome(pending, outcome.result)
     if not case.operation.awaits:
         return CallOutcome(pending, reply.last_frame(text))
     return recorded_outcome(pending, batch, text, case.call.ledger.jobs)

@@ -61,13 +61,8 @@ class RequestReader:
                 call = PendingCall(connection)
                 call.fault = frame
             else:
-                size = len(frame)
-                call = PendingCall(connection, size)
-                if size < _LARGE:
-                    self._parse(call, frame)
-                else:
-                    with _no_garbage_collection():
-                        self._parse(call, frame)
+                call = PendingCall(connection, len(frame))
+                self._parse(call, frame)
             calls.append(call)
             if frames and self.monotonic() > until:
                 return
@@ -75,7 +70,11 @@ class RequestReader:
     def _parse(self, call: PendingCall, frame: bytes) -> None:
         """Fill in the call that a frame asks for; what is wrong with it is its `fault`."""
         try:
-            self._fill(call, varlink.decode(frame, VALUES))
+            if len(frame) < _LARGE:
+                self._fill(call, varlink.decode(frame, VALUES))
+            else:
+                with _no_garbage_collection():
+                    self._fill(call, varlink.decode(frame, VALUES))
         except HiveError as fault:
             call.fault = without_traceback(fault)
 
@@ -131,10 +130,6 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def size_of(frame: bytes | BadFrame) -> int:
-    return 0 if isinstance(frame, BadFrame) else len(frame)
 
 
 def _check_envelope(call: PendingCall, message: varlink.Message) -> None:

@@ -46,8 +46,13 @@ class StorageLimiter:
             self._safe[call.uuid] = safe - 1
         else:
             self._check_one(call, operation)
-        if operation.name in BRINGS:
-            self._check_all(call, operation)
+        if operation.name not in BRINGS:
+            return
+        most = call.settings.limits.ledger
+        if not -_AGAIN < call.now - self._looked < _AGAIN:
+            self._look(call, most)
+        if self._used * HALF >= most:
+            self._check_all(call, operation, most)
 
     def _check_one(self, call: Call, operation: Operation) -> None:
         """Check the bytes of the agent.
@@ -74,21 +79,17 @@ class StorageLimiter:
             reason = f"you have {limits.stored} bytes in the ledger, most of it {noun}"
             raise _full(operation, reason, "stored")
 
-    def _check_all(self, call: Call, operation: Operation) -> None:
+    def _check_all(self, call: Call, operation: Operation, most: int) -> None:
         """Any agent may use the first half of the ledger.
 
         Beyond it a branch has at most an eighth.
         """
-        most = call.settings.limits.ledger
-        if not -_AGAIN < call.now - self._looked < _AGAIN:
-            self._look(call, most)
         if self._used >= most:
             raise _full(operation, f"the ledger of this host is full ({most} bytes)", "ledger")
-        if self._used * HALF >= most:
-            mine = branch_top(call.hive, call.caller)
-            if self._shares[mine] * EIGHTH >= most:
-                reason = f"the ledger is half full, and an eighth of it is of {mine} and below"
-                raise _full(operation, reason, "ledger")
+        mine = branch_top(call.hive, call.caller)
+        if self._shares[mine] * EIGHTH >= most:
+            reason = f"the ledger is half full, and an eighth of it is of {mine} and below"
+            raise _full(operation, reason, "ledger")
 
     def _look(self, call: Call, most: int) -> None:
         self._looked, self._used = call.now, call.ledger.stored.bytes_in_use()

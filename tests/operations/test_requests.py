@@ -132,5 +132,6 @@ def test_only_so_many_answers_are_waited_for(world: World) -> None:
         world.advance(0.1)
         ask(world, within=300)
     assert world.fault("a", "send", to="a1", body="x", reply_within=300) == "LimitReached"
+    assert world.ledger.messages.size(world.uuid("a1"))[0] == 256
     world.advance(301)
     assert world.fault("a", "send", to="a1", body="x", reply_within=300) == ""

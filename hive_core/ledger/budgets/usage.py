@@ -86,6 +86,7 @@ class TaskCapRow:
 class UsageStore:
     def __init__(self, connection: Connection, events: AuditLog) -> None:
         self._db = connection
+        self._undo = connection.undo
         self._events = events
         self._counts: Counter[tuple[float, str, BudgetKind]] = Counter()
         # Times of the oldest and the newest count, and the last event before them.
@@ -99,8 +100,8 @@ class UsageStore:
         self._latest = now
         key = (now // DAY, agent, kind)  # kept cheap: this runs for each call
         self._counts[key] += 1
-        if self._db.inside:
-            self._db.undo.steps.append((self._uncount, (key,)))
+        if self._undo.active:
+            self._undo.steps.append((self._uncount, (key,)))
 
     def on_rollback(self, back: Callable[..., object], *values: object) -> None:
         """Call `back(*values)` if the transaction is rolled back and its counts are repeated."""

@@ -177,6 +177,7 @@ class Connection:
         if self.damage:
             raise Damaged(self.damage)
         self.control("BEGIN IMMEDIATE")
+        self.undo.active = True
 
     def commit(self) -> None:
         """COMMIT, with its fsync. On failure nothing was committed, or LedgerBroken is raised."""

@@ -4,8 +4,8 @@ Temporary triggers keep them in a temporary table. It is in memory, is rolled ba
 transaction, and follows every change of the tables. A start counts them again.
 
 Mail is charged to its sender until it is acked or dead; after that, the limit of its inbox applies.
-New mail is counted in addition to the table (`add_mail`), because a trigger costs more than all else
-that a send writes. Items that can be deleted once they have ended count as history.
+New mail is counted in addition to the table (`add_mail`), because a trigger costs more than all
+else that a send writes. Items that can be deleted once they have ended count as history.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class StorageUse:
         return dict(sizes)
 
     def tidy(self) -> None:
-        """Write the bytes of new mail into the table, and delete the rows of parties without bytes."""
+        """Write the bytes of new mail down; delete the rows of parties without bytes."""
         rows = [(party, _MAIL_NOUN, size) for party, size in self._new_mail.items()]
         self._undo.note(self._new_mail.update, dict(self._new_mail))
         self._new_mail.clear()

@@ -18,10 +18,12 @@ class Undo:
     A savepoint is rolled back to its mark, a transaction to its start.
     """
 
-    __slots__ = ("_always", "marks", "steps")
+    __slots__ = ("_always", "active", "marks", "steps")
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
+        # Whether a transaction is open: else there is nothing to take back.
+        self.active = False
         self._always: list[Callable[[], object]] = []
         # The number of steps at the begin of each open savepoint.
         self.marks: list[int] = []
@@ -57,11 +59,13 @@ class Undo:
 
     def back_all(self) -> None:
         """Revert the whole transaction."""
+        self.active = False
         self.marks.clear()
         self._back_to(0)
 
     def clear(self) -> None:
         """Drop all steps after a COMMIT."""
+        self.active = False
         self.marks.clear()
         self.steps.clear()
 

@@ -76,8 +76,12 @@ class Boxes:
         if box.closed:
             raise NotFound(f"no such agent: {box.name}")
         rank, message, size = waiting
-        self.check_room(box, size, 1 + twice)
-        live = box.live
+        live, limits, factor = box.live, self._limits, 2 if twice else 1
+        if (
+            live.count >= limits.inbox_count * factor
+            or live.bytes + size > limits.inbox_bytes * factor
+        ):
+            raise self._full(box)
         if rank not in box.ranks:
             box.may_hold(rank)
         live.count += 1
@@ -97,17 +101,19 @@ class Boxes:
         self._since += 1
         self._undo.steps.append((self._untake, (box, size)))
 
-    def check_room(self, box: Box, size: int, factor: int = 1) -> None:
+    def check_room(self, box: Box, size: int) -> None:
         """Raise InboxFull if so many more bytes do not fit."""
         live, limits = box.live, self._limits
-        if live.count >= limits.inbox_count * factor or (
-            live.bytes + size > limits.inbox_bytes * factor
-        ):
-            raise InboxFull(
-                f"the inbox of {box.name} is full ({limits.inbox_count} messages or"
-                f" {limits.inbox_bytes} bytes, [limits] inbox_count and inbox_bytes): its owner"
-                " has to read first"
-            )
+        if live.count >= limits.inbox_count or live.bytes + size > limits.inbox_bytes:
+            raise self._full(box)
+
+    def _full(self, box: Box) -> InboxFull:
+        limits = self._limits
+        return InboxFull(
+            f"the inbox of {box.name} is full ({limits.inbox_count} messages or"
+            f" {limits.inbox_bytes} bytes, [limits] inbox_count and inbox_bytes): its owner"
+            " has to read first"
+        )
 
     def place(self, box: Box, most: int | None = None) -> None:
         """Insert the messages of the inbox without a place into the queue, or only the oldest."""

@@ -21,8 +21,8 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.storage_use import StorageUse
 from hive_core.ledger.mail.delivery_order import DeliveryTurns
 from hive_core.ledger.mail.ended import Ends
-from hive_core.ledger.mail.inbox_shares import Crowd, InboxShares
-from hive_core.ledger.mail.letters import COLUMNS, COPY, NewMessage, message, number, text_id
+from hive_core.ledger.mail.inbox_shares import InboxShares
+from hive_core.ledger.mail.letters import COLUMNS, COPY, message, number, text_id
 from hive_core.ledger.mail.mailbox import Box, InboxPlace, MessageState
 from hive_core.ledger.mail.mailboxes import Boxes
 from hive_core.ledger.mail.posting import Posting
@@ -50,7 +50,11 @@ class Messages:
         self._crowds = InboxShares(connection, self._boxes, limits)
         self._ends = Ends(connection, self._boxes, self._crowds, limits)
         self._requests = Requests(connection)
+        # Messages and bytes by sender of an inbox that is a quarter full; else empty.
+        self.bytes_by_sender = self._crowds.of
         self._posting = Posting(connection, self._boxes, self._requests, self._crowds, stored)
+        # Takes a letter: InboxFull, NotFound (recipient gone, `reply_to`), InvalidArgument.
+        self.send = self._posting.send
         self._turns = DeliveryTurns(connection)
         self._readers = set[str]()
 
@@ -61,13 +65,6 @@ class Messages:
     def seal(self) -> None:
         """Write pending state. Called before COMMIT."""
         self._posting.seal()
-
-    def send(self, new: NewMessage, now: float) -> Message:
-        """Store a message.
-
-        InboxFull, NotFound (recipient destroyed, `reply_to`), InvalidArgument.
-        """
-        return self._posting.send(new, now)
 
     def belongs(self, thread: str, party: str) -> bool | None:
         """Whether the party sent or received a message in a thread; None if it is unknown."""
@@ -184,13 +181,6 @@ class Messages:
         """Raise InboxFull if a message of an agent with this text would not fit."""
         if (box := self._boxes.find(recipient)) is not None:
             self._boxes.check_room(box, len(body.encode()))
-
-    def bytes_by_sender(self, recipient: str) -> Crowd:
-        """Messages and bytes by sender, for an inbox that is at least a quarter full.
-
-        Else empty.
-        """
-        return self._crowds.of(recipient)
 
     def reopen(self, recipient: str) -> None:
         """Open the inbox of a restored recipient again."""

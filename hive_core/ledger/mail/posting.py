@@ -114,13 +114,14 @@ class Posting:
         reserved_until = (
             None if reply_to is None else self._requests.claim_answer(reply_to, box, now)
         )
+        if within is not None:  # a call that fails must not have put anything into the box
+            self._boxes.check_room(box, size)
+            self._requests.open(id_, sender, now + within, now)
         self._boxes.take(
             box, (priority, id_, size), expires_at, twice=party == DAEMON, lease=reserved_until
         )  # fmt: skip
         self._crowds.add_message(box, party, size)
         self._stored.add_mail(party, size)
-        if within is not None:
-            self._requests.open(id_, sender, now + within, now)
         self._db.later(
             _INSERT,
             (

@@ -80,19 +80,35 @@ def check_funds(call: Call, uuid: str, funded: frozenset[BudgetKind] = frozenset
 
 
 def charge_one(call: Call, uuid: str, kind: BudgetKind) -> None:
-    """Charge one message, task or agent in advance; LimitReached when none is left."""
+    """Charge one task or agent in advance; LimitReached when none is left."""
     if uuid in _UNBILLED:
         return
+    pay_one(call, uuid, kind)
+    day = day_of(call.now)
+    call.ledger.budgets.usage.add(
+        UsageAmount(day, uuid, kind, UsageSource.MEASURED.value, "", "", 1)
+    )
+
+
+def charge_message(call: Call, recipient: str, body: str) -> None:
+    """The same for a message of the caller. Most agents have no budget of messages."""
+    if call.uuid in _UNBILLED:
+        return
+    budgets = call.ledger.budgets
+    if BudgetKind.MESSAGES in budgets.kinds:
+        # Before anything is changed: a call that fails after a change costs all others.
+        call.ledger.messages.check_room(recipient, body)
+        pay_one(call, call.uuid, BudgetKind.MESSAGES)
+    budgets.usage.count(call.uuid, BudgetKind.MESSAGES, call.now)
+
+
+def pay_one(call: Call, uuid: str, kind: BudgetKind) -> None:
+    """Let the budgets of the agent pay for one; LimitReached when one of them is empty."""
     for budget in paying_budgets(call, uuid, kind):
         if budget.empty:
             intent = f"{call.hive.name(uuid) or uuid} is refused more"
             raise budget_refusal(call, intent, budget)
         save_payment(call, budget.with_charge(1))
-    usage = call.ledger.budgets.usage
-    if kind is BudgetKind.MESSAGES:
-        usage.count(uuid, kind, call.now)
-    else:
-        usage.add(UsageAmount(day_of(call.now), uuid, kind, UsageSource.MEASURED.value, "", "", 1))
 
 
 def record_usage(

@@ -11,8 +11,7 @@ from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.mail.letters import COPY, NewMessage
 from hive_core.model.wire.record import OPERATOR, Message, Relation
-from hive_core.model.work.budget import BudgetKind as Counted
-from hive_core.operations.budgets.spending import charge_one
+from hive_core.operations.budgets.spending import charge_message
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.mail.inbox_quota import BODY_MOST, check_share
 from hive_core.operations.mail.sibling_copies import copy_to_parent
@@ -119,11 +118,7 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
         _check_answer(call, params, params.reply_to, recipient)
     _check_rate(call, recipient, params.to)
     check_share(call, recipient, params.to)
-    if (
-        Counted.MESSAGES in call.ledger.budgets.kinds
-    ):  # check before any change: a call that fails later costs its whole batch
-        call.ledger.messages.check_room(recipient, params.body)
-    charge_one(call, call.uuid, Counted.MESSAGES)
+    charge_message(call, recipient, params.body)
     standing = relation(call.hive, call.caller, params.to)
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=recipient, recipient_name=params.to,
