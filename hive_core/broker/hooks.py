@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive_core.model.wire.record import Message
 from hive_core.model.work.question import Question
@@ -56,8 +56,9 @@ class AgentDestroyed:
     name: str
 
 
-class MessageArrived(NamedTuple):
-    """A message was put into an inbox. A tuple is cheap: there is one for each message."""
+@dataclass(slots=True)
+class MessageArrived:
+    """A message was put into an inbox. Not frozen: there is one for each message."""
 
     message: Message
 

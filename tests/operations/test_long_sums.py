@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from fixtures.world import World, rows, world
@@ -79,7 +80,7 @@ def test_what_moves_to_another_line_between_two_parts_is_counted_once(crowd: Wor
         ledger.budgets.rollups.fold(gone)
         while isinstance(result, UsageSummation):
             result = sum_usage(
-                call._replace(read_result=result), "", 0.0, "", lambda _, __: ("all",)
+                replace(call, read_result=result), "", 0.0, "", lambda _, __: ("all",)
             )
         totals.append(result["all", "tokens_in", "reported"])
         raise Conflict("nothing of it stays")

@@ -59,7 +59,8 @@ class InboxShares:
         self._db = connection
         self._undo = connection.undo
         self._boxes = boxes
-        self._limits = limits
+        # Of a box that is a quarter full.
+        self._count, self._bytes = limits.inbox_count / 4, limits.inbox_bytes / 4
         self._known: dict[int, _Count] = {}
 
     def of(self, party: str) -> Crowd:
@@ -109,5 +110,5 @@ class InboxShares:
         self._undo.note(known.add, sender, -count, -size)
 
     def _is_filling(self, box: Box) -> bool:
-        limits, live = self._limits, box.live
-        return live.count * 4 >= limits.inbox_count or live.bytes * 4 >= limits.inbox_bytes
+        live = box.live
+        return live.count >= self._count or live.bytes >= self._bytes

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from hive_core.model.wire.record import Message, Relation
 
@@ -18,7 +19,8 @@ COLUMNS: Final = (
 )
 
 
-class NewMessage(NamedTuple):
+@dataclass(slots=True, eq=False)
+class NewMessage:
     """A message to be sent. Parties are UUIDs; `ttl` is in seconds."""
 
     sender: str

@@ -30,7 +30,7 @@ class Boxes:
     def __init__(self, connection: Connection, limits: HostLimits) -> None:
         self._db = connection
         self._undo = connection.undo
-        self._limits = limits
+        self._count_most, self._bytes_most = limits.inbox_count, limits.inbox_bytes
         self._boxes: dict[str, Box] = {}
         self._numbered: dict[int, Box] = {}
         # Inboxes with messages without a place, and the number of those messages.
@@ -76,11 +76,8 @@ class Boxes:
         if box.closed:
             raise NotFound(f"no such agent: {box.name}")
         rank, message, size = waiting
-        live, limits, factor = box.live, self._limits, 2 if twice else 1
-        if (
-            live.count >= limits.inbox_count * factor
-            or live.bytes + size > limits.inbox_bytes * factor
-        ):
+        live, factor = box.live, 2 if twice else 1
+        if live.count >= self._count_most * factor or live.bytes + size > self._bytes_most * factor:
             raise self._full(box)
         if rank not in box.ranks:
             box.may_hold(rank)
@@ -103,15 +100,14 @@ class Boxes:
 
     def check_room(self, box: Box, size: int) -> None:
         """Raise InboxFull if so many more bytes do not fit."""
-        live, limits = box.live, self._limits
-        if live.count >= limits.inbox_count or live.bytes + size > limits.inbox_bytes:
+        live = box.live
+        if live.count >= self._count_most or live.bytes + size > self._bytes_most:
             raise self._full(box)
 
     def _full(self, box: Box) -> InboxFull:
-        limits = self._limits
         return InboxFull(
-            f"the inbox of {box.name} is full ({limits.inbox_count} messages or"
-            f" {limits.inbox_bytes} bytes, [limits] inbox_count and inbox_bytes): its owner"
+            f"the inbox of {box.name} is full ({self._count_most} messages or"
+            f" {self._bytes_most} bytes, [limits] inbox_count and inbox_bytes): its owner"
             " has to read first"
         )
 

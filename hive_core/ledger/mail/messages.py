@@ -14,6 +14,7 @@ destroyed becomes a dead letter, and the daemon informs its sender.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from math import inf
 from operator import itemgetter
 
@@ -300,7 +301,7 @@ class Messages:
             message = self.get(text_id(place.id))
             box = self._boxes.find(message.recipient) if message else None
             if message is not None and box is not None:
-                dead.append(message._replace(dead_why=why))
+                dead.append(replace(message, dead_why=why))
                 ends.setdefault((box, why), []).append(place)
         for (box, why), places in ends.items():
             self._ends.dead(box, places, why)

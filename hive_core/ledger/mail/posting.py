@@ -53,7 +53,10 @@ class Posting:
         )
 
     def send(self, new: NewMessage, now: float) -> Message:
-        """Store a message of an agent or the operator."""
+        """Store a message.
+
+        InboxFull, NotFound (recipient destroyed, `reply_to`), InvalidArgument.
+        """
         sender = self._boxes.enter(new.sender, new.sender_name)
         if new.reply_to is None and new.thread is None:
             return self._put(new, sender, now)
@@ -103,11 +106,8 @@ class Posting:
         self, new: NewMessage, sender: Box, now: float, thread: str | None = None,
         reply_to: int | None = None,
     ) -> Message:  # fmt: skip
-        (
-            party, party_name, recipient, recipient_name, relation, body, kind, priority, _, _,
-            ttl, within, source,
-        ) = new  # fmt: skip
-        box = self._boxes.enter(recipient, recipient_name)
+        box = self._boxes.enter(new.recipient, new.recipient_name)
+        party, body, ttl, within = new.sender, new.body, new.ttl, new.reply_within
         size = len(body) if body.isascii() else len(body.encode())
         id_ = self._ids.next(now)
         expires_at = None if ttl is None else now + ttl
@@ -118,24 +118,24 @@ class Posting:
             self._boxes.check_room(box, size)
             self._requests.open(id_, sender, now + within, now)
         self._boxes.take(
-            box, (priority, id_, size), expires_at, twice=party == DAEMON, lease=reserved_until
+            box, (new.priority, id_, size), expires_at, twice=party == DAEMON, lease=reserved_until
         )  # fmt: skip
         self._crowds.add_message(box, party, size)
         self._stored.add_mail(party, size)
         self._db.later(
             _INSERT,
             (
-                id_, sender.number, box.number, _WORDS[relation], kind, thread, reply_to,
-                priority, now, expires_at, body, source,
+                id_, sender.number, box.number, _WORDS[new.relation], new.kind, thread, reply_to,
+                new.priority, now, expires_at, body, new.source,
             ),
         )  # fmt: skip
         if thread is not None:
             self._db.later(_JOIN, (thread, id_, sender.number, box.number))
         text = text_id(id_)
         return Message(
-            text, party, party_name, recipient, recipient_name, relation, body, kind,
-            thread or text, None if reply_to is None else text_id(reply_to), priority, now,
-            expires_at, source=source,
+            text, party, new.sender_name, new.recipient, new.recipient_name, new.relation, body,
+            new.kind, thread or text, None if reply_to is None else text_id(reply_to),
+            new.priority, now, expires_at, source=new.source,
         )  # fmt: skip
 
     def shift(self, seconds: float) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple
 
 OPERATOR = "operator"
 DAEMON = "daemon"
@@ -34,7 +33,8 @@ class Relation(StrEnum):
     DAEMON = "daemon"
 
 
-class Message(NamedTuple):
+@dataclass(slots=True)
+class Message:
     """One message. `sender` and `recipient` are UUID texts, or `operator` or `daemon`.
 
     `source`: what caused a wake, in the words of the agent that woke itself.

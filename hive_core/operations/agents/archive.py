@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -117,7 +118,7 @@ def destroy_agents(
     paying = former_payers(call, call.hive.spec(agent).id) if orphans else []
     for name in gone:
         _archive_agent(call, name)
-    rebill_adopted_children(call._replace(hive=hive), orphans, paying)
+    rebill_adopted_children(replace(call, hive=hive), orphans, paying)
     adopter = call.hive.topology.parent(agent) if orphans else None
     _tell_family(call, hive, agent, orphans)
     goals = {call.hive.spec(name).id: "absent" for name in gone}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 from pydantic import Field
@@ -94,7 +95,7 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     ledger = call.ledger
     ledger.ranges.allocate(spec.id, call.settings.uid_start, call.now)
     ledger.runs.want(spec.id, DesiredState.RUNNING, call.now)
-    give_initial_budgets(call._replace(hive=hive), params.name, params.funds)
+    give_initial_budgets(replace(call, hive=hive), params.name, params.funds)
     job = create_job(call, "spawn", {spec.id: "running"})
     if text:
         send_notice(call, hive, params.name, DEFINITION, text)

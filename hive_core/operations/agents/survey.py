@@ -7,6 +7,7 @@ after: only these operations let it act on the descendants of its parent.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -110,7 +111,7 @@ def reap_zombies(call: Call, params: ReapZombiesParams) -> Change[ReapedZombies]
         return ReapedZombies(agents=[])
     after = call
     for name in chosen:
-        after = after._replace(hive=destroy_agents(after, name).hive)
+        after = replace(after, hive=destroy_agents(after, name).hive)
     message = f"reap {', '.join(chosen)}"
     return Change(ReapedZombies(agents=chosen), after.hive, message, fields={"agents": chosen})
 

@@ -7,6 +7,7 @@ that time.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 from hive_core.broker.call import Call, Change, Record
@@ -235,7 +236,7 @@ def _replace_workers(call: Call, batch: Batch) -> Call:
     if not batches.template(batch.id):
         return call
     for _ in range(_free_slots(call, batch) - len(_free_workers(call, batch))):
-        call = call._replace(hive=make_worker(call, batch).hive)
+        call = replace(call, hive=make_worker(call, batch).hive)
     return call
 
 
@@ -275,7 +276,7 @@ def _destroy_worker(call: Call, batch: Batch, uuid: str) -> Call:
         return call
     if not isinstance(change, Change):
         raise TypeError("the end of an agent is a change")
-    return call._replace(hive=change.hive)
+    return replace(call, hive=change.hive)
 
 
 def _tell_owner(call: Call, batch: Batch) -> None:

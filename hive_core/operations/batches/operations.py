@@ -6,6 +6,7 @@ them as workers become free (dispatch.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from hive_core.broker.call import Call, Change, Record
@@ -57,8 +58,8 @@ def run_parallel_workers(
         wanted -= 1
     if not params.agents:
         hive = _make_workers(call, batch, wanted)
-    assign_items(call._replace(hive=hive), batch)
-    result = _batch_begun(call._replace(hive=hive), batch)
+    assign_items(replace(call, hive=hive), batch)
+    result = _batch_begun(replace(call, hive=hive), batch)
     fields = {"batch": batch.id, "tasks": len(params.tasks), "workers": result.workers}
     call.notify(f"batch:{batch.id}")
     if hive is call.hive:
@@ -160,7 +161,7 @@ def _existing_workers(call: Call, params: RunParams, wanted: int) -> list[str]:
 def _make_workers(call: Call, batch: Batch, count: int) -> Hive:
     """Create workers for a batch, with the rights of the caller; return the hive with them."""
     for _ in range(count):
-        call = call._replace(hive=make_worker(call, batch).hive)
+        call = replace(call, hive=make_worker(call, batch).hive)
     return call.hive
 
 

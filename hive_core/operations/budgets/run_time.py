@@ -142,7 +142,7 @@ def _return_unspent(call: Call, budget: Budget) -> None:
 def rebill_move(call: Call, hive: Hive, agent: str) -> None:
     """Apply the payers and the bounds of the new place in `hive` to a moved subtree at once."""
     if not call.ledger.budgets.kinds:
-        apply_bounds(call._replace(hive=hive), [agent])
+        apply_bounds(replace(call, hive=hive), [agent])
     else:
         _rebill_moved_budgets(call, hive, agent)
 
@@ -167,7 +167,7 @@ def _rebill_moved_budgets(call: Call, hive: Hive, agent: str) -> None:
                 _return_unspent(call, budget)
     _close_outside_funds(call, hive, agent)
     recount_runners(call, hive)
-    rebill_moved_subtree(call._replace(hive=hive), agent, above, closed)
+    rebill_moved_subtree(replace(call, hive=hive), agent, above, closed)
 
 
 def _close_outside_funds(call: Call, hive: Hive, agent: str) -> None:

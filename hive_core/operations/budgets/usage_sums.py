@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hive_core.broker.call import Call, Ready, SlowReadSources
@@ -59,7 +59,7 @@ def sum_usage(
         summation.restart(_agents_with_usage(call, top), moved)
     part, summation.left = summation.left[:AGENTS], summation.left[AGENTS:]
     cpu = summation.cpu if isinstance(summation.cpu, dict) else {}
-    call = call._replace(read_result={uuid: cpu[uuid] for uuid in part if uuid in cpu})
+    call = replace(call, read_result={uuid: cpu[uuid] for uuid in part if uuid in cpu})
     _add_part(call, summation.sums, part, (day_of(since), column, keys))
     return summation if summation.left else summation.sums
 

@@ -121,10 +121,9 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     charge_message(call, recipient, params.body)
     standing = relation(call.hive, call.caller, params.to)
     letter = NewMessage(
-        sender=call.uuid, sender_name=call.caller, recipient=recipient, recipient_name=params.to,
-        relation=standing, body=params.body, kind=params.kind,
-        priority=urgency(params.priority, standing), thread=params.thread,
-        reply_to=params.reply_to, ttl=params.ttl, reply_within=params.reply_within,
+        call.uuid, call.caller, recipient, params.to, standing, params.body, params.kind,
+        urgency(params.priority, standing), params.thread, params.reply_to, params.ttl,
+        params.reply_within,
     )  # fmt: skip
     message = deliver(call, letter)
     if standing is Relation.SIBLING:

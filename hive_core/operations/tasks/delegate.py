@@ -80,7 +80,7 @@ def spawn_agent_and_assign_task(call: Call, params: SpawnAndAssignParams) -> Cha
     """
     spawned = cast("Change[SpawnResult]", spawn(call, _spawn_params(call, params)))
     agent = spawned.result
-    with_agent = call._replace(hive=spawned.hive)
+    with_agent = replace(call, hive=spawned.hive)
     request = replace(
         task_request(with_agent, params, params.task_description),
         title=params.agent_role, manager=params.agent_type == "manager",

@@ -9,6 +9,7 @@ letter.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from hive_core.broker.call import Call, Record
@@ -109,7 +110,7 @@ def end_tasks_of_destroyed_agent(call: Call, event: AgentDestroyed) -> None:
 
 def reassign_tasks(call: Call, hive: Hive, agent: str) -> None:
     """Find a new assigner for the tasks below a moved agent whose assigner is not above it now."""
-    after = call._replace(hive=hive)
+    after = replace(call, hive=hive)
     why = f"{agent} was moved: its task is yours now"
     for name in hive.topology.subtree(agent):
         for task in call.ledger.tasks.open_tasks(hive.spec(name).id):
@@ -212,7 +213,7 @@ def _announce_handover(call: Call, id_: str, handover: Handover) -> None:
     task = call.ledger.tasks.get(id_)
     if task is None or not task.open:
         return
-    theirs = call._replace(caller=handover.name, uuid=handover.party)
+    theirs = replace(call, caller=handover.name, uuid=handover.party)
     log_event(theirs, task, "inherit", handover.why)
     notify_assigner(theirs, task)
     theirs.notify(task_topic(task.id), "events")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Unpack
 
 from hive_core.broker.call import Call, Record
@@ -100,7 +100,7 @@ def continue_sweep(call: Call) -> Record[Result]:
 
 
 def _stop_batch(call: Call, sweep: Sweep, tasks: Sequence[str]) -> None:
-    theirs = call._replace(caller=sweep.name, uuid=sweep.party)
+    theirs = replace(call, caller=sweep.name, uuid=sweep.party)
     # The row of a task that ended long ago, while no daemon ran, may be deleted.
     reasons = {task.id: sweep.why for task in call.ledger.tasks.get_many(tasks) if task.open}
     stop_tasks(theirs, reasons, ResultStatus(sweep.status), sweep.grace)

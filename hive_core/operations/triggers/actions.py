@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hive_core.broker.call import Call, Change
@@ -194,7 +194,7 @@ def _spawn(call: Call, trigger: Trigger, run: TriggerRun, data: Data) -> SpawnOu
     outcome = call_as(call, trigger.owner, "spawn", params)
     if not isinstance(outcome, Change):
         raise TypeError("spawn makes a change")
-    after = call._replace(hive=outcome.hive)
+    after = replace(call, hive=outcome.hive)
     task = create_task(after, trigger.owner, name, _task_request(trigger, run, data))
     return outcome, task.id, outcome.hive.spec(name).id, ""
 

@@ -7,6 +7,7 @@ waits for, or a notice of the daemon. So a wait survives restarts of the agent a
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -183,7 +184,7 @@ def _may_know(call: Call, agent: str, task: str) -> bool:
     name = living_name(call, agent)
     if name is None:
         return False
-    return can_see_task(call._replace(caller=name, uuid=agent), call.ledger.tasks.require(task))
+    return can_see_task(replace(call, caller=name, uuid=agent), call.ledger.tasks.require(task))
 
 
 @on(AgentDestroyed)
