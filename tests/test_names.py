@@ -10,8 +10,8 @@ from names import Name, empty_names, is_bare_participle
 
 # How many there may be in tests and benchmarks: fewer are right, more are not.
 AT_MOST = {
-    "functions named by a bare participle": 1,
-    "values named by an empty word": 5,
+    "functions named by a bare participle": 0,
+    "values named by an empty word": 0,
 }
 
 

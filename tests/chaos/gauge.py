@@ -44,7 +44,7 @@ def size(path: Path) -> float:
 
 
 def entries(path: Path) -> list[str]:
-    return sorted(each.name for each in path.iterdir()) if path.is_dir() else []
+    return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
 
 
 def folders(path: str) -> list[str]:

@@ -75,7 +75,7 @@ class BackgroundOperations:
 
 @contextmanager
 def expect_undisturbed(host: HiveHost) -> Iterator[BackgroundOperations]:
-    """Nobody crashes, nobody is told so, and what was acknowledged has been done."""
+    """No agent crashes, no crash is reported, and every acknowledged operation was done."""
     host.mail("lead")
     host.mail("ben")
     host.close_connections()

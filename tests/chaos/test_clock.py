@@ -1,4 +1,4 @@
-"""Row R16, attack 46: somebody sets the clock; nothing is lost, nothing comes in a storm."""
+"""Row R16, attack 46: the clock of the host is set; no mail is lost or delivered in a burst."""
 
 from __future__ import annotations
 

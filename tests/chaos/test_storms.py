@@ -1,4 +1,4 @@
-"""Attack 50 and row R22: storms of starts. Nothing here needs a host: time passes when told to."""
+"""Attack 50 and row R22: storms of starts. No host is needed: the tests advance a manual clock."""
 
 from __future__ import annotations
 

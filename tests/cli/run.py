@@ -1,4 +1,4 @@
-"""Runs `hive` in this process against a peer and says what came of it."""
+"""Runs `hive` in this process against a fake broker and returns status and output."""
 
 from __future__ import annotations
 

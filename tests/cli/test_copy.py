@@ -1,4 +1,4 @@
-"""`hive cp`: what is taken from an archive that an agent made, and how places are written."""
+"""`hive cp`: which members of an agent's archive are extracted, and the form of its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hive declare`: what is missing is made, and what is there is left."""
+"""`hive declare`: missing agents are created, existing agents are left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new user met in the first hours, each as it should have been."""
+"""Problems that a new user met in the first hours, each with the right behaviour."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _INSIDE = (
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back over the wire; `error` is empty, or the last word of its name."""
+    """A reply; `error` is empty, or the last part of the error name."""
 
     error: str
     parameters: dict[str, Any]
@@ -54,7 +54,7 @@ class AgentConnection:
         self._wire: wire.Wire | None = None
 
     def connect_again(self) -> bool:
-        """Whether there is a connection; the process in there ends with its container."""
+        """Connect where no connection is open. The process inside ends with its container."""
         if self._wire is None or self._wire.ended:
             self.close()
             with suppress(ConnectionRefusedError, FileNotFoundError):
@@ -78,7 +78,7 @@ class AgentConnection:
 
 @dataclass
 class HiveHost:
-    """The operator's hands on it."""
+    """The commands and calls of the operator on this host."""
 
     lab: Lab
     forked: bool = True  # commands of `hive`, most of them (forks.py); else each is started

@@ -1,4 +1,4 @@
-"""What swaps things under the hands of the host, from within a container and with hived's user."""
+"""Programs that swap files while the host works on them, in a container and as hived's user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attack 64: names that an agent gives are bytes; whoever reads them takes any."""
+"""Attack 64: names that an agent chooses are bytes, and every reader accepts any."""
 
 from __future__ import annotations
 

@@ -76,9 +76,9 @@ def test_attack_60_the_name_of_a_program_says_nothing_about_its_start(
     """Nine of them, one more than may start at once; then a stranger still restarts."""
     script = f"cp /usr/bin/sleep \"/tmp/$(printf '{name}')\"; exec /tmp/* 1000000"
     names = [f"worker-{number}" for number in range(STARTS_AT_ONCE + 1)]
-    for each in names:
+    for worker in names:
         command = ["sh", "-c", script]
-        assert not host.call("Spawn", name=each, parent="lead", command=command).error
+        assert not host.call("Spawn", name=worker, parent="lead", command=command).error
     host.wait("running", *names, "ann")
     assert not host.call("Restart", agent="ann", wait=50).error
     host.wait("running", "ann")
@@ -105,7 +105,9 @@ def test_attack_60_a_start_that_does_not_come_up_is_a_failure(host: HiveHost) ->
     host.mail("lead")
     spawn_stuck(host, "never")
     host.wait(State.PARKED, "never", seconds=120)
-    bodies = [each["body"] for each in host.mail("lead") if each["kind"] == "container_crash"]
+    bodies = [
+        message["body"] for message in host.mail("lead") if message["kind"] == "container_crash"
+    ]
     assert len(bodies) == 2
     assert all(body.startswith("never did not come up in time; ") for body in bodies)
     assert "parked after 2 failures" in bodies[-1]
@@ -132,14 +134,16 @@ def test_attack_60_a_stranger_restarts_beside_fifty_stuck_starts(host: HiveHost)
     names = [f"stuck-{number}" for number in range(50)]
     spawn_stuck(host, *names)
 
-    def stuck() -> int:
+    def starts_under_way() -> int:
         shown = host.run("systemctl", "list-units", "--state=activating", "--plain", "--no-legend",
                          "hive-agent@stuck-*").stdout  # fmt: skip
         return len(shown.splitlines())
 
-    host.until(lambda: stuck() == STARTS_AT_ONCE // 2, "half of the slots are not in use", 60)
+    host.until(
+        lambda: starts_under_way() == STARTS_AT_ONCE // 2, "half of the slots are not in use", 60
+    )
     beside = statistics.median(restarts())
-    assert stuck() == STARTS_AT_ONCE // 2
+    assert starts_under_way() == STARTS_AT_ONCE // 2
     assert {states(host)[name] for name in names} == {State.STARTING}
     figure("attack 60", quiet=round(quiet, 3), beside_50_stuck_starts=round(beside, 3))
     assert beside <= 2 * quiet

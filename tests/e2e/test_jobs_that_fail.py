@@ -1,4 +1,4 @@
-"""A job that fails says why, wherever somebody may read of it."""
+"""A failed job reports its reason in its result, its event and its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A subtree moves under running containers: who gains sees it, who loses has lost it."""
+"""A subtree moves under running containers: access follows the tree at once."""
 
 from __future__ import annotations
 

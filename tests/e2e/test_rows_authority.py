@@ -1,4 +1,4 @@
-"""Who may do what, asked through the sockets in the containers: H7, H8, H10, H12, H17, H22, H24,
+"""Authority, tested through the sockets in the containers: H7, H8, H10, H12, H17, H22, H24,
 H27."""
 
 from __future__ import annotations

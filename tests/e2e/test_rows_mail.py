@@ -39,7 +39,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
 
 @pytest.fixture(autouse=True)
 def empty(host: HiveHost) -> Iterator[None]:
-    """Everybody has read everything."""
+    """All inboxes are empty."""
     yield
     for name in TREE:
         if name != "echo":

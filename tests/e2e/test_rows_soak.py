@@ -123,7 +123,7 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
 
 def _differing(before: list[str], after: list[str]) -> list[str]:
     one, other = Counter(before), Counter(after)
-    return [*(f"-{each}" for each in one - other), *(f"+{each}" for each in other - one)]
+    return [*(f"-{row}" for row in one - other), *(f"+{row}" for row in other - one)]
 
 
 def _with_counts(sample: Row) -> Row:

@@ -1,4 +1,4 @@
-"""Somebody outside who knows a webhook's socket and keeps to no rules."""
+"""Requests to the socket of a webhook, signed, malformed and unfinished."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WAIT = 30.0
 
 
 def send_bytes(door: Path, data: bytes) -> str:
-    """All that comes back; a door that is slammed has said what it has said."""
+    """The whole answer; a connection that is reset returns what came before."""
     with socket.socket(socket.AF_UNIX) as talk:
         talk.settimeout(WAIT)
         data_ = b""
@@ -53,7 +53,7 @@ def hive_headers(secret: str, path: str, now: int, method: str = "POST") -> dict
 
 @contextmanager
 def unfinished_requests(door: Path, count: int) -> Iterator[None]:
-    """So many who begin a request and never end it."""
+    """Hold `count` connections, each with a request that never ends."""
     with ExitStack() as held:
         for _ in range(count):
             talk = held.enter_context(socket.socket(socket.AF_UNIX))
@@ -65,7 +65,7 @@ def unfinished_requests(door: Path, count: int) -> Iterator[None]:
 
 
 def malformed_requests(path: str, secret: str) -> dict[bytes, int]:
-    """What keeps to no rules, with the status that it gets; 0: none at all."""
+    """Malformed requests with the status that each gets; 0: no answer."""
     begin = f"POST {path} HTTP/1.1\r\nhost: x\r\n"
     head = begin + "".join(f"{name}: {value}\r\n" for name, value in github_headers(secret).items())
     chunked = f"{begin}transfer-encoding: chunked\r\n\r\n"
@@ -88,7 +88,7 @@ def malformed_requests(path: str, secret: str) -> dict[bytes, int]:
 
 
 def smuggling_request(path: str, secret: str) -> bytes:
-    """Two requests for who goes by one of the two lengths, one for who goes by the other."""
+    """Two requests for a parser that trusts one length header, one for a parser of the other."""
     inner = request(path, github_headers(secret))
     mixed = {**github_headers(secret), "content-length": "2", "transfer-encoding": "chunked"}
     return request(path, mixed, b"2\r\n{}\r\n0\r\n\r\n") + inner

@@ -1,4 +1,4 @@
-"""Frames that mean no good, each from a number: the same seed says the same."""
+"""Hostile frames, each made from a number: the same seed makes the same frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold for any frame whatsoever, from its bytes to a call that is ready to be judged."""
+"""What must hold for every frame, from its bytes to a call that is ready for its decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the module refuses, and in which words."""
+"""Configurations that the module refuses, and the messages."""
 
 from __future__ import annotations
 

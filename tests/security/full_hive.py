@@ -77,7 +77,7 @@ def family() -> Hive:
 
 
 class AllRunning(Asleep):
-    """Everybody runs."""
+    """Every agent is running."""
 
     @override
     def state(self, uuid: str) -> State:
@@ -105,7 +105,7 @@ def _settle(repo: MetaRepo, ledger: Ledger) -> None:
 
 
 class FilledHive:
-    """A broker that is asked by hand, and what its calls have brought."""
+    """A broker that tests call directly, with the results of the calls."""
 
     def __init__(self, folder: Path) -> None:
         self.ledger = Ledger.open(folder / "hive.db", limits=BOUNDS)

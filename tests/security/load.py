@@ -25,7 +25,7 @@ Plan = Sequence[tuple[Path, Sequence[bytes]]]
 
 
 class LoadConnection:
-    """One connection; a new one in its place when it is closed."""
+    """One connection, which is opened again when it is closed."""
 
     def __init__(self, path: str, frames: list[bytes]) -> None:
         self._path, self._frames = path, cycle(frames)
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 class LoadProcess:
-    """Such a process."""
+    """The load process, started with a plan."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""Somebody who means no harm and notes how long it is made to wait."""
+"""An honest agent that records how long its calls take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hive_core import varlink
 
 
 class Neighbour(Thread):
-    """An agent that makes one call after the other and notes how long each takes."""
+    """An agent that makes one call after another and records the time of each."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
