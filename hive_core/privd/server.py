@@ -35,7 +35,7 @@ class OutOfTime(Exception):
 REFUSALS: Final[dict[object, str]] = {
     Malformed: "InvalidArgument", FileNotFoundError: "NotFound", FileExistsError: "Conflict",
     NotADirectoryError: "Conflict", ENOSPC: "StorageFull", EDQUOT: "StorageFull",
-    OutOfTime: "TimedOut"}  # fmt: skip
+    OutOfTime: "TimedOut", ConnectionError: "TimedOut"}  # fmt: skip
 DO: Final[dict[type[Any], Callable[[Any], bool | dict[str, object]]]] = {
     a.MakeNode: lambda x: tree.make_node(x.lineage),
     a.MoveNode: lambda x: tree.rename(tree.node(x.source), tree.node(x.target)),

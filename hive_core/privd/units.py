@@ -13,6 +13,11 @@ from hive_core.plan import actions as a
 from hive_core.plan import render
 from hive_core.privd import mounts, tree
 
+# What the programs of systemd say while systemd or the bus starts again; the caller tries again.
+_AWAY = (
+    "disconnected from message bus", "Connection reset by peer", "Connection refused",
+    "Connection terminated", "Transport endpoint is not connected",
+)  # fmt: skip
 _ENV = {"PATH": os.environ.get("PATH", os.defpath)}
 
 
@@ -20,7 +25,9 @@ def run(*argv: str) -> str:
     """Run a program of systemd, with only the path from the environment."""
     done = subprocess.run(argv, capture_output=True, timeout=30, env=_ENV, check=False)
     if done.returncode:
-        raise OSError(f"{argv[0]}: {os.fsdecode(done.stderr).strip()[-500:]}")
+        said = os.fsdecode(done.stderr).strip()[-500:]
+        kind = ConnectionError if any(words in said for words in _AWAY) else OSError
+        raise kind(f"{argv[0]}: {said}")
     return os.fsdecode(done.stdout)
 
 

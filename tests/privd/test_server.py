@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_core.errors import BY_WIRE
+from hive_core.errors import BY_WIRE, TimedOut
 from hive_core.plan.actions import Action, MakeNode
 from hive_core.plan.results import encode
-from hive_core.privd import server
+from hive_core.privd import server, units
 from hive_core.varlink import decode
 from hive_core.varlink import encode as frame
 
@@ -108,6 +108,17 @@ def test_the_action_of_a_caller_that_waits_is_done(monkeypatch: pytest.MonkeyPat
     server.converse(called, os.getuid())
     thread.join()
     assert decode(replies[0][:-1]) == {"parameters": {"result": {"changed": True}}}
+
+
+def test_an_action_has_no_answer_while_systemd_starts_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such an action is tried again; any other fault fails the job of the agent."""
+    said = "Failed: Message recipient disconnected from message bus without replying"
+    script = f"echo '{said}' >&2; exit 1"
+    monkeypatch.setitem(server.DO, MakeNode, lambda _action: units.act("sh", "-c", script))
+    reply: dict[str, Any] = server.answer(json.dumps(MAKE_NODE).encode())
+    assert reply == {"error": TimedOut.wire, "parameters": {"reason": f"sh: {said}"}}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
