@@ -7,88 +7,23 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fixtures.fake_broker import FakeBroker, fake_broker
+from fixtures.fake_broker import fake_broker
+from fixtures.task_daemon import ID, TaskDaemon, letter, message_loop, run_task, step
 
 from hive_core.agent.letter import ReceivedLetter
-from hive_core.agent.reconnect import Link
-from hive_core.agent.serve import MessageLoop, ServedCommand
 from hive_core.agent.task_client import SUMMARY_MOST
 from hive_core.agent.task_run import task_of
-from hive_core.errors import Conflict, NotAllowed, NotFound
+from hive_core.errors import Conflict, NotAllowed
 from hive_core.varlink import Message
-
-ID = "0123456789ab"
-
-
-def letter(body: str = f"task: {ID}\nattempt: 1\n\nx", kind: str = "task") -> Message:
-    return {
-        "id": "m1", "from": "daemon", "from_uuid": "daemon", "relation": "daemon", "to": "worker",
-        "body": body, "kind": kind, "thread": "m1", "reply_to": None, "priority": 2,
-        "sent_at": 1.0, "attempt": 1,
-    }  # fmt: skip
-
-
-@dataclass
-class Daemon:
-    """What it knows of the one task, and the peer that says it."""
-
-    peer: FakeBroker
-    letters: list[Message] = field(default_factory=lambda: [letter()])
-    state: str = "in_progress"
-    attempt: int = 1
-    data: Message | None = None
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    links: list[Link] = field(default_factory=list)
-
-    def become(self, state: str) -> None:
-        with self.changed:
-            self.state = state
-            self.changed.notify_all()
-
-    def recv(self, params: Message) -> Message:
-        kinds = ("task", "answer", "plan_approved", "plan_rejected")
-        work = [row for row in self.letters if row["relation"] == "daemon" and row["kind"] in kinds]
-        rest = [row for row in self.letters if row not in work]
-        messages = (work if params["only"] == "work" else rest)[:1]
-        for row in messages:
-            self.letters.remove(row)
-        return {"messages": messages}
-
-    def begin(self, params: Message) -> Message:
-        if self.state in ("done", "cancelled", "queued"):
-            raise Conflict(f"cannot begin task {params['task']}: it is {self.state}")
-        return {"task": params["task"], "state": self.state, "attempt": self.attempt}
-
-    def get(self, params: Message) -> Message:
-        if params["task"] != ID:
-            raise NotFound(f"no task {params['task']}")
-        row = {"id": ID, "state": self.state, "attempt": self.attempt, "title": "sum",
-               "assigner": "lead", "context": "keep"}  # fmt: skip
-        return {"task": row, "description": "add", "data": self.data}
-
-    def watch(self, params: Message) -> Message:
-        with self.changed:
-            self.changed.wait_for(lambda: self.state != params.get("after"), 10)
-            ended = self.state in ("done", "cancelled")
-            return {"task": ID, "state": self.state, "attempt": self.attempt, "why": "no need",
-                    "next": None if ended else self.state}  # fmt: skip
-
-    def finish(self, params: Message) -> Message:
-        self.become("cancelled" if params["status"] == "stopped" else "done")
-        return {}
-
-    def reports(self) -> list[Message]:
-        return self.peer.params_of("FinishTask")
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
+def daemon(tmp_path: Path) -> Iterator[TaskDaemon]:
     with fake_broker(tmp_path / "broker.sock") as made:
-        daemon_ = Daemon(made)
+        daemon_ = TaskDaemon(made)
         made.answers = {
             "Recv": daemon_.recv, "BeginTask": daemon_.begin, "GetTask": daemon_.get,
             "WatchTask": daemon_.watch, "FinishTask": daemon_.finish,
@@ -111,43 +46,13 @@ def join_tasks() -> None:
             assert not thread.is_alive(), thread.name
 
 
-def message_loop(
-    daemon: Daemon, *command: str, parallel: int = 1, timeout: float | None = None
-) -> MessageLoop:
-    """A loop that has taken all there was to take."""
-    link = Link(daemon.peer.path)
-    daemon.links.append(link)
-    work = ServedCommand(command, timeout=timeout, parallel=parallel, environment=dict(os.environ))
-    loop = MessageLoop(link, work, lambda _: None)
-    while daemon.letters:
-        step(daemon, loop)
-    return loop
-
-
-def step(daemon: Daemon, loop: MessageLoop) -> None:
-    """One of what comes; `serve` takes tasks in a thread of their own."""
-    if not loop.step():
-        loop.tasks.step(daemon.links[0], 60, loop.handle_message)
-
-
-def run_task(daemon: Daemon, *command: str, timeout: float | None = None) -> Message:
-    """The one report on the task."""
-    loop = message_loop(daemon, *command, timeout=timeout)
-    loop.tasks.settle()
-    (report,) = daemon.reports()
-    report = dict(report)
-    assert report.pop("idempotency_key")
-    assert report.pop("task") == ID
-    return report
-
-
-def test_what_the_command_prints_is_the_summary(daemon: Daemon) -> None:
+def test_what_the_command_prints_is_the_summary(daemon: TaskDaemon) -> None:
     assert run_task(daemon, "tr", "a-z", "A-Z") == {"status": "success", "summary": "ADD"}
     assert daemon.peer.params_of("Ack") == [{"ids": ["m1"]}]
     assert not daemon.peer.params_of("Send")
 
 
-def test_text_and_data_stand_on_its_input_together(daemon: Daemon) -> None:
+def test_text_and_data_stand_on_its_input_together(daemon: TaskDaemon) -> None:
     """Row Q20."""
     daemon.data = {"n": 3}
     result = "$HIVE_TASK_DATA $HIVE_TASK_ID $HIVE_FROM $HIVE_TASK_CONTEXT"
@@ -155,14 +60,14 @@ def test_text_and_data_stand_on_its_input_together(daemon: Daemon) -> None:
     assert report["summary"] == f'add\n\ndata:\n{{\n "n": 3\n}}\n{{"n": 3}} {ID} lead keep'
 
 
-def test_a_json_object_is_data(daemon: Daemon) -> None:
+def test_a_json_object_is_data(daemon: TaskDaemon) -> None:
     report = run_task(daemon, "echo", '{"summary": "seven", "n": 7}')
     assert report == {
         "status": "success", "summary": "seven", "data": {"summary": "seven", "n": 7},
     }  # fmt: skip
 
 
-def test_the_summary_of_a_json_object_is_cut_in_bytes(daemon: Daemon) -> None:
+def test_the_summary_of_a_json_object_is_cut_in_bytes(daemon: TaskDaemon) -> None:
     print_json = "print('{\"summary\": \"' + chr(228) * 11000 + '\"}')"
     report = run_task(daemon, sys.executable, "-X", "utf8", "-c", print_json)
     assert report["status"] == "success"
@@ -170,7 +75,7 @@ def test_the_summary_of_a_json_object_is_cut_in_bytes(daemon: Daemon) -> None:
     assert str(report["summary"]).endswith("\n[cut]")
 
 
-def test_a_command_that_fails_fails_the_task_at_once(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_command_that_fails_fails_the_task_at_once(daemon: TaskDaemon, tmp_path: Path) -> None:
     """What it did may not be done twice by somebody who cannot know."""
     script = f"echo x >>{tmp_path}/runs; echo half; exit 3"
     report = run_task(daemon, "sh", "-c", script)
@@ -178,20 +83,20 @@ def test_a_command_that_fails_fails_the_task_at_once(daemon: Daemon, tmp_path: P
     assert (tmp_path / "runs").read_text() == "x\n"
 
 
-def test_a_command_that_says_so_is_tried_again(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_command_that_says_so_is_tried_again(daemon: TaskDaemon, tmp_path: Path) -> None:
     script = (
         f"echo x >>{tmp_path}/runs; test $(wc -l <{tmp_path}/runs) = 3 || exit 75; echo at last"
     )
     assert run_task(daemon, "sh", "-c", script)["summary"] == "at last"
 
 
-def test_a_command_that_is_not_there_fails_the_task(daemon: Daemon) -> None:
+def test_a_command_that_is_not_there_fails_the_task(daemon: TaskDaemon) -> None:
     report = run_task(daemon, "/nowhere/at-all")
     assert report["status"] == "failed"
     assert "No such file" in str(report["summary"])
 
 
-def test_a_big_output_goes_to_the_store(daemon: Daemon) -> None:
+def test_a_big_output_goes_to_the_store(daemon: TaskDaemon) -> None:
     daemon.peer.answers["StoreArtifact"] = lambda _: {"id": "art1"}
     report = run_task(daemon, sys.executable, "-c", "print('y' * 100_000)")
     (stored,) = daemon.peer.params_of("StoreArtifact")
@@ -201,7 +106,7 @@ def test_a_big_output_goes_to_the_store(daemon: Daemon) -> None:
     assert len(str(report["summary"])) == 16 * 1024
 
 
-def test_who_may_keep_nothing_reports_the_beginning(daemon: Daemon) -> None:
+def test_who_may_keep_nothing_reports_the_beginning(daemon: TaskDaemon) -> None:
     def refuse(_: Message) -> Message:
         raise NotAllowed("you do not hold the capability artifact.write")
 
@@ -211,7 +116,7 @@ def test_who_may_keep_nothing_reports_the_beginning(daemon: Daemon) -> None:
     assert report["status"] == "success"
 
 
-def test_a_stop_ends_the_whole_process_group(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_stop_ends_the_whole_process_group(daemon: TaskDaemon, tmp_path: Path) -> None:
     """Row K14: cancel really stops work, also what the command has started."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -225,7 +130,7 @@ def test_a_stop_ends_the_whole_process_group(daemon: Daemon, tmp_path: Path) -> 
     assert (report["status"], report["summary"]) == ("stopped", "begun")
 
 
-def test_a_letter_stops_it_too(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_letter_stops_it_too(daemon: TaskDaemon, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     loop = message_loop(daemon, "sh", "-c", f"echo up >{fifo}; exec sleep 60")
@@ -236,7 +141,7 @@ def test_a_letter_stops_it_too(daemon: Daemon, tmp_path: Path) -> None:
     assert daemon.reports()[0]["status"] == "stopped"
 
 
-def test_what_does_not_listen_is_killed(daemon: Daemon, tmp_path: Path) -> None:
+def test_what_does_not_listen_is_killed(daemon: TaskDaemon, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     loop = message_loop(
@@ -248,11 +153,11 @@ def test_what_does_not_listen_is_killed(daemon: Daemon, tmp_path: Path) -> None:
     assert daemon.reports()[0]["status"] == "stopped"
 
 
-def test_a_command_that_takes_too_long_is_ended(daemon: Daemon) -> None:
+def test_a_command_that_takes_too_long_is_ended(daemon: TaskDaemon) -> None:
     assert run_task(daemon, "sleep", "60", timeout=0.05)["status"] == "timeout"
 
 
-def test_a_letter_that_comes_twice_starts_nothing_twice(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_letter_that_comes_twice_starts_nothing_twice(daemon: TaskDaemon, tmp_path: Path) -> None:
     daemon.letters = [letter(), letter()]
     script = f"echo x >>{tmp_path}/runs; until test -e {tmp_path}/go; do sleep 0.01; done"
     loop = message_loop(daemon, "sh", "-c", script, parallel=2)
@@ -263,7 +168,9 @@ def test_a_letter_that_comes_twice_starts_nothing_twice(daemon: Daemon, tmp_path
 
 
 @pytest.mark.parametrize("state", ["done", "cancelled", "queued"])
-def test_what_is_not_to_be_done_is_not_begun(daemon: Daemon, state: str, tmp_path: Path) -> None:
+def test_what_is_not_to_be_done_is_not_begun(
+    daemon: TaskDaemon, state: str, tmp_path: Path
+) -> None:
     daemon.state = state
     message_loop(daemon, "touch", str(tmp_path / "begun")).tasks.settle()
     assert not (tmp_path / "begun").exists()
@@ -271,7 +178,7 @@ def test_what_is_not_to_be_done_is_not_begun(daemon: Daemon, state: str, tmp_pat
     assert daemon.peer.params_of("Ack")
 
 
-def test_only_the_daemon_gives_tasks(daemon: Daemon) -> None:
+def test_only_the_daemon_gives_tasks(daemon: TaskDaemon) -> None:
     """Anybody may send a message of that kind: it is a message like others."""
     daemon.letters = [{**letter(), "relation": "sibling", "from": "eve"}]
     message_loop(daemon, "cat").tasks.settle()
@@ -279,7 +186,7 @@ def test_only_the_daemon_gives_tasks(daemon: Daemon) -> None:
     assert daemon.peer.params_of("Send")[0]["to"] == "eve"
 
 
-def test_a_task_that_waits_for_an_answer_goes_on_with_it(daemon: Daemon) -> None:
+def test_a_task_that_waits_for_an_answer_goes_on_with_it(daemon: TaskDaemon) -> None:
     daemon.peer.answers["Ask"] = lambda _: {}
     daemon.letters = [letter()]
 
@@ -309,7 +216,7 @@ def stop_letter() -> Message:
     return letter(f"task: {ID}\nstatus: stopped\n\nno need", "task_stop")
 
 
-def test_a_stop_of_a_task_that_waits_for_somebody_is_confirmed(daemon: Daemon) -> None:
+def test_a_stop_of_a_task_that_waits_for_somebody_is_confirmed(daemon: TaskDaemon) -> None:
     """Else its container is ended for it, and with it what runs there."""
     daemon.letters, daemon.state = [], "awaiting_more_information"
     loop = message_loop(daemon, "true")
@@ -321,7 +228,7 @@ def test_a_stop_of_a_task_that_waits_for_somebody_is_confirmed(daemon: Daemon) -
 
 
 def test_a_stop_of_what_waits_is_heard_while_the_command_does_something_else(
-    daemon: Daemon,
+    daemon: TaskDaemon,
 ) -> None:
     """The loop that reads letters may be at a long message: nobody takes this one."""
     ended = threading.Event()
@@ -343,7 +250,7 @@ def test_a_stop_of_what_waits_is_heard_while_the_command_does_something_else(
     assert [report["status"] for report in daemon.reports()] == ["stopped"]
 
 
-def test_a_stop_that_comes_while_its_command_ends_is_confirmed(daemon: Daemon) -> None:
+def test_a_stop_that_comes_while_its_command_ends_is_confirmed(daemon: TaskDaemon) -> None:
     """The run is over and waits for an answer; what is heard then has nothing to stop."""
     looks: list[str] = []
 
@@ -362,20 +269,20 @@ def test_a_stop_that_comes_while_its_command_ends_is_confirmed(daemon: Daemon) -
     assert [report["status"] for report in daemon.reports()] == ["stopped"]
 
 
-def test_after_a_start_what_was_to_stop_is_over(daemon: Daemon) -> None:
+def test_after_a_start_what_was_to_stop_is_over(daemon: TaskDaemon) -> None:
     daemon.letters, daemon.state = [], "stopping"
     message_loop(daemon, "false").tasks.resume_begun()
     assert [report["status"] for report in daemon.reports()] == ["stopped"]
 
 
-def test_a_stop_of_what_has_ended_is_not_answered(daemon: Daemon) -> None:
+def test_a_stop_of_what_has_ended_is_not_answered(daemon: TaskDaemon) -> None:
     daemon.letters, daemon.state = [stop_letter()], "cancelled"
     message_loop(daemon, "true")
     assert not daemon.reports()
     assert daemon.peer.params_of("Ack")
 
 
-def test_a_late_report_is_no_reason_to_end(daemon: Daemon) -> None:
+def test_a_late_report_is_no_reason_to_end(daemon: TaskDaemon) -> None:
     def late(_: Message) -> Message:
         raise Conflict("it has ended as failed")
 
@@ -384,7 +291,7 @@ def test_a_late_report_is_no_reason_to_end(daemon: Daemon) -> None:
     assert len(daemon.reports()) == 1
 
 
-def test_after_a_start_what_was_begun_is_done_again(daemon: Daemon) -> None:
+def test_after_a_start_what_was_begun_is_done_again(daemon: TaskDaemon) -> None:
     daemon.letters = []
     loop = message_loop(daemon, "echo", "again")
     loop.tasks.resume_begun()
@@ -392,7 +299,7 @@ def test_after_a_start_what_was_begun_is_done_again(daemon: Daemon) -> None:
     assert daemon.reports()[0]["summary"] == "again"
 
 
-def test_who_ends_leaves_its_tasks_as_they_are(daemon: Daemon, tmp_path: Path) -> None:
+def test_who_ends_leaves_its_tasks_as_they_are(daemon: TaskDaemon, tmp_path: Path) -> None:
     """What becomes of them the daemon knows, when the machine has ended."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -403,7 +310,7 @@ def test_who_ends_leaves_its_tasks_as_they_are(daemon: Daemon, tmp_path: Path) -
     assert not daemon.reports()
 
 
-def test_several_run_at_once_and_no_more(daemon: Daemon, tmp_path: Path) -> None:
+def test_several_run_at_once_and_no_more(daemon: TaskDaemon, tmp_path: Path) -> None:
     """Both wait for each other, so that one after the other would never end."""
     other = "ba9876543210"
     known = {ID: "one", other: "two"}

@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from fixtures.deploys import FAMILY, Proposed, Stage, proposal
+from fixtures.deploys import FAMILY, Stage
+from fixtures.proposed_commits import Proposed, proposal
 from long import figure, seed, times
 from typing_extensions import override
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fixtures.broker import House, open_house
 from fixtures.meta_repo import Meta
 from fixtures.seeds import empty_ledger, empty_repo, folder_in_ram
 
@@ -23,3 +24,9 @@ def meta(folder: Path) -> Iterator[Meta]:
     repository = Meta(folder)
     yield repository
     repository.close()
+
+
+@pytest.fixture
+def house(folder: Path) -> Iterator[House]:
+    with open_house(folder) as opened:
+        yield opened

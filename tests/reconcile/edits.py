@@ -10,7 +10,8 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
-from fixtures.deploys import Proposed, Stage
+from fixtures.deploys import Stage
+from fixtures.proposed_commits import Proposed
 
 from hive_core.errors import Conflict
 from hive_core.model.config.seed import seed_for

@@ -7,7 +7,8 @@ from functools import partial
 from random import Random
 
 import pytest
-from fixtures.deploys import Stage, play, proposal
+from fixtures.deploys import Stage, play
+from fixtures.proposed_commits import proposal
 from long import figure, seed, times
 from reconcile.edits import EDITS, Round, watch
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from fixtures.reconciler import Road
-from reconcile.test_road import play
+from fixtures.reconciler import Road, play
 
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive

@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fixtures.reconciler import Road, hive
+from fixtures.revocations import LOSERS, TREE, busy_until_told, invocations, jobs, play
 
 from hive_core.errors import Internal, Unreachable
-from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import DesiredState, FailureHistory, State
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.agents.revocation import RevocationState
-from hive_core.model.config.settings import Settings
-from hive_core.operations.agents import revocation as revoking  # noqa: F401 - knows what an end means
-from hive_core.plan import actions as a
-
-# `bob` with `cat` below it moves from `ann` to `dan`; `eve` stays below `ann`.
-TREE = {
-    "root": None, "ann": "root", "bob": "ann", "cat": "bob", "eve": "ann", "dan": "root",
-}  # fmt: skip
-LOSERS = {"ann", "eve"}
-Story = Callable[[Road], Awaitable[None]]
-
-
-def play(folder: Path, story: Story, first: Hive | None = None) -> None:
-    async def run() -> None:
-        road = Road(folder, first or hive(TREE), Settings())
-        await road.settle()
-        try:
-            await story(road)
-        finally:
-            await road.close()
-
-    asyncio.run(run())
-
-
-def invocations(road: Road) -> dict[str, str]:
-    units = {name: road.host.units.get(road.uuid(name)) for name in road.hive.specs}
-    return {name: unit.invocation if unit else "" for name, unit in units.items()}
-
-
-def jobs(road: Road) -> list[str]:
-    """Whose nodes were looked through for links."""
-    ran = [action for action in road.jobs.ran if action.work is a.JobKind.OWN_INODES]
-    return [str(road.hive.name(action.uuid or "")) for action in ran]
 
 
 def state(road: Road) -> list[RevocationState]:
@@ -287,127 +251,6 @@ def test_attack_58_who_lost_an_agent_that_is_destroyed_waits_until_it_is_archive
         await road.advance(60)
         assert road.ledger.revocations.open() == []
         assert jobs(road) == ["ann"]
-
-    play(tmp_path, story)
-
-
-def busy_until_told(road: Road, *names: str) -> set[str]:
-    """Agents that work on something while they are in this set."""
-    uuids = {road.uuid(name) for name in names}
-    activity = road.look.activity
-    road.look.activity = (  # type: ignore[method-assign]
-        lambda uuid: "running" if uuid in uuids else activity(uuid)
-    )
-    return uuids
-
-
-def test_when_idle_waits_until_they_are_and_no_longer_than_said(tmp_path: Path) -> None:
-    async def story(road: Road) -> None:
-        busy_until_told(road, "eve")
-        before, now = invocations(road), road.clock.now()
-        road.how = {"latest": now + 20}
-        job = road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
-        await road.settle()
-        await road.advance(19)
-        assert invocations(road) == before
-        assert road.job(job.id).state == "running"
-        await road.advance(2)
-        after = invocations(road)
-        assert {name for name in TREE if before[name] != after[name]} == LOSERS
-        assert road.job(job.id).state == "done"
-
-    play(tmp_path, story)
-
-
-def test_when_idle_does_not_wait_for_who_has_nothing_to_do(tmp_path: Path) -> None:
-    async def story(road: Road) -> None:
-        before = invocations(road)
-        road.how = {"latest": road.clock.now() + 20}
-        job = await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
-        after = invocations(road)
-        assert {name for name in TREE if before[name] != after[name]} == LOSERS
-        assert job.state == "done"
-
-    play(tmp_path, story)
-
-
-def test_without_restarts_it_is_told_who_may_still_hold_what_until_they_ended(
-    tmp_path: Path,
-) -> None:
-    async def story(road: Road) -> None:
-        before = invocations(road)
-        road.how = {"restart": False}
-        job = road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
-        nonces = {road.uuid(name): 1 for name in LOSERS}
-        with road.ledger.transaction():
-            road.ledger.revocations.set_nonces(road.ledger.revocations.open()[0].id, nonces)
-        await road.settle()
-        assert invocations(road) == before
-        assert (road.job(job.id).state, jobs(road)) == ("done", ["ann"])
-        assert "revoked" not in road.job(job.id).progress
-        assert road.look.alarms() == [
-            "may still hold files of bob, and were not restarted: ann, eve"
-        ]
-        await road.want(DesiredState.RUNNING, "ann", fresh=True)
-        assert road.look.alarms() == ["may still hold files of bob, and were not restarted: eve"]
-        road.restart()
-        await road.settle()
-        await road.want(DesiredState.RUNNING, "eve", fresh=True)
-        assert road.look.alarms() == []
-        assert jobs(road) == ["ann", "ann"]  # what was linked in between
-        assert road.ledger.revocations.open() == []
-        assert all(invocations(road).values())
-
-    play(tmp_path, story)
-
-
-def test_who_was_left_running_and_is_destroyed_is_not_told_of_any_more(tmp_path: Path) -> None:
-    async def story(road: Road) -> None:
-        road.how = {"restart": False}
-        road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
-        with road.ledger.transaction():
-            revocation = road.ledger.revocations.open()[0].id
-            road.ledger.revocations.set_nonces(revocation, {road.uuid("eve"): 1})
-        await road.settle()
-        assert len(road.look.alarms()) == 1
-        await road.commit(road.hive.without("eve"))
-        assert road.look.alarms() == []
-        assert road.ledger.revocations.open() == []
-
-    play(tmp_path, story)
-
-
-def test_such_a_restart_is_no_failure_and_forgives_none(tmp_path: Path) -> None:
-    async def story(road: Road) -> None:
-        uuid = road.uuid("ann")
-        run = road.ledger.runs.get(uuid)
-        assert run is not None
-        failed = FailureHistory(
-            (1.0, 2.0), 3.0, exit_seen="x", nonce=run.nonce, why="y", returns=True
-        )
-        with road.ledger.transaction():
-            road.ledger.starts.put(uuid, failed)
-        road.road.on_topics(frozenset({f"run:{uuid}"}))
-        await road.settle()
-        await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
-        starts = road.ledger.starts.get(uuid)
-        assert starts == replace(failed, nonce=run.nonce + 1)
-        assert road.state("ann") is State.RUNNING
-        assert road.events("crash") == []
-
-    play(tmp_path, story)
-
-
-def test_a_loser_that_is_parked_stays_parked(tmp_path: Path) -> None:
-    async def story(road: Road) -> None:
-        uuid = road.uuid("eve")
-        road.host.crash(uuid)
-        await road.settle()
-        assert road.state("eve") is State.FAILED
-        run = road.ledger.runs.get(uuid)
-        job = await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
-        assert (job.state, road.state("eve")) == ("done", State.FAILED)
-        assert road.ledger.runs.get(uuid) == run
 
     play(tmp_path, story)
 
