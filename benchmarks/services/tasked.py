@@ -6,7 +6,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from fixtures.broker import Asleep, SlowReads
+from fixtures.broker import NothingObserved, SlowReads
 from fuzz.served import BOUNDS as USUAL
 from fuzz.served import family
 
@@ -37,7 +37,7 @@ async def serve(folder: Path, agents: int) -> None:
             for spec in hive.specs.values():
                 ledger.runs.want(spec.id, DesiredState.RUNNING, clock.now())
             move(oid)
-        world = Services(ledger, repo, settings, Asleep(), clock)
+        world = Services(ledger, repo, settings, NothingObserved(), clock)
         broker = Broker(world, hive.at_commit(oid), registry, introspection_methods(registry, "1"))
         agenda = Agenda(clock, ledger, broker.perform, DUES)
         broker.listeners.append(agenda.on_topics)

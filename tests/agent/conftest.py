@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from fixtures.built_in_agents import BuiltInAgents
-from fixtures.queen import QUEEN, AgentStage
+from fixtures.queen import QUEEN, QueenHarness
 from fixtures.world import world
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[AgentStage]:
+def harness(tmp_path: Path) -> Iterator[QueenHarness]:
     with world() as made:
         made.call("operator", "spawn", name="queen", **QUEEN)
-        yield AgentStage(made, BuiltInAgents(made, tmp_path))
+        yield QueenHarness(made, BuiltInAgents(made, tmp_path))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fixtures.built_in_agents import Killed
-from fixtures.queen import AgentStage
+from fixtures.queen import QueenHarness
 from fixtures.world import fields, rows
 
 from hive_core.agent.agent_loop import StateFile
@@ -25,43 +25,43 @@ combine sum
 """
 
 
-def test_a_short_task_is_done_by_an_agent_that_is_there_for_it_alone(stage: AgentStage) -> None:
-    row = stage.result_of("sum 1 2 3")
+def test_a_short_task_is_done_by_an_agent_that_is_there_for_it_alone(harness: QueenHarness) -> None:
+    row = harness.result_of("sum 1 2 3")
     assert (row["result"]["status"], row["result"]["summary"]) == ("success", "6")
     assert row["result"]["data"]["strategy"] == "simple"
-    assert stage.agents("lead") == []
+    assert harness.agents("lead") == []
 
 
-def test_a_longer_job_is_split_by_a_lead_for_its_workers(stage: AgentStage) -> None:
-    row = stage.result_of(JOB)
+def test_a_longer_job_is_split_by_a_lead_for_its_workers(harness: QueenHarness) -> None:
+    row = harness.result_of(JOB)
     assert row["result"]["data"]["strategy"] == "complex"
     assert row["result"]["summary"] == str(6 + 9 + 30)
-    assert len(stage.agents("lead")) == 1
-    stage.troupe.play(lambda: not stage.agents("worker"))
+    assert len(harness.agents("lead")) == 1
+    harness.built_in.play(lambda: not harness.agents("worker"))
 
 
 def test_a_job_for_an_architect_is_planned_carried_out_and_revised_when_it_fails(
-    stage: AgentStage,
+    harness: QueenHarness,
 ) -> None:
     seen: set[str] = set()
-    stage.troupe.before = lambda uuid, _: seen.add(str(stage.world.hive.name(uuid)))
-    row = stage.result_of("architect\ngroup\nplease sum 1 2\ngroup\nwc a b c\ncombine lines")
+    harness.built_in.before = lambda uuid, _: seen.add(str(harness.world.hive.name(uuid)))
+    row = harness.result_of("architect\ngroup\nplease sum 1 2\ngroup\nwc a b c\ncombine lines")
     assert row["result"]["status"] == "success"
     assert row["result"]["data"]["strategy"] == "architect"
     assert row["result"]["summary"] == "3\n1 3 5"
     assert any(name.startswith("architect-") for name in seen)
-    assert stage.agents("architect") == []
+    assert harness.agents("architect") == []
 
 
 def test_a_job_that_no_plan_can_mend_is_tried_without_one_and_reported_as_failed(
-    stage: AgentStage,
+    harness: QueenHarness,
 ) -> None:
     """K35, K43: each way that was tried is remembered once, with what it took."""
-    row = stage.result_of("architect\ngroup\nfail 99 x")
+    row = harness.result_of("architect\ngroup\nfail 99 x")
     assert row["result"]["status"] == "failed"
     assert row["result"]["data"]["faults"] == ["fail 99 x"]
     assert row["result"]["data"]["instead_of"] == "architect"
-    history = stage.memory("queen")["history"]
+    history = harness.memory("queen")["history"]
     assert [(row["strategy"], row["well"]) for row in history] == [
         ("architect", False), ("complex", False),
     ]  # fmt: skip
@@ -69,107 +69,109 @@ def test_a_job_that_no_plan_can_mend_is_tried_without_one_and_reported_as_failed
     assert {"seconds", "tokens", "cost"} <= history[0].keys()
 
 
-def test_what_fails_is_tried_again_and_then_by_another_worker(stage: AgentStage) -> None:
-    row = stage.result_of("group\nfail 2 well\ngroup\nsum 1 2\nsum 3 4\ncombine lines")
+def test_what_fails_is_tried_again_and_then_by_another_worker(harness: QueenHarness) -> None:
+    row = harness.result_of("group\nfail 2 well\ngroup\nsum 1 2\nsum 3 4\ncombine lines")
     assert row["result"]["summary"] == "well\n3\n7"
-    tried = [row["worker"] for row in tries(stage, "0.0.")]
+    tried = [row["worker"] for row in tries(harness, "0.0.")]
     assert tried[0] == tried[1] != tried[2]
 
 
-def tries(stage: AgentStage, title: str) -> list[Any]:
+def tries(harness: QueenHarness, title: str) -> list[Any]:
     """What was recorded of the tries of one line, in their order."""
-    events = [fields(row) for row in stage.world.events() if row["operation"] == "assign"]
+    events = [fields(row) for row in harness.world.events() if row["operation"] == "assign"]
     assigned = [row for row in events if str(row.get("title", "")).startswith(title)]
     return [{"worker": row["target_name"]} for row in assigned]
 
 
-def test_what_nobody_can_do_is_escalated_and_reported(stage: AgentStage) -> None:
-    row = stage.result_of("group\nfail 99 x\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
+def test_what_nobody_can_do_is_escalated_and_reported(harness: QueenHarness) -> None:
+    row = harness.result_of("group\nfail 99 x\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
     assert row["result"]["status"] == "failed"
     assert "fail 99 x" in row["result"]["error"] + row["result"]["summary"]
-    assert "escalation" in [row["kind"] for row in stage.world.mail("queen")] or any(
-        row["operation"] == "escalate" for row in stage.world.events()
+    assert "escalation" in [row["kind"] for row in harness.world.mail("queen")] or any(
+        row["operation"] == "escalate" for row in harness.world.events()
     )
 
 
-def test_the_same_domain_gets_the_same_lead_and_another_one_a_new_one(stage: AgentStage) -> None:
-    stage.result_of(JOB)
-    (first,) = stage.agents("lead")
-    stage.result_of(JOB.replace("20", "21"))
-    assert stage.agents("lead") == [first]
-    stage.result_of(JOB.replace("domain sums", "domain words"))
-    assert first not in stage.agents("lead")
+def test_the_same_domain_gets_the_same_lead_and_another_one_a_new_one(
+    harness: QueenHarness,
+) -> None:
+    harness.result_of(JOB)
+    (first,) = harness.agents("lead")
+    harness.result_of(JOB.replace("20", "21"))
+    assert harness.agents("lead") == [first]
+    harness.result_of(JOB.replace("domain sums", "domain words"))
+    assert first not in harness.agents("lead")
 
 
 def test_an_idle_lead_goes_after_a_while(
-    stage: AgentStage, monkeypatch: pytest.MonkeyPatch
+    harness: QueenHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.result_of(JOB)
+    harness.result_of(JOB)
     monkeypatch.setattr("hive_core.agent.queen.POOL_SECONDS", 0.0)
-    stage.troupe.play(lambda: not stage.agents("lead"))
+    harness.built_in.play(lambda: not harness.agents("lead"))
 
 
-def test_context_is_cleared_or_kept_between_tasks_of_a_worker(stage: AgentStage) -> None:
+def test_context_is_cleared_or_kept_between_tasks_of_a_worker(harness: QueenHarness) -> None:
     text = "workers 1\ngroup\nsum 1 2\ngroup\nrecall sum\ncombine lines"
-    cleared = stage.result_of(text)
+    cleared = harness.result_of(text)
     assert cleared["result"]["summary"] == "3\n0"
-    row = stage.result_of(text + "\ncontext keep")
+    row = harness.result_of(text + "\ncontext keep")
     assert row["result"]["summary"] == "3\n3"
 
 
-def test_workers_are_kept_when_the_job_says_so(stage: AgentStage) -> None:
-    stage.result_of(JOB + "keep workers\n")
+def test_workers_are_kept_when_the_job_says_so(harness: QueenHarness) -> None:
+    harness.result_of(JOB + "keep workers\n")
     for _ in range(3):
-        stage.troupe.round()
-    assert len(stage.agents("worker")) == 2
+        harness.built_in.round()
+    assert len(harness.agents("worker")) == 2
 
 
 def test_splits_that_went_well_are_learned_and_used_again(
-    stage: AgentStage, tmp_path: Path
+    harness: QueenHarness, tmp_path: Path
 ) -> None:
-    stage.result_of("workers 1\n" + JOB)
-    (lead,) = stage.agents("lead")
-    splits = StateFile(tmp_path / f"{stage.world.uuid(lead)}.json").read()["splits"]
+    harness.result_of("workers 1\n" + JOB)
+    (lead,) = harness.agents("lead")
+    splits = StateFile(tmp_path / f"{harness.world.uuid(lead)}.json").read()["splits"]
     assert splits[parse(JOB).signature]["workers"] == 1
-    stage.troupe.minds.clear()
-    stage.result_of(JOB + "keep workers\n")
-    assert len(stage.agents("worker")) == 1
+    harness.built_in.behaviours.clear()
+    harness.result_of(JOB + "keep workers\n")
+    assert len(harness.agents("worker")) == 1
 
 
 @pytest.mark.parametrize("kind", ["worker", "lead"])
-def test_a_plan_is_asked_for_where_the_task_says_so(stage: AgentStage, kind: str) -> None:
-    stage.world.call(
+def test_a_plan_is_asked_for_where_the_task_says_so(harness: QueenHarness, kind: str) -> None:
+    harness.world.call(
         "operator", "spawn", name="w", parent="root", role=kind, command=["hive-agent", kind],
     )  # fmt: skip
-    task = stage.assign("sum 1 2\n" + "echo x\n" * 2, "w", plan_required=True)
-    troupe, hive = stage.troupe, stage.world
+    task = harness.assign("sum 1 2\n" + "echo x\n" * 2, "w", plan_required=True)
+    built_in, hive = harness.built_in, harness.world
 
     def plans() -> list[Any]:
         return rows(hive.call("operator", "list_plans", task=task)["plans"])
 
-    troupe.play(lambda: len(plans()) == 1)
+    built_in.play(lambda: len(plans()) == 1)
     first = plans()[0]["plan"]
     hive.call("operator", "reject_plan", task=task, plan=first, reason="smaller steps")
-    troupe.play(lambda: len(plans()) == 2)
+    built_in.play(lambda: len(plans()) == 2)
     assert "smaller steps" in plans()[0]["note"]
     steps = [row["title"] for row in rows(plans()[0]["steps"])]
     assert steps == ["sum 1 2", "echo x", "echo x"]
-    assert stage.agents("worker") == ([] if kind == "lead" else ["w"])
+    assert harness.agents("worker") == ([] if kind == "lead" else ["w"])
     hive.call("operator", "approve_plan", task=task, plan=plans()[0]["plan"])
-    troupe.play(lambda: troupe.task(task)["result"] is not None)
-    assert troupe.task(task)["result"]["summary"].split() == ["3", "x", "x"]
+    built_in.play(lambda: built_in.task(task)["result"] is not None)
+    assert built_in.task(task)["result"]["summary"].split() == ["3", "x", "x"]
 
 
-def test_a_plan_of_more_lines_than_it_may_have_steps_says_so(stage: AgentStage) -> None:
-    task = stage.assign("echo x\n" * 102, plan_required=True)
-    stage.troupe.round()
-    (plan,) = rows(stage.world.call("operator", "list_plans", task=task)["plans"])
+def test_a_plan_of_more_lines_than_it_may_have_steps_says_so(harness: QueenHarness) -> None:
+    task = harness.assign("echo x\n" * 102, plan_required=True)
+    harness.built_in.round()
+    (plan,) = rows(harness.world.call("operator", "list_plans", task=task)["plans"])
     steps = rows(plan["steps"])
     assert (len(steps), steps[-1]["title"]) == (100, "3 more lines of the task")
 
 
-def test_a_worker_that_ends_has_its_task_again(stage: AgentStage) -> None:
-    row = stage.result_of("group\ncrash 2 well\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
+def test_a_worker_that_ends_has_its_task_again(harness: QueenHarness) -> None:
+    row = harness.result_of("group\ncrash 2 well\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
     assert row["result"]["summary"] == "well\n3\n2"
 
 
@@ -184,7 +186,7 @@ JOBS = (
 
 @pytest.mark.parametrize("number", range(12))
 def test_whoever_is_killed_before_whichever_call_the_result_is_right(
-    stage: AgentStage, number: int
+    harness: QueenHarness, number: int
 ) -> None:
     """The one that makes the nth call is gone before it; and once more some calls later."""
     draw = random.Random(number)  # noqa: S311 - which calls, not a secret
@@ -194,18 +196,18 @@ def test_whoever_is_killed_before_whichever_call_the_result_is_right(
     def before(uuid: str, _operation: str) -> None:
         calls["all"] += 1
         if calls["all"] in ends:
-            calls[str(stage.world.hive.name(uuid))] += 1
+            calls[str(harness.world.hive.name(uuid))] += 1
             raise Killed
 
-    stage.troupe.before = before
-    stage.world.call("operator", "allocate_budget", agent="queen", kind="tokens", amount=999)
+    harness.built_in.before = before
+    harness.world.call("operator", "allocate_budget", agent="queen", kind="tokens", amount=999)
     job, result = JOBS[number % len(JOBS)]
-    row = stage.result_of(job)
+    row = harness.result_of(job)
     assert (row["result"]["status"], row["result"]["summary"]) == ("success", result), calls
-    (budget,) = rows(stage.world.call("operator", "get_usage")["budgets"])
+    (budget,) = rows(harness.world.call("operator", "get_usage")["budgets"])
     assert budget["left"] == 999
     finals = ("finish", "fail", "drop", "stopped", "expired")
-    events = [row for row in stage.world.events() if row["kind"] == "task"]
+    events = [row for row in harness.world.events() if row["kind"] == "task"]
     ended = Counter(fields(row)["task"] for row in events if row["operation"] in finals)
     assert max(ended.values()) == 1
     assert sum(count for name, count in calls.items() if name != "all") == len(ends)

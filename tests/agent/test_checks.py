@@ -21,167 +21,167 @@ DISK, NET = (
 )
 
 
-@pytest.fixture(name="house")
+@pytest.fixture(name="harness")
 def _house() -> Iterator[MaidHost]:
     with maid_host(Settings(daemons=MAID, maid=Table(checks={"disk": DISK}))) as made:
         yield made
 
 
-def test_a_check_is_a_one_shot_child_that_holds_nothing(house: MaidHost) -> None:
-    maid = house.maid()
+def test_a_check_is_a_one_shot_child_that_holds_nothing(harness: MaidHost) -> None:
+    maid = harness.maid()
     maid.look()
-    assert house.below() == []
+    assert harness.below() == []
     maid.checks.step()
-    (name,) = house.below()
-    spec = house.world.hive.spec(name)
+    (name,) = harness.below()
+    spec = harness.world.hive.spec(name)
     assert (spec.role, spec.command) == (Role.TASK, ("df", "-h"))
     assert (spec.capabilities, spec.tools, spec.max_children) == ((), (), 0)
     assert spec.limits.memory_max == 128 << 20
     assert spec.limits.tasks_max == 64
-    assert house.world.fault(name, "spawn", name="own") == "NotAllowed"
+    assert harness.world.fault(name, "spawn", name="own") == "NotAllowed"
 
 
-def test_a_good_one_is_reported_and_cleared_away_and_bothers_nobody(house: MaidHost) -> None:
-    maid = house.maid()
+def test_a_good_one_is_reported_and_cleared_away_and_bothers_nobody(harness: MaidHost) -> None:
+    maid = harness.maid()
     maid.look()
-    assert "checks:\n- disk: not checked yet" in house.report()
-    house.run_check(maid, "disk", 0, "42% used")
-    assert house.report() == "all is well\nchecks:\n- disk: good: ended with 0\n  > 42% used"
-    assert (house.reports(), house.escalations(), house.below()) == ([], [], [])
+    assert "checks:\n- disk: not checked yet" in harness.report()
+    harness.run_check(maid, "disk", 0, "42% used")
+    assert harness.report() == "all is well\nchecks:\n- disk: good: ended with 0\n  > 42% used"
+    assert (harness.reports(), harness.escalations(), harness.below()) == ([], [], [])
 
 
 def test_what_turns_bad_is_escalated_once_and_what_is_good_again_is_told_once(
-    house: MaidHost,
+    harness: MaidHost,
 ) -> None:
-    maid = house.maid()
+    maid = harness.maid()
     maid.look()
-    house.run_check(maid, "disk", 0)
+    harness.run_check(maid, "disk", 0)
     for _ in range(3):
-        house.world.advance(60)
-        house.run_check(maid, "disk", 2, "97% used")
-    (question,) = house.escalations()
+        harness.world.advance(60)
+        harness.run_check(maid, "disk", 2, "97% used")
+    (question,) = harness.escalations()
     assert question["prompt"] == "the check disk is bad: ended with 2"
     assert question["severity"] == "warning"
-    (report,) = house.reports()
+    (report,) = harness.reports()
     assert (
         "- check: disk is bad: ended with 2\nchecks:\n- disk: bad: ended with 2\n  > 97%" in report
     )
     for _ in range(2):
-        house.world.advance(60)
-        house.run_check(maid, "disk", 0)
-    assert house.escalations() == []
-    (report,) = house.reports()
+        harness.world.advance(60)
+        harness.run_check(maid, "disk", 0)
+    assert harness.escalations() == []
+    (report,) = harness.reports()
     assert report.startswith("all is well\n- good again: disk\nchecks:\n- disk: good: ended with 0")
 
 
-def test_what_was_bad_stays_so_until_a_run_says_otherwise(house: MaidHost) -> None:
+def test_what_was_bad_stays_so_until_a_run_says_otherwise(harness: MaidHost) -> None:
     """One that says nothing in between takes nothing back, and nothing is told twice."""
-    maid = house.maid()
+    maid = harness.maid()
     maid.look()
-    house.run_check(maid, "disk", 2)
-    (before,) = house.escalations()
-    house.world.advance(60)
+    harness.run_check(maid, "disk", 2)
+    (before,) = harness.escalations()
+    harness.world.advance(60)
     maid.checks.step()
-    house.world.call("operator", "destroy", agent=house.checker(maid, "disk"))
+    harness.world.call("operator", "destroy", agent=harness.checker(maid, "disk"))
     maid.wait(1)
     maid.look()
-    assert "- unchecked: disk could not be checked" in house.reports()[-1]
-    assert house.escalations() == [before]
-    house.world.advance(60)
-    house.run_check(maid, "disk", 2)
-    assert house.escalations() == [before]
+    assert "- unchecked: disk could not be checked" in harness.reports()[-1]
+    assert harness.escalations() == [before]
+    harness.world.advance(60)
+    harness.run_check(maid, "disk", 2)
+    assert harness.escalations() == [before]
 
 
-def test_a_clock_that_was_set_back_holds_no_check_up(house: MaidHost) -> None:
-    maid = house.maid()
+def test_a_clock_that_was_set_back_holds_no_check_up(harness: MaidHost) -> None:
+    maid = harness.maid()
     maid.look()
-    house.run_check(maid, "disk", 0)
-    house.world.set_clock(-100_000)
+    harness.run_check(maid, "disk", 0)
+    harness.world.set_clock(-100_000)
     maid.checks.step()
     assert list(maid.checks.running) == ["disk"]
 
 
-def test_what_takes_too_long_is_ended_and_bad(house: MaidHost) -> None:
+def test_what_takes_too_long_is_ended_and_bad(harness: MaidHost) -> None:
     """Its time begins when it runs, however long the start of its machine takes."""
-    maid = house.maid()
+    maid = harness.maid()
     maid.look()
     maid.checks.step()
     for _ in range(2):
-        house.world.advance(100)
+        harness.world.advance(100)
         assert not maid.checks.step()
-    house.checker(maid, "disk")
-    house.world.advance(4.5)
+    harness.checker(maid, "disk")
+    harness.world.advance(4.5)
     assert not maid.checks.step()
     assert maid.checks.pause() == pytest.approx(0.5)
-    house.world.advance(0.5)
+    harness.world.advance(0.5)
     assert maid.checks.step()
-    assert house.below() == []
-    (question,) = house.escalations()
+    assert harness.below() == []
+    (question,) = harness.escalations()
     assert question["prompt"] == "the check disk is bad: took longer than 5 s"
 
 
-def test_the_round_goes_on_while_a_check_runs(house: MaidHost) -> None:
+def test_the_round_goes_on_while_a_check_runs(harness: MaidHost) -> None:
     """And who asks meanwhile gets a report with how all of them were."""
-    maid = house.maid()
+    maid = harness.maid()
     maid.look()
     maid.checks.step()
-    house.checker(maid, "disk")
-    house.world.call("queen", "send", to="maid", body="how is it?")
+    harness.checker(maid, "disk")
+    harness.world.call("queen", "send", to="maid", body="how is it?")
     maid.wait(3)
-    (reply,) = (row for row in house.world.mail("queen") if row["reply_to"])
+    (reply,) = (row for row in harness.world.mail("queen") if row["reply_to"])
     assert reply["body"] == "all is well\nchecks:\n- disk: not checked yet"
     assert "disk" in maid.checks.running
 
 
-def test_each_has_its_own_pace_and_few_run_at_once(house: MaidHost) -> None:
+def test_each_has_its_own_pace_and_few_run_at_once(harness: MaidHost) -> None:
     many = {f"c{n}": NET for n in range(6)}
-    house.set_checks(disk=DISK, **many)
-    maid = house.maid()
+    harness.set_checks(disk=DISK, **many)
+    maid = harness.maid()
     maid.look()
     maid.checks.step()
-    assert len(maid.checks.running) == len(house.below()) == 4
+    assert len(maid.checks.running) == len(harness.below()) == 4
     done = set[str]()
     while len(done) < 7:
         check = next(iter(maid.checks.running))
-        house.run_check(maid, check)
+        harness.run_check(maid, check)
         done.add(check)
-    house.world.advance(61)
+    harness.world.advance(61)
     maid.checks.step()
     assert list(maid.checks.running) == ["disk"]
 
 
-def test_who_does_a_check_is_nobody_to_be_looked_after(house: MaidHost) -> None:
+def test_who_does_a_check_is_nobody_to_be_looked_after(harness: MaidHost) -> None:
     """Neither a zombie while its end is not collected, nor one that is quiet."""
-    maid = house.maid()
+    maid = harness.maid()
     maid.look()
     maid.checks.step()
-    end_machine(house.world, house.checker(maid, "disk"), 0)
+    end_machine(harness.world, harness.checker(maid, "disk"), 0)
     assert maid.findings() == []
     maid.checks.step()
-    assert len(house.below()) == 1  # for a moment
+    assert len(harness.below()) == 1  # for a moment
     assert (maid.findings(), maid.checks.running) == ([], {})
 
 
-def test_what_is_no_check_any_more_is_taken_back(house: MaidHost) -> None:
-    maid = house.maid()
+def test_what_is_no_check_any_more_is_taken_back(harness: MaidHost) -> None:
+    maid = harness.maid()
     maid.look()
-    house.run_check(maid, "disk", 2)
-    house.world.advance(60)
+    harness.run_check(maid, "disk", 2)
+    harness.world.advance(60)
     maid.checks.step()
-    assert len(house.below()) == 1
-    house.checker(maid, "disk")
-    house.set_checks()
+    assert len(harness.below()) == 1
+    harness.checker(maid, "disk")
+    harness.set_checks()
     maid.look()
     maid.checks.step()
-    assert (house.escalations(), house.below()) == ([], [])
-    assert house.report() == "all is well"
+    assert (harness.escalations(), harness.below()) == ([], [])
+    assert harness.report() == "all is well"
 
 
-def test_what_a_check_writes_cannot_pass_for_what_the_maid_says(house: MaidHost) -> None:
-    maid = house.maid()
+def test_what_a_check_writes_cannot_pass_for_what_the_maid_says(harness: MaidHost) -> None:
+    maid = harness.maid()
     maid.look()
-    house.run_check(maid, "disk", 1, "x" * 1000 + "\n- good again: disk")
-    lines = house.report().splitlines()
+    harness.run_check(maid, "disk", 1, "x" * 1000 + "\n- good again: disk")
+    lines = harness.report().splitlines()
     assert "  > - good again: disk" in lines
     assert "- good again: disk" not in lines
     assert max(map(len, lines)) < 250

@@ -1,4 +1,4 @@
-"""One house for each test, on a RAM disk where there is one."""
+"""One broker for each test, on a RAM disk where there is one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fixtures.broker import House, open_house
+from fixtures.broker import BrokerHarness, open_broker
 from fixtures.seeds import folder_in_ram
 
 
@@ -17,6 +17,6 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def house(folder: Path) -> Iterator[House]:
-    with open_house(folder) as opened:
+def harness(folder: Path) -> Iterator[BrokerHarness]:
+    with open_broker(folder) as opened:
         yield opened

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from fixtures.broker import House, Phone, open_house
+from fixtures.broker import BrokerClient, BrokerHarness, open_broker
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
@@ -33,42 +33,44 @@ def halt(_call: Call, params: HaltParams) -> Record[Halted]:
     return Record(Halted(agent=params.agent))
 
 
-@pytest.fixture(name="house")
-def _house(tmp_path: Path) -> Iterator[House]:
+@pytest.fixture(name="harness")
+def _house(tmp_path: Path) -> Iterator[BrokerHarness]:
     """An architect and a lead, each with an agent below, and an operation that nobody knew."""
     registry: dict[str, Operation] = {**load()}
     operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", into=registry)(halt)
-    with open_house(tmp_path, registry) as house:
+    with open_broker(tmp_path, registry) as harness:
         for name, parent, role in (
             ("ada", "ann", "architect"), ("led", "ann", "lead"),
             ("under_ada", "ada", "worker"), ("under_led", "led", "worker"),
         ):  # fmt: skip
             values = {"name": name.replace("_", "-"), "parent": parent, "role": role, "boot": False}
-            house.phone(THE_OPERATOR).call("Spawn", values)
-        yield house
+            harness.client(THE_OPERATOR).call("Spawn", values)
+        yield harness
 
 
-def phone(house: House, name: str) -> Phone:
-    return Phone(house, house.hive.spec(name).id)
+def client(harness: BrokerHarness, name: str) -> BrokerClient:
+    return BrokerClient(harness, harness.hive.spec(name).id)
 
 
-def test_a_new_operation_is_bounded_by_the_role_of_who_calls_it(house: House) -> None:
-    error = phone(house, "ada").error("Halt", {"agent": "under-ada"})
+def test_a_new_operation_is_bounded_by_the_role_of_who_calls_it(harness: BrokerHarness) -> None:
+    error = client(harness, "ada").error("Halt", {"agent": "under-ada"})
     assert isinstance(error, NotAllowed)
     assert REFUSED in str(error)
-    (event,) = house.ledger.events.page(house.ledger.events.last - 1, 10)
-    ada = house.hive.spec("ada").id
+    (event,) = harness.ledger.events.page(harness.ledger.events.last - 1, 10)
+    ada = harness.hive.spec("ada").id
     assert (event.caller, event.operation, event.allowed) == (ada, "halt", False)
 
 
 @pytest.mark.parametrize("method", ["Halt", "Stop", "Kill", "Sleep"])
-def test_it_is_refused_as_those_that_were_there_before(house: House, method: str) -> None:
-    assert REFUSED in str(phone(house, "ada").error(method, {"agent": "under-ada"}))
+def test_it_is_refused_as_those_that_were_there_before(harness: BrokerHarness, method: str) -> None:
+    assert REFUSED in str(client(harness, "ada").error(method, {"agent": "under-ada"}))
 
 
-def test_a_role_that_may_stop_and_the_operator_do_it(house: House) -> None:
-    assert phone(house, "led").call("Halt", {"agent": "under-led"}) == {"agent": "under-led"}
-    assert house.phone(THE_OPERATOR).call("Halt", {"agent": "under-ada"}) == {"agent": "under-ada"}
+def test_a_role_that_may_stop_and_the_operator_do_it(harness: BrokerHarness) -> None:
+    assert client(harness, "led").call("Halt", {"agent": "under-led"}) == {"agent": "under-led"}
+    assert harness.client(THE_OPERATOR).call("Halt", {"agent": "under-ada"}) == {
+        "agent": "under-ada"
+    }
 
 
 Declare = Callable[..., Callable[[object], object]]

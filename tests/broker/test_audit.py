@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fixtures.broker import House, open_house, spec
+from fixtures.broker import BrokerHarness, open_broker, spec
 
 from hive_core.broker.audit import rejected_peer_entry
 from hive_core.errors import StorageFull
@@ -14,134 +14,138 @@ from hive_core.model.config.settings import HostLimits, Settings
 ANN, BOB = spec("ann").id, spec("bob").id
 
 
-def test_h27_a_mutation_says_who_did_what_to_whom_and_why_it_was_allowed(house: House) -> None:
-    house.phone("ann").call("Note", {"agent": "bob"})
-    (event,) = house.events()
+def test_h27_a_mutation_says_who_did_what_to_whom_and_why_it_was_allowed(
+    harness: BrokerHarness,
+) -> None:
+    harness.client("ann").call("Note", {"agent": "bob"})
+    (event,) = harness.events()
     assert (event.kind, event.caller, event.operation, event.target) == (
         "record", ANN, "note", BOB,
     )  # fmt: skip
     assert event.allowed is True
     assert event.rule == "ancestor"
-    assert event.commit == house.hive.commit
+    assert event.commit == harness.hive.commit
     assert event.request
     assert event.fields == {"caller_name": "ann", "target_name": "bob", "more": 1}
 
 
-def test_h27_a_refusal_says_which_rule_said_no(house: House) -> None:
-    house.phone("dan").error("Note", {"agent": "ann"})
-    (event,) = house.events("refusal")
+def test_h27_a_refusal_says_which_rule_said_no(harness: BrokerHarness) -> None:
+    harness.client("dan").error("Note", {"agent": "ann"})
+    (event,) = harness.events("refusal")
     assert (event.caller, event.operation, event.target) == (spec("dan").id, "note", ANN)
     assert event.allowed is False
     assert event.rule
     assert "not your descendant" in event.reason
 
 
-def test_a_refusal_about_an_unseen_agent_is_recorded_with_its_identity(house: House) -> None:
-    house.phone("dan").error("Look", {"agent": "cat"})
-    house.phone("dan").error("Look", {"agent": "nobody"})
-    assert [item.target for item in house.events("refusal")] == [spec("cat").id, "nobody"]
+def test_a_refusal_about_an_unseen_agent_is_recorded_with_its_identity(
+    harness: BrokerHarness,
+) -> None:
+    harness.client("dan").error("Look", {"agent": "cat"})
+    harness.client("dan").error("Look", {"agent": "nobody"})
+    assert [item.target for item in harness.events("refusal")] == [spec("cat").id, "nobody"]
 
 
-def test_a_refusal_by_a_handler_is_recorded_with_its_rule(house: House) -> None:
-    house.phone("ann").error("Note", {"agent": "bob", "then": "deny"})
-    (event,) = house.events()
+def test_a_refusal_by_a_handler_is_recorded_with_its_rule(harness: BrokerHarness) -> None:
+    harness.client("ann").error("Note", {"agent": "bob", "then": "deny"})
+    (event,) = harness.events()
     assert (event.kind, event.rule, event.reason) == (
         "refusal", "special", "cannot note that: not yours",
     )  # fmt: skip
 
 
-def test_the_operators_uid_says_on_whose_behalf(house: House) -> None:
-    house.phone("operator").call("Note", {"agent": "bob"})
-    (event,) = house.events()
+def test_the_operators_uid_says_on_whose_behalf(harness: BrokerHarness) -> None:
+    harness.client("operator").call("Note", {"agent": "bob"})
+    (event,) = harness.events()
     assert event.caller == "operator"
     assert event.fields["uid"] == 1000
 
 
-def test_calls_that_do_not_fit_and_failures_are_no_refusals(house: House) -> None:
-    ann = house.phone("ann")
+def test_calls_that_do_not_fit_and_failures_are_no_refusals(harness: BrokerHarness) -> None:
+    ann = harness.client("ann")
     ann.error("Note", {})
     ann.error("Note", {"agent": "bob", "then": "limit"})
-    assert not house.events()
+    assert not harness.events()
 
 
-def test_allowed_reads_are_counted_and_not_stored(house: House) -> None:
+def test_allowed_reads_are_counted_and_not_stored(harness: BrokerHarness) -> None:
     for _ in range(3):
-        house.phone("ann").call("Look")
-    assert not house.events()
-    assert house.ledger.events.reads.counts() == {(ANN, "look"): 3}
+        harness.client("ann").call("Look")
+    assert not harness.events()
+    assert harness.ledger.events.reads.counts() == {(ANN, "look"): 3}
 
 
 def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted(folder: Path) -> None:
     settings = Settings(limits=HostLimits(refusals_kept=60))
-    with open_house(folder, settings=settings) as house:
-        dan = house.phone("dan")
+    with open_broker(folder, settings=settings) as harness:
+        dan = harness.client("dan")
         for _ in range(500):
             dan.ask("Look", {"agent": "ann"})
-        house.run()
+        harness.run()
         assert len(dan.replies) == 500
-        assert len(house.events("refusal")) == 60
-        house.phone("lone").error("Look", {"agent": "ann"})
-        assert len(house.events("refusal")) == 61
-        house.advance(2.0)
+        assert len(harness.events("refusal")) == 60
+        harness.client("lone").error("Look", {"agent": "ann"})
+        assert len(harness.events("refusal")) == 61
+        harness.advance(2.0)
         dan.replies.clear()
         dan.error("Look", {"agent": "ann"})
-        fields = [item.fields for item in house.events("refusal")]
+        fields = [item.fields for item in harness.events("refusal")]
         assert fields[-1]["not_kept"]
         assert sum(int(str(item.get("not_kept", 0))) for item in fields) == 440
 
 
 def test_how_many_were_not_kept_outlives_a_transaction_that_is_taken_back(folder: Path) -> None:
-    with open_house(folder, settings=Settings(limits=HostLimits(refusals_kept=1))) as house:
-        house.broker.reject_peer(ANN, 0)
-        house.run()
+    with open_broker(folder, settings=Settings(limits=HostLimits(refusals_kept=1))) as harness:
+        harness.broker.reject_peer(ANN, 0)
+        harness.run()
         for _ in range(40):
-            house.broker.reject_peer(ANN, 0)
+            harness.broker.reject_peer(ANN, 0)
 
         def write(*, fits: bool) -> None:
-            with house.ledger.transaction():
-                house.broker.audit.write(rejected_peer_entry(ANN, 0, house.hive, 1.0))
+            with harness.ledger.transaction():
+                harness.broker.audit.write(rejected_peer_entry(ANN, 0, harness.hive, 1.0))
                 if not fits:
                     raise StorageFull
 
         with pytest.raises(StorageFull):
             write(fits=False)
         write(fits=True)
-        assert house.events("refusal")[-1].fields["not_kept"] == 40
+        assert harness.events("refusal")[-1].fields["not_kept"] == 40
 
 
-def test_the_chain_of_events_holds(house: House) -> None:
-    ann, dan = house.phone("ann"), house.phone("dan")
+def test_the_chain_of_events_holds(harness: BrokerHarness) -> None:
+    ann, dan = harness.client("ann"), harness.client("dan")
     for _ in range(3):
         ann.ask("Note", {"agent": "bob"})
         dan.ask("Note", {"agent": "bob"})
         ann.ask("Grow", {"name": "eve"})
-    house.run()
-    assert house.ledger.events.verify() is None
-    assert [event.seq for event in house.events()] == list(range(1, 8))
+    harness.run()
+    assert harness.ledger.events.verify() is None
+    assert [event.seq for event in harness.events()] == list(range(1, 8))
 
 
-def test_a_stranger_at_a_socket_is_recorded(house: House) -> None:
-    house.broker.reject_peer(ANN, 0)
-    house.run()
-    (event,) = house.events("refusal")
+def test_a_stranger_at_a_socket_is_recorded(harness: BrokerHarness) -> None:
+    harness.broker.reject_peer(ANN, 0)
+    harness.run()
+    (event,) = harness.events("refusal")
     assert (event.caller, event.operation, event.target) == ("uid:0", "connect", ANN)
-    assert frozenset({"events"}) in house.woken
+    assert frozenset({"events"}) in harness.woken
 
 
 def test_strangers_that_were_not_kept_are_counted_and_cost_the_agent_nothing(
     folder: Path,
 ) -> None:
-    with open_house(folder, settings=Settings(limits=HostLimits(refusals_kept=60))) as house:
+    with open_broker(folder, settings=Settings(limits=HostLimits(refusals_kept=60))) as harness:
         for _ in range(100):
-            house.broker.reject_peer(ANN, 0)
-        house.run()
-        house.phone("ann").error("Note", {"agent": "root"})
-        assert len(house.events("refusal")) == 61
-        values = [entry.fields.get("not_kept", 0) for entry in house.events("refusal")]
+            harness.broker.reject_peer(ANN, 0)
+        harness.run()
+        harness.client("ann").error("Note", {"agent": "root"})
+        assert len(harness.events("refusal")) == 61
+        values = [entry.fields.get("not_kept", 0) for entry in harness.events("refusal")]
         assert sum(int(str(entry)) for entry in values) == 40
 
 
-def test_who_names_nobody_acts_on_itself(house: House) -> None:
-    house.phone("ann").call("Grow", {"name": "eve"})
-    (event,) = house.events("change")
+def test_who_names_nobody_acts_on_itself(harness: BrokerHarness) -> None:
+    harness.client("ann").call("Grow", {"name": "eve"})
+    (event,) = harness.events("change")
     assert (event.target, event.fields["target_name"]) == (ANN, "ann")

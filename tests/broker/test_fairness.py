@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fixtures.broker import House, Phone, open_house
+from fixtures.broker import BrokerClient, BrokerHarness, open_broker
 from pydantic import Field
 
 from hive_core.broker.call import Call
@@ -39,14 +39,14 @@ class Served:
             self.advance(params.seconds)
             return Dawdled(name=call.caller)
 
-    def open(self, house: House) -> None:
-        self.advance = house.clock.advance
+    def open(self, harness: BrokerHarness) -> None:
+        self.advance = harness.clock.advance
 
 
-def ask(phones: list[Phone], seconds: float, times: int = 1) -> None:
-    for phone in phones:
+def ask(clients: list[BrokerClient], seconds: float, times: int = 1) -> None:
+    for client in clients:
         for _ in range(times):
-            phone.ask("Dawdle", {"seconds": seconds})
+            client.ask("Dawdle", {"seconds": seconds})
 
 
 @pytest.mark.parametrize("hostile", [("ann",), ("ann", "bob")])
@@ -54,28 +54,28 @@ def test_attack_61_a_newcomer_waits_for_one_part_of_a_batch_whatever_others_have
     folder: Path, hostile: tuple[str, ...]
 ) -> None:
     served = Served()
-    with open_house(folder, served.registry) as house:
-        served.open(house)
-        ask([house.phone(name) for name in hostile for _ in range(60)], READING / 2, times=4)
-        house.turn()
-        before, began = len(served.order), house.clock.monotonic()
-        dan = house.phone("dan")
+    with open_broker(folder, served.registry) as harness:
+        served.open(harness)
+        ask([harness.client(name) for name in hostile for _ in range(60)], READING / 2, times=4)
+        harness.turn()
+        before, began = len(served.order), harness.clock.monotonic()
+        dan = harness.client("dan")
         ask([dan], 0.0)
-        house.turn()
+        harness.turn()
         assert served.order[before] == "dan"
-        assert house.clock.monotonic() - began <= 2 * READING
+        assert harness.clock.monotonic() - began <= 2 * READING
         dan.result()
 
 
 def test_attack_61_two_parties_get_the_same_time_whatever_their_calls_cost(folder: Path) -> None:
     served = Served()
-    with open_house(folder, served.registry) as house:
-        served.open(house)
+    with open_broker(folder, served.registry) as harness:
+        served.open(harness)
         costs = {"ann": 0.008, "bob": 0.002}
         for name, seconds in costs.items():
-            ask([house.phone(name) for _ in range(60)], seconds, times=60)
+            ask([harness.client(name) for _ in range(60)], seconds, times=60)
         for _ in range(200):
-            house.turn()
+            harness.turn()
         calls = Counter(served.order)
         used = {name: calls[name] * seconds for name, seconds in costs.items()}
         assert used["ann"] == pytest.approx(used["bob"], rel=0.1)
@@ -83,14 +83,14 @@ def test_attack_61_two_parties_get_the_same_time_whatever_their_calls_cost(folde
 
 def test_attack_61_the_operator_is_served_first(folder: Path) -> None:
     served = Served()
-    with open_house(folder, served.registry) as house:
-        served.open(house)
-        operator = house.phone("operator")
+    with open_broker(folder, served.registry) as harness:
+        served.open(harness)
+        operator = harness.client("operator")
         for _ in range(5):
-            ask([house.phone("ann")], 0.001)
+            ask([harness.client("ann")], 0.001)
             ask([operator], 0.009)
             before = len(served.order)
-            house.turn()
+            harness.turn()
             assert served.order[before] == "operator"
 
 
@@ -98,36 +98,36 @@ def test_attack_61_who_used_little_has_its_answer_before_the_next_party_is_serve
     folder: Path,
 ) -> None:
     served = Served()
-    with open_house(folder, served.registry) as house:
-        ann, dan = house.phone("ann"), house.phone("dan")
+    with open_broker(folder, served.registry) as harness:
+        ann, dan = harness.client("ann"), harness.client("dan")
         seen = list[int]()
 
         def advance(seconds: float) -> None:
             seen.append(len(dan.replies))
-            house.clock.advance(seconds)
+            harness.clock.advance(seconds)
 
         served.advance = advance
         ask([ann], 0.005)
-        house.turn()
+        harness.turn()
         ask([ann], 0.005)
         ask([dan], 0.0)
-        house.turn()
+        harness.turn()
         assert served.order == ["ann", "dan", "ann"]
         assert seen == [0, 0, 1]
 
 
 def test_time_that_nobody_else_wanted_is_no_debt(folder: Path) -> None:
     served = Served()
-    with open_house(folder, served.registry) as house:
-        served.open(house)
-        ann, bob = house.phone("ann"), house.phone("bob")
+    with open_broker(folder, served.registry) as harness:
+        served.open(harness)
+        ann, bob = harness.client("ann"), harness.client("bob")
         for _ in range(50):
             ask([ann], 0.01)
-            house.run()
+            harness.run()
         served.order.clear()
         ask([ann], 0.001, times=4)
         ask([bob], 0.001, times=4)
-        house.turn()
+        harness.turn()
         assert Counter(served.order) == {"ann": 4, "bob": 4}
 
 
@@ -136,22 +136,22 @@ def test_attack_66_frames_that_take_long_to_parse_hold_up_their_own_party_only(
 ) -> None:
     """Parsing is work of the loop as well, and it ends when its part of the batch is over."""
     served = Served()
-    with open_house(folder, served.registry) as house:
-        served.open(house)
-        reader = house.broker._queue._reader
+    with open_broker(folder, served.registry) as harness:
+        served.open(harness)
+        reader = harness.broker._queue._reader
         parsed = list[str]()
 
         def monotonic() -> float:
             parsed.append("")
-            house.clock.advance(0.004)
-            return house.clock.monotonic()
+            harness.clock.advance(0.004)
+            return harness.clock.monotonic()
 
         reader.monotonic = monotonic
         for _ in range(60):
-            ask([house.phone("ann")], 0.0, times=64)
-        house.turn()
+            ask([harness.client("ann")], 0.0, times=64)
+        harness.turn()
         assert 0 < len(parsed) < 10
         before = len(served.order)
-        ask([house.phone("dan")], 0.0)
-        house.turn()
+        ask([harness.client("dan")], 0.0)
+        harness.turn()
         assert served.order[before] == "dan"

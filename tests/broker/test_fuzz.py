@@ -1,4 +1,4 @@
-"""Attack 36 on the whole request road: whatever one connection says, the others are served."""
+"""Attack 36 on the whole request path: whatever one connection says, the others are served."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fixtures.broker import House, Phone, open_house
+from fixtures.broker import BrokerClient, BrokerHarness, open_broker
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,44 +46,44 @@ FRAMES = st.one_of(
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with open_house(tmp_path_factory.mktemp("house"), REGISTRY) as opened:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerHarness]:
+    with open_broker(tmp_path_factory.mktemp("hive"), REGISTRY) as opened:
         yield opened
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ann", "cat", "lone", "operator"]), FRAMES), max_size=8))
 def test_attack_36_no_frame_stops_the_broker_or_another_caller(
-    house: House, said: list[tuple[str, bytes]]
+    harness: BrokerHarness, said: list[tuple[str, bytes]]
 ) -> None:
-    phones = {name: house.phone(name) for name in ("ann", "cat", "lone", "operator")}
-    other = house.phone("root")
+    clients = {name: harness.client(name) for name in ("ann", "cat", "lone", "operator")}
+    other = harness.client("root")
     for name, frame in said:
-        phones[name].say(frame)
+        clients[name].say(frame)
         other.ask("Whoami")
     for _ in range(200):  # a stream that always has more would go on for ever
-        if not house.desk.woken:
+        if not harness.transport.woken:
             break
-        house.turn()
+        harness.turn()
     assert len([reply for reply in other.replies if "parameters" in reply]) == len(said)
-    for name, phone in phones.items():
+    for name, client in clients.items():
         asked = [frame for caller, frame in said if caller == name]
-        check(phone, asked)
-        house.broker.drop(phone.line)
-    house.broker.drop(other.line)
-    house.desk.reads.clear()
-    assert house.ledger.events.verify() is None
-    assert house.repo.head() == house.ledger.head == house.hive.commit
+        check(client, asked)
+        harness.broker.drop(client.line)
+    harness.broker.drop(other.line)
+    harness.transport.reads.clear()
+    assert harness.ledger.events.verify() is None
+    assert harness.repo.head() == harness.ledger.head == harness.hive.commit
 
 
-def check(phone: Phone, asked: list[bytes]) -> None:
+def check(client: BrokerClient, asked: list[bytes]) -> None:
     """At most one last reply for each call, in order, all of them well formed."""
-    last = [reply for reply in phone.replies if not reply.get("continues")]
+    last = [reply for reply in client.replies if not reply.get("continues")]
     assert len(last) <= len(asked)
-    for reply in phone.replies:
+    for reply in client.replies:
         assert set(reply) <= {"parameters", "error", "continues"}
         assert isinstance(reply["parameters"], dict)
     for frame in asked:
         try:
             varlink.decode(frame)
         except BadFrame:
-            assert phone.closed or phone.line.busy
+            assert client.closed or client.line.busy

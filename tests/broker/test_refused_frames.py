@@ -6,7 +6,7 @@ import asyncio
 import gc
 
 import pytest
-from fixtures.broker import House
+from fixtures.broker import BrokerHarness
 
 from hive_core.errors import Busy, HiveError
 
@@ -20,22 +20,24 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_attack_66_what_a_refused_frame_held_is_freed_at_once(house: House, name: str) -> None:
+def test_attack_66_what_a_refused_frame_held_is_freed_at_once(
+    harness: BrokerHarness, name: str
+) -> None:
     gc.collect()
     gc.disable()
     try:
         before = gc.get_count()[0]
         for _ in range(5):
-            ann = house.phone("ann")
+            ann = harness.client("ann")
             ann.say(FRAMES[name])
-            house.run()
+            harness.run()
             assert "error" in ann.replies[0]
         assert gc.get_count()[0] - before < 1000
     finally:
         gc.enable()
 
 
-def test_attack_61_a_slow_read_that_fails_leaves_no_cycle(house: House) -> None:
+def test_attack_61_a_slow_read_that_fails_leaves_no_cycle(harness: BrokerHarness) -> None:
     async def read(_: object) -> None:
         values = [[] for _ in range(3000)]  # type: ignore[var-annotated]
         raise Busy(f"{len(values)} are too many")
@@ -48,17 +50,17 @@ def test_attack_61_a_slow_read_that_fails_leaves_no_cycle(house: House) -> None:
             hive_error = error
         return hive_error
 
-    ann = house.phone("ann")
+    ann = harness.client("ann")
     gc.collect()
     gc.disable()
     try:
         before = gc.get_count()[0]
         for _ in range(5):
             ann.ask("Fetch")
-            house.run()
-            connection, _ = house.desk.reads.pop()
-            house.broker.read_completed(connection, asyncio.run(bring()))
-            house.run()
+            harness.run()
+            connection, _ = harness.transport.reads.pop()
+            harness.broker.read_completed(connection, asyncio.run(bring()))
+            harness.run()
             assert "error" in ann.replies.pop()
         assert gc.get_count()[0] - before < 3000
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.broker import House, open_house
+from fixtures.broker import BrokerHarness, open_broker
 from policy.naive import Question, decide
 from pydantic import BaseModel
 
@@ -32,10 +32,10 @@ def declared(request: pytest.FixtureRequest) -> Operation:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerHarness]:
     # One agent is refused everything there is here, and each time has to be kept.
     settings = Settings(limits=HostLimits(refusals_kept=10_000))
-    with open_house(tmp_path_factory.mktemp("house"), REGISTRY, settings) as opened:
+    with open_broker(tmp_path_factory.mktemp("hive"), REGISTRY, settings) as opened:
         yield opened
 
 
@@ -113,43 +113,49 @@ def test_the_rule_has_words_for_the_docs(declared: Operation) -> None:
     assert declared.allow.text
 
 
-def test_an_unknown_parameter_is_refused_by_name(house: House, declared: Operation) -> None:
-    error = house.phone("ann").error(declared.method, fitting(declared, "ann") | {"no_such": 1})
+def test_an_unknown_parameter_is_refused_by_name(
+    harness: BrokerHarness, declared: Operation
+) -> None:
+    error = harness.client("ann").error(declared.method, fitting(declared, "ann") | {"no_such": 1})
     assert isinstance(error, InvalidParameter)
     assert error.parameter == "no_such"
 
 
-def test_a_parameter_of_another_type_is_refused_by_name(house: House, declared: Operation) -> None:
+def test_a_parameter_of_another_type_is_refused_by_name(
+    harness: BrokerHarness, declared: Operation
+) -> None:
     for name in declared.params.model_fields:
         wrong = fitting(declared, "ann") | {name: 7.5 if name in FREE else {"odd": [1]}}
-        error = house.phone("ann").error(declared.method, wrong)
+        error = harness.client("ann").error(declared.method, wrong)
         assert isinstance(error, InvalidParameter), name
         assert error.parameter.split(".")[0] == name
 
 
-def test_a_missing_parameter_is_refused_by_name(house: House, declared: Operation) -> None:
+def test_a_missing_parameter_is_refused_by_name(
+    harness: BrokerHarness, declared: Operation
+) -> None:
     for name in params_schema(declared).get("required", ()):
         parameters = fitting(declared)
         del parameters[name]
-        error = house.phone("ann").error(declared.method, parameters)
+        error = harness.client("ann").error(declared.method, parameters)
         assert isinstance(error, InvalidParameter)
         assert error.parameter == name
 
 
-def test_a_stranger_is_refused_and_recorded(house: House, declared: Operation) -> None:
+def test_a_stranger_is_refused_and_recorded(harness: BrokerHarness, declared: Operation) -> None:
     """`lone` is a root of its own and sees nobody; without a target it may ask about itself."""
     thing = declared.whose is not None
     if (
         declared.target is None
         and not thing
-        and decide(declared.allow, Question(house.hive, "lone", declared.name, "lone")).allowed
+        and decide(declared.allow, Question(harness.hive, "lone", declared.name, "lone")).allowed
     ):
         assert declared.name in FOR_EVERYONE
         return
-    before = house.ledger.events.last
-    error = house.phone("lone").error(declared.method, fitting(declared, "cat"))
+    before = harness.ledger.events.last
+    error = harness.client("lone").error(declared.method, fitting(declared, "cat"))
     assert isinstance(error, NotFound if declared.target or thing else NotAllowed)
-    (event,) = house.ledger.events.page(before, 10)
+    (event,) = harness.ledger.events.page(before, 10)
     assert event.allowed is False
     assert event.operation == declared.name
     assert event.rule

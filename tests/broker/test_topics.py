@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fixtures.broker import House, open_house, spec
+from fixtures.broker import BrokerHarness, open_broker, spec
 from pydantic import Field
 
 from hive_core.broker import hooks
@@ -55,74 +55,76 @@ def touch(call: Call, params: TouchParams) -> Record[Touched] | Wait[Touched]:
 
 
 @pytest.fixture
-def house(folder: Path) -> Iterator[House]:
-    with open_house(folder, TOUCHING) as opened:
+def harness(folder: Path) -> Iterator[BrokerHarness]:
+    with open_broker(folder, TOUCHING) as opened:
         yield opened
 
 
-def topics_touched(house: House) -> list[set[str]]:
+def topics_touched(harness: BrokerHarness) -> list[set[str]]:
     """What each batch touched, without what every recorded call does."""
-    values = [set(topics) - {"events"} for topics in house.woken]
-    house.woken.clear()
+    values = [set(topics) - {"events"} for topics in harness.woken]
+    harness.woken.clear()
     return [topics for topics in values if topics]
 
 
-def test_what_a_call_notifies_is_touched_after_its_commit(house: House) -> None:
-    house.phone("ann").call("Touch", {"topic": "a"})
-    assert topics_touched(house) == [{"a"}]
+def test_what_a_call_notifies_is_touched_after_its_commit(harness: BrokerHarness) -> None:
+    harness.client("ann").call("Touch", {"topic": "a"})
+    assert topics_touched(harness) == [{"a"}]
 
 
 @pytest.mark.parametrize("then", ["fail", "change and fail"])
 @pytest.mark.parametrize("careful", [False, True])
 def test_a_call_that_fails_takes_its_topics_back(
-    house: House,
+    harness: BrokerHarness,
     then: str,
     careful: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    ann = house.phone("ann")
+    ann = harness.client("ann")
     if careful:  # after a call that failed late, each call has a savepoint
         ann.error("Touch", {"topic": "x", "then": "change and fail"})
     ann.ask("Touch", {"topic": "a"})
     ann.ask("Touch", {"topic": "b", "then": then})
     ann.ask("Touch", {"topic": "c"})
-    house.run()
-    assert topics_touched(house) == [{"a", "c"}]
+    harness.run()
+    assert topics_touched(harness) == [{"a", "c"}]
 
 
-def test_a_savepoint_takes_back_what_was_notified_in_it(house: House) -> None:
-    house.phone("ann").call("Touch", {"topic": "a", "then": "in part"})
-    assert topics_touched(house) == [{"a", "afterwards"}]
+def test_a_savepoint_takes_back_what_was_notified_in_it(harness: BrokerHarness) -> None:
+    harness.client("ann").call("Touch", {"topic": "a", "then": "in part"})
+    assert topics_touched(harness) == [{"a", "afterwards"}]
 
 
-def test_a_call_that_waits_has_notified(house: House) -> None:
-    house.phone("ann").ask("Touch", {"topic": "a", "then": "wait"})
-    house.run()
-    assert topics_touched(house) == [{"a"}]
+def test_a_call_that_waits_has_notified(harness: BrokerHarness) -> None:
+    harness.client("ann").ask("Touch", {"topic": "a", "then": "wait"})
+    harness.run()
+    assert topics_touched(harness) == [{"a"}]
 
 
 def test_what_is_done_for_another_is_notified(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(REGISTRY, "touch", TOUCHING["touch"])
-    house.phone("ann").call("Touch", {"topic": "a", "then": "delegate"})
-    assert topics_touched(house) == [{"a", "of bob"}]
+    harness.client("ann").call("Touch", {"topic": "a", "then": "delegate"})
+    assert topics_touched(harness) == [{"a", "of bob"}]
 
 
-def test_handlers_of_an_event_notify(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handlers_of_an_event_notify(
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(hooks.HANDLERS, AgentDestroyed, [])
 
     @on(AgentDestroyed)
     def _notifies(call: Call, event: AgentDestroyed) -> None:
         call.notify(f"by name {event.name}")
 
-    house.phone("ann").call("Touch", {"topic": "a", "then": "emit"})
-    assert topics_touched(house) == [{"a", "by name ann"}]
+    harness.client("ann").call("Touch", {"topic": "a", "then": "emit"})
+    assert topics_touched(harness) == [{"a", "by name ann"}]
 
 
-def test_what_the_daemon_does_by_itself_notifies(house: House) -> None:
+def test_what_the_daemon_does_by_itself_notifies(harness: BrokerHarness) -> None:
     def act(call: Call) -> Record[Touched]:
         call.notify("due")
         return Record(Touched())
 
-    house.broker.perform("due", act)
-    assert topics_touched(house) == [{"due"}]
+    harness.broker.perform("due", act)
+    assert topics_touched(harness) == [{"due"}]

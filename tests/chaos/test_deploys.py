@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from fixtures.deploys import FAMILY, Stage
+from fixtures.deploys import FAMILY, DeployHarness
 from fixtures.proposed_commits import Proposed, proposal
 from long import figure, seed, times
 from typing_extensions import override
@@ -34,10 +34,10 @@ class Killed(BaseException):
 class DeployFault:
     """Something happens at the step with this number; `None`: nothing does, the steps are named."""
 
-    def __init__(self, stage: Stage, at: int | None) -> None:
-        self.stage, self.at = stage, at
+    def __init__(self, harness: DeployHarness, at: int | None) -> None:
+        self.harness, self.at = harness, at
         self.names: list[str] = []
-        stage.step = self._step
+        harness.step = self._step
 
     def _step(self, name: str) -> None:
         self.names.append(name)
@@ -66,7 +66,7 @@ class FullDisk(DeployFault):
                 left.pop()
                 raise StorageFull("no room")
 
-        self.stage.commits = full
+        self.harness.commits = full
 
 
 class UnhealthyAgent(DeployFault):
@@ -74,8 +74,8 @@ class UnhealthyAgent(DeployFault):
 
     @override
     def happen(self) -> None:
-        if self.stage.uuid("bob") in self.stage.host.units:
-            self.stage.host.crash(self.stage.uuid("bob"))
+        if self.harness.uuid("bob") in self.harness.host.units:
+            self.harness.host.crash(self.harness.uuid("bob"))
 
 
 class LostPack(DeployFault):
@@ -83,8 +83,8 @@ class LostPack(DeployFault):
 
     @override
     def happen(self) -> None:
-        repo, spec = self.stage.git("bob"), self.stage.spec("bob")
-        if spec.config != OLD or self.stage.last == "deploying":
+        repo, spec = self.harness.git("bob"), self.harness.spec("bob")
+        if spec.config != OLD or self.harness.last == "deploying":
             return  # too late to keep it from being deployed
         for path in (*repo.path.glob("objects/pack/*"), *repo.path.glob("hive/*.nar")):
             if path.stem != OLD:
@@ -96,15 +96,15 @@ class CancelledDeploy(DeployFault):
 
     @override
     def happen(self) -> None:
-        approval = self.stage.ledger.approvals.page(None, 1)[0]
+        approval = self.harness.ledger.approvals.page(None, 1)[0]
         with suppress(HiveError):
-            self.stage.decide(approval.id, "deny", "no")
+            self.harness.decide(approval.id, "deny", "no")
             return
-        uuid = self.stage.uuid("bob")
-        with self.stage.ledger.transaction():
-            self.stage.ledger.runs.want(uuid, DesiredState.STOPPED, self.stage.clock.now())
-        self.stage.road.on_topics(frozenset({f"run:{uuid}"}))
-        self.stage.deploys.on_topics(frozenset({f"run:{uuid}"}))
+        uuid = self.harness.uuid("bob")
+        with self.harness.ledger.transaction():
+            self.harness.ledger.runs.want(uuid, DesiredState.STOPPED, self.harness.clock.now())
+        self.harness.reconciler.on_topics(frozenset({f"run:{uuid}"}))
+        self.harness.deploys.on_topics(frozenset({f"run:{uuid}"}))
 
 
 KINDS: dict[str, type[DeployFault]] = {
@@ -113,81 +113,81 @@ KINDS: dict[str, type[DeployFault]] = {
 }  # fmt: skip
 
 
-async def run_over_kills(stage: Stage, work: Callable[[], object]) -> None:
+async def run_over_kills(harness: DeployHarness, work: Callable[[], object]) -> None:
     """Do something and let it settle, over a kill or two."""
     for attempt in count():
         try:
             if attempt == 0:
                 work()
-            await stage.settle()
+            await harness.settle()
         except Killed:
-            await stage.kill()
-            while not _open(stage):
+            await harness.kill()
+            while not _open(harness):
                 pass  # systemd starts it again
         else:
             return
 
 
-def _open(stage: Stage) -> bool:
+def _open(harness: DeployHarness) -> bool:
     try:
-        stage.open()
+        harness.open()
     except StorageFull:
         return False
     return True
 
 
-async def deploy(stage: Stage, proposed: Proposed) -> str:
+async def deploy(harness: DeployHarness, proposed: Proposed) -> str:
     """Requested, approved as soon as it waits, and left alone until it is over."""
     made: list[str] = []
-    await run_over_kills(stage, lambda: made.append(stage.request("bob", proposed)))
+    await run_over_kills(harness, lambda: made.append(harness.request("bob", proposed)))
     for _ in range(12):
-        if stage.state_of(made[0]) is _S.PENDING:
-            await run_over_kills(stage, lambda: _approve(stage, made[0]))
-        await run_over_kills(stage, lambda: stage.clock.advance(SLOW / 6))
+        if harness.state_of(made[0]) is _S.PENDING:
+            await run_over_kills(harness, lambda: _approve(harness, made[0]))
+        await run_over_kills(harness, lambda: harness.clock.advance(SLOW / 6))
     return made[0]
 
 
-def _approve(stage: Stage, approval: str) -> None:
+def _approve(harness: DeployHarness, approval: str) -> None:
     with suppress(Conflict, StorageFull):  # then the operator tries again
-        stage.decide(approval)
+        harness.decide(approval)
 
 
-def check(stage: Stage, approval: str) -> None:
+def check(harness: DeployHarness, approval: str) -> None:
     """Ledger, meta repo, applied repo and host agree, and it is the old or the new."""
-    found_approval, spec = stage.approval(approval), stage.spec("bob")
+    found_approval, spec = harness.approval(approval), harness.spec("bob")
     assert found_approval.state in FINALS, found_approval
     wanted = NEW.binding.commit if found_approval.state is _S.DEPLOYED else OLD
     assert spec.config == wanted, found_approval
-    assert stage.repo.is_at(stage.broker.hive.commit)
-    assert stage.ledger.head == stage.broker.hive.commit
-    assert stage.repo.read(stage.ledger.head).spec("bob") == spec
-    assert stage.ledger.deploys.all() == []
-    assert stage.job(approval)[0] == ("done" if found_approval.state is _S.DEPLOYED else "failed")
-    newest = stage.ledger.generations.newest(spec.id)
+    assert harness.repo.is_at(harness.broker.hive.commit)
+    assert harness.ledger.head == harness.broker.hive.commit
+    assert harness.repo.read(harness.ledger.head).spec("bob") == spec
+    assert harness.ledger.deploys.all() == []
+    assert harness.job(approval)[0] == ("done" if found_approval.state is _S.DEPLOYED else "failed")
+    newest = harness.ledger.generations.newest(spec.id)
     assert newest is None or newest.commit == wanted
-    _check_repo(stage, approval)
-    run = stage.ledger.runs.get(spec.id)
+    _check_repo(harness, approval)
+    run = harness.ledger.runs.get(spec.id)
     assert run is not None
-    starts = stage.ledger.starts.get(spec.id)
+    starts = harness.ledger.starts.get(spec.id)
     if run.wanted is not DesiredState.RUNNING:
-        assert stage.state("bob") is State.STOPPED
+        assert harness.state("bob") is State.STOPPED
     elif starts is not None and starts.failures and starts.nonce >= run.nonce:
-        assert stage.state("bob") is State.FAILED  # outside of the window that is its own affair
+        assert harness.state("bob") is State.FAILED  # outside of the window that is its own affair
     else:
-        unit = stage.host.units[spec.id]
+        unit = harness.host.units[spec.id]
         assert unit.nonce == run.nonce
-        assert stage.state("bob") is State.RUNNING
-        assert stage.shown_commit("bob") == wanted
+        assert harness.state("bob") is State.RUNNING
+        assert harness.shown_commit("bob") == wanted
 
 
-def _check_repo(stage: Stage, approval: str) -> None:
+def _check_repo(harness: DeployHarness, approval: str) -> None:
     """What is deployed can be given out; tags say what became of it; the old one is still there."""
-    spec, found_approval = stage.spec("bob"), stage.approval(approval)
-    repo = stage.git("bob")
-    assert stage.applied.nar(spec.id, OLD, seed_for("host").nar)
-    assert stage.applied.nar(spec.id, spec.config or "", spec.nar or "")
+    spec, found_approval = harness.spec("bob"), harness.approval(approval)
+    repo = harness.git("bob")
+    assert harness.applied.nar(spec.id, OLD, seed_for("host").nar)
+    assert harness.applied.nar(spec.id, spec.config or "", spec.nar or "")
     if repo.has_proposal(approval):
-        ends = {"deployed", "failed", "denied"} & stage.tags("bob")
+        ends = {"deployed", "failed", "denied"} & harness.tags("bob")
         right = {_S.DEPLOYED: "deployed", _S.FAILED: "failed"}.get(found_approval.state, "denied")
         assert ends == {right}
         assert repo.ref("refs/heads/main") == spec.config
@@ -195,19 +195,19 @@ def _check_repo(stage: Stage, approval: str) -> None:
 
 async def trial(kind: type[DeployFault], at: int | None) -> list[str]:
     with TemporaryDirectory(dir="/dev/shm") as folder:
-        stage = Stage(Path(folder))
-        await stage.grow(FAMILY)
-        trouble = kind(stage, at)
-        approval = await deploy(stage, NEW)
-        stage.step = stage.commits = lambda _: None
-        await stage.settle()
+        harness = DeployHarness(Path(folder))
+        await harness.grow(FAMILY)
+        trouble = kind(harness, at)
+        approval = await deploy(harness, NEW)
+        harness.step = harness.commits = lambda _: None
+        await harness.settle()
         try:
-            check(stage, approval)
+            check(harness, approval)
         except AssertionError as error:
             where = trouble.names[at] if at is not None and at < len(trouble.names) else at
             raise AssertionError(f"{kind.__name__} at {where}") from error
         finally:
-            await stage.kill()
+            await harness.kill()
         return trouble.names
 
 
@@ -246,21 +246,21 @@ def test_r18_several_faults_in_one_deploy_leave_the_old_or_the_new() -> None:
 
 async def _several(kinds: list[type[DeployFault]], places: list[int]) -> None:
     with TemporaryDirectory(dir="/dev/shm") as folder:
-        stage = Stage(Path(folder))
-        await stage.grow(FAMILY)
-        troubles = [kind(stage, None) for kind in kinds]
+        harness = DeployHarness(Path(folder))
+        await harness.grow(FAMILY)
+        troubles = [kind(harness, None) for kind in kinds]
         steps = count()
 
         def step(_: str) -> None:
             if (at := next(steps)) in places:
                 troubles[places.index(at)].happen()
 
-        stage.step = step
-        approval = await deploy(stage, NEW)
-        stage.step = stage.commits = lambda _: None
+        harness.step = step
+        approval = await deploy(harness, NEW)
+        harness.step = harness.commits = lambda _: None
         for _ in range(4):
-            await stage.advance(SLOW / 4)
+            await harness.advance(SLOW / 4)
         try:
-            check(stage, approval)
+            check(harness, approval)
         finally:
-            await stage.kill()
+            await harness.kill()

@@ -11,7 +11,7 @@ from statistics import pstdev
 from tempfile import TemporaryDirectory
 
 import pytest
-from fixtures.reconciler import Road, hive
+from fixtures.reconciler import ReconcilerHarness, hive
 from long import figure, times
 
 from hive_core.model.agents.machine import DesiredState, State
@@ -31,52 +31,54 @@ AT_ONCE = 8
 
 
 def play(
-    story: Callable[[Road], Awaitable[None]],
+    story: Callable[[ReconcilerHarness], Awaitable[None]],
     parents: Mapping[str, str | None] = TREE,
     **specs: object,
 ) -> None:
     async def run(folder: Path) -> None:
         tree = hive(parents, **specs)  # type: ignore[arg-type]
-        road = Road(folder, tree, Settings.model_validate({"limits": {"starts_at_once": AT_ONCE}}))
-        await road.settle()
+        harness = ReconcilerHarness(
+            folder, tree, Settings.model_validate({"limits": {"starts_at_once": AT_ONCE}})
+        )
+        await harness.settle()
         try:
-            await story(road)
+            await story(harness)
         finally:
-            await road.close()
-        assert not road.faults
+            await harness.close()
+        assert not harness.faults
 
     # Every crash is a commit of the ledger, and a slow disk is not what is looked at.
     with TemporaryDirectory(dir="/dev/shm") as folder:
         asyncio.run(run(Path(folder)))
 
 
-async def settle_starts(road: Road) -> int:
+async def settle_starts(harness: ReconcilerHarness) -> int:
     """Let what is on its way arrive, one after another; how many were on it at once at most."""
     most = 0
-    while coming := [u for u, unit in road.host.units.items() if unit.active == "activating"]:
+    while coming := [u for u, unit in harness.host.units.items() if unit.active == "activating"]:
         most = max(most, len(coming))
-        road.host.settle(coming[0])
-        await road.settle()
+        harness.host.settle(coming[0])
+        await harness.settle()
     return most
 
 
 def test_a_reboot_starts_every_wanted_agent_once_and_eight_at_a_time() -> None:
     """Row R22 and attack 50: 200 machines come back; who was stopped stays where it is."""
 
-    async def story(road: Road) -> None:
+    async def story(harness: ReconcilerHarness) -> None:
         stopped = [f"agent-{number:04}" for number in range(0, MANY - 1, 10)]
-        await road.want(DesiredState.STOPPED, *stopped)
-        road.host.reboot()
-        road.host.slow = True
-        road.host.starts.clear()
-        road.restart()
-        await road.settle()
-        most = await settle_starts(road)
-        wanted = {road.uuid(name) for name in TREE if name not in stopped}
-        assert Counter(road.host.starts) == Counter(wanted)
+        await harness.want(DesiredState.STOPPED, *stopped)
+        harness.host.reboot()
+        harness.host.slow = True
+        harness.host.starts.clear()
+        harness.restart()
+        await harness.settle()
+        most = await settle_starts(harness)
+        wanted = {harness.uuid(name) for name in TREE if name not in stopped}
+        assert Counter(harness.host.starts) == Counter(wanted)
         assert most == AT_ONCE
-        assert {road.state(name) for name in stopped} == {State.STOPPED}
-        assert all(road.state(name) is State.RUNNING for name in TREE if name not in stopped)
+        assert {harness.state(name) for name in stopped} == {State.STOPPED}
+        assert all(harness.state(name) is State.RUNNING for name in TREE if name not in stopped)
         figure("simulated reboot", units=len(wanted), at_once=most)
 
     play(story)
@@ -85,30 +87,30 @@ def test_a_reboot_starts_every_wanted_agent_once_and_eight_at_a_time() -> None:
 def test_a_crash_loop_of_many_ends_parked_and_never_floods_the_host() -> None:
     """Attack 50: they crash whenever they run; pauses grow, all are parked, visibly."""
 
-    async def story(road: Road) -> None:
-        road.host.starts.clear()
+    async def story(harness: ReconcilerHarness) -> None:
+        harness.host.starts.clear()
         started: list[tuple[float, str]] = []
         states = Counter[State]()
         for _ in range(10_000):
-            for uuid in map(road.uuid, DAEMONS):
-                if uuid in road.host.units:
-                    road.host.crash(uuid)
-            before = len(road.host.starts)
-            await road.advance(0.25)
-            new = road.host.starts[before:]
-            started += [(road.clock.monotonic(), uuid) for uuid in new]
-            states = Counter(road.states().values())
+            for uuid in map(harness.uuid, DAEMONS):
+                if uuid in harness.host.units:
+                    harness.host.crash(uuid)
+            before = len(harness.host.starts)
+            await harness.advance(0.25)
+            new = harness.host.starts[before:]
+            started += [(harness.clock.monotonic(), uuid) for uuid in new]
+            states = Counter(harness.states().values())
             if states[State.PARKED] == len(DAEMONS):
                 break
         assert states == {State.PARKED: len(DAEMONS), State.RUNNING: MANY - len(DAEMONS)}
         # The first crash was that of the start before; four more tries each, no more ever.
         counts = Counter(uuid for _, uuid in started)
         assert set(counts.values()) == {4}
-        alarms = [text for text in road.look.alarms() if " is parked: " in text]
+        alarms = [text for text in harness.observed.alarms() if " is parked: " in text]
         assert len(alarms) == len(DAEMONS)
-        before = len(road.host.starts)
-        await road.advance(3600)
-        assert len(road.host.starts) == before
+        before = len(harness.host.starts)
+        await harness.advance(3600)
+        assert len(harness.host.starts) == before
         tries = list(_tries(started).values())
         gaps = [[later - sooner for sooner, later in pairwise(one)]
                 for one in tries]  # fmt: skip
@@ -139,24 +141,24 @@ def test_restart_pauses_double_up_to_five_minutes_with_random_spread() -> None:
 def test_a_parked_agent_starts_only_on_a_new_request() -> None:
     """Attack 50: not by the daemon's restart, a reboot, or time; by somebody's start it is."""
 
-    async def story(road: Road) -> None:
-        name, uuid = "agent-0000", road.uuid("agent-0000")
-        while road.state(name) is not State.PARKED:
-            if road.host.units.get(uuid):
-                road.host.crash(uuid)
-            await road.advance(30)
-        road.host.starts.clear()
-        road.restart()
-        await road.settle()
-        road.host.reboot()
-        road.restart()
-        await road.advance(7200)
-        assert uuid not in road.host.starts
-        assert road.state(name) is State.PARKED
-        await road.want(DesiredState.RUNNING, name, fresh=True)
-        assert road.state(name) is State.RUNNING
+    async def story(harness: ReconcilerHarness) -> None:
+        name, uuid = "agent-0000", harness.uuid("agent-0000")
+        while harness.state(name) is not State.PARKED:
+            if harness.host.units.get(uuid):
+                harness.host.crash(uuid)
+            await harness.advance(30)
+        harness.host.starts.clear()
+        harness.restart()
+        await harness.settle()
+        harness.host.reboot()
+        harness.restart()
+        await harness.advance(7200)
+        assert uuid not in harness.host.starts
+        assert harness.state(name) is State.PARKED
+        await harness.want(DesiredState.RUNNING, name, fresh=True)
+        assert harness.state(name) is State.RUNNING
         assert sum(isinstance(action, a.StartUnit) and action.uuid == uuid
-                   for action in road.host.applied[-20:]) == 1  # fmt: skip
+                   for action in harness.host.applied[-20:]) == 1  # fmt: skip
 
     play(story, **DAEMONS)
 
@@ -164,19 +166,19 @@ def test_a_parked_agent_starts_only_on_a_new_request() -> None:
 def test_attack_60_endless_starts_delay_no_other_branch() -> None:
     """Time does nothing for them; a stranger starts at once, and one beyond as soon as it may."""
 
-    async def story(road: Road) -> None:
-        road.host.slow = True
+    async def story(harness: ReconcilerHarness) -> None:
+        harness.host.slow = True
         stuck = [f"lead-{number}" for number in range(20)]
-        await road.want(DesiredState.RUNNING, *stuck, fresh=True)
-        await road.advance(60)
-        for other in [id_ for id_, unit in road.host.units.items() if unit.active != "active"]:
-            road.host.settle(other)  # they stop, and start anew
-        await road.advance(60)
-        coming = [uuid for uuid, unit in road.host.units.items() if unit.active == "activating"]
+        await harness.want(DesiredState.RUNNING, *stuck, fresh=True)
+        await harness.advance(60)
+        for other in [id_ for id_, unit in harness.host.units.items() if unit.active != "active"]:
+            harness.host.settle(other)  # they stop, and start anew
+        await harness.advance(60)
+        coming = [uuid for uuid, unit in harness.host.units.items() if unit.active == "activating"]
         assert len(coming) == AT_ONCE // 2
-        road.host.slow = False
-        await road.want(DesiredState.RUNNING, "stranger", fresh=True)
-        assert road.state("stranger") is State.RUNNING
+        harness.host.slow = False
+        await harness.want(DesiredState.RUNNING, "stranger", fresh=True)
+        assert harness.state("stranger") is State.RUNNING
 
     tree = {"root": None, "lead": "root", "stranger": "root"}
     tree |= {f"lead-{number}": "lead" for number in range(20)}

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
-from fixtures.broker import Asleep, SlowReads
+from fixtures.broker import NothingObserved, SlowReads
 
 from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
@@ -99,7 +99,7 @@ async def serve(folder: Path, agents: int, patience: float) -> None:
         with repo.hold("") as move, ledger.transaction():
             ledger.head = oid
             move(oid)
-        world = Services(ledger, repo, settings, Asleep(), SystemClock())
+        world = Services(ledger, repo, settings, NothingObserved(), SystemClock())
         broker = Broker(world, hive.at_commit(oid), registry, introspection_methods(registry, "1"))
         result = replace(
             PATIENCE, first=PATIENCE.first / patience, begun=PATIENCE.begun / patience,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fixtures.broker import House, open_house
+from fixtures.broker import BrokerHarness, open_broker
 from fixtures.meta_repo import Meta
 from fixtures.seeds import empty_ledger, empty_repo, folder_in_ram
 
@@ -27,6 +27,6 @@ def meta(folder: Path) -> Iterator[Meta]:
 
 
 @pytest.fixture
-def house(folder: Path) -> Iterator[House]:
-    with open_house(folder) as opened:
+def harness(folder: Path) -> Iterator[BrokerHarness]:
+    with open_broker(folder) as opened:
         yield opened

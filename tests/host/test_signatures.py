@@ -21,7 +21,7 @@ from hive_core.host.git.tags import LIMIT, SignatureFormat, SignedTag, read_tag
 _ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
 
 
-class Desk:
+class ManualTransport:
     """A repository, keys of two people, and a file of allowed signers."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,12 +60,12 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def desk() -> Iterator[ManualTransport]:
     with TemporaryDirectory(dir="/dev/shm") as name:
-        yield Desk(Path(name))
+        yield ManualTransport(Path(name))
 
 
-def test_a_tag_says_what_it_names_and_who_signed_it(desk: Desk) -> None:
+def test_a_tag_says_what_it_names_and_who_signed_it(desk: ManualTransport) -> None:
     desk.allow()
     tag = read_tag(desk.tag())
     assert (tag.object, tag.kind, tag.name) == (desk.commit, "commit", "approve/0123456789ab")
@@ -73,20 +73,22 @@ def test_a_tag_says_what_it_names_and_who_signed_it(desk: Desk) -> None:
     assert desk.who(tag) == "ann@example.org"
 
 
-def test_somebody_who_is_not_listed_may_not_sign(desk: Desk) -> None:
+def test_somebody_who_is_not_listed_may_not_sign(desk: ManualTransport) -> None:
     desk.allow()
     with pytest.raises(NotAllowed, match="signer is not in allowed_signers"):
         desk.who(read_tag(desk.tag("eve")))
 
 
 @pytest.mark.parametrize("options", ['namespaces="file"', 'valid-before="20200101"'])
-def test_a_key_for_something_else_or_of_another_time_may_not_sign(desk: Desk, options: str) -> None:
+def test_a_key_for_something_else_or_of_another_time_may_not_sign(
+    desk: ManualTransport, options: str
+) -> None:
     desk.allow(options=options)
     with pytest.raises(NotAllowed):
         desk.who(read_tag(desk.tag()))
 
 
-def test_another_text_under_a_good_signature_is_nobodys(desk: Desk) -> None:
+def test_another_text_under_a_good_signature_is_nobodys(desk: ManualTransport) -> None:
     desk.allow()
     data = desk.tag()
     other = data.replace(desk.commit.encode(), b"0" * 40)
@@ -94,7 +96,7 @@ def test_another_text_under_a_good_signature_is_nobodys(desk: Desk) -> None:
         desk.who(read_tag(other))
 
 
-def test_a_signature_in_the_message_does_not_count(desk: Desk) -> None:
+def test_a_signature_in_the_message_does_not_count(desk: ManualTransport) -> None:
     """The last one is the tag's, as for git: the rest is text that was signed."""
     desk.allow()
     good = read_tag(desk.tag())
@@ -103,7 +105,7 @@ def test_a_signature_in_the_message_does_not_count(desk: Desk) -> None:
         desk.who(read_tag(forged))
 
 
-def test_a_tag_without_signature_or_shape_is_refused(desk: Desk) -> None:
+def test_a_tag_without_signature_or_shape_is_refused(desk: ManualTransport) -> None:
     desk.git("tag", "-a", "-m", "yes", "plain")
     with pytest.raises(InvalidArgument, match="not signed"):
         read_tag(desk.git("cat-file", "tag", "plain").encode())
@@ -118,7 +120,7 @@ def test_no_bytes_break_the_reader_of_tags(data: bytes) -> None:
         read_tag(b"object " + b"0" * 40 + b"\ntype commit\ntag x\ntagger y\n\n" + data)
 
 
-def test_a_file_of_signers_that_others_may_write_names_nobody(desk: Desk) -> None:
+def test_a_file_of_signers_that_others_may_write_names_nobody(desk: ManualTransport) -> None:
     desk.allow()
     tag = read_tag(desk.tag())
     desk.signers.chmod(0o664)
@@ -132,7 +134,7 @@ def test_a_file_of_signers_that_others_may_write_names_nobody(desk: Desk) -> Non
         desk.who(tag)
 
 
-def test_a_pgp_key_in_the_file_of_signers_may_sign(desk: Desk) -> None:
+def test_a_pgp_key_in_the_file_of_signers_may_sign(desk: ManualTransport) -> None:
     """Beside lines of ssh, in one file; a key that is not there may not."""
     (desk.folder / "gnupg").mkdir(mode=0o700)
     for who in ("Ann <ann@example.org>", "Eve <eve@example.org>"):
@@ -164,7 +166,7 @@ def test_a_damaged_key_is_nobodys() -> None:
 
 
 @pytest.mark.parametrize("case", ["expired", "revoked", "beside a good one"])
-def test_a_pgp_key_that_is_not_good_any_more_may_not_sign(desk: Desk, case: str) -> None:
+def test_a_pgp_key_that_is_not_good_any_more_may_not_sign(desk: ManualTransport, case: str) -> None:
     """gpgv itself ends with success for all of them, and says so beside it."""
     (desk.folder / "gnupg").mkdir(mode=0o700)
     gpg = ("gpg", "--batch", "--quiet", "--faked-system-time", "20200101T000000")

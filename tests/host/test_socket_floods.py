@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from fixtures.broker import House, open_house
+from fixtures.broker import BrokerHarness, open_broker
 from fixtures.socket_host import ANN, BOB, LOOK, SocketHost, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,35 +24,35 @@ from hive_core.model.config.settings import HostLimits, Settings
 
 
 def test_attack_36_only_so_many_connections_of_one_agent_are_served(tmp_path: Path) -> None:
-    async def main(office: SocketHost) -> None:
-        await office.listen("ann")
-        await office.listen("bob")
+    async def main(host: SocketHost) -> None:
+        await host.listen("ann")
+        await host.listen("bob")
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(3):
-                wire = await stack.enter_async_context(office.dial("ann"))
+                wire = await stack.enter_async_context(host.connect("ann"))
                 assert "parameters" in await wire.call(**LOOK)
-            extra = await stack.enter_async_context(office.dial("ann"))
+            extra = await stack.enter_async_context(host.connect("ann"))
             assert await extra.is_closed()
-            other = await stack.enter_async_context(office.dial("bob"))
+            other = await stack.enter_async_context(host.connect("bob"))
             assert "parameters" in await other.call(**LOOK)
         await asyncio.sleep(0)
-        async with office.dial("ann") as wire:
+        async with host.connect("ann") as wire:
             assert "parameters" in await wire.call(**LOOK)
 
     three = Settings(limits=HostLimits(connections=3))
-    with open_house(tmp_path, settings=three) as house:
-        run(house, tmp_path, main)
+    with open_broker(tmp_path, settings=three) as harness:
+        run(harness, tmp_path, main)
 
 
 def test_attack_36_who_says_nothing_or_half_a_frame_is_cut_off_in_time(
-    house: House, tmp_path: Path
+    harness: BrokerHarness, tmp_path: Path
 ) -> None:
-    async def main(office: SocketHost) -> None:
-        await office.listen("ann")
+    async def main(host: SocketHost) -> None:
+        await host.listen("ann")
         async with (
-            office.dial("ann") as silent,
-            office.dial("ann") as half,
-            office.dial("ann") as good,
+            host.connect("ann") as silent,
+            host.connect("ann") as half,
+            host.connect("ann") as good,
         ):
             half.say(varlink.encode(LOOK) + b'{"method":')
             assert "parameters" in await half.reply()
@@ -61,52 +61,52 @@ def test_attack_36_who_says_nothing_or_half_a_frame_is_cut_off_in_time(
             assert await half.is_closed()
             assert "parameters" in await good.call(**LOOK)
 
-    run(house, tmp_path, main)
+    run(harness, tmp_path, main)
 
 
 def test_attack_36_a_frame_that_never_ends_is_answered_and_closed(
-    house: House, tmp_path: Path
+    harness: BrokerHarness, tmp_path: Path
 ) -> None:
-    async def main(office: SocketHost) -> None:
-        await office.listen("ann")
-        async with office.dial("ann") as wire:
+    async def main(host: SocketHost) -> None:
+        await host.listen("ann")
+        async with host.connect("ann") as wire:
             wire.say(varlink.encode(LOOK) + b"x" * (varlink.FRAME_LIMIT + 2))
             assert "error" not in await wire.reply()
             assert (await wire.reply())["error"] == HIVE + "BadFrame"
             assert await wire.is_closed()
 
-    run(house, tmp_path, main)
+    run(harness, tmp_path, main)
 
 
 def test_attack_36_a_flood_of_tiny_frames_does_not_hold_up_the_others(
-    house: House, tmp_path: Path
+    harness: BrokerHarness, tmp_path: Path
 ) -> None:
-    async def main(office: SocketHost) -> None:
-        await office.listen("ann")
-        await office.listen("bob")
-        async with office.dial("ann") as flood, office.dial("bob") as other:
+    async def main(host: SocketHost) -> None:
+        await host.listen("ann")
+        await host.listen("bob")
+        async with host.connect("ann") as flood, host.connect("bob") as other:
             flood.say(b"{}\0" * 300_000)
             for _ in range(20):
                 assert "parameters" in await other.call(**LOOK)
 
-    run(house, tmp_path, main)
+    run(harness, tmp_path, main)
 
 
 def test_attack_66_one_read_of_very_many_frames_is_cut_a_few_at_a_time_and_all_are_answered(
-    house: House, tmp_path: Path
+    harness: BrokerHarness, tmp_path: Path
 ) -> None:
     """A read brings up to 256 KiB, which may be 87,000 frames."""
     queued = list[int]()
-    feed = house.broker.receive
+    feed = harness.broker.receive
 
     def counting(connection: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None:
         feed(connection, frames)
         queued.append(len(connection.frames))
 
-    async def main(office: SocketHost) -> None:
-        await office.listen("ann")
-        house.broker.receive = counting  # type: ignore[method-assign]
-        async with office.dial("ann") as ann:
+    async def main(host: SocketHost) -> None:
+        await host.listen("ann")
+        harness.broker.receive = counting  # type: ignore[method-assign]
+        async with host.connect("ann") as ann:
             ann.say(b"{}\0" * 5_000 + varlink.encode(LOOK))
             ann.writer.write_eof()
             for _ in range(5_000):
@@ -115,20 +115,20 @@ def test_attack_66_one_read_of_very_many_frames_is_cut_a_few_at_a_time_and_all_a
             assert await ann.is_closed()
         assert max(queued) <= 1024
 
-    run(house, tmp_path, main)
+    run(harness, tmp_path, main)
 
 
 def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
-    house: House, tmp_path: Path
+    harness: BrokerHarness, tmp_path: Path
 ) -> None:
     """A turn that follows another used to come before what had arrived meanwhile was read."""
     turns = list[set[str]]()
-    run_call, turn = house.broker._dispatch.run, house.broker.serve_batch
+    run_call, turn = harness.broker._dispatch.run, harness.broker.serve_batch
 
-    async def main(office: SocketHost) -> None:
-        await office.listen("ann")
-        await office.listen("bob")
-        async with office.dial("ann") as ann, office.dial("bob") as bob:
+    async def main(host: SocketHost) -> None:
+        await host.listen("ann")
+        await host.listen("bob")
+        async with host.connect("ann") as ann, host.connect("bob") as bob:
             await ann.call(**LOOK)
             await bob.call(**LOOK)
             quiet = bob.writer.get_extra_info("socket")
@@ -144,65 +144,67 @@ def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
                 return run_call(pending, batch)
 
             sent = list[int]()
-            house.broker.serve_batch = count_batch  # type: ignore[method-assign]
-            house.broker._dispatch.run = note_party  # type: ignore[method-assign]
+            harness.broker.serve_batch = count_batch  # type: ignore[method-assign]
+            harness.broker._dispatch.run = note_party  # type: ignore[method-assign]
             ann.say(varlink.encode(LOOK) * 300)
             await bob.reply()
 
-    run(house, tmp_path, main)
+    run(harness, tmp_path, main)
     assert [BOB in turn for turn in turns[:2]] == [False, True]
 
 
 def test_attack_37_a_peer_that_does_not_read_is_not_asked_for_more(
-    house: House, tmp_path: Path
+    harness: BrokerHarness, tmp_path: Path
 ) -> None:
     """What waits for it stays bounded, and others are served."""
 
-    async def main(office: SocketHost) -> None:
-        await office.listen("ann")
-        await office.listen("bob")
+    async def main(host: SocketHost) -> None:
+        await host.listen("ann")
+        await host.listen("bob")
         with socket.socket(socket.AF_UNIX) as deaf:
             deaf.settimeout(0)
             loop = asyncio.get_running_loop()
-            await loop.sock_connect(deaf, str(office.path("ann")))
+            await loop.sock_connect(deaf, str(host.path("ann")))
             frame = varlink.encode({"method": "org.varlink.service.GetInterfaceDescription",
                                     "parameters": {"interface": "org.hive.Broker"}})  # fmt: skip
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(loop.sock_sendall(deaf, frame * 100_000), 0.5)
-            async with office.dial("bob") as other:
+            async with host.connect("bob") as other:
                 assert "parameters" in await other.call(**LOOK)
-            (line,) = office.sockets._listeners[ANN].connections
+            (line,) = host.sockets._listeners[ANN].connections
             assert line.transport is not None
             assert line.transport.get_write_buffer_size() < 3 << 20
             assert line._line is not None
             assert len(line._line.frames) < 5_000
 
-    run(house, tmp_path, main)
+    run(harness, tmp_path, main)
 
 
 @pytest.fixture(scope="module")
-def old_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """One house for many examples."""
-    with open_house(tmp_path_factory.mktemp("h")) as house:
-        yield house
+def shared_harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerHarness]:
+    """One broker for many examples."""
+    with open_broker(tmp_path_factory.mktemp("h")) as harness:
+        yield harness
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.binary(max_size=300), max_size=12))
-def test_attack_36_any_bytes_leave_the_others_served(old_house: House, parts: list[bytes]) -> None:
-    async def main(office: SocketHost) -> None:
-        await office.listen("ann")
-        await office.listen("bob")
-        async with office.dial("bob") as other:
+def test_attack_36_any_bytes_leave_the_others_served(
+    shared_harness: BrokerHarness, parts: list[bytes]
+) -> None:
+    async def main(host: SocketHost) -> None:
+        await host.listen("ann")
+        await host.listen("bob")
+        async with host.connect("bob") as other:
             with socket.socket(socket.AF_UNIX) as peer:
-                peer.connect(str(office.path("ann")))
+                peer.connect(str(host.path("ann")))
                 peer.settimeout(0)
                 for part in parts:
                     with contextlib.suppress(OSError):
                         peer.send(part)
                     assert "parameters" in await other.call(**LOOK)
             assert "parameters" in await other.call(**LOOK)
-        assert not office.faults
+        assert not host.faults
 
     with TemporaryDirectory() as folder:
-        run(old_house, Path(folder), main)
+        run(shared_harness, Path(folder), main)

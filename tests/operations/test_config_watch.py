@@ -20,7 +20,7 @@ class Nothing(Result):
 
 
 def deploy_fields(world: World, name: str, **values: object) -> None:
-    """The change road deploys something."""
+    """the change path deploys something."""
 
     def change(call: Call) -> Change[Nothing]:
         spec = call.hive.spec(name)

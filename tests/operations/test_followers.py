@@ -19,7 +19,7 @@ SYSTEM = "/nix/store/" + "0" * 32 + "-system"
 
 
 def build(made: World, systems: Mapping[str, str | None]) -> None:
-    """What the deploy road does for agents of image `nix`: a configuration, a system of it."""
+    """What the deploy path does for agents of image `nix`: a configuration, a system of it."""
 
     def change(call: Call) -> Change[Nothing]:
         hive = call.hive

@@ -155,7 +155,7 @@ def test_all_triggers_of_some_agents_are_switched_off_at_once(hive: World) -> No
 
 
 def end_agent(hive: World, name: str, code: int) -> None:
-    """The machine of an agent ended, as the change road tells it."""
+    """The machine of an agent ended, as the change path tells it."""
     result = AgentEnded(
         hive.uuid(name), name, code, "done", clean=False, asked=False, wanted="running",
         returns=True,

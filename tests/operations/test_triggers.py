@@ -282,7 +282,7 @@ def test_the_triggers_of_the_destroyed_come_back_with_them_and_go_with_the_archi
 
 
 def start_agent(hive: World, name: str) -> None:
-    """The machine of an agent runs, as the change road tells it."""
+    """The machine of an agent runs, as the change path tells it."""
     uuid = hive.uuid(name)
 
     def tell(call: Call) -> Record[TriggerRunCount]:

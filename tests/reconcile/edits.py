@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
-from fixtures.deploys import Stage
+from fixtures.deploys import DeployHarness
 from fixtures.proposed_commits import Proposed
 
 from hive_core.errors import Conflict
@@ -25,7 +25,7 @@ class Round:
     other ways. `ran`: what an agent was shown, byte for byte.
     """
 
-    stage: Stage
+    harness: DeployHarness
     random: Random
     uuid: str
     good: Proposed
@@ -38,11 +38,11 @@ class Round:
 
     @property
     def path(self) -> Path:
-        return self.stage.applied.repo(self.uuid).path
+        return self.harness.applied.repo(self.uuid).path
 
     @property
     def lives(self) -> bool:
-        return self.uuid in self.stage.broker.hive.names
+        return self.uuid in self.harness.broker.hive.names
 
     def write(self, place: str, data: bytes) -> None:
         """Over whatever is there, as who may write in the folder can."""
@@ -163,36 +163,36 @@ def revokes_a_capability(it: Round) -> None:
 
 def destroys(it: Round) -> None:
     if it.lives:
-        hive = it.stage.broker.hive
-        it.stage.change(hive.without(hive.names[it.uuid]))
+        hive = it.harness.broker.hive
+        it.harness.change(hive.without(hive.names[it.uuid]))
 
 
 def reuses_the_name(it: Round) -> None:
     """Attack 40."""
     if not it.lives:
         return
-    hive = it.stage.broker.hive
+    hive = it.harness.broker.hive
     name = hive.names[it.uuid]
     spec = hive.spec(name).model_copy(update={"uuid": UUID(int=0xABCDEF << 96)})
-    it.stage.change(hive.without(name).with_agent(name, "ann", spec))
+    it.harness.change(hive.without(name).with_agent(name, "ann", spec))
 
 
 def denies(it: Round) -> None:
     with suppress(Conflict):
-        it.stage.decide(it.approval, "deny", "no")
+        it.harness.decide(it.approval, "deny", "no")
 
 
 def approves_the_other_too(it: Round) -> None:
     with suppress(Conflict):
-        it.stage.decide(it.other)
+        it.harness.decide(it.other)
         it.moved.add(it.evil.binding.commit)
 
 
 def change_spec(it: Round, fields: Mapping[str, object]) -> None:
     if it.lives:
-        hive = it.stage.broker.hive
+        hive = it.harness.broker.hive
         name = hive.names[it.uuid]
-        it.stage.change(hive.with_spec(name, hive.spec(name).model_copy(update=dict(fields))))
+        it.harness.change(hive.with_spec(name, hive.spec(name).model_copy(update=dict(fields))))
 
 
 EDITS: tuple[Callable[[Round], None], ...] = (
@@ -207,11 +207,11 @@ EDITS: tuple[Callable[[Round], None], ...] = (
 
 def watch(it: Round) -> None:
     """From now on everything that agents are shown is kept."""
-    source = it.stage.host.source
+    source = it.harness.host.source
 
     def show(uuid: str, commit: str, nar: str) -> bytes:
         data = source(uuid, commit, nar)
         it.ran.append((uuid, commit, data))
         return data
 
-    it.stage.host.source = show
+    it.harness.host.source = show

@@ -23,7 +23,7 @@ from hive_core.testing import ManualClock
 R = TypeVar("R", bound=Result)
 
 
-class House:
+class AgendaHarness:
     """Moments at which something is due stand in a list, as they would in a table."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -61,71 +61,71 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def harness(tmp_path: Path) -> Iterator[AgendaHarness]:
     empty_ledger().plant(tmp_path)
     ledger = Ledger.open(tmp_path / "hive.db", primed=0)
-    yield House(ledger)
+    yield AgendaHarness(ledger)
     ledger.close()
 
 
-def test_each_thing_is_done_at_its_own_time(house: House) -> None:
-    house.agenda.start()
-    house.add(30, 10, 20)
-    house.clock.advance(60)
-    assert [at == on for at, on in house.done] == [True, True, True]
+def test_each_thing_is_done_at_its_own_time(harness: AgendaHarness) -> None:
+    harness.agenda.start()
+    harness.add(30, 10, 20)
+    harness.clock.advance(60)
+    assert [at == on for at, on in harness.done] == [True, True, True]
 
 
-def test_something_earlier_comes_earlier(house: House) -> None:
-    house.agenda.start()
-    house.add(100)
-    house.add(1)
-    house.clock.advance(2)
-    assert len(house.done) == 1
+def test_something_earlier_comes_earlier(harness: AgendaHarness) -> None:
+    harness.agenda.start()
+    harness.add(100)
+    harness.add(1)
+    harness.clock.advance(2)
+    assert len(harness.done) == 1
 
 
-def test_other_topics_look_at_nothing(house: House) -> None:
-    house.agenda.start()
-    house.moments.append(house.now + 1)
-    house.agenda.on_topics(frozenset({"inbox:anna", "events"}))
-    house.clock.advance(2)
-    assert not house.done
+def test_other_topics_look_at_nothing(harness: AgendaHarness) -> None:
+    harness.agenda.start()
+    harness.moments.append(harness.now + 1)
+    harness.agenda.on_topics(frozenset({"inbox:anna", "events"}))
+    harness.clock.advance(2)
+    assert not harness.done
 
 
-def test_what_became_due_while_no_daemon_ran_is_done_at_its_start(house: House) -> None:
-    house.moments += [house.now - 1000, house.now - 10]
-    house.agenda.start()
-    house.clock.advance(0)
-    assert len(house.done) == 2
+def test_what_became_due_while_no_daemon_ran_is_done_at_its_start(harness: AgendaHarness) -> None:
+    harness.moments += [harness.now - 1000, harness.now - 10]
+    harness.agenda.start()
+    harness.clock.advance(0)
+    assert len(harness.done) == 2
 
 
-def test_many_at_once_are_all_done_in_turns(house: House) -> None:
-    house.moments += [house.now - 1] * 50
-    house.agenda.start()
-    house.clock.advance(0)
-    assert len(house.done) == 50
+def test_many_at_once_are_all_done_in_turns(harness: AgendaHarness) -> None:
+    harness.moments += [harness.now - 1] * 50
+    harness.agenda.start()
+    harness.clock.advance(0)
+    assert len(harness.done) == 50
 
 
-def test_what_fails_is_tried_again_and_not_in_a_rush(house: House) -> None:
-    house.agenda.start()
-    house.add(5)
-    house.full = True
-    house.clock.advance(5)
-    assert not house.done
-    house.full = False
-    house.clock.advance(RETRY_AFTER / 2)
-    assert not house.done
-    house.clock.advance(RETRY_AFTER)
-    assert len(house.done) == 1
+def test_what_fails_is_tried_again_and_not_in_a_rush(harness: AgendaHarness) -> None:
+    harness.agenda.start()
+    harness.add(5)
+    harness.full = True
+    harness.clock.advance(5)
+    assert not harness.done
+    harness.full = False
+    harness.clock.advance(RETRY_AFTER / 2)
+    assert not harness.done
+    harness.clock.advance(RETRY_AFTER)
+    assert len(harness.done) == 1
 
 
-def test_a_clock_that_was_set_is_looked_at_anew(house: House) -> None:
-    house.agenda.start()
-    house.add(3600)
-    house.clock.set(7200)
-    house.clock.follow()
-    house.agenda.on_clock_set()
-    house.clock.advance(0)
-    assert len(house.done) == 1
+def test_a_clock_that_was_set_is_looked_at_anew(harness: AgendaHarness) -> None:
+    harness.agenda.start()
+    harness.add(3600)
+    harness.clock.set(7200)
+    harness.clock.follow()
+    harness.agenda.on_clock_set()
+    harness.clock.advance(0)
+    assert len(harness.done) == 1
 
 
 def test_two_of_one_name_are_refused() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fixtures.reconciler import Road, hive
+from fixtures.reconciler import ReconcilerHarness, hive
 
 from hive_core.errors import StorageFull, Unreachable
 from hive_core.model.agents.machine import DesiredState, State
@@ -26,92 +26,105 @@ SPECS = {
     "ann": {"limits": {"disk": 100 * MIB}},
     "bob": {"limits": {"disk": 10 * MIB, "inodes": 500}},
 }
-Story = Callable[[Road, "Disk"], Awaitable[None]]
+Story = Callable[[ReconcilerHarness, "Disk"], Awaitable[None]]
 
 
 class Disk:
     """What agents have written, and the job that counts it."""
 
-    def __init__(self, road: Road) -> None:
-        self.road = road
+    def __init__(self, harness: ReconcilerHarness) -> None:
+        self.reconciler = harness
         self.used = dict.fromkeys(TREE, DiskUse())
         self.counted = 0
-        ports = replace(road.road.ports, jobs=self)
-        self.bounds = DiskLimiter(ports, road.road.broker, road.look, self.full, road.road.requeue)
+        ports = replace(harness.reconciler.ports, jobs=self)
+        self.bounds = DiskLimiter(
+            ports,
+            harness.reconciler.broker,
+            harness.observed,
+            self.full,
+            harness.reconciler.requeue,
+        )
 
     def full(self) -> DiskUse:
         return DiskUse(*map(sum, zip(*self.used.values(), strict=True)))
 
     async def run(self, action: RunJob) -> Result:
-        assert (action.work, action.uuid) == (JobKind.MEASURE, self.road.uuid("root"))
+        assert (action.work, action.uuid) == (JobKind.MEASURE, self.reconciler.uuid("root"))
         self.counted += 1
-        shorts = {name: self.road.uuid(name)[:8] for name in TREE} | {"root": "."}
+        shorts = {name: self.reconciler.uuid(name)[:8] for name in TREE} | {"root": "."}
         halves = [" ".join(f"{shorts[name]} {used[which]}" for name, used in self.used.items())
                   for which in (0, 1)]  # fmt: skip
         said = f"{halves[0]} files {halves[1]} end"
-        job, now = job_id(self.road.uuid("root"), JobKind.MEASURE), self.road.clock.now()
-        self.road.journal.write(job, said, time=now)
+        job, now = (
+            job_id(self.reconciler.uuid("root"), JobKind.MEASURE),
+            self.reconciler.clock.now(),
+        )
+        self.reconciler.journal.write(job, said, time=now)
         return Done(changed=True)
 
     async def look(self) -> None:
         """Whatever a second brings."""
-        self.road.clock.advance(60)
+        self.reconciler.clock.advance(60)
         if self.bounds.is_due():
             await self.bounds.count_files()
-        await self.road.settle()
+        await self.reconciler.settle()
 
 
 def play(folder: Path, story: Story) -> None:
     async def run() -> None:
-        road = Road(folder, hive(TREE, **SPECS))
-        await road.settle()
-        disk = Disk(road)
+        harness = ReconcilerHarness(folder, hive(TREE, **SPECS))
+        await harness.settle()
+        disk = Disk(harness)
         await disk.look()
         try:
-            await story(road, disk)
+            await story(harness, disk)
         finally:
-            await road.close()
+            await harness.close()
 
     asyncio.run(run())
 
 
 def test_who_is_beyond_is_killed_and_parked_and_its_parent_told_once(tmp_path: Path) -> None:
-    async def story(road: Road, disk: Disk) -> None:
+    async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["bob"] = DiskUse(11 * MIB, 20)
         await disk.look()
-        assert road.state("bob") is State.PARKED
-        assert road.state("ann") is State.RUNNING
-        (letter,) = road.mail("ann")
+        assert harness.state("bob") is State.PARKED
+        assert harness.state("ann") is State.RUNNING
+        (letter,) = harness.mail("ann")
         assert letter.kind == "disk_limit"
         assert letter.body == (
             "the files of bob take 11 MiB of 10 MiB and are 20 of 500: the agent is parked"
         )
-        assert [text for text in road.look.alarms() if text.startswith("bob is parked: the files")]
-        assert road.events("limit")
+        assert [
+            text
+            for text in harness.observed.alarms()
+            if text.startswith("bob is parked: the files")
+        ]
+        assert harness.events("limit")
         for _ in range(10):
             await disk.look()
-        assert len(road.mail("ann")) == 1
-        assert road.state("bob") is State.PARKED
+        assert len(harness.mail("ann")) == 1
+        assert harness.state("bob") is State.PARKED
 
     play(tmp_path, story)
 
 
 def test_too_many_files_are_as_bad_as_too_many_bytes(tmp_path: Path) -> None:
-    async def story(road: Road, disk: Disk) -> None:
+    async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["bob"] = DiskUse(0, 501)
         await disk.look()
-        assert road.state("bob") is State.PARKED
+        assert harness.state("bob") is State.PARKED
 
     play(tmp_path, story)
 
 
 def test_who_comes_near_is_warned_about_once(tmp_path: Path) -> None:
-    async def story(road: Road, disk: Disk) -> None:
+    async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["bob"] = DiskUse(9 * MIB + 1000, 20)
         for _ in range(20):
             await disk.look()
-        assert [letter.kind for letter in road.mail("ann")] == ["disk_warning"]
-        assert road.state("bob") is State.RUNNING
+        assert [letter.kind for letter in harness.mail("ann")] == ["disk_warning"]
+        assert harness.state("bob") is State.RUNNING
 
     play(tmp_path, story)
 
@@ -119,17 +132,17 @@ def test_who_comes_near_is_warned_about_once(tmp_path: Path) -> None:
 def test_who_is_started_again_is_counted_again_and_parked_unless_it_swept_up(
     tmp_path: Path,
 ) -> None:
-    async def story(road: Road, disk: Disk) -> None:
+    async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["bob"] = DiskUse(11 * MIB, 20)
         await disk.look()
-        await road.want(DesiredState.RUNNING, "bob", fresh=True)
-        assert road.state("bob") is State.RUNNING
+        await harness.want(DesiredState.RUNNING, "bob", fresh=True)
+        assert harness.state("bob") is State.RUNNING
         await disk.look()
-        assert road.state("bob") is State.PARKED
+        assert harness.state("bob") is State.PARKED
         disk.used["bob"] = DiskUse(1 * MIB, 20)
-        await road.want(DesiredState.RUNNING, "bob", fresh=True)
+        await harness.want(DesiredState.RUNNING, "bob", fresh=True)
         await disk.look()
-        assert road.state("bob") is State.RUNNING
+        assert harness.state("bob") is State.RUNNING
 
     play(tmp_path, story)
 
@@ -137,7 +150,7 @@ def test_who_is_started_again_is_counted_again_and_parked_unless_it_swept_up(
 def test_nobody_is_counted_while_nobody_can_be_beyond(tmp_path: Path) -> None:
     """Only as much growth as the nearest one has left is worth a count, or a long time."""
 
-    async def story(_: Road, disk: Disk) -> None:
+    async def story(_: ReconcilerHarness, disk: Disk) -> None:
         before = disk.counted
         disk.used["ann"] = DiskUse(9 * MIB, 20)
         for _minute in range(int(LATEST) // 60 - 2):
@@ -151,41 +164,43 @@ def test_nobody_is_counted_while_nobody_can_be_beyond(tmp_path: Path) -> None:
 
 
 def test_one_who_writes_what_another_one_frees_is_found_in_the_end(tmp_path: Path) -> None:
-    async def story(road: Road, disk: Disk) -> None:
+    async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["ann"] = DiskUse(50 * MIB, 0)
         await disk.look()
         disk.used["ann"], disk.used["bob"] = DiskUse(), DiskUse(50 * MIB, 0)
         for _ in range(int(LATEST) // 60 + 1):
             await disk.look()
-        assert road.state("bob") is State.PARKED
+        assert harness.state("bob") is State.PARKED
 
     play(tmp_path, story)
 
 
 def test_a_count_that_fails_is_an_alarm_and_is_tried_again(tmp_path: Path) -> None:
-    async def story(road: Road, disk: Disk) -> None:
+    async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["bob"] = DiskUse(11 * MIB, 20)
-        road.journal.fault = Unreachable("no journal")
+        harness.journal.fault = Unreachable("no journal")
         await disk.look()
-        assert [text for text in road.look.alarms() if "cannot count the files of agents" in text]
-        assert road.state("bob") is State.RUNNING
-        road.journal.fault = None
+        assert [
+            text for text in harness.observed.alarms() if "cannot count the files of agents" in text
+        ]
+        assert harness.state("bob") is State.RUNNING
+        harness.journal.fault = None
         for _ in range(int(LATEST) // 60 + 1):
             await disk.look()
-        assert road.state("bob") is State.PARKED
-        assert not [text for text in road.look.alarms() if "cannot count" in text]
+        assert harness.state("bob") is State.PARKED
+        assert not [text for text in harness.observed.alarms() if "cannot count" in text]
 
     play(tmp_path, story)
 
 
 def test_what_was_written_before_a_count_that_failed_is_not_forgotten(tmp_path: Path) -> None:
-    async def story(road: Road, disk: Disk) -> None:
+    async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["bob"] = DiskUse(11 * MIB, 20)
-        road.journal.fault = Unreachable("no journal")
+        harness.journal.fault = Unreachable("no journal")
         await disk.look()
-        road.journal.fault = None
+        harness.journal.fault = None
         await disk.look()
-        assert road.state("bob") is State.PARKED
+        assert harness.state("bob") is State.PARKED
 
     play(tmp_path, story)
 
@@ -193,35 +208,35 @@ def test_what_was_written_before_a_count_that_failed_is_not_forgotten(tmp_path: 
 def test_nobody_is_counted_before_the_host_was_looked_at(tmp_path: Path) -> None:
     """That would find that nobody has anything, and leave everybody alone for minutes."""
 
-    async def story(road: Road, _: Disk) -> None:
-        road.restart()
-        disk = Disk(road)
+    async def story(harness: ReconcilerHarness, _: Disk) -> None:
+        harness.restart()
+        disk = Disk(harness)
         disk.used["bob"] = DiskUse(11 * MIB, 20)
         assert not disk.bounds.is_due()
-        await road.settle()
+        await harness.settle()
         await disk.look()
-        assert road.state("bob") is State.PARKED
+        assert harness.state("bob") is State.PARKED
 
     play(tmp_path, story)
 
 
 def test_who_filled_the_disk_is_parked_with_what_was_held_back(tmp_path: Path) -> None:
-    async def story(road: Road, disk: Disk) -> None:
+    async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["bob"] = DiskUse(11 * MIB, 20)
-        road.journal.fault, held = StorageFull("the disk of the host is full"), [True]
+        harness.journal.fault, held = StorageFull("the disk of the host is full"), [True]
 
         def spare() -> bool:
-            road.journal.fault = None
+            harness.journal.fault = None
             return held.pop()
 
         disk.bounds.release_ballast = spare
         assert disk.bounds.is_due()
         await disk.bounds.count_files()
-        road.clock.advance(1)
+        harness.clock.advance(1)
         assert disk.bounds.is_due()  # at once
         await disk.bounds.count_files()
-        await road.settle()
-        assert road.state("bob") is State.PARKED
+        await harness.settle()
+        assert harness.state("bob") is State.PARKED
         assert not held
 
     play(tmp_path, story)
@@ -248,7 +263,7 @@ def test_headroom_is_worked_out_again_only_when_a_limit_or_a_count_changed(
 ) -> None:
     """It is asked for once a second, over all agents."""
 
-    async def story(road: Road, disk: Disk) -> None:
+    async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         asked: list[None] = []
 
         def count(agents: Iterable[tuple[DiskBounds, DiskUse]]) -> DiskBounds:
@@ -262,7 +277,7 @@ def test_headroom_is_worked_out_again_only_when_a_limit_or_a_count_changed(
         disk.used["bob"] = DiskUse(11 * MIB, 20)
         await disk.look()
         assert len(asked) == 1
-        road.clock.advance(60)
+        harness.clock.advance(60)
         assert not disk.bounds.is_due()
         assert len(asked) == 2
 

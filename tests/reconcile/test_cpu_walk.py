@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 import pytest
-from fixtures.reconciler import Road
+from fixtures.reconciler import ReconcilerHarness
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long import times
@@ -22,7 +22,7 @@ NEXT = count(1)
 class Walk:
     """`made`: how many groups this boot has seen; each boot begins anew."""
 
-    road: Road
+    harness: ReconcilerHarness
     boot: int = 0
     made: int = 0
     total: int = 0
@@ -30,11 +30,11 @@ class Walk:
 
     @property
     def bob(self) -> str:
-        return self.road.uuid("bob")
+        return self.harness.uuid("bob")
 
     def burn(self, millis: int) -> None:
         """It works, if it runs; a machine that is another than before has a group of its own."""
-        host, unit = self.road.host, self.road.host.units.get(self.bob)
+        host, unit = self.harness.host, self.harness.host.units.get(self.bob)
         if unit is None:
             return
         if unit.invocation != self._run:
@@ -45,29 +45,29 @@ class Walk:
         self.total += millis
 
     async def is_measured(self) -> None:
-        await meter(self.road).record_all()
+        await meter(self.harness).record_all()
 
     async def is_stopped(self) -> None:
-        await self.road.want(DesiredState.STOPPED, "bob")
+        await self.harness.want(DesiredState.STOPPED, "bob")
 
     async def is_started(self) -> None:
-        await self.road.want(DesiredState.RUNNING, "bob", fresh=True)
+        await self.harness.want(DesiredState.RUNNING, "bob", fresh=True)
 
     async def crashes(self) -> None:
-        if self.bob in self.road.host.units:
-            self.road.host.crash(self.bob)
-            await self.road.settle()
-        await self.road.advance(1000)
+        if self.bob in self.harness.host.units:
+            self.harness.host.crash(self.bob)
+            await self.harness.settle()
+        await self.harness.advance(1000)
 
     async def crashes_unseen(self) -> None:
-        self.road.host.forget_watchers()
-        if self.bob in self.road.host.units:
-            self.road.host.crash(self.bob)
+        self.harness.host.forget_watchers()
+        if self.bob in self.harness.host.units:
+            self.harness.host.crash(self.bob)
         await self.daemon_restarts()
 
     async def reboots_unseen(self) -> None:
         """The guest: systemd starts its machine again, and the daemon finds that one."""
-        host, unit = self.road.host, self.road.host.units.get(self.bob)
+        host, unit = self.harness.host, self.harness.host.units.get(self.bob)
         if unit is None:
             return
         host.forget_watchers()
@@ -77,14 +77,14 @@ class Walk:
         await self.daemon_restarts()
 
     async def daemon_restarts(self) -> None:
-        self.road.restart()
-        await self.road.settle()
+        self.harness.restart()
+        await self.harness.settle()
 
     async def host_reboots(self) -> None:
         """What was not measured before is lost, as said in the guide."""
         await self.is_measured()
-        self.road.host.reboot()
-        self.road.host.used.clear()
+        self.harness.host.reboot()
+        self.harness.host.used.clear()
         self.boot, self.made = self.boot + 1, 0
         await self.daemon_restarts()
 
@@ -106,14 +106,14 @@ WALKS = st.lists(st.tuples(st.integers(0, 3000), st.sampled_from([*STEPS])), max
 def test_all_that_a_machine_used_is_counted_once(
     tmp_path_factory: pytest.TempPathFactory, walk: list[tuple[int, str]]
 ) -> None:
-    async def tell(road: Road) -> None:
-        there, bob = Walk(road), road.uuid("bob")
+    async def tell(harness: ReconcilerHarness) -> None:
+        there, bob = Walk(harness), harness.uuid("bob")
         for millis, step in walk:
             there.burn(millis)
             await STEPS[step](there)
-            assert cpu_used(road, bob) <= there.total
+            assert cpu_used(harness, bob) <= there.total
         there.burn(5)
-        await destroy(road, "bob")
-        assert cpu_used(road, bob) == there.total
+        await destroy(harness, "bob")
+        assert cpu_used(harness, bob) == there.total
 
     story(tmp_path_factory.mktemp("walk"), tell)

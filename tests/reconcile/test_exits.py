@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from fixtures.reconciler import Road, hive
+from fixtures.reconciler import ReconcilerHarness, hive
 from typing_extensions import override
 
 from hive_core.model.wire.masks import Masks
@@ -20,51 +20,51 @@ load()
 
 def test_endless_last_lines_are_cut(tmp_path: Path) -> None:
     async def story() -> None:
-        road = Road(tmp_path, hive({"root": None, "bob": "root"}))
-        await road.settle()
-        road.journal.write(road.uuid("bob"), "x" * 100_000)
-        road.host.crash(road.uuid("bob"))
-        await road.settle()
-        (letter,) = road.mail("root")
+        harness = ReconcilerHarness(tmp_path, hive({"root": None, "bob": "root"}))
+        await harness.settle()
+        harness.journal.write(harness.uuid("bob"), "x" * 100_000)
+        harness.host.crash(harness.uuid("bob"))
+        await harness.settle()
+        (letter,) = harness.mail("root")
         assert letter.body.startswith("bob crashed: ended with 1")
         assert len(letter.body) == BODY_MOST
-        await road.close()
+        await harness.close()
 
     asyncio.run(story())
 
 
 def test_a_registered_secret_stands_in_no_last_lines(tmp_path: Path) -> None:
     async def story() -> None:
-        road = Road(tmp_path, hive({"root": None, "bob": "root"}))
-        road.ledger.events.masks.add(b"hunter22")
-        await road.settle()
-        road.journal.write(road.uuid("bob"), "the password is hunter22")
-        road.host.crash(road.uuid("bob"))
-        await road.settle()
-        (letter,) = road.mail("root")
-        end = road.ledger.lives.last_end(road.uuid("bob"))
+        harness = ReconcilerHarness(tmp_path, hive({"root": None, "bob": "root"}))
+        harness.ledger.events.masks.add(b"hunter22")
+        await harness.settle()
+        harness.journal.write(harness.uuid("bob"), "the password is hunter22")
+        harness.host.crash(harness.uuid("bob"))
+        await harness.settle()
+        (letter,) = harness.mail("root")
+        end = harness.ledger.lives.last_end(harness.uuid("bob"))
         assert letter.body.endswith("the password is ***")
         assert end is not None
         assert end.output == "the password is ***"
-        await road.close()
+        await harness.close()
 
     asyncio.run(story())
 
 
 def test_who_is_started_again_for_a_task_is_not_said_to_stay_down(tmp_path: Path) -> None:
     async def story() -> None:
-        road = Road(tmp_path, hive({"root": None, "bob": "root"}))
-        await road.settle()
-        tasks = road.ledger.tasks
-        with road.ledger.transaction():
-            task = tasks.create(OPERATOR, road.uuid("bob"), TaskRequest("x", requeue=1), 1.0)
+        harness = ReconcilerHarness(tmp_path, hive({"root": None, "bob": "root"}))
+        await harness.settle()
+        tasks = harness.ledger.tasks
+        with harness.ledger.transaction():
+            task = tasks.create(OPERATOR, harness.uuid("bob"), TaskRequest("x", requeue=1), 1.0)
             tasks.update(task.id, message="1", attempt=1)
             tasks.move(task.id, "begin", 1.0, started=1.0)
-        road.host.crash(road.uuid("bob"))
-        await road.settle()
-        (letter,) = [letter for letter in road.mail("root") if letter.kind == "container_crash"]
+        harness.host.crash(harness.uuid("bob"))
+        await harness.settle()
+        (letter,) = [letter for letter in harness.mail("root") if letter.kind == "container_crash"]
         assert letter.body == ("bob crashed: ended with 1; restarted for another try of a task")
-        await road.close()
+        await harness.close()
 
     asyncio.run(story())
 
@@ -95,19 +95,19 @@ def test_no_more_is_looked_through_for_secrets_than_is_kept(tmp_path: Path) -> N
     """It is done on the loop, in a transaction; agents choose how much they write."""
 
     async def story() -> None:
-        road = Road(tmp_path, hive({"root": None, "bob": "root"}))
-        road.ledger.events.masks = masks = Counting()
+        harness = ReconcilerHarness(tmp_path, hive({"root": None, "bob": "root"}))
+        harness.ledger.events.masks = masks = Counting()
         masks.add(b"hunter22")
-        await road.settle()
+        await harness.settle()
         for _ in range(20):
-            road.journal.write(road.uuid("bob"), f"{'x' * 48_000}hunter22")
+            harness.journal.write(harness.uuid("bob"), f"{'x' * 48_000}hunter22")
         masks.seen = 0
-        road.host.crash(road.uuid("bob"))
-        await road.settle()
-        end = road.ledger.lives.last_end(road.uuid("bob"))
+        harness.host.crash(harness.uuid("bob"))
+        await harness.settle()
+        end = harness.ledger.lives.last_end(harness.uuid("bob"))
         assert end is not None
         assert end.output == "x" * (OUTPUT_MOST - 8) + "***"
         assert masks.seen < 2 * (BODY_MOST + OUTPUT_MOST)
-        await road.close()
+        await harness.close()
 
     asyncio.run(story())

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fixtures.reconciler import Road, hive
+from fixtures.reconciler import ReconcilerHarness, hive
 
 from hive_core.errors import Unreachable
 
@@ -18,15 +18,15 @@ def test_a_move_has_not_ended_while_somebody_is_shown_the_old_tree(
     tmp_path: Path, missing: str
 ) -> None:
     async def story() -> None:
-        road = Road(tmp_path, hive(TREE))
-        await road.settle()
-        road.refuse(missing, Unreachable("gone"))
-        job = await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
+        harness = ReconcilerHarness(tmp_path, hive(TREE))
+        await harness.settle()
+        harness.refuse(missing, Unreachable("gone"))
+        job = await harness.commit(harness.hive.with_parent("bob", "dan"), bob="moved")
         assert job.state == "running"
-        road.host.refused.clear()
-        await road.advance(1)
-        assert road.job(job.id).state == "done"
-        await road.close()
+        harness.host.refused.clear()
+        await harness.advance(1)
+        assert harness.job(job.id).state == "done"
+        await harness.close()
 
     asyncio.run(story())
 
@@ -36,18 +36,18 @@ def test_a_destroyed_agent_is_not_absent_while_something_of_it_is_there(
     tmp_path: Path, missing: str
 ) -> None:
     async def story() -> None:
-        road = Road(tmp_path, hive(TREE))
-        await road.settle()
-        uuid = road.uuid("dan")
-        road.refuse(missing, Unreachable("gone"))
-        with road.ledger.transaction():
+        harness = ReconcilerHarness(tmp_path, hive(TREE))
+        await harness.settle()
+        uuid = harness.uuid("dan")
+        harness.refuse(missing, Unreachable("gone"))
+        with harness.ledger.transaction():
             goals = {uuid: "absent"}
-            job = road.ledger.jobs.create("destroy", "operator", goals, road.clock.now())
-        await road.commit(road.hive.without("dan"))
-        assert road.job(job.id).state == "running"
-        road.host.refused.clear()
-        await road.advance(1)
-        assert road.job(job.id).state == "done"
-        await road.close()
+            job = harness.ledger.jobs.create("destroy", "operator", goals, harness.clock.now())
+        await harness.commit(harness.hive.without("dan"))
+        assert harness.job(job.id).state == "running"
+        harness.host.refused.clear()
+        await harness.advance(1)
+        assert harness.job(job.id).state == "done"
+        await harness.close()
 
     asyncio.run(story())

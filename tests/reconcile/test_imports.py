@@ -22,7 +22,7 @@ SOURCE = "import-0123456789abcdef"
 
 
 class Host:
-    """A world with a change road for imports alone; `say` is what the job leaves behind."""
+    """A world with a change path for imports alone; `say` is what the job leaves behind."""
 
     def __init__(self, made: World) -> None:
         self.world = made

@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from fixtures.reconciler import Road, play
+from fixtures.reconciler import ReconcilerHarness, play
 
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
@@ -27,19 +27,19 @@ def test_a_job_that_comes_during_a_look_waits_for_the_next_one(tmp_path: Path, o
     """In the same moment a step for somebody else ends, after which rows are read again."""
     change, goals = ORDERS[order]
 
-    async def story(road: Road) -> None:
+    async def story(harness: ReconcilerHarness) -> None:
         jobs = []
 
         def meanwhile() -> None:
-            jobs.append(road.begin(change(road.hive), **goals).id)
-            road.look.cache.refresh((road.uuid("ann"),))
+            jobs.append(harness.begin(change(harness.hive), **goals).id)
+            harness.observed.cache.refresh((harness.uuid("ann"),))
 
-        road.host.meanwhile.append(meanwhile)
-        road.road.requeue("")
-        await road.road.converge()
-        assert road.job(jobs[0]).state == "running"
-        await road.settle()
-        assert road.job(jobs[0]).state == "done"
+        harness.host.meanwhile.append(meanwhile)
+        harness.reconciler.requeue("")
+        await harness.reconciler.converge()
+        assert harness.job(jobs[0]).state == "running"
+        await harness.settle()
+        assert harness.job(jobs[0]).state == "done"
 
     play(tmp_path, story)
 
@@ -54,21 +54,21 @@ def test_what_is_wanted_while_a_new_tree_is_put_in_place_is_not_forgotten(
     that moment the container of another agent was to end.
     """
 
-    async def story(road: Road) -> None:
-        before = road.unit("dan").invocation
+    async def story(harness: ReconcilerHarness) -> None:
+        before = harness.unit("dan").invocation
 
         def meanwhile() -> None:
-            with road.ledger.transaction():
-                uuid, now = road.uuid("dan"), road.clock.now()
-                road.ledger.runs.want(uuid, wanted, now, grace=0.0, fresh=True)
-            road.road.on_topics(frozenset({f"run:{uuid}"}))
+            with harness.ledger.transaction():
+                uuid, now = harness.uuid("dan"), harness.clock.now()
+                harness.ledger.runs.want(uuid, wanted, now, grace=0.0, fresh=True)
+            harness.reconciler.on_topics(frozenset({f"run:{uuid}"}))
 
-        road.host.beside["MoveNode"] = meanwhile
-        road.begin(road.hive.with_parent("cat", "root"), cat="moved")
-        await road.settle()
-        assert not road.host.beside
-        assert road.state("dan").value == wanted.value
-        unit = road.host.units.get(road.uuid("dan"))
+        harness.host.beside["MoveNode"] = meanwhile
+        harness.begin(harness.hive.with_parent("cat", "root"), cat="moved")
+        await harness.settle()
+        assert not harness.host.beside
+        assert harness.state("dan").value == wanted.value
+        unit = harness.host.units.get(harness.uuid("dan"))
         assert unit is None or unit.invocation != before
 
     play(tmp_path, story)

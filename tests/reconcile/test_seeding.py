@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from fixtures.deploys import Done, Stage, play
+from fixtures.deploys import DeployHarness, Done, play
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Internal, Unreachable
@@ -18,29 +18,29 @@ from hive_core.testing import MemoryJobs
 Run = Callable[[RunJob, Path], None]
 
 
-def asks(stage: Stage, agent: str) -> str:
+def asks(harness: DeployHarness, agent: str) -> str:
     """What the operation does: the job's id."""
-    uuid = stage.uuid(agent)
+    uuid = harness.uuid(agent)
 
     def handler(call: Call) -> Record[Done]:
         job = call.ledger.jobs.create("init_config", "operator", {uuid: "seed"}, call.now)
         call.notify(f"seed:{uuid}")
         return Record(Done(id=job.id))
 
-    return stage.broker.perform("init_config", handler).id
+    return harness.broker.perform("init_config", handler).id
 
 
-def jobs(stage: Stage, run: Run) -> MemoryJobs:
+def jobs(harness: DeployHarness, run: Run) -> MemoryJobs:
     """Containers in which `run` stands for the program."""
-    memory = stage.ports.jobs
+    memory = harness.ports.jobs
     assert isinstance(memory, MemoryJobs)
-    memory.work = stage.settings.paths.work
+    memory.work = harness.settings.paths.work
     memory.programs[JobKind.SEED] = run
     return memory
 
 
-def end(stage: Stage, job: str) -> JobRecord:
-    row = stage.ledger.jobs.get(job)
+def end(harness: DeployHarness, job: str) -> JobRecord:
+    row = harness.ledger.jobs.get(job)
     assert row is not None
     return row
 
@@ -63,21 +63,21 @@ def test_a_template_is_put_in_place_by_a_job_and_nothing_that_runs_changes(tmp_p
     place.mkdir()
     (place / "mine").write_text("m")
 
-    async def story(stage: Stage) -> None:
-        ran, before = jobs(stage, seeds(place)).ran, dict(stage.host.units)
+    async def story(harness: DeployHarness) -> None:
+        ran, before = jobs(harness, seeds(place)).ran, dict(harness.host.units)
         for number in (1, 2):
-            job = asks(stage, "bob")
-            await stage.settle()
-            assert (end(stage, job).state, end(stage, job).error) == ("done", "")
+            job = asks(harness, "bob")
+            await harness.settle()
+            assert (end(harness, job).state, end(harness, job).error) == ("done", "")
             assert len(ran) == number
-            assert ran[-1].uuid == stage.uuid("bob")
-            assert ran[-1].lineage == stage.broker.hive.path("bob")
-            stage.clock.advance(0.25)
+            assert ran[-1].uuid == harness.uuid("bob")
+            assert ran[-1].lineage == harness.broker.hive.path("bob")
+            harness.clock.advance(0.25)
         assert ran[0].words != ran[1].words
         assert (place / ".before" / ran[0].words[0] / "mine").exists()
         assert (place / "agent.toml").exists()
-        assert stage.host.units == before
-        assert list(stage.settings.paths.work.iterdir()) == []
+        assert harness.host.units == before
+        assert list(harness.settings.paths.work.iterdir()) == []
 
     play(story, paths={"state": str(tmp_path)})
 
@@ -85,19 +85,19 @@ def test_a_template_is_put_in_place_by_a_job_and_nothing_that_runs_changes(tmp_p
 def test_a_job_that_cannot_be_run_now_is_run_later_and_one_that_fails_says_why(
     tmp_path: Path,
 ) -> None:
-    async def story(stage: Stage) -> None:
-        done = jobs(stage, refuses)
+    async def story(harness: DeployHarness) -> None:
+        done = jobs(harness, refuses)
         done.refused = Unreachable("no bus")
-        job = asks(stage, "bob")
-        await stage.settle()
-        assert end(stage, job).state == "running"
+        job = asks(harness, "bob")
+        await harness.settle()
+        assert end(harness, job).state == "running"
         done.refused = None
-        await stage.advance(31)
-        assert end(stage, job).error == "NotFound: a time is a number (time)"
+        await harness.advance(31)
+        assert end(harness, job).error == "NotFound: a time is a number (time)"
         done.refused = Internal("it broke")
-        job = asks(stage, "bob")
-        await stage.settle()
-        assert (end(stage, job).state, end(stage, job).error) == (
+        job = asks(harness, "bob")
+        await harness.settle()
+        assert (end(harness, job).state, end(harness, job).error) == (
             "failed",
             "Internal: it broke",
         )
@@ -113,48 +113,48 @@ def refuses(_: RunJob, folder: Path) -> None:
 def test_a_daemon_that_was_killed_runs_the_job_again_under_its_name(tmp_path: Path) -> None:
     """R18: the program finishes what is left, for the time is the same."""
 
-    async def story(stage: Stage) -> None:
+    async def story(harness: DeployHarness) -> None:
         words = []
 
         def dies(action: RunJob, _: Path) -> None:
             words.append((action.job, action.words))
             raise KeyboardInterrupt
 
-        jobs(stage, dies)
-        job = asks(stage, "bob")
+        jobs(harness, dies)
+        job = asks(harness, "bob")
         try:
-            await stage.settle()
+            await harness.settle()
         except KeyboardInterrupt:
-            await stage.kill()
-        stage.open()
+            await harness.kill()
+        harness.open()
         place = tmp_path / "config"
         place.mkdir()
-        ran = jobs(stage, seeds(place)).ran
-        await stage.settle()
-        assert end(stage, job).state == "done"
+        ran = jobs(harness, seeds(place)).ran
+        await harness.settle()
+        assert end(harness, job).state == "done"
         assert [(action.job, action.words) for action in ran] == words
 
     play(story, paths={"state": str(tmp_path)})
 
 
 def test_an_agent_that_is_gone_is_not_seeded(tmp_path: Path) -> None:
-    async def story(stage: Stage) -> None:
-        ran = jobs(stage, lambda *_: None).ran
-        job = asks(stage, "bob")
-        stage.destroy("bob")
-        await stage.settle()
-        assert end(stage, job).error == "NotFound: the agent was destroyed meanwhile"
+    async def story(harness: DeployHarness) -> None:
+        ran = jobs(harness, lambda *_: None).ran
+        job = asks(harness, "bob")
+        harness.destroy("bob")
+        await harness.settle()
+        assert end(harness, job).error == "NotFound: the agent was destroyed meanwhile"
         assert [action for action in ran if action.work is JobKind.SEED] == []
 
     play(story, paths={"state": str(tmp_path)})
 
 
 def test_many_at_once_have_their_turn_and_leave_room_for_requests(tmp_path: Path) -> None:
-    async def story(stage: Stage) -> None:
-        ran = jobs(stage, refuses).ran
-        ids = [asks(stage, name) for name in ("root", "ann", "bob") * 3]
-        await stage.settle()
-        assert {end(stage, job).state for job in ids} == {"failed"}
+    async def story(harness: DeployHarness) -> None:
+        ran = jobs(harness, refuses).ran
+        ids = [asks(harness, name) for name in ("root", "ann", "bob") * 3]
+        await harness.settle()
+        assert {end(harness, job).state for job in ids} == {"failed"}
         assert len(ran) == len(ids)
 
     play(story, paths={"state": str(tmp_path)})

@@ -16,7 +16,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from uuid import UUID
 
-from fixtures.broker import Asleep, SlowReads
+from fixtures.broker import NothingObserved, SlowReads
 from fuzz.served import ROOT, HiveProcess, of_the_unit
 from typing_extensions import override
 
@@ -76,7 +76,7 @@ def family() -> Hive:
     return hive.validate()
 
 
-class AllRunning(Asleep):
+class AllRunning(NothingObserved):
     """Every agent is running."""
 
     @override

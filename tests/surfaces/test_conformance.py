@@ -15,7 +15,7 @@ import asyncvarlink
 import pytest
 from asyncvarlink.serviceinterface import VarlinkServiceInterface
 from e2e.labhost import in_tree, trixie_tree
-from fixtures.broker import House, SlowReads, open_house, spec
+from fixtures.broker import BrokerHarness, SlowReads, open_broker, spec
 from surfaces.theirs import TheirBroker
 
 from hive_core.host.sockets.server import SocketServer
@@ -34,9 +34,9 @@ def folder() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def serving(house: House, folder: Path) -> AsyncIterator[Path]:
+async def serving(harness: BrokerHarness, folder: Path) -> AsyncIterator[Path]:
     faults: list[BaseException] = []
-    sockets = SocketServer(house.broker, SlowReads(), faults.append)
+    sockets = SocketServer(harness.broker, SlowReads(), faults.append)
     await sockets.listen(spec("ann").id, folder / "ann.sock", 0)
     try:
         yield folder / "ann.sock"
@@ -47,12 +47,12 @@ async def serving(house: House, folder: Path) -> AsyncIterator[Path]:
 
 
 def with_server(folder: Path, main: Callable[[Path], Awaitable[None]]) -> None:
-    async def run(house: House) -> None:
-        async with serving(house, folder) as path:
+    async def run(harness: BrokerHarness) -> None:
+        async with serving(harness, folder) as path:
             await asyncio.wait_for(main(path), 60)
 
-    with open_house(folder, REGISTRY) as house:
-        asyncio.run(run(house))
+    with open_broker(folder, REGISTRY) as harness:
+        asyncio.run(run(harness))
 
 
 async def varlinkctl(folder: Path, *words: str) -> tuple[int, str, str]:
