@@ -83,7 +83,7 @@ def tries(harness: QueenHarness, title: str) -> list[Any]:
     return [{"worker": row["target_name"]} for row in assigned]
 
 
-def test_what_nobody_can_do_is_escalated_and_reported(harness: QueenHarness) -> None:
+def test_a_task_without_a_capable_agent_is_escalated_and_reported(harness: QueenHarness) -> None:
     row = harness.result_of("group\nfail 99 x\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
     assert row["result"]["status"] == "failed"
     assert "fail 99 x" in row["result"]["error"] + row["result"]["summary"]
@@ -185,7 +185,7 @@ JOBS = (
 
 
 @pytest.mark.parametrize("number", range(12))
-def test_whoever_is_killed_before_whichever_call_the_result_is_right(
+def test_the_result_is_right_whichever_agent_is_killed_before_whichever_call(
     harness: QueenHarness, number: int
 ) -> None:
     """The one that makes the nth call is gone before it; and once more some calls later."""

@@ -41,7 +41,7 @@ def test_a_check_is_a_one_shot_child_that_holds_nothing(harness: MaidHost) -> No
     assert harness.world.fault(name, "spawn", name="own") == "NotAllowed"
 
 
-def test_a_good_one_is_reported_and_cleared_away_and_bothers_nobody(harness: MaidHost) -> None:
+def test_a_passed_check_is_reported_and_removed_without_a_question(harness: MaidHost) -> None:
     maid = harness.maid()
     maid.look()
     assert "checks:\n- disk: not checked yet" in harness.report()
@@ -150,7 +150,7 @@ def test_each_has_its_own_pace_and_few_run_at_once(harness: MaidHost) -> None:
     assert list(maid.checks.running) == ["disk"]
 
 
-def test_who_does_a_check_is_nobody_to_be_looked_after(harness: MaidHost) -> None:
+def test_a_checker_is_not_checked(harness: MaidHost) -> None:
     """Neither a zombie while its end is not collected, nor one that is quiet."""
     maid = harness.maid()
     maid.look()

@@ -88,7 +88,7 @@ def test_a_round_goes_on_when_nothing_can_be_kept_and_it_is_kept_later(harness: 
     assert harness.maid().checks.states["disk"].state == "good"
 
 
-def test_checks_go_on_while_nobody_can_be_cleared_away(harness: MaidHost) -> None:
+def test_checks_go_on_while_no_checker_can_be_destroyed(harness: MaidHost) -> None:
     maid = harness.maid()
     maid.look()
     harness.world.call("queen", "spawn", name="once", role="task", command=["true"])
@@ -102,7 +102,7 @@ def test_checks_go_on_while_nobody_can_be_cleared_away(harness: MaidHost) -> Non
     assert maid.try_look() == 60
 
 
-def test_no_check_is_begun_that_nobody_would_know_after_a_kill(harness: MaidHost) -> None:
+def test_no_check_begins_that_would_be_unknown_after_a_kill(harness: MaidHost) -> None:
     maid = harness.maid()
     maid.look()
     harness.refuses.add("keep_snapshot")
@@ -156,7 +156,7 @@ def test_what_the_maid_escalates_beside_its_checks_stays(harness: MaidHost) -> N
     assert len(harness.escalations()) == 1
 
 
-def test_who_was_made_by_somebody_else_passes_for_no_check(harness: MaidHost) -> None:
+def test_an_agent_that_the_maid_did_not_make_passes_for_no_check(harness: MaidHost) -> None:
     maid = harness.maid()
     imposter(harness, "check-disk-0000")
     maid.look()

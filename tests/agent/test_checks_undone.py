@@ -24,7 +24,7 @@ def _house() -> Iterator[MaidHost]:
         yield made
 
 
-def test_who_has_no_room_for_a_child_says_so_and_tries_again_later() -> None:
+def test_a_lead_without_room_for_a_child_says_so_and_tries_again_later() -> None:
     settings = Settings(
         daemons=MAID, maid=Table(checks={"disk": DISK}), limits=HostLimits(children=0)
     )
@@ -68,7 +68,7 @@ def test_nor_does_one_whose_machine_does_not_come_up_in_its_time(harness: MaidHo
 
 
 @pytest.mark.parametrize("how", ["destroy", "stop", "the host went down"])
-def test_nor_does_one_that_was_ended_by_somebody(harness: MaidHost, how: str) -> None:
+def test_nor_does_one_that_a_caller_ended(harness: MaidHost, how: str) -> None:
     maid = harness.maid()
     maid.look()
     maid.checks.step()
@@ -113,7 +113,7 @@ def test_a_check_whose_maid_was_killed_is_taken_up_again(harness: MaidHost) -> N
     assert "- disk: good" in harness.report()
 
 
-def test_one_that_runs_and_that_nobody_wants_any_more_is_ended(harness: MaidHost) -> None:
+def test_one_that_runs_and_is_wanted_no_more_is_ended(harness: MaidHost) -> None:
     first = harness.maid()
     first.look()
     first.checks.step()
@@ -123,7 +123,7 @@ def test_one_that_runs_and_that_nobody_wants_any_more_is_ended(harness: MaidHost
     assert harness.below() == []
 
 
-def test_who_may_not_escalate_yet_goes_on_and_escalates_later(harness: MaidHost) -> None:
+def test_an_agent_that_may_not_escalate_yet_goes_on_and_escalates_later(harness: MaidHost) -> None:
     """As many are open as there may be: the round goes on, and the parent is told in the end."""
     many = [
         harness.world.call("maid", "escalate", issue="?", severity="info")["escalation"]
@@ -142,7 +142,7 @@ def test_who_may_not_escalate_yet_goes_on_and_escalates_later(harness: MaidHost)
     assert [row["severity"] for row in harness.escalations()].count("warning") == 1
 
 
-def test_who_has_nothing_left_to_spend_on_children_says_so(harness: MaidHost) -> None:
+def test_a_lead_without_funds_for_children_says_so(harness: MaidHost) -> None:
     harness.world.call("operator", "allocate_budget", agent="maid", kind="children", amount=1)
     maid = harness.maid()
     maid.look()

@@ -24,7 +24,7 @@ def _house() -> Iterator[MaidHost]:
         yield made
 
 
-def test_when_all_is_well_nobody_is_bothered(harness: MaidHost) -> None:
+def test_when_all_is_well_no_report_is_sent(harness: MaidHost) -> None:
     maid = harness.maid()
     for _ in range(3):
         maid.look()

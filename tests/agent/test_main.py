@@ -124,7 +124,7 @@ def test_a_command_stands_after_two_dashes(broker: FakeBroker) -> None:
     }  # fmt: skip
 
 
-def test_whom_it_is_about_needs_no_flag(broker: FakeBroker) -> None:
+def test_the_target_needs_no_flag(broker: FakeBroker) -> None:
     broker.answers["GetLogs"] = lambda _: {"lines": [], "next": None}
     assert run(["logs", "kid", "--lines", "3"], broker.path) == 0
     assert run(["logs"], broker.path) == 0

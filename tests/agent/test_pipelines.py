@@ -96,7 +96,7 @@ def worker(harness: QueenHarness) -> str:
     return "w"
 
 
-def test_who_gives_a_task_says_whether_its_agent_begins_with_what_it_remembers(
+def test_the_assigner_says_whether_the_agent_begins_with_its_memory(
     harness: QueenHarness,
 ) -> None:
     """K34: keep or clear, for each task; it stands in the letter and in the row."""
@@ -116,7 +116,7 @@ def test_who_gives_a_task_says_whether_its_agent_begins_with_what_it_remembers(
     assert harness.built_in.task(task)["context"] == "keep"
 
 
-def test_the_context_of_a_job_is_handed_on_to_those_who_do_it(harness: QueenHarness) -> None:
+def test_the_context_of_a_job_is_handed_on_to_its_workers(harness: QueenHarness) -> None:
     text = "workers 1\ngroup\nsum 1 2\ngroup\nrecall sum\ncombine lines"
     assert harness.result_of(text, context="keep")["result"]["summary"] == "3\n3"
 
@@ -157,7 +157,7 @@ def test_more_groups_than_workers_are_done_one_after_the_other(harness: QueenHar
     assert row["result"]["summary"].split() == doubled
 
 
-def test_who_takes_over_a_line_does_the_rest_of_its_group(harness: QueenHarness) -> None:
+def test_a_thread_that_takes_over_a_line_does_the_rest_of_its_group(harness: QueenHarness) -> None:
     row = harness.result_of(
         "group\nfail 2 7\nrecall sum\ngroup\nsum 1 2\nrecall sum\ncombine lines"
     )

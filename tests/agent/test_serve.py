@@ -122,7 +122,7 @@ def test_a_command_that_takes_too_long_is_ended(broker: FakeBroker) -> None:
     {"relation": "daemon", "from": "daemon"},
     {"reply_to": "m0"},
 ])  # fmt: skip
-def test_nobody_is_answered_who_would_not_read_it_or_would_answer_back(
+def test_no_answer_goes_to_a_peer_that_would_not_read_it_or_would_answer_back(
     broker: FakeBroker, change: Message
 ) -> None:
     broker.answers["Recv"] = lambda _: {"messages": [{**LETTER, **change}]}
@@ -166,7 +166,7 @@ def test_the_loop_goes_on_while_a_reply_waits_for_room(broker: FakeBroker) -> No
     assert broker.params_of("Ack") == [{"ids": ["m9"]}, {"ids": ["m1"]}]
 
 
-def test_a_sender_that_never_reads_holds_up_nobody_and_gets_its_answer_when_it_does(
+def test_a_sender_that_never_reads_delays_no_other_and_gets_its_answer_when_it_reads(
     broker: FakeBroker, tmp_path: Path
 ) -> None:
     def full(_: Message) -> Message:
@@ -327,7 +327,7 @@ def test_an_answer_that_comes_too_late_is_noted_and_no_more(
 @pytest.mark.parametrize(
     "more", [{"relation": "child"}, {"body": "no JSON"}, {"body": "[]"}, {"kind": "message"}]
 )
-def test_nobody_but_the_daemon_brings_a_question(broker: FakeBroker, more: Message) -> None:
+def test_only_the_daemon_brings_a_question(broker: FakeBroker, more: Message) -> None:
     broker.answers["Recv"] = lambda _: {"messages": [question(1, **more)]}
     assert step(broker, *SHOUT)
     assert broker.params_of("Answer") == []
@@ -349,7 +349,9 @@ def test_notices_of_the_daemon_are_logged_and_not_given_to_the_command(
 
 
 @pytest.mark.parametrize("kinds", [{"message", "notice"}, {"config"}])
-def test_who_wants_notices_gets_them(broker: FakeBroker, tmp_path: Path, kinds: set[str]) -> None:
+def test_an_agent_that_wants_notices_gets_them(
+    broker: FakeBroker, tmp_path: Path, kinds: set[str]
+) -> None:
     result = {**LETTER, "from": "daemon", "relation": "daemon", "kind": "config"}
     broker.answers["Recv"] = lambda _: {"messages": [result]}
     turn(broker, ServedCommand(("touch", str(tmp_path / "ran")), kinds=frozenset(kinds)))
@@ -357,7 +359,7 @@ def test_who_wants_notices_gets_them(broker: FakeBroker, tmp_path: Path, kinds: 
 
 
 @pytest.mark.parametrize("kind", ["question", "reminder", "trigger", "wait_over", "answer"])
-def test_what_the_daemon_brings_for_somebody_is_a_message(
+def test_what_the_daemon_brings_for_an_agent_is_a_message(
     broker: FakeBroker, tmp_path: Path, kind: str
 ) -> None:
     result = {**LETTER, "from": "daemon", "relation": "daemon", "kind": kind}

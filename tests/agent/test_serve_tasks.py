@@ -106,7 +106,7 @@ def test_a_big_output_goes_to_the_store(daemon: TaskDaemon) -> None:
     assert len(str(report["summary"])) == 16 * 1024
 
 
-def test_who_may_keep_nothing_reports_the_beginning(daemon: TaskDaemon) -> None:
+def test_an_agent_without_room_in_the_store_reports_the_beginning(daemon: TaskDaemon) -> None:
     def refuse(_: Message) -> Message:
         raise NotAllowed("you do not hold the capability artifact.write")
 
@@ -216,7 +216,7 @@ def stop_letter() -> Message:
     return letter(f"task: {ID}\nstatus: stopped\n\nno need", "task_stop")
 
 
-def test_a_stop_of_a_task_that_waits_for_somebody_is_confirmed(daemon: TaskDaemon) -> None:
+def test_a_stop_of_a_task_that_waits_for_an_answer_is_confirmed(daemon: TaskDaemon) -> None:
     """Else its container is ended for it, and with it what runs there."""
     daemon.letters, daemon.state = [], "awaiting_more_information"
     loop = message_loop(daemon, "true")
@@ -299,7 +299,7 @@ def test_after_a_start_what_was_begun_is_done_again(daemon: TaskDaemon) -> None:
     assert daemon.reports()[0]["summary"] == "again"
 
 
-def test_who_ends_leaves_its_tasks_as_they_are(daemon: TaskDaemon, tmp_path: Path) -> None:
+def test_a_loop_that_ends_leaves_its_tasks_as_they_are(daemon: TaskDaemon, tmp_path: Path) -> None:
     """What becomes of them the daemon knows, when the machine has ended."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

@@ -26,7 +26,7 @@ def works(harness: QueenHarness, role: str) -> str:
 
 @pytest.mark.parametrize("role", ["lead", "worker"])
 @pytest.mark.parametrize("queen", ["stays", "starts again"])
-def test_what_was_given_to_one_who_is_stopped_is_tried_again(
+def test_what_was_given_to_a_stopped_agent_is_tried_again(
     harness: QueenHarness, role: str, queen: str
 ) -> None:
     task, stopped = harness.assign(JOB), list[str]()
@@ -46,7 +46,7 @@ def test_what_was_given_to_one_who_is_stopped_is_tried_again(
     assert stopped
 
 
-def test_who_is_stopped_each_time_is_reported(harness: QueenHarness) -> None:
+def test_an_agent_that_is_stopped_each_time_is_reported(harness: QueenHarness) -> None:
     task = harness.assign(JOB)
 
     def over() -> bool:

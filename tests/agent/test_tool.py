@@ -151,7 +151,7 @@ GRANDCHILDREN = (
 )
 
 
-def test_at_its_time_the_whole_group_is_killed_and_who_left_it_too(
+def test_at_its_time_the_whole_group_is_killed_and_processes_that_left_it_too(
     broker: FakeBroker, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """K37: grandchildren included."""

@@ -52,7 +52,7 @@ def client(harness: BrokerHarness, name: str) -> BrokerClient:
     return BrokerClient(harness, harness.hive.spec(name).id)
 
 
-def test_a_new_operation_is_bounded_by_the_role_of_who_calls_it(harness: BrokerHarness) -> None:
+def test_a_new_operation_is_bounded_by_the_role_of_its_caller(harness: BrokerHarness) -> None:
     error = client(harness, "ada").error("Halt", {"agent": "under-ada"})
     assert isinstance(error, NotAllowed)
     assert REFUSED in str(error)

@@ -14,7 +14,7 @@ from hive_core.model.config.settings import HostLimits, Settings
 ANN, BOB = spec("ann").id, spec("bob").id
 
 
-def test_h27_a_mutation_says_who_did_what_to_whom_and_why_it_was_allowed(
+def test_h27_a_mutation_has_its_caller_its_target_and_the_reason_it_was_allowed(
     harness: BrokerHarness,
 ) -> None:
     harness.client("ann").call("Note", {"agent": "bob"})
@@ -145,7 +145,7 @@ def test_strangers_that_were_not_kept_are_counted_and_cost_the_agent_nothing(
         assert sum(int(str(entry)) for entry in values) == 40
 
 
-def test_who_names_nobody_acts_on_itself(harness: BrokerHarness) -> None:
+def test_a_call_without_a_target_acts_on_its_caller(harness: BrokerHarness) -> None:
     harness.client("ann").call("Grow", {"name": "eve"})
     (event,) = harness.events("change")
     assert (event.target, event.fields["target_name"]) == (ANN, "ann")

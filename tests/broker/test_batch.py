@@ -57,7 +57,7 @@ def test_a_batch_that_only_reads_has_no_transaction(folder: Path) -> None:
         assert steps.seen == []
 
 
-def test_who_only_reads_is_answered_before_the_disk_has_what_others_record(folder: Path) -> None:
+def test_a_reader_is_answered_before_the_disk_has_what_others_record(folder: Path) -> None:
     """Attack 37: an agent that floods fills each batch, and a disk takes its time."""
     seen, readers = list[int](), list[BrokerClient]()
     with open_broker(

@@ -94,7 +94,7 @@ def test_attack_61_the_operator_is_served_first(folder: Path) -> None:
             assert served.order[before] == "operator"
 
 
-def test_attack_61_who_used_little_has_its_answer_before_the_next_party_is_served(
+def test_attack_61_a_party_that_used_little_has_its_answer_before_the_next_is_served(
     folder: Path,
 ) -> None:
     served = Served()
@@ -116,7 +116,7 @@ def test_attack_61_who_used_little_has_its_answer_before_the_next_party_is_serve
         assert seen == [0, 0, 1]
 
 
-def test_time_that_nobody_else_wanted_is_no_debt(folder: Path) -> None:
+def test_time_that_no_other_party_wanted_is_no_debt(folder: Path) -> None:
     served = Served()
     with open_broker(folder, served.registry) as harness:
         served.open(harness)

@@ -238,7 +238,7 @@ def test_a_shared_name_is_an_alias_of_another_operation(declared: Operation) -> 
         assert parameter not in owner.params.model_fields
 
 
-def test_nobody_outside_of_the_tree_may_anything(declared: Operation) -> None:
+def test_an_agent_outside_of_the_tree_has_no_rights(declared: Operation) -> None:
     question = Question(Hive(), "ghost", declared.name, None)
     assert not decide(declared.allow, question).allowed
 

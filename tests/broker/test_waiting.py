@@ -59,7 +59,7 @@ def test_a_clock_that_jumps_moves_no_deadline(harness: BrokerHarness) -> None:
     assert ann.result() == {"texts": []}
 
 
-def test_a_topic_of_somebody_else_asks_nobody_again(harness: BrokerHarness) -> None:
+def test_a_topic_of_another_agent_wakes_no_waiting_call(harness: BrokerHarness) -> None:
     waiting(harness, wait=30.0)
     harness.broker.touch({f"inbox:{BOB}", "tree"})
     assert not harness.transport.woken

@@ -47,7 +47,7 @@ def test_a_new_one_holds_the_seed_and_git_takes_it(repo: AppliedRepo, tmp_path: 
     assert repo.nar(seed("host").commit, seed("host").nar) == nar.pack(seed("host").files)
 
 
-def test_attack_59_nobody_else_may_enter_it_whatever_the_umask_says(tmp_path: Path) -> None:
+def test_attack_59_no_other_user_may_enter_it_whatever_the_umask_says(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         repo = AppliedRepo(tmp_path / "bob.git")
@@ -88,7 +88,7 @@ def test_a_proposal_that_does_not_belong_together_is_not_taken(
     assert f"refs/hive/proposals/{ID}" not in repo.refs()
 
 
-def test_tags_say_who_and_why_in_plain_lines(repo: AppliedRepo) -> None:
+def test_tags_have_the_decider_and_the_reason_in_plain_lines(repo: AppliedRepo) -> None:
     """What an agent wrote stands in messages as text: no header, no escape, no odd letter."""
     evil = "no\n\ntagger eve <e@x> 1 +0000\x1b[31m \u202egnp"
     repo.tag(ProposalTag("denied", ID, seed("host").commit, evil + "x" * 10_000, 1_700_000_000.0))

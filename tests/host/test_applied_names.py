@@ -44,7 +44,7 @@ class Store:
         return {link.name: str(link.readlink()) for link in links}
 
 
-def test_everybody_has_one_under_its_name(tmp_path: Path) -> None:
+def test_each_agent_has_one_under_its_name(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.follow(hive(**NAMES))
     assert store.names() == {name: f"{uuid(number)}.git" for name, number in NAMES.items()}
@@ -60,7 +60,7 @@ def test_a_name_that_is_used_again_leads_to_the_new_one(tmp_path: Path) -> None:
     assert store.names()["ann"] == f"{uuid(4)}.git"
 
 
-def test_who_was_destroyed_takes_it_along_and_brings_it_back(tmp_path: Path) -> None:
+def test_a_destroyed_agent_takes_it_along_and_brings_it_back(tmp_path: Path) -> None:
     """Also over a restart of the daemon in between."""
     store = Store(tmp_path)
     store.follow(hive(**NAMES))
@@ -74,7 +74,7 @@ def test_who_was_destroyed_takes_it_along_and_brings_it_back(tmp_path: Path) -> 
     assert mark.read_text() == "mine"
 
 
-def test_what_nobody_can_want_any_more_is_deleted_and_nothing_else(tmp_path: Path) -> None:
+def test_only_unreachable_data_is_deleted(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.follow(hive(**NAMES))
     store.follow(hive(root=1), archived=(uuid(2), uuid(3)))

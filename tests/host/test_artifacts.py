@@ -102,7 +102,7 @@ def test_the_name_of_a_content_is_on_the_disk_when_it_is_answered(
     assert {"", "/a", f"/a/{first}"} <= set(synced[:at])
 
 
-def test_files_are_nobody_else_s(tmp_path: Path) -> None:
+def test_files_are_private_to_their_owner(tmp_path: Path) -> None:
     contents = ArtifactContents(tmp_path / "a")
     store(contents)
     modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*") if path.is_file()}
@@ -240,7 +240,9 @@ def test_bytes_are_worked_on_beside_the_loop_and_only_the_name_is_given_on_it(
     assert rounds == {"written": 1000, "synced": 1000}
 
 
-def test_who_is_gone_while_it_waits_for_its_turn_leaves_nothing(tmp_path: Path) -> None:
+def test_a_caller_that_is_destroyed_while_it_waits_for_its_turn_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     """What waits is held in memory, and nobody may leave more there than it has connections."""
     began, go = threading.Event(), threading.Event()
 
@@ -268,7 +270,7 @@ def test_who_is_gone_while_it_waits_for_its_turn_leaves_nothing(tmp_path: Path) 
     assert contents.blobs.partial_files() == []
 
 
-def test_what_fails_when_nobody_waits_any_more_is_not_logged(
+def test_a_failure_after_the_caller_hung_up_is_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else whoever hangs up in time could fill the journal."""

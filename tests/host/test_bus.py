@@ -80,7 +80,7 @@ def deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return path
 
 
-def test_a_bus_that_never_answers_holds_nobody_up(deaf: str) -> None:
+def test_a_bus_that_never_answers_delays_no_caller(deaf: str) -> None:
     """Rows R6 and R21."""
 
     async def story() -> None:

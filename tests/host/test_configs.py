@@ -23,7 +23,7 @@ def never() -> NoReturn:
     raise AssertionError("it is there already")
 
 
-def test_files_are_shown_to_everybody_whatever_the_umask_says(tmp_path: Path) -> None:
+def test_files_are_shown_to_every_user_whatever_the_umask_says(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         show_config(tmp_path, ONE, lambda: archive("one"))
@@ -39,7 +39,7 @@ def test_files_are_shown_to_everybody_whatever_the_umask_says(tmp_path: Path) ->
     assert shown_commit(tmp_path) == ONE
 
 
-def test_another_one_takes_its_place_and_the_one_before_stays_for_who_reads_it(
+def test_a_new_version_takes_its_place_and_the_old_one_stays_for_its_readers(
     tmp_path: Path,
 ) -> None:
     for commit, text in ((ONE, "one"), (TWO, "two"), (THREE, "three")):

@@ -32,7 +32,7 @@ def test_a_job_finds_what_was_put_and_leaves_what_is_read(tmp_path: Path) -> Non
     assert list(work.iterdir()) == []
 
 
-def test_nobody_else_sees_what_is_handed_over(tmp_path: Path) -> None:
+def test_no_other_agent_sees_what_is_handed_over(tmp_path: Path) -> None:
     with exchange(tmp_path / "work", JOB) as box:
         for path in (tmp_path / "work", box.folder / "in", box.folder / "out"):
             assert path.stat().st_mode & 0o777 == 0o700
@@ -146,7 +146,9 @@ def test_the_daemon_begins_with_an_empty_folder(tmp_path: Path) -> None:
     assert (outside / "kept").read_text() == "x"
 
 
-def test_what_cannot_go_is_told_and_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_removed_is_reported_and_stops_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Somebody else's, say, as the files of a process in /proc are."""
     sweep(Path("/proc/self/task"))
     assert "Cannot remove" in caplog.text

@@ -40,7 +40,7 @@ def test_the_files_are_those_of_the_contract(meta: Meta) -> None:
     assert meta.git("fsck", "--strict") == ""
 
 
-def test_a_commit_says_who_did_what(meta: Meta) -> None:
+def test_a_commit_names_the_caller_and_the_change(meta: Meta) -> None:
     meta.change(family("anna"), "spawn anna")
     assert meta.git("log", "-1", "--format=%s") == "spawn anna"
     trailers = meta.git("log", "-1", "--format=%(trailers:only,unfold)").splitlines()
@@ -151,7 +151,7 @@ def test_a_lock_on_the_index_keeps_the_work_tree_back_but_no_change(meta: Meta) 
     assert meta.git("status", "--porcelain") == ""
 
 
-def test_the_work_tree_keeps_what_somebody_is_working_on(meta: Meta) -> None:
+def test_the_work_tree_keeps_uncommitted_work(meta: Meta) -> None:
     hive = meta.change(family("anna", "bob", "carl"))
     meta.edit("agents/anna.json", "being written\n")
     meta.edit("agents/carl.json", "staged\n")
@@ -200,7 +200,7 @@ def test_packing_keeps_everything(meta: Meta) -> None:
     meta.change(hive.without("a7"))
 
 
-def test_attack_59_nobody_but_the_daemon_enters_it(folder: Path) -> None:
+def test_attack_59_only_the_daemon_enters_it(folder: Path) -> None:
     MetaRepo.open(folder / "meta")
     for path in (folder / "meta", *(folder / "meta" / ".git").rglob("*")):
         if path.is_dir():

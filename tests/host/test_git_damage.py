@@ -143,13 +143,13 @@ def test_a_lock_that_is_held_here_is_alive(meta: Meta) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0" * 40 + "\n", "hived\n", "hived x y z\n", "git 1 1 1\n"])
-def test_a_lock_of_somebody_else_is_never_removed(meta: Meta, text: str) -> None:
+def test_a_lock_of_another_process_is_never_removed(meta: Meta, text: str) -> None:
     lock = meta.repo.folder / "refs/heads/main.lock"
     lock.write_text(text)
     assert not is_stale(lock, meta.repo.folder)
 
 
-def test_a_lock_that_nobody_seems_to_hold_is_reported(meta: Meta) -> None:
+def test_a_lock_without_a_holder_is_reported(meta: Meta) -> None:
     lock = meta.repo.folder / "index.lock"
     lock.touch()
     assert meta.repo.verify() == []

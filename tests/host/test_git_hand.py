@@ -67,7 +67,7 @@ def test_an_invalid_commit_is_kept_aside_and_the_branch_returns(meta: Meta) -> N
     assert json.loads((meta.path / "topology.json").read_text())["anna"] == "root"
 
 
-def test_a_full_disk_keeps_nobody_from_looking_at_a_refused_commit_again(meta: Meta) -> None:
+def test_a_full_disk_does_not_prevent_a_second_look_at_a_refused_commit(meta: Meta) -> None:
     """Wherever it is full first."""
     meta.change(family("anna"))
     bad = meta.by_hand("topology.json", "{}")

@@ -179,7 +179,7 @@ def record_error(result: str, error: HiveError) -> str:
     return result
 
 
-def test_a_folder_that_nobody_may_read_is_told_and_ends_nothing(worlds: dict[str, Path]) -> None:
+def test_a_folder_that_cannot_be_read_is_reported_and_ends_nothing(worlds: dict[str, Path]) -> None:
     with close_after(open_stores(worlds["loose"])) as stores:
         stores.repo.folder.chmod(0)
         assert stores.repo.verify()

@@ -167,7 +167,7 @@ SAYS = [
 
 
 @pytest.mark.parametrize(("suffix", "spoil", "says"), SAYS)
-def test_damage_is_told_before_somebody_needs_what_is_packed(
+def test_damage_is_reported_before_a_packed_object_is_needed(
     many: Meta, suffix: str, spoil: Spoil, says: str
 ) -> None:
     file = repack(many).with_suffix(suffix)

@@ -175,7 +175,7 @@ def test_an_agent_that_lost_its_place_is_put_nowhere(
     assert "is not in both topology.json and agents/" in reason
 
 
-def test_without_a_root_agent_nobody_is_placed(running: World) -> None:
+def test_without_a_root_agent_no_agent_is_placed(running: World) -> None:
     running.repo.set_root_agent("boss")
     put_spec(running, "dora", 77)
     commit_all(running)
@@ -283,7 +283,9 @@ def test_a_capability_taken_by_hand_does_not_come_back_from_an_archive(running: 
     assert running.hive.spec("bob").capabilities == ("kill",)
 
 
-def test_who_is_destroyed_by_hand_is_known_to_have_been_below_those_above(running: World) -> None:
+def test_an_agent_destroyed_by_hand_is_known_to_have_been_below_its_ancestors(
+    running: World,
+) -> None:
     """So that whoever it comes back under, they lose it."""
     bob = running.uuid("bob")
     commit(running, {"root": None, "ann": "root", "carl": "root"})
@@ -317,7 +319,7 @@ def test_a_damaged_object_is_an_alarm_and_what_is_in_force_stays(running: World)
     running.call("root", "spawn", name="dora")
 
 
-def test_a_daemon_that_cannot_read_its_head_gives_nobody_authority(tmp_path: Path) -> None:
+def test_a_daemon_that_cannot_read_its_head_gives_no_authority(tmp_path: Path) -> None:
     settings = Settings(paths=Paths(state=tmp_path))
     stores = Stores.open(settings)
     with stores.ledger.transaction():
@@ -353,7 +355,7 @@ def test_nothing_is_written_on_top_of_a_head_that_cannot_be_read(running: World)
     running.ledger = Ledger.open(state / "hive.db")  # for the world to close
 
 
-def test_a_glance_finds_a_moved_branch_that_nobody_told_of(running: World) -> None:
+def test_a_glance_finds_a_moved_branch_without_notice(running: World) -> None:
     hands = hand(running)
     hands.check_branch()
     hands.check_quickly()
@@ -363,7 +365,7 @@ def test_a_glance_finds_a_moved_branch_that_nobody_told_of(running: World) -> No
     assert running.broker.hive.commit == oid
 
 
-def test_a_work_tree_that_nobody_changed_is_read_once_at_a_look(
+def test_an_unchanged_work_tree_is_read_once_at_a_look(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has a file for each agent, and is looked at every few seconds."""

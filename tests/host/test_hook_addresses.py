@@ -85,7 +85,7 @@ def test_an_address_has_no_second_spelling(street: WebhookHost) -> None:
     assert bodies(street.hive, "a") == []
 
 
-def test_the_wrong_method_is_told_to_who_knows_the_secret(street: WebhookHost) -> None:
+def test_the_wrong_method_is_told_to_a_caller_that_knows_the_secret(street: WebhookHost) -> None:
     path = create_trigger(street, methods=["PUT", "GET"])
     now = street.hive.clock.now()
     for answer in (street.send_signed(path), street.ask(path, headers=signed_headers(path, now))):
@@ -112,7 +112,7 @@ def test_all_but_post_have_to_be_signed_with_all_that_they_say(street: WebhookHo
     assert fire["delivery"]["query"] == "ref=main"
 
 
-def test_a_query_that_is_not_signed_reaches_nobody(street: WebhookHost) -> None:
+def test_a_query_that_is_not_signed_reaches_no_agent(street: WebhookHost) -> None:
     path = create_trigger(street)
     assert street.send_signed(f"{path}?ref=evil").status == 202
     assert "evil" not in bodies(street.hive, "a")[0]
@@ -154,7 +154,7 @@ def test_a_signature_is_good_for_five_minutes(street: WebhookHost) -> None:
         assert street.ask(path, headers=headers).status == 404
 
 
-def test_who_overheard_a_request_sends_it_again_to_no_effect(street: WebhookHost) -> None:
+def test_a_request_that_was_overheard_has_no_effect_again(street: WebhookHost) -> None:
     path = create_trigger(street)
     headers = signed_headers(path, street.hive.clock.now())
     first, again = (street.ask(path, headers=headers) for _ in range(2))
@@ -186,7 +186,7 @@ def test_what_decides_stands_in_a_request_once(street: WebhookHost) -> None:
             assert answer.startswith(b"HTTP/1.1 400")
 
 
-def test_who_asks_for_what_is_there_or_not_waits_as_long(street: WebhookHost) -> None:
+def test_a_query_takes_as_long_for_a_present_as_for_an_absent_name(street: WebhookHost) -> None:
     """Else the time that it takes to find and read a secret would say which addresses there are."""
     path, clock = create_trigger(street), street.hive.loop.time
     for asked in (path, "/hook/a/nothing", "/hook/nobody/x"):

@@ -107,7 +107,7 @@ def test_what_was_delivered_is_known_to_the_next_daemon(street: WebhookHost) -> 
     again.close()
 
 
-def test_who_has_no_business_there_gets_one_and_the_same_answer(street: WebhookHost) -> None:
+def test_a_caller_without_a_right_gets_one_and_the_same_answer(street: WebhookHost) -> None:
     path = hook(street)
     off = hook(street, name="off", enabled=False)
     unknown = path[:-12] + "000000000000"
@@ -229,7 +229,7 @@ def test_one_that_lost_the_right_is_answered_like_one_that_never_had_it(
     assert bodies(street.hive, "a") == []
 
 
-def test_who_is_slow_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_slow_peer_is_not_waited_for(tmp_path: Path) -> None:
     with world(None, "root/a") as hive:
         hooks = hooks_of(hive, 0.2)
         hive.loop.run_until_complete(hooks.listen(tmp_path / "s", GROUP))
@@ -248,7 +248,7 @@ def test_nothing_of_a_body_is_logged(street: WebhookHost, caplog: pytest.LogCapt
     assert "marzipan" not in caplog.text
 
 
-def test_the_socket_is_the_group_s_and_nobody_else_s(street: WebhookHost) -> None:
+def test_the_socket_belongs_to_the_group_alone(street: WebhookHost) -> None:
     status = street.path.stat()
     assert (status.st_mode & 0o777, status.st_gid) == (0o660, os.getgid())
 

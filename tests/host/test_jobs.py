@@ -292,7 +292,7 @@ def test_a_job_is_not_begun_twice_at_once(tmp_path: Path) -> None:
     on(tmp_path, test, stays=True)
 
 
-def test_who_gives_up_waiting_has_the_job_ended(tmp_path: Path) -> None:
+def test_a_caller_that_stops_waiting_ends_the_job(tmp_path: Path) -> None:
     async def test(host: FakeHost, jobs: NspawnJobs) -> None:
         task = asyncio.create_task(_run(jobs))
         await until(lambda: bool(host.running))

@@ -50,7 +50,7 @@ def test_a_booted_guest_names_its_own_units(text: str, unit: str, rest: str) -> 
     assert (line.unit, line.text) == (unit, rest)
 
 
-def test_who_does_not_boot_names_nobody() -> None:
+def test_an_agent_that_does_not_boot_names_no_user() -> None:
     """Attack 45: the text of a plain agent is text."""
     line = journal._line(entry("web.service[17]: ready"), QUERY)
     assert (line.unit, line.text) == ("hive-agent@bob.service", "web.service[17]: ready")

@@ -59,7 +59,7 @@ def test_a_pack_beyond_its_bound_is_dropped_as_soon_as_that_shows(tmp_path: Path
     assert files(tmp_path) == []
 
 
-def test_uploads_that_nobody_goes_on_with_make_room_for_others(tmp_path: Path) -> None:
+def test_abandoned_uploads_make_room_for_others(tmp_path: Path) -> None:
     clock = Clock()
     pushes = PushUploads(tmp_path, 100, clock)
     first = [pushes.add(PUSH, PackChunk(b"x", more=True)) for _ in range(uploads.MOST)]
@@ -75,7 +75,7 @@ def test_uploads_that_nobody_goes_on_with_make_room_for_others(tmp_path: Path) -
     assert len(files(tmp_path)) == 1
 
 
-def test_packs_that_nobody_fetches_make_room_and_say_so(tmp_path: Path, meta: Meta) -> None:
+def test_packs_that_are_not_fetched_make_room_and_say_so(tmp_path: Path, meta: Meta) -> None:
     hive = meta.change(family("anna"))
     folder, work = meta.repo.folder, tmp_path / "work"
 
@@ -101,7 +101,7 @@ def test_packs_that_nobody_fetches_make_room_and_say_so(tmp_path: Path, meta: Me
     asyncio.run(main())
 
 
-def test_who_waits_for_a_pack_that_makes_room_is_told_and_nothing_of_it_stays(
+def test_a_caller_that_waits_for_a_pack_that_makes_room_is_told_and_nothing_of_it_stays(
     tmp_path: Path, meta: Meta
 ) -> None:
     """It waited for ever: a call whose work is cancelled is never answered."""

@@ -31,12 +31,12 @@ def reply_to(street: WebhookHost, data: bytes) -> bytes:
     return street.hive.loop.run_until_complete(talk())
 
 
-def test_who_has_said_all_is_still_answered(street: WebhookHost) -> None:
+def test_a_client_that_sent_all_is_still_answered(street: WebhookHost) -> None:
     """As `nc -N` and proxies of systemd's do it."""
     assert reply_to(street, good(hook(street), b"x" * 9000)).startswith(b"HTTP/1.1 202")
 
 
-def test_who_has_said_all_and_not_enough_is_not_waited_for(street: WebhookHost) -> None:
+def test_a_client_that_sent_all_and_too_little_is_not_waited_for(street: WebhookHost) -> None:
     path = hook(street)
     for data in (b"", b"POST /ho", good(path)[:-1], good(path, b"x" * 9000)[:-1]):
         assert reply_to(street, data) == b""
@@ -87,7 +87,7 @@ def test_others_have_their_turn_while_one_sends_a_body_in_crumbs(street: Webhook
     assert street.raw(good(path)).startswith(b"HTTP/1.1 202")
 
 
-def test_who_breaks_the_rules_of_http_writes_nothing_into_the_log(
+def test_a_client_that_breaks_the_rules_of_http_writes_nothing_into_the_log(
     street: WebhookHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else a stranger could fill the journal with what looks like faults of the daemon."""

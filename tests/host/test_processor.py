@@ -38,7 +38,7 @@ def test_a_hidden_boot_id_leaves_the_inode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "nr_periods 0\n", "usage_usec x\n", "usage_usec\n"])
-def test_what_nobody_counts_is_no_figure(tmp_path: Path, text: str | None) -> None:
+def test_uncounted_usage_is_no_figure(tmp_path: Path, text: str | None) -> None:
     """`cpu.stat` of an old hierarchy tells of throttling only."""
     folder = tmp_path / GROUP[1:]
     folder.mkdir(parents=True)

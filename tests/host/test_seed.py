@@ -48,7 +48,7 @@ def test_a_clone_that_is_right_stays_and_a_broken_one_is_made_anew(tmp_path: Pat
     assert git(place, "rev-parse", "HEAD") == SEEDS["host"].commit
 
 
-def test_everybody_may_read_the_clone_and_it_runs_nothing(tmp_path: Path) -> None:
+def test_every_user_may_read_the_clone_and_it_runs_nothing(tmp_path: Path) -> None:
     seed.write_clone("nix", tmp_path / "seed")
     assert not (tmp_path / "seed/.git/hooks").exists()
     for path in (tmp_path / "seed").rglob("*"):

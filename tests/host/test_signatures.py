@@ -65,7 +65,7 @@ def desk() -> Iterator[ManualTransport]:
         yield ManualTransport(Path(name))
 
 
-def test_a_tag_says_what_it_names_and_who_signed_it(desk: ManualTransport) -> None:
+def test_a_tag_has_its_object_and_its_signer(desk: ManualTransport) -> None:
     desk.allow()
     tag = read_tag(desk.tag())
     assert (tag.object, tag.kind, tag.name) == (desk.commit, "commit", "approve/0123456789ab")
@@ -73,7 +73,7 @@ def test_a_tag_says_what_it_names_and_who_signed_it(desk: ManualTransport) -> No
     assert desk.who(tag) == "ann@example.org"
 
 
-def test_somebody_who_is_not_listed_may_not_sign(desk: ManualTransport) -> None:
+def test_a_person_that_is_not_listed_may_not_sign(desk: ManualTransport) -> None:
     desk.allow()
     with pytest.raises(NotAllowed, match="signer is not in allowed_signers"):
         desk.who(read_tag(desk.tag("eve")))
@@ -120,7 +120,7 @@ def test_no_bytes_break_the_reader_of_tags(data: bytes) -> None:
         read_tag(b"object " + b"0" * 40 + b"\ntype commit\ntag x\ntagger y\n\n" + data)
 
 
-def test_a_file_of_signers_that_others_may_write_names_nobody(desk: ManualTransport) -> None:
+def test_a_file_of_signers_that_others_may_write_names_no_signer(desk: ManualTransport) -> None:
     desk.allow()
     tag = read_tag(desk.tag())
     desk.signers.chmod(0o664)

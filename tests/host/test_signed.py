@@ -112,7 +112,7 @@ def test_a_tag_without_signature_is_refused_and_recorded_once(
     assert desk.glance().state is ApprovalState.APPROVED
 
 
-def test_a_signature_of_somebody_else_is_refused_and_recorded(
+def test_a_signature_of_another_person_is_refused_and_recorded(
     desk: OperatorDesk, tmp_path: Path
 ) -> None:
     key = tmp_path / "eve"

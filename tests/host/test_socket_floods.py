@@ -44,7 +44,7 @@ def test_attack_36_only_so_many_connections_of_one_agent_are_served(tmp_path: Pa
         run(harness, tmp_path, main)
 
 
-def test_attack_36_who_says_nothing_or_half_a_frame_is_cut_off_in_time(
+def test_attack_36_a_peer_that_sends_nothing_or_half_a_frame_is_cut_off_in_time(
     harness: BrokerHarness, tmp_path: Path
 ) -> None:
     async def main(host: SocketHost) -> None:
@@ -118,7 +118,7 @@ def test_attack_66_one_read_of_very_many_frames_is_cut_a_few_at_a_time_and_all_a
     run(harness, tmp_path, main)
 
 
-def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
+def test_attack_61_a_party_that_writes_during_a_batch_is_in_the_next_one(
     harness: BrokerHarness, tmp_path: Path
 ) -> None:
     """A turn that follows another used to come before what had arrived meanwhile was read."""

@@ -173,7 +173,7 @@ def test_a_socket_whose_file_is_gone_is_not_taken_over(
     keeper.drop(ANN)
 
 
-def test_nobody_waits_for_mail_that_nobody_will_read(
+def test_no_caller_waits_for_mail_that_will_not_be_read(
     harness: BrokerHarness, tmp_path: Path
 ) -> None:
     async def main(host: SocketHost) -> None:

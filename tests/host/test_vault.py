@@ -88,7 +88,7 @@ def test_of_webhooks_only_what_a_trigger_names_is_kept(vault: SecretStore) -> No
 
 
 @pytest.mark.parametrize("done_before", [True, False])
-def test_nothing_stays_of_a_secret_that_nobody_waits_for_any_more(
+def test_nothing_stays_of_a_secret_whose_caller_waits_no_more(
     folder: Path, *, done_before: bool
 ) -> None:
     late = list[Callable[[], object]]()
@@ -181,7 +181,7 @@ def test_a_rotated_secret_is_another_file_and_one_that_is_the_same_stays(
     assert place.read_bytes() == b"two"
 
 
-def test_without_a_uid_range_nobody_is_shown_anything(
+def test_without_a_uid_range_no_user_is_shown_anything(
     vault: SecretStore, credentials: Credentials, run: Path
 ) -> None:
     vault.put(BOB, "token", b"one")

@@ -41,7 +41,7 @@ def test_a_view_follows_and_touches_only_what_differs(tmp_path: Path) -> None:
     assert (tmp_path / "ann").lstat().st_ino == inode
 
 
-def test_a_view_that_nobody_remembers_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_an_unknown_view_is_brought_up_to_date(tmp_path: Path) -> None:
     (tmp_path / "old").symlink_to("/tree")
     (tmp_path / "ann").symlink_to("/elsewhere")
     (tmp_path / "bob").write_text("no link")

@@ -66,7 +66,7 @@ def test_it_ticks_by_itself_when_nothing_is_told(meta: Meta) -> None:
     asyncio.run(look())
 
 
-def test_it_waits_for_nobody_else_s_thread(meta: Meta) -> None:
+def test_it_waits_for_no_thread_of_another_caller(meta: Meta) -> None:
     """Copies and artifacts may hold all threads that there are for everybody."""
     meta.change(family("anna"))
 

@@ -121,7 +121,7 @@ def test_attack_17_a_promise_to_fetch_what_is_missing_is_not_kept(
     assert mark.exists()
 
 
-def test_attack_17_a_replacement_shows_nobody_another_commit(bench: Bench) -> None:
+def test_attack_17_a_replacement_shows_no_other_commit(bench: Bench) -> None:
     asked = bench.repo.write({"a": b"what is approved\n"})
     other = bench.repo.write({"a": b"what is meant\n"})
     bench.repo.git("update-ref", f"refs/replace/{asked}", other)
@@ -153,7 +153,7 @@ def test_a_tag_a_tree_and_a_file_are_no_commit(bench: Bench) -> None:
         assert_refused(said, "commit")
 
 
-def test_a_commit_that_nobody_refers_to_can_be_asked_for(bench: Bench) -> None:
+def test_a_commit_without_a_ref_can_be_requested(bench: Bench) -> None:
     bench.repo.write({"a": b"1\n"})
     commit = bench.repo.write({"a": b"2\n"})
     bench.repo.git("reset", "-q", "--hard", "HEAD~1")
@@ -249,7 +249,7 @@ def test_attack_18_a_file_of_a_tebibyte_is_not_read(bench: Bench) -> None:
     assert said.ok or said.rule in ("git", "whole"), said
 
 
-def test_a_repository_of_somebody_else_is_read_all_the_same(bench: Bench) -> None:
+def test_a_repository_of_another_user_is_read_all_the_same(bench: Bench) -> None:
     """What an agent's own users wrote belongs to none of the job's ids."""
     commit = bench.repo.write(FILES)
     for path in (bench.repo.folder, *bench.repo.folder.rglob("*")):

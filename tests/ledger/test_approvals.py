@@ -60,7 +60,7 @@ def test_an_approval_comes_back_from_disk_as_it_was_made(folder: Path) -> None:
     ledger.close()
 
 
-def test_a_decision_says_who_and_when_and_the_end_when(ledger: Ledger) -> None:
+def test_a_decision_has_its_operator_and_time_and_the_end_has_its_time(ledger: Ledger) -> None:
     with ledger.transaction():
         result = create_approval(ledger)
         pending = ledger.approvals.move(result.id, "check", 2.0)
@@ -131,7 +131,7 @@ def test_pages_are_the_newest_first_of_one_requester_or_of_all(ledger: Ledger) -
     assert ledger.approvals.page("no such", 9) == []
 
 
-def test_those_who_asked_lately_or_still_wait_are_counted(ledger: Ledger) -> None:
+def test_recent_and_waiting_requesters_are_counted(ledger: Ledger) -> None:
     with ledger.transaction():
         old = create_approval(ledger, 1.0, approval_request(requester="old"))
         done = create_approval(ledger, 1.0, approval_request(requester="done"))

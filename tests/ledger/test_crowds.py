@@ -67,7 +67,7 @@ def test_a_full_box_is_counted_once_whatever_is_acked(folder: Path) -> None:
     ledger.close()
 
 
-def test_who_is_refused_again_and_again_has_the_box_counted_once(folder: Path) -> None:
+def test_a_sender_that_is_refused_again_and_again_has_the_box_counted_once(folder: Path) -> None:
     """A count must change nothing, and outlive the refusal: else a flood makes each batch of calls
     run twice, and each of its calls look at the whole box."""
     ledger = Ledger.open(folder / "hive.db", limits=HostLimits(inbox_count=100), primed=0)

@@ -196,7 +196,7 @@ def test_a_ledger_that_is_closed_is_not_copied(folder: Path) -> None:
     assert not list(folder.glob("copy*"))
 
 
-def test_attack_52_nobody_can_hold_the_log_open(folder: Path) -> None:
+def test_attack_52_no_caller_can_hold_the_log_open(folder: Path) -> None:
     """Another process gets no reader's lock, so that nothing keeps the log from being reused."""
     path = folder / "hive.db"
     ledger = Ledger.open(path)

@@ -51,7 +51,7 @@ def test_nack_may_kill_at_once(ledger: Ledger) -> None:
     assert dead.dead_why == "given up after 1 attempts"
 
 
-def test_nobody_is_told_when_daemon_mail_dies(ledger: Ledger) -> None:
+def test_no_sender_is_told_when_daemon_mail_dies(ledger: Ledger) -> None:
     mail = ledger.messages
     with ledger.transaction():
         mail.send(letter(DAEMON, "bob"), 10.0)

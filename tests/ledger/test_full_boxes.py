@@ -67,7 +67,7 @@ def test_a_daemon_that_ends_in_between_goes_on_with_it(folder: Path) -> None:
     ledger.close()
 
 
-def test_who_is_restored_in_between_has_the_rest(folder: Path) -> None:
+def test_an_agent_restored_in_between_has_the_rest(folder: Path) -> None:
     ledger = full(folder)
     with ledger.transaction():
         ledger.messages.dead_letter("bob", "bob was destroyed", 12.0)

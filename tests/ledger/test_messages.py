@@ -23,7 +23,7 @@ def test_mail_is_given_in_the_order_of_sending_and_urgent_mail_first(ledger: Led
         assert bodies(mail.lease("bob", 10, 60, 11.0)) == ["c", "a", "d", "b"]
 
 
-def test_a_message_says_who_sent_it_and_how_often_it_was_given(ledger: Ledger) -> None:
+def test_a_message_has_its_sender_and_its_attempts(ledger: Ledger) -> None:
     with ledger.transaction():
         sent = ledger.messages.send(letter("anna", "bob", kind="note", ttl=30.0), 10.0)
         (delivered,) = ledger.messages.lease("bob", 10, 60, 11.0)
@@ -145,7 +145,7 @@ def test_a_reply_stays_in_the_thread_and_needs_the_message_in_ones_own_mail(
                 mail.send(letter("carol", "bob", reply_to=wrong), 13.0)
 
 
-def test_a_thread_is_open_to_those_who_belong_to_it(ledger: Ledger) -> None:
+def test_a_thread_is_open_to_its_members(ledger: Ledger) -> None:
     """attack 43: the same by naming the thread."""
     mail = ledger.messages
     with ledger.transaction():
@@ -162,7 +162,7 @@ def test_a_thread_is_open_to_those_who_belong_to_it(ledger: Ledger) -> None:
         assert mail.belongs("release 8", "anna") is None
 
 
-def test_nobody_takes_a_thread_before_its_first_message(ledger: Ledger) -> None:
+def test_no_agent_takes_a_thread_before_its_first_message(ledger: Ledger) -> None:
     with ledger.transaction(), pytest.raises(InvalidArgument, match="no thread"):
         ledger.messages.send(letter("carol", "bob", thread="f" * 13), 10.0)
 

@@ -99,7 +99,7 @@ def test_a_note_that_is_taken_back_leaves_nothing(small: Ledger) -> None:
     assert small.events.notes.size("ann") == small.events.notes.size()
 
 
-def test_attack_62_an_agents_notes_push_out_its_own_and_nobody_elses(small: Ledger) -> None:
+def test_attack_62_the_notes_of_an_agent_push_out_only_its_own(small: Ledger) -> None:
     write(small, "own.a", "record", agent="bob")
     for _ in range(50):
         write(small, *["own.x"] * 4, text="x" * 4000)

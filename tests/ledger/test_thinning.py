@@ -42,7 +42,7 @@ def callers(ledger: Ledger) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ["", "x" * 3000])
-def test_attack_62_who_records_as_fast_as_can_be_pushes_out_its_own_trail_alone(
+def test_attack_62_an_agent_that_records_as_fast_as_it_can_pushes_out_its_own_trail_alone(
     ledger: Ledger, text: str
 ) -> None:
     write(ledger, "bob", 100)
@@ -88,7 +88,7 @@ def test_attack_62_what_the_daemon_writes_of_one_pushes_out_nothing_that_it_wrot
     assert ledger.events.verify() is None
 
 
-def test_attack_62_who_loses_is_not_judged_at_each_commit(ledger: Ledger) -> None:
+def test_attack_62_the_loser_is_not_chosen_at_each_commit(ledger: Ledger) -> None:
     """It asks the branch of each party, and agents that were destroyed are parties: a full log of
     20,000 of them held up each COMMIT for 0.2 seconds.
     """
@@ -110,7 +110,7 @@ def test_attack_62_who_loses_is_not_judged_at_each_commit(ledger: Ledger) -> Non
     assert len(result) <= LIMITS.events
 
 
-def test_until_it_is_known_who_has_what_the_oldest_go(ledger: Ledger) -> None:
+def test_until_the_shares_are_known_the_oldest_go(ledger: Ledger) -> None:
     write(ledger, "bob", 100)
     for _ in range(20):
         write(ledger, "eve", 100)

@@ -97,7 +97,7 @@ def test_so_many_runs_a_day_are_refused_however_soon_they_are_forgotten(tmp_path
 
 
 @pytest.mark.parametrize("daemons", ["", "[daemons]\nmaid = false\nqueen = true\n"])
-def test_checks_that_nobody_does_are_refused(tmp_path: Path, daemons: str) -> None:
+def test_checks_without_a_checker_are_refused(tmp_path: Path, daemons: str) -> None:
     file = tmp_path / "hive.toml"
     file.write_text(daemons + check("a"))
     with pytest.raises(InvalidArgument, match="checks need the maid") as refused:

@@ -18,7 +18,7 @@ def test_every_role_has_a_row_of_known_capabilities() -> None:
         assert check_capabilities(habit.capabilities) == habit.capabilities, role
 
 
-def test_nobody_can_be_created_as_the_kernel() -> None:
+def test_no_agent_can_be_created_as_the_kernel() -> None:
     """K1: that is the daemon itself."""
     assert "kernel" not in set(Role)
 
@@ -29,7 +29,7 @@ def test_a_worker_creates_tasks_only_and_a_task_or_an_architect_nothing() -> Non
     assert ROLE_DEFAULTS[Role.TASK].creates == ROLE_DEFAULTS[Role.ARCHITECT].creates == frozenset()
 
 
-def test_who_creates_something_may_spawn_by_default_and_nobody_else() -> None:
+def test_only_roles_that_create_agents_may_spawn_by_default() -> None:
     for role, habit in ROLE_DEFAULTS.items():
         assert bool(habit.creates) == ("spawn" in habit.capabilities), role
 

@@ -129,7 +129,7 @@ def test_no_text_glued_to_an_allowed_word_gets_through(pattern: ToolEntry, glued
 
 
 @given(patterns(), patterns(), st.lists(WORD, max_size=5))
-def test_who_covers_an_entry_matches_all_that_it_matches(
+def test_a_pattern_that_covers_an_entry_matches_all_that_it_matches(
     one: ToolEntry, other: ToolEntry, words: list[str]
 ) -> None:
     if one.covers(other) and other.matches(words):

@@ -87,7 +87,7 @@ def test_a_refusal_names_the_agent_and_the_rule(parents: Parents, message: str) 
         Topology.forest(parents, depth_limit=3)
 
 
-def test_an_empty_tree_is_a_forest_in_which_nobody_is_above_anybody() -> None:
+def test_an_empty_tree_is_a_forest_without_ancestors() -> None:
     tree = Topology.forest({})
     assert not tree.is_ancestor("a", "b")
     assert (tree.roots, tree.subtree("a"), tree.lineage("a"), tree.depth) == ((), (), (), 0)
@@ -104,7 +104,7 @@ def test_a_chain_of_ten_thousand_is_numbered_and_walked() -> None:
     assert tree.depth == DEEP
 
 
-def test_a_chain_of_ten_thousand_onto_a_cycle_gives_nobody_anything() -> None:
+def test_a_chain_of_ten_thousand_onto_a_cycle_gives_no_rights() -> None:
     """Attack 39: a cycle neither hangs a walk nor makes its members everybody's ancestors."""
     names = [f"n{number}" for number in range(DEEP)]
     tree = Topology(dict(zip(names, [names[3], *names], strict=False)))

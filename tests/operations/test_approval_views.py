@@ -23,7 +23,7 @@ from hive_core.model.config.approval import Effect
 from hive_core.model.wire.record import OPERATOR
 
 
-def test_who_asked_reads_it_an_ancestor_sees_that_there_is_one(world: World) -> None:
+def test_the_requester_reads_it_and_an_ancestor_sees_that_there_is_one(world: World) -> None:
     """H9, attack 41."""
     id_ = judge(world, ask(world), lines=[line("secret plan")])
     mine = show(world, id_, "a")
@@ -169,7 +169,7 @@ def test_what_can_still_be_approved_is_not_shown_without_its_lines(world: World)
     assert world.fault(OPERATOR, "get_approval", id=other) == "Internal"
 
 
-def test_attack_41_who_lost_sight_of_the_agent_learns_nothing_of_what_it_holds_now(
+def test_attack_41_a_caller_that_lost_sight_of_the_agent_learns_nothing_of_what_it_holds_now(
     world: World,
 ) -> None:
     id_ = judge(world, ask(world, "a", "a11"), {"capabilities": ["spawn"]})
@@ -203,7 +203,7 @@ def test_attack_41_a_listing_has_no_trace_of_what_its_caller_may_not_see(world: 
         assert world.fault("b", "list_approvals", after=unseen) == "NotFound"
 
 
-def test_who_asked_reads_no_more_once_it_is_gone(world: World) -> None:
+def test_a_requester_reads_no_more_once_it_is_destroyed(world: World) -> None:
     id_ = waits(world, "a1", "a1")
     world.call(OPERATOR, "move", agent="a1", parent="b")
     assert show(world, id_, "a1")["whole"]

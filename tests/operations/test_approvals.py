@@ -124,7 +124,7 @@ def test_attack_21_what_was_compared_with_something_else_is_not_approved(world: 
         approve(world, late, "4d" * 20)
 
 
-def test_a_refusal_says_why_to_who_asked_and_to_the_parent(world: World) -> None:
+def test_a_refusal_gives_the_reason_to_the_requester_and_the_parent(world: World) -> None:
     id_ = waits(world, "root", "a1")
     reply = world.call(OPERATOR, "deny", id=id_, why="no sh in prompts")
     assert reply == {"id": id_, "state": "denied"}
@@ -174,7 +174,7 @@ def test_a_failure_is_told_with_the_last_lines_of_the_log(world: World) -> None:
     assert "KeyError" not in job.error
 
 
-def test_the_log_of_an_agent_goes_to_nobody_who_lost_it_meanwhile(world: World) -> None:
+def test_the_log_of_an_agent_goes_to_no_agent_that_lost_it_meanwhile(world: World) -> None:
     """Row H10: that it failed is told to who asked, its lines to those above it alone."""
     id_ = waits(world, "a", "a11")
     approve(world, id_)
@@ -224,7 +224,7 @@ def test_newer_inputs_are_approved_by_the_digits_of_their_lock() -> None:
         assert "the update of the inputs is deployed" in str(made.mail("root")[-1]["body"])
 
 
-def test_attack_40_what_is_of_an_agent_that_somebody_removed_is_not_approved(world: World) -> None:
+def test_attack_40_a_request_of_a_removed_agent_is_not_approved(world: World) -> None:
     """By a commit of hand, which ends nothing by itself."""
     id_ = waits(world)
 

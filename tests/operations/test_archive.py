@@ -190,7 +190,7 @@ def test_a_parent_that_comes_back_with_less_gives_its_child_no_more_later(world:
     assert world.call("operator", "restore", id=child)["lost"] == ["spawn"]
 
 
-def test_attack_58_who_was_above_it_and_is_not_any_more_is_restarted(world: World) -> None:
+def test_attack_58_a_former_ancestor_is_restarted(world: World) -> None:
     """Its old parent is gone, so it comes under the root agent: others above it lose it."""
     world.grow("a11/x")
     uuid = world.uuid("x")
@@ -204,7 +204,7 @@ def test_attack_58_who_was_above_it_and_is_not_any_more_is_restarted(world: Worl
     assert revocation.job == reply["job"]
 
 
-def test_under_its_old_parent_nobody_is_restarted(world: World) -> None:
+def test_under_its_old_parent_no_agent_is_restarted(world: World) -> None:
     uuid = world.uuid("a11")
     world.call("operator", "destroy", agent="a11")
     assert world.call("operator", "restore", id=uuid)["restarts"] == []

@@ -85,7 +85,7 @@ def test_nothing_is_seen_of_what_is_not_on_the_disk_yet(hive: World, how: str) -
     assert read(hive, name="notes") == b"hello"
 
 
-def test_who_may_not_any_more_stores_nothing(hive: World) -> None:
+def test_a_caller_that_lost_the_right_stores_nothing(hive: World) -> None:
     held = hold(hive)
     storing = start_store(hive)
     hive.call("operator", "revoke_capability", agent="a", capability="artifact.write")
@@ -103,7 +103,9 @@ def test_a_call_that_is_repeated_meanwhile_stores_once(hive: World) -> None:
     assert first["version"] == 1
 
 
-def test_who_hangs_up_stores_nothing_and_what_it_sent_goes_after_a_while(hive: World) -> None:
+def test_a_client_that_hangs_up_stores_nothing_and_what_it_sent_goes_after_a_while(
+    hive: World,
+) -> None:
     held = hold(hive)
     start_store(hive).close()
     held.let_go(hive)
@@ -115,7 +117,7 @@ def test_who_hangs_up_stores_nothing_and_what_it_sent_goes_after_a_while(hive: W
     assert len(files(hive)) == 1
 
 
-def test_who_wants_no_answer_has_it_stored_all_the_same(hive: World) -> None:
+def test_a_call_without_an_answer_is_stored_all_the_same(hive: World) -> None:
     said: varlink.Message = {
         "method": HIVE + "StoreArtifact", "parameters": {"name": "notes", "text": "hello"},
         "oneway": True,
@@ -139,7 +141,7 @@ def test_a_daemon_that_is_killed_meanwhile_leaves_nothing(hive: World) -> None:
 
 
 @pytest.mark.parametrize("at", ["before there is a file", "written"])
-def test_nothing_is_left_of_what_somebody_stores_who_goes_meanwhile(hive: World, at: str) -> None:
+def test_nothing_is_left_of_what_a_caller_stores_that_ends_meanwhile(hive: World, at: str) -> None:
     a, held = hive.uuid("a"), hold(hive)
 
     def step(name: str) -> None:

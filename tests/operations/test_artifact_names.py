@@ -30,7 +30,7 @@ def listed_versions(world: World, who: str) -> list[tuple[object, object]]:
     return [(artifact["version"], artifact["latest"]) for artifact in artifacts]
 
 
-def test_who_stood_above_its_owner_has_by_name_what_it_was_promised(world: World) -> None:
+def test_a_former_ancestor_of_the_owner_has_by_name_what_it_was_promised(world: World) -> None:
     store(world, "a1", "first")
     store(world, "a1", "second")
     owner = world.uuid("a1")

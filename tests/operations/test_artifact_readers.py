@@ -128,7 +128,7 @@ class Course:
 
 
 @pytest.mark.sized
-def test_whoever_reads_is_who_an_oracle_says() -> None:
+def test_readers_are_those_of_an_oracle() -> None:
     number, cases = seed(), times(6, 120)
     for case in range(cases):
         with world() as hive:

@@ -204,7 +204,7 @@ def test_without_the_capability_nothing_is_stored(hive: World) -> None:
     assert hive.fault("t", "begin_artifact") == "NotAllowed"
 
 
-def test_for_everybody_only_with_the_capability(hive: World) -> None:
+def test_a_recipient_outside_of_the_subtree_needs_the_capability(hive: World) -> None:
     with pytest.raises(NotAllowed, match=r"artifact\.global"):
         store(hive, visibility="global")
     hive.call("operator", "grant_capability", agent="a", capability="artifact.global")
@@ -221,7 +221,7 @@ READS = {
 
 
 @pytest.mark.parametrize(("visibility", "readers"), READS.items())
-def test_who_reads_what(hive: World, visibility: str, readers: set[str]) -> None:
+def test_readers_and_what_they_read(hive: World, visibility: str, readers: set[str]) -> None:
     hive.call("operator", "spawn", name="other", parent="")
     id_ = store(hive, "a1", visibility=visibility)["id"]
     every = {"root", "a", "a1", "a2", "b", "t", "other"}
@@ -274,7 +274,7 @@ def test_memory_is_the_identity_s_and_a_new_agent_of_that_name_has_its_own(hive:
     assert read(hive, "a2", name="memory") == b"memory"
 
 
-def test_who_may_delete(hive: World) -> None:
+def test_callers_that_may_delete(hive: World) -> None:
     id_ = store(hive, "a1", visibility="user")["id"]
     for other, error in (("b", "NotAllowed"), ("a2", "NotAllowed"), ("t", "NotAllowed")):
         assert hive.fault(other, "delete_artifact", id=id_) == error
@@ -284,7 +284,7 @@ def test_who_may_delete(hive: World) -> None:
     assert files(hive) == []
 
 
-def test_what_the_gone_left_is_deleted_by_who_was_above_them(hive: World) -> None:
+def test_what_destroyed_agents_left_is_deleted_by_their_ancestors(hive: World) -> None:
     id_ = store(hive, "a1")["id"]
     hive.call("operator", "destroy", agent="a1")
     assert hive.fault("b", "delete_artifact", id=id_) == "NotFound"
@@ -297,7 +297,7 @@ def test_all_versions_go_at_once_if_asked(hive: World) -> None:
     assert hive.ledger.artifacts.usage(hive.uuid("a")) == (0, 0)
 
 
-def test_the_same_bytes_are_kept_once_and_as_long_as_somebody_has_them(hive: World) -> None:
+def test_the_same_bytes_are_kept_once_and_as_long_as_a_party_has_them(hive: World) -> None:
     first, second = store(hive, "a"), store(hive, "b")
     assert first["digest"] == second["digest"]
     assert len(files(hive)) == 1

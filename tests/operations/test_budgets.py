@@ -24,12 +24,12 @@ def amount_left(world: World, agent: str, kind: str = "tokens") -> list[object]:
 
 
 @pytest.mark.parametrize(("caller", "error"), WHO.items())
-def test_who_may_give(world: World, caller: str, error: str) -> None:
+def test_callers_that_may_give(world: World, caller: str, error: str) -> None:
     fault = world.fault(caller, "allocate_budget", agent="a1", kind="tokens", amount=5)
     assert fault == error
 
 
-def test_without_the_capability_nobody_gives(world: World) -> None:
+def test_without_the_capability_no_agent_gives(world: World) -> None:
     world.call("operator", "revoke_capability", agent="a", capability="budget")
     assert world.fault("a", "allocate_budget", agent="a1", kind="tokens", amount=5) == "NotAllowed"
 
@@ -52,7 +52,7 @@ def test_more_is_added_and_what_was_spent_stays_spent(world: World) -> None:
     assert amount_left(world, "root") == [("root", 60, 0)]
 
 
-def test_who_has_none_draws_on_the_nearest_above(world: World) -> None:
+def test_an_agent_without_a_budget_draws_on_the_nearest_above(world: World) -> None:
     give(world, "operator", "root", 100)
     give(world, "root", "a", 30)
     world.call("a11", "report_usage", tokens_out=7)
@@ -132,7 +132,7 @@ def test_what_a_destroyed_agent_has_not_spent_goes_back(world: World) -> None:
     assert amount_left(world, "root") == [("root", 95, 0)]
 
 
-def test_a_restored_agent_draws_on_who_is_above(world: World) -> None:
+def test_a_restored_agent_draws_on_its_ancestor(world: World) -> None:
     give(world, "operator", "root", 100)
     give(world, "root", "b1", 60)
     uuid = world.uuid("b1")

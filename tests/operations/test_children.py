@@ -27,7 +27,7 @@ def child(asked: Exchange) -> Reply:
     return result
 
 
-def test_the_end_of_a_child_answers_who_waits_for_it(world: World) -> None:
+def test_the_end_of_a_child_answers_the_caller_that_waits_for_it(world: World) -> None:
     """K7: event-driven, with the real exit code, the reason and the last lines."""
     asked = world.ask("lead", "wait_child", agent="once")
     assert asked.pending
@@ -101,7 +101,7 @@ def test_an_end_that_was_seen_and_is_not_told_yet_is_waited_for(world: World) ->
     assert child(asked)["code"] == 5
 
 
-def test_who_waits_is_told_when_no_end_can_come_any_more(world: World) -> None:
+def test_a_waiting_caller_is_told_when_no_end_can_come_any_more(world: World) -> None:
     """What is seen of machines comes later than what is told of them."""
     end_machine(world, "worker", 1)
     world.call("lead", "wait_child", agent="worker")
@@ -131,7 +131,7 @@ def test_sleep_restart_and_a_crash_that_comes_back_are_no_end(world: World) -> N
     assert (result["code"], result["asked"], result["reason"]) == (None, True, "enough")
 
 
-def test_whoever_runs_again_has_no_old_end(world: World) -> None:
+def test_an_agent_that_runs_again_has_no_old_end(world: World) -> None:
     end_machine(world, "worker", 1)
     world.call("lead", "restart", agent="worker")
     start_machines(world, "worker")
@@ -159,7 +159,7 @@ def test_a_good_end_is_told_to_the_parent_and_an_intended_one_is_not(world: Worl
     assert len(world.mail("lead")) == 1
 
 
-def test_the_children_of_who_is_gone_are_waited_for_by_who_has_them_now(world: World) -> None:
+def test_the_children_of_a_destroyed_agent_are_waited_for_by_their_new_parent(world: World) -> None:
     """K9: an uncollected end is passed on together with the children."""
     end_machine(world, "worker", 5)
     world.call("root", "destroy", agent="lead")

@@ -80,7 +80,7 @@ def test_a_start_that_is_on_its_way_out_does_not_speak_for_the_next_one(world: W
     assert check_in(world, "a").nonce == new
 
 
-def test_nobody_speaks_for_another_and_the_operator_for_none(world: World) -> None:
+def test_no_agent_speaks_for_another_and_the_operator_for_none(world: World) -> None:
     world.call("a", "hello", fault="it broke")
     assert check_in(world, "a").fault == "it broke"
     assert world.ledger.hellos.get(world.uuid("root")) is None
@@ -102,7 +102,7 @@ def test_what_is_said_must_be_well_formed(world: World, params: Reply) -> None:
     assert world.fault("a", "hello", **params) == "InvalidArgument"
 
 
-def test_who_watches_is_told_when_something_is_deployed(world: World) -> None:
+def test_a_follower_is_told_when_something_is_deployed(world: World) -> None:
     runs(world, "a")
     first = world.call("a", "watch_config")
     asked = world.ask("a", "watch_config", after=first["next"], wait=50)
@@ -114,7 +114,7 @@ def test_who_watches_is_told_when_something_is_deployed(world: World) -> None:
     assert world.call("a", "watch_config", after=result["next"]) == result
 
 
-def test_nothing_is_told_to_who_is_about_to_be_started_again(world: World) -> None:
+def test_nothing_is_told_to_an_agent_that_is_about_to_be_started_again(world: World) -> None:
     """It would begin a switch, and be ended in the middle of it."""
     runs(world, "a")
     first = world.call("a", "watch_config")

@@ -76,7 +76,7 @@ def test_a_copy_that_dies_is_nobodys_news(copied: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["copy", "topic"])
-def test_nobody_forges_what_the_daemon_makes(world: World, kind: str) -> None:
+def test_no_agent_forges_what_the_daemon_makes(world: World, kind: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         world.call("a1", "send", to="a", body="x", kind=kind)
     assert caught.value.field == "kind"

@@ -83,14 +83,14 @@ def test_it_is_kept_over_stops_starts_and_daemons(world: World) -> None:
     assert used_cpu(world) == {"a1": 1700}
 
 
-def test_nothing_is_made_up_where_nobody_counts(world: World) -> None:
+def test_nothing_is_made_up_where_usage_is_not_counted(world: World) -> None:
     start(world, "a1")
     assert used_cpu(world) == {}
     end(world, "a1", None)
     assert used_cpu(world) == {}
 
 
-def test_those_who_are_gone_keep_what_they_used(world: World) -> None:
+def test_destroyed_agents_keep_what_they_used(world: World) -> None:
     start(world, "a1")
     end(world, "a1", Cpu("1", SECOND))
     uuid = world.uuid("a1")

@@ -44,7 +44,7 @@ def test_what_the_call_says_counts_more(world: World) -> None:
     assert (spec.role, spec.title, spec.tools) == ("worker", "Rita", ())
 
 
-def test_a_definition_gives_nobody_more_than_its_creator_has(world: World) -> None:
+def test_a_definition_gives_no_more_than_its_creator_has(world: World) -> None:
     """Who may what is asked as if the creator had said it itself."""
     define(world, "boss", agent={"role": "worker", "capabilities": ["broadcast"]})
     with pytest.raises(NotAllowed, match="you do not hold it"):

@@ -77,7 +77,7 @@ def test_an_agent_begins_with_a_budget_out_of_its_creator_s(world: World) -> Non
     assert len(rows(world.call("operator", "get_usage")["budgets"])) == 2
 
 
-def test_who_may_give_no_budget_makes_nobody_with_one(world: World) -> None:
+def test_an_agent_that_may_give_no_budget_makes_no_agent_with_one(world: World) -> None:
     world.call("operator", "allocate_budget", agent="a", kind="tokens", amount=100)
     world.call("operator", "revoke_capability", agent="a", capability="budget")
     with pytest.raises(NotAllowed, match="cannot give rita a budget: you do not hold"):
@@ -98,7 +98,7 @@ def test_dollars_are_refused_where_something_else_is_counted(euros: World) -> No
     assert spawn_from_definition(euros, funds={"tokens": 5})
 
 
-def test_nobody_hangs_deeper_below_an_agent_than_it_may_have_levels(world: World) -> None:
+def test_no_agent_is_deeper_below_another_than_its_limit_of_levels(world: World) -> None:
     world.call("operator", "set_definition", name="flat", agent={"role": "lead", "max_depth": 1})
     world.call("a", "spawn", name="lee", definition="flat")
     world.call("lee", "spawn", name="kid", role="lead")

@@ -66,7 +66,7 @@ def test_each_level_has_its_own_time_and_an_answer_ends_the_climb(world: World) 
     assert letters(world, "root", "escalation") == []
 
 
-def test_who_had_it_first_may_still_answer_after_it_has_climbed(world: World) -> None:
+def test_the_first_recipient_may_still_answer_after_an_escalation(world: World) -> None:
     id_ = escalate(world, "t", "critical")
     world.advance(121)
     world.call("root", "recv")
@@ -109,7 +109,7 @@ def test_a_deadline_ends_it_before_it_climbs_any_further(world: World) -> None:
     assert letters(world, "t", "answer")[0]["answers"] == ["wait"]
 
 
-def test_who_lacks_the_capability_may_not(world: World) -> None:
+def test_an_agent_without_the_capability_is_refused(world: World) -> None:
     world.call("operator", "revoke_capability", agent="a1", capability="escalate", recursive=True)
     assert world.fault("a1", "escalate", issue="x", severity="info") == "NotAllowed"
     assert world.fault("operator", "escalate", issue="x", severity="info") == "NotAllowed"

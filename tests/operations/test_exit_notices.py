@@ -20,7 +20,7 @@ def exits(world: World, name: str) -> list[object]:
 
 @pytest.mark.parametrize("who", ["root", "operator"])
 @pytest.mark.parametrize("how", HOW)
-def test_a_parent_is_told_when_somebody_else_ends_its_idle_child(
+def test_a_parent_is_told_when_another_caller_ends_its_idle_child(
     world: World, how: str, who: str
 ) -> None:
     start_machines(world, "a", "a1", "a11")
@@ -37,7 +37,7 @@ def test_a_parent_is_not_told_what_it_did_itself(world: World, how: str) -> None
     assert exits(world, "a") == []
 
 
-def test_of_a_whole_subtree_only_who_stays_above_it_is_told(world: World) -> None:
+def test_of_a_whole_subtree_only_the_ancestor_that_stays_is_told(world: World) -> None:
     start_machines(world, "a", "a1", "a11", "a2")
     world.call("operator", "kill", agent="a", recursive=True)
     assert exits(world, "root") == ["a was killed by operator"]
@@ -52,7 +52,7 @@ def test_what_did_not_run_is_no_end(world: World) -> None:
     assert exits(world, "a") == []
 
 
-def test_who_adopts_the_children_of_a_destroyed_agent_gets_one_letter(world: World) -> None:
+def test_the_new_parent_of_orphans_gets_one_message(world: World) -> None:
     start_machines(world, "a", "a1", "a11")
     world.call("operator", "destroy", agent="a1")
     assert [item["kind"] for item in read(world, "a")] == ["adopted"]

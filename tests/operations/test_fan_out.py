@@ -172,7 +172,7 @@ def test_sixty_four_tasks_end_one_after_the_other(world: World) -> None:
     assert len(notices(world)) == 1
 
 
-def test_a_batch_of_one_who_may_not_create_agents_is_refused_whole() -> None:
+def test_a_batch_of_an_agent_that_may_not_create_agents_is_refused_whole() -> None:
     with world(None, "root/t:task", "root/w:worker") as made:
         assert run_fault(made, "t") == "NotAllowed"
         assert run_fault(made, "w", role="worker") == "NotAllowed"
@@ -240,7 +240,7 @@ def test_idle_children_of_the_same_kind_are_taken_first(world: World) -> None:
     assert second["worker_count"] == 2
 
 
-def test_who_may_see_a_batch(world: World) -> None:
+def test_callers_that_may_see_a_batch(world: World) -> None:
     begun = run(world, 1)
     asked = {who: world.fault(who, "get_batch", batch=begun["batch"]) for who in
              ("a", "root", "operator", "a1", "b1")}  # fmt: skip

@@ -62,7 +62,7 @@ def effect(result: Reply) -> object:
     return approval["effect"]
 
 
-def test_the_operator_sees_who_follows_and_what_happens_to_each(made: World) -> None:
+def test_the_operator_sees_the_followers_and_what_happens_to_each(made: World) -> None:
     result = show(made, ask(made))
     assert followers(result) == {
         "up": "switch", "down": "restart", "off": "next start", "fresh": "build", "far": "switch",

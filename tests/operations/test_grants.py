@@ -27,7 +27,7 @@ def test_they_are_the_operators_alone(
     assert world.hive is before
 
 
-def test_the_list_names_whom_it_allows(world: World) -> None:
+def test_the_list_names_the_agents_that_it_allows(world: World) -> None:
     assert world.call("operator", "allow", agent="a1", other="b1")["allow"] == ["b1"]
     assert world.call("operator", "allow", agent="a1", other="b")["allow"] == ["b", "b1"]
     assert world.call("operator", "disallow", agent="a1", other="b1")["allow"] == ["b"]
@@ -51,7 +51,7 @@ def test_the_list_holds_identities_not_names(world: World) -> None:
     assert world.call("operator", "allow", agent="a1", other="b")["allow"] == ["b"]
 
 
-def test_those_who_are_gone_for_good_take_no_room_in_the_list(world: World) -> None:
+def test_destroyed_agents_take_no_room_in_the_list(world: World) -> None:
     """Who may still be restored is kept; the limit counts the others alone."""
     for number in range(MOST):
         world.call("operator", "spawn", name=f"x{number}", parent="b", max_children=0)
@@ -91,7 +91,7 @@ USELESS = ("network:host", "network:foo", "subagents")
 
 
 @pytest.mark.parametrize("capability", USELESS)
-def test_a_capability_that_nothing_reads_is_given_by_nobody(world: World, capability: str) -> None:
+def test_a_capability_that_nothing_reads_cannot_be_given(world: World, capability: str) -> None:
     """It was granted, held, shown, and had no effect."""
     with pytest.raises(InvalidArgument, match=f"'{capability}' has no effect: .*th") as refused:
         world.call("operator", "grant_capability", agent="a", capability=capability)
@@ -111,7 +111,7 @@ def test_a_capability_that_nothing_reads_is_given_by_nobody(world: World, capabi
     assert not [entry for entry in world.hive.specs.values() if capability in entry.capabilities]
 
 
-def test_who_holds_one_of_old_keeps_it_and_hands_it_on_to_nobody(world: World) -> None:
+def test_an_old_holder_keeps_it_and_hands_it_on_to_no_agent(world: World) -> None:
     """The spec loads; a grant of something else is no reason to lose it."""
     hold(world, "a", *USELESS)
     assert world.repo.read(world.hive.commit).spec("a") == world.hive.spec("a")

@@ -112,7 +112,7 @@ def test_without_a_generation_there_is_no_way_back(world: World) -> None:
         world.call(OPERATOR, "rollback", agent="a1")
 
 
-def test_rollbacks_cost_nobody_his_requests(world: World) -> None:
+def test_rollbacks_use_up_no_requests(world: World) -> None:
     """Attack 23 counts what the operator is asked, not what it does."""
     run_with(world, ONE, TWO)
     for _ in range(6):

@@ -13,7 +13,7 @@ def visible_to(world: World, caller: str, **params: object) -> list[object]:
     return names(world.call(caller, "list_agents", **params)["agents"])
 
 
-def test_an_agent_learns_who_it_is_from_its_socket_alone(world: World) -> None:
+def test_an_agent_learns_its_identity_from_its_socket_alone(world: World) -> None:
     reply = world.call("a1", "whoami")
     assert reply["name"] == "a1"
     assert reply["uuid"] == world.uuid("a1")
@@ -30,7 +30,7 @@ def test_the_operator_is_known_as_itself(world: World) -> None:
 
 
 @pytest.mark.parametrize("param", ["caller", "from", "as_agent", "act_as", "on_behalf_of"])
-def test_nobody_names_the_caller_in_a_call(world: World, param: str) -> None:
+def test_no_call_names_its_caller(world: World, param: str) -> None:
     """Attack 35: there is no way to act as another."""
     with pytest.raises(InvalidParameter):
         world.call("a1", "whoami", **{param: "root"})

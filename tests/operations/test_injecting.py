@@ -10,7 +10,7 @@ from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.machine import State
 
 
-def test_the_only_one_who_works_needs_no_name(world: World) -> None:
+def test_the_only_worker_needs_no_name(world: World) -> None:
     task = give(world, "a", "a1")
     reply = world.call("a", "inject_message", body="faster")
     assert (reply["result"], reply["worker"], reply["task"]) == ("delivered", "a1", task)
@@ -34,14 +34,14 @@ def test_to_one_that_sleeps_or_comes_up_it_is_queued(world: World) -> None:
     assert len(take(world, "a1")) == 1
 
 
-def test_when_nobody_works_nothing_is_sent(world: World) -> None:
+def test_without_a_worker_nothing_is_sent(world: World) -> None:
     reply = world.call("a", "inject_message", body="x")
     assert (reply["result"], reply["message"]) == ("not_active", "")
     assert world.call("a", "inject_message", body="x", worker="a1")["result"] == "not_active"
     assert take(world, "a1") == []
 
 
-def test_of_a_task_that_has_ended_nobody_is_told_anything(world: World) -> None:
+def test_of_a_task_that_has_ended_no_agent_is_told_anything(world: World) -> None:
     task = give(world, "a", "a1")
     end(world, task)
     reply = world.call("a", "inject_message", body="x", task=task)

@@ -72,7 +72,7 @@ def test_none_of_them_changes_the_tree(world: World) -> None:
 
 
 @pytest.mark.parametrize("verb", ["stop", "kill", "restart", "update"])
-def test_recursive_lists_whom_it_hit_leaves_first(world: World, verb: str) -> None:
+def test_recursive_lists_the_agents_that_it_ended_leaves_first(world: World, verb: str) -> None:
     """Row K11."""
     reply = world.call("root", verb, agent="a", recursive=True)
     assert reply["agents"] == ["a11", "a1", "a2", "a"]
@@ -149,7 +149,7 @@ def test_a_stop_that_waits_too_long_is_answered_with_its_job(world: World) -> No
     assert job["state"] == "running"
 
 
-def test_the_record_says_who_was_hit_and_by_which_rule(world: World) -> None:
+def test_the_record_has_the_affected_agents_and_the_rule(world: World) -> None:
     """Row H27; attack 35: both the caller and its object are written down."""
     world.call("root", "stop", agent="a", recursive=True)
     event = world.events()[-1]

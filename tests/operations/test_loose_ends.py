@@ -48,7 +48,7 @@ def test_questions_are_loose_ends_of_both_sides(world: World) -> None:
     assert some(world, "a", *kinds, recursive=False) == [("a", "escalation_to_answer", burns, "a1")]
 
 
-def test_tasks_are_loose_ends_of_who_gave_and_of_who_has_them(world: World) -> None:
+def test_tasks_are_loose_ends_of_assigner_and_assignee(world: World) -> None:
     task = world.call("a", "assign_task", agent="a1", description="sweep the floor")["task"]
     assert some(world, "a", "task", "task_given") == [
         ("a", "task_given", task, "a1"), ("a1", "task", task, "a"),
@@ -57,7 +57,7 @@ def test_tasks_are_loose_ends_of_who_gave_and_of_who_has_them(world: World) -> N
     assert row["text"] == "sweep the floor"
 
 
-def test_a_plan_waits_for_who_gave_the_task(world: World) -> None:
+def test_a_plan_waits_for_the_assigner(world: World) -> None:
     task = world.call("a", "assign_task", agent="a1", description="x", plan_required=True)["task"]
     world.call("a1", "recv")
     plan = world.call("a1", "create_plan", task=task, steps=[{"title": "one"}])["plan"]
@@ -93,7 +93,9 @@ WHO = {"a1": "", "a": "", "root": "", "operator": "", "a11": "NotAllowed", "a2":
 
 
 @pytest.mark.parametrize(("caller", "fault"), WHO.items())
-def test_one_s_own_and_those_below_and_nobody_else_s(world: World, caller: str, fault: str) -> None:
+def test_one_s_own_and_those_of_descendants_and_no_others(
+    world: World, caller: str, fault: str
+) -> None:
     assert world.fault(caller, "loose_ends", agent="a1") == fault
 
 

@@ -21,7 +21,7 @@ MAY = {
 
 
 @pytest.mark.parametrize(("caller", "agent", "parent"), MAY)
-def test_the_operator_or_who_is_above_both(
+def test_the_operator_or_a_common_ancestor_may(
     world: World, caller: str, agent: str, parent: str
 ) -> None:
     """Row H6; attack 39: never under itself or below; making a root is the operator's."""
@@ -49,7 +49,7 @@ def test_the_moved_agent_and_its_new_parent_are_told(world: World) -> None:
     assert world.mail("a11") == []
 
 
-def test_a_move_restarts_who_was_above_and_what_stays_below_it(world: World) -> None:
+def test_a_move_restarts_former_ancestors_and_what_stays_below_them(world: World) -> None:
     """Attack 58: what they may hold open nobody can find, so it is ended with them."""
     reply = world.call("operator", "move", agent="a1", parent="b", dry_run=True)
     assert (reply["live"], reply["crossing"], reply["left"]) == (False, [], [])
@@ -69,7 +69,7 @@ def test_a_move_that_takes_nothing_away_is_live(world: World) -> None:
     assert world.ledger.revocations.open() == []
 
 
-def test_who_loses_may_finish_first(world: World) -> None:
+def test_a_loser_may_finish_first(world: World) -> None:
     world.call("root", "move", agent="a1", parent="b", when_idle=30)
     (revocation,) = world.ledger.revocations.open()
     assert revocation.latest == world.clock.now() + 30
@@ -133,7 +133,7 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
     assert world.mail("a1") == []
 
 
-def test_a_dry_run_is_for_those_who_may(world: World) -> None:
+def test_a_dry_run_needs_the_right_to_the_call(world: World) -> None:
     assert world.fault("a", "move", agent="a1", parent="b", dry_run=True) == "NotAllowed"
 
 
@@ -178,7 +178,7 @@ def test_an_agent_cannot_push_its_quota_through_a_move(world: World) -> None:
     assert world.fault("operator", "move", agent="a1", parent="plan") == ""
 
 
-def test_a_full_parent_takes_nobody_in() -> None:
+def test_a_full_parent_accepts_no_child() -> None:
     with world(Settings(limits=HostLimits(children=2)), "root/a", "root/b", "a/x", "b/y") as small:
         small.grow("a/z")
         assert small.fault("root", "move", agent="y", parent="a") == "LimitReached"

@@ -50,14 +50,14 @@ def test_the_queue_of_an_adopted_child_begins_where_its_new_parent_can_pay(world
     assert phase(world, waits) == "offered"
 
 
-def test_it_begins_where_nobody_pays_at_all(world: World) -> None:
+def test_it_begins_where_no_agent_pays(world: World) -> None:
     budget(world, "a", 10)
     waits = queue_task(world, "a11")
     world.call("operator", "destroy", agent="a")
     assert phase(world, waits) == "offered"
 
 
-def test_a_purse_that_was_emptied_by_giving_holds_nobody_after_its_agent(world: World) -> None:
+def test_a_budget_that_was_emptied_by_giving_bounds_no_agent_after_its_own(world: World) -> None:
     budget(world, "root", 1000)
     budget(world, "a", 10)
     world.call("a", "allocate_budget", agent="a2", kind="tokens", amount=10)
@@ -68,7 +68,7 @@ def test_a_purse_that_was_emptied_by_giving_holds_nobody_after_its_agent(world: 
     assert world.fault("root", "assign_task", agent="a1", description="x") == ""
 
 
-def test_who_is_adopted_by_one_who_has_nothing_either_is_told_and_somebody_is_asked(
+def test_an_agent_adopted_by_one_without_funds_is_told_and_its_payer_is_asked(
     world: World,
 ) -> None:
     budget(world, "root", 10)
@@ -83,7 +83,7 @@ def test_who_is_adopted_by_one_who_has_nothing_either_is_told_and_somebody_is_as
     assert phase(world, waits) == "offered"
 
 
-def test_time_to_stop_runs_again_for_who_comes_to_an_empty_purse(world: World) -> None:
+def test_time_to_stop_runs_again_for_an_agent_that_comes_to_an_empty_budget(world: World) -> None:
     budget(world, "root", 30)
     budget(world, "a", 10)
     budget(world, "b", 10)
@@ -97,7 +97,7 @@ def test_time_to_stop_runs_again_for_who_comes_to_an_empty_purse(world: World) -
     assert state(world, task) == "stopping"
 
 
-def test_everybody_s_budgets_are_read_once_however_many_are_adopted(world: World) -> None:
+def test_budgets_are_read_once_however_many_agents_are_adopted(world: World) -> None:
     budget(world, "root", 1000)
     budget(world, "a", 10)
     world.grow(*(f"a/w{number}" for number in range(20)))
@@ -177,7 +177,7 @@ def test_machines_wait_also_where_what_pays_now_was_emptied_by_giving(world: Wor
     assert wanted_state(world, "a") is DesiredState.RUNNING
 
 
-def test_what_a_subtree_left_behind_without_anything_is_begun_where_somebody_pays(
+def test_a_subtree_left_behind_without_a_budget_begins_work_where_an_agent_pays(
     world: World,
 ) -> None:
     budget(world, "root", 1000)
@@ -226,7 +226,7 @@ def test_a_report_counts_once_and_where_it_was_made_however_often_its_agent_is_m
     assert [bound_row(world, item)[1:4] for item in "ab"] == [(40, 60, 0), (90, 10, 0)]
 
 
-def test_who_is_moved_from_under_a_bound_that_is_reached_works_and_leaves_it_reached(
+def test_an_agent_moved_from_under_a_reached_bound_works_and_leaves_it_reached(
     world: World,
 ) -> None:
     set_bound(world, "a", 50)
@@ -239,7 +239,7 @@ def test_who_is_moved_from_under_a_bound_that_is_reached_works_and_leaves_it_rea
     assert faults == ["", "LimitReached"]
 
 
-def test_who_comes_near_to_the_bound_of_its_new_place_is_warned_at_the_move(world: World) -> None:
+def test_an_agent_near_the_bound_of_its_new_place_is_warned_at_the_move(world: World) -> None:
     set_bound(world, "b", 100, "context")
     set_bound(world, "a", 1000, "context")
     context(world, "a1", 90)
@@ -247,7 +247,7 @@ def test_who_comes_near_to_the_bound_of_its_new_place_is_warned_at_the_move(worl
     assert "is nearly reached" in budget_notices(world, "a1")[-1]
 
 
-def test_the_bounds_of_who_is_destroyed_hold_nobody_below(world: World) -> None:
+def test_the_bounds_of_a_destroyed_agent_hold_no_descendant(world: World) -> None:
     set_bound(world, "a", 100, "context")
     first, *_, waits = (give(world, "root", "a1", deadline=0.0) for _ in range(6))
     context(world, "a1", 100)

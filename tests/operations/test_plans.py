@@ -22,7 +22,7 @@ def prompts(world: World, name: str = "a") -> list[Reply]:
     return [message for message in world.mail(name) if message["kind"] == "plan_submitted"]
 
 
-def test_a_plan_waits_for_who_gave_the_task_and_execution_is_locked(world: World) -> None:
+def test_a_plan_waits_for_the_assigner_and_execution_is_locked(world: World) -> None:
     task = give(world, "a", "a1", plan_required=True)
     plan = propose(world, "a1", task, note="careful")
     assert (plan["state"], plan["decides"]) == ("submitted", "a")
@@ -114,7 +114,7 @@ def test_no_message_is_taken_for_an_approval(world: World) -> None:
     {"a": "", "root": "", "operator": "", "a1": "NotAllowed", "a2": "NotAllowed",
      "a11": "NotAllowed", "b": "NotFound"}.items(),
 )  # fmt: skip
-def test_who_may_approve(world: World, caller: str, error: str) -> None:
+def test_callers_that_may_approve(world: World, caller: str, error: str) -> None:
     task = give(world, "a", "a1")
     plan = propose(world, "a1", task)["plan"]
     assert world.fault(caller, "approve_plan", task=task, plan=plan) == error
@@ -135,7 +135,7 @@ def test_only_the_assignee_plans_its_task(world: World) -> None:
     assert world.fault("a1", "create_plan", steps=STEPS) == "InvalidArgument"
 
 
-def test_a_main_manager_s_own_plans_need_nobody(world: World) -> None:
+def test_the_own_plans_of_a_main_manager_need_no_approval(world: World) -> None:
     own = world.call("root", "create_plan", steps=STEPS)
     assert (own["state"], own["decides"]) == ("approved", "")
     task = give(world, "operator", "root", plan_required=True)
@@ -168,7 +168,7 @@ def test_of_a_task_that_has_ended_no_plan_is_decided(world: World) -> None:
     assert world.fault("a", "approve_plan", task=task, plan=plan) == "Conflict"
 
 
-def test_a_plan_can_be_decided_when_who_gave_the_task_is_gone() -> None:
+def test_a_plan_can_be_decided_when_the_assigner_is_destroyed() -> None:
     with world(None, "root/a", "a/a1", "a1/a11") as made:
         task = give(made, "a1", "a11")
         plan = propose(made, "a11", task)["plan"]

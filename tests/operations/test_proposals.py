@@ -41,7 +41,7 @@ def test_without_the_capability_an_agent_asks_for_its_children_only(world: World
 @pytest.mark.parametrize(
     ("caller", "error"), [("a11", "NotAllowed"), ("a2", "NotAllowed"), ("b", "NotFound")]
 )
-def test_nobody_else_asks(world: World, caller: str, error: str) -> None:
+def test_no_other_agent_may_request_it(world: World, caller: str, error: str) -> None:
     """H9, attack 41."""
     collected = {"agent": "a1", "commit": ONE, "message": "x"}
     assert world.fault(caller, "request_apply_commit", **collected) == error
@@ -92,7 +92,7 @@ def test_attack_42_a_request_that_is_repeated_is_one_request(world: World) -> No
 
 
 @pytest.mark.parametrize("event", ["refuse", "deny"])
-def test_who_waits_is_answered_at_the_end_with_the_reason(world: World, event: str) -> None:
+def test_a_waiting_caller_is_answered_at_the_end_with_the_reason(world: World, event: str) -> None:
     waiting = world.ask("a", "request_apply_commit", agent="a1", commit=ONE, message="x", wait=50)
     assert waiting.pending
     (result,) = world.ledger.approvals.open()
@@ -101,7 +101,7 @@ def test_who_waits_is_answered_at_the_end_with_the_reason(world: World, event: s
         waiting.result()
 
 
-def test_who_waits_is_answered_when_it_is_healthy(world: World) -> None:
+def test_a_waiting_caller_is_answered_when_the_agent_is_healthy(world: World) -> None:
     waiting = world.ask("a", "request_apply_commit", agent="a1", commit=ONE, message="x", wait=50)
     (result,) = world.ledger.approvals.open()
     judge(world, result.id)
@@ -183,7 +183,7 @@ def test_attack_46_a_clock_that_is_set_neither_frees_nor_binds_anybody(years: in
 INPUTS = Settings(nix=NixSettings(inputs={"nixpkgs": "github:a/b", "tools": "github:c/d"}))
 
 
-def test_inputs_are_asked_for_by_who_may() -> None:
+def test_inputs_are_requested_by_callers_with_the_right() -> None:
     """H13: all by `meta.update`, one by the capability of that one."""
     with world(INPUTS, "root/a", "root/b") as made:
         made.call(OPERATOR, "grant_capability", agent="a", capability="meta.update:tools")

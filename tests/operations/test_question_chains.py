@@ -136,7 +136,7 @@ def chain(depth: int) -> list[str]:
 @pytest.mark.sized
 @settings(max_examples=times(20, 300), deadline=None)
 @given(st.integers(0, 6), STEPS, st.booleans(), st.sampled_from((None, 50.0)))
-def test_who_asked_gets_one_answer_whatever_happens_on_the_way(
+def test_the_asker_gets_one_answer_whatever_happens_on_the_way(
     depth: int,
     steps: list[tuple[str, int]],
     escalates: bool,  # noqa: FBT001 - hypothesis gives by place

@@ -22,7 +22,7 @@ WHO = {
 
 
 @pytest.mark.parametrize(("caller", "fault"), WHO.items())
-def test_who_may_answer_is_who_was_asked(world: World, caller: str, fault: str) -> None:
+def test_only_the_recipient_may_answer(world: World, caller: str, fault: str) -> None:
     id_ = ask(world, "a11")
     assert world.fault(caller, "answer", question=id_, answers=["x"]) == fault
 
@@ -48,14 +48,14 @@ NOT_TO = {
 
 
 @pytest.mark.parametrize(("pair", "to"), TO.items())
-def test_whom_a_question_goes_to(world: World, pair: tuple[str, str], to: str) -> None:
+def test_recipients_of_a_question(world: World, pair: tuple[str, str], to: str) -> None:
     """A task asks its parent only; an agent without the capability gets its parent."""
     caller, wanted = pair
     assert world.call(caller, "ask", items=[{"prompt": "x"}], to=wanted)["to"] == to
 
 
 @pytest.mark.parametrize(("pair", "fault"), NOT_TO.items())
-def test_whom_one_may_not_ask(world: World, pair: tuple[str, str], fault: str) -> None:
+def test_agents_that_one_may_not_ask(world: World, pair: tuple[str, str], fault: str) -> None:
     caller, wanted = pair
     assert world.fault(caller, "ask", items=[{"prompt": "x"}], to=wanted) == fault
 
@@ -73,7 +73,7 @@ def test_without_the_capability_a_question_for_the_operator_goes_up_step_by_step
     assert letters(world, "a11", "answer")[0]["by"] == "operator"
 
 
-def test_a_relayed_question_is_answered_to_who_asked_though_the_middle_one_is_destroyed(
+def test_a_relayed_question_is_answered_to_the_asker_though_the_relay_is_destroyed(
     world: World,
 ) -> None:
     """Q29."""
@@ -84,7 +84,7 @@ def test_a_relayed_question_is_answered_to_who_asked_though_the_middle_one_is_de
     assert letters(world, "a11", "answer")[0]["answers"] == ["go on"]
 
 
-def test_who_has_passed_it_on_may_still_answer_and_nobody_else_hears_of_it_twice(
+def test_an_agent_that_passed_it_on_may_still_answer_and_no_other_hears_of_it_twice(
     world: World,
 ) -> None:
     id_ = ask(world, "a11")
@@ -96,7 +96,7 @@ def test_who_has_passed_it_on_may_still_answer_and_nobody_else_hears_of_it_twice
     assert not letters(world, "a1", "question_ended")
 
 
-def test_only_who_has_it_may_pass_it_on_and_only_upwards(world: World) -> None:
+def test_only_the_recipient_may_pass_it_on_and_only_upwards(world: World) -> None:
     id_ = ask(world, "a11")
     assert world.fault("a", "relay_question", question=id_) == "NotAllowed"
     assert world.fault("a1", "relay_question", question=id_, to="a2") == "NotAllowed"
@@ -106,7 +106,7 @@ def test_only_who_has_it_may_pass_it_on_and_only_upwards(world: World) -> None:
     assert hops(world, id_) == [("a1", "asked"), ("root", "relayed")]
 
 
-def test_the_operator_may_pass_a_question_back_to_an_ancestor_of_who_asked(world: World) -> None:
+def test_the_operator_may_pass_a_question_back_to_an_ancestor_of_the_asker(world: World) -> None:
     id_ = ask(world, "a11", to="operator")
     assert world.fault("operator", "relay_question", question=id_, to="b") == "InvalidArgument"
     assert world.fault("operator", "relay_question", question=id_) == "InvalidArgument"
@@ -122,7 +122,7 @@ CANCELS = {
 
 
 @pytest.mark.parametrize(("caller", "fault"), CANCELS.items())
-def test_who_may_take_a_question_back(world: World, caller: str, fault: str) -> None:
+def test_callers_that_may_take_a_question_back(world: World, caller: str, fault: str) -> None:
     """H11: the asker, and any ancestor of the asker."""
     id_ = ask(world, "a11")
     assert world.fault(caller, "cancel_question", question=id_, why="no more") == fault

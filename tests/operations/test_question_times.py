@@ -107,7 +107,7 @@ def test_a_clock_that_is_set_by_three_days_ends_nothing_that_lasts(world: World)
     assert len(letters(world, "a11", "reminder")) == 2
 
 
-def test_a_clock_that_is_set_back_makes_nobody_wait_longer(world: World) -> None:
+def test_a_clock_that_is_set_back_makes_no_caller_wait_longer(world: World) -> None:
     id_ = with_default(world, "a11", 60, "x")
     at = world.clock.now() + 60
     world.call("a11", "remind", body="at its time of day", at=at)
@@ -134,7 +134,9 @@ def test_an_answer_waits_until_there_is_room_in_the_inbox() -> None:
         assert letters(made, "a1", "answer") == []
 
 
-def test_what_waits_on_a_full_inbox_is_told_later_and_who_asks_a_full_one_is_told_at_once() -> None:
+def test_what_waits_on_a_full_inbox_is_told_later_and_a_question_to_a_full_one_fails_at_once() -> (
+    None
+):
     settings = Settings.model_validate({"limits": {"inbox_count": 2}})
     with world(settings, "root/a", "a/a1") as made:
         fill(made, "a")
@@ -150,7 +152,7 @@ def test_what_waits_on_a_full_inbox_is_told_later_and_who_asks_a_full_one_is_tol
         assert [letter["question"] for letter in letters(made, "root", "question")] == [id_]
 
 
-def test_what_is_owed_to_one_who_is_gone_is_owed_no_more() -> None:
+def test_a_debt_to_a_destroyed_agent_is_cancelled() -> None:
     settings = Settings.model_validate({"limits": {"inbox_count": 2}})
     with world(settings, "root/a", "a/a1") as made:
         id_ = ask(made, "a1")

@@ -81,14 +81,14 @@ def test_the_second_answer_is_refused_and_told_the_first(world: World) -> None:
     assert len(letters(world, "a11", "answer")) == 1
 
 
-def test_who_was_asked_hears_that_there_is_nothing_to_answer_any_more(world: World) -> None:
+def test_the_recipient_hears_that_there_is_nothing_to_answer_any_more(world: World) -> None:
     id_ = ask(world, "a11")
     world.call("a1", "recv")
     world.call("a11", "cancel_question", question=id_)
     assert [letter["state"] for letter in letters(world, "a1", "question_ended")] == ["cancelled"]
 
 
-def test_a_letter_that_nobody_has_read_goes_with_its_question(world: World) -> None:
+def test_an_unread_message_is_removed_with_its_question(world: World) -> None:
     """The operator looks at the list of open questions and gets no mail."""
     for to in ("a1", "operator"):
         id_ = ask(world, "a11", to=to)
@@ -155,7 +155,7 @@ def test_after_a_move_a_question_waits_on_the_new_parent(world: World) -> None:
     assert letters(world, "a11", "answer")[0]["by"] == "b"
 
 
-def test_who_is_not_above_any_more_may_not_answer_though_it_sees_who_asked(world: World) -> None:
+def test_a_former_ancestor_may_not_answer_though_it_sees_the_asker(world: World) -> None:
     id_ = ask(world, "a11")
     world.call("operator", "move", agent="a11", parent="a")  # beside a1, who was asked
     world.advance(0)
@@ -163,7 +163,7 @@ def test_who_is_not_above_any_more_may_not_answer_though_it_sees_who_asked(world
     assert row(world, id_)["to"] == "a"
 
 
-def test_who_is_gone_gets_no_mail_about_questions(world: World) -> None:
+def test_a_destroyed_agent_gets_no_mail_about_questions(world: World) -> None:
     ask(world, "a1")
     ask(world, "a11")
     uuid = world.uuid("a1")
@@ -174,7 +174,7 @@ def test_who_is_gone_gets_no_mail_about_questions(world: World) -> None:
     assert world.ledger.messages.dead(uuid) == 0
 
 
-def test_a_move_that_leaves_who_was_asked_above_changes_nothing(world: World) -> None:
+def test_a_move_that_leaves_the_recipient_above_changes_nothing(world: World) -> None:
     id_ = ask(world, "a11", to="a")
     world.call("operator", "move", agent="a11", parent="a2")
     world.advance(0)
@@ -195,7 +195,7 @@ def test_an_agent_has_so_many_open_questions_and_is_told_the_rule() -> None:
         ask(made, "a1")
 
 
-def test_nobody_fills_the_list_of_one_who_is_asked_so_that_others_cannot_ask() -> None:
+def test_no_asker_fills_the_list_of_a_recipient_so_that_others_cannot_ask() -> None:
     settings = Settings.model_validate({"talk": {"open": 8, "asked": 4}})
     with world(settings, "root/a", "a/a1", "a/a2", "a/a3", "a/a4") as made:
         ask(made, "a1")
@@ -225,7 +225,7 @@ def test_all_answers_together_have_to_fit_too(world: World) -> None:
     assert row(world, id_)["state"] == "open"
 
 
-def test_who_asked_is_blocked_until_its_last_question_has_ended(world: World) -> None:
+def test_the_asker_is_blocked_until_its_last_question_has_ended(world: World) -> None:
     """K5."""
     first, second = ask(world, "a11"), ask(world, "a11")
     uuid = world.uuid("a11")

@@ -63,7 +63,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_who_may_is_what_the_owner_said(world: World, rule: str) -> None:
+def test_the_owner_of_a_queue_decides_on_its_users(world: World, rule: str) -> None:
     """Who may nothing is told that there is no such queue (attack 41)."""
     world.call("a", "open_queue", name="q", may_put=[rule], may_take=["a1"])
     everybody = {"root", "a", "a1", "a11", "a2", "b", "b1", "operator"}
@@ -83,7 +83,7 @@ def test_unknown_and_unseen_answer_alike(jobs: World) -> None:
             jobs.call("b1", "put", queue=queue, body="x")
 
 
-def test_who_may_only_take_is_told_so(world: World) -> None:
+def test_an_agent_that_may_only_take_is_told_so(world: World) -> None:
     world.call("a", "open_queue", name="q", may_put=[], may_take=["children"])
     with pytest.raises(NotAllowed, match="put into a queue of a: its owner does not let you put"):
         world.call("a1", "put", queue="a/q", body="x")
@@ -110,7 +110,7 @@ def test_a_rule_follows_the_tree_of_now(jobs: World) -> None:
     assert jobs.fault("a1", "put", queue="a/jobs", body="x") == "NotFound"
 
 
-def test_names_in_a_rule_are_those_whom_the_owner_sees_and_who_see_it(world: World) -> None:
+def test_names_in_a_rule_are_agents_that_see_the_owner_and_are_seen_by_it(world: World) -> None:
     assert world.fault("a", "open_queue", name="q", may_put=["b1"]) == "NotFound"
     assert world.fault("a", "open_queue", name="q", may_put=["nobody"]) == "NotFound"
     world.call("operator", "allow", agent="a", other="b1")
@@ -119,7 +119,7 @@ def test_names_in_a_rule_are_those_whom_the_owner_sees_and_who_see_it(world: Wor
     assert caught.value.field == "may_take"
 
 
-def test_who_has_an_old_name_has_not_the_old_rights(world: World) -> None:
+def test_an_agent_with_an_old_name_does_not_have_the_old_rights(world: World) -> None:
     """Attack 40."""
     world.call("a", "open_queue", name="q", may_put=["a2"], may_take=[])
     world.call("operator", "destroy", agent="a2")
@@ -156,7 +156,7 @@ def test_a_bound_on_urgency_leaves_the_rest(jobs: World) -> None:
     assert bodies(take(jobs)) == ["low"]
 
 
-def test_who_waits_for_one_kind_is_not_asked_again_for_others(jobs: World) -> None:
+def test_a_waiter_for_one_kind_is_not_asked_again_for_others(jobs: World) -> None:
     """HiveKernel put what did not match back and popped it again without a pause."""
     waiting = jobs.ask("a2", "take", queue="a/jobs", kind="odd", wait=50)
     parked = waiting.line.unpark
@@ -173,7 +173,7 @@ def test_a_waiting_take_ends_with_nothing_after_its_time(jobs: World) -> None:
     assert waiting.result() == {"things": []}
 
 
-def test_a_thing_comes_back_when_its_lease_ends_also_to_who_waits(jobs: World) -> None:
+def test_an_item_comes_back_when_its_lease_ends_also_to_a_waiting_caller(jobs: World) -> None:
     put(jobs, "x")
     take(jobs, "a1", lease=5)
     waiting = jobs.ask("a2", "take", queue="a/jobs", wait=50)
@@ -182,7 +182,7 @@ def test_a_thing_comes_back_when_its_lease_ends_also_to_who_waits(jobs: World) -
     assert thing["attempt"] == 2
 
 
-def test_only_who_took_it_acks_and_a_late_ack_counts(jobs: World) -> None:
+def test_only_the_agent_that_took_it_acks_and_a_late_ack_counts(jobs: World) -> None:
     (id_,) = put(jobs, "x")
     take(jobs, "a1", lease=5)
     assert jobs.call("a2", "ack", ids=[id_, "q0", "nonsense"]) == {"acked": 0}
@@ -200,7 +200,7 @@ def test_what_is_given_back_is_ready_at_once(jobs: World) -> None:
     assert bodies(rows(waiting.result()["things"])) == ["x"]
 
 
-def test_what_is_given_up_stays_for_the_owner_who_is_told(small: World) -> None:
+def test_an_abandoned_item_stays_for_the_owner_and_the_owner_is_told(small: World) -> None:
     (id_,) = put(small, "x")
     for _ in range(2):
         take(small, lease=5)
@@ -250,7 +250,7 @@ def test_a_flood_into_a_queue_meets_the_limit_of_sends(jobs: World) -> None:
     assert jobs.fault("a2", "put", queue="a/jobs", body="x") == ""
 
 
-def test_who_put_into_a_closed_queue_hears_what_nobody_took(jobs: World) -> None:
+def test_a_producer_of_a_closed_queue_hears_of_items_that_were_not_taken(jobs: World) -> None:
     ids = [*put(jobs, "1"), *put(jobs, "2", who="a2")]
     waiting = jobs.ask("a1", "take", queue="a/jobs", kind="none", wait=50)
     assert jobs.call("a", "close_queue", queue="jobs") == {"left": 2}

@@ -15,7 +15,9 @@ def trigger_states(world: World, name: str) -> dict[object, object]:
     return {trigger["name"]: trigger["enabled"] for trigger in result}
 
 
-def test_who_stops_its_own_work_keeps_the_triggers_that_others_set_for_it(world: World) -> None:
+def test_an_agent_that_stops_its_own_work_keeps_the_triggers_that_others_set_for_it(
+    world: World,
+) -> None:
     world.call("operator", "grant_capability", agent="a1", capability="trigger")
     world.call("operator", "set_trigger", name="above", agent="a1", **CRON)
     world.call("a1", "set_trigger", name="own", **CRON)
@@ -29,7 +31,7 @@ def test_who_stops_its_own_work_keeps_the_triggers_that_others_set_for_it(world:
     assert not trigger_states(world, "a1")["above"]
 
 
-def test_a_reminder_does_not_come_to_one_who_was_moved_away(world: World) -> None:
+def test_a_reminder_does_not_come_to_an_agent_that_was_moved_away(world: World) -> None:
     world.call("a", "remind", to="a1", body="obey", **{"in": 60.0})
     world.call("root", "remind", to="a1", body="go on", **{"in": 60.0})
     world.call("operator", "move", agent="a1", parent="b")
@@ -93,7 +95,7 @@ def test_what_one_agent_sends_does_not_keep_another_from_asking(world: World) ->
 
 
 @pytest.mark.parametrize("ends", [["success"], []])
-def test_what_became_of_an_agent_that_was_moved_away_is_not_told_to_who_gave_it_work(
+def test_the_end_of_an_agent_that_was_moved_away_is_not_told_to_its_assigner(
     world: World, ends: list[str]
 ) -> None:
     task = give(world, "a", "a1")
@@ -107,7 +109,7 @@ def test_what_became_of_an_agent_that_was_moved_away_is_not_told_to_who_gave_it_
     assert world.fault("a1", "wait_tasks", tasks=[task], wait=0) == ""
 
 
-def test_who_gave_work_to_one_that_is_its_sibling_now_may_still_ask_for_its_end(
+def test_an_assigner_of_a_task_to_its_present_sibling_may_still_request_its_end(
     world: World,
 ) -> None:
     task = give(world, "a1", "a11")
@@ -135,7 +137,7 @@ def test_a_call_that_waits_for_a_task_ends_when_its_agent_is_moved_out_of_sight(
     assert str(held.replies[-1]["error"]).endswith("NotFound")
 
 
-def test_who_waits_for_a_task_that_was_moved_out_of_sight_learns_only_that_it_is_over(
+def test_a_waiter_for_a_task_that_moved_out_of_sight_learns_only_that_it_is_over(
     world: World,
 ) -> None:
     task = give(world, "a", "a1")

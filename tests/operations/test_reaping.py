@@ -34,7 +34,7 @@ def test_a_one_shot_agent_goes_after_a_while(world: World, code: int | None) -> 
     assert names(world.call("operator", "list_archives")["archives"]) == ["once"]
 
 
-def test_whoever_stays_is_no_zombie(world: World) -> None:
+def test_a_process_that_stays_is_no_zombie(world: World) -> None:
     """K6, K9: a worker that was stopped, or crashed, keeps its place."""
     end_machine(world, "worker", 1)
     world.advance(3600)

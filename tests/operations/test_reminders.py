@@ -21,7 +21,7 @@ def ids(world: World, caller: str, **more: object) -> list[object]:
     return names(world.call(caller, "list_reminders", **more)["reminders"], "id")
 
 
-def test_it_comes_once_at_its_time_with_who_asked_for_it(world: World) -> None:
+def test_it_comes_once_at_its_time_with_the_name_of_its_setter(world: World) -> None:
     id_ = remind(world, "a", to="a1")
     world.advance(59)
     assert letters(world, "a1", "reminder") == []
@@ -65,7 +65,9 @@ WHO = {"a1": "", "a": "", "root": "", "operator": "", "a11": "NotAllowed", "a2":
 
 
 @pytest.mark.parametrize(("caller", "fault"), WHO.items())
-def test_who_may_remind_whom_and_take_it_back(world: World, caller: str, fault: str) -> None:
+def test_callers_that_may_set_a_reminder_and_take_it_back(
+    world: World, caller: str, fault: str
+) -> None:
     """H11: any ancestor of the agent that gets it."""
     assert world.fault(caller, "remind", to="a1", body="x", **{"in": 5.0}) == fault
     id_ = remind(world, "a1")
@@ -155,7 +157,7 @@ def test_the_coming_is_an_event_that_says_how_late_it_was(world: World) -> None:
     }  # fmt: skip
 
 
-def test_it_wakes_a_sleeper_whom_mail_wakes(world: World) -> None:
+def test_it_wakes_a_sleeper_that_mail_wakes(world: World) -> None:
     spec: AgentSpec = world.hive.spec("a1")
     assert not spec.wakes
     world.call("operator", "spawn", name="s", parent="a", wakes=True)

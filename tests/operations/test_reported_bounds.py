@@ -64,7 +64,7 @@ def test_all_below_count_towards_the_bound_and_are_held_by_it(world: World) -> N
     assert caught.value.fields["retry_after"] == HOUR + 60
 
 
-def test_its_agent_is_warned_then_work_waits_and_somebody_is_asked(world: World) -> None:
+def test_its_agent_is_warned_then_work_waits_and_its_payer_is_asked(world: World) -> None:
     set_bound(world, "root", 1000)
     set_bound(world, "a", 100)
     running = give(world, "root", "a1", deadline=0.0)
@@ -201,7 +201,7 @@ def _bounded() -> Iterator[World]:
         yield made
 
 
-def test_a_host_bounds_each_agent_of_whom_no_budget_says_so(bounded: World) -> None:
+def test_a_host_bounds_each_agent_that_no_budget_bounds(bounded: World) -> None:
     use(bounded, "a", 99)
     use(bounded, "a1", 100)
     context(bounded, "a", 1000)

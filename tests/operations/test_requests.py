@@ -31,7 +31,7 @@ def test_an_answer_has_the_correlation_of_its_request(world: World) -> None:
     assert result["thread"] == asked["thread"] == said["thread"]
 
 
-def test_who_waits_is_answered_at_once(world: World) -> None:
+def test_a_waiting_caller_is_answered_at_once(world: World) -> None:
     asked = ask(world)
     waiting = world.ask("a", "wait_reply", id=asked["id"], wait=50)
     world.advance(20)
@@ -50,7 +50,7 @@ def test_a_wait_ends_with_nothing_and_can_be_begun_again(world: World) -> None:
     assert reply_of(again.result()) is not None
 
 
-def test_an_answer_in_time_is_kept_for_who_asked(world: World) -> None:
+def test_an_answer_in_time_is_kept_for_the_asker(world: World) -> None:
     """A loop over the inbox beside it does not take it away."""
     asked = ask(world)
     answer(world, asked)
@@ -75,7 +75,7 @@ def test_a_late_answer_is_mail_like_any_other(world: World) -> None:
     assert (letter["reply_to"], letter["attempt"]) == (asked["id"], 1)
 
 
-def test_an_answer_that_nobody_fetched_comes_with_the_mail(world: World) -> None:
+def test_an_answer_that_was_not_fetched_comes_with_the_mail(world: World) -> None:
     asked = ask(world, within=10)
     answer(world, asked)
     waiting = world.ask("a", "recv", wait=50)
@@ -94,7 +94,7 @@ def test_only_the_first_answer_is_kept_back(world: World) -> None:
     assert result["body"] == "4"
 
 
-def test_without_a_time_whoever_asks_first_gets_the_answer(world: World) -> None:
+def test_without_a_time_the_first_caller_gets_the_answer(world: World) -> None:
     asked = ask(world, within=None)
     answer(world, asked)
     result = reply_of(world.call("a", "wait_reply", id=asked["id"]))
@@ -102,7 +102,7 @@ def test_without_a_time_whoever_asks_first_gets_the_answer(world: World) -> None
     assert world.call("a", "recv") == {"messages": []}
 
 
-def test_who_asks_somebody_that_ends_hears_of_it(world: World) -> None:
+def test_an_asker_hears_of_the_end_of_the_agent_that_it_asked(world: World) -> None:
     asked = ask(world)
     waiting = world.ask("a", "wait_reply", id=asked["id"], wait=50)
     world.call("operator", "destroy", agent="a1")
@@ -112,7 +112,7 @@ def test_who_asks_somebody_that_ends_hears_of_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("caller", ["a1", "a2", "root", "operator"])
-def test_nobody_waits_for_the_answer_to_anothers_message(world: World, caller: str) -> None:
+def test_no_agent_waits_for_the_answer_to_a_message_of_another(world: World, caller: str) -> None:
     """Attack 43."""
     asked = ask(world)
     answer(world, asked)

@@ -49,7 +49,7 @@ def test_a_sleeper_is_woken_for_it(world: World) -> None:
     assert run.wanted is DesiredState.RUNNING
 
 
-def test_what_is_open_went_well_or_has_nobody_is_not_resumed(world: World) -> None:
+def test_open_successful_and_unassigned_items_are_not_resumed(world: World) -> None:
     task = give(world, "a", "a1")
     with pytest.raises(Conflict, match="has not ended"):
         resume(world, task)
@@ -68,7 +68,7 @@ def test_what_is_open_went_well_or_has_nobody_is_not_resumed(world: World) -> No
     {"a": "", "root": "", "operator": "", "a1": "NotAllowed", "a2": "NotAllowed",
      "b1": "NotFound"}.items(),
 )  # fmt: skip
-def test_who_may(world: World, caller: str, error: str) -> None:
+def test_callers_that_are_allowed(world: World, caller: str, error: str) -> None:
     task = give(world, "a", "a1")
     end(world, task, "failed")
     assert world.fault(caller, "resume_task", task=task, guidance="x") == error

@@ -76,7 +76,7 @@ def test_time_is_measured_while_a_machine_runs_and_after(world: World) -> None:
     assert ran(world, by="subtree") == {"a": 10, "b": 15, "root": 25}
 
 
-def test_all_who_draw_on_it_use_it_up_together(world: World) -> None:
+def test_all_agents_that_draw_on_a_budget_use_it_up_together(world: World) -> None:
     budget(world, "a", 100)
     start(world, "a", "a1")
     world.advance(20)
@@ -117,7 +117,7 @@ def test_machines_are_stopped_at_the_end_of_their_time_and_started_when_there_is
     assert amount_left(world, "a") == (80, 220, 0)
 
 
-def test_who_was_stopped_by_somebody_meanwhile_stays_so(world: World) -> None:
+def test_an_agent_that_was_stopped_meanwhile_stays_stopped(world: World) -> None:
     budget(world, "a", 10)
     start(world, "a", "a1")
     world.advance(5)
@@ -164,7 +164,7 @@ def test_what_a_destroyed_agent_ran_is_kept_under_its_name(world: World) -> None
     assert ran(world, agent="b", by="subtree") == {f"b1 ({uuid[:8]}, gone)": 7, "b": 7}
 
 
-def test_those_adopted_draw_on_who_adopts_them(world: World) -> None:
+def test_adopted_agents_draw_on_their_new_parent(world: World) -> None:
     budget(world, "root", 1000)
     budget(world, "a", 100)
     start(world, "a", "a1", "a2")

@@ -74,7 +74,7 @@ def test_the_same_call_again_sets_it_again(made: World) -> None:
     assert made.vault.read(made.uuid("ann"), "token") == b"another"
 
 
-def test_it_is_recorded_who_set_what_by_its_key(made: World) -> None:
+def test_the_setter_is_recorded_with_the_key(made: World) -> None:
     put(made)
     made.call(OPERATOR, "remove_secret", agent="ann", key="token")
     made.call(OPERATOR, "remove_secret", agent="ann", key="token")

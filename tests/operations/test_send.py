@@ -62,7 +62,7 @@ def test_a_task_writes_to_its_parent_only(world: World) -> None:
     assert collected == {"a": "", "a1": "NotAllowed", "job": "NotAllowed", "root": "NotAllowed"}
 
 
-def test_the_operator_hears_those_who_hold_the_capability(world: World) -> None:
+def test_the_operator_hears_the_holders_of_the_capability(world: World) -> None:
     world.call("operator", "revoke_capability", agent="a1", capability="message.operator")
     assert world.fault("a1", "send", to="operator", body="x") == "NotAllowed"
     assert world.fault("a2", "send", to="operator", body="x") == ""
@@ -88,7 +88,7 @@ def test_a_reply_always_goes_to_the_sender(world: World) -> None:
     assert world.fault("b1", "send", to="a11", body="more") == "NotFound"
 
 
-def test_only_who_received_a_message_may_answer_it(world: World) -> None:
+def test_only_the_recipient_of_a_message_may_answer_it(world: World) -> None:
     """Attack 43: somebody else's message opens no door, and is unknown."""
     asked = world.call("root", "send", to="a1", body="question")["id"]
     assert world.fault("a2", "send", to="root", body="x", reply_to=asked) == "NotAllowed"
@@ -96,14 +96,14 @@ def test_only_who_received_a_message_may_answer_it(world: World) -> None:
     assert world.fault("a2", "send", to="a1", body="x", reply_to="0" * 13) == "NotFound"
 
 
-def test_an_answer_goes_to_nobody_but_those_it_concerns(world: World) -> None:
+def test_an_answer_goes_only_to_the_agents_that_it_concerns(world: World) -> None:
     asked = world.call("a", "send", to="a1", body="question")["id"]
     with pytest.raises(InvalidArgument) as caught:
         world.call("a1", "send", to="a2", body="x", reply_to=asked)
     assert caught.value.field == "reply_to"
 
 
-def test_who_has_an_old_name_does_not_get_the_old_ones_answers(world: World) -> None:
+def test_an_agent_with_an_old_name_does_not_get_the_answers_of_the_old_one(world: World) -> None:
     """Attack 40."""
     asked = world.call("a1", "send", to="a2", body="question")["id"]
     world.call("operator", "destroy", agent="a1")
@@ -112,7 +112,7 @@ def test_who_has_an_old_name_does_not_get_the_old_ones_answers(world: World) -> 
     assert world.mail("a1") == []
 
 
-def test_nobody_gets_into_a_thread_of_others(world: World) -> None:
+def test_no_agent_gets_into_a_thread_of_others(world: World) -> None:
     """Attack 43: thread hijack."""
     world.call("a", "send", to="a1", body="secret plan", thread="plan")
     own = world.call("a", "send", to="a1", body="other")["id"]
@@ -123,7 +123,7 @@ def test_nobody_gets_into_a_thread_of_others(world: World) -> None:
 
 
 @pytest.mark.parametrize("param", ["from", "from_uuid", "sender", "relation", "hops"])
-def test_nobody_writes_on_the_envelope(world: World, param: str) -> None:
+def test_no_sender_writes_on_the_envelope(world: World, param: str) -> None:
     """Attack 43: `from` is the daemon's."""
     error = world.fault("a1", "send", to="a", body="x", **{param: "operator"})
     assert error == "InvalidParameter"

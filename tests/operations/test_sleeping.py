@@ -77,7 +77,7 @@ def test_a_whole_subtree_sleeps_and_wakes(world: World) -> None:
 
 
 @pytest.mark.parametrize(("name", "woken"), [("light", True), ("work", False)])
-def test_mail_wakes_whom_it_should(world: World, name: str, *, woken: bool) -> None:
+def test_mail_wakes_the_agents_that_it_should(world: World, name: str, *, woken: bool) -> None:
     """K13, `wakes`: the others find it when they are woken."""
     world.call("lead", "sleep", agent=name)
     end_machine(world, name)
@@ -110,7 +110,7 @@ def test_a_resume_can_bring_a_message(world: World) -> None:
     assert world.call("lead", "resume", agent="work")["message"] is None
 
 
-def test_who_wakes_by_its_mail_is_waited_for_by_whoever_resumes_it_with_a_message(
+def test_an_agent_that_mail_wakes_is_waited_for_by_a_resume_with_a_message(
     world: World,
 ) -> None:
     world.call("lead", "sleep", agent="light")

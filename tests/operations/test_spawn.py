@@ -102,7 +102,7 @@ def test_the_role_matrix_holds(world: World, creator: str) -> None:
     assert made == CREATES[creator]
 
 
-def test_nobody_spawns_a_kernel(world: World) -> None:
+def test_no_agent_spawns_a_kernel(world: World) -> None:
     """Row K1: the daemon itself is the only one."""
     assert world.fault("operator", "spawn", name="new", role="kernel") == "InvalidParameter"
 
@@ -249,7 +249,7 @@ def test_a_repeat_with_the_same_key_makes_no_second_agent(world: World) -> None:
     world.call("root", "spawn", name="other", idempotency_key="k")
 
 
-def test_the_commit_tells_who_made_whom(world: World) -> None:
+def test_the_commit_has_the_creator_and_the_created_agent(world: World) -> None:
     """Row H27."""
     world.call("a", "spawn", name="new")
     event = world.events()[-1]

@@ -50,7 +50,7 @@ def test_the_agent_and_its_giver_are_warned_once_for_each_crossing(world: World)
     assert budget_events(world) == ["low", "low"]
 
 
-def test_who_is_out_of_budget_has_its_giver_asked_and_gets_no_new_task(world: World) -> None:
+def test_an_agent_out_of_budget_has_its_giver_asked_and_gets_no_new_task(world: World) -> None:
     budget(world, "root", 1000)
     budget(world, "a", 100)
     world.call("a", "report_usage", tokens_in=60, tokens_out=60)
@@ -64,7 +64,7 @@ def test_who_is_out_of_budget_has_its_giver_asked_and_gets_no_new_task(world: Wo
     )  # fmt: skip
 
 
-def test_those_below_who_draw_on_it_are_out_of_budget_too(world: World) -> None:
+def test_descendants_that_draw_on_it_are_out_of_budget_too(world: World) -> None:
     budget(world, "a", 100)
     budget(world, "a2", 10)
     world.call("a11", "report_usage", tokens_in=100)
@@ -85,7 +85,7 @@ def test_an_answer_with_a_number_gives_so_much_and_work_goes_on(world: World) ->
     assert "has 30 tokens again: continue" in budget_notices(world, "a")[-1]
 
 
-def test_an_answer_gives_no_more_than_who_answers_has(world: World) -> None:
+def test_an_answer_gives_no_more_than_the_answerer_has(world: World) -> None:
     budget(world, "root", 150)
     budget(world, "a", 100)
     world.call("a", "report_usage", tokens_in=100)
@@ -128,7 +128,9 @@ def test_work_at_an_empty_budget_is_told_then_stopped_and_what_waits_goes_on_lat
 
 
 @pytest.mark.parametrize("how", ["close", "move"])
-def test_who_had_an_empty_budget_goes_on_where_another_one_pays(world: World, how: str) -> None:
+def test_an_agent_with_an_empty_budget_goes_on_where_another_one_pays(
+    world: World, how: str
+) -> None:
     budget(world, "root", 1000)
     budget(world, "a", 500)
     world.call("root", "allocate_budget", agent="a1", kind="tokens", amount=10)
@@ -148,7 +150,7 @@ def test_who_had_an_empty_budget_goes_on_where_another_one_pays(world: World, ho
     )
 
 
-def test_a_closed_budget_below_an_empty_one_wakes_nobody(world: World) -> None:
+def test_a_closed_budget_below_an_empty_one_wakes_no_agent(world: World) -> None:
     budget(world, "root", 1000)
     budget(world, "a", 20)
     world.call("a", "allocate_budget", agent="a1", kind="tokens", amount=10)
@@ -181,7 +183,7 @@ def test_a_message_a_task_and_an_agent_are_refused_before_they_are_made(world: W
     assert "newer" not in world.hive.topology
 
 
-def test_nobody_pays_for_what_the_operator_does(world: World) -> None:
+def test_no_agent_pays_for_what_the_operator_does(world: World) -> None:
     budget(world, "a", 1, kind="messages")
     assert [world.fault("operator", "send", to="a", body="x") for _ in range(3)] == [""] * 3
 

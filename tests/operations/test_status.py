@@ -178,7 +178,7 @@ def test_gc_lists_what_no_agent_accounts_for(world: World) -> None:
     assert ("range", uuid) in [(row["kind"], row["name"]) for row in result]
 
 
-def test_gc_forgets_the_secrets_of_those_who_will_not_come_back(world: World) -> None:
+def test_gc_forgets_the_secrets_of_agents_that_will_not_come_back(world: World) -> None:
     """Row H30 for H28: listed first; kept for as long as the agent can be restored."""
     uuid = world.uuid("b1")
     for name in ("a1", "b1"):

@@ -125,7 +125,7 @@ def test_nothing_to_stop_is_an_answer_too(world: World) -> None:
 @pytest.mark.parametrize(
     ("caller", "error"), {"a1": "NotAllowed", "a2": "NotAllowed", "b1": "NotFound"}.items()
 )
-def test_who_may_not(world: World, caller: str, error: str) -> None:
+def test_callers_that_are_refused(world: World, caller: str, error: str) -> None:
     assert world.fault(caller, "stop_work", agent="a", reason="x") == error
 
 
@@ -155,7 +155,7 @@ def test_a_very_long_queue_stops_without_reading_all_of_it_again_for_each_end(
     assert len(said) / 100 < 30
 
 
-def test_what_runs_is_told_first_however_much_waits_and_whoever_else_is_ended(
+def test_running_tasks_are_told_first_however_many_wait_and_whichever_agents_end(
     world: World,
 ) -> None:
     for _ in range(40):

@@ -28,7 +28,7 @@ def test_without_a_number_only_what_comes_from_now_on_is_told(world: World) -> N
         assert (reply["events"], reply["next"]) == ([], last)
 
 
-def test_an_agent_follows_itself_and_its_descendants_and_nobody_else(world: World) -> None:
+def test_an_agent_follows_only_itself_and_its_descendants(world: World) -> None:
     """Q39."""
     start = world.ledger.events.last
     for who, to in (("a1", "a2"), ("b1", "b"), ("a", "a1"), ("root", "b")):
@@ -41,7 +41,7 @@ def test_an_agent_follows_itself_and_its_descendants_and_nobody_else(world: Worl
     assert len(events_behind(world, "operator", start)) == 4
 
 
-def test_nobody_whom_the_reader_does_not_see_shows(world: World) -> None:
+def test_no_agent_that_the_reader_does_not_see_is_shown(world: World) -> None:
     world.call("operator", "allow", agent="b1", other="a1")
     start = world.ledger.events.last
     world.call("b1", "send", to="a1", body="x")
@@ -111,7 +111,7 @@ def test_a_long_stretch_of_others_events_is_passed_in_bounded_steps(world: World
     stream.close()
 
 
-def test_who_comes_too_late_is_told_what_is_gone(world: World) -> None:
+def test_a_late_reader_is_told_what_was_removed(world: World) -> None:
     """K29: a slow reader is told of a gap, never left to guess."""
     fill(world, 50)
     with world.ledger.transaction():

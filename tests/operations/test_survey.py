@@ -88,7 +88,7 @@ def test_work_that_says_nothing_is_seen_by_how_long(world: World) -> None:
     assert row(world, "lead")["unanswered"] == pytest.approx(9)
 
 
-def test_what_belongs_to_nobody_is_told_to_who_looks_after_the_host(world: World) -> None:
+def test_orphans_are_reported_to_the_keeper_of_the_host(world: World) -> None:
     world.seen.planned = ReconcilePlan(reports=(Orphan("unit", "hive-agent@x.service"),))
     for caller, value in (("maid", 1), ("operator", 1), ("lead", 0), ("queen", 0)):
         assert len(texts(world.call(caller, "survey")["left_overs"])) == value

@@ -75,7 +75,7 @@ DOES: dict[str, tuple[str, dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("how", DOES)
-def test_whoever_says_something_of_a_task_has_begun_it(world: World, how: str) -> None:
+def test_an_agent_that_reports_on_a_task_has_begun_it(world: World, how: str) -> None:
     operation, params, then = DOES[how]
     task = assign(world, "a1")
     world.call("a1", operation, task=task, **params)
@@ -285,7 +285,7 @@ def test_a_task_whose_letter_is_given_up_ends_and_its_giver_is_told(world: World
     assert task in str(news["body"])
 
 
-def test_a_task_whose_letter_nobody_acks_ends_after_all_attempts(world: World) -> None:
+def test_a_task_whose_message_is_never_acked_ends_after_all_attempts(world: World) -> None:
     start_machines(world, "a1")
     upkeep(world)
     task = assign(world, "a1", requeue=1)

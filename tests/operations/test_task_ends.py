@@ -97,7 +97,7 @@ def test_a_watch_ends_with_the_task(world: World) -> None:
     assert [page["state"] for page in seen.pages] == ["in_progress", "done"]
 
 
-def test_a_task_that_nobody_has_taken_is_cancelled_at_once(world: World) -> None:
+def test_a_task_that_was_not_taken_is_cancelled_at_once(world: World) -> None:
     task = str(world.call("a", "assign_task", agent="a1", description="x")["task"])
     assert world.call("a", "cancel_task", task=task)["state"] == "cancelled"
     assert world.mail("a1") == []
@@ -119,7 +119,7 @@ def test_work_that_is_cancelled_is_stopped_and_what_there_was_is_kept(world: Wor
     assert "cancelled, stopped: a third" in notices(world, "root", "tasks")[0]
 
 
-def test_who_does_not_stop_has_its_container_ended(world: World) -> None:
+def test_a_checker_that_does_not_stop_has_its_container_ended(world: World) -> None:
     """Row K14: what else it had begun is lost with it."""
     start_machines(world, "a1")
     task, beside = give(world, "a", "a1"), give(world, "a", "a1", requeue=1)
@@ -178,7 +178,7 @@ def test_the_soft_deadline_asks_and_the_hard_one_stops(world: World) -> None:
     assert result_.error == "its time is over: 100 s"
 
 
-def test_time_does_not_run_while_somebody_else_has_to_answer(world: World) -> None:
+def test_time_does_not_run_while_another_agent_has_to_answer(world: World) -> None:
     """An answer may take days."""
     task = give(world, "a", "a1", deadline=100)
     world.advance(40)
@@ -229,7 +229,7 @@ def test_a_crashed_worker_is_started_again_for_a_task_that_has_another_try(world
     assert result(world, task).status.value == "failed"
 
 
-def test_who_may_not_start_it_any_more_has_no_other_try(world: World) -> None:
+def test_an_agent_that_may_not_start_it_any_more_has_no_other_attempt(world: World) -> None:
     """The assigner's rights as they are, never the daemon's."""
     world.call("operator", "spawn", name="boss", parent="root", role="lead")
     world.call("operator", "spawn", name="hand", parent="boss", role="worker")
@@ -256,7 +256,7 @@ def test_a_stop_ends_what_was_begun_and_keeps_what_was_not(world: World) -> None
     assert (phase(world, fresh), row(world, fresh).attempt) == ("offered", 1)
 
 
-def test_a_restart_that_takes_away_access_is_nobody_s_try(world: World) -> None:
+def test_a_restart_that_takes_away_access_counts_as_no_attempt(world: World) -> None:
     """Attack 58: what it worked on is handed back, and offered to its next start."""
     start_machines(world, "a1")
     begun = give(world, "a", "a1")
@@ -322,7 +322,7 @@ def test_of_a_crashed_agent_one_end_may_be_that_of_another(world: World) -> None
     assert {state(world, item) for item in (first, second)} == {"done"}
 
 
-def test_the_tasks_of_a_destroyed_assigner_go_to_who_is_above_it(world: World) -> None:
+def test_the_tasks_of_a_destroyed_assigner_go_to_its_parent(world: World) -> None:
     task = give(world, "a", "a1")
     world.call("root", "destroy", agent="a")
     assert row(world, task).assigner == world.uuid("root")
@@ -332,7 +332,7 @@ def test_the_tasks_of_a_destroyed_assigner_go_to_who_is_above_it(world: World) -
     assert f"{task} a1 [mend it] done, success" in notices(world, "root", "tasks")[0]
 
 
-def test_who_lost_the_agent_loses_its_task_too(world: World) -> None:
+def test_an_assigner_that_lost_the_agent_loses_its_task_too(world: World) -> None:
     """Whoever does not see an agent any more does not decide about what it does."""
     task = give(world, "a", "a1")
     world.call("operator", "move", agent="a1", parent="b")

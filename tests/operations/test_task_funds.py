@@ -41,7 +41,7 @@ def notices(world: World, agent: str) -> list[str]:
     return [str(message["body"]).splitlines()[0] for message in mail]
 
 
-def test_it_comes_out_of_who_gives_the_task_and_the_rest_goes_back(world: World) -> None:
+def test_it_comes_out_of_the_budget_of_the_assigner_and_the_rest_goes_back(world: World) -> None:
     task = give_funded(world, "a", "a1", 100)
     assert balance(world, "a") == (400, 0, 0)
     use(world, "a1", 30, task)
@@ -70,14 +70,14 @@ def test_what_is_used_for_no_task_is_not_paid_by_the_task(world: World) -> None:
     assert (balance(world, "a"), fund(world, task)) == ((395, 5, 0), (100, 0, 0))
 
 
-def test_nobody_gives_what_it_has_not(world: World) -> None:
+def test_no_agent_gives_what_it_does_not_have(world: World) -> None:
     with pytest.raises(LimitReached, match="the token budget of a has 500 left"):
         give_funded(world, "a", "a1", 501)
     assert balance(world, "a") == (500, 0, 0)
     assert world.call("a", "list_tasks", agent="a1")["tasks"] == []
 
 
-def test_who_may_not_give_budgets_gives_none_with_a_task(world: World) -> None:
+def test_an_agent_that_may_not_give_budgets_gives_none_with_a_task(world: World) -> None:
     world.call("operator", "revoke_capability", agent="a", capability="budget")
     with pytest.raises(NotAllowed, match="you do not hold the capability budget"):
         give_funded(world, "a", "a1", 1)
@@ -171,7 +171,7 @@ def test_what_is_given_for_one_tier_pays_besides(world: World) -> None:
 
 
 @pytest.mark.parametrize("who", ["a1", "a"])
-def test_it_goes_back_once_whoever_dies(world: World, who: str) -> None:
+def test_it_goes_back_once_whichever_agent_ends(world: World, who: str) -> None:
     give_funded(world, "a", "a1", 100)
     task = give_funded(world, "a", "a2", 50)
     use(world, "a2", 5, task)
@@ -193,7 +193,7 @@ def test_a_budget_that_is_closed_has_its_tasks_give_back_further_up(world: World
     assert balance(world, "root") == (1000, 0, 0)
 
 
-def test_what_came_from_nobody_is_part_of_the_first_budget_above_it(world: World) -> None:
+def test_funds_without_a_giver_are_part_of_the_first_budget_above_them(world: World) -> None:
     wish = {"description": "x", "budget": {"cost": 70}}
     task = str(world.call("operator", "assign_task", agent="b1", **wish)["task"])
     words = {"agent": "root", "kind": "money"}
@@ -204,7 +204,7 @@ def test_what_came_from_nobody_is_part_of_the_first_budget_above_it(world: World
     assert world.call("operator", "allocate_budget", amount=1, **words)["left"] == 101
 
 
-def test_what_came_from_nobody_ends_when_its_agent_comes_below_a_budget(world: World) -> None:
+def test_a_budget_without_a_giver_ends_when_its_agent_comes_below_a_budget(world: World) -> None:
     world.call("operator", "spawn", name="other", parent="")
     world.call("operator", "spawn", name="o1", parent="other")
     task = give_funded(world, "operator", "o1", 70)

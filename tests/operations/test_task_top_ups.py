@@ -28,7 +28,7 @@ def _budgets(world: World) -> None:
 
 
 @pytest.mark.parametrize("caller", ["a", "root", "operator"])
-def test_it_comes_out_of_the_purse_of_who_gave_the_task_whoever_asks(
+def test_it_comes_out_of_the_budget_of_the_assigner_for_any_caller(
     world: World, caller: str
 ) -> None:
     task = give_funded(world, "a", "a11", 100)
@@ -134,7 +134,7 @@ def test_a_part_is_topped_up_out_of_its_whole(world: World) -> None:
         world.call("a1", "fund_task", task=part, tokens=51)
 
 
-def test_nobody_gives_more_than_the_giver_has(world: World) -> None:
+def test_no_agent_gives_more_than_it_has(world: World) -> None:
     task = give_funded(world, "a", "a1", 100)
     words = f"cannot fund task {task} with 401 tokens more: the token budget of a has 400 left"
     with pytest.raises(LimitReached, match=words):
@@ -147,13 +147,13 @@ def test_nobody_gives_more_than_the_giver_has(world: World) -> None:
     {"a1": "NotAllowed", "a11": "NotAllowed", "a": "NotAllowed", "b": "NotFound",
      "b1": "NotFound"}.items(),
 )  # fmt: skip
-def test_only_the_giver_and_who_is_above_it_may(world: World, caller: str, error: str) -> None:
+def test_only_the_assigner_and_its_ancestors_may(world: World, caller: str, error: str) -> None:
     task = give_funded(world, "root", "a11", 100)
     assert world.fault(caller, "fund_task", task=task, tokens=1) == error
     assert fund(world, task) == (100, 0, 0)
 
 
-def test_who_may_not_give_budgets_gives_none(world: World) -> None:
+def test_an_agent_that_may_not_give_budgets_gives_none(world: World) -> None:
     task = give_funded(world, "a", "a1", 100)
     world.call("operator", "revoke_capability", agent="a", capability="budget")
     with pytest.raises(NotAllowed, match="cannot fund task of a: you do not hold the capability"):
@@ -189,7 +189,7 @@ def test_a_repeated_call_gives_once(world: World) -> None:
     assert (fund(world, task), balance(world, "a")) == ((15, 0, 0), (485, 0, 0))
 
 
-def test_what_came_from_nobody_goes_back_to_the_purse_that_gave_more(world: World) -> None:
+def test_funds_without_a_giver_go_back_to_the_budget_that_gave_more(world: World) -> None:
     task = give(world, "operator", "a1", budget={"cost": 10})
     world.call("operator", "fund_task", task=task, cost=5)
     world.call("operator", "allocate_budget", agent="root", kind="money", amount=100)
@@ -230,7 +230,7 @@ def test_what_came_last_goes_back_first_each_part_to_where_it_came_from(
     assert (balance(world, "r1")[0], balance(world, "r2")[0]) == back
 
 
-def test_what_parts_have_of_it_goes_back_to_all_who_gave_too(world: World) -> None:
+def test_the_shares_of_parts_go_back_to_all_givers(world: World) -> None:
     grow_trees(world, "r1", "r2")
     whole = give_funded(world, "d", "c", 100)
     world.call("operator", "move", agent="c", parent="r2")

@@ -49,7 +49,7 @@ DECIDES = {
 
 @pytest.mark.parametrize("who", ["operator", "root"])
 @pytest.mark.parametrize("how", DECIDES)
-def test_who_gave_a_task_hears_that_somebody_else_decided_on_its_plan(
+def test_the_assigner_hears_that_another_agent_decided_on_its_plan(
     world: World, how: str, who: str
 ) -> None:
     more, then = DECIDES[how]
@@ -63,7 +63,7 @@ def test_who_gave_a_task_hears_that_somebody_else_decided_on_its_plan(
     assert id_ in letter
 
 
-def test_who_gave_a_task_hears_that_somebody_else_answered_its_question(world: World) -> None:
+def test_the_assigner_hears_that_another_agent_answered_its_question(world: World) -> None:
     task = give(world, "a", "a1")
     asked = world.call("a1", "ask", task=task, items=["how?"])["question"]
     read(world, "a")
@@ -108,7 +108,7 @@ def test_what_was_not_read_is_written_anew_when_it_is_not_so_any_more(world: Wor
     assert f"{done} a1 [mend it] done" in letter
 
 
-def test_who_loses_a_task_reads_nothing_of_it_any_more(world: World) -> None:
+def test_an_agent_that_loses_a_task_reads_nothing_of_it_any_more(world: World) -> None:
     task = give(world, "a", "a1", plan_required=True)
     plan(world, task)
     world.call("operator", "move", agent="a1", parent="b")
@@ -164,7 +164,7 @@ def act(world: World, who: str, event: str, task: str) -> None:
     steps=st.lists(st.tuples(st.sampled_from(STEPS), st.booleans()), min_size=3, max_size=14),
     again=st.integers(0, 2),
 )
-def test_whoever_does_whatever_the_giver_knows_how_its_task_stands(
+def test_the_assigner_always_knows_the_state_of_its_task(
     steps: list[tuple[tuple[str, str], bool]], again: int
 ) -> None:
     """What it has not read is true; what it read is true, or it is told, once for each change.

@@ -13,7 +13,7 @@ WHO = {"a": "", "root": "", "operator": "", "a1": "NotAllowed", "a2": "NotAllowe
 
 
 @pytest.mark.parametrize(("caller", "error"), WHO.items())
-def test_who_stands_above_an_agent_gives_it_tasks(world: World, caller: str, error: str) -> None:
+def test_an_ancestor_of_an_agent_gives_it_tasks(world: World, caller: str, error: str) -> None:
     """Rows K14 and T9."""
     assert world.fault(caller, "assign_task", agent="a1", description="x") == error
 
@@ -69,7 +69,7 @@ def test_one_that_waits_is_unblocked_by_the_last_good_end(world: World) -> None:
     assert "the figure is 7" in str(letter["body"])
 
 
-def test_a_bad_end_fails_all_who_waited_for_it_however_long_the_chain(world: World) -> None:
+def test_a_failed_task_fails_every_task_after_it_however_long_the_chain(world: World) -> None:
     """Row T12: a failed dependency is said, and a chain of any length costs no stack."""
     chain = [give(world, "a", "a1")]
     for _ in range(500):
@@ -95,7 +95,7 @@ def test_nothing_can_be_made_to_wait_for_what_failed_or_is_not_there(world: Worl
     assert len(board(world, "a")) == 1
 
 
-def test_a_board_shows_a_subtree_and_nobody_else(world: World) -> None:
+def test_a_board_shows_a_subtree_and_no_other_agent(world: World) -> None:
     """Row T11."""
     mine, theirs = give(world, "root", "a1", title="mine"), give(world, "root", "b1")
     below = give(world, "a1", "a11", part_of="-")
@@ -195,7 +195,7 @@ def test_what_is_told_of_64_ends_is_one_message(world: World) -> None:
     assert str(letter["body"]) == f"changed:\n{ids[64]} wide [n64] done, failed: no luck\n\nopen: 0"
 
 
-def test_who_does_it_itself_is_not_told(world: World) -> None:
+def test_an_agent_is_not_told_of_its_own_act(world: World) -> None:
     task = give(world, "a", "a1")
     world.call("a", "cancel_task", task=task)
     assert [message for message in world.mail("a") if message["kind"] == "tasks"] == []

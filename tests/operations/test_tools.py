@@ -80,7 +80,7 @@ def test_a_secret_is_hidden_also_where_what_is_recorded_ends(hive: World, before
     assert fields(hive.events()[-1])["argument"] == shown
 
 
-def test_a_grant_is_good_for_one_use_of_who_has_it(hive: World) -> None:
+def test_a_grant_is_good_for_one_use_by_its_holder(hive: World) -> None:
     grant = use(hive, "wu", *STATUS)
     assert hive.fault("tim", "end_tool", grant=grant) == "NotFound"
     hive.call("wu", "end_tool", grant=grant, status="failed", detail="exit status 1")
@@ -180,7 +180,7 @@ def test_a_list_adds_nothing_to_a_role(hive: World) -> None:
     assert use(hive, "eva", "a", tool="read")
 
 
-def test_nobody_hands_on_more_than_its_own_list(hive: World) -> None:
+def test_no_agent_hands_on_more_than_its_own_list(hive: World) -> None:
     spawn(hive, "root", "max", "lead", tools=["bash(git *)", "read"])
     assert hive.fault("max", "spawn", name="x", role="worker", tools=["bash"]) == "NotAllowed"
     assert hive.fault("max", "spawn", name="x", role="worker", tools=["edit"]) == "NotAllowed"
@@ -190,7 +190,7 @@ def test_nobody_hands_on_more_than_its_own_list(hive: World) -> None:
     assert hive.hive.spec("z").tools == ("bash(git *)", "read")
 
 
-def test_who_is_above_hands_on_all_that_a_role_has(hive: World) -> None:
+def test_an_ancestor_hands_on_all_that_a_role_has(hive: World) -> None:
     spawn(hive, "lead", "will", "worker")
     assert hive.hive.spec("will").tools is None
     spawn(hive, "wu", "toni", "task", tools=["read"])

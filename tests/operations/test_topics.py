@@ -31,7 +31,7 @@ def recipients(world: World, *who: str) -> set[str]:
     return {name for name in who if any(row["kind"] == "topic" for row in world.mail(name))}
 
 
-def test_those_below_who_follow_it_get_it_as_mail(world: World) -> None:
+def test_descendants_that_follow_it_get_it_as_mail(world: World) -> None:
     follow(world, "a1", "a11", "b1", "root", "a")
     assert world.call("a", "publish", topic="builds", body="green") == {
         "delivered": 2, "missed": 0,
@@ -43,7 +43,7 @@ def test_those_below_who_follow_it_get_it_as_mail(world: World) -> None:
     assert (letter["from"], letter["relation"], letter["kind"]) == ("a", "ancestor", "topic")
 
 
-def test_with_broadcast_it_reaches_all_who_follow_it(world: World) -> None:
+def test_with_broadcast_it_reaches_all_followers(world: World) -> None:
     follow(world, "a1", "b1", "root", "a2")
     world.call("operator", "grant_capability", agent="a1", capability="broadcast")
     assert world.call("a1", "publish", topic="builds", body="x")["delivered"] == 3
@@ -70,7 +70,7 @@ def test_it_is_as_urgent_as_its_publisher_may_be(world: World) -> None:
     assert [row["priority"] for row in world.mail("a1")] == [1, 0]
 
 
-def test_who_unfollows_or_is_gone_gets_no_more(world: World) -> None:
+def test_an_agent_that_unfollows_or_is_destroyed_gets_no_more(world: World) -> None:
     follow(world, "a1", "a2")
     assert world.call("a1", "unfollow_topic", topic="builds") == {"topics": []}
     uuid = world.uuid("a2")
@@ -88,7 +88,7 @@ def test_what_one_follows_is_listed_and_bounded(small: World) -> None:
     assert small.fault("a1", "follow_topic", topic="builds") == ""
 
 
-def test_a_full_inbox_misses_it_and_holds_up_nobody(small: World) -> None:
+def test_a_full_inbox_misses_it_and_delays_no_other_inbox(small: World) -> None:
     follow(small, "a1", "a2")
     for _ in range(2):
         small.call("a", "send", to="a1", body="x")

@@ -52,7 +52,7 @@ def test_two_at_once_have_a_secret_each(hive: World) -> None:
     assert all(len(hive.vault.keys(hook)) == 1 for hook in hooks)
 
 
-def test_who_loses_the_right_meanwhile_has_set_nothing(hive: World) -> None:
+def test_a_caller_that_loses_the_right_meanwhile_has_set_nothing(hive: World) -> None:
     held, set_ = hold(hive), start_call(hive)
     hive.call("operator", "revoke_capability", agent="a", capability="trigger")
     held.let_go(hive)
@@ -92,14 +92,14 @@ def stored_secrets(hive: World) -> set[tuple[str, str]]:
     return {(holder, key) for holder in hive.vault.holders() for key in hive.vault.keys(holder)}
 
 
-def test_of_a_caller_who_is_gone_meanwhile_no_secret_stays(hive: World) -> None:
+def test_of_a_caller_that_is_destroyed_meanwhile_no_secret_stays(hive: World) -> None:
     held, set_ = hold(hive), start_call(hive)
     set_.close()
     held.let_go(hive)
     assert (listed_triggers(hive, "a"), hive.vault.holders()) == ([], [])
 
 
-def test_who_replaces_a_secret_and_goes_leaves_the_one_that_holds(hive: World) -> None:
+def test_a_caller_that_replaces_a_secret_and_is_destroyed_leaves_the_valid_one(hive: World) -> None:
     start_call(hive).result()
     before, held = stored_secrets(hive), hold(hive)
     start_call(hive).close()
@@ -128,7 +128,7 @@ def test_a_secret_that_was_cleared_away_meanwhile_is_written_again(hive: World) 
     assert len(hive.vault.keys(hook)) == 1
 
 
-def test_no_secret_is_written_for_who_has_no_room() -> None:
+def test_no_secret_is_written_for_an_agent_without_room() -> None:
     with world(Settings(triggers=TriggerSettings(each=1)), "root/a") as hive:
         put(hive)
         with pytest.raises(LimitReached):

@@ -35,7 +35,7 @@ def assigned_tasks(hive: World, fire: dict[str, object]) -> tuple[str | None, st
     return (*names, task.request.description)
 
 
-def test_a_task_is_assigned_by_who_set_the_trigger_and_its_result_is_kept(hive: World) -> None:
+def test_a_task_is_assigned_by_the_owner_of_the_trigger_and_its_result_is_kept(hive: World) -> None:
     id_ = put(hive, "root", agent="a", action=DO)["id"]
     hive.advance(60)
     (fire,) = fires(hive, id_)
@@ -117,7 +117,7 @@ def test_a_new_agent_is_made_only_when_the_task_of_the_last_has_ended(hive: Worl
     assert fires(hive, id_)[-1]["agent"] == "sweeper-3"
 
 
-def test_who_may_not_spawn_any_more_makes_nobody(hive: World) -> None:
+def test_an_agent_that_may_not_spawn_any_more_makes_no_agent(hive: World) -> None:
     id_ = put(hive, action=MAKE)["id"]
     hive.call("operator", "revoke_capability", agent="a", capability="spawn")
     before = set(hive.hive.specs)
@@ -128,7 +128,7 @@ def test_who_may_not_spawn_any_more_makes_nobody(hive: World) -> None:
     assert set(hive.hive.specs) == before
 
 
-def test_the_destruction_of_who_has_the_task_ends_the_fire(hive: World) -> None:
+def test_the_destruction_of_the_assignee_ends_the_run(hive: World) -> None:
     id_ = put(hive, action=MAKE)["id"]
     hive.advance(60)
     hive.call("operator", "destroy", agent="sweeper-1")

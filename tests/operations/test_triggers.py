@@ -76,7 +76,7 @@ def test_what_an_ancestor_set_for_it_an_agent_sees_and_cannot_remove(hive: World
     assert listed_triggers(hive, "a") == []
 
 
-def test_its_own_name_replaces_a_trigger_and_somebody_else_s_does_not(hive: World) -> None:
+def test_an_own_name_replaces_a_trigger_and_the_name_of_another_owner_does_not(hive: World) -> None:
     first = put(hive, "a")["id"]
     assert put(hive, "root", agent="a")["id"] != first
     assert put(hive, "a", when={"every": 5.0})["id"] == first

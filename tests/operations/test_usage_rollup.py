@@ -71,7 +71,7 @@ def many(world: World, number: int, days: int = 1) -> list[DestroyedAgent]:
     return numbers
 
 
-def test_those_who_were_made_for_one_task_share_a_line(world: World) -> None:
+def test_agents_that_were_made_for_one_task_share_a_line(world: World) -> None:
     uuids = [brief(world, f"check-{item}") for item in range(3)]
     with world.ledger.transaction():
         world.ledger.budgets.cpu.save(uuids[0], Cpu("1", 5))
@@ -86,7 +86,7 @@ def test_those_who_were_made_for_one_task_share_a_line(world: World) -> None:
     assert world.ledger.budgets.cpu.figures(uuids) == {}
 
 
-def test_who_lives_comes_first_and_who_is_gone_last(world: World) -> None:
+def test_living_agents_come_first_and_destroyed_ones_last(world: World) -> None:
     brief(world, "check")
     destroy_agents(world, "check")
     world.advance(SETTLED + 1)
@@ -183,7 +183,7 @@ def test_a_line_moves_up_with_its_parent(world: World) -> None:
     assert every(world) == before
 
 
-def test_who_has_somebody_below_that_is_shown_stays_until_that_one_goes(world: World) -> None:
+def test_an_agent_with_a_shown_descendant_stays_until_that_one_goes(world: World) -> None:
     """Otherwise its last place would be lost."""
     brief(world, "head")
     world.call("operator", "spawn", name="shown", parent="head")
@@ -245,7 +245,7 @@ def test_what_ended_while_no_daemon_ran_is_seen_first(
     assert totals(world, by="agent", agent="a1")[LINE, "cpu"] == 3000
 
 
-def test_who_is_restored_keeps_its_sums(world: World) -> None:
+def test_a_restored_agent_keeps_its_sums(world: World) -> None:
     uuid = brief(world, "check")
     destroy_agents(world, "check")
     world.call("operator", "restore", id=uuid)
@@ -256,7 +256,7 @@ def test_who_is_restored_keeps_its_sums(world: World) -> None:
     assert keys(world, agent="a1") == [LINE]
 
 
-def test_who_is_restored_and_runs_is_not_known_as_gone(world: World) -> None:
+def test_a_restored_agent_that_runs_is_not_known_as_destroyed(world: World) -> None:
     uuid = world.uuid("b1")
     destroy_agents(world, "b1")
     assert world.ledger.budgets.rollups.of([uuid]).keys() == {uuid}

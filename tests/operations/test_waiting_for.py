@@ -115,7 +115,7 @@ def test_the_deadline_ends_it_and_says_what_is_open(world: World) -> None:
     assert head == {"wait_id": wait, "reason": "deadline", "tasks": {}}
 
 
-def test_who_waits_can_answer_a_worker_meanwhile(world: World) -> None:
+def test_a_waiting_agent_can_answer_a_worker_meanwhile(world: World) -> None:
     task = give(world, "a", "a1")
     wait = park(world, tasks=[task])
     world.call("a1", "send", to="a", body="how?")

@@ -96,7 +96,7 @@ def test_the_plain_view_is_always_given_and_every_view_is_there(world: World) ->
         assert look(world, focus, caller="root")["focus"] == focus
 
 
-def test_one_worker_can_be_asked_about_by_who_is_above_it(world: World) -> None:
+def test_one_worker_can_be_asked_about_by_its_ancestor(world: World) -> None:
     assert names(look(world, worker="a2")["workers"], "worker") == ["a2"]
     assert world.fault("a2", "get_worker_status", worker="a1") == "NotAllowed"
     assert world.fault("b1", "get_worker_status", worker="a1") == "NotFound"

@@ -217,7 +217,7 @@ def test_a_failed_agent_of_another_role_waits_for_its_parent() -> None:
     assert state(world, "bob") is State.RUNNING
 
 
-def test_a_move_is_one_rename_and_restarts_nobody() -> None:
+def test_a_move_is_one_rename_and_restarts_no_agent() -> None:
     """Row H6."""
     world = running()
     starts = len(world.host.starts)
@@ -243,7 +243,7 @@ def test_a_move_across_the_border_of_a_subtree_limit_restarts_what_crosses_it() 
     assert world.host.units[world.uuid("bob")].slice == f"hive-{limited.short}.slice"
 
 
-def test_attack_58_who_lost_access_goes_down_at_once_and_stays_down_while_it_is_held() -> None:
+def test_attack_58_a_loser_goes_down_at_once_and_stays_down_while_it_is_held() -> None:
     """Leaves do not go first: each moment that one of them runs is a moment of access."""
     world = running()
     starts = len(world.host.starts)

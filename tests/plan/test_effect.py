@@ -82,7 +82,7 @@ def grant_to(spec: AgentSpec, **request: object) -> AgentSpec:
 
 
 @given(specs())
-def test_who_asks_for_nothing_gets_and_loses_nothing(spec: AgentSpec) -> None:
+def test_a_request_for_nothing_changes_nothing(spec: AgentSpec) -> None:
     assert grant(spec, ConfigRequest()) == spec
     assert requested_changes(spec, ConfigRequest()) == ()
 
@@ -334,7 +334,7 @@ def test_going_back_to_a_generation_gives_no_capability(
     assert (restored.limits, restored.command) == (spec.limits, spec.command)
 
 
-def test_a_limit_that_somebody_changed_since_stays() -> None:
+def test_a_limit_that_was_changed_since_stays() -> None:
     old = spec_of(1, limits={"memory_max": 1 << 28, "tasks_max": 100})
     new = grant_to(old, limits={"memory_max": 1 << 29, "tasks_max": 200})
     now = new.model_copy(update={"limits": Limits(memory_max=1 << 30, tasks_max=200)})

@@ -28,7 +28,7 @@ def judge(role: str, end: Exit, starts: FailureHistory | None = None) -> ExitVer
 
 @pytest.mark.parametrize("role", ["agent", "lead", "worker", "architect", "task"])
 @pytest.mark.parametrize("end", [FAILED, PAYLOAD_KILLED, OUT_OF_MEMORY])
-def test_k10_who_failed_stays_down_and_its_parent_is_told(role: str, end: Exit) -> None:
+def test_k10_a_failed_agent_stays_down_and_its_parent_is_told(role: str, end: Exit) -> None:
     verdict = judge(role, end)
     assert (verdict.crash, verdict.starts.returns, verdict.parked) == (True, False, False)
 
@@ -44,12 +44,12 @@ def test_k10_a_daemon_comes_back_from_everything(end: Exit) -> None:
     ("role", "returns"),
     [("agent", True), ("lead", True), ("worker", True), ("architect", False), ("task", False)],
 )
-def test_who_was_killed_from_the_host_did_not_fail(role: str, *, returns: bool) -> None:
+def test_an_agent_that_was_killed_from_the_host_did_not_fail(role: str, *, returns: bool) -> None:
     verdict = judge(role, KILLED)
     assert (verdict.crash, verdict.starts.returns) == (True, returns)
 
 
-def test_who_is_killed_again_and_again_is_parked() -> None:
+def test_an_agent_that_is_killed_again_and_again_is_parked() -> None:
     starts = FailureHistory()
     for number in range(5):
         end = Exit(str(number), "signal", "killed", "KILL", nonce=1)

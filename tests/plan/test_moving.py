@@ -28,7 +28,7 @@ def changed_names(hive: Hive, name: str, **update: object) -> Hive:
     return replace(hive, specs=MappingProxyType({**hive.specs, name: spec}))
 
 
-def test_attack_58_who_loses_is_all_that_was_above_with_whatever_stays_below() -> None:
+def test_attack_58_losers_are_all_former_ancestors_with_what_stays_below_them() -> None:
     hive = hive_of(PARENTS)
     effects = consequences(hive, hive.with_parent("x", "right"), "x")
     assert effects.lost == ("left", "inner")
@@ -36,20 +36,20 @@ def test_attack_58_who_loses_is_all_that_was_above_with_whatever_stays_below() -
     assert (effects.gaining, effects.crossing) == (("right",), ())
 
 
-def test_a_common_ancestor_loses_nothing_and_who_goes_up_loses_what_it_leaves() -> None:
+def test_a_common_ancestor_loses_nothing_and_the_old_parent_loses_the_subtree() -> None:
     hive = hive_of(PARENTS)
     effects = consequences(hive, hive.with_parent("x", "left"), "x")
     assert effects.lost == ("inner",)
     assert set(effects.losing) == {"inner", "twin", "pup"}
 
 
-def test_nobody_loses_what_goes_further_down() -> None:
+def test_no_agent_loses_a_subtree_that_moves_further_down() -> None:
     hive = hive_of(PARENTS)
     effects = consequences(hive, hive.with_parent("x", "pup"), "x")
     assert (effects.lost, effects.losing) == ((), ())
 
 
-def test_whoever_is_above_it_again_has_not_lost_it() -> None:
+def test_an_agent_that_is_above_it_again_has_not_lost_it() -> None:
     hive = hive_of(PARENTS)
     assert losing(hive, ["left", "inner"], "x") == ()
     assert set(losing(hive.with_parent("x", "left"), ["left", "inner"], "x")) == {
@@ -62,7 +62,7 @@ def test_whoever_is_above_it_again_has_not_lost_it() -> None:
 
 @given(forests(), st.data())
 @settings(max_examples=80, deadline=None)
-def test_who_loses_is_never_above_and_never_moves_along(
+def test_a_loser_is_never_above_and_never_moves_along(
     parents: dict[str, str | None], data: st.DataObject
 ) -> None:
     """Against the slow answer: everybody below somebody who was above before and is not now."""
@@ -83,7 +83,7 @@ def test_who_loses_is_never_above_and_never_moves_along(
 
 @given(forests(), st.data())
 @settings(max_examples=80, deadline=None)
-def test_who_crosses_is_who_gets_another_slice(
+def test_crossing_agents_are_those_that_get_another_slice(
     parents: dict[str, str | None], data: st.DataObject
 ) -> None:
     """The same answer as from the places that the change road works with."""

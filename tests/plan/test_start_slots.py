@@ -59,7 +59,7 @@ def test_one_slot_serves_one_branch_after_another() -> None:
     assert slots(1, "ann", now=SLOW_AFTER).take(ID["eva"])
 
 
-def test_who_waits_is_chosen_by_branch() -> None:
+def test_waiting_agents_are_chosen_by_branch() -> None:
     queue = [ID[name] for name in ("ann", "ben", "cid", "dan", "eva", "root", "other")]
     assert slots(4).share_out(queue) == [ID[name] for name in ("ann", "ben", "eva", "root")]
     assert slots(4, "ann", "ben").share_out(queue) == [ID["eva"], ID["root"]]

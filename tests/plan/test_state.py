@@ -76,5 +76,5 @@ def test_failures_count_until_a_fresh_start_is_wanted() -> None:
     assert state_of(facts(RUN, Machine("u"), replace(failed, parked=True))) is State.PARKED
 
 
-def test_a_state_of_systemd_that_nobody_knows_yet_counts_as_down() -> None:
+def test_an_unknown_state_of_systemd_counts_as_down() -> None:
     assert phase(Machine("u", active="thawing")) is Phase.DOWN

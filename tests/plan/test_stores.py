@@ -38,7 +38,7 @@ def steps(made: World) -> list[str]:
     return [word for word in words if word != "ShowIdentity"]
 
 
-def test_h18_who_may_see_a_store_is_shown_it_once_it_runs() -> None:
+def test_h18_an_agent_that_may_see_a_store_is_shown_it_once_it_runs() -> None:
     """H18: attached before the start it could not be taken away any more."""
     made = World(hive({"root": None}, {"root": spec(0, capabilities=["meta.read"])}))
     made.host.slow = True
@@ -63,7 +63,7 @@ def test_h18_a_grant_takes_effect_live_and_a_revocation_restarts() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"boot": True}])
-def test_attack_59_who_may_hold_it_still_loses_it_with_one_fresh_start(
+def test_attack_59_an_agent_that_may_still_hold_it_loses_it_with_one_fresh_start(
     fields: dict[str, object],
 ) -> None:
     """An open file or a working directory outlives the mount."""
@@ -81,7 +81,7 @@ def test_a_store_that_went_by_hand_is_shown_again() -> None:
     assert steps(made) == ["meta True"]
 
 
-def test_a_store_that_somebody_attached_by_hand_is_taken_away() -> None:
+def test_a_store_that_was_attached_by_hand_is_taken_away() -> None:
     made = world()
     made.host.storage.stores[made.uuid("root")] = frozenset({"meta"})
     assert steps(made)[:2] == ["RequestRestart", "meta False"]

@@ -107,7 +107,7 @@ def test_a_caller_that_is_no_agent_of_the_hive_may_nothing(rule: Rule) -> None:
             assert decision.rule == "known caller"
 
 
-def test_nobody_may_anything_in_an_empty_hive_but_the_operator() -> None:
+def test_only_the_operator_has_rights_in_an_empty_hive() -> None:
     hive = hive_of({})
     assert not decide(ANYONE, Question(hive, "root", "do")).allowed
     assert decide(OPERATOR, Question(hive, "operator", "do")).allowed
@@ -124,7 +124,7 @@ def test_a_sibling_never_acts_on_a_sibling_or_on_what_is_its(target: str | None)
 
 
 @given(forests())
-def test_nobody_ends_itself_or_an_ancestor(parents: dict[str, str | None]) -> None:
+def test_no_agent_ends_itself_or_an_ancestor(parents: dict[str, str | None]) -> None:
     """H22."""
     hive = hive_of(parents)
     for caller in parents:

@@ -65,7 +65,7 @@ def test_a_child_is_never_of_a_higher_tier_than_its_creator(giver: Tier, tier: T
             spawn(hive, "bob", "bob", child(tier=tier))
 
 
-def test_a_task_is_never_strategic_whoever_asks() -> None:
+def test_a_task_is_never_strategic_for_any_caller() -> None:
     """K2."""
     with pytest.raises(InvalidArgument, match="never strategic"):
         spawn(hive_of(TREE), "operator", "bob", child(Role.TASK, tier=Tier.STRATEGIC))
@@ -78,7 +78,7 @@ def test_a_child_holds_no_capability_that_its_creator_does_not_hold() -> None:
         spawn(hive, "bob", "bob", child(capabilities=("kill", "spawn", "broadcast")))
 
 
-def test_the_host_s_network_is_handed_on_by_nobody() -> None:
+def test_the_network_of_the_host_is_handed_on_by_no_agent() -> None:
     """H29."""
     hive = hive_of(TREE, {"bob": spec(2, capabilities=("spawn", "network:host", "secret:a"))})
     spawn(hive, "bob", "bob", child(capabilities=("secret:a",)))
@@ -91,7 +91,7 @@ def test_a_word_off_the_list_is_no_capability_for_the_operator_either() -> None:
         spawn(hive_of(TREE), "operator", None, child(capabilities=("root",)))
 
 
-def test_nobody_asked_gets_the_defaults_of_the_role_as_far_as_the_creator_holds_them() -> None:
+def test_without_a_wish_an_agent_gets_the_defaults_of_the_role_that_its_creator_holds() -> None:
     """K26."""
     hive = hive_of(TREE, {"bob": spec(2, capabilities=("spawn", "escalate", "broadcast"))})
     usual, task = default_capabilities(Role.AGENT), default_capabilities(Role.TASK)
@@ -136,7 +136,7 @@ def test_seats_run_out_for_agents_and_not_for_the_operator() -> None:
         check_spawn(hive, "bob", "bob", child(max_children=3), IMAGES)
 
 
-def test_seats_that_nobody_asked_for_are_no_more_than_the_creator_s() -> None:
+def test_default_seats_are_no_more_than_the_creator_s() -> None:
     hive = hive_of(TREE, {"bob": spec(2, max_children=2)})
     assert initial_max_children(hive, "bob", None, 10) == 2
     assert initial_max_children(hive, "root", None, 10) == 10

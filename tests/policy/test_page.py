@@ -45,7 +45,7 @@ def ask(caller: str, operation: str, target: str | None, second: str | None = No
 
 
 @pytest.mark.parametrize(("operation", "row"), TABLE)
-def test_the_table_says_who_may_do_what(operation: str, row: list[str]) -> None:
+def test_the_table_has_the_rights_of_each_caller(operation: str, row: list[str]) -> None:
     result = OPERATIONS[operation]
     assert result.target is not None or result.whose is not None
     for caller, cell in zip(CALLERS, row[1:], strict=True):
@@ -62,7 +62,7 @@ FACTS = [
 
 
 @pytest.mark.parametrize(("operation", "fact", "row"), FACTS)
-def test_the_second_table_says_who_may_with_what_the_ledger_knows(
+def test_the_second_table_has_the_rights_that_depend_on_the_ledger(
     operation: str, fact: str, row: list[str]
 ) -> None:
     for caller, cell in zip(CALLERS, row[1:], strict=True):

@@ -67,7 +67,7 @@ def test_roots_are_not_siblings() -> None:
     assert not decide(ROUTE, Question(HIVE, "other", "send", "root")).allowed
 
 
-def test_the_operator_gets_mail_from_whoever_holds_the_capability() -> None:
+def test_the_operator_gets_mail_from_every_holder_of_the_capability() -> None:
     mute = HIVE.with_spec("bob", spec(2, capabilities=()))
     decision = decide(ROUTE, Question(mute, "bob", "send", "operator"))
     assert decision.reason == "you do not hold the capability message.operator"

@@ -72,7 +72,7 @@ def test_one_standing_holds(caller: str, target: str | None, expected: int) -> N
 
 
 @pytest.mark.parametrize("absent", ABSENT)
-def test_who_hangs_on_no_root_is_nobody_and_is_seen_by_nobody(absent: str) -> None:
+def test_an_agent_without_a_root_has_no_rights_and_is_not_seen(absent: str) -> None:
     for name in ("root", "zed", "carl"):
         assert relationship(HIVE, name, absent) == relations.UNSEEN
         assert relationship(HIVE, absent, name) == relations.NOBODY
@@ -91,7 +91,7 @@ def test_those_above_stranger_are_seen_and_a_stranger_when_it_is_listed() -> Non
     }  # fmt: skip
 
 
-def test_the_list_holds_who_the_operator_put_on_it_also_where_a_chain_is_broken() -> None:
+def test_the_list_holds_agents_that_the_operator_put_on_it_also_where_a_chain_is_broken() -> None:
     assert [name for name in TREE if is_on_allow_list(HIVE, "carl", name)] == ["zed", "lost"]
     assert not is_on_allow_list(HIVE, "carl", "nobody")
     assert not is_on_allow_list(HIVE, "nobody", "zed")
@@ -110,7 +110,7 @@ def test_the_chain_ends_at_the_caller_wherever_it_is_met() -> None:
     assert upward_path(HIVE, "zed", "zoe") == ()
 
 
-def test_a_listing_is_of_what_is_seen_whoever_asks() -> None:
+def test_a_listing_has_what_its_caller_sees() -> None:
     for caller in ("root", "carl", "zed", "other", "abel", fresh(OPERATOR)):
         assert set(visible_names(HIVE, caller)) == {n for n in TREE if is_visible(HIVE, caller, n)}
 
@@ -162,7 +162,7 @@ def test_a_rule_worked_out_beforehand_is_the_rule(true: set[str]) -> None:
         assert (both.rule, either.rule) == ("a & b & c", "a | b | c")
 
 
-def test_where_nothing_weighs_anything_nobody_may() -> None:
+def test_without_a_weight_no_caller_has_the_right() -> None:
     nothing = PredicateRule("never", "never", lambda *_: False, Denial(-1, "hidden"))
     assert decide(nothing | nothing, HIVE, "bob").reason == "no rule allows it"
     zero = PredicateRule("zero", "zero", lambda *_: False, Denial(0, "zero"))
@@ -240,7 +240,7 @@ def test_a_missing_new_parent_weighs_as_much_as_a_wrong_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["answer", "reply-all", "zany"])
-def test_nothing_but_a_reply_reaches_whom_the_caller_cannot_see(name: str) -> None:
+def test_only_a_reply_reaches_an_agent_that_the_caller_cannot_see(name: str) -> None:
     """Attack 41: whatever else a rule grants to strangers, before or after it in the alphabet."""
     granting = PredicateRule(name, name, lambda *_: True, Denial(0, "no"))
     assert not decide(granting, HIVE, "bob", "zed").visible

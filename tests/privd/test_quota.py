@@ -114,13 +114,15 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return result
 
 
-def test_the_file_system_stops_who_writes_beyond_its_bytes(answers: dict[str, Any]) -> None:
+def test_the_file_system_stops_an_agent_that_writes_beyond_its_bytes(
+    answers: dict[str, Any],
+) -> None:
     assert answers["bytes"] == "quota exceeded"
     assert 7 << 20 < answers["written"] <= 8 << 20
     assert "quota exceeded" in answers["config"].lower()  # both count as one
 
 
-def test_the_file_system_stops_who_makes_too_many_files(answers: dict[str, Any]) -> None:
+def test_the_file_system_stops_an_agent_that_makes_too_many_files(answers: dict[str, Any]) -> None:
     assert 40 < int(answers["files"]) <= 50
 
 
@@ -130,7 +132,9 @@ def test_root_of_a_container_changes_neither_its_project_nor_that_it_is_handed_o
     assert answers["root inside"].split() == ["refused"] * 3
 
 
-def test_who_sweeps_up_may_write_again_and_no_bound_is_none(answers: dict[str, Any]) -> None:
+def test_an_agent_that_cleans_up_may_write_again_and_no_bound_is_none(
+    answers: dict[str, Any],
+) -> None:
     assert answers["after"] == "word"
     assert "20971520 bytes" in answers["unbounded"]
 

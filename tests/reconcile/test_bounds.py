@@ -84,7 +84,9 @@ def play(folder: Path, story: Story) -> None:
     asyncio.run(run())
 
 
-def test_who_is_beyond_is_killed_and_parked_and_its_parent_told_once(tmp_path: Path) -> None:
+def test_an_agent_over_its_bound_is_killed_and_parked_and_its_parent_told_once(
+    tmp_path: Path,
+) -> None:
     async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["bob"] = DiskUse(11 * MIB, 20)
         await disk.look()
@@ -118,7 +120,7 @@ def test_too_many_files_are_as_bad_as_too_many_bytes(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_who_comes_near_is_warned_about_once(tmp_path: Path) -> None:
+def test_an_agent_near_its_bound_is_warned_about_once(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["bob"] = DiskUse(9 * MIB + 1000, 20)
         for _ in range(20):
@@ -129,7 +131,7 @@ def test_who_comes_near_is_warned_about_once(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_who_is_started_again_is_counted_again_and_parked_unless_it_swept_up(
+def test_an_agent_started_again_is_counted_again_and_parked_unless_it_swept_up(
     tmp_path: Path,
 ) -> None:
     async def story(harness: ReconcilerHarness, disk: Disk) -> None:
@@ -147,7 +149,7 @@ def test_who_is_started_again_is_counted_again_and_parked_unless_it_swept_up(
     play(tmp_path, story)
 
 
-def test_nobody_is_counted_while_nobody_can_be_beyond(tmp_path: Path) -> None:
+def test_no_agent_is_counted_while_none_can_be_over_its_bound(tmp_path: Path) -> None:
     """Only as much growth as the nearest one has left is worth a count, or a long time."""
 
     async def story(_: ReconcilerHarness, disk: Disk) -> None:
@@ -163,7 +165,7 @@ def test_nobody_is_counted_while_nobody_can_be_beyond(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_one_who_writes_what_another_one_frees_is_found_in_the_end(tmp_path: Path) -> None:
+def test_an_agent_that_writes_what_another_one_frees_is_found_in_the_end(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["ann"] = DiskUse(50 * MIB, 0)
         await disk.look()
@@ -205,7 +207,7 @@ def test_what_was_written_before_a_count_that_failed_is_not_forgotten(tmp_path: 
     play(tmp_path, story)
 
 
-def test_nobody_is_counted_before_the_host_was_looked_at(tmp_path: Path) -> None:
+def test_no_agent_is_counted_before_the_first_look_at_the_host(tmp_path: Path) -> None:
     """That would find that nobody has anything, and leave everybody alone for minutes."""
 
     async def story(harness: ReconcilerHarness, _: Disk) -> None:
@@ -220,7 +222,7 @@ def test_nobody_is_counted_before_the_host_was_looked_at(tmp_path: Path) -> None
     play(tmp_path, story)
 
 
-def test_who_filled_the_disk_is_parked_with_what_was_held_back(tmp_path: Path) -> None:
+def test_the_agent_that_filled_the_disk_is_parked_with_what_was_held_back(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness, disk: Disk) -> None:
         disk.used["bob"] = DiskUse(11 * MIB, 20)
         harness.journal.fault, held = StorageFull("the disk of the host is full"), [True]

@@ -140,7 +140,7 @@ def test_the_second_has_its_turn_when_the_first_went_back() -> None:
     play(story)
 
 
-def test_what_nobody_decides_expires_and_what_is_refused_leaves_no_ref() -> None:
+def test_an_undecided_request_expires_and_a_refused_one_leaves_no_ref() -> None:
     async def story(harness: DeployHarness) -> None:
         waits = harness.request("bob", proposal({"agent.toml": ""}))
         await harness.advance(86_401)
@@ -194,7 +194,7 @@ def test_an_agent_that_is_destroyed_meanwhile_ends_it_all() -> None:
     play(story)
 
 
-def test_who_is_destroyed_on_trial_comes_back_with_what_it_had_before() -> None:
+def test_an_agent_destroyed_on_trial_comes_back_with_what_it_had_before() -> None:
     def destroy_bob(call: Call) -> Change[Result]:
         outcome = destroy(call, ScopeParams(agent="bob"))
         assert isinstance(outcome, Change)
@@ -245,7 +245,7 @@ def test_attack_21_what_was_revoked_since_the_check_is_not_given_back() -> None:
     play(story)
 
 
-def test_who_is_approved_waits_for_no_hostile_proposal_and_checks_have_their_turn() -> None:
+def test_an_approved_request_waits_for_no_hostile_proposal_and_checks_have_their_turn() -> None:
     """Attack 18: checks that hang take the places of checks, and of nothing else."""
 
     async def story(harness: DeployHarness) -> None:
@@ -293,7 +293,7 @@ def test_a_disk_that_cannot_be_read_is_told_and_tried_again_and_ends_nothing() -
     play(story)
 
 
-def test_who_has_files_that_are_damaged_can_be_stopped_and_does_not_start() -> None:
+def test_an_agent_with_damaged_files_can_be_stopped_and_does_not_start() -> None:
     """R8: fail closed, and stopping works whatever is broken."""
 
     async def story(harness: DeployHarness) -> None:

@@ -56,7 +56,7 @@ def test_an_agent_that_is_stopped_gets_it_without_a_start_and_without_a_window()
     play(story)
 
 
-def test_who_stops_it_in_the_window_keeps_what_is_new_and_nobody_watches() -> None:
+def test_a_stop_in_the_window_keeps_what_is_new_and_ends_the_watch() -> None:
     """An operator or ancestor who stops it does not say that it is bad."""
 
     async def story(harness: DeployHarness) -> None:
@@ -71,7 +71,7 @@ def test_who_stops_it_in_the_window_keeps_what_is_new_and_nobody_watches() -> No
     play(story)
 
 
-def test_who_starts_it_again_in_the_window_has_it_watched_from_then_on() -> None:
+def test_a_start_in_the_window_begins_the_watch_anew() -> None:
     async def story(harness: DeployHarness) -> None:
         approval = await harness.deploy("bob", proposal({"agent.toml": ""}))
         await harness.advance(WINDOW - 5)

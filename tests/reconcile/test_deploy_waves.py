@@ -116,7 +116,7 @@ def test_attack_51_a_daemon_that_starts_again_goes_on_with_the_wave() -> None:
     _play(story)
 
 
-def test_an_agent_that_is_gone_holds_nobody_up() -> None:
+def test_a_destroyed_agent_delays_no_other() -> None:
     async def story(harness: DeployHarness) -> None:
         rollout = await run_rollout(harness)
         harness.destroy("kid05")

@@ -51,7 +51,7 @@ def test_a_registered_secret_stands_in_no_last_lines(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_who_is_started_again_for_a_task_is_not_said_to_stay_down(tmp_path: Path) -> None:
+def test_an_agent_started_again_for_a_task_is_not_said_to_stay_down(tmp_path: Path) -> None:
     async def story() -> None:
         harness = ReconcilerHarness(tmp_path, hive({"root": None, "bob": "root"}))
         await harness.settle()

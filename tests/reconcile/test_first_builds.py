@@ -37,7 +37,7 @@ def job(harness: DeployHarness, id_: str) -> JobRecord:
     return row
 
 
-def test_who_waits_for_an_agent_that_cannot_be_built_is_told_why() -> None:
+def test_a_waiter_for_an_agent_that_cannot_be_built_is_told_why() -> None:
     async def story(harness: DeployHarness) -> None:
         await born(harness)
         asked = waiting(harness)

@@ -14,7 +14,7 @@ TREE = {"root": None, "ann": "root", "bob": "ann", "dan": "root"}
 
 
 @pytest.mark.parametrize("missing", ["ShowView", "ShowIdentity"])
-def test_a_move_has_not_ended_while_somebody_is_shown_the_old_tree(
+def test_a_move_has_not_ended_while_an_agent_is_shown_the_old_tree(
     tmp_path: Path, missing: str
 ) -> None:
     async def story() -> None:

@@ -28,7 +28,7 @@ def litter(harness: ReconcilerHarness) -> None:
         harness.ledger.ranges.allocate(THIRD, harness.settings.uid_start)
 
 
-def test_what_is_left_of_nobody_goes_with_gc_alone(tmp_path: Path) -> None:
+def test_orphans_are_removed_by_gc_alone(tmp_path: Path) -> None:
     async def story() -> None:
         harness = ReconcilerHarness(tmp_path, hive({"root": None, "bob": "root"}))
         await harness.settle()

@@ -103,7 +103,7 @@ def test_a_kill_has_no_exit_code(tmp_path: Path) -> None:
     story(tmp_path, tell)
 
 
-def test_a_restart_is_an_end_that_nobody_has_to_collect(tmp_path: Path) -> None:
+def test_a_restart_is_an_end_that_needs_no_collection(tmp_path: Path) -> None:
     async def tell(harness: ReconcilerHarness) -> None:
         await harness.want(DesiredState.RUNNING, "lead", fresh=True)
         assert [kind for kind, _ in notices(harness, "lead")] == ["start", "exit", "start"]
@@ -148,7 +148,7 @@ def test_what_ended_while_no_daemon_ran_is_told_by_the_next(tmp_path: Path) -> N
     story(tmp_path, tell)
 
 
-def test_a_host_that_went_down_ended_everybody(tmp_path: Path) -> None:
+def test_a_host_that_went_down_ended_every_agent(tmp_path: Path) -> None:
     """K32: no record is left of how; who is there for one task is not begun anew."""
 
     async def tell(harness: ReconcilerHarness) -> None:

@@ -116,7 +116,7 @@ def test_a_host_that_goes_down_takes_only_what_was_not_written(tmp_path: Path) -
     story(tmp_path, tell)
 
 
-def test_who_is_destroyed_while_it_runs_keeps_what_it_used_until_its_end(tmp_path: Path) -> None:
+def test_an_agent_destroyed_while_it_runs_keeps_what_it_used_until_its_end(tmp_path: Path) -> None:
     async def tell(harness: ReconcilerHarness) -> None:
         bob = harness.uuid("bob")
         harness.host.used[bob] = Cpu("1", SECOND)
@@ -127,7 +127,7 @@ def test_who_is_destroyed_while_it_runs_keeps_what_it_used_until_its_end(tmp_pat
     story(tmp_path, tell)
 
 
-def test_the_end_before_the_last_counts_once_for_who_is_destroyed(tmp_path: Path) -> None:
+def test_the_end_before_the_last_counts_once_for_a_destroyed_agent(tmp_path: Path) -> None:
     """Its record lies there until the end of the machine that runs."""
 
     async def tell(harness: ReconcilerHarness) -> None:
@@ -155,7 +155,7 @@ def test_an_end_that_is_told_when_the_next_machine_is_measured_counts_once(tmp_p
     story(tmp_path, tell)
 
 
-def test_who_hive_never_knew_is_in_no_account(tmp_path: Path) -> None:
+def test_an_unknown_agent_is_in_no_account(tmp_path: Path) -> None:
     async def tell(harness: ReconcilerHarness) -> None:
         bob = harness.uuid("bob")
         harness.host.used[bob] = Cpu("1", SECOND)

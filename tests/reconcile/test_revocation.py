@@ -17,7 +17,7 @@ def state(harness: ReconcilerHarness) -> list[RevocationState]:
     return [revocation.state for revocation in harness.ledger.revocations.open()]
 
 
-def test_attack_58_who_loses_is_restarted_and_who_moves_runs_on(tmp_path: Path) -> None:
+def test_attack_58_a_loser_is_restarted_and_a_moved_agent_runs_on(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness) -> None:
         before, harness.links = invocations(harness), 3
         job = await harness.commit(harness.hive.with_parent("bob", "dan"), bob="moved")
@@ -60,7 +60,7 @@ def test_attack_58_no_loser_starts_before_all_are_down_and_their_links_are_split
     play(tmp_path, story)
 
 
-def test_the_job_ends_when_who_was_restarted_is_up_again_or_cannot_be(tmp_path: Path) -> None:
+def test_the_job_ends_when_restarted_agents_are_up_again_or_cannot_be(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness) -> None:
         harness.refuse("Mount", Internal("no room"))
         job = await harness.commit(harness.hive.with_parent("bob", "dan"), bob="moved")
@@ -121,7 +121,7 @@ def test_attack_58_a_kill_of_either_daemon_at_each_step_loses_no_part_of_it(
     play(tmp_path, story)
 
 
-def test_who_is_below_a_loser_by_now_is_restarted_too(tmp_path: Path) -> None:
+def test_an_agent_that_is_below_a_loser_by_now_is_restarted_too(tmp_path: Path) -> None:
     """It may have been handed what the loser held."""
 
     async def story(harness: ReconcilerHarness) -> None:
@@ -145,7 +145,9 @@ def test_who_is_below_a_loser_by_now_is_restarted_too(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_attack_58_who_left_a_loser_before_the_restart_is_restarted_too(tmp_path: Path) -> None:
+def test_attack_58_an_agent_that_left_a_loser_before_the_restart_is_restarted_too(
+    tmp_path: Path,
+) -> None:
     """It may take along what it was handed: out of the way of the restart, all day long."""
 
     async def story(harness: ReconcilerHarness) -> None:
@@ -172,7 +174,7 @@ def test_attack_58_who_left_a_loser_before_the_restart_is_restarted_too(tmp_path
     play(tmp_path, story)
 
 
-def test_attack_58_who_is_left_by_a_loser_that_is_destroyed_at_once_is_restarted(
+def test_attack_58_the_children_of_a_loser_that_is_destroyed_at_once_are_restarted(
     tmp_path: Path,
 ) -> None:
     """Both commits are there before anybody was told to restart."""
@@ -190,7 +192,7 @@ def test_attack_58_who_is_left_by_a_loser_that_is_destroyed_at_once_is_restarted
     play(tmp_path, story)
 
 
-def test_who_comes_to_be_below_a_loser_that_is_down_keeps_it_there_no_longer(
+def test_an_agent_that_comes_below_a_loser_that_is_down_keeps_it_down_no_longer(
     tmp_path: Path,
 ) -> None:
     async def story(harness: ReconcilerHarness) -> None:
@@ -237,7 +239,7 @@ def test_attack_58_a_node_in_which_the_moved_agent_runs_again_is_left_alone(
     play(tmp_path, story)
 
 
-def test_attack_58_who_lost_an_agent_that_is_destroyed_waits_until_it_is_archived(
+def test_attack_58_a_loser_of_a_destroyed_agent_waits_until_it_is_archived(
     tmp_path: Path,
 ) -> None:
     """Its files are where they were until then, for whoever starts meanwhile to open."""
@@ -275,7 +277,7 @@ def test_a_move_by_hand_takes_access_away_like_any_other(tmp_path: Path) -> None
     play(tmp_path, story)
 
 
-def test_moved_there_and_back_nobody_who_is_above_it_again_is_restarted(tmp_path: Path) -> None:
+def test_moved_there_and_back_restarts_no_agent_that_is_above_it_again(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness) -> None:
         before = invocations(harness)
         harness.begin(harness.hive.with_parent("bob", "dan"), bob="moved")

@@ -29,7 +29,7 @@ def test_when_idle_waits_until_they_are_and_no_longer_than_said(tmp_path: Path) 
     play(tmp_path, story)
 
 
-def test_when_idle_does_not_wait_for_who_has_nothing_to_do(tmp_path: Path) -> None:
+def test_when_idle_does_not_wait_for_an_idle_agent(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness) -> None:
         before = invocations(harness)
         harness.how = {"latest": harness.clock.now() + 20}
@@ -41,7 +41,7 @@ def test_when_idle_does_not_wait_for_who_has_nothing_to_do(tmp_path: Path) -> No
     play(tmp_path, story)
 
 
-def test_without_restarts_it_is_told_who_may_still_hold_what_until_they_ended(
+def test_without_restarts_possible_holders_are_reported_until_they_end(
     tmp_path: Path,
 ) -> None:
     async def story(harness: ReconcilerHarness) -> None:
@@ -73,7 +73,9 @@ def test_without_restarts_it_is_told_who_may_still_hold_what_until_they_ended(
     play(tmp_path, story)
 
 
-def test_who_was_left_running_and_is_destroyed_is_not_told_of_any_more(tmp_path: Path) -> None:
+def test_an_agent_that_was_left_running_and_is_destroyed_is_reported_no_more(
+    tmp_path: Path,
+) -> None:
     async def story(harness: ReconcilerHarness) -> None:
         harness.how = {"restart": False}
         harness.begin(harness.hive.with_parent("bob", "dan"), bob="moved")

@@ -26,7 +26,7 @@ def test_agents_of_a_commit_get_rows_and_run(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_a_restart_of_the_daemon_starts_nobody_twice(tmp_path: Path) -> None:
+def test_a_restart_of_the_daemon_starts_no_agent_twice(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness) -> None:
         starts = list(harness.host.starts)
         harness.restart()
@@ -68,7 +68,7 @@ def test_no_more_than_so_many_start_at_once(tmp_path: Path) -> None:
     play(tmp_path, story, hive(many), limits={"starts_at_once": 3})
 
 
-def test_who_is_told_to_start_during_a_look_keeps_its_seat(tmp_path: Path) -> None:
+def test_an_agent_that_is_to_start_during_a_look_keeps_its_slot(tmp_path: Path) -> None:
     """What was seen of it is from before, and a seat given away twice is one too many."""
 
     async def story(harness: ReconcilerHarness) -> None:
@@ -294,7 +294,7 @@ def test_a_thousand_agents_are_adopted_and_settle(tmp_path: Path, count: int) ->
     play(tmp_path, story, hive(parents), limits=HostLimits(starts_at_once=64).model_dump())
 
 
-def test_a_wish_counts_for_who_asks_before_anybody_looked_again(tmp_path: Path) -> None:
+def test_a_request_counts_for_its_caller_before_the_next_look(tmp_path: Path) -> None:
     async def story(harness: ReconcilerHarness) -> None:
         uuid = harness.uuid("bob")
         with harness.ledger.transaction():

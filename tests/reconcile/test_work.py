@@ -45,7 +45,7 @@ def test_the_limits_of_all_agents_together_are_put_right(tmp_path: Path) -> None
     asyncio.run(story())
 
 
-def test_what_nobody_told_of_is_found_within_a_minute(tmp_path: Path) -> None:
+def test_an_unannounced_change_is_found_within_a_minute(tmp_path: Path) -> None:
     async def story() -> None:
         harness = ReconcilerHarness(tmp_path, hive({"root": None, "bob": "root"}))
         await harness.settle()
