@@ -229,6 +229,20 @@ def test_a_crashed_worker_is_started_again_for_a_task_that_has_another_try(world
     assert result(world, task).status.value == "failed"
 
 
+def test_a_task_that_its_first_part_has_begun_leaves_no_letter_of_a_lost_attempt(
+    world: World,
+) -> None:
+    start_machines(world, "a", "a1")
+    words = {"agent": "a", "description": "x", "requeue": 1}
+    task = str(world.call("root", "assign_task", **words)["task"])
+    give(world, "a", "a1")
+    assert state(world, task) == "in_progress"
+    end_machine(world, "a", 1)
+    start_machines(world, "a")
+    (letter,) = [message for message in take(world, "a") if message["kind"] == "task"]
+    assert "attempt: 2" in str(letter["body"])
+
+
 def test_an_agent_that_may_not_start_it_any_more_has_no_other_attempt(world: World) -> None:
     """The assigner's rights as they are, never the daemon's."""
     world.call("operator", "spawn", name="boss", parent="root", role="lead")

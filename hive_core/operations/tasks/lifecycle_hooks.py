@@ -160,6 +160,8 @@ def _retry_or_fail(call: Call, task: Task, why: str, refusal: str) -> None:
     if task.offered:
         withdraw_offer(call, task, reason, tried=True)
     else:
+        # Its first sub-task may have begun it before the agent read the letter.
+        call.ledger.messages.ack(task.assignee, [task.message])
         move_task(call, task, "hand_back", why=reason, message="")
 
 
