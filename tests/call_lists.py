@@ -1,4 +1,4 @@
-"""The functions that one `send` and one `move` run, top to bottom, for docs/architecture.md.
+"""The functions that `send`, `start` and `move` run, top to bottom, for docs/architecture.md.
 
 `python tests/call_lists.py` writes the lists into the page; tests/test_architecture.py compares.
 Each list has some landmarks, and every function between the first frame and a landmark.
@@ -10,7 +10,7 @@ import ast
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -74,6 +74,30 @@ MOVE: Final[tuple[Function, ...]] = (
     ("testing/jobs.py", "MemoryJobs.run"),
     ("ledger/core/jobs.py", "JobTable.finish"),
 )
+START: Final[tuple[Function, ...]] = (
+    *REQUEST,
+    ("operations/lifecycle/operations.py", "start"),
+    ("ledger/machines/runs.py", "RunStore.want"),
+    *COMMITTED,
+    ("reconcile/reconciler.py", "Reconciler.on_topics"),
+    ("testing/machines.py", "MemoryMachines.observe"),
+    ("plan/diff.py", "plan"),
+    ("plan/agent_steps.py", "AgentSteps.actions"),
+    ("plan/agent_steps.py", "AgentSteps.start_actions"),
+    ("reconcile/runner.py", "ActionRunner.run_step"),
+    ("testing/machines.py", "MemoryMachines.apply"),
+)
+# What follows on a host, as root; the test of the page knows that these are there.
+START_AS_ROOT: Final[tuple[Function, ...]] = (
+    ("host/systemd/root_helper.py", "Privd.apply"),
+    ("privd/server.py", "converse"),
+    ("privd/server.py", "answer"),
+    ("plan/actions.py", "parse"),
+    ("privd/mounts.py", "mount"),
+    ("privd/units.py", "start"),
+    ("plan/render.py", "agent_argv"),
+    ("plan/render.py", "systemd_run"),
+)
 # What stands for a port in memory is another class on a host.
 ON_A_HOST: Final = {
     ("testing/machines.py", "MemoryMachines.apply"): "host/systemd/machines.py",
@@ -130,6 +154,20 @@ def trace_send() -> list[Function]:
         with trace.record():
             made.call("a", "send", to="kid", body="hello")
     return trace.call_chain(SEND)
+
+
+def trace_start(folder: Path) -> list[Function]:
+    """The start of a stopped agent, until its unit runs."""
+    trace = Trace()
+    with world(None, "root/a") as made:
+        reconciler = _reconciler(made, folder)
+        _converge(made, reconciler)
+        made.call(OPERATOR, "stop", agent="a")
+        _converge(made, reconciler)
+        with trace.record():
+            made.call(OPERATOR, "start", agent="a")
+            _converge(made, reconciler)
+    return [*trace.call_chain(START), *START_AS_ROOT]
 
 
 def trace_move(folder: Path) -> list[Function]:
@@ -192,6 +230,10 @@ def _converge(made: World, reconciler: Reconciler) -> None:
     made.run()
 
 
+TRACES: Final[dict[str, Callable[[Path], list[Function]]]] = {
+    "send": lambda _: trace_send(), "start": trace_start, "move": trace_move,
+}  # fmt: skip
+
 # The page.
 
 
@@ -249,7 +291,8 @@ def with_tables(page: str, tables: dict[str, str]) -> str:
 
 
 def tables(folder: Path) -> dict[str, str]:
-    return {"send": table(trace_send()), "move": table(trace_move(folder))}
+    """Of each operation on the page."""
+    return {name: table(trace(folder / name)) for name, trace in TRACES.items()}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/architecture.md lists what one `send` and one `move` run: the real ones run exactly that."""
+"""docs/architecture.md lists what `send`, `start` and `move` run; the real ones run just that."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 from pathlib import Path
 
 import pytest
-from call_lists import PACKAGE, PAGE, rows, trace_move, trace_send
+from call_lists import PACKAGE, PAGE, TRACES, rows
 
 PAGE_TEXT = PAGE.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["send", "move"])
+@pytest.mark.parametrize("name", list(TRACES))
 def test_the_listed_functions_are_what_runs_in_that_order(name: str, tmp_path: Path) -> None:
     """`scripts/generate` writes the lists again."""
     match = re.search(rf"<!-- calls of {name} -->\n(.*?)\n<!-- end of", PAGE_TEXT, re.DOTALL)
     assert match is not None
     listed = [line.split("|")[1:3] for line in match[1].splitlines()[2:]]
-    functions = trace_send() if name == "send" else trace_move(tmp_path)
-    assert [tuple(cell.strip(" `") for cell in row) for row in listed] == rows(functions)
+    functions = rows(TRACES[name](tmp_path))
+    assert [tuple(cell.strip(" `") for cell in row) for row in listed] == functions
 
 
 def test_the_folders_on_the_page_are_those_of_the_package() -> None:

@@ -241,7 +241,7 @@ class Change(Generic[R_co]):
 class Record(Generic[R_co]):
     """Recorded in the ledger. Not frozen, as that makes one four times as expensive to create.
 
-    `told`: something that the daemon does by itself and has written all events of itself.
+    `audited`: the daemon does this without a call, and has written all of its events already.
     """
 
     writes: ClassVar[bool] = True

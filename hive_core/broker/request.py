@@ -1,4 +1,4 @@
-"""From a frame to an `Ask`: the Varlink envelope, the method, parameters that fit its schema."""
+"""Reads frames into calls: the Varlink envelope, the method, parameters that fit its schema."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class ObservedState:
         return self.states.get(uuid) or self._current_state(uuid)
 
     def activity(self, uuid: str) -> str:
-        """The agent's activity: idle, or working."""
+        """The agent's activity, such as idle or working."""
         return self.cache.ledger.activity(uuid)
 
     def machine(self, uuid: str) -> Machine | None:

@@ -1,4 +1,7 @@
-"""The desired state of each agent: running or stopped. Not in git, because it changes too often."""
+"""The desired state of each agent: running, sleeping or stopped.
+
+It is not in git, because it changes too often.
+"""
 
 from __future__ import annotations
 
