@@ -29,7 +29,7 @@ from hive_core.ledger.mail.letters import text_id
 from hive_core.model.config.settings import Paths, RootAgentSettings, Settings
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
-from hive_core.operations.triggers.runs import fire_triggers
+from hive_core.operations.triggers.fires import fire_triggers
 from hive_core.plan.desired import ReconcilePlan
 from hive_core.reconcile.deps import BrokerHandle as Given
 from hive_core.reconcile.deps import Ports

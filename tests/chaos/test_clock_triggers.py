@@ -52,7 +52,7 @@ def test_cron_follows_the_wall_clock_without_a_burst(step: float, missed: str) -
 
 
 @pytest.mark.parametrize("step", [3600.0, DAY, 10 * YEAR])
-def test_a_skipped_time_fires_once_if_missed_runs_are_wanted(step: float) -> None:
+def test_a_skipped_time_fires_once_if_missed_fires_are_wanted(step: float) -> None:
     with world(None, "root/a") as hive:
         at = hive.clock.now() + 600
         once = put(hive, name="once", when={"at": f"{at}"})["id"]
@@ -74,7 +74,7 @@ def test_a_one_shot_trigger_waits_for_its_time_after_the_clock_goes_back() -> No
 
 
 @pytest.mark.parametrize(("missed", "counts"), [("skip", [5]), ("latest", [5]), ("all", [1] * 5)])
-def test_runs_missed_without_a_daemon_follow_the_missed_setting(
+def test_fires_missed_without_a_daemon_follow_the_missed_setting(
     missed: str, counts: list[int]
 ) -> None:
     with world(None, "root/a") as hive:
@@ -84,8 +84,8 @@ def test_runs_missed_without_a_daemon_follow_the_missed_setting(
         hive.restart(off=5 * 3600)
         hive.advance(1)
         result = fires(hive, id_)[1:]
-        assert [run["count"] for run in result] == counts
-        assert {run["state"] for run in result} == {"skipped" if missed == "skip" else "done"}
+        assert [fire["count"] for fire in result] == counts
+        assert {fire["state"] for fire in result} == {"skipped" if missed == "skip" else "done"}
         assert mail(hive) == (1 if missed == "skip" else 2)
 
 
@@ -116,10 +116,10 @@ def test_no_sequence_of_jumps_loses_a_trigger_or_causes_a_burst() -> None:
                 step = chance.uniform(60, 7200)
                 hive.advance(step)
                 passed += step
-            result = hive.ledger.triggers.runs.of(1, None, 100)
+            result = hive.ledger.triggers.fires.of(1, None, 100)
             count = hive.ledger.triggers.require(str(every)).fired
             assert count == passed // 900, (number, case)
-            assert len({run.due for run in result}) == len(result)
+            assert len({fire.due for fire in result}) == len(result)
             cron = hive.ledger.triggers.require(
                 str(put(hive, name="cron", when={"every": 9.0})["id"])
             )

@@ -67,7 +67,7 @@ def test_a_new_agent_is_described(hive: Hive) -> None:
     assert asked["enabled"] is False
 
 
-def test_triggers_are_listed_with_runs_and_removed(hive: Hive) -> None:
+def test_triggers_are_listed_with_fires_and_removed(hive: Hive) -> None:
     hive.peer.answers["ListTriggers"] = lambda _: {"triggers": [ROW], "next": None}
     hive.peer.answers["ListFires"] = lambda _: {"fires": [FIRE]}
     hive.peer.answers["RemoveTrigger"] = lambda _: {"name": "nightly"}

@@ -67,7 +67,7 @@ def state(host: HiveHost, name: str) -> str:
     return str(rows[name])
 
 
-def test_cron_triggers_fire_and_each_run_is_an_event(host: HiveHost) -> None:
+def test_cron_triggers_fire_and_each_fire_is_an_event(host: HiveHost) -> None:
     """K31, Q32, Q34: what fires at once is one message with the ids of the fires."""
     ids = {
         put(host, "lead", name, {"cron": "* * * * * *", "zone": "Europe/Berlin"})["id"]
@@ -138,7 +138,7 @@ def test_triggers_fire_for_stopped_agents_and_wake_sleeping_ones(host: HiveHost)
     )
 
 
-def test_a_trigger_runs_one_task_at_a_time_and_records_its_result(host: HiveHost) -> None:
+def test_a_trigger_fires_one_task_at_a_time_and_records_its_result(host: HiveHost) -> None:
     """K31: no overlap; the last status, output and duration are kept; all of it over a kill."""
     id_ = put(host, "lead", "count", {"every": 1.0}, agent="ann", action=DO)["id"]
     host.until(lambda: len(fires(host, id_)) > 1, "no fire")
@@ -181,7 +181,7 @@ def test_a_trigger_spawns_with_the_rights_of_its_creator(host: HiveHost) -> None
     host.call("Destroy", agent="sweeper-1", wait=20)
 
 
-def test_runs_missed_without_a_daemon_fire_once(host: HiveHost) -> None:
+def test_times_missed_without_a_daemon_fire_once(host: HiveHost) -> None:
     """Q33: missed policy `latest`; nothing is doubled."""
     id_ = put(host, "lead", "missed", {"cron": "* * * * * *"})["id"]
     host.until(lambda: fires(host, id_), "no fire")
@@ -196,8 +196,8 @@ def test_runs_missed_without_a_daemon_fire_once(host: HiveHost) -> None:
 
 
 def fires_of_events(host: HiveHost, id_: str) -> list[dict[str, Any]]:
-    runs = [event["fields"] for event in host.events(last=500) if event["kind"] == "trigger"]
-    return [run for run in runs if run["trigger"] == id_]
+    all_fires = [event["fields"] for event in host.events(last=500) if event["kind"] == "trigger"]
+    return [fire for fire in all_fires if fire["trigger"] == id_]
 
 
 def curl(host: HiveHost, path: str, body: str, *words: str, to: str = "") -> tuple[int, str]:

@@ -23,7 +23,7 @@ from hive_core.model.work.trigger import (
     TriggerKind,
     TriggerRule,
     check_cron,
-    due_runs,
+    due_fires,
     next_time,
     rule_text,
     times,
@@ -158,7 +158,7 @@ def moments(draw: st.DrawFn) -> tuple[str, float]:
     return zone, noon + draw(st.integers(-DAY.__int__() * 3 // 2, int(DAY)))
 
 
-def runs_between(rule: TriggerRule, since: float, until: float) -> list[float]:
+def fires_between(rule: TriggerRule, since: float, until: float) -> list[float]:
     return list(takewhile(lambda time: time <= until, times(rule, since)))
 
 
@@ -177,7 +177,7 @@ def test_cron_fires_at_the_minutes_at_which_a_walk_does(
     except InvalidArgument:  # no such day in those months
         assert expression.walk(ZoneInfo(zone), since, until) == []
         return
-    assert runs_between(rule, since, until) == expected
+    assert fires_between(rule, since, until) == expected
 
 
 def moment(text: str, zone: str) -> float:
@@ -187,7 +187,7 @@ def moment(text: str, zone: str) -> float:
 def test_what_falls_into_the_gap_of_spring_comes_right_after_it_and_once() -> None:
     rule = TriggerRule(TriggerKind.CRON, cron="0,30 2 * * *", zone="Europe/Berlin")
     start = moment("2026-03-29T00:00", "Europe/Berlin")
-    assert runs_between(rule, start, start + DAY - 3601) == [
+    assert fires_between(rule, start, start + DAY - 3601) == [
         moment("2026-03-29T03:00", "Europe/Berlin")
     ]
 
@@ -196,14 +196,14 @@ def test_what_autumn_has_twice_comes_once() -> None:
     rule = TriggerRule(TriggerKind.CRON, cron="30 2 * * *", zone="Europe/Berlin")
     start = moment("2026-10-25T00:00", "Europe/Berlin")
     first = start + 2.5 * 3600
-    assert runs_between(rule, start, start + 1.04 * DAY) == [first]
-    assert runs_between(rule, first + 900, start + 1.04 * DAY) == []
+    assert fires_between(rule, start, start + 1.04 * DAY) == [first]
+    assert fires_between(rule, first + 900, start + 1.04 * DAY) == []
 
 
 def test_seconds_may_stand_in_front() -> None:
     rule = TriggerRule(TriggerKind.CRON, cron="*/20 0 12 * * *")
     noon = moment("2026-06-15T12:00", "UTC")
-    assert runs_between(rule, noon - 1, noon + 3600) == [noon, noon + 20, noon + 40]
+    assert fires_between(rule, noon - 1, noon + 3600) == [noon, noon + 20, noon + 40]
 
 
 def test_day_of_month_or_day_of_week() -> None:
@@ -211,7 +211,7 @@ def test_day_of_month_or_day_of_week() -> None:
     start = moment("2026-02-01T00:00", "UTC")
     days = [
         datetime.fromtimestamp(entry, UTC).day
-        for entry in runs_between(rule, start, start + 27 * DAY)
+        for entry in fires_between(rule, start, start + 27 * DAY)
     ]
     assert days == [6, 13, 20, 27]
 
@@ -278,16 +278,16 @@ def test_no_time_is_lost_none_counts_twice_and_there_is_no_storm(
 ) -> None:
     """All times up to now stand in fires, are skipped where that was asked for, or still wait."""
     rule, asked = found_
-    verdict = due_runs(rule, asked)
+    verdict = due_fires(rule, asked)
     passed = list(
         islice(takewhile(lambda entry: entry <= asked.now, times(rule, asked.since)), 101)
     )
     many = len(passed) > MOST
-    counted = sum(count for _, count in verdict.runs) + verdict.skipped
-    assert len(verdict.runs) <= max(1, min(MOST, asked.room))
-    assert all(asked.since < due <= asked.now for due, _ in verdict.runs)
+    counted = sum(count for _, count in verdict.fires) + verdict.skipped
+    assert len(verdict.fires) <= max(1, min(MOST, asked.room))
+    assert all(asked.since < due <= asked.now for due, _ in verdict.fires)
     if not passed:
-        assert (verdict.runs, verdict.due) == ((), next_time(rule, asked.since))
+        assert (verdict.fires, verdict.due) == ((), next_time(rule, asked.since))
     elif verdict.waits or (asked.room < 1 and not asked.open):
         assert (counted, verdict.since) == (0, asked.since)
     elif many:
@@ -305,12 +305,12 @@ def test_skip_fires_only_what_is_fresh_and_nothing_fires_beside_an_open_one(
     found_: tuple[TriggerRule, ScheduleState],
 ) -> None:
     rule, asked = found_
-    verdict = due_runs(rule, asked)
+    verdict = due_fires(rule, asked)
     if asked.open:
-        assert verdict.runs == ()
+        assert verdict.fires == ()
     if asked.missed is Missed.SKIP:
-        assert all(asked.now - due <= GRACE for due, _ in verdict.runs)
-        assert len(verdict.runs) <= 1
+        assert all(asked.now - due <= GRACE for due, _ in verdict.fires)
+        assert len(verdict.fires) <= 1
 
 
 @pytest.mark.parametrize(("back", "again"), [(SET_BACK - 1, False), (SET_BACK + 1, True)])
@@ -320,8 +320,8 @@ def test_a_clock_set_back_by_little_repeats_nothing_and_by_much_is_believed(
 ) -> None:
     rule = TriggerRule(TriggerKind.CRON, cron="0 * * * *")
     fired = 1_800_000_000.0
-    verdict = due_runs(rule, ScheduleState(Missed.LATEST, fired, fired - back))
-    assert verdict.runs == ()
+    verdict = due_fires(rule, ScheduleState(Missed.LATEST, fired, fired - back))
+    assert verdict.fires == ()
     assert verdict.due is not None
     assert (verdict.due <= fired) == again
 

@@ -11,8 +11,8 @@ from operations.test_triggers import DO, MAKE, fires, put
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import AgentEnded, emit
 from hive_core.model.work.trigger import OUTPUT
+from hive_core.operations.triggers.fires import TriggerFireCount
 from hive_core.operations.triggers.lifecycle_hooks import pause_triggers
-from hive_core.operations.triggers.runs import TriggerRunCount
 
 
 @pytest.fixture(name="hive")
@@ -52,14 +52,14 @@ def test_a_task_is_assigned_by_the_owner_of_the_trigger_and_its_result_is_kept(h
 def test_an_agent_gives_itself_a_task_every_night(hive: World) -> None:
     id_ = put(hive, action=DO)["id"]
     hive.advance(60)
-    assert [run["state"] for run in fires(hive, id_)] == ["open"]
+    assert [fire["state"] for fire in fires(hive, id_)] == ["open"]
 
 
 @pytest.mark.parametrize("missed", ["latest", "all"])
 def test_the_next_task_waits_for_the_end_of_the_last(hive: World, missed: str) -> None:
     id_ = put(hive, "root", agent="a", action=DO, missed=missed)["id"]
     hive.advance(60 * 5 + 1)
-    states = [run["state"] for run in fires(hive, id_)]
+    states = [fire["state"] for fire in fires(hive, id_)]
     assert states == ["open", "waits"]
     finish(hive, fires(hive, id_)[0])
     hive.run()
@@ -79,7 +79,9 @@ def test_the_next_task_is_skipped_and_that_is_recorded(hive: World) -> None:
     assert "still open" in str(result[-1]["detail"])
     events = [fields(event) for event in hive.events() if event["kind"] == "trigger"]
     assert len([event for event in events if event["state"] == "skipped"]) == 29
-    (open_,) = [item for item in hive.ledger.triggers.runs.of(1, None, 100) if item.state == "open"]
+    (open_,) = [
+        item for item in hive.ledger.triggers.fires.of(1, None, 100) if item.state == "open"
+    ]
     finish(hive, {"ref": open_.ref})
     hive.advance(60)
     assert fires(hive, id_)[-1]["state"] == "open"
@@ -91,7 +93,7 @@ def test_a_task_that_cannot_be_given_is_refused_and_the_next_time_is_tried(hive:
     hive.advance(60)
     hive.call("operator", "grant_capability", agent="a", capability="trigger")
     hive.advance(60)
-    assert [run["state"] for run in fires(hive, id_)] == ["refused", "open"]
+    assert [fire["state"] for fire in fires(hive, id_)] == ["refused", "open"]
 
 
 def test_a_new_agent_is_made_below_with_a_task_and_its_end_is_kept(hive: World) -> None:
@@ -110,10 +112,10 @@ def test_a_new_agent_is_made_below_with_a_task_and_its_end_is_kept(hive: World) 
 def test_a_new_agent_is_made_only_when_the_task_of_the_last_has_ended(hive: World) -> None:
     id_ = put(hive, action=MAKE)["id"]
     hive.advance(200)
-    assert [run["state"] for run in fires(hive, id_)] == ["open", "waits"]
+    assert [fire["state"] for fire in fires(hive, id_)] == ["open", "waits"]
     finish(hive, fires(hive, id_)[0], "sweeper-1")
     hive.advance(1)
-    assert [run["state"] for run in fires(hive, id_)] == ["done", "waits", "open"]
+    assert [fire["state"] for fire in fires(hive, id_)] == ["done", "waits", "open"]
     assert fires(hive, id_)[-1]["agent"] == "sweeper-3"
 
 
@@ -128,7 +130,7 @@ def test_an_agent_that_may_not_spawn_any_more_makes_no_agent(hive: World) -> Non
     assert set(hive.hive.specs) == before
 
 
-def test_the_destruction_of_the_assignee_ends_the_run(hive: World) -> None:
+def test_the_destruction_of_the_assignee_ends_the_fire(hive: World) -> None:
     id_ = put(hive, action=MAKE)["id"]
     hive.advance(60)
     hive.call("operator", "destroy", agent="sweeper-1")
@@ -142,9 +144,9 @@ def test_all_triggers_of_some_agents_are_switched_off_at_once(hive: World) -> No
     other = put(hive, "root", agent="b")["id"]
     paused: list[str] = []
 
-    def pause(call: Call) -> Record[TriggerRunCount]:
+    def pause(call: Call) -> Record[TriggerFireCount]:
         paused.extend(pause_triggers(call, frozenset({hive.uuid("a")})))
-        return Record(TriggerRunCount(fires=0))
+        return Record(TriggerFireCount(fires=0))
 
     hive.broker.perform("stop_work", pause)
     hive.advance(120)
@@ -161,9 +163,9 @@ def end_agent(hive: World, name: str, code: int) -> None:
         returns=True,
     )  # fmt: skip
 
-    def tell(call: Call) -> Record[TriggerRunCount]:
+    def tell(call: Call) -> Record[TriggerFireCount]:
         emit(call, result)
-        return Record(TriggerRunCount(fires=0))
+        return Record(TriggerFireCount(fires=0))
 
     hive.broker.perform("life", tell)
     hive.run()

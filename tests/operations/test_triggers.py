@@ -1,4 +1,4 @@
-"""Triggers: permissions, what a run does, and what it leaves behind (K31, Q32-Q34)."""
+"""Triggers: permissions, what a fire does, and what it leaves behind (K31, Q32-Q34)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hive_core.broker.hooks import AgentStarted, emit
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import Settings
-from hive_core.operations.triggers.runs import TriggerRunCount
+from hive_core.operations.triggers.fires import TriggerFireCount
 
 DAY = 86_400.0
 SAY = {"kind": "message", "text": "look at the queue"}
@@ -133,7 +133,7 @@ def test_a_message_comes_at_its_times_also_to_one_that_is_stopped(hive: World) -
     assert text == "look at the queue"
     hive.advance(60)
     assert len(bodies(hive, "a")) == 2
-    states = [(run["state"], run["count"]) for run in fires(hive, id_)]
+    states = [(fire["state"], fire["count"]) for fire in fires(hive, id_)]
     assert states == [("done", 1)] * 2
 
 
@@ -170,9 +170,9 @@ def test_an_agent_has_so_many_fires_a_minute_and_the_rest_is_one_later() -> None
     with world(settings, "root/a") as hive:
         id_ = put(hive, when={"every": 1.0})["id"]
         hive.advance(50)
-        assert [run["count"] for run in fires(hive, id_)] == [1] * 10
+        assert [fire["count"] for fire in fires(hive, id_)] == [1] * 10
         hive.advance(12)
-        counts = [run["count"] for run in fires(hive, id_)]
+        counts = [fire["count"] for fire in fires(hive, id_)]
         assert counts == [1] * 10 + [51, 1]
         assert len(bodies(hive, "a")) == 12
 
@@ -211,7 +211,7 @@ def test_a_one_shot_comes_once_and_is_over(hive: World) -> None:
     at = hive.clock.now() + 100
     id_ = put(hive, when={"at": f"{at}"})["id"]
     hive.advance(DAY)
-    assert [run["due"] for run in fires(hive, id_)] == [at]
+    assert [fire["due"] for fire in fires(hive, id_)] == [at]
     assert listed_triggers(hive, "a")[0]["next"] is None
 
 
@@ -271,7 +271,7 @@ def test_the_triggers_of_the_destroyed_come_back_with_them_and_go_with_the_archi
     hive.call("operator", "restore", id=uuid)
     start_agent(hive, "a2")
     hive.advance(60)
-    assert [run["state"] for run in fires(hive, id_)] == ["done"] * len(fires(hive, id_))
+    assert [fire["state"] for fire in fires(hive, id_)] == ["done"] * len(fires(hive, id_))
     assert fires(hive, id_)
     hive.call("operator", "destroy", agent="a2")
     with hive.ledger.transaction():
@@ -285,9 +285,9 @@ def start_agent(hive: World, name: str) -> None:
     """The machine of an agent runs, as the change path tells it."""
     uuid = hive.uuid(name)
 
-    def tell(call: Call) -> Record[TriggerRunCount]:
+    def tell(call: Call) -> Record[TriggerFireCount]:
         emit(call, AgentStarted(uuid, name, 1))
-        return Record(TriggerRunCount(fires=0))
+        return Record(TriggerFireCount(fires=0))
 
     hive.broker.perform("life", tell)
     hive.run()
@@ -305,7 +305,7 @@ def test_a_zone_that_is_gone_from_the_machine_stops_one_trigger_and_no_other(hiv
     (fire,) = fires(hive, broken)
     assert fire["state"] == "refused"
     assert "not a time zone" in str(fire["detail"])
-    assert [run["state"] for run in fires(hive, good)] == ["done"]
+    assert [fire["state"] for fire in fires(hive, good)] == ["done"]
     assert [trigger["enabled"] for trigger in listed_triggers(hive, "a")] == [False, True]
 
 
@@ -314,7 +314,7 @@ def test_what_replaces_a_trigger_does_not_wait_for_what_that_began(hive: World) 
     hive.advance(60)
     assert put(hive)["id"] == id_
     hive.advance(60)
-    assert [run["state"] for run in fires(hive, id_)] == ["open", "done"]
+    assert [fire["state"] for fire in fires(hive, id_)] == ["open", "done"]
 
 
 def test_many_times_that_are_skipped_are_one_line_a_minute(hive: World) -> None:

@@ -60,7 +60,7 @@ FIRES: Final = Listing(
 
 @click.group(cls=ListGroup)
 def trigger() -> None:
-    """List, show, set and remove triggers, which run on a schedule, once, or on a webhook."""
+    """List, show, set and remove triggers, which fire on a schedule, once, or by webhook."""
 
 
 @trigger.command("list")

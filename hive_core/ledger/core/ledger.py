@@ -53,7 +53,7 @@ from hive_core.model.wire.rates import TokenBuckets
 from hive_core.model.work.planning import BATCH, ITEM, PLAN, STEP, WAIT
 from hive_core.model.work.question import COURSE as QUESTION_COURSE
 from hive_core.model.work.task import COURSE as TASK_COURSE
-from hive_core.model.work.trigger import RUN
+from hive_core.model.work.trigger import FIRE
 
 REPORT_RATE, REPORT_BURST = 2.0, 20  # progress reports of one task: a second, and in a burst
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
@@ -61,7 +61,7 @@ COURSES: Final[tuple[tuple[str, StateMachine], ...]] = (
     ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
     ("tasks", TASK_COURSE),
     ("plans", PLAN), ("plan_steps", STEP), ("waits", WAIT), ("batches", BATCH),
-    ("batch_items", ITEM), ("fires", RUN), ("revocations", REVOCATION_COURSE),
+    ("batch_items", ITEM), ("fires", FIRE), ("revocations", REVOCATION_COURSE),
 )  # fmt: skip
 
 

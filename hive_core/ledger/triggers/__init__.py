@@ -1,1 +1,1 @@
-"""Rows of triggers, their runs, and reminders."""
+"""Rows of triggers, their fires, and reminders."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 from uuid import uuid4
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.ledger.triggers.runs import TriggerRunStore
+from hive_core.ledger.triggers.fires import TriggerFireStore
 from hive_core.model.work.trigger import (
-    DueRuns,
+    DueFires,
     Missed,
     Trigger,
     TriggerAction,
@@ -69,7 +69,7 @@ def _trigger(row: tuple[Any, ...]) -> Trigger:
 class TriggerStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
-        self.runs = TriggerRunStore(connection)
+        self.fires = TriggerFireStore(connection)
 
     # Rows
 
@@ -133,11 +133,11 @@ class TriggerStore:
         return self._one("owner = ? AND agent = ? AND name = ?", owner, agent, name)
 
     def count(self, agent: str) -> int:
-        """The number of triggers that run for one agent."""
+        """The number of triggers that fire for one agent."""
         return int(self._db.value("SELECT COUNT(*) FROM triggers WHERE agent = ?", (agent,)))
 
     def spent_one_shot(self, agent: str) -> Trigger | None:
-        """The oldest one-shot trigger of an agent that has run and will not run again."""
+        """The oldest one-shot trigger of an agent that has fired and will not fire again."""
         return self._one("agent = ? AND kind = 'at' AND due IS NULL AND open IS NULL", agent)
 
     def page(self, agent: str | None, after: int, limit: int) -> list[Trigger]:
@@ -148,7 +148,7 @@ class TriggerStore:
         return self._many(f"{where} ORDER BY number LIMIT ?", *values, limit)
 
     def of_parties(self, uuids: frozenset[str]) -> list[Trigger]:
-        """The triggers that these agents own, or that run for them."""
+        """The triggers that these agents own, or that fire for them."""
         return [
             trigger
             for uuid in sorted(uuids)
@@ -203,7 +203,7 @@ class TriggerStore:
         """The longest overdue spawn."""
         return self._one(f"{_SPAWN} AND due <= ? ORDER BY due, number", now)
 
-    def save_verdict(self, number: int, verdict: DueRuns) -> None:
+    def save_verdict(self, number: int, verdict: DueFires) -> None:
         self._db.run(
             "UPDATE triggers SET since = ?, due = ? WHERE number = ?",
             (verdict.since, verdict.due, number),

@@ -99,9 +99,7 @@ class TalkSettings(Value):
 class TriggerSettings(Value):
     """Triggers and webhooks."""
 
-    fires: int = Field(
-        100, ge=1, description="Maximum number of trigger runs of one agent in a minute."
-    )
+    fires: int = Field(100, ge=1, description="Maximum number of fires for one agent in a minute.")
     each: int = Field(100, ge=1, description="Maximum number of triggers that fire for one agent.")
     webhooks: bool = Field(default=False, description="Whether hived accepts webhooks.")
     webhook_group: str = Field(

@@ -1,4 +1,4 @@
-"""Triggers: their rules, their times, and which of the missed times are run.
+"""Triggers: their rules, their times, and for which of the missed times they fire.
 
 A cron rule and a one-shot follow the wall clock: they are due when the wall clock has passed their
 time since `since`. An interval lasts a number of seconds, whatever the clock is set to: its times
@@ -26,7 +26,7 @@ GRACE: Final = 60.0  # seconds of delay up to which a time is not missed
 MOST: Final = 100  # missed times that are counted one by one
 SET_BACK: Final = (
     3 * 3600.0
-)  # as cron(8) of Debian: a clock that is set back by less repeats no run
+)  # as cron(8) of Debian: a clock that is set back by less repeats no fire
 OUTPUT: Final = 4000
 YEARS: Final = 10.0 * 366 * 86_400
 
@@ -57,26 +57,28 @@ _SINGLE: Final = frozenset(
     {TriggerAction.TASK, TriggerAction.SPAWN}
 )  # the next one waits for the end of the last
 
-RUN: Final = StateMachine(
+FIRE: Final = StateMachine(
     noun="fire",
     start="open",
     finals=frozenset({"done", "skipped", "refused", "waits"}),
     transitions=(
         Transition("open", "finish", "done", "the daemon", "its work has ended"),
         Transition(
-            "open", "skip", "skipped", "the daemon", "it came too late, or the run before is open"
+            "open", "skip", "skipped", "the daemon", "it came too late, or the fire before is open"
         ),
         Transition(
             "open", "refuse", "refused", "the daemon", "the owner of the trigger may not do it now"
         ),
-        Transition("open", "wait", "waits", "the daemon", "it runs when the run before has ended"),
+        Transition(
+            "open", "wait", "waits", "the daemon", "it comes when the fire before has ended"
+        ),
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerRule:
-    """When a trigger runs. `every` in seconds, `at` in seconds since 1970, the rest for webhooks.
+    """When a trigger fires. `every` in seconds, `at` in seconds since 1970, the rest for webhooks.
 
     `path`: end of its address; empty: only the id. `strict`: the whole request has to be signed.
     """
@@ -96,7 +98,7 @@ class Trigger:
     """One row. `owner` set it, `agent` is its target: UUIDs; the owner may be `operator`.
 
     All times up to `since` are handled. `due`: when to check it next; None: never. `open`: number
-    of a run whose work goes on. `hook`: the id in the address of a webhook. `secret`: the name of
+    of a fire whose work goes on. `hook`: the id in the address of a webhook. `secret`: the name of
     its stored secret.
     """
 
@@ -125,8 +127,8 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
-class TriggerRun:
-    """One run of a trigger. `due`: its time; `count`: the number of times that it stands for.
+class TriggerFire:
+    """One fire of a trigger. `due`: its time; `count`: the number of times that it stands for.
 
     `ref`: the task or the message; `spawned`: UUID of a new agent.
     """
@@ -149,13 +151,13 @@ class TriggerRun:
 
 
 @dataclass(frozen=True, slots=True)
-class DueRuns:
-    """The runs that are due. `runs`: for each its time, and the number of times it stands for.
+class DueFires:
+    """The fires that are due. `fires`: for each its time, and the number of times it stands for.
 
-    `waits`: a run is due as soon as the open one has ended.
+    `waits`: a fire is due as soon as the open one has ended.
     """
 
-    runs: tuple[tuple[float, int], ...] = ()
+    fires: tuple[tuple[float, int], ...] = ()
     skipped: int = 0
     since: float = 0.0
     due: float | None = None
@@ -167,7 +169,7 @@ NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
-    """State that decides beside the rule: see `Trigger`. `room`: runs that the agent has left."""
+    """State that decides beside the rule: see `Trigger`. `room`: fires that the agent has left."""
 
     missed: Missed
     since: float
@@ -259,27 +261,27 @@ def _latest_time(rule: TriggerRule, since: float, now: float) -> float:
     return next((time for time in before if time <= now), now)
 
 
-def due_runs(rule: TriggerRule, state: ScheduleState) -> DueRuns:
-    """The runs of a trigger that are due now, and when to check it again."""
+def due_fires(rule: TriggerRule, state: ScheduleState) -> DueFires:
+    """The fires of a trigger that are due now, and when to check it again."""
     since, now = state.since, state.now
     if rule.kind is TriggerKind.CRON and since > now:
-        # The clock was set back. By a little: no run is repeated. By a lot: it was wrong before,
+        # The clock was set back. By a little: no fire is repeated. By a lot: it was wrong before,
         # and is right now.
         since = since if since - now < SET_BACK else now
     past, many = _past_times(rule, since, now)
     if not past:
-        return DueRuns(since=since, due=next_time(rule, since))
+        return DueFires(since=since, due=next_time(rule, since))
     if state.open and state.missed is not Missed.SKIP:
-        return DueRuns(since=since, due=None, waits=True)
+        return DueFires(since=since, due=None, waits=True)
     if state.room < 1 and not state.open:
-        return DueRuns(since=since, due=now)
-    return _select_runs(rule, state, past, many=many)
+        return DueFires(since=since, due=now)
+    return _select_fires(rule, state, past, many=many)
 
 
-def _select_runs(
+def _select_fires(
     rule: TriggerRule, state: ScheduleState, past: list[float], *, many: bool
-) -> DueRuns:
-    """Which of the past times are run."""
+) -> DueFires:
+    """For which of the past times the trigger fires."""
     last, skipped = past[-1], 0
     if many:
         last = max(last, _latest_time(rule, state.since, state.now))
@@ -292,7 +294,7 @@ def _select_runs(
             fires = (((last := past[0]), 1),)
         elif len(past) <= state.room:
             fires = tuple((time, 1) for time in past)
-    return DueRuns(fires, skipped, last, next_time(rule, last))
+    return DueFires(fires, skipped, last, next_time(rule, last))
 
 
 def rule_text(rule: TriggerRule, address: str = "") -> str:

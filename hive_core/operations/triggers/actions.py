@@ -1,4 +1,4 @@
-"""The actions of runs: a message, a task or a new agent, with the rights of the trigger's owner."""
+"""What a fire does: a message, a task or a new agent, with the rights of the trigger's owner."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hive_core.model.agents.machine import DesiredState
 from hive_core.model.names import NAME_MAX
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
 from hive_core.model.work.task import TaskRequest
-from hive_core.model.work.trigger import Trigger, TriggerAction, TriggerRun
+from hive_core.model.work.trigger import Trigger, TriggerAction, TriggerFire
 from hive_core.operations.lifecycle.sleep import wake_sleeper
 from hive_core.operations.notices import deliver
 from hive_core.operations.tasks.assign import NOTHING, create_task
@@ -33,7 +33,7 @@ from hive_core.policy.decide import decide
 MAIL: Final = "trigger"
 _LETTER: Final = 60 * 1024
 _TRIES: Final = 100
-# Errors that a caller would get; any other error is a fault of the host, and the run is retried.
+# Errors that a caller would get; any other error is a fault of the host, and the fire is retried.
 REFUSALS: Final = (
     AlreadyExists, Conflict, InboxFull, InvalidArgument, LimitReached, NotAllowed, NotFound,
 )  # fmt: skip
@@ -42,10 +42,10 @@ Data = Mapping[str, object] | None
 
 @dataclass(frozen=True, slots=True)
 class TriggerNotice:
-    """A run that sends a message. `body`: the body of the request to a webhook."""
+    """A fire that sends a message. `body`: the body of the request to a webhook."""
 
     trigger: Trigger
-    run: TriggerRun
+    fire: TriggerFire
     data: Data = None
     body: str = ""
 
@@ -92,7 +92,7 @@ def _priority(trigger: Trigger) -> int:
 
 def _letter_text(call: Call, notices: Sequence[TriggerNotice]) -> str:
     """A line of JSON for programs, then a paragraph for each notice."""
-    heads = [_run_header(call, notice) for notice in notices]
+    heads = [_fire_header(call, notice) for notice in notices]
     head = json.dumps({"fires": heads}, ensure_ascii=False)
     parts, left = [head], _LETTER - len(head.encode())
     for notice in notices:
@@ -104,12 +104,12 @@ def _letter_text(call: Call, notices: Sequence[TriggerNotice]) -> str:
     return "\n\n".join(parts)
 
 
-def _run_header(call: Call, notice: TriggerNotice) -> dict[str, object]:
-    trigger, run = notice.trigger, notice.run
+def _fire_header(call: Call, notice: TriggerNotice) -> dict[str, object]:
+    trigger, fire = notice.trigger, notice.fire
     owner = OPERATOR if trigger.owner == OPERATOR else call.hive.name(trigger.owner)
     header: dict[str, object] = {
-        "fire": run.id, "trigger": trigger.id, "name": trigger.name, "owner": owner,
-        "due": run.due, "count": run.count,
+        "fire": fire.id, "trigger": trigger.id, "name": trigger.name, "owner": owner,
+        "due": fire.due, "count": fire.count,
     }  # fmt: skip
     if notice.data is not None:
         header["delivery"] = dict(notice.data)
@@ -147,23 +147,23 @@ def _can_start(call: Call, trigger: Trigger, name: str) -> bool:
     return owner is not None and decide(REGISTRY["start"].allow, call.hive, owner, name).allowed
 
 
-def assign_run_task(
-    call: Call, trigger: Trigger, run: TriggerRun, assignee: str, data: Data = None
+def assign_fire_task(
+    call: Call, trigger: Trigger, fire: TriggerFire, assignee: str, data: Data = None
 ) -> tuple[str, str]:
-    """Assign the task of a run; return its id, and the reason when there is none."""
+    """Assign the task of a fire; return its id, and the reason when there is none."""
     try:
         with call.ledger.savepoint():
-            request = _task_request(trigger, run, data)
+            request = _task_request(trigger, fire, data)
             task = create_task(call, trigger.owner, assignee, request)
     except REFUSALS as error:
         return "", str(error)
     return task.id, ""
 
 
-def _task_request(trigger: Trigger, run: TriggerRun, data: Data) -> TaskRequest:
+def _task_request(trigger: Trigger, fire: TriggerFire, data: Data) -> TaskRequest:
     action = trigger.action
     deadline = action.get("deadline")
-    about: dict[str, object] = {"trigger": trigger.id, "fire": run.id, "due": run.due}
+    about: dict[str, object] = {"trigger": trigger.id, "fire": fire.id, "due": fire.due}
     return TaskRequest(
         description=str(action["text"]), title=trigger.name, data={**about, **(data or {})},
         part_of=NOTHING,
@@ -174,19 +174,21 @@ def _task_request(trigger: Trigger, run: TriggerRun, data: Data) -> TaskRequest:
 SpawnOutcome = tuple[Change[Result] | None, str, str, str]
 
 
-def spawn_for_run(call: Call, trigger: Trigger, run: TriggerRun, data: Data = None) -> SpawnOutcome:
+def spawn_for_fire(
+    call: Call, trigger: Trigger, fire: TriggerFire, data: Data = None
+) -> SpawnOutcome:
     """Create an agent with a task.
 
     Return the change, the task, the UUID, and the reason of a refusal.
     """
     try:
         with call.ledger.savepoint():
-            return _spawn(call, trigger, run, data)
+            return _spawn(call, trigger, fire, data)
     except REFUSALS as error:
         return None, "", "", str(error)
 
 
-def _spawn(call: Call, trigger: Trigger, run: TriggerRun, data: Data) -> SpawnOutcome:
+def _spawn(call: Call, trigger: Trigger, fire: TriggerFire, data: Data) -> SpawnOutcome:
     spec = trigger.action["agent"]
     params = dict(spec) if isinstance(spec, Mapping) else {}
     name = params["name"] = _free_name(call, str(params["name"]), trigger.fired + 1)
@@ -195,12 +197,12 @@ def _spawn(call: Call, trigger: Trigger, run: TriggerRun, data: Data) -> SpawnOu
     if not isinstance(outcome, Change):
         raise TypeError("spawn makes a change")
     after = replace(call, hive=outcome.hive)
-    task = create_task(after, trigger.owner, name, _task_request(trigger, run, data))
+    task = create_task(after, trigger.owner, name, _task_request(trigger, fire, data))
     return outcome, task.id, outcome.hive.spec(name).id, ""
 
 
 def _free_name(call: Call, base: str, count: int) -> str:
-    """NAME-N, where N continues from the number of runs of the trigger."""
+    """NAME-N, where N continues from the number of fires of the trigger."""
     for number in range(count, count + _TRIES):
         tail = f"-{number}"
         name = base[: NAME_MAX - len(tail)].rstrip("-") + tail

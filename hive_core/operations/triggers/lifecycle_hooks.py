@@ -9,8 +9,8 @@ from hive_core.broker.hooks import AgentDestroyed, AgentEnded, AgentStarted, Tas
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.model.work.task import WELL
-from hive_core.model.work.trigger import TriggerRun, next_time
-from hive_core.operations.triggers.runs import log_trigger_run
+from hive_core.model.work.trigger import TriggerFire, next_time
+from hive_core.operations.triggers.fires import log_trigger_fire
 
 DELIVERIES_KEPT = 7 * 86_400.0
 
@@ -20,7 +20,7 @@ class TriggerCleanup(Result):
 
 
 def pause_triggers(call: Call, uuids: frozenset[str]) -> list[str]:
-    """Disable the triggers that these agents set, or that run for them; the ids of the triggers.
+    """Disable the triggers that these agents set, or that fire for them; the ids of the triggers.
 
     A trigger that another agent set for the caller stays enabled: an agent cannot disable it.
     """
@@ -37,35 +37,37 @@ def pause_triggers(call: Call, uuids: frozenset[str]) -> list[str]:
 
 
 @on(TaskEnded)
-def finish_task_runs(call: Call, event: TaskEnded) -> None:
-    """Finish the runs whose task has ended, so that the next run may start."""
-    for run in call.ledger.triggers.runs.of_task(event.id):
+def finish_task_fires(call: Call, event: TaskEnded) -> None:
+    """Finish the fires whose task has ended, so that the next fire may start."""
+    for fire in call.ledger.triggers.fires.of_task(event.id):
         task = call.ledger.tasks.get(event.id)
         result = task.result if task is not None else None
         output = "" if result is None else result.summary or result.error
         code = 0 if event.status in WELL else 1
-        _finish_run(call, run, output=output, status=event.status, code=code)
-        call.notify("trigger", f"trigger:{run.id}")
+        _finish_fire(call, fire, output=output, status=event.status, code=code)
+        call.notify("trigger", f"trigger:{fire.id}")
 
 
-def _finish_run(call: Call, run: TriggerRun, *, output: str, status: str, code: int) -> None:
-    """Save the outcome of a run, and check the trigger that waited for it again."""
+def _finish_fire(call: Call, fire: TriggerFire, *, output: str, status: str, code: int) -> None:
+    """Save the outcome of a fire, and check the trigger that waited for it again."""
     triggers = call.ledger.triggers
-    exit_code = run.code if run.code is not None else None if not run.spawned else code
-    ended = triggers.runs.end(run, "finish", call.now, output=output, status=status, code=exit_code)
-    trigger = triggers.by_number(run.trigger)
+    exit_code = fire.code if fire.code is not None else None if not fire.spawned else code
+    ended = triggers.fires.end(
+        fire, "finish", call.now, output=output, status=status, code=exit_code
+    )
+    trigger = triggers.by_number(fire.trigger)
     if trigger is None:
         return
-    log_trigger_run(call, trigger, ended)
+    log_trigger_fire(call, trigger, ended)
     if trigger.enabled and not trigger.parked and trigger.due is None:
         triggers.put_off(trigger.number, next_time(trigger.rule, trigger.since))
 
 
 @on(AgentEnded)
 def record_exit_code(call: Call, event: AgentEnded) -> None:
-    """Save the exit status of an agent that a run has created."""
-    if (run := call.ledger.triggers.runs.by_spawned(event.uuid)) is not None:
-        call.ledger.triggers.runs.set_exit_code(run, event.code)
+    """Save the exit status of an agent that a fire has created."""
+    if (fire := call.ledger.triggers.fires.by_spawned(event.uuid)) is not None:
+        call.ledger.triggers.fires.set_exit_code(fire, event.code)
 
 
 @on(AgentDestroyed)
@@ -86,11 +88,12 @@ def unpark_triggers(call: Call, event: AgentStarted) -> None:
 
 
 @due(
-    at=lambda ledger: _expiry(ledger.triggers.runs.oldest_delivery()), topics=frozenset({"trigger"})
+    at=lambda ledger: _expiry(ledger.triggers.fires.oldest_delivery()),
+    topics=frozenset({"trigger"}),
 )
 def forget_deliveries(call: Call) -> Record[TriggerCleanup]:
     """Delete the keys of deliveries that are older than seven days."""
-    removed = call.ledger.triggers.runs.prune_deliveries(call.now - DELIVERIES_KEPT)
+    removed = call.ledger.triggers.fires.prune_deliveries(call.now - DELIVERIES_KEPT)
     return Record(TriggerCleanup(removed=removed))
 
 

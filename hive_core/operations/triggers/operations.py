@@ -24,9 +24,9 @@ from hive_core.operations.triggers.views import (
     Then,
     TriggerRow,
     When,
+    fire_row,
     party_name,
     rule_of,
-    run_row,
     trigger_row,
 )
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, holds
@@ -39,13 +39,13 @@ class SetTriggerParams(Confidential):
         pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$",
         description="The name. It replaces a trigger of the caller with this name and agent.",
     )
-    agent: Agent | None = Field(None, description="The agent it runs for; absent: the caller.")
-    when: When = Field(description="When it runs.")
+    agent: Agent | None = Field(None, description="The agent it fires for; absent: the caller.")
+    when: When = Field(description="When it fires.")
     action: Then = Field(description="What it does.")
     missed: Literal["skip", "latest", "all"] = Field(
         "latest",
-        description="What to do about times that were missed: skip them, run once for all of them,"
-        " or run for each (up to 100).",
+        description="What to do about times that were missed: skip them, fire once for all of them,"
+        " or fire for each (up to 100).",
     )
     overlap: Literal["never"] = Field(
         "never",
@@ -58,7 +58,7 @@ class SetTriggerParams(Confidential):
 class SetTriggerResult(Result):
     id: str = Field(description="The id of the trigger.")
     next: float | None = Field(
-        description="When it runs next, in seconds since 1970; null: not at a known time."
+        description="When it fires next, in seconds since 1970; null: not at a known time."
     )
     explained: str = Field(description="The rule in words.")
     path: str = Field(description="For a webhook: its path, appended to the address of the server.")
@@ -78,7 +78,7 @@ class RemovedTrigger(Result):
 class ListTriggersParams(Paged):
     agent: Agent | None = Field(
         None,
-        description="The agent that they run for; absent: the caller, or all agents for the"
+        description="The agent that they fire for; absent: the caller, or all agents for the"
         " operator.",
     )
 
@@ -89,15 +89,15 @@ class TriggerRows(Page):
 
 class ListFiresParams(Params):
     trigger: Id = Field(description="The id of the trigger.")
-    limit: int = Field(20, ge=1, le=100, description="Maximum number of runs.")
+    limit: int = Field(20, ge=1, le=100, description="Maximum number of fires.")
 
 
 class FireRows(Result):
-    fires: list[FireRow] = Field(description="The runs, the newest first; the last 20 are kept.")
+    fires: list[FireRow] = Field(description="The fires, the newest first; the last 20 are kept.")
 
 
 def trigger_owner(call: Call, params: TriggerParams | ListFiresParams) -> str | None:
-    """The owner of a trigger; after the owner is destroyed, the agent that it runs for."""
+    """The owner of a trigger; after the owner is destroyed, the agent that it fires for."""
     trigger = call.ledger.triggers.get(params.trigger)
     if trigger is None:
         return None
@@ -116,10 +116,10 @@ _WHOSE = Whose("trigger", "trigger", trigger_owner)
 def set_trigger(
     call: Call, params: SetTriggerParams
 ) -> Record[SetTriggerResult] | Later[SetTriggerResult]:
-    """Create or replace a trigger, which runs at set times, once, or when a webhook is called.
+    """Create or replace a trigger, which fires at set times, once, or when a webhook is called.
 
-    The daemon stores it and runs it also while the agent sleeps or is stopped: it leaves a message,
-    assigns a task or creates an agent. Each run has the rights that the owner has at that time.
+    The daemon stores it, and it fires also while the agent sleeps or is stopped. A fire leaves a
+    message, assigns a task or creates an agent, with the rights that the owner has at that time.
     """
     name = params.agent or call.caller
     if name == THE_OPERATOR:
@@ -277,7 +277,7 @@ def remove_trigger(call: Call, params: TriggerParams) -> Record[RemovedTrigger]:
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_triggers(call: Call, params: ListTriggersParams) -> TriggerRows:
-    """List the triggers that run for an agent, with their next and their last run."""
+    """List the triggers that fire for an agent, with their next and their last fire."""
     all_agents = params.agent is None and call.by_operator
     agent = None if all_agents else call.hive.spec(params.agent or call.caller).id
     after = int(params.after) if params.after and params.after.isdecimal() else 0
@@ -293,7 +293,7 @@ def _row_size(row: TriggerRow) -> int:
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=_WHOSE)
 def list_fires(call: Call, params: ListFiresParams) -> FireRows:
-    """List the last runs of a trigger, with their outcomes."""
+    """List the last fires of a trigger, with their outcomes."""
     trigger = call.ledger.triggers.require(params.trigger)
-    runs = call.ledger.triggers.runs.of(trigger.number, None, params.limit)
-    return FireRows(fires=[run_row(call, run) for run in runs])
+    fires = call.ledger.triggers.fires.of(trigger.number, None, params.limit)
+    return FireRows(fires=[fire_row(call, fire) for fire in fires])

@@ -1,4 +1,4 @@
-"""The parameters of triggers on the wire, and the rows that show triggers and their runs."""
+"""The parameters of triggers on the wire, and the rows that show triggers and their fires."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hive_core.model.agents.agent import AgentName
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.trigger import (
     Trigger,
+    TriggerFire,
     TriggerKind,
     TriggerRule,
-    TriggerRun,
     check_cron,
     rule_text,
     zone_of,
@@ -61,7 +61,7 @@ class Webhook(Params):
 
 
 class When(Params):
-    """When it runs: exactly one of `cron`, `every`, `at` and `webhook`."""
+    """When it fires: exactly one of `cron`, `every`, `at` and `webhook`."""
 
     cron: str | None = Field(
         None, max_length=200, pattern=r"^[A-Za-z0-9*,/#\- ]+$",
@@ -75,16 +75,16 @@ class When(Params):
     )  # fmt: skip
     every: float | None = Field(
         None, ge=1, le=_LONGEST, validation_alias=also("every", "interval"),
-        description="Seconds between two runs. Also `interval`.",
+        description="Seconds between two fires. Also `interval`.",
     )  # fmt: skip
     at: str | None = Field(
-        None, max_length=40, description="Time of the only run: ISO 8601, or seconds since 1970."
+        None, max_length=40, description="Time of the only fire: ISO 8601, or seconds since 1970."
     )
-    webhook: Webhook | None = Field(None, description="Run when a request comes to its address.")
+    webhook: Webhook | None = Field(None, description="Fire when a request comes to its address.")
 
 
 class NewAgent(Params):
-    """The agent that a run creates, as for `spawn`; its name gets the number of the run."""
+    """The agent that a fire creates, as for `spawn`; its name gets the number of the fire."""
 
     name: AgentName = Field(description="The beginning of the name: NAME-1, NAME-2 and so on.")
     role: Literal["agent", "architect", "lead", "worker", "task"] = Field(
@@ -101,7 +101,7 @@ class NewAgent(Params):
 
 
 class Then(Params):
-    """The action of a run, with the rights that the trigger's owner has at that time."""
+    """The action of a fire, with the rights that the trigger's owner has at that time."""
 
     kind: Literal["message", "wake", "task", "spawn"] = Field(
         description="`message`: send a message to the agent; `wake`: send a message that also"
@@ -118,8 +118,8 @@ class Then(Params):
 
 
 class FireRow(Result):
-    id: str = Field(description="The id of the run; its event has this id too.")
-    at: float = Field(description="When it ran, in seconds since 1970.")
+    id: str = Field(description="The id of the fire; its event has this id too.")
+    at: float = Field(description="When the trigger fired, in seconds since 1970.")
     due: float = Field(description="The due time that it is for, in seconds since 1970.")
     count: int = Field(
         description="The number of due times that it stands for; 100 means 100 or more."
@@ -137,7 +137,7 @@ class FireRow(Result):
 class TriggerRow(Result):
     id: str = Field(description="The id of the trigger.")
     name: str = Field(description="The name of the trigger.")
-    agent: str = Field(description="The name of the agent that it runs for.")
+    agent: str = Field(description="The name of the agent that it fires for.")
     owner: str = Field(
         description="The agent that set it and whose rights it has; empty: destroyed."
     )
@@ -150,11 +150,11 @@ class TriggerRow(Result):
     missed: str = Field(description="skip, latest or all.")
     enabled: bool = Field(description="Whether it is on.")
     next: float | None = Field(
-        description="When it runs next, in seconds since 1970; null: not at a known time."
+        description="When it fires next, in seconds since 1970; null: not at a known time."
     )
     path: str = Field(description="For a webhook: its path, appended to the address of the server.")
-    fires: int = Field(description="How often it ran or was skipped.")
-    last: FireRow | None = Field(description="Its last run; null before the first.")
+    fires: int = Field(description="How often it fired or was skipped.")
+    last: FireRow | None = Field(description="Its last fire; null before the first.")
 
 
 def rule_of(when: When, now: float) -> TriggerRule:
@@ -216,7 +216,7 @@ def trigger_row(call: Call, trigger: Trigger) -> TriggerRow:
         TriggerKind.CRON: rule.cron, TriggerKind.EVERY: f"{rule.every:g}",
         TriggerKind.AT: f"{rule.at:.3f}",
     }  # fmt: skip
-    last = call.ledger.triggers.runs.of(trigger.number, None, 1)
+    last = call.ledger.triggers.fires.of(trigger.number, None, 1)
     path = webhook_path(call, trigger)
     return TriggerRow(
         id=trigger.id, name=trigger.name, agent=party_name(call, trigger.agent),
@@ -226,14 +226,14 @@ def trigger_row(call: Call, trigger: Trigger) -> TriggerRow:
         text=str(trigger.action.get("text", "")), missed=trigger.missed.value,
         enabled=trigger.enabled, next=None if trigger.parked else trigger.due, path=path,
         fires=trigger.fired,
-        last=run_row(call, last[0]) if last else None,
+        last=fire_row(call, last[0]) if last else None,
     )  # fmt: skip
 
 
-def run_row(call: Call, run: TriggerRun) -> FireRow:
+def fire_row(call: Call, fire: TriggerFire) -> FireRow:
     return FireRow(
-        id=run.id, at=run.at, due=run.due, count=run.count, state=run.state,
-        detail=run.detail, ref=run.ref, agent=call.hive.name(run.spawned) or "",
-        status=run.status, exit=run.code, output=run.output,
-        duration=None if run.ended is None else run.ended - run.at,
+        id=fire.id, at=fire.at, due=fire.due, count=fire.count, state=fire.state,
+        detail=fire.detail, ref=fire.ref, agent=call.hive.name(fire.spawned) or "",
+        status=fire.status, exit=fire.code, output=fire.output,
+        duration=None if fire.ended is None else fire.ended - fire.at,
     )  # fmt: skip
