@@ -19,14 +19,19 @@ from hive_core.model.work.trigger import (
     TriggerRule,
 )
 
+# The kinds of triggers in SQL: a statement that treats kinds differently uses one of these.
+_IS_INTERVAL: Final = f"kind = '{TriggerKind.EVERY}'"
+_IS_ON_WALL_CLOCK: Final = f"kind IN ('{TriggerKind.CRON}', '{TriggerKind.AT}')"
+_IS_ONE_SHOT: Final = f"kind = '{TriggerKind.AT}'"
+_IS_WEBHOOK: Final = f"kind = '{TriggerKind.WEBHOOK}'"
 # Statements that shift times when the clock is set (ledger/core/clock_shift.py); ?1 is the shift in
 # seconds. An interval keeps its length. A trigger that follows the wall clock is checked again when
 # the clock went back; when the clock went forward, it is due.
 MOVED: Final[tuple[str, ...]] = (
-    "UPDATE triggers SET due = due + ?1, since = since + ?1"
-    " WHERE (kind = 'every' OR parked) AND due IS NOT NULL",
-    "UPDATE triggers SET due = 0"
-    " WHERE ?1 < 0 AND kind IN ('cron', 'at') AND NOT parked AND due IS NOT NULL",
+    "UPDATE triggers SET due = due + ?1, since = since + ?1"  # noqa: S608 - our own words
+    f" WHERE ({_IS_INTERVAL} OR parked) AND due IS NOT NULL",
+    "UPDATE triggers SET due = 0"  # noqa: S608 - our own words
+    f" WHERE ?1 < 0 AND {_IS_ON_WALL_CLOCK} AND NOT parked AND due IS NOT NULL",
     "UPDATE fires SET at = at + ?1, ended = ended + ?1",
     "UPDATE deliveries SET at = at + ?1",
 )
@@ -126,7 +131,7 @@ class TriggerStore:
 
     def by_path(self, agent: str, path: str) -> Trigger | None:
         """The webhook of an agent at this path. An agent has too few for an index to help."""
-        where = "agent = ? AND kind = 'webhook' AND json_extract(rule, '$.path') = ?"
+        where = f"agent = ? AND {_IS_WEBHOOK} AND json_extract(rule, '$.path') = ?"
         return self._one(where, agent, path) if path else None
 
     def by_name(self, owner: str, agent: str, name: str) -> Trigger | None:
@@ -138,7 +143,7 @@ class TriggerStore:
 
     def spent_one_shot(self, agent: str) -> Trigger | None:
         """The oldest one-shot trigger of an agent that has fired and will not fire again."""
-        return self._one("agent = ? AND kind = 'at' AND due IS NULL AND open IS NULL", agent)
+        return self._one(f"agent = ? AND {_IS_ONE_SHOT} AND due IS NULL AND open IS NULL", agent)
 
     def page(self, agent: str | None, after: int, limit: int) -> list[Trigger]:
         """Triggers for one agent, or all, by age."""

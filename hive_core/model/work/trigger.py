@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
 from types import MappingProxyType
-from typing import Final
+from typing import Final, assert_never
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -254,11 +254,19 @@ def _past_times(rule: TriggerRule, since: float, now: float) -> tuple[list[float
 
 def _latest_time(rule: TriggerRule, since: float, now: float) -> float:
     """The last time up to now of a rule with too many times to go through."""
-    if rule.kind is TriggerKind.EVERY:
-        return since + rule.every * ((now - since) // rule.every)
-    start = datetime.fromtimestamp(now + 1, UTC).astimezone(zone_of(rule.zone))
-    before = (time.timestamp() for time in CronSim(rule.cron, start, reverse=True))
-    return next((time for time in before if time <= now), now)
+    match rule.kind:
+        case TriggerKind.EVERY:
+            return since + rule.every * ((now - since) // rule.every)
+        case TriggerKind.CRON:
+            start = datetime.fromtimestamp(now + 1, UTC).astimezone(zone_of(rule.zone))
+            before = (time.timestamp() for time in CronSim(rule.cron, start, reverse=True))
+            return next((time for time in before if time <= now), now)
+        case TriggerKind.AT:
+            return rule.at
+        case TriggerKind.WEBHOOK:
+            return since  # a webhook has no times
+        case _:
+            assert_never(rule.kind)
 
 
 def due_fires(rule: TriggerRule, state: ScheduleState) -> DueFires:
