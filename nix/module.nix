@@ -18,8 +18,8 @@ let
       PACKAGE = "${home}/hive_core";
     };
   };
-  hostUnits = ../hive_core/host/units;
-  privdUnits = ../hive_core/privd/units;
+  hostUnits = ../hive_core/host/unit_files;
+  privdUnits = ../hive_core/privd/unit_files;
 
   present = lib.filterAttrs (_: value: value != null);
 

@@ -1,6 +1,6 @@
 """Renders an action: properties of the unit, flags of systemd-nspawn, argv. Pure.
 
-The lists in `privd/units` say why each flag is needed. For their meaning see
+The lists in `privd/unit_files` say why each flag is needed. For their meaning see
 https://www.freedesktop.org/software/systemd/man/latest/systemd-nspawn.html
 """
 
@@ -30,8 +30,8 @@ class HostFacts(NamedTuple):
 
 
 def read_list(file: str, **fields: object) -> list[str]:
-    """Read a list of properties, flags or words from `privd/units`, one a line, and fill it in."""
-    text = (Path(__file__).parents[1] / "privd/units" / file).read_text(encoding="utf-8")
+    """Read properties, flags or words from `privd/unit_files`, one a line, and fill them in."""
+    text = (Path(__file__).parents[1] / "privd/unit_files" / file).read_text(encoding="utf-8")
     return [line.format(**fields) for line in text.splitlines() if not line.startswith("#")]
 
 

@@ -232,7 +232,7 @@ def test_reason_is_one_flag_and_the_old_flag_still_works(hive: Hive, flag: str) 
 
 
 def test_units_name_existing_documents() -> None:
-    for unit in Path(PACKAGE).glob("*/units/*.service"):
+    for unit in Path(PACKAGE).glob("*/unit_files/*.service"):
         for line in unit.read_text().splitlines():
             if line.startswith("Documentation="):
                 for word in line.removeprefix("Documentation=").split():

@@ -37,9 +37,9 @@ from hive_core.plan.results import Done, Result, UnitFacts, encode, read
 PACKAGE = "/usr/src/hive/hive_core"
 _SETUP = f"""
 useradd --system --user-group --home-dir /var/lib/hive --shell /usr/sbin/nologin hive
-sed 's,@PACKAGE@,{PACKAGE},;s,@BIN@,/usr/local/bin,' {PACKAGE}/privd/units/hive-privd.service \
+sed 's,@PACKAGE@,{PACKAGE},;s,@BIN@,/usr/local/bin,' {PACKAGE}/privd/unit_files/hive-privd.service \
     >/etc/systemd/system/hive-privd.service
-cp {PACKAGE}/privd/units/hive.tmpfiles /etc/tmpfiles.d/hive.conf
+cp {PACKAGE}/privd/unit_files/hive.tmpfiles /etc/tmpfiles.d/hive.conf
 systemd-tmpfiles --create hive.conf
 systemctl daemon-reload
 systemctl start hive-privd

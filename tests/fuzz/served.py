@@ -76,7 +76,7 @@ def serve_in_process(folder: Path, agents: int, patience: float = 1.0) -> Iterat
 
 def of_the_unit() -> dict[str, str]:
     """The environment that systemd gives the daemon."""
-    unit = (ROOT / "hive_core/host/units/hived.service").read_text()
+    unit = (ROOT / "hive_core/host/unit_files/hived.service").read_text()
     lines = (line for line in unit.splitlines() if line.startswith("Environment="))
     pairs = (pair for line in lines for pair in line.partition("=")[2].split())
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}

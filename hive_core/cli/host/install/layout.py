@@ -36,7 +36,7 @@ OLD_FILES: Final = (
 )  # fmt: skip
 TMPFILES: Final = Path("/etc/tmpfiles.d")
 PACKAGE: Final = Path(__file__).parents[3]
-TEMPLATES: Final = (PACKAGE / "privd" / "units", PACKAGE / "host" / "units")
+TEMPLATES: Final = (PACKAGE / "privd" / "unit_files", PACKAGE / "host" / "unit_files")
 
 
 @dataclass(frozen=True, slots=True)
