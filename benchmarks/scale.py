@@ -177,8 +177,8 @@ def _declare(host: HiveHost) -> Mapping[str, int]:
     made = host.run(*user, sys.executable, f"{_INSIDE}/declare.py", str(DECLARED - 1))
     host.run("systemctl", "start", "hived")
     bases: Mapping[str, int] = json.loads(made.stdout)
-    doors = [host.lab.path(f"/run/hive/agents/{uuid}/run/broker.sock") for uuid in bases]
-    host.until(lambda: all(door.exists() for door in doors), "doors are missing", seconds=60)
+    sockets = [host.lab.path(f"/run/hive/agents/{uuid}/run/broker.sock") for uuid in bases]
+    host.until(lambda: all(path.exists() for path in sockets), "sockets are missing", seconds=60)
     return bases
 
 

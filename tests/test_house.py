@@ -17,7 +17,7 @@ NO_NOUN = re.compile(r"class \w+(Manager|Helper|Util|Utils|Base|Service)\b")
 NO_ROOM = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
 
 
-def test_modules_import_only_downwards_and_effects_have_one_door() -> None:
+def test_modules_import_only_downwards_and_each_effect_library_has_one_importer() -> None:
     """import-linter over the contracts in pyproject.toml."""
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-logo"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

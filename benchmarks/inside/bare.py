@@ -53,7 +53,7 @@ def unit(number: int, command: tuple[str, ...], *, boot: bool) -> Container:
     uuid, base = f"{number:08x}-0000-4000-8000-{number:012x}", AGENT_BASES[FIRST + number]
     lineage, name = (uuid[:8],), f"bare-{number}"
     tree.make_node(lineage)
-    tree.door(uuid)
+    tree.make_socket_directory(uuid)
     mounts.mount(Mount(uuid, lineage, base, "host"))
     action = StartUnit(
         uuid=uuid, name=name, nonce=1, spec="0" * 16, base=base, slice=(), limits=UnitLimits(),

@@ -85,12 +85,12 @@ def _answer(peer: socket.socket, store: Store) -> None:
 
 def main(folder: Path) -> None:
     store = Store(folder / "bare.db")
-    door = socket.socket(socket.AF_UNIX)
-    door.bind(str(folder / "a0.sock"))
-    door.listen()
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(folder / "a0.sock"))
+    listening.listen()
     print("ready", flush=True)
     while True:
-        peer, _ = door.accept()
+        peer, _ = listening.accept()
         threading.Thread(target=answer, args=(peer, store), daemon=True).start()
 
 

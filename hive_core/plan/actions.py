@@ -107,7 +107,7 @@ class DropArchive(_OfAgent):
     """Remove the shell of an archive that a `purge_archive` job has emptied. -> `Done`"""
 
 
-class OpenDoor(_OfAgent):
+class MakeSocketDirectory(_OfAgent):
     """Make an agent's socket directory `/run/hive/agents/UUID/{run,view}`. -> `Done`
 
     hived fills it and the container sees it. privd keeps one that exists: a container bound to it
@@ -115,7 +115,7 @@ class OpenDoor(_OfAgent):
     """
 
 
-class CloseDoor(_OfAgent):
+class RemoveSocketDirectory(_OfAgent):
     """Remove an agent's socket directory with all that hived put there, and its exit record.
 
     -> `Done`. Also takes the UUID of a job, which has an exit record only. privd walks by
@@ -257,8 +257,9 @@ class RunJob(_Action):
 
 
 Action = (
-    MakeNode | MoveNode | ArchiveNode | RestoreNode | DropArchive | OpenDoor | CloseDoor
-    | AdoptRoot | DropRoot | Mount | Unmount | ShowStore | StartUnit | StopUnit | KillUnit
+    MakeNode | MoveNode | ArchiveNode | RestoreNode | DropArchive
+    | MakeSocketDirectory | RemoveSocketDirectory | AdoptRoot | DropRoot
+    | Mount | Unmount | ShowStore | StartUnit | StopUnit | KillUnit
     | SetSlice | ObserveUnit | ObserveStorage | RunJob
 )  # fmt: skip
 

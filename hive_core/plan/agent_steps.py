@@ -16,8 +16,8 @@ from hive_core.plan.actions import (
     AdoptRoot,
     JobKind,
     KillUnit,
+    MakeSocketDirectory,
     Mount,
-    OpenDoor,
     RunJob,
     ShowStore,
     StartUnit,
@@ -171,7 +171,7 @@ class AgentSteps:
         if base is None:
             return
         if not machine.socket_directory:
-            yield OpenDoor(uuid), "it is missing"
+            yield MakeSocketDirectory(uuid), "it is missing"
         if not machine.listening:
             yield Listen(uuid, base), "it is closed"
         yield from show_actions(self.desired, place, machine)

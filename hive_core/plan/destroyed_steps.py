@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from hive_core.model.agents.machine import Machine
 from hive_core.plan.actions import (
     ArchiveNode,
-    CloseDoor,
     DropArchive,
     DropRoot,
     JobKind,
     KillUnit,
+    RemoveSocketDirectory,
     StopUnit,
     Unmount,
 )
@@ -75,7 +75,7 @@ class DestroyedAgentSteps:
             yield Unmount(uuid), WHY
         # A unit that came up late leaves a record of its exit behind a closed directory.
         if machine.socket_directory or machine.exit is not None:
-            yield CloseDoor(uuid), WHY
+            yield RemoveSocketDirectory(uuid), WHY
         for root, there in ((uuid, machine.root), (copied_root(uuid), machine.copying)):
             if there:
                 yield job_action(root, JobKind.PURGE_ROOT), WHY

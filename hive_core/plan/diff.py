@@ -253,8 +253,8 @@ def _orphans(machine: Machine) -> Iterator[Orphan]:
     if machine.node:
         yield Orphan("node", "/".join(machine.node), f"of {machine.uuid}")
     facts = {
-        "mounted": machine.mounted, "root": machine.root, "door": machine.socket_directory,
-        "archived": machine.archived,
+        "mounted": machine.mounted, "root": machine.root,
+        "socket directory": machine.socket_directory, "archived": machine.archived,
     }  # fmt: skip
     for kind, exists in facts.items():
         if exists:

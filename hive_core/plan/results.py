@@ -41,7 +41,7 @@ class StorageFacts:
     archives: tuple[str, ...]
     roots: tuple[str, ...]
     mounts: tuple[str, ...]
-    doors: tuple[str, ...]
+    socket_directories: tuple[str, ...]
 
 
 Result = Done | UnitFacts | StorageFacts

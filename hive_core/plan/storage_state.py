@@ -25,7 +25,7 @@ class StorageState:
     archives: set[str] = field(default_factory=set)
     roots: set[str] = field(default_factory=set)
     mounts: set[str] = field(default_factory=set)
-    doors: set[str] = field(default_factory=set)
+    socket_directories: set[str] = field(default_factory=set)
     listening: set[str] = field(default_factory=set)
     identities: dict[str, int] = field(default_factory=dict)
     views: dict[str, int] = field(default_factory=dict)
@@ -38,9 +38,9 @@ class StorageState:
         for lineage in facts.nodes:
             self._put(lineage)
         self.archives, self.roots = set(facts.archives), set(facts.roots)
-        self.mounts, self.doors = set(facts.mounts), set(facts.doors)
-        self.listening &= self.doors
-        self._shut(self.identities.keys() - self.doors)
+        self.mounts, self.socket_directories = set(facts.mounts), set(facts.socket_directories)
+        self.listening &= self.socket_directories
+        self._shut(self.identities.keys() - self.socket_directories)
 
     def node(self, short: str) -> tuple[str, ...]:
         """The lineage of a node, root first; empty when it does not exist."""
@@ -58,7 +58,7 @@ class StorageState:
     @property
     def uuids(self) -> set[str]:
         """The UUIDs of everything on disk that is named by a full UUID."""
-        return self.archives | self.roots | self.mounts | self.doors
+        return self.archives | self.roots | self.mounts | self.socket_directories
 
     def nodes_without(self, shorts: Iterable[str]) -> Iterator[tuple[str, ...]]:
         """Nodes that belong to none of these."""
@@ -95,10 +95,10 @@ class StorageState:
 
     def _record_socket_directory(self, action: a.Action | DaemonAction) -> None:
         match action:
-            case a.OpenDoor(uuid):
-                self.doors.add(uuid)
-            case a.CloseDoor(uuid):
-                self.doors.discard(uuid)
+            case a.MakeSocketDirectory(uuid):
+                self.socket_directories.add(uuid)
+            case a.RemoveSocketDirectory(uuid):
+                self.socket_directories.discard(uuid)
                 self._shut({uuid})
             case a.StartUnit(uuid):
                 self.stores.pop(uuid, None)

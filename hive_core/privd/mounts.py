@@ -163,8 +163,8 @@ def _hive() -> Ids:
 
 def show_store(action: ShowStore) -> bool:
     """Mount a repository of hived at its entry of a socket directory, or unmount it."""
-    place = Path(tree.DOORS, action.uuid, action.store)
-    with tree.open_steps(tree.DOORS, action.uuid, action.store) as there:
+    place = Path(tree.SOCKET_DIRECTORIES, action.uuid, action.store)
+    with tree.open_steps(tree.SOCKET_DIRECTORIES, action.uuid, action.store) as there:
         if not action.shown:
             return os.fstat(there).st_uid != 0 and hide_stores(action.uuid, action.store)
         with tree.open_steps(STATE, action.store) as source:
@@ -178,7 +178,7 @@ def show_store(action: ShowStore) -> bool:
 def hide_stores(uuid: str, *stores: str) -> bool:
     """Unmount the repositories in a socket directory, which cannot be removed before that."""
     for store in stores or STORES:
-        _clear(Path(tree.DOORS, uuid, store))
+        _clear(Path(tree.SOCKET_DIRECTORIES, uuid, store))
     return True
 
 

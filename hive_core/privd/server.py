@@ -43,8 +43,11 @@ DO: Final[dict[type[Any], Callable[[Any], bool | dict[str, object]]]] = {
     a.RestoreNode: lambda x: tree.rename((tree.ARCHIVE, x.uuid), tree.node(x.lineage)),
     a.AdoptRoot: lambda x: tree.rename((tree.ROOTS, x.source), (tree.ROOTS, x.uuid)),
     a.DropArchive: lambda x: tree.drop(tree.ARCHIVE, x.uuid),
-    a.DropRoot: lambda x: tree.drop(tree.ROOTS, x.uuid), a.OpenDoor: lambda x: tree.door(x.uuid),
-    a.CloseDoor: lambda x: mounts.hide_stores(x.uuid) and tree.close_door(x.uuid),
+    a.DropRoot: lambda x: tree.drop(tree.ROOTS, x.uuid),
+    a.MakeSocketDirectory: lambda x: tree.make_socket_directory(x.uuid),
+    a.RemoveSocketDirectory: lambda x: (
+        mounts.hide_stores(x.uuid) and tree.remove_socket_directory(x.uuid)
+    ),
     a.Mount: mounts.mount, a.Unmount: lambda x: mounts.detach(x.uuid),
     a.ShowStore: mounts.show_store, a.StartUnit: units.start, a.StopUnit: units.stop,
     a.KillUnit: units.kill,

@@ -21,7 +21,7 @@ TREE: Final = f"{STATE}/tree"
 ROOTS: Final = f"{STATE}/roots"
 ARCHIVE: Final = f"{TREE}/.archive"
 MOUNTS: Final = Path(STATE, "mounts")
-DOORS: Final = f"{RUN}/agents"
+SOCKET_DIRECTORIES: Final = f"{RUN}/agents"
 _WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HERE: Final = -100  # AT_FDCWD; ignored, because the first step is absolute
 Steps = tuple[str, ...]
@@ -119,16 +119,17 @@ def drop(place: str, uuid: str) -> bool:
     return True
 
 
-def door(uuid: str) -> bool:
+def make_socket_directory(uuid: str) -> bool:
     """Create the directories that hived fills, and the mount points of its repositories."""
     hive = pwd.getpwnam("hive").pw_uid
-    return make((DOORS,), uuid, {"run": hive, "view": hive, **dict.fromkeys(STORES, 0)})
+    owned = {"run": hive, "view": hive, **dict.fromkeys(STORES, 0)}
+    return make((SOCKET_DIRECTORIES,), uuid, owned)
 
 
-def close_door(uuid: str) -> bool:
+def remove_socket_directory(uuid: str) -> bool:
     """Remove a socket directory and the exit record; rmtree follows no symlink of hived."""
     Path(f"{RUN}/exits/{uuid}").unlink(missing_ok=True)
-    with open_steps(DOORS) as above:
+    with open_steps(SOCKET_DIRECTORIES) as above:
         if gone := _exists(uuid, above):
             shutil.rmtree(uuid, dir_fd=above)
     return gone
@@ -162,5 +163,8 @@ def uuids(place: str | Path) -> list[str]:
 
 def observe() -> dict[str, object]:
     """List all storage, of existing and of unknown agents."""
-    places = {"archives": ARCHIVE, "roots": ROOTS, "mounts": str(MOUNTS), "doors": DOORS}
+    places = {
+        "archives": ARCHIVE, "roots": ROOTS, "mounts": str(MOUNTS),
+        "socket_directories": SOCKET_DIRECTORIES,
+    }  # fmt: skip
     return {"nodes": list(lineages()), **{name: uuids(place) for name, place in places.items()}}

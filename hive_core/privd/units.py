@@ -116,7 +116,7 @@ def start(action: a.StartUnit | a.RunJob) -> bool:
                 if os.fstat(system).st_uid != 0:
                     raise FileExistsError("the system is not owned by root")
         # A store that is attached before the start cannot be taken from the container later.
-        tree.door(action.uuid)
+        tree.make_socket_directory(action.uuid)
         mounts.hide_stores(action.uuid)
         place, argv = tree.MOUNTS / action.uuid, render.agent_argv(machine, action)
         (place / "harness").write_text(render.harness(action.command), encoding="utf-8")

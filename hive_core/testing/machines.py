@@ -84,7 +84,7 @@ class MemoryMachines:
             self.units.get(uuid, Machine(uuid)),
             exit=self.exits.get(uuid), node=store.node(uuid[:8]), mounted=uuid in store.mounts,
             root=uuid in store.roots, copying=copied_root(uuid) in store.roots,
-            archived=uuid in store.archives, socket_directory=uuid in store.doors,
+            archived=uuid in store.archives, socket_directory=uuid in store.socket_directories,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
             stores=store.stores.get(uuid, frozenset()),
@@ -104,7 +104,7 @@ class MemoryMachines:
                 self._stop(uuid, killed=isinstance(action, a.KillUnit))
             case a.SetSlice(path, limits):
                 self.slices[slice_unit(path)] = limits_of(limits)
-            case a.CloseDoor(uuid):
+            case a.RemoveSocketDirectory(uuid):
                 self.exits.pop(uuid, None)
             case _:
                 pass
@@ -127,7 +127,7 @@ class MemoryMachines:
     def _check_unit(self, action: a.Action | DaemonAction) -> None:
         store = self.storage
         match action:
-            case a.CloseDoor(uuid) if uuid in store.mounts:
+            case a.RemoveSocketDirectory(uuid) if uuid in store.mounts:
                 raise Conflict("the root is mounted")
             case a.Mount(uuid, lineage):
                 if store.node(uuid[:8]) != lineage:
@@ -141,7 +141,10 @@ class MemoryMachines:
         names = {unit.unit for unit in self.units.values() if unit.active != "inactive"}
         if agent_unit(action.name) in names:
             raise Conflict(f"{agent_unit(action.name)} runs already")
-        if action.uuid not in self.storage.mounts or action.uuid not in self.storage.doors:
+        if (
+            action.uuid not in self.storage.mounts
+            or action.uuid not in self.storage.socket_directories
+        ):
             raise Conflict("nothing is mounted")
 
     def _start(self, action: a.StartUnit) -> None:

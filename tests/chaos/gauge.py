@@ -60,7 +60,7 @@ def look() -> dict[str, object]:
         "database": size(STATE / "hive.db"),
         "mounts": [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()],
         "groups": folders("/sys/fs/cgroup/systemd"),
-        "doors": entries(RUNTIME / "agents"),
+        "socket_directories": entries(RUNTIME / "agents"),
         "exits": entries(RUNTIME / "exits"),
         "roots": entries(STATE / "roots"),
         "archived": entries(STATE / "tree/.archive"),

@@ -25,11 +25,11 @@ from hive_core.errors import from_wire
 from hive_core.plan.actions import (
     Action,
     ArchiveNode,
-    CloseDoor,
     KillUnit,
     MakeNode,
+    MakeSocketDirectory,
     MoveNode,
-    OpenDoor,
+    RemoveSocketDirectory,
     RestoreNode,
     StartUnit,
     Unmount,
@@ -119,10 +119,10 @@ def steps(agent: Agent, above: Agent) -> list[Action]:
     """A life: made, started, killed, moved, archived, brought back, archived for good."""
     there = (*above.lineage, agent.lineage[-1])
     return [
-        MakeNode(agent.lineage), OpenDoor(agent.uuid), agent.mount, agent.start,
+        MakeNode(agent.lineage), MakeSocketDirectory(agent.uuid), agent.mount, agent.start,
         MoveNode(agent.lineage, there), KillUnit(agent.uuid, agent.name), Unmount(agent.uuid),
         ArchiveNode(there, agent.uuid), RestoreNode(agent.uuid, agent.lineage),
-        ArchiveNode(agent.lineage, agent.uuid), CloseDoor(agent.uuid),
+        ArchiveNode(agent.lineage, agent.uuid), RemoveSocketDirectory(agent.uuid),
     ]  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def _again(helper: HelperWithFaults, action: Action) -> None:
         unit = f"hive-agent@{action.name}.service"
         if helper.show(unit, "ActiveState") in ("active", "activating"):
             return
-    for _ in range(TRIES):  # who dies may have let somebody in at the door
+    for _ in range(TRIES):  # a helper may accept a connection and then be killed
         with suppress(Killed):
             helper.do(action)
             return

@@ -51,11 +51,11 @@ class Groups:
                 return sum(counts[name] for name in names)
         raise RuntimeError("no hierarchy counts memory")
 
-    def doors(self) -> list[str]:
+    def process_files(self) -> list[str]:
         """The files to write a process id to so that it enters the groups."""
         return [str(path / "cgroup.procs") for path in self.paths]
 
-    def doors_of(self, pid: int) -> list[str]:
+    def process_files_of(self, pid: int) -> list[str]:
         """The same for the groups that a process is in now."""
         places = dict(_places(pid))
         return [

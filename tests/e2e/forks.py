@@ -41,10 +41,10 @@ class Forks:
             raise subprocess.TimeoutExpired(["hive", *words], seconds, out, err)
         return subprocess.CompletedProcess(["hive", *words], status, out, err)
 
-    def enter(self, leader: int, door: str) -> None:
+    def enter(self, leader: int, socket: str) -> None:
         """Leave a process in a container (inside.py)."""
         with self._busy:
-            status, _, _ = self._order([["enter", str(leader), door], "", 60])
+            status, _, _ = self._order([["enter", str(leader), socket], "", 60])
         if status:
             raise LabError(f"cannot enter the container of {leader}")
 

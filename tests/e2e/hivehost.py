@@ -49,8 +49,8 @@ class Reply:
 class AgentConnection:
     """Calls that a process in the container of an agent makes on the agent's socket (inside.py)."""
 
-    def __init__(self, door: Path) -> None:
-        self._door = str(door)
+    def __init__(self, socket: Path) -> None:
+        self._socket = str(socket)
         self._wire: wire.Wire | None = None
 
     def connect_again(self) -> bool:
@@ -58,7 +58,7 @@ class AgentConnection:
         if self._wire is None or self._wire.ended:
             self.close()
             with suppress(ConnectionRefusedError, FileNotFoundError):
-                self._wire = wire.Wire(self._door)
+                self._wire = wire.Wire(self._socket)
         return self._wire is not None
 
     def ask(self, method: str, parameters: object) -> Reply:
@@ -67,7 +67,7 @@ class AgentConnection:
 
     def stream(self, method: str, parameters: object, most: int) -> list[Reply]:
         """On a connection of its own."""
-        with closing(wire.Wire(self._door)) as connection:
+        with closing(wire.Wire(self._socket)) as connection:
             return [Reply.of(item) for item in connection.stream(method, parameters, most)]
 
     def close(self) -> None:
@@ -179,9 +179,9 @@ class HiveHost:
             or not self._agent_connections[agent].connect_again()
         ):
             self.close_connections(agent)
-            door = f"/run/voice-{secrets.token_hex(4)}.sock"
-            self._forks.enter(self.call("Locate", agent=agent)["leader"], door)
-            self._agent_connections[agent] = AgentConnection(self.lab.path(door))
+            socket = f"/run/voice-{secrets.token_hex(4)}.sock"
+            self._forks.enter(self.call("Locate", agent=agent)["leader"], socket)
+            self._agent_connections[agent] = AgentConnection(self.lab.path(socket))
             assert self._agent_connections[agent].connect_again(), agent
         return self._agent_connections[agent]
 

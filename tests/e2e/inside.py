@@ -20,13 +20,14 @@ _NAMESPACES: Final = (
 )
 
 
-def enter(leader: int, door: str, closed: Iterable[int]) -> int:
-    """Leave a process in the container of `leader` that listens on `door` of the host; 0 if it can.
+def enter(leader: int, place: str, closed: Iterable[int]) -> int:
+    """Leave a process in the container of `leader` that listens on `place`; 0 if it can.
 
-    It is adopted by the first process of the container and ends with it.
+    `place` is a path of the host. The first process of the container adopts the process that is
+    left, which ends with it.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-        listening.bind(door)
+        listening.bind(place)
         listening.listen()
         child = os.fork()
         if not child:

@@ -117,7 +117,7 @@ class Lab:
     def boot(self) -> None:
         assert self._disk is not None, "start() makes the disk"
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - power_cut() closes it
-        join = (*_DIE_WITH_PARENT, "sh", "-c", _JOIN, "sh", *self.groups.doors(), "--")
+        join = (*_DIE_WITH_PARENT, "sh", "-c", _JOIN, "sh", *self.groups.process_files(), "--")
         enter = ("nsenter", f"--mount=/proc/{self._disk.pid}/ns/mnt", "--")
         unshare = ("unshare", "--fork", "--kill-child", "--propagation", "private", *_NAMESPACES)
         self._boot = subprocess.Popen(
@@ -135,7 +135,7 @@ class Lab:
     def argv(self, command: Sequence[str], cwd: str = "/") -> list[str]:
         """What to execute on the machine in order to execute `command` in the lab."""
         inside = (*_DIE_WITH_PARENT, "env", f"--chdir={cwd}", "--", *command)
-        join = ("sh", "-c", _JOIN, "sh", *self.groups.doors_of(self.pid), "--")
+        join = ("sh", "-c", _JOIN, "sh", *self.groups.process_files_of(self.pid), "--")
         return [*join, "nsenter", f"--target={self.pid}", *_NAMESPACES, "--", *inside]
 
     def run(

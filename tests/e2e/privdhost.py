@@ -23,9 +23,9 @@ from hive_core.plan.actions import (
     STORAGE_BASE,
     Action,
     MakeNode,
+    MakeSocketDirectory,
     Mount,
     ObserveUnit,
-    OpenDoor,
     RunJob,
     StartUnit,
     StopUnit,
@@ -173,7 +173,11 @@ class PrivdHost:
         return replace(fresh, **more)  # type: ignore[arg-type]
 
     def prepare(self, agent: Agent) -> None:
-        for action in (MakeNode(agent.lineage), OpenDoor(agent.uuid), Unmount(agent.uuid)):
+        for action in (
+            MakeNode(agent.lineage),
+            MakeSocketDirectory(agent.uuid),
+            Unmount(agent.uuid),
+        ):
             self.do(action)
         self.do(agent.mount)
 

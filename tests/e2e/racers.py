@@ -77,7 +77,7 @@ while True:
     os.replace(HOME + "/count.new", HOME + "/count")
 """
 
-# Runs with hived's user and swaps whatever lies in a door.
+# Runs with hived's user and swaps whatever lies in a socket directory.
 DAEMON = """
 import ctypes, os, shutil, sys
 LIBC = ctypes.CDLL(None)

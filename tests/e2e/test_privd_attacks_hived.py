@@ -14,17 +14,17 @@ from hive_core.plan.actions import (
     Action,
     AdoptRoot,
     ArchiveNode,
-    CloseDoor,
     DropArchive,
     DropRoot,
     JobKind,
     KillUnit,
     MakeNode,
+    MakeSocketDirectory,
     Mount,
     MoveNode,
     ObserveStorage,
     ObserveUnit,
-    OpenDoor,
+    RemoveSocketDirectory,
     RestoreNode,
     RunJob,
     SetSlice,
@@ -56,9 +56,9 @@ for each in tree roots mounts; do
     ln -sfn /etc /var/lib/hive/$each/x && echo LINKED
     ls /var/lib/hive/$each && echo READ
 done
-door=/run/hive/agents/{agent.uuid}
-mv $door/run $door/old && echo MOVED
-rm -rf $door/view && echo REMOVED
+directory=/run/hive/agents/{agent.uuid}
+mv $directory/run $directory/old && echo MOVED
+rm -rf $directory/view && echo REMOVED
 mv /run/hive/agents /run/hive/old && echo MOVED
 rm -f /run/hive/privd.sock && echo REMOVED
 echo x >/run/hive/exits/{agent.uuid} && echo WRITTEN
@@ -71,17 +71,17 @@ echo evil /etc >>/etc/hive/images && echo WRITTEN
 
 
 def test_11_a_socket_directory_full_of_links_leads_nowhere(host: PrivdHost) -> None:
-    """What hived puts into a door is neither followed nor kept, and nothing else goes with it."""
+    """What hived puts into a socket directory is not followed, and only that is removed."""
     agent = host.agent()
     host.prepare(agent)
     bait = host.lab.path("/var/lib/bait")
     bait.mkdir()
     (bait / "canary").write_text("whole")
-    door = f"/run/hive/agents/{agent.uuid}"
+    directory = f"/run/hive/agents/{agent.uuid}"
     as_hive(
         host,
         f"""
-cd {door}/run; ln -s /var/lib/bait link; ln -s /etc/passwd identity.json; mkfifo fifo
+cd {directory}/run; ln -s /var/lib/bait link; ln -s /etc/passwd identity.json; mkfifo fifo
 mkdir -p deep/er; ln -s /var/lib/bait deep/er/link
 (while :; do rm -rf deep; ln -s /var/lib/bait deep; rm deep; mkdir deep; ln -s / deep/x; done) \\
     >/dev/null 2>&1 & echo $! >/tmp/swapper
@@ -94,10 +94,10 @@ mkdir -p deep/er; ln -s /var/lib/bait deep/er/link
     host.stop(agent)
     for _ in range(20):
         try:
-            host.do(CloseDoor(agent.uuid))
+            host.do(RemoveSocketDirectory(agent.uuid))
         except HiveError:
             continue  # it was swapped while it was removed
-        host.do(OpenDoor(agent.uuid))
+        host.do(MakeSocketDirectory(agent.uuid))
     host.lab.run(["sh", "-c", "kill $(cat /tmp/swapper)"], check=False)
     assert (bait / "canary").read_text() == "whole"
     assert host.lab.path("/etc/passwd").exists()
@@ -210,7 +210,8 @@ def every_action(agent: Agent, job: str, base: int) -> list[Action]:
     uuid, lineage, limits = agent.uuid, agent.lineage, UnitLimits()
     return [
         MakeNode(lineage), MoveNode(lineage, ("0000beef", lineage[-1])), ArchiveNode(lineage, uuid),
-        RestoreNode(uuid, lineage), DropArchive(uuid), OpenDoor(uuid), CloseDoor(uuid),
+        RestoreNode(uuid, lineage), DropArchive(uuid), MakeSocketDirectory(uuid),
+        RemoveSocketDirectory(uuid),
         AdoptRoot(job, uuid), DropRoot(uuid), agent.mount, Unmount(uuid),
         ShowStore(uuid, "meta", agent.base, shown=True), agent.start, StopUnit(uuid, agent.name),
         KillUnit(uuid, agent.name), SetSlice((), limits),

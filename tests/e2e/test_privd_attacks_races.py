@@ -71,7 +71,12 @@ class Race:
         """A grandchild comes, runs, moves with its node under running agents, and ends."""
         host, kid = self.host, self.host.agent(child)
         away = (*other.lineage, kid.lineage[-1])
-        coming: list[Action] = [a.MakeNode(kid.lineage), a.OpenDoor(kid.uuid), kid.mount, kid.start]
+        coming: list[Action] = [
+            a.MakeNode(kid.lineage),
+            a.MakeSocketDirectory(kid.uuid),
+            kid.mount,
+            kid.start,
+        ]
         moving: list[Action] = [
             a.MoveNode(kid.lineage, away),
             a.MoveNode(away, kid.lineage),
@@ -97,7 +102,7 @@ class Race:
         job, base = self.host.a_job()
         self.do(a.RunJob(job, JobKind.PURGE_ARCHIVE, base, uuid=kid.uuid), may_fail=True)
         self.do(a.DropArchive(kid.uuid), may_fail=True)
-        self.do(a.CloseDoor(kid.uuid))
+        self.do(a.RemoveSocketDirectory(kid.uuid))
 
 
 def look(lab: Lab) -> str:
@@ -177,7 +182,7 @@ def test_11_13_a_root_full_of_links_leads_no_start_and_no_purge_outside(race: Ra
         agent = host.agent(image="plain")
         job, base = host.a_job()
         race.do(a.MakeNode(agent.lineage))
-        race.do(a.OpenDoor(agent.uuid))
+        race.do(a.MakeSocketDirectory(agent.uuid))
         race.do(a.RunJob(job, JobKind.COPY_TREE, base, image="plain"))
         race.do(a.AdoptRoot(job, agent.uuid))
         trap(host.lab, agent, race.dice)
@@ -224,19 +229,19 @@ def trap(lab: Lab, agent: Agent, dice: random.Random) -> None:
 
 @pytest.mark.sized
 def test_11_socket_directories_are_used_while_hived_swaps_their_contents(race: Race) -> None:
-    """A hived that was taken over owns the leaves of a door, and nothing above them."""
+    """A hived that was taken over owns the leaves of a socket directory, and nothing above them."""
     host = race.host
     agent = host.running()
     before = look(host.lab)
-    door = f"/run/hive/agents/{agent.uuid}"
+    directory = f"/run/hive/agents/{agent.uuid}"
     hive = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "/usr/bin/python3"]
-    swapper = host.lab.popen([*hive, "-Ic", DAEMON, door])
+    swapper = host.lab.popen([*hive, "-Ic", DAEMON, directory])
 
     def turn() -> None:
-        race.do(a.OpenDoor(agent.uuid), may_fail=True)
+        race.do(a.MakeSocketDirectory(agent.uuid), may_fail=True)
         race.do(replace(agent.mount))
         race.do(a.ObserveStorage())
-        race.do(a.CloseDoor(agent.uuid), may_fail=True)
+        race.do(a.RemoveSocketDirectory(agent.uuid), may_fail=True)
 
     rounds = until(long.seconds(0.5, 2), itertools.repeat(turn))
     swapper.kill()
@@ -244,4 +249,4 @@ def test_11_socket_directories_are_used_while_hived_swaps_their_contents(race: R
     assert look(host.lab) == before
     assert race.faults == []
     assert host.lab.path("/run/hive/privd.sock").exists()
-    long.figure("races of doors", rounds=rounds)
+    long.figure("races of socket directories", rounds=rounds)

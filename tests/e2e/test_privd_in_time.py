@@ -12,7 +12,7 @@ from e2e.privdhost import PrivdHost
 from long import at_most
 
 from hive_core.errors import TimedOut
-from hive_core.plan.actions import CloseDoor, MakeNode, OpenDoor
+from hive_core.plan.actions import MakeNode, MakeSocketDirectory, RemoveSocketDirectory
 from hive_core.plan.results import Done
 from hive_core.privd.server import SECONDS
 
@@ -54,18 +54,25 @@ def test_attack_63_a_slow_action_is_cut_off_and_delays_no_other(host: PrivdHost)
 def test_attack_63_a_filled_socket_directory_is_removed_in_steps(host: PrivdHost) -> None:
     """Whoever took hived over can make its own requests long; each is cut off, and gets further."""
     agent = host.agent()
-    host.do(OpenDoor(agent.uuid))
+    host.do(MakeSocketDirectory(agent.uuid))
     fill = f"import os\nfor n in range({FILES}): os.close(os.open(f'run/{{n}}', os.O_CREAT, 0o600))"
-    door = f"/run/hive/agents/{agent.uuid}"
-    user = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "env", f"--chdir={door}"]
+    directory = f"/run/hive/agents/{agent.uuid}"
+    user = [
+        "setpriv",
+        "--reuid=hive",
+        "--regid=hive",
+        "--clear-groups",
+        "env",
+        f"--chdir={directory}",
+    ]
     host.lab.run([*user, "/usr/bin/python3", "-Ic", fill], timeout=300)
     cut = 0
     for _ in range(100):
         try:
-            assert host.do(CloseDoor(agent.uuid)) == Done(changed=True)
+            assert host.do(RemoveSocketDirectory(agent.uuid)) == Done(changed=True)
             break
         except TimedOut:
             cut += 1
-            assert host.do(OpenDoor(host.agent().uuid)) == Done(changed=True)
+            assert host.do(MakeSocketDirectory(host.agent().uuid)) == Done(changed=True)
     assert cut
-    assert not host.lab.path(door).exists()
+    assert not host.lab.path(directory).exists()

@@ -14,10 +14,10 @@ from long import at_most
 
 from hive_core.errors import Conflict, NotFound
 from hive_core.plan.actions import (
-    CloseDoor,
     MakeNode,
+    MakeSocketDirectory,
     ObserveStorage,
-    OpenDoor,
+    RemoveSocketDirectory,
     StopUnit,
     Unmount,
 )  # fmt: skip
@@ -191,21 +191,23 @@ def test_a_start_needs_its_mounts(host: PrivdHost) -> None:
 
 def test_socket_directories_survive_a_stop_and_go_with_the_agent(host: PrivdHost) -> None:
     agent = host.running()
-    door = f"/run/hive/agents/{agent.uuid}"
+    directory = f"/run/hive/agents/{agent.uuid}"
     write = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "sh", "-c"]
-    host.lab.run([*write, f"echo here >{door}/run/identity.json; ln -s /tree {door}/view/me"])
-    assert host.do(OpenDoor(agent.uuid)) == Done(changed=False)
+    host.lab.run(
+        [*write, f"echo here >{directory}/run/identity.json; ln -s /tree {directory}/view/me"]
+    )
+    assert host.do(MakeSocketDirectory(agent.uuid)) == Done(changed=False)
     assert (
         host.say(agent, "cat /run/hive/identity.json; ls -d /agents/me/state")
         == "here\n/agents/me/state"
     )
     host.stop(agent)
     host.do(Unmount(agent.uuid))
-    assert host.do(CloseDoor(agent.uuid)) == Done(changed=True)
-    assert host.do(CloseDoor(agent.uuid)) == Done(changed=False)
+    assert host.do(RemoveSocketDirectory(agent.uuid)) == Done(changed=True)
+    assert host.do(RemoveSocketDirectory(agent.uuid)) == Done(changed=False)
     facts = host.do(ObserveStorage())
     assert isinstance(facts, StorageFacts)
-    assert agent.uuid not in (*facts.doors, *facts.mounts)
+    assert agent.uuid not in (*facts.socket_directories, *facts.mounts)
     assert agent.lineage in facts.nodes
 
 

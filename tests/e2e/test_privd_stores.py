@@ -12,9 +12,9 @@ from hive_core.errors import HiveError
 from hive_core.plan.actions import (
     STORAGE_BASE,
     AdoptRoot,
-    CloseDoor,
     JobKind,
     KillUnit,
+    RemoveSocketDirectory,
     RunJob,
     ShowStore,
 )  # fmt: skip
@@ -151,11 +151,11 @@ def test_11_hived_cannot_change_the_mount_points_of_a_socket_directory(
     host: PrivdHost, agents: dict[str, Agent]
 ) -> None:
     agent = agents["plain"]
-    door = f"/run/hive/agents/{agent.uuid}"
+    directory = f"/run/hive/agents/{agent.uuid}"
     said = as_hive(
         host,
-        f"rmdir {door}/meta && echo REMOVED; mv {door}/meta {door}/x && echo MOVED"
-        f"; touch {door}/meta/x && echo MADE; ln -s /etc {door}/y && echo LINKED"
+        f"rmdir {directory}/meta && echo REMOVED; mv {directory}/meta {directory}/x && echo MOVED"
+        f"; touch {directory}/meta/x && echo MADE; ln -s /etc {directory}/y && echo LINKED"
         "; mv /run/hive/seed /run/hive/other && echo MOVED"
         "; mv /run/hive/seed/host /run/hive/seed/x && echo MOVED"
         "; ln -s /etc /run/hive/seed/x && echo LINKED",
@@ -219,7 +219,7 @@ def test_removing_a_socket_directory_detaches_stores_and_keeps_the_repository(
     host.do(show(agent, "applied"))
     host.stop(agent)
     host.do(show(agent))
-    assert host.do(CloseDoor(agent.uuid)) == Done(changed=True)
+    assert host.do(RemoveSocketDirectory(agent.uuid)) == Done(changed=True)
     assert not host.lab.path(f"/run/hive/agents/{agent.uuid}").exists()
     assert host.lab.path("/var/lib/hive/meta/topology.json").exists()
 

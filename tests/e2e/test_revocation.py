@@ -91,9 +91,9 @@ answer(read)
 """,
 }
 LISTENS = """
-with socket.socket(socket.AF_UNIX) as door:
-    door.bind("door"); door.listen(); ready()
-    link, _ = door.accept()
+with socket.socket(socket.AF_UNIX) as listening:
+    listening.bind("socket"); listening.listen(); ready()
+    link, _ = listening.accept()
     handle = receive(link)
 link.close()
 open("got-" + NAME, "w").close()
@@ -101,7 +101,7 @@ hold(handle)
 """
 HANDS = """
 with socket.socket(socket.AF_UNIX) as link:
-    link.connect("/agents/{to}/state/door")
+    link.connect("/agents/{to}/state/socket")
     send(link, os.open(NOTES, os.O_RDONLY))
 ready()
 """

@@ -237,7 +237,7 @@ def processes_of(host: HiveHost, uuid: str, name: str) -> dict[str, str]:
         "units": "systemctl list-units --all --plain --no-legend 'hive-agent@*' 'hive-job@*'",
         "mounts": "cat /proc/self/mountinfo",
         # Who holds applied.read sees the repositories of archived agents too.
-        "doors": "find /run/hive /run/systemd/nspawn /var/lib/hive/mounts /var/lib/hive/roots"
+        "directories": "find /run/hive /run/systemd/nspawn /var/lib/hive/mounts /var/lib/hive/roots"
         " -path '/run/hive/agents/*/applied/.archive' -prune -o -print",
         "sockets": "cat /proc/$(systemctl show --value -p MainPID hived)/net/unix",
         "processes": "ps axo args",
@@ -276,7 +276,7 @@ def test_no_resource_of_a_destroyed_agent_is_left(host: HiveHost, *, boot: bool)
     """H30: no unit, mount, socket, process; only the archive is kept, closed to all."""
     host.grow(pet={"parent": "lead", "boot": boot})
     uuid = host.uuid("pet")
-    assert processes_of(host, uuid, "pet").keys() >= {"units", "mounts", "doors", "sockets"}
+    assert processes_of(host, uuid, "pet").keys() >= {"units", "mounts", "directories", "sockets"}
     host.call("Destroy", agent="pet", wait=30)
     assert processes_of(host, uuid, "pet") == {}
     assert host.run("ls", "/var/lib/hive/tree/.archive").stdout.split().count(uuid) == 1

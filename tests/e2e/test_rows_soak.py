@@ -24,7 +24,7 @@ SECONDS = long.seconds(3, minutes=30)
 # Seconds between samples, between two faults, and between two calls of one client.
 SAMPLE, EVERY, PACE = (5.0, 4.0, 0.3) if long.asked.chosen else (1.0, 0.7, 0.1)
 WAL = 64.0  # MiB at most
-HELD = ("mounts", "groups", "doors", "roots", "archived")
+HELD = ("mounts", "groups", "socket_directories", "roots", "archived")
 
 
 @pytest.fixture(name="host")
@@ -62,7 +62,9 @@ def _differences(before: Row, after: Row) -> set[str]:
 
 
 def _only_of_the_living(sample: Row) -> bool:
-    return {exit_ for exit_ in sample["exits"] if ".new" not in exit_} <= set(sample["doors"])
+    return {exit_ for exit_ in sample["exits"] if ".new" not in exit_} <= set(
+        sample["socket_directories"]
+    )
 
 
 def _has_nothing_to_do(host: HiveHost) -> bool:

@@ -341,7 +341,7 @@ def test_an_agent_sees_its_own_files_and_those_below(host: HiveHost) -> None:
 
 
 def test_a_container_sees_nothing_else_of_the_host(host: HiveHost) -> None:
-    """H18: neither hive's own files, nor other doors, nor other agents' nodes, by any name."""
+    """H18: neither hive's own files, nor other agents' sockets or nodes, by any name."""
     absent = (
         "/var/lib/hive/hive.db", "/var/lib/hive/tree", META, "/etc/hive/hive.toml", "/meta/.git",
         "/run/hive/operator.sock", "/run/hive/privd.sock", "/run/hive/agents", "/home",

@@ -255,37 +255,38 @@ def test_a_webhook_has_the_chosen_address_and_methods(host: HiveHost) -> None:
     """Q32: path and methods; a signature over all of a request is good once."""
     hook = {"secret": SECRET, "path": "ci/push", "methods": ["PUT"], "strict": True}
     reply = put(host, "lead", "chosen", {"webhook": hook})
-    door, path, now = host.lab.path(HOOKS), reply["path"], int(host.run("date", "+%s").stdout)
+    socket, path, now = host.lab.path(HOOKS), reply["path"], int(host.run("date", "+%s").stdout)
     assert path == "/hook/lead/ci/push"
     with_all = request(path, hive_headers(SECRET, path, now, "PUT"), method="PUT")
-    assert [status(send_bytes(door, with_all)) for _ in range(2)] == [202, 200]
+    assert [status(send_bytes(socket, with_all)) for _ in range(2)] == [202, 200]
     old = request(path, hive_headers(SECRET, path, now - 400, "PUT"), method="PUT")
-    assert status(send_bytes(door, old)) == 404
-    refused = send_bytes(door, request(path, hive_headers(SECRET, path, now)))
+    assert status(send_bytes(socket, old)) == 404
+    refused = send_bytes(socket, request(path, hive_headers(SECRET, path, now)))
     assert (status(refused), "allow: put" in refused.lower()) == (405, True)
-    assert status(send_bytes(door, request(path, github_headers(SECRET), method="PUT"))) == 404
+    assert status(send_bytes(socket, request(path, github_headers(SECRET), method="PUT"))) == 404
     taken = host.call("SetTrigger", name="x", agent="lead", when={"webhook": {"path": "ci/push"}},
                       action=SAY)  # fmt: skip
     assert taken.error == "AlreadyExists"
     host.ask("lead", "RemoveTrigger", trigger=reply["id"])
-    assert status(send_bytes(door, with_all)) == 404
+    assert status(send_bytes(socket, with_all)) == 404
 
 
 def test_webhooks_withstand_clients_that_break_http(host: HiveHost) -> None:
     """Slow ones, long ones, two lengths, other spellings and a flood: others are served."""
-    door = host.lab.path(HOOKS)
+    socket = host.lab.path(HOOKS)
     path = put(host, "other", "in", {"webhook": {"secret": SECRET, "path": "in"}})["path"]
     good, attacks = request(path, github_headers(SECRET)), malformed_requests(path, SECRET)
-    with unfinished_requests(door, 200):
-        assert status(send_bytes(door, good)) == 202
-        assert {attack: status(send_bytes(door, attack)) for attack in attacks} == attacks
-        assert send_bytes(door, smuggling_request(path, SECRET)).count("HTTP/1.1 ") == 1
+    with unfinished_requests(socket, 200):
+        assert status(send_bytes(socket, good)) == 202
+        assert {attack: status(send_bytes(socket, attack)) for attack in attacks} == attacks
+        assert send_bytes(socket, smuggling_request(path, SECRET)).count("HTTP/1.1 ") == 1
         assert (
-            status(send_bytes(door, request(path, github_headers("the secret of another")))) == 404
+            status(send_bytes(socket, request(path, github_headers("the secret of another"))))
+            == 404
         )
         others = [b"[%d]" % number for number in range(110)]
         flood = [
-            status(send_bytes(door, request(path, github_headers(SECRET, b), b))) for b in others
+            status(send_bytes(socket, request(path, github_headers(SECRET, b), b))) for b in others
         ]
         assert not host.call("Status").error
     assert (flood.count(202) <= 99, flood[-1]) == (True, 429)  # a hundred a minute, with the first

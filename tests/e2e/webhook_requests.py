@@ -11,13 +11,13 @@ from pathlib import Path
 WAIT = 30.0
 
 
-def send_bytes(door: Path, data: bytes) -> str:
+def send_bytes(place: Path, data: bytes) -> str:
     """The whole answer; a connection that is reset returns what came before."""
     with socket.socket(socket.AF_UNIX) as talk:
         talk.settimeout(WAIT)
         data_ = b""
         with suppress(ConnectionError):
-            talk.connect(str(door))
+            talk.connect(str(place))
             talk.sendall(data)
         with suppress(ConnectionError):
             while part := talk.recv(65536):
@@ -52,14 +52,14 @@ def hive_headers(secret: str, path: str, now: int, method: str = "POST") -> dict
 
 
 @contextmanager
-def unfinished_requests(door: Path, count: int) -> Iterator[None]:
+def unfinished_requests(place: Path, count: int) -> Iterator[None]:
     """Hold `count` connections, each with a request that never ends."""
     with ExitStack() as held:
         for _ in range(count):
             talk = held.enter_context(socket.socket(socket.AF_UNIX))
             talk.settimeout(WAIT)
             with suppress(OSError):  # the oldest are turned out
-                talk.connect(str(door))
+                talk.connect(str(place))
                 talk.sendall(b"POST /hook")
         yield
 

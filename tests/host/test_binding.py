@@ -12,7 +12,11 @@ from hive_core.host.sockets.server import Access, bind_socket
 
 @pytest.mark.parametrize(
     ("place", "access"),
-    [("no/door", Access(0o666)), ("x" * 120, Access(0o666)), ("s", Access(0o660, "no-such-group"))],
+    [
+        ("no/folder", Access(0o666)),
+        ("x" * 120, Access(0o666)),
+        ("s", Access(0o660, "no-such-group")),
+    ],
 )
 def test_what_cannot_be_listened_on_is_named(tmp_path: Path, place: str, access: Access) -> None:
     with pytest.raises(Internal, match=r"cannot listen on .*: "):

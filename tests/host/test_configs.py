@@ -66,7 +66,7 @@ def test_none_is_shown_when_there_is_none(tmp_path: Path) -> None:
     assert shown_commit(tmp_path) == ""
 
 
-def test_what_cannot_be_read_or_has_no_door_changes_nothing(tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_has_no_socket_directory_changes_nothing(tmp_path: Path) -> None:
     show_config(tmp_path, ONE, lambda: archive("one"))
     with pytest.raises(Internal):
         show_config(tmp_path, TWO, lambda: b"no archive")

@@ -78,7 +78,7 @@ class FakeHost:
             case a.Unmount(uuid):
                 assert uuid not in self.running, "it would run on without its places"
                 self.mounted.discard(uuid)
-            case a.CloseDoor(uuid):
+            case a.RemoveSocketDirectory(uuid):
                 (self.exits / uuid).unlink(missing_ok=True)
             case _:
                 raise AssertionError(action)
@@ -129,7 +129,7 @@ def test_a_job_runs_ends_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(host.exits.iterdir()) == []
 
 
-@pytest.mark.parametrize("action", ["Unmount", "CloseDoor"])
+@pytest.mark.parametrize("action", ["Unmount", "RemoveSocketDirectory"])
 def test_a_root_helper_that_is_killed_while_a_job_ends_leaves_nothing_of_it(
     tmp_path: Path, action: str
 ) -> None:
@@ -232,7 +232,7 @@ def test_a_job_of_an_earlier_daemon_is_ended_before_its_work_is_begun_anew(tmp_p
         await jobs.run(REVIEW)
 
     host = on(tmp_path, test)
-    assert host.asked[:4] == ["KillUnit", "Unmount", "CloseDoor", "RunJob"]
+    assert host.asked[:4] == ["KillUnit", "Unmount", "RemoveSocketDirectory", "RunJob"]
 
 
 def test_the_daemon_begins_without_jobs_and_without_their_folders(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from hive_core.host.storage.mountinfo import Mounts, mounted_agents, visible_stores
 
-FOLDER, DOORS = Path("/var/lib/hive/mounts"), Path("/run/hive/agents")
+FOLDER, SOCKET_DIRECTORIES = Path("/var/lib/hive/mounts"), Path("/run/hive/agents")
 ONE, TWO = "0a0b0c0d-0000-4000-8000-000000000001", "0a0b0c0d-0000-4000-8000-000000000002"
 ROOT = "1 0 8:1 / / rw shared:7 master:1 - ext4 /dev/sda rw\n"
 HOME = "9 1 8:1 /var/lib/hive /var/lib/hive rw {} - ext4 /dev/sda rw\n"
@@ -39,24 +39,27 @@ RUN = "3 1 0:25 / /run rw shared:5 master:2 - tmpfs tmpfs rw\n"
 
 
 def hung(uuid: str, store: str, root: str = "/meta") -> str:
-    return f"4 3 8:1 {root} {DOORS}/{uuid}/{store} ro,nosuid shared:9 idmapped - ext4 /dev/sda rw\n"
+    place = f"{SOCKET_DIRECTORIES}/{uuid}/{store}"
+    return f"4 3 8:1 {root} {place} ro,nosuid shared:9 idmapped - ext4 /dev/sda rw\n"
 
 
-def test_what_hangs_in_the_doors_is_told_by_agent() -> None:
+def test_stores_in_socket_directories_are_listed_by_agent() -> None:
     text = RUN + hung(ONE, "meta") + hung(ONE, "applied", "/var/lib/hive/applied")
-    assert visible_stores(DOORS, text + hung(TWO, "run")) == frozenset(
+    assert visible_stores(SOCKET_DIRECTORIES, text + hung(TWO, "run")) == frozenset(
         {(ONE, "meta"), (ONE, "applied")}
     )
-    mounts = Mounts(None, visible_stores(DOORS, text))
+    mounts = Mounts(None, visible_stores(SOCKET_DIRECTORIES, text))
     assert mounts.visible_stores(ONE, frozenset()) == {"meta", "applied"}
     assert mounts.visible_stores(TWO, frozenset({"meta"})) == frozenset()
 
 
 def test_a_repository_that_was_replaced_is_not_the_one_that_hangs_there() -> None:
-    assert visible_stores(DOORS, RUN + hung(ONE, "meta", "/meta//deleted")) == frozenset()
+    assert (
+        visible_stores(SOCKET_DIRECTORIES, RUN + hung(ONE, "meta", "/meta//deleted")) == frozenset()
+    )
 
 
-def test_where_the_doors_do_not_show_what_was_done_is_believed() -> None:
+def test_where_mounts_do_not_appear_recorded_actions_decide() -> None:
     text = RUN.replace(" master:2", "") + hung(ONE, "meta")
-    assert visible_stores(DOORS, text) is None
+    assert visible_stores(SOCKET_DIRECTORIES, text) is None
     assert Mounts(None, None).visible_stores(ONE, frozenset({"meta"})) == {"meta"}

@@ -27,7 +27,7 @@ def vault(folder: Path) -> SecretStore:
 
 @pytest.fixture
 def run(folder: Path) -> Path:
-    """The door of ann, as far as it matters here; readable by everybody, as the real one."""
+    """The socket directory of ann, as far as it matters here; readable by all, as the real one."""
     path = folder / "run"
     path.mkdir()
     folder.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What an agent is shown in its door."""
+"""What an agent sees in its socket directory."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ def test_a_long_view_lets_others_have_a_turn(tmp_path: Path) -> None:
     assert len(links(tmp_path)) == 1000
 
 
-def test_without_a_door_there_is_no_identity(tmp_path: Path) -> None:
+def test_without_a_socket_directory_there_is_no_identity(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         show_identity(tmp_path / "none" / "identity.json", ShowIdentity("u", {}, 1))

@@ -88,7 +88,7 @@ def test_unread_mail_becomes_dead_letters_and_each_sender_is_told_once(world: Wo
 
 
 def test_the_sockets_side_of_a_destroyed_agent_is_dead_at_once(world: World) -> None:
-    """Row H30, attack 38: a connection that it still has opens no door."""
+    """Row H30, attack 38: a connection that it still has gives it no access."""
     uuid = world.uuid("a1")
     waiting = world.ask("a1", "recv", wait=50)
     world.call("operator", "destroy", agent="a1")

@@ -89,7 +89,7 @@ def test_a_reply_always_goes_to_the_sender(world: World) -> None:
 
 
 def test_only_the_recipient_of_a_message_may_answer_it(world: World) -> None:
-    """Attack 43: somebody else's message opens no door, and is unknown."""
+    """Attack 43: the message of another agent gives no access, and is unknown."""
     asked = world.call("root", "send", to="a1", body="question")["id"]
     assert world.fault("a2", "send", to="root", body="x", reply_to=asked) == "NotAllowed"
     assert world.fault("a2", "send", to="a1", body="x", reply_to=asked) == "NotFound"

@@ -162,7 +162,7 @@ def test_an_image_is_one_of_those_offered_and_a_path_is_the_operators(world: Wor
     ["", "A", "a_b", "a--b", "-a", "a-", "1a", "a" * 33, "operator", "hive", "self", "host",
      "system", "../x", "a\n", "\uff41", "a.b", "a@b", "%i"],
 )  # fmt: skip
-def test_a_bad_name_is_refused_at_the_door(world: World, name: str) -> None:
+def test_a_bad_name_is_refused_before_anything_is_created(world: World, name: str) -> None:
     """Attack 14."""
     with pytest.raises(InvalidArgument) as caught:
         world.call("operator", "spawn", name=name)

@@ -22,8 +22,8 @@ ALL: list[a.Action] = [
     a.ArchiveNode((SHORT,), UUID),
     a.RestoreNode(UUID, (SHORT,)),
     a.DropArchive(UUID),
-    a.OpenDoor(UUID),
-    a.CloseDoor(UUID),
+    a.MakeSocketDirectory(UUID),
+    a.RemoveSocketDirectory(UUID),
     a.AdoptRoot(OTHER, UUID),
     a.DropRoot(UUID),
     a.Mount(UUID, (SHORT,), BASE, "host"),
@@ -218,7 +218,13 @@ def test_results_are_read_by_the_kind_of_action() -> None:
     facts = dict.fromkeys(("ours", "mapped", "payload", "tree"), True)
     observed = read(a.ObserveUnit(UUID, "bob", (SHORT,), BASE, 5), {**facts, "leader": 6})
     assert observed == UnitFacts(**facts, leader=6)
-    listed = {"nodes": [[SHORT]], "archives": [UUID], "roots": [], "mounts": [], "doors": []}
+    listed = {
+        "nodes": [[SHORT]],
+        "archives": [UUID],
+        "roots": [],
+        "mounts": [],
+        "socket_directories": [],
+    }
     assert read(a.ObserveStorage(), listed) == StorageFacts(((SHORT,),), (UUID,), (), (), ())
     with pytest.raises(Malformed):
         read(ALL[0], {"changed": 1})

@@ -39,7 +39,7 @@ def test_a_new_hive_is_made_parents_first_and_runs() -> None:
     nodes = [step.name for step in world.plan().tree]
     assert nodes.index("root") < nodes.index("ann") < nodes.index("bob")
     assert kinds(world, "root") == [
-        "OpenDoor", "Listen", "ShowIdentity", "ShowView", "Mount", "StartUnit",
+        "MakeSocketDirectory", "Listen", "ShowIdentity", "ShowView", "Mount", "StartUnit",
     ]  # fmt: skip
     world.converge()
     assert {name: state(world, name) for name in TREE} == dict.fromkeys(TREE, State.RUNNING)
@@ -276,7 +276,7 @@ def test_a_destroyed_agent_is_ended_archived_and_deleted_in_due_time() -> None:
     world.converge()
     store = world.host.storage
     assert uuid not in world.host.units
-    assert (uuid in store.archives, uuid in store.mounts, uuid in store.doors) == (
+    assert (uuid in store.archives, uuid in store.mounts, uuid in store.socket_directories) == (
         True, False, False,
     )  # fmt: skip
     root = world.uuid("root")[:8]
@@ -296,7 +296,7 @@ def test_the_exit_record_of_a_unit_that_came_up_late_is_removed() -> None:
     world.change(world.hive.without("dan"))
     world.converge()
     world.host.exits[uuid] = Exit("late", "success", "exited", "0", nonce=1)
-    assert [type(step.action) for step in world.plan().steps] == [a.CloseDoor]
+    assert [type(step.action) for step in world.plan().steps] == [a.RemoveSocketDirectory]
     world.converge()
     assert uuid not in world.host.exits
 

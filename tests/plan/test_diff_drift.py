@@ -29,7 +29,7 @@ def drift(world: World, kind: str, uuid: str) -> None:
     elif kind == "silence":
         world.host.storage.record(StopListening(uuid))
     elif kind == "slam":
-        world.host.storage.record(a.CloseDoor(uuid))
+        world.host.storage.record(a.RemoveSocketDirectory(uuid))
     elif kind in ("renew", "stop") and (name := world.hive.name(uuid)):
         world.want(name, DesiredState.RUNNING if kind == "renew" else DesiredState.STOPPED)
 

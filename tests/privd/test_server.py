@@ -53,7 +53,10 @@ def test_what_is_no_action_is_refused(call: object) -> None:
 
 
 def test_the_field_at_fault_is_named() -> None:
-    call = {"method": "org.hive.Privd.Apply", "parameters": {"action": {"kind": "OpenDoor"}}}
+    call = {
+        "method": "org.hive.Privd.Apply",
+        "parameters": {"action": {"kind": "MakeSocketDirectory"}},
+    }
     reply: dict[str, Any] = server.answer(json.dumps(call).encode())
     assert reply["parameters"] == {"reason": "is missing", "field": "uuid"}
 

@@ -31,7 +31,7 @@ def test_a_move_has_not_ended_while_an_agent_is_shown_the_old_tree(
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("missing", ["Unmount", "CloseDoor", "ArchiveNode"])
+@pytest.mark.parametrize("missing", ["Unmount", "RemoveSocketDirectory", "ArchiveNode"])
 def test_a_destroyed_agent_is_not_absent_while_something_of_it_is_there(
     tmp_path: Path, missing: str
 ) -> None:

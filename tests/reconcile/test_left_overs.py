@@ -15,9 +15,9 @@ NOBODY, ANOTHER, THIRD = (str(uuid4()) for _ in range(3))
 
 
 def litter(harness: ReconcilerHarness) -> None:
-    """A container, a door, a root, a range, a node and an archive that nobody knows."""
+    """A container, a socket directory, a root, a range, a node and an archive that nobody knows."""
     store, bob = harness.host.storage, harness.unit("bob")
-    harness.host.apply_now(a.OpenDoor(NOBODY))
+    harness.host.apply_now(a.MakeSocketDirectory(NOBODY))
     for folders in (store.mounts, store.roots):
         folders.add(NOBODY)
     lost = replace(bob, uuid=NOBODY, unit="hive-agent@lost.service")
@@ -40,7 +40,7 @@ def test_orphans_are_removed_by_gc_alone(tmp_path: Path) -> None:
         harness.reconciler.on_topics(frozenset({"gc"}))
         await harness.settle()
         store = harness.host.storage
-        assert NOBODY not in {*harness.host.units, *store.mounts, *store.doors}
+        assert NOBODY not in {*harness.host.units, *store.mounts, *store.socket_directories}
         work = [ran.uuid for ran in harness.jobs.ran if ran.work is a.JobKind.PURGE_ROOT]
         assert work == [NOBODY]
         assert harness.ledger.ranges.all().keys() == {harness.uuid("root"), harness.uuid("bob")}

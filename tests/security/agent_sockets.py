@@ -96,7 +96,7 @@ def run_with_sockets(
 ) -> None:
     """Run an attack in the world's own loop."""
 
-    async def run_with_doors(folder: Path) -> None:
+    async def run_opened(folder: Path) -> None:
         sockets = AgentSockets(world, folder, patience)
         await sockets.open()
         try:
@@ -107,7 +107,7 @@ def run_with_sockets(
         assert not sockets.faults
 
     with TemporaryDirectory(dir="/dev/shm") as folder:
-        world.loop.run_until_complete(run_with_doors(Path(folder)))
+        world.loop.run_until_complete(run_opened(Path(folder)))
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -39,14 +39,14 @@ print(sent)
 # The parent takes a connection that its child has made and offers on a socket in its own files.
 OFFER = """
 import socket
-door = socket.socket(socket.AF_UNIX)
-door.bind("/tree/state/offer")
-door.listen()
+listening = socket.socket(socket.AF_UNIX)
+listening.bind("/tree/state/offer")
+listening.listen()
 mine = socket.socket(socket.AF_UNIX)
 mine.connect("/run/hive/broker.sock")
 mine.sendall(b'{"method":"org.hive.Broker.Whoami"}\\0')
 mine.recv(1 << 16)
-peer, _ = door.accept()
+peer, _ = listening.accept()
 socket.send_fds(peer, [b"x"], [mine.fileno()])
 peer.recv(1)
 """

@@ -32,11 +32,13 @@ def mounted_agents(folder: Path, text: str) -> frozenset[str] | None:
     return frozenset(uuid for uuid, count in counts.items() if count == _BOTH)
 
 
-def visible_stores(doors: Path, text: str) -> frozenset[tuple[str, str]] | None:
+def visible_stores(socket_directories: Path, text: str) -> frozenset[tuple[str, str]] | None:
     """Agents and the stores mounted in their socket directories, without replaced ones."""
-    if not _follows(doors, text):
+    if not _follows(socket_directories, text):
         return None
-    place = re.compile(rf"/(\S*) {re.escape(str(doors))}/([0-9a-f-]{{36}})/(meta|applied) ")
+    place = re.compile(
+        rf"/(\S*) {re.escape(str(socket_directories))}/([0-9a-f-]{{36}})/(meta|applied) "
+    )
     groups = (match.groups() for match in place.finditer(text))
     whole = ((uuid, store) for root, uuid, store in groups if not root.endswith("//deleted"))
     return frozenset(whole)
@@ -74,9 +76,9 @@ class MountWatch:
     """Watches mounts. `changed` is called with the agents whose mounts were added or removed."""
 
     def __init__(
-        self, folder: Path, doors: Path, changed: Callable[[frozenset[str]], None]
+        self, folder: Path, socket_directories: Path, changed: Callable[[frozenset[str]], None]
     ) -> None:
-        self._folder, self._doors = folder, doors
+        self._folder, self._socket_directories = folder, socket_directories
         self._changed = changed
         self._news = select.poll()
         self._news.register(os.open(FILE, os.O_RDONLY | os.O_CLOEXEC), select.POLLPRI)
@@ -93,7 +95,9 @@ class MountWatch:
 
     def _read(self) -> Mounts:
         text = FILE.read_text(encoding="utf-8", errors="replace")
-        return Mounts(mounted_agents(self._folder, text), visible_stores(self._doors, text))
+        return Mounts(
+            mounted_agents(self._folder, text), visible_stores(self._socket_directories, text)
+        )
 
     async def run(self) -> None:
         """Watch until cancelled."""

@@ -27,9 +27,9 @@ from hive_core.model.wire.record import LogQuery
 from hive_core.plan.actions import (
     JOB_BASES,
     Action,
-    CloseDoor,
     KillUnit,
     ObserveStorage,
+    RemoveSocketDirectory,
     RunJob,
     Unmount,
 )
@@ -216,7 +216,7 @@ class NspawnJobs:
             except TimeoutError:
                 log.warning("Cannot end job %s: it is still running", job)
         await self._clean(Unmount(job))
-        await self._clean(CloseDoor(job))
+        await self._clean(RemoveSocketDirectory(job))
 
     async def _on_end(self, unit: str, event: asyncio.Event) -> None:
         while True:
@@ -233,7 +233,7 @@ class NspawnJobs:
         units = await self._bus.list_named_units([unit])
         return all(unit_state.active in _DOWN and not unit_state.job for unit_state in units)
 
-    async def _clean(self, action: Unmount | CloseDoor | KillUnit) -> None:
+    async def _clean(self, action: Unmount | RemoveSocketDirectory | KillUnit) -> None:
         """Apply the action; repeat while the root helper is not reachable.
 
         What a job leaves mounted would otherwise stay until the daemon starts again.

@@ -196,7 +196,7 @@ class NspawnMachines:
         return replace(
             machine, exit=exits.read(self._paths.exits, uuid), node=store.node(uuid[:8]),
             mounted=there, root=uuid in store.roots, copying=copied_root(uuid) in store.roots,
-            archived=uuid in store.archives, socket_directory=uuid in store.doors,
+            archived=uuid in store.archives, socket_directory=uuid in store.socket_directories,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
             stores=mounted.visible_stores(uuid, store.stores.get(uuid, frozenset())),
@@ -285,7 +285,7 @@ class NspawnMachines:
             self._remember(action.uuid, agent_unit(action.name))
             if action.system is not None:
                 self.profiles.link_booted(action.uuid, action.system)
-        if isinstance(action, a.OpenDoor | a.CloseDoor):
+        if isinstance(action, a.MakeSocketDirectory | a.RemoveSocketDirectory):
             self._shown.forget(action.uuid)
         if isinstance(action, a.Mount):
             action = with_limits(action, quota=self.has_quota)
