@@ -124,7 +124,7 @@ TREES = {
     "attack 19, a symbolic link": ("ln -s /etc/shadow link", "is a symbolic link"),
     "attack 19, a name with a control character": ("printf x >\"$(printf 'a\\033b')\"", "ASCII"),
     "attack 18, a large file": ("head -c 9000000 /dev/zero >zeros", "larger than 5242880 bytes"),
-    "attack 18, too much to read": ("seq 500000 >numbers", "the difference is larger"),
+    "attack 18, too much to read": ("seq 500000 >numbers", "is larger than 4194304 bytes (diff)"),
     "a configuration that says what no host knows": (
         "printf '[request]\\ncapabilites = []\\n' >agent.toml", "did you mean capabilities?",
     ),

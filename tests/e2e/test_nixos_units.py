@@ -82,4 +82,4 @@ def test_a_second_switch_leaves_existing_agents(host: HiveHost) -> None:
     host.run("systemctl", "restart", "hive-declare.service")
     said = host.run("journalctl", "-o", "cat", "-u", "hive-declare").stdout
     assert said.count("created ann\n") == 1
-    assert "bob is left as it is: parent is ann, declared none" in said
+    assert "bob is not changed: parent is ann, declared none" in said

@@ -54,7 +54,7 @@ def test_an_agent_allocates_from_its_budget_and_the_operator_adds_to_it(host: Hi
     assert host.ask("wim", "ReportUsage", tokens_in=100, model="m1")["budgets"][0]["left"] == 200
     refused = give(host, "boss", "wim", "tokens", 201)
     assert refused.error == "LimitReached"
-    assert "of the token budget of boss are 200 left" in refused.reason
+    assert "the token budget of boss has 200 left" in refused.reason
     assert give(host, "root", "boss", "tokens", 50)["left"] == 250
     assert row(host, "wim", "tokens")["spent"] == 100
     assert give(host, "wim", "wim", "tokens", 5).error == "NotAllowed"

@@ -114,7 +114,8 @@ def test_a_reload_with_invalid_settings_keeps_the_old_ones(
     host.run("systemctl", "kill", "--signal=HUP", "--kill-whom=main", "hived.service")
     log = ("journalctl", "--unit=hived.service", "--output=cat", "--no-pager", "--lines=20")
     host.until(
-        lambda: "stay in force" in host.run(*log).stdout, "the daemon to look at its settings"
+        lambda: "keeping the settings of the last start" in host.run(*log).stdout,
+        "the daemon to look at its settings",
     )
     for fault in said:
         assert f"Cannot reload: {fault}" in host.run(*log).stdout

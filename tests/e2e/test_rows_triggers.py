@@ -94,7 +94,7 @@ def test_cron_triggers_fire_and_each_fire_is_an_event(host: HiveHost) -> None:
     [
         ({"cron": "61 * * * *"}, "bad minute"),
         ({"cron": "0 0 31 2 *"}, "bad day-of-month"),
-        ({"cron": "0 0 * * *", "zone": "Mars/Olympus"}, "no time zone"),
+        ({"cron": "0 0 * * *", "zone": "Mars/Olympus"}, "not a time zone"),
         ({"at": "2020-01-01"}, "not in the next ten years"),
     ],
 )

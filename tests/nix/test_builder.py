@@ -178,9 +178,9 @@ def test_an_evaluation_sees_no_other_agent(builder: BuilderHost) -> None:
 @pytest.mark.parametrize(
     ("forged", "why"),
     [
-        ({"out": "/nix/store/" + "0" * 32 + "-other"}, "not what was evaluated"),
+        ({"out": "/nix/store/" + "0" * 32 + "-other"}, "not the evaluated system"),
         ({"out": "/etc"}, "invalid result of a Nix job: out"),
-        ({"out": None}, "not what was evaluated"),
+        ({"out": None}, "not the evaluated system"),
         ({"more": 1}, "invalid result of a Nix job: more"),
         ({"log": "x" * (1 << 17)}, "invalid result of a Nix job: log"),
     ],
@@ -214,7 +214,7 @@ def test_attack_29_nothing_is_evaluated_without_a_build_sandbox(builder: Builder
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("lock", "RequestUpdateMetaInputs"), ("inputs", "no nixpkgs"), ("profiles", "hive setup"),
+        ("lock", "RequestUpdateMetaInputs"), ("inputs", "lacks these"), ("profiles", "hive setup"),
         ("config", "has no configuration"),
     ],
 )  # fmt: skip
