@@ -81,7 +81,7 @@ def exit_codes() -> str:
 
 def commands() -> str:
     """Every command of `hive` with the names of its options and arguments."""
-    with click.Context(hive, info_name="hive") as context:
+    with click.Context(hive, info_name="hive", **hive.context_settings) as context:
         return "".join(f"{line}\n" for line in _of_command(hive, context))
 
 
