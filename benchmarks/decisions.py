@@ -87,7 +87,7 @@ def _hive(parents: dict[str, str | None], depth: int) -> Hive:
 
 
 def _questions(hive: Hive) -> list[Question]:
-    """Half about somebody below the caller, half about anybody."""
+    """Half about an agent below the caller, half about any agent."""
     random = Random(1)  # noqa: S311 - the same questions each time
     names = list(hive.topology)[1:]
     values = []

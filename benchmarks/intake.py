@@ -132,6 +132,6 @@ def _judgement_time(host: HiveHost, agent: str, state: str) -> float:
 
 
 def _peer(host: HiveHost, agent: str) -> float:
-    """In the agent's container; what entering it takes is no part."""
+    """Seconds of the peer in the container of the agent, without the time to enter it."""
     timed = f"s=$(date +%s%N); {PEER} >/dev/null 2>&1; e=$(date +%s%N); echo $((e - s))"
     return int(_inside(host, agent, timed)) / 1e9

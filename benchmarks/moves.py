@@ -3,7 +3,7 @@
 Two agents take a subtree from each other. A process in the container of the one that gains it looks
 at `/agents/NAME/state`, through the symlink that hive keeps there, every 0.1 ms. The commit counts
 from the moment the caller has the reply, which leaves when the commit is on disk; beside it the
-whole time from the call on, and the time until the one that loses it holds nothing of it any more.
+whole time from the call on, and the time until the agent that loses it holds nothing of it.
 All agents run, and each move is whole (the loser is up again, views shown) before the next.
 """
 

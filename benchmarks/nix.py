@@ -194,8 +194,8 @@ def _words(flake: Path, names: Sequence[str]) -> list[str]:
     return ["eval", "--json", "--no-update-lock-file", wanted, "--apply", f"{take} [ {listed} ]"]
 
 
-# A process counts as its own peak what it was spawned from until it executes something else, and
-# whoever measures has grown by then: a small one stands in between. getrusage(2)
+# Until a process executes another program, its peak includes the memory of the process that spawned
+# it, which is large by the time it measures: a small process stands in between. getrusage(2)
 _SMALL: Final = """
 import os, sys, time
 begin = time.monotonic()

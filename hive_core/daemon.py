@@ -33,7 +33,7 @@ from hive_core.host.sockets.server import SocketServer
 from hive_core.host.storage.backups import BackupRunner
 from hive_core.host.storage.credentials import Credentials
 from hive_core.host.storage.deferred_reads import DeferredReads
-from hive_core.host.storage.disk_usage import disk_used
+from hive_core.host.storage.disk_usage import disk_usage
 from hive_core.host.storage.socket_directory import SocketDirectories
 from hive_core.host.storage.stores import Stores
 from hive_core.host.storage.uploads import PushUploads
@@ -253,7 +253,7 @@ class Daemon:
                     await self.sockets.listen(uuid, paths.socket(uuid), base)
                 notify.starting()
         await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
-        self.sockets.close_unadopted()
+        self.sockets.close_unadopted_sockets()
 
     def _start_background(self) -> None:
         """Start the reconciler, the watch over the meta repository, and the timers."""
@@ -270,7 +270,7 @@ class Daemon:
         self.duties.start()
         if not self.machines.has_quota:
             ways = (
-                partial(disk_used, self.settings.paths.state),
+                partial(disk_usage, self.settings.paths.state),
                 self.reconciler.requeue,
                 self.ballast.release,
             )

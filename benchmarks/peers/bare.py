@@ -2,8 +2,8 @@
 
 `python -m benchmarks.peers.bare FOLDER` serves FOLDER/a0.sock, a thread for each connection. It
 reads the same frame as hive, writes the same facts down (the message, and a hash-chained line of an
-audit log) with the same settings of SQLite, and answers after COMMIT. It checks nothing and asks
-nobody whether the sender may.
+audit log) with the same settings of SQLite, and answers after COMMIT. It checks
+nothing, not even whether the sender may send.
 """
 
 import json

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from hive_core.agent import language
 from hive_core.agent.reconnect import Link
-from hive_core.agent.serve import until_stopped
+from hive_core.agent.serve import run_until_stop
 from hive_core.agent.task_client import OPEN, POLL, TaskClient, TaskSnapshot, say
 from hive_core.errors import HiveError, InvalidArgument, NotAllowed
 
@@ -142,4 +142,4 @@ def run(path: str, mind: type[Any]) -> int:
     name = agent_name()
     with Link(path, answer=POLL) as link:
         desk = TaskClient(link, name)
-        return until_stopped(lambda: run_forever(desk, mind(desk, StateFile.of(name))))
+        return run_until_stop(lambda: run_forever(desk, mind(desk, StateFile.of(name))))

@@ -233,7 +233,7 @@ class Checks:
             self._time_out(run)
 
     def _time_out(self, run: CheckRun) -> None:
-        """End a run that took too long; a child that could not start in that time is no result."""
+        """End a run that took too long; a child that did not start in time has no result."""
         self._dismiss(run.agent)
         wanted = self.specs.get(run.check)
         late = f"took longer than {wanted.seconds:g} s" if wanted else ""
@@ -249,7 +249,7 @@ class Checks:
         return True
 
     def _judge_end(self, run: CheckRun, end: dict[str, Any]) -> None:
-        """Judge a check by the end of its child; a stop, or the end of the host, is no result."""
+        """Judge a check by the end of its child; a stop or the end of the host gives none."""
         verdict: Health = "good" if end["clean"] else "bad"
         known = end["code"] is not None and not end["asked"]
         said = str(end["output"])[-_SAID_MOST:]

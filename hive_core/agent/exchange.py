@@ -41,7 +41,7 @@ def run_exchange(path: str, arguments: Sequence[str]) -> int:
         reply = wait_reply(link, str(sent["id"]), options.wait)
     if reply is None:
         raise TimedOut(f"no answer to {sent['id']} from {options.to}; a late one comes as mail")
-    check_delivered(reply)
+    check_delivery(reply)
     if options.output == "json":
         output.result(reply, "json")
     else:
@@ -49,7 +49,7 @@ def run_exchange(path: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def check_delivered(reply: Mapping[str, object]) -> None:
+def check_delivery(reply: Mapping[str, object]) -> None:
     """Raise Conflict when the daemon says that the message could not be delivered."""
     if reply.get("kind") == "dead_letter" and reply.get("relation") == "daemon":
         raise Conflict(str(reply.get("body")))

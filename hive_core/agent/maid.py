@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Never
 
 from hive_core.agent.checks import Checks
 from hive_core.agent.reconnect import Link
-from hive_core.agent.serve import until_stopped
+from hive_core.agent.serve import run_until_stop
 from hive_core.errors import HiveError
 
 REPORT: Final = "maid/health-report"
@@ -287,7 +287,7 @@ def run_maid(path: str) -> int:
     """Run `hive-agent maid`; it saves its state when it is stopped."""
     with Link(path, answer=POLL) as link:
         made = MaidAgent(link)
-        status = until_stopped(made.forever)
+        status = run_until_stop(made.forever)
         with suppress(HiveError):
             made.save()
         return status

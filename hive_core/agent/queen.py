@@ -97,7 +97,7 @@ class Queen:
         elif last is not None and last.succeeded:
             self._report_success(row, text, parts, last)
         elif way == ARCHITECT:
-            self._advance_planned(row, text, parts)
+            self._advance_planned_task(row, text, parts)
         elif last is None or _count_tries(parts, way) < TRIES:
             self._delegate(row, way, text, _count_tries(parts, way) + 1)
         else:
@@ -145,7 +145,7 @@ class Queen:
             row, name, title, text, deadline=seconds, context=row.context or None, **more
         )
 
-    def _advance_planned(
+    def _advance_planned_task(
         self, row: TaskSnapshot, text: str, parts: Mapping[str, TaskSnapshot]
     ) -> None:
         """The architect plans, the lead executes, and a failed plan returns to the architect.

@@ -265,17 +265,17 @@ def _failure_reason(error: Exception) -> str:
             return f"cannot run the command: {error}"
 
 
-def _raise_stopped(number: int, _frame: object) -> Never:
+def _raise_stop_request(number: int, _frame: object) -> Never:
     raise AgentStopped(number)
 
 
-def until_stopped(body: Callable[[], object]) -> int:
+def run_until_stop(body: Callable[[], object]) -> int:
     """Run `body` until SIGTERM or SIGINT; the status is the shell's for that signal."""
     # The container's stub init sends HUP right after TERM, which would interrupt the shutdown:
     # https://github.com/systemd/systemd/blob/v252/src/nspawn/nspawn-stub-pid1.c
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _raise_stopped)
+        signal.signal(number, _raise_stop_request)
     try:
         body()
     except AgentStopped as stop:
@@ -286,9 +286,9 @@ def until_stopped(body: Callable[[], object]) -> int:
 def run_serve(path: str, work: ServedCommand) -> int:
     start_beside(path)
     with Link(path, answer=POLL) as link:
-        return until_stopped(MessageLoop(link, work, threading.Event().wait).forever)
+        return run_until_stop(MessageLoop(link, work, threading.Event().wait).forever)
 
 
 def run_hold() -> int:
     """Do nothing, so that the container keeps running and mail waits."""
-    return until_stopped(threading.Event().wait)
+    return run_until_stop(threading.Event().wait)

@@ -98,7 +98,7 @@ class TaskRun:
             late.start()
         threading.Thread(target=_feed, args=(process.stdin, self.input.text), daemon=True).start()
         try:
-            output = _read_capped(process.stdout)
+            output = _read_output(process.stdout)
             return process.wait(), output
         finally:
             late.cancel()
@@ -128,7 +128,7 @@ def _feed(pipe: IO[bytes] | None, text: str) -> None:
             pipe.write(text.encode())
 
 
-def _read_capped(pipe: IO[bytes] | None) -> bytes:
+def _read_output(pipe: IO[bytes] | None) -> bytes:
     """Read all output, or the command would block, and return its beginning."""
     output = bytearray()
     if pipe is not None:

@@ -163,10 +163,10 @@ class Audit:
 
     def write(self, entry: AuditEntry) -> None:
         if entry.kind == REFUSED:
-            entry = self._with_dropped(entry)
+            entry = self._with_drop_count(entry)
         self._ledger.events.append(entry)
 
-    def _with_dropped(self, entry: AuditEntry) -> AuditEntry:
+    def _with_drop_count(self, entry: AuditEntry) -> AuditEntry:
         bucket = self._buckets.get(
             _connect_key(entry.target) if entry.operation == CONNECT else entry.caller
         )

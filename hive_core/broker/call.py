@@ -63,7 +63,7 @@ class StatesView(Protocol):
         ...
 
 
-_NO_STORE: Final = "there is no place for artifacts"
+_NO_STORE: Final = "this broker stores no artifacts"
 
 
 class _NoVault:
@@ -71,7 +71,7 @@ class _NoVault:
 
     def put(self, uuid: str, key: str, value: bytes) -> None:
         del uuid, value
-        raise Internal(f"there is no place for the secret {key}")
+        raise Internal(f"this broker stores no secrets: {key}")
 
     async def keep(self, uuid: str, key: str, value: bytes) -> None:
         self.put(uuid, key, value)
@@ -151,7 +151,7 @@ NO_CONTENTS: Final[Contents] = _NoContents()
 class Call:
     """One authorized call. With slots its many attributes are read in half the time of a tuple's.
 
-    Nobody changes one: `dataclasses.replace` makes another.
+    A call is not changed: `dataclasses.replace` makes another.
     """
 
     caller: str

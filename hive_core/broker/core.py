@@ -89,12 +89,12 @@ class Broker:
                 connection.bytes_held += len(frame)
         self.enqueue(connection)
 
-    def write_resumed(self, connection: ClientConnection) -> None:
+    def on_write_resumed(self, connection: ClientConnection) -> None:
         """The peer reads again."""
         connection.write_blocked = False
         self.enqueue(connection)
 
-    def read_completed(self, connection: ClientConnection, result: Result | HiveError) -> None:
+    def on_read_completed(self, connection: ClientConnection, result: Result | HiveError) -> None:
         """A slow read has ended; the call is authorized again and then answered."""
         if not (connection.calls and connection.busy):
             release_read(result)
@@ -319,7 +319,7 @@ class Broker:
                     call.release()
                     connection.closing |= isinstance(call.fault, BadFrame)
             else:
-                self._leave_unfinished(outcome)
+                self._keep_unfinished_call(outcome)
         queue = self._queue
         for connection in connections:
             out = connection.out
@@ -330,7 +330,7 @@ class Broker:
             if connection.calls or connection.frames:  # behind the others of its party
                 queue.add(connection)
 
-    def _leave_unfinished(self, outcome: CallOutcome) -> None:
+    def _keep_unfinished_call(self, outcome: CallOutcome) -> None:
         """The call stays at the head of its connection: for its next page, a read, or a topic."""
         call, connection = outcome.call, outcome.call.connection
         if outcome.page is not None:

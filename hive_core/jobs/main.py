@@ -31,13 +31,13 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
     try:
         figures = _run(kind, words, root)
     except JobRefused as error:
-        outcome.write_refused(out, error)
+        outcome.write_refusal(out, error)
     except Exception as error:  # noqa: BLE001 - any error is reported in one line
         outcome.write_fault(out, f"{type(error).__name__}: {error}")
         return 1
     else:
         if figures is not None:
-            outcome.write_accepted(out, figures)
+            outcome.write_acceptance(out, figures)
     return 0
 
 

@@ -25,11 +25,11 @@ class JobRefused(Exception):
         self.path = path
 
 
-def write_accepted(out: Path, figures: Mapping[str, float]) -> None:
+def write_acceptance(out: Path, figures: Mapping[str, float]) -> None:
     _write(out, {"ok": True, "figures": dict(figures)})
 
 
-def write_refused(out: Path, error: JobRefused) -> None:
+def write_refusal(out: Path, error: JobRefused) -> None:
     said = {"rule": error.rule, "path": line(error.path), "text": line(error.text)}
     _write(out, {"ok": False, **said})
 

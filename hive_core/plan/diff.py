@@ -112,7 +112,7 @@ class _Planner:
         moved = {step.action.target[-1] for step in tree if isinstance(step.action, MoveNode)}
         copies = {copied_root(uuid) for uuid in places} if gone - places.keys() else set[str]()
         for uuid in sorted(gone - places.keys() - copies):
-            self._add_destroyed(uuid, moved)
+            self._add_destroyed_agent(uuid, moved)
         strays = self._observed.orphans if dirty is None else ()
         return ReconcilePlan(
             tree, self._agents, self._waits, tuple(self._queued), (*strays, *self._reports)
@@ -218,7 +218,7 @@ class _Planner:
                     detail = f"{key} is {actual}, not {wanted.get(key)}"
                     self._reports.append(Orphan("property", place.name, detail))
 
-    def _add_destroyed(self, uuid: str, moved: set[str]) -> None:
+    def _add_destroyed_agent(self, uuid: str, moved: set[str]) -> None:
         machine = self._machine(uuid)
         expires = self._desired.archives.get(uuid)
         if expires is None:

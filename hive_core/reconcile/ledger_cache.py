@@ -93,7 +93,7 @@ class LedgerCache:
             *(agents_held_down(revocation, places) for revocation in self.revocations.values())
         )
 
-    def find_unclaimed(self, seen: Iterable[str], places: Placements) -> None:
+    def find_unclaimed_agents(self, seen: Iterable[str], places: Placements) -> None:
         """Find UUIDs with leftovers, for example a uid range, that belong to no agent (row H30)."""
         self.unclaimed = {*seen, *self.bases} - places.by_uuid.keys() - self.archives.keys()
 

@@ -14,7 +14,7 @@ _MOST: Final = 20
 _MARK: Final = "placed"
 
 
-def record_placed(ledger: Ledger, uuids: Iterable[str], now: float) -> None:
+def record_placed_agents(ledger: Ledger, uuids: Iterable[str], now: float) -> None:
     """Record that these agents were placed under the root agent. Call inside a transaction."""
     rows = [*_rows(ledger), *([uuid, now] for uuid in uuids)]
     ledger.marks.put(_MARK, json.dumps(rows[-_MOST:]))

@@ -224,7 +224,7 @@ class Reconciler:
             everyone = {*self.observed.places.by_uuid, *observed.machines, *self.cache.archives}
             if self._sweep:
                 self._sweep = False
-                self.cache.find_unclaimed(observed.machines, self.observed.places)
+                self.cache.find_unclaimed_agents(observed.machines, self.observed.places)
             dirty = (everyone | self.cache.unclaimed | dirty) - busy
         for uuid in observed.machines:
             machine = observed.machines[uuid]

@@ -52,7 +52,7 @@
         host.succeed("hive meta log")
         host.succeed("git clone hive::meta /root/meta && git -C /root/meta log --oneline")
 
-    with subtest("a move stops nobody"):
+    with subtest("a move stops no agent"):
         before = [pid(name) for name in ("root", "lead", "worker", "rival")]
         host.succeed("hive move worker --parent rival")
         host.succeed("hive shell rival -- ls /agents/worker/state/seen")

@@ -7,21 +7,17 @@ from pathlib import Path
 
 import pytest
 from fixtures.broker import BrokerClient, BrokerHarness, open_broker, spec
-from fixtures.small_registry import SMALL, Grown, LookParams, Noted, NoteParams, Seen
+from fixtures.small_registry import Grown, Noted
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.fair_queue import CHANGES, SHARE, WRITES
-from hive_core.broker.operation import operation
 from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached, NotAllowed, StorageFull
 from hive_core.host.git import MetaRepo
 from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import HostLimits, Settings
-from hive_core.model.wire.record import Relation
-from hive_core.policy.rules import ANYONE
 
 
 class Steps:
@@ -330,57 +326,6 @@ def by_hand(harness: BrokerHarness, name: str) -> None:
     oid = harness.repo.write(hive, before, f"add {name}", {})
     with harness.repo.hold(head) as move:
         move(oid)
-
-
-@pytest.mark.parametrize("behind_a_write", [False, True])
-def test_a_read_that_changes_the_ledger_is_an_error_of_the_daemon(
-    folder: Path, caplog: pytest.LogCaptureFixture, *, behind_a_write: bool
-) -> None:
-    """SQLite would commit the statement alone; in a transaction another call could take it back."""
-
-    def peek(call: Call, params: LookParams) -> Seen:
-        """Look, and change something."""
-        insert = "INSERT INTO meta VALUES (?, '') RETURNING key"
-        call.ledger.connection.rows(insert, (params.near,))
-        return Seen(name="", agents=0)
-
-    registry = dict(SMALL)
-    operation(action="read", allow=ANYONE, into=registry)(peek)
-    with open_broker(folder, registry) as harness:
-        client = harness.client("root")
-        if behind_a_write:
-            client.ask("Note", {"agent": "ann"})
-        client.ask("Peek")
-        harness.run()
-        assert [row for row in client.replies if "error" in row] == client.replies[-1:]
-        assert str(client.replies[-1]["error"]).endswith(".Internal")
-        assert "must not change the ledger" in caplog.text
-
-
-def test_a_read_behind_a_write_finds_what_that_inserted(folder: Path) -> None:
-    """Inserts that were held back, and what triggers add to them, are no change of the read."""
-
-    def peek(call: Call, _params: LookParams) -> Seen:
-        """Look at what an earlier call of the batch inserted."""
-        return Seen(
-            name="", agents=int(call.ledger.connection.value("SELECT COUNT(*) FROM events"))
-        )
-
-    def send(call: Call, _params: NoteParams) -> Record[Noted]:
-        """Send a message that has a time to live."""
-        letter = NewMessage("root", "root", "ann", "ann", Relation.CHILD, "x", ttl=60.0)
-        call.ledger.messages.send(letter, call.now)
-        return Record(Noted(nonce=0))
-
-    registry = dict(SMALL)
-    operation(action="read", allow=ANYONE, into=registry)(peek)
-    operation(action="read", allow=ANYONE, into=registry)(send)
-    with open_broker(folder, registry) as harness:
-        client = harness.client("root")
-        client.ask("Send", {"agent": "ann"})
-        client.ask("Peek")
-        harness.run()
-        assert client.results()[-1]["agents"] == 1
 
 
 def test_a_late_failure_runs_its_batch_again_and_the_next_ones_with_savepoints(

@@ -59,7 +59,7 @@ def test_attack_61_a_slow_read_that_fails_leaves_no_cycle(harness: BrokerHarness
             ann.ask("Fetch")
             harness.run()
             connection, _ = harness.transport.reads.pop()
-            harness.broker.read_completed(connection, asyncio.run(bring()))
+            harness.broker.on_read_completed(connection, asyncio.run(bring()))
             harness.run()
             assert "error" in ann.replies.pop()
         assert gc.get_count()[0] - before < 3000

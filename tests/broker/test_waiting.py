@@ -122,7 +122,7 @@ def test_a_stream_stops_while_the_peer_does_not_read(harness: BrokerHarness) -> 
     ann.line.write_blocked = True
     harness.run()
     assert len(ann.replies) == 1
-    harness.broker.write_resumed(ann.line)
+    harness.broker.on_write_resumed(ann.line)
     harness.turn()
     assert len(ann.replies) == 2
 
@@ -173,7 +173,7 @@ def test_a_slow_read_happens_outside_and_is_delivered(harness: BrokerHarness) ->
         return await read(desk)
 
     result = asyncio.run(bring())
-    harness.broker.read_completed(line, result)
+    harness.broker.on_read_completed(line, result)
     harness.run()
     assert ann.result() == {"lines": ["line"]}
     assert ann.result()["name"] == "ann"
@@ -185,7 +185,7 @@ def test_a_slow_read_is_judged_again_on_delivery(harness: BrokerHarness) -> None
     harness.run()
     ((line, _),) = harness.transport.reads
     harness.broker.hive = harness.hive.with_parent("bob", "dan")
-    harness.broker.read_completed(line, Result())
+    harness.broker.on_read_completed(line, Result())
     harness.run()
     with pytest.raises(NotFound):
         ann.result()
@@ -195,7 +195,7 @@ def test_a_slow_read_that_fails_is_the_callers_error(harness: BrokerHarness) -> 
     ann = harness.client("ann")
     ann.ask("Fetch")
     harness.run()
-    harness.broker.read_completed(harness.transport.reads[0][0], Busy("later"))
+    harness.broker.on_read_completed(harness.transport.reads[0][0], Busy("later"))
     harness.run()
     with pytest.raises(Busy):
         ann.result()
@@ -206,7 +206,7 @@ def test_a_slow_read_for_a_connection_that_is_gone_is_dropped(harness: BrokerHar
     ann.ask("Fetch")
     harness.run()
     harness.broker.drop(ann.line)
-    harness.broker.read_completed(ann.line, Result())
+    harness.broker.on_read_completed(ann.line, Result())
     harness.run()
     assert not ann.replies
 

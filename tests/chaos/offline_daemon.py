@@ -90,7 +90,7 @@ class OfflineDaemon:
         self.stores.contents.beside = self.stores.vault.beside = at_once
         diff = ReviewDiffs(self.settings.paths.applied).read
         reads = DeferredReads(MemoryJournal(), self._nothing, diff, {}, self._no_look)
-        self.broker.read_completed(line, asyncio.run(_read(read, reads)))
+        self.broker.on_read_completed(line, asyncio.run(_read(read, reads)))
 
     async def _nothing(self) -> ReconcilePlan:
         return ReconcilePlan()

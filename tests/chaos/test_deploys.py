@@ -92,7 +92,7 @@ class LostPack(DeployFault):
 
 
 class CancelledDeploy(DeployFault):
-    """The operator does not want it any more: denies it, or stops the agent."""
+    """The operator withdraws the approval: denies it, or stops the agent."""
 
     @override
     def happen(self) -> None:

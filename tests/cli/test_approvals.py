@@ -370,32 +370,6 @@ def test_an_approval_needs_digits(hive: Hive) -> None:
     assert hive.peer.params_of("Approve") == []
 
 
-def test_history_lists_generations_of_one_agent_or_of_all(hive: Hive) -> None:
-    row = {
-        "agent": "alice", "number": 3, "current": True, "commit": COMMIT, "approval": ID,
-        "kind": "config", "requester": "bob", "at": 1.0, "system": "", "failed": "no\x1b[1m hello",
-    }  # fmt: skip
-    hive.peer.answers["History"] = lambda _: {"generations": [row], "next": None}
-    out = hive("history", "alice").out
-    assert all(text in out for text in ("alice", "3", "yes", COMMIT[:12], ID, "no⟨U+001B⟩"))
-    assert "\x1b" not in out
-    assert json.loads(hive("history", "-o", "json").out) == [row]
-    assert [param.get("agent") for param in hive.peer.params_of("History")] == ["alice", None]
-
-
-def test_rollback_waits_for_the_deploy(hive: Hive) -> None:
-    hive.peer.answers["Rollback"] = lambda _: {
-        "agent": "alice", "approval": ID, "generation": 2, "commit": COMMIT, "job": "j1",
-    }  # fmt: skip
-    hive.peer.answers["WaitJob"] = lambda _: {**JOB, "state": "failed", "error": "Conflict: bad"}
-    done = hive("rollback", "alice", "--to", "2")
-    assert (done.status, "generation 2" in done.err) == (1, True)
-    (asked,) = hive.peer.params_of("Rollback")
-    assert (asked["agent"], asked["to"]) == ("alice", "2")
-    assert hive("rollback", "alice", "--no-wait").status == 0
-    assert "to" not in hive.peer.params_of("Rollback")[1]
-
-
 def test_approval_ids_are_completed(hive: Hive) -> None:
     hive.peer.answers["ListApprovals"] = lambda _: {"approvals": [ROW], "next": None}
     context = click.Context(

@@ -1,41 +1,30 @@
-"""Authority, tested through the sockets in the containers: H7, H8, H10, H12, H17, H22, H24,
-H27."""
+"""Authority, tested through the sockets in the containers: H7, H8, H10, H12, H17, H22, H24."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import pytest
+from e2e.authority_tree import (
+    LIFECYCLE,
+    TREE,
+    above,
+    events_of_request,
+    make_authority_host,
+    sees,
+    siblings,
+)
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
 pytestmark = pytest.mark.lab
 
-TREE: dict[str, str | None] = {
-    "root": None, "lead": "root", "ann": "lead", "ben": "lead", "cid": "ann", "tom": "ann",
-    "rival": "root", "island": None,
-}  # fmt: skip
-LIFECYCLE = ("Start", "Stop", "Restart", "Kill", "Update")
-# Every refusal is in the record: how many of a minute are kept has tests of its own, and how many
-# of these tests fall into one minute is for the machine to say.
-SETTINGS = "[limits]\nrefusals_kept = 100000\n"
-CHATTY = "echo a line of cid; echo second line >&2; while read -r x; do :; done; exec sleep 1000"
-
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.settings(SETTINGS)
-    made.setup()
-    made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
-    made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "worker"})
-    made.grow(
-        cid={"parent": "ann", "role": "worker", "command": ["sh", "-c", CHATTY]},
-        tom={"parent": "ann", "role": "task"},
-    )
+    made = make_authority_host(lab)
     yield made
     made.close_connections()
 
@@ -44,23 +33,6 @@ def host(lab: Lab) -> Iterator[HiveHost]:
 def tidy(host: HiveHost) -> Iterator[None]:
     yield
     host.prune(TREE)
-
-
-def above(agent: str) -> list[str]:
-    ancestors, parent = [], TREE[agent]
-    while parent is not None:
-        ancestors.append(parent)
-        parent = TREE[parent]
-    return ancestors
-
-
-def siblings(one: str, other: str) -> bool:
-    return one != other and TREE[one] is not None and TREE[one] == TREE[other]
-
-
-def sees(caller: str, target: str) -> bool:
-    related = caller in above(target) or target in above(caller)
-    return caller == target or related or siblings(caller, target)
 
 
 def test_ancestors_run_their_descendants_and_no_others(host: HiveHost) -> None:
@@ -80,11 +52,6 @@ def test_ancestors_run_their_descendants_and_no_others(host: HiveHost) -> None:
     assert {host.call("Locate", agent=name)["state"] for name in TREE} == {"running"}
 
 
-def _request(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what the daemon tells of machines: starts, ends, activity."""
-    return [event for event in events if event["caller"] != "daemon"]
-
-
 def test_a_distant_ancestor_runs_a_descendant(host: HiveHost) -> None:
     """H7: kill, start, stop, restart, update have their effect."""
     assert host.ask("root", "Stop", agent="cid", wait=20)["agents"] == ["cid"]
@@ -97,7 +64,7 @@ def test_a_distant_ancestor_runs_a_descendant(host: HiveHost) -> None:
     assert host.ask("ann", "Kill", agent="cid", reason="enough", wait=20)["agents"] == ["cid"]
     assert host.show("cid", "ActiveState") in {"inactive", "failed"}
     assert host.call("Locate", agent="cid")["state"] == "stopped"
-    event = _request(host.events(last=10))[-1]
+    event = events_of_request(host.events(last=10))[-1]
     assert (event["caller"], event["operation"], event["target"]) == ("ann", "kill", "cid")
     assert "enough" in json.dumps(event)
     host.call("Start", agent="cid", wait=20)
@@ -376,88 +343,3 @@ def test_an_agent_schedules_a_wake_for_itself(host: HiveHost) -> None:
     ]  # fmt: skip
     other = host.ask("cid", "Wake", body="x", agent="ann")
     assert (other.error, other.parameters["parameter"]) == ("InvalidParameter", "agent")
-
-
-def test_every_change_and_refusal_is_an_event(host: HiveHost) -> None:
-    """H27: who, what, on whom, by which rule, why, which commit; in one gap-free row."""
-    before = host.events(last=1)[0]["seq"]
-    commit = host.call("Status")["commit"]
-    host.ask("ben", "Stop", agent="lead")
-    host.ask("ben", "Stop", agent="cid")
-    host.ask("ann", "Stop", agent="cid", wait=20)
-    host.ask("ann", "Start", agent="cid", wait=20)
-    host.ask("ann", "ListAgents")
-    host.call("Allow", agent="cid", other="island")
-    events = host.events(after=str(before))
-    keys = {"seq", "time", "kind", "caller", "operation", "target", "allowed", "rule", "reason",
-            "commit", "request"}  # fmt: skip
-    assert all(keys <= event.keys() for event in events)
-    assert [event["seq"] for event in events] == [*range(before + 1, before + 1 + len(events))]
-    events = _request(events)
-    result = [
-        (event["caller"], event["operation"], event["target"], event["allowed"]) for event in events
-    ]
-    assert result == [
-        ("ben", "stop", "lead", False), ("ben", "stop", "cid", False), ("ann", "stop", "cid", True),
-        ("ann", "start", "cid", True), ("operator", "allow", "cid", True),
-    ]  # fmt: skip
-    assert [event["commit"] for event in events[:4]] == [commit] * 4
-    assert events[4]["commit"] == host.call("Status")["commit"] != commit
-    assert all(event["rule"] and event["reason"] and event["request"] for event in events)
-    assert len({event["request"] for event in events}) == len(events)
-    host.call("Disallow", agent="cid", other="island")
-    assert host.ask("root", "ListEvents").error == "NotAllowed"
-    assert host.ask("root", "Why", caller="cid", operation="stop").error == "NotAllowed"
-    host.close_connections("cid")
-
-
-def test_why_predicts_the_decision(host: HiveHost) -> None:
-    """H27: the same answer as the deed, and nothing is done or recorded."""
-    before = host.events(last=1)[0]["seq"]
-    for caller, target in product(TREE, TREE):
-        for operation in ("stop", "destroy", "get_logs"):
-            reply = host.call("Why", caller=caller, operation=operation, target=target)
-            own = operation == "get_logs" and caller == target
-            assert reply["allowed"] == (own or caller in above(target)), (caller, operation, target)
-            assert reply["rule"]
-            assert reply["reason"]
-    reply = host.call("Why", caller="ann", operation="stop", target="cid")
-    assert reply.parameters.keys() == {"allowed", "action", "rule", "reason", "chain", "commit"}
-    assert reply["chain"] == ["cid", "ann"]
-    assert host.hive("why", "lead", "move", "cid", "ben").startswith("allowed\n")
-    done = host.run("hive", "why", "ann", "move", "cid", "ben", check=False)
-    assert (done.returncode, done.stdout[:8]) == (5, "refused\n")
-    assert host.fails(2, "why", "ann", "fly", "cid")
-    assert host.events(last=1)[0]["seq"] == before
-    assert host.tree() == TREE
-
-
-TAMPERING = {
-    "edit": "UPDATE events SET body = replace(body, 'operator', 'nobody') WHERE seq ="
-    " (SELECT min(seq) FROM events WHERE body LIKE '%operator%')",
-    "delete": "DELETE FROM events WHERE seq = (SELECT max(seq) - 3 FROM events)",
-    "cut": "DELETE FROM events WHERE seq = (SELECT max(seq) FROM events)",
-}
-
-
-def audit_alarms(host: HiveHost) -> list[str]:
-    return [alarm for alarm in host.call("Status")["alarms"] if "audit" in alarm]
-
-
-def test_tampering_with_the_audit_log_is_detected(host: HiveHost) -> None:
-    """H27: an edited, deleted or cut-off event is an alarm."""
-    assert not audit_alarms(host)
-    host.run("systemctl", "stop", "hived.service")
-    host.run("cp", "-a", "/var/lib/hive/hive.db", "/var/lib/hive/kept.db")
-    as_hive = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups", "/usr/bin/python3")
-    back = "cd /var/lib/hive; rm -f hive.db-wal hive.db-shm; cp -a kept.db hive.db"
-    for change in TAMPERING.values():
-        code = f"import sqlite3; d = sqlite3.connect(DB); d.execute({change!r}); d.commit()"
-        host.run(*as_hive, "-Ic", f"DB = '/var/lib/hive/hive.db'; {code}; d.close()")
-        host.run("systemctl", "start", "hived.service")
-        host.until(lambda: audit_alarms(host), f"not found: {change}")
-        host.run("systemctl", "stop", "hived.service")
-        host.run("sh", "-ec", back)
-    host.run("systemctl", "start", "hived.service")
-    assert not audit_alarms(host)
-    host.close_connections()

@@ -61,7 +61,19 @@ def _differences(before: Row, after: Row) -> set[str]:
     return differing - {"+/sys/fs/cgroup/systemd/hive.slice/hive-jobs.slice"}
 
 
-def _only_of_the_living(sample: Row) -> bool:
+def _report_left(host: HiveHost, left: set[str]) -> str:
+    """What is left, and what the journal has about it, since such a fault may not come again."""
+    names = {part for line in left for part in line.split("/") if "@" in part or len(part) == 36}
+    journal = host.run("journalctl", "--no-pager", "-o", "short-precise").stdout.splitlines()
+    lines_about = [line for line in journal if any(name in line for name in names)]
+    return "\n".join([*sorted(left), *lines_about])
+
+
+def _has_exits_of_living(sample: Row) -> bool:
+    """Whether all exit records are of agents that live; `.new`: a kill left it half written.
+
+    The next exit of any unit removes such a file.
+    """
     return {exit_ for exit_ in sample["exits"] if ".new" not in exit_} <= set(
         sample["socket_directories"]
     )
@@ -106,13 +118,12 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
         "heard": Counter(row["what"] for row in crowd.rows),
     })  # fmt: skip
     assert campaign.leaders(host) == leaders
-    # One of a look that a fault came into the way of goes with the next look.
+    # The alarm of a look that a fault interrupted goes with the next look.
     host.until(lambda: not host.call("Status")["alarms"], "alarms that stay", 90)
-    assert _differences(before, after) == set()
-    # How those who live ended last; what a kill left half way goes with a later end.
+    assert not (left := _differences(before, after)), _report_left(host, left)
     host.until(
-        lambda: _only_of_the_living(sample_at_rest(host, tmp_path)),
-        "ends of those who are gone",
+        lambda: _has_exits_of_living(sample_at_rest(host, tmp_path)),
+        "exits of destroyed agents",
         30,
     )
     assert max(row["wal"] for row in samples) <= WAL

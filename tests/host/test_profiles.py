@@ -43,7 +43,7 @@ def test_attack_32_all_generations_and_what_is_in_use_are_kept(
     with meta.ledger.transaction():
         for number in (1, 2):
             meta.ledger.generations.put(Generation(uuid, number, COMMIT, "", 0, system(number)))
-    profiles.link_booted(uuid, system(1))
+    profiles.link_booted_system(uuid, system(1))
     profiles.reconcile(hive, meta.ledger)
     assert profiles.links(uuid) == {
         "system-1-link": system(1), "system-2-link": system(2),
@@ -86,7 +86,7 @@ def test_generations_that_are_dropped_and_agents_that_are_gone_keep_nothing(
 def test_a_link_leads_somewhere_at_any_time(profiles: NixProfiles, hive: Hive) -> None:
     uuid = anna(hive)
     for number in (1, 2, 2):
-        profiles.link_booted(uuid, system(number))
+        profiles.link_booted_system(uuid, system(number))
         assert profiles.links(uuid) == {"booted": system(number)}
 
 
@@ -102,7 +102,7 @@ def test_a_host_without_nix_has_no_links(tmp_path: Path, meta: Meta, hive: Hive)
     profiles.reconcile(hive, meta.ledger)
     assert not (tmp_path / "none").exists()
     with pytest.raises(Internal, match="hive setup"):
-        profiles.link_booted(anna(hive), system(1))
+        profiles.link_booted_system(anna(hive), system(1))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hive_core.host.storage.disk_usage import disk_used, has_quota, with_limits
+from hive_core.host.storage.disk_usage import disk_usage, has_quota, with_limits
 from hive_core.plan.actions import Mount
 
 TREE = Path("/var/lib/hive/tree")
@@ -36,7 +36,7 @@ def test_limits_go_to_the_root_helper_only_where_quotas_are() -> None:
 
 
 def test_how_full_it_is_grows_with_what_is_written(tmp_path: Path) -> None:
-    before = disk_used(tmp_path)
+    before = disk_usage(tmp_path)
     for number in range(20):
         (tmp_path / str(number)).write_bytes(os.urandom(1 << 16))
-    assert disk_used(tmp_path).disk > before.disk
+    assert disk_usage(tmp_path).disk > before.disk

@@ -309,7 +309,7 @@ def test_clients_queue_while_the_daemon_restarts(harness: BrokerHarness, tmp_pat
         queued.settimeout(0)
         loop = asyncio.get_running_loop()
         assert b'"name":"ann"' in await loop.sock_recv(queued, 1000)
-        host.sockets.close_unadopted()
+        host.sockets.close_unadopted_sockets()
         assert set(keeper.kept) == {ANN}
 
     run(harness, tmp_path, first, keeper)

@@ -237,7 +237,9 @@ class Walks(RuleBasedStateMachine):
             held = [row for row in mine if row.held]
             assert {row.id for row in mine if row.state in ACTIVE} <= {row.id for row in held}
             assert ledger.count_open("assignee", uuid) == len(mine) == len(ledger.open_tasks(uuid))
-            assert ledger.count_offered(uuid) == len(held) <= self.world.hive.spec(name).at_once
+            assert (
+                ledger.count_offered_tasks(uuid) == len(held) <= self.world.hive.spec(name).at_once
+            )
             params = [row for row in open_ if row.assigner == uuid]
             assert ledger.count_open("assigner", uuid) == len(params)
         assert {row.assignee for row in open_} <= set(self.world.hive.names)

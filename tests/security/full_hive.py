@@ -158,7 +158,7 @@ class FilledHive:
                 self.longest = max(self.longest, time.thread_time() - began)
             for line, bring in self._reads[:1]:
                 self._reads.pop(0)
-                self.broker.read_completed(line, self.loop.run_until_complete(bring()))
+                self.broker.on_read_completed(line, self.loop.run_until_complete(bring()))
 
     def say(self, caller: str, operation: str, calls: Iterable[Reply]) -> list[Reply]:
         """The same, each of which has to go well."""

@@ -61,7 +61,7 @@ def list_questions(session: Session, style: str, *, everyone: bool, ended: bool)
 @output_option
 @click.pass_obj
 def show(session: Session, id_: str, style: str) -> None:
-    """Show a question: its asker, who has to answer it, and the command to answer it.
+    """Show a question: its asker, the party that has to answer, and the command to answer it.
 
     Text that an agent wrote follows a bar, with control characters escaped.
     """

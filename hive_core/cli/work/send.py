@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from hive_core.agent.exchange import check_delivered, wait_reply
+from hive_core.agent.exchange import check_delivery, wait_reply
 from hive_core.agent.output import plain
 from hive_core.cli.core.output import echo
 from hive_core.cli.core.parameters import DURATION, DurationType
@@ -50,5 +50,5 @@ def send(session: Session, /, name: str, text: str, wait: float | None, **option
         raise TimedOut(
             f"no answer to {sent.get('id')} from {name}; a late answer will be in your inbox"
         )
-    check_delivered(reply)
+    check_delivery(reply)
     echo(plain(str(reply.get("body"))))

@@ -62,7 +62,7 @@ class NixProfiles:
         """Keep the system that was built for an approval until a generation refers to it."""
         self.link(uuid, f"{_BUILD}{approval}", system)
 
-    def link_booted(self, uuid: str, system: str) -> None:
+    def link_booted_system(self, uuid: str, system: str) -> None:
         """Keep the system that an agent is about to be started with."""
         self.link(uuid, BOOTED, system)
 

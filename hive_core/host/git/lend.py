@@ -84,7 +84,7 @@ def _tree_objects(git: pygit2.Repository, tree: str, seen: set[str]) -> Iterator
                 yield child
 
 
-def _open_checked(folder: Path) -> pygit2.Repository:
+def _open_verified_repository(folder: Path) -> pygit2.Repository:
     store = ObjectStore(folder)
     for oid in loose_objects(folder / "objects"):
         store.check_object(oid, "the requested pack")  # libgit2 loops on a truncated object
@@ -96,7 +96,7 @@ def write_packs_in_use(folder: Path, out: Path, asked: dict[str, list[str]]) -> 
     tables = {name: Pack(folder / f"objects/pack/{name}.idx") for name in asked["packs"]
               if (folder / f"objects/pack/{name}.idx").exists()}  # fmt: skip
     used: set[str] = set()
-    for oid in reachable_objects(_open_checked(folder), asked["wants"], []):
+    for oid in reachable_objects(_open_verified_repository(folder), asked["wants"], []):
         name = bytes.fromhex(oid)
         used |= {pack for pack, table in tables.items() if table.place(name) is not None}
     out.write_text("\n".join(sorted(used)))
@@ -104,7 +104,7 @@ def write_packs_in_use(folder: Path, out: Path, asked: dict[str, list[str]]) -> 
 
 def write_pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
     """Write the pack to `out`."""
-    git = _open_checked(folder)
+    git = _open_verified_repository(folder)
     builder = PackBuilder(git)
     builder.set_threads(1)
     for oid in reachable_objects(git, asked["wants"], asked["haves"]):

@@ -180,7 +180,7 @@ class ManualCommits:
         after = recovery.hive or before
         now, wakes = self.broker.services.clock.now(), set[str]()
         if recovery.placed:
-            placed_agents.record_placed(
+            placed_agents.record_placed_agents(
                 self._ledger, [after.spec(name).id for name in recovery.placed], now
             )
         for uuid in sorted(before.names.keys() - after.names.keys()):
@@ -190,7 +190,7 @@ class ManualCommits:
             self._ledger.runs.want(uuid, DesiredState.RUNNING, now, reason="committed by hand")
             wakes.add(f"run:{uuid}")
         for uuid in sorted(after.names.keys() & before.names.keys()):
-            wakes |= self._tell_moved(before, after, uuid, now)
+            wakes |= self._notify_of_move(before, after, uuid, now)
         return wakes
 
     def _archive(self, before: Hive, uuid: str, now: float) -> set[str]:
@@ -207,7 +207,7 @@ class ManualCommits:
         dead = self._ledger.messages.dead_letter(uuid, "the recipient was destroyed", now)
         return {f"run:{uuid}", *(f"inbox:{message.sender}" for message in dead)}
 
-    def _tell_moved(self, before: Hive, after: Hive, uuid: str, now: float) -> set[str]:
+    def _notify_of_move(self, before: Hive, after: Hive, uuid: str, now: float) -> set[str]:
         name, parent = after.names[uuid], after.topology.parent(after.names[uuid])
         if before.topology.parent(before.names[uuid]) == parent:
             return set()

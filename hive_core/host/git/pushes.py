@@ -176,10 +176,10 @@ class Pushes:
                     packs.drop([name])
                 raise
             finally:
-                await self._remove_abandoned(packs, hand)
+                await self._remove_abandoned_packs(packs, hand)
         return "adopted"
 
-    async def _remove_abandoned(self, packs: PushedPacks, hand: ManualCommits) -> None:
+    async def _remove_abandoned_packs(self, packs: PushedPacks, hand: ManualCommits) -> None:
         """Remove packs of deleted refused commits that no other commit needs.
 
         A commit that was pushed later may: its clone left out what the refused commit had brought.

@@ -190,7 +190,7 @@ class RefusedCommits:
         with guard_writes():
             self._put(self._mark(oid), "")
 
-    def list_unreported(self) -> list[tuple[str, str]]:
+    def list_unreported_commits(self) -> list[tuple[str, str]]:
         """Refusals that a crash kept out of the audit log."""
         return [(oid, why) for oid, why in self.refusals() if not self._mark(oid).exists()]
 

@@ -243,7 +243,7 @@ class MetaRepo:
 
     def unreported_refusals(self) -> list[tuple[str, str]]:
         """Refused commits that are not in the audit log yet; see `mark_reported`."""
-        return self._parked_commits.list_unreported()
+        return self._parked_commits.list_unreported_commits()
 
     def mark_reported(self, oid: str) -> None:
         self._parked_commits.mark_reported(oid)
@@ -324,7 +324,7 @@ class MetaRepo:
         self, head: str, branch: str, reason: str, commits: tuple[recovery.ManualCommit, ...] = ()
     ) -> Recovery:
         """Set the commit aside; then reset the branch and the work tree."""
-        whole = self._sync_refused(branch, commits)
+        whole = self._sync_refused_commits(branch, commits)
         self._parked_commits.add(branch, reason)
         if whole:
             self._tree.mark_shown(
@@ -338,7 +338,9 @@ class MetaRepo:
         self.refresh_worktree()
         return Recovery(RecoveryKind.REFUSED, head, None, commits, reason, branch)
 
-    def _sync_refused(self, branch: str, commits: tuple[recovery.ManualCommit, ...]) -> bool:
+    def _sync_refused_commits(
+        self, branch: str, commits: tuple[recovery.ManualCommit, ...]
+    ) -> bool:
         """Sync a refused commit; return False if objects are missing."""
         try:
             packing.sync_objects(self.folder, self._objects.check(branch), commits)

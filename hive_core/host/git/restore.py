@@ -32,13 +32,13 @@ def restore_objects(folder: Path, source: Path) -> int:
             log.warning("Cannot restore from %s: %s", table, fault)
             continue
         name = write_pack(folder / "objects/pack", pack, names)
-        _drop_damaged(folder, folder / "objects/pack" / f"{name}.idx")
+        _remove_damaged_pack(folder, folder / "objects/pack" / f"{name}.idx")
         log.info("Restored objects from %s", table)
         taken += 1
     return taken
 
 
-def _drop_damaged(folder: Path, table: Path) -> None:
+def _remove_damaged_pack(folder: Path, table: Path) -> None:
     """Remove damaged loose objects that the pack has: a loose object is read before a pack."""
     store = ObjectStore(folder)
     for name in Pack(table).names():

@@ -139,14 +139,14 @@ class ObjectStore:
             with open(self.path(oid), "rb") as file:
                 packed = file.read()
         except FileNotFoundError:
-            actual, data = self._read_packed(oid)
+            actual, data = self._read_from_pack(oid)
         else:
             actual, data = _unpack(oid, packed)
         if kind and actual != kind:
             raise ValueError(f"is a {actual}")
         return actual, data
 
-    def _read_packed(self, oid: str) -> tuple[str, bytes]:
+    def _read_from_pack(self, oid: str) -> tuple[str, bytes]:
         try:
             return self.packs.read(oid)
         except TooLarge as error:

@@ -85,7 +85,7 @@ class SocketServer:
         """Take over a listening socket of the previous daemon; `listen` uses it for its party."""
         self._adopted[name] = socket.socket(fileno=fd)
 
-    def close_unadopted(self) -> None:
+    def close_unadopted_sockets(self) -> None:
         """Close sockets of the previous daemon that were not adopted.
 
         Call when all parties are served.
@@ -113,7 +113,9 @@ class SocketServer:
         if known is not None and (known.path, known.uids) == (listener.path, listener.uids):
             return
         self.close(party)
-        bound = self._take_adopted(party, listener.path) or bind_socket(listener.path, access)
+        bound = self._take_adopted_socket(party, listener.path) or bind_socket(
+            listener.path, access
+        )
         self._listeners[party] = listener
         if self._keeper is not None:
             self._keeper.store(party, bound.fileno())
@@ -127,7 +129,7 @@ class SocketServer:
         else:
             server.close()
 
-    def _take_adopted(self, party: str, path: Path) -> socket.socket | None:
+    def _take_adopted_socket(self, party: str, path: Path) -> socket.socket | None:
         """The listening socket of the previous daemon, if its file is still in place."""
         adopted = self._adopted.pop(party, None)
         if adopted is not None and not (adopted.getsockname() == str(path) and path.is_socket()):
@@ -173,7 +175,7 @@ class SocketServer:
         self._broker.receive(line, frames)
 
     def on_drained(self, line: ClientConnection) -> None:
-        self._broker.write_resumed(line)
+        self._broker.on_write_resumed(line)
 
     def on_memory_change(self, connection: PeerConnection, line: ClientConnection) -> None:
         if (listener := self._listeners.get(line.party)) is not None:
@@ -266,7 +268,7 @@ class SocketServer:
         except Exception:
             log.exception("Cannot complete a slow read")
             outcome = Internal("a fault of the daemon")
-        self._broker.read_completed(line, outcome)
+        self._broker.on_read_completed(line, outcome)
 
 
 @dataclass(frozen=True, slots=True)

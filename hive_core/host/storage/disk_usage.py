@@ -14,7 +14,7 @@ MOUNTS: Final = Path("/proc/self/mounts")
 QUOTA: Final = frozenset({"prjquota", "pquota"})  # mount options of ext4 and XFS
 
 
-def disk_used(folder: Path) -> DiskUse:
+def disk_usage(folder: Path) -> DiskUse:
     """Bytes and inodes in use on the file system."""
     stats = os.statvfs(folder)
     return DiskUse((stats.f_blocks - stats.f_bfree) * stats.f_frsize, stats.f_files - stats.f_ffree)

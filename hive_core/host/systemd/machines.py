@@ -126,7 +126,7 @@ class NspawnMachines:
             raise Busy("the host is shutting down")
         self._storage.update(await self._privd.ask(a.ObserveStorage(), StorageFacts))
         units = await self._bus.list_units([f"{AGENTS}*.service"])
-        self._suspected = self._next_suspected()
+        self._suspected = self._next_machines_to_check()
         self._slices = await self._loaded_slices()
         labels = {label.uuid for unit in units if (label := Label.of(unit))}
         everyone = {*self._roster.uuids(), *self._storage.uuids, *labels}
@@ -144,7 +144,7 @@ class NspawnMachines:
             if self._units[unit] == uuid:
                 del self._units[unit]
 
-    def _next_suspected(self) -> frozenset[str]:
+    def _next_machines_to_check(self) -> frozenset[str]:
         """The agents whose limits are read again: systemd does not report changes by hand.
 
         A few at each full observation, the longest unread first.
@@ -284,7 +284,7 @@ class NspawnMachines:
         if isinstance(action, a.StartUnit):
             self._remember(action.uuid, agent_unit(action.name))
             if action.system is not None:
-                self.profiles.link_booted(action.uuid, action.system)
+                self.profiles.link_booted_system(action.uuid, action.system)
         if isinstance(action, a.MakeSocketDirectory | a.RemoveSocketDirectory):
             self._shown.forget(action.uuid)
         if isinstance(action, a.Mount):

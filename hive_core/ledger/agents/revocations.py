@@ -79,7 +79,7 @@ class Revocations:
         for agent, nonce in nonces.items():
             self._db.run("INSERT OR REPLACE INTO revoked VALUES (?, ?, ?)", (id_, agent, nonce))
 
-    def drop_ended(self, agent: str) -> bool:
+    def drop_ended_revocations(self, agent: str) -> bool:
         """Drop an agent whose machine has ended, with all its open handles.
 
         Return whether it was listed.

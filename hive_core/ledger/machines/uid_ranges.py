@@ -46,7 +46,7 @@ class UidRanges:
         rows = self._db.rows("SELECT agent, base FROM ranges WHERE agent IS NOT NULL")
         return dict(rows)
 
-    def count_allocated(self) -> int:
+    def count_ranges(self) -> int:
         """The number of ranges in use, by living agents and by destroyed ones with files."""
         return int(self._db.value("SELECT COUNT(*) FROM ranges WHERE agent IS NOT NULL"))
 

@@ -180,7 +180,7 @@ class QueueStore:
         """Close a queue. Its name is free; its items are removed step by step (`sweep`)."""
         self._db.run("UPDATE queues SET closed = 1 WHERE number = ?", (queue.number,))
 
-    def next_closed(self) -> Queue | None:
+    def next_closed_queue(self) -> Queue | None:
         """A closed queue that has to be swept."""
         row = self._db.row(f"SELECT {_COLUMNS} FROM queues WHERE closed = 1 LIMIT 1")  # noqa: S608
         return None if row is None else _queue(row)

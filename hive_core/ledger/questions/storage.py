@@ -149,9 +149,9 @@ class QuestionStore:
 
     def has_open_question(self, asker: str) -> bool:
         """Whether this agent has an open question."""
-        return self.count_asked(asker) > 0
+        return self.count_open_questions(asker) > 0
 
-    def count_asked(self, asker: str) -> int:
+    def count_open_questions(self, asker: str) -> int:
         sql = "SELECT COUNT(*) FROM questions WHERE asker = ? AND ended IS NULL"
         return int(self._db.value(sql, (asker,)))
 

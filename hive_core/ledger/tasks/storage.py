@@ -209,7 +209,7 @@ class TaskStore:
         )
         return dict(rows)
 
-    def count_offered(self, assignee: str) -> int:
+    def count_offered_tasks(self, assignee: str) -> int:
         """The number of open tasks that were offered to the agent."""
         where = "assignee = ? AND ended IS NULL AND message <> ''"
         sql = f"SELECT COUNT(*) FROM tasks INDEXED BY tasks_held WHERE {where}"  # noqa: S608
@@ -225,7 +225,7 @@ class TaskStore:
         sql = f"SELECT EXISTS (SELECT 1 FROM tasks WHERE {where})"  # noqa: S608
         return bool(self._db.value(sql, (id_, assignee)))
 
-    def next_queued(self, assignee: str) -> Task | None:
+    def next_queued_task(self, assignee: str) -> Task | None:
         """The next queued task, by priority and age, that is neither offered nor in a sweep."""
         queued = "assignee = ? AND ended IS NULL AND state = 'queued' AND message = ''"
         left = "NOT EXISTS (SELECT 1 FROM swept WHERE task = id)"

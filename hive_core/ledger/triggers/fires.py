@@ -91,7 +91,7 @@ class TriggerFireStore:
             )
         return ended
 
-    def count_skipped(self, trigger: int, count: int, now: float) -> bool:
+    def count_skipped_fire(self, trigger: int, count: int, now: float) -> bool:
         """Add to the last fire if it was skipped within this minute; return whether it was."""
         return bool(self._db.run(
             "UPDATE fires SET count = count + ?2 WHERE state = 'skipped' AND at > ?3 AND number ="
@@ -106,7 +106,7 @@ class TriggerFireStore:
         """The open fires of a task."""
         return self._fires("ref = ? AND state = 'open'", ref)
 
-    def by_spawned(self, uuid: str) -> TriggerFire | None:
+    def by_spawned_agent(self, uuid: str) -> TriggerFire | None:
         """The fire that created an agent."""
         return next(iter(self._fires("spawned = ? AND spawned <> ''", uuid)), None)
 

@@ -221,7 +221,7 @@ class TriggerStore:
         """Park the triggers of a destroyed agent for as long as it can be restored."""
         self._db.run("UPDATE triggers SET parked = 1, due = ? WHERE agent = ?", (until, agent))
 
-    def list_parked(self, agent: str) -> list[Trigger]:
+    def list_parked_triggers(self, agent: str) -> list[Trigger]:
         return self._many("agent = ? AND parked", agent)
 
     def unpark(self, number: int, due: float | None) -> None:

@@ -67,7 +67,7 @@ COURSE: Final = StateMachine(
         ),
         Transition(_S.APPROVED, "build", _S.BUILDING, "the daemon", "it is the next in the queue"),
         Transition(
-            _S.APPROVED, "deny", _S.DENIED, "the operator", "the operator does not want it any more"
+            _S.APPROVED, "deny", _S.DENIED, "the operator", "the operator withdraws the approval"
         ),
         Transition(
             _S.APPROVED, "void", _S.VOID, "the daemon", "the approved commit or lock has changed"
@@ -75,7 +75,7 @@ COURSE: Final = StateMachine(
         Transition(_S.BUILDING, "deploy", _S.DEPLOYING, "the daemon", "the build succeeded"),
         Transition(_S.BUILDING, "fail", _S.FAILED, "the daemon", "the build failed"),
         Transition(
-            _S.BUILDING, "deny", _S.DENIED, "the operator", "the operator does not want it any more"
+            _S.BUILDING, "deny", _S.DENIED, "the operator", "the operator withdraws the approval"
         ),
         Transition(
             _S.BUILDING, "void", _S.VOID, "the daemon", "the approved commit or lock has changed"

@@ -66,7 +66,7 @@ def source_of(kind: BudgetKind) -> UsageSource:
     return UsageSource.REPORTED if kind in REPORTED_KINDS else UsageSource.MEASURED
 
 
-def to_stored(kind: BudgetKind, amount: int) -> int:
+def to_stored_amount(kind: BudgetKind, amount: int) -> int:
     """The amount as the ledger stores it."""
     return amount * MILLI if kind is BudgetKind.TIME else amount
 

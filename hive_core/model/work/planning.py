@@ -87,7 +87,7 @@ WAIT: Final = StateMachine(
         Transition(_W.WAITING, "meet", _W.MET, "the daemon", "what was waited for is there"),
         Transition(_W.WAITING, "expire", _W.EXPIRED, "the clock", "its deadline"),
         Transition(
-            _W.WAITING, "cancel", _W.CANCELLED, "the waiting agent", "it is not wanted any more"
+            _W.WAITING, "cancel", _W.CANCELLED, "the waiting agent", "the agent no longer waits"
         ),
     ),
 )
@@ -103,7 +103,7 @@ BATCH: Final = StateMachine(
             "stop",
             _B.STOPPED,
             "the party that stops work",
-            "none of it is wanted any more",
+            "no part of it is needed",
         ),
     ),
 )

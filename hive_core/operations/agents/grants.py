@@ -59,7 +59,7 @@ def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
         )
     if other.uuid in spec.allow:
         return _allow_result(call.hive, params.agent)
-    listed = _existing_or_archived(call, spec)
+    listed = _restorable_agents(call, spec)
     _check_count(params.agent, listed)
     allowed = spec.model_copy(update={"allow": (*listed, other.uuid)})
     return _set_allow_list(
@@ -73,7 +73,7 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     spec, other = call.hive.spec(params.agent), call.hive.spec(params.other)
     if other.uuid not in spec.allow:
         return _allow_result(call.hive, params.agent)
-    left = tuple(uuid for uuid in _existing_or_archived(call, spec) if uuid != other.uuid)
+    left = tuple(uuid for uuid in _restorable_agents(call, spec) if uuid != other.uuid)
     return _set_allow_list(
         call, params, spec.model_copy(update={"allow": left}),
         f"disallow {params.agent} to write to {params.other}",
@@ -128,7 +128,7 @@ def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] 
     )
 
 
-def _existing_or_archived(call: Call, spec: AgentSpec) -> tuple[UUID, ...]:
+def _restorable_agents(call: Call, spec: AgentSpec) -> tuple[UUID, ...]:
     """The allow-list without destroyed agents that cannot be restored.
 
     They would use up its limit.

@@ -73,5 +73,5 @@ def running_agents(call: Call, hive: Hive, names: Iterable[str]) -> list[str]:
 @on(AgentEnded)
 def _drop_ended_loser(call: Call, event: AgentEnded) -> None:
     """An exit closes everything that the machine held open."""
-    if call.ledger.revocations.drop_ended(event.uuid):
+    if call.ledger.revocations.drop_ended_revocations(event.uuid):
         call.notify(f"run:{event.uuid}")

@@ -133,7 +133,7 @@ def _check_host_limit(call: Call, name: str) -> None:
     most = call.settings.limits.agents
     if len(call.hive.specs) >= most:
         raise LimitReached(f"cannot spawn {name}: host agent limit ({most}) reached")
-    if not call.by_operator and call.ledger.ranges.count_allocated() >= most:
+    if not call.by_operator and call.ledger.ranges.count_ranges() >= most:
         raise LimitReached(
             f"cannot spawn {name}: host agent limit ({most}) reached, with the destroyed agents"
             " that are still kept"

@@ -116,7 +116,7 @@ def rollback(call: Call, params: RollbackParams) -> Record[RollbackResult]:
         Binding(target.commit, base=spec.config or ""),
         review={"generation": target.number},
     )
-    approval = _create_approved(call, request, "rollback")
+    approval = _create_approved_request(call, request, "rollback")
     job = create_job(call, "rollback", {spec.id: f"{GOAL}:{approval.id}"})
     call.ledger.approvals.attach(approval.id, job)
     result = RollbackResult(
@@ -151,10 +151,10 @@ def create_update(call: Call, name: str, job: str = "") -> Approval:
     request = ApprovalRequest(
         ApprovalKind.UPDATE, spec.id, call.uuid, "", "", Binding(commit, base=commit), job
     )  # fmt: skip
-    return _create_approved(call, request, "update")
+    return _create_approved_request(call, request, "update")
 
 
-def _create_approved(call: Call, request: ApprovalRequest, operation_: str) -> Approval:
+def _create_approved_request(call: Call, request: ApprovalRequest, operation_: str) -> Approval:
     """A request that its caller may decide: it is created as approved."""
     approvals = call.ledger.approvals
     for approval in approvals.of_agent(request.agent):

@@ -20,7 +20,7 @@ from hive_core.model.work.budget import (
     Budget,
     BudgetKind,
     to_display,
-    to_stored,
+    to_stored_amount,
 )
 from hive_core.operations.budgets.payer_budget import (
     ancestors,
@@ -102,7 +102,7 @@ def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocation]:
         held = settle(call, held)
     if params.amount > 0:
         budget = held or Budget(uuid, kind, tier)
-        return _give_budget(call, params, budget, to_stored(kind, params.amount))
+        return _give_budget(call, params, budget, to_stored_amount(kind, params.amount))
     if held is None:
         raise NotFound(f"{params.agent} has no budget of its own of {UNITS[kind]}")
     return _take_back_budget(call, params, held)
@@ -200,7 +200,7 @@ def _take_back_budget(call: Call, params: AllocateParams, held: Budget) -> Recor
         apply_bound_change(call, held.agent, held.kind)
         transfer = BudgetTransfer(-to_display(held.kind, held.free), source)
         return _allocation_record(call, params, held, transfer)
-    left, taken = held.with_removed(to_stored(held.kind, -params.amount))
+    left, taken = held.with_removed(to_stored_amount(held.kind, -params.amount))
     call.ledger.budgets.save(left)
     apply_bound_change(call, held.agent, held.kind)
     if home is not None and held.kind not in BOUNDS and taken:

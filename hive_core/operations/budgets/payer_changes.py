@@ -91,7 +91,7 @@ def _rebill(call: Call, heads: Sequence[str], payers: Sequence[FormerPayer]) -> 
     agents = [
         uuid for head in outside for uuid in drawing_agents(call, Budget(head, kind, tier), own)
     ]  # fmt: skip
-    stopped = _collect_stopped(call, payers, agents)
+    stopped = _collect_stopped_agents(call, payers, agents)
     if home is not None and dry:
         _join_shortage(call, home, agents, stopped)
         return
@@ -123,7 +123,7 @@ def _budget_key(budget: Budget) -> tuple[str, BudgetKind, str]:
     return budget.agent, budget.kind, budget.tier
 
 
-def _collect_stopped(
+def _collect_stopped_agents(
     call: Call, payers: Sequence[FormerPayer], agents: Collection[str]
 ) -> tuple[str, ...]:
     """The machines of these agents that the payers' shortages stopped.

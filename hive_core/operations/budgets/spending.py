@@ -28,7 +28,7 @@ from hive_core.operations.budgets.payer_budget import (
 )
 from hive_core.operations.budgets.reported_bounds import report_tokens
 from hive_core.operations.budgets.shortages import save_payment
-from hive_core.operations.tasks.caps import cap_reached, check_caps
+from hive_core.operations.tasks.caps import check_caps, reached_cap
 from hive_core.operations.tasks.funds import charge_fund
 
 _UNBILLED: Final = frozenset({OPERATOR, DAEMON})
@@ -178,7 +178,7 @@ def check_tool_budget(call: Call, uuid: str, task: str) -> None:
 def count_tool_call(call: Call, uuid: str, task: str = "") -> None:
     """Count one tool call; LimitReached when its task has used its cap."""
     usage = call.ledger.budgets.usage
-    if task and (bound := cap_reached(call, task)):
+    if task and (bound := reached_cap(call, task)):
         raise LimitReached(
             f"task {task} may use no more tools: {bound}; report now", rule=BUDGET, of=TOOLS
         )

@@ -72,7 +72,7 @@ def start(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
 def stop(call: Call, params: StopParams) -> Record[AffectedAgents]:
     """Stop an agent gracefully. It keeps its place, its files and its mail."""
     grace = call.settings.grace.stop if params.grace is None else params.grace
-    want = partial(_want_stopped, call, grace=grace, reason="stopped")
+    want = partial(_request_stop, call, grace=grace, reason="stopped")
     record = apply_to_scope(call, params, "stop", "stopped", want)
     tell_parents(call, call.hive, record.result.agents, "stopped")
     return record
@@ -81,7 +81,7 @@ def stop(call: Call, params: StopParams) -> Record[AffectedAgents]:
 @operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
 def kill(call: Call, params: KillParams) -> Record[AffectedAgents]:
     """End an agent at once, without grace. It keeps its place, its files and its mail."""
-    want = partial(_want_stopped, call, grace=0.0, reason=params.reason or "killed")
+    want = partial(_request_stop, call, grace=0.0, reason=params.reason or "killed")
     record = apply_to_scope(call, params, "kill", "stopped", want)
     tell_parents(call, call.hive, record.result.agents, "killed", params.reason)
     return replace(record, fields={**record.fields, "reason": params.reason})
@@ -134,7 +134,7 @@ def agents_in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ..
     return tuple(sorted(tree.subtree(agent), key=lambda name: -tree.level(name)))
 
 
-def _want_stopped(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
+def _request_stop(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
     """Request a stop; False when the agent is stopped already.
 
     A kill overrides a stop in its grace.

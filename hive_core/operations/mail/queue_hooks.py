@@ -19,10 +19,13 @@ _LISTED: Final = 20
 SWEPT: Final = "queue:closed"
 
 
-@due(at=lambda ledger: 0.0 if ledger.queues.next_closed() else None, topics=frozenset({"queue"}))
+@due(
+    at=lambda ledger: 0.0 if ledger.queues.next_closed_queue() else None,
+    topics=frozenset({"queue"}),
+)
 def closed_queues(call: Call) -> Record[Result]:
     """Empty closed queues, a part at a time, and tell the senders of items that were not taken."""
-    queue = call.ledger.queues.next_closed()
+    queue = call.ledger.queues.next_closed_queue()
     for sender, ids in call.ledger.queues.sweep(queue).items() if queue is not None else ():
         name = THE_OPERATOR if sender == THE_OPERATOR else call.hive.name(sender)
         if queue is not None and name is not None:

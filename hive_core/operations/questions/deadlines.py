@@ -73,7 +73,7 @@ def _pass_on_questions(call: Call, event: AgentDestroyed) -> None:
     """
     rows = call.ledger.questions
     for question in rows.open_of_asker(event.uuid):
-        end_question(call, question, _end_for_destroyed(call, event.name))
+        end_question(call, question, _end_by_destruction(call, event.name))
     heir = parent_uuid(call.hive, event.uuid)
     for question in rows.open_of_holder(event.uuid):
         pass_on(call, question, heir, HopReason.PASSED)
@@ -88,7 +88,7 @@ def _deadline_end(call: Call, question: Question) -> QuestionEnd:
     return QuestionEnd("default" if complete else "expire", keep_until, answers, DAEMON)
 
 
-def _end_for_destroyed(call: Call, name: str) -> QuestionEnd:
+def _end_by_destruction(call: Call, name: str) -> QuestionEnd:
     return end_without_answers(call, "cancel", by=DAEMON, reason=f"{name} was destroyed")
 
 
@@ -96,7 +96,7 @@ def _recheck_question(call: Call, question: Question) -> None:
     """Cancel or pass on one question, by the present tree."""
     asker, holder = call.hive.name(question.asker), call.hive.name(question.holder)
     if asker is None:
-        end_question(call, question, _end_for_destroyed(call, "the asker"))
+        end_question(call, question, _end_by_destruction(call, "the asker"))
     elif question.holder != OPERATOR and not (
         holder and relationship(call.hive, holder, asker) in ABOVE
     ):

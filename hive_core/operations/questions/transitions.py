@@ -215,7 +215,7 @@ def _texts(item: QuestionItem) -> tuple[str, ...]:
 def _check_room(call: Call, asker: str, holder: str, kind: QuestionKind) -> None:
     """Bound the open questions of one asker, and its share of those on one holder (row Q28)."""
     bounds, rows = call.settings.talk, call.ledger.questions
-    if rows.count_asked(asker) >= bounds.open:
+    if rows.count_open_questions(asker) >= bounds.open:
         raise LimitReached(
             f"cannot ask {holder}: {bounds.open} of your questions are open",
             rule="talk.open", most=bounds.open,

@@ -22,13 +22,13 @@ _COUNTS = {
 }
 
 
-def cap_reached(call: Call, task: str) -> str:
+def reached_cap(call: Call, task: str) -> str:
     """The cap that a task has reached, in words; empty: none."""
     capped = call.ledger.budgets.usage.task_caps(task)
-    return "" if capped is None else capped.reached or _compute_cap_reached(call, capped)
+    return "" if capped is None else capped.reached or _compute_reached_cap(call, capped)
 
 
-def _compute_cap_reached(call: Call, capped: TaskCapRow) -> str:
+def _compute_reached_cap(call: Call, capped: TaskCapRow) -> str:
     used = call.ledger.budgets.usage.of_task(capped.task)
     for name, most in capped.caps.items():
         amount = sum(used.get(kind, 0) for kind in _COUNTS[name])
@@ -40,7 +40,7 @@ def _compute_cap_reached(call: Call, capped: TaskCapRow) -> str:
 def check_caps(call: Call, task: str) -> bool:
     """Ask for a report when the task has just reached its first cap; return whether it has."""
     capped = call.ledger.budgets.usage.task_caps(task)
-    if capped is None or capped.reached or not (cap := _compute_cap_reached(call, capped)):
+    if capped is None or capped.reached or not (cap := _compute_reached_cap(call, capped)):
         return False
     request_report_at_cap(call, capped, cap)
     return True

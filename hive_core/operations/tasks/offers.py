@@ -26,7 +26,7 @@ def offer_next_tasks(call: Call, assignee: str) -> None:
     name = call.hive.name(assignee)
     if name is None or not can_take_tasks(call, name):
         return
-    room = call.hive.spec(name).at_once - call.ledger.tasks.count_offered(assignee)
+    room = call.hive.spec(name).at_once - call.ledger.tasks.count_offered_tasks(assignee)
     while room > 0 and (task := _next_task(call, assignee)) is not None:
         try:
             _offer(call, task, name)
@@ -38,7 +38,7 @@ def offer_next_tasks(call: Call, assignee: str) -> None:
 
 def _next_task(call: Call, assignee: str) -> Task | None:
     """The first task that a budget pays for: the agent's budget, or that of the task itself."""
-    first = call.ledger.tasks.next_queued(assignee)
+    first = call.ledger.tasks.next_queued_task(assignee)
     if first is None or exhausted_budget(call, assignee) is None:
         return first
     queued = call.ledger.tasks.open_tasks(assignee) if call.ledger.budgets.funds.any else []

@@ -104,7 +104,7 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     tool = find_tool(params.tool)
     words = check_argument(tool, params.argument)
     _check_task(call, params)
-    _check_allowed(call, tool, words, params.task)
+    _check_permission(call, tool, words, params.task)
     check_tool_budget(call, call.uuid, params.task)
     if len(call.ledger.tools.open_grants(call.uuid)) >= OPEN_MOST:
         raise LimitReached(f"cannot use {tool.name}: {OPEN_MOST} grants are open")
@@ -181,7 +181,7 @@ def _check_task(call: Call, params: UseToolParams) -> None:
         raise NotFound(f"no open task {params.task} of yours")
 
 
-def _check_allowed(call: Call, tool: Tool, words: tuple[str, ...], task: str) -> None:
+def _check_permission(call: Call, tool: Tool, words: tuple[str, ...], task: str) -> None:
     """Raise NotAllowed, which is recorded, when the agent may not use the tool so or now."""
     if call.by_operator:
         raise NotAllowed(f"cannot use {tool.name}: tools are for agents", rule="tools")

@@ -89,7 +89,7 @@ class TriggerPass:
             return DueFires()
         triggers.save_verdict(trigger.number, due_now)
         skipped = due_now.skipped
-        if skipped and not triggers.fires.count_skipped(trigger.number, skipped, now):
+        if skipped and not triggers.fires.count_skipped_fire(trigger.number, skipped, now):
             why = "the last fire is still open" if is_open else "it came too late"
             self.record_idle_fire(trigger, "skip", due_now.since, skipped, why)
         if due_now.waits:

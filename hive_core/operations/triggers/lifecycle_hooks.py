@@ -66,7 +66,7 @@ def _finish_fire(call: Call, fire: TriggerFire, *, output: str, status: str, cod
 @on(AgentEnded)
 def record_exit_code(call: Call, event: AgentEnded) -> None:
     """Save the exit status of an agent that a fire has created."""
-    if (fire := call.ledger.triggers.fires.by_spawned(event.uuid)) is not None:
+    if (fire := call.ledger.triggers.fires.by_spawned_agent(event.uuid)) is not None:
         call.ledger.triggers.fires.set_exit_code(fire, event.code)
 
 
@@ -81,7 +81,7 @@ def park_triggers(call: Call, event: AgentDestroyed) -> None:
 def unpark_triggers(call: Call, event: AgentStarted) -> None:
     """Bring back the triggers of a restored agent; each handles its missed times by its rule."""
     triggers = call.ledger.triggers
-    for trigger in triggers.list_parked(event.uuid):
+    for trigger in triggers.list_parked_triggers(event.uuid):
         due_at = next_time(trigger.rule, trigger.since) if trigger.enabled else None
         triggers.unpark(trigger.number, due_at)
         call.notify("trigger")

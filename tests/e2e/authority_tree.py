@@ -1,0 +1,57 @@
+"""The tree of agents in which authority is tested, and the relations in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+TREE: dict[str, str | None] = {
+    "root": None, "lead": "root", "ann": "lead", "ben": "lead", "cid": "ann", "tom": "ann",
+    "rival": "root", "island": None,
+}  # fmt: skip
+LIFECYCLE = ("Start", "Stop", "Restart", "Kill", "Update")
+
+
+# Every refusal is recorded here, however many of these tests a machine runs in one minute.
+SETTINGS = "[limits]\nrefusals_kept = 100000\n"
+
+
+CHATTY = "echo a line of cid; echo second line >&2; while read -r x; do :; done; exec sleep 1000"
+
+
+def above(agent: str) -> list[str]:
+    ancestors, parent = [], TREE[agent]
+    while parent is not None:
+        ancestors.append(parent)
+        parent = TREE[parent]
+    return ancestors
+
+
+def siblings(one: str, other: str) -> bool:
+    return one != other and TREE[one] is not None and TREE[one] == TREE[other]
+
+
+def sees(caller: str, target: str) -> bool:
+    related = caller in above(target) or target in above(caller)
+    return caller == target or related or siblings(caller, target)
+
+
+def events_of_request(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what the daemon tells of machines: starts, ends, activity."""
+    return [event for event in events if event["caller"] != "daemon"]
+
+
+def make_authority_host(lab: Lab) -> HiveHost:
+    """A host on which the whole tree runs."""
+    made = HiveHost(lab)
+    made.settings(SETTINGS)
+    made.setup()
+    made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
+    made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "worker"})
+    made.grow(
+        cid={"parent": "ann", "role": "worker", "command": ["sh", "-c", CHATTY]},
+        tom={"parent": "ann", "role": "task"},
+    )
+    return made
