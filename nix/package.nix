@@ -60,6 +60,9 @@ python3.pkgs.buildPythonApplication {
     click
     cronsim
     dbus-fast
+    genai-prices
+    httpx2
+    jinja2
     prometheus-client
     pydantic
     pygit2
