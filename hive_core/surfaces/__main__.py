@@ -9,6 +9,7 @@ from typing import Final
 from hive_core import operations
 from hive_core.broker.operation import REGISTRY, Operation
 from hive_core.surfaces.config import config_page, config_schema
+from hive_core.surfaces.models_file import models_page
 from hive_core.surfaces.operations_json import operations_json
 from hive_core.surfaces.reference import operations_page
 from hive_core.surfaces.roles import roles_page
@@ -23,6 +24,7 @@ WRITTEN: Final[Mapping[str, Callable[[Mapping[str, Operation]], str]]] = {
     "docs/reference/roles.md": roles_page,
     "docs/reference/settings.md": lambda _: settings_page(),
     "hive_core/cli/host/install/hive.toml": lambda _: settings_file(),
+    "docs/reference/models-toml.md": lambda _: models_page(),
     "docs/reference/agent-toml.md": lambda _: config_page(),
     "docs/reference/agent.schema.json": lambda _: config_schema(),
     "hive_core/model/config/seed.py": lambda _: seed_module(),

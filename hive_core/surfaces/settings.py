@@ -34,16 +34,16 @@ def settings_page() -> str:
     fields = Settings.model_fields
     tables = {name: field for name, field in fields.items() if table_type(field) is not None}
     plain = {name: field for name, field in fields.items() if name not in tables}
-    parts = [_HEAD, *_table(plain)]
+    parts = [_HEAD, *field_table(plain)]
     for name, field in tables.items():
         model = table_type(field)
         assert model is not None  # noqa: S101 - chosen by it just now
         about = field.description or " ".join((model.__doc__ or "").split())
-        parts += [f"## [{name}]\n", about + "\n", *_table(model.model_fields)]
+        parts += [f"## [{name}]\n", about + "\n", *field_table(model.model_fields)]
         for key, key_field in model.model_fields.items():
             if below := subtable_type(key_field):
                 doc = " ".join((below.__doc__ or "").split())
-                parts += [f"## [{name}.{key}.NAME]\n", doc + "\n", *_table(below.model_fields)]
+                parts += [f"## [{name}.{key}.NAME]\n", doc + "\n", *field_table(below.model_fields)]
     return "\n".join(parts)
 
 
@@ -59,7 +59,8 @@ def subtable_type(field: FieldInfo) -> type[Value] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Value) else None
 
 
-def _table(fields: dict[str, FieldInfo]) -> Iterator[str]:
+def field_table(fields: dict[str, FieldInfo]) -> Iterator[str]:
+    """The keys of one table of a file with their defaults, as rows."""
     yield "| Key | Default | |\n| --- | --- | --- |"
     for name, field in fields.items():
         yield f"| `{name}` | {_default(field)} | {field.description or ''} |"
