@@ -1,0 +1,165 @@
+"""The log of one conversation: a file of root's that only grows; each record is on disk at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from hive_core.agent.session.records import Record, encode_record, read_records
+from hive_core.agent.session.state import ConversationState
+from hive_core.errors import Busy, Internal, InvalidArgument
+
+NAME: Final = "log"
+MAIN: Final = "main"
+_SEEN: Final = 500  # ids of messages that a new segment knows
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def task_conversation(task: str) -> str:
+    """The name of the conversation of one task."""
+    name = f"task-{task}"
+    if "/" in name or "\0" in name or len(name) > 100:  # noqa: PLR2004
+        raise InvalidArgument(f"{task[:64]!r} is not the id of a task", field="task")
+    return name
+
+
+class ConversationLog:
+    """The records on disk, and what they come to. One process writes at a time."""
+
+    def __init__(
+        self, folder: Path, conversation: str, sync: Callable[[int], None] = os.fdatasync
+    ) -> None:
+        self.folder = folder / conversation
+        self.conversation = conversation
+        self._sync = sync
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = self._open_file()
+        try:
+            self.state = self._read()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def append(self, record: Record) -> Record:
+        """Write a record; it is on disk when this returns."""
+        record = {**record, "at": round(time.time(), 3)}
+        self._write(encode_record(record))
+        self.state.add(record)
+        return record
+
+    def start_segment(self, records: list[Record]) -> None:
+        """Go on in a new file with these records; the old one stays beside it as `log.N`."""
+        spare = self.folder / f"{NAME}.new"
+        spare.unlink(missing_ok=True)
+        first = self._opening(self.state.turns, sorted(self.state.seen)[-_SEEN:])
+        file = os.open(spare, _FLAGS | os.O_EXCL, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            now = round(time.time(), 3)
+            rows = [{**record, "at": now} for record in (first, *records)]
+            write_whole(file, b"".join(map(encode_record, rows)))
+            self._sync(file)
+            self._keep_old()
+            spare.replace(self.folder / NAME)
+            self._sync_folder()
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(self._file)
+        self._file = file
+        self.state = ConversationState.of(rows)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def __enter__(self) -> ConversationLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open_file(self) -> int:
+        file = os.open(self.folder / NAME, _FLAGS, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            raise Busy(f"another process has the log of {self.conversation} open") from None
+        return file
+
+    def _read(self) -> ConversationState:
+        contents = read_records(read_whole(self._file))
+        if os.fstat(self._file).st_size != contents.size:
+            os.ftruncate(self._file, contents.size)
+            self._sync(self._file)
+        state = ConversationState.of(contents.records)
+        if not contents.records:
+            first = self._opening(0, [])
+            self._write(encode_record(first))
+            self._sync_folder()
+            state.add(first)
+        elif state.conversation != self.conversation:
+            raise Internal(f"the log of {self.conversation} is that of {state.conversation!r}")
+        return state
+
+    def _opening(self, turns: int, seen: list[str]) -> Record:
+        return {
+            "t": "open", "log": os.urandom(8).hex(), "conversation": self.conversation,
+            "turns": turns, "seen": seen,
+        }  # fmt: skip
+
+    def _write(self, data: bytes) -> None:
+        size = os.fstat(self._file).st_size
+        try:
+            write_whole(self._file, data)
+            self._sync(self._file)
+        except OSError:
+            # A part of it may be there, and nothing may follow a torn record.
+            os.ftruncate(self._file, size)
+            raise
+
+    def _keep_old(self) -> None:
+        """A name of its own for the present file, unless a crash left it one."""
+        *old, last = segments(self.folder)
+        if not (old and old[-1].samefile(last)):
+            os.link(last, self.folder / f"{NAME}.{len(old) + 1}")
+
+    def _sync_folder(self) -> None:
+        place = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
+
+
+def segments(folder: Path) -> list[Path]:
+    """The files of a conversation, the oldest first; the last is the one that grows."""
+    old = [file for file in folder.glob(f"{NAME}.*") if file.suffix[1:].isdigit()]
+    last = folder / NAME
+    return [
+        *sorted(old, key=lambda file: int(file.suffix[1:])),
+        *([last] if last.exists() else []),
+    ]
+
+
+def conversations(folder: Path) -> list[str]:
+    """The names of the conversations that have a log."""
+    return sorted(file.parent.name for file in folder.glob(f"*/{NAME}"))
+
+
+def read_whole(file: int) -> bytes:
+    size, parts, at = os.fstat(file).st_size, list[bytes](), 0
+    while at < size and (part := os.pread(file, 1 << 20, at)):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+def write_whole(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]

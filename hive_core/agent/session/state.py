@@ -1,0 +1,175 @@
+"""What the records of a conversation come to: its history, and the turn that is open.
+
+`history` holds the messages of the runtime, byte for byte. A turn begins with an input and ends
+with `closed`, after its result was passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hive_core.agent.session.records import Record
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One call that the model asked for, with the records of it. `key`: for an operation."""
+
+    id: str
+    name: str
+    arguments: dict[str, object]
+    key: str
+    started: Record | None = None
+    result: Record | None = None
+
+
+@dataclass(slots=True)
+class TurnState:
+    """One turn. `rendered`: how many of its inputs the model has seen; `rounds`: its answers."""
+
+    number: int
+    inputs: list[Record] = field(default_factory=list)
+    rendered: int = 0
+    rounds: int = 0
+    calls: list[ToolCall] = field(default_factory=list)
+    text: str = ""
+    end: Record | None = None
+    texts_only: int = 0
+
+    @property
+    def trigger(self) -> Record:
+        """The input that began the turn."""
+        return self.inputs[0]
+
+    @property
+    def task(self) -> str:
+        """The task of the turn; empty: none."""
+        return str(self.trigger.get("task") or "")
+
+    @property
+    def attempt(self) -> int:
+        value = self.trigger.get("attempt")
+        return value if isinstance(value, int) else 0
+
+    @property
+    def unseen(self) -> list[Record]:
+        """Inputs that no request has carried yet."""
+        return self.inputs[self.rendered :]
+
+
+@dataclass(slots=True)
+class ConversationState:
+    """A conversation, as its records tell it."""
+
+    log: str = ""
+    conversation: str = ""
+    system: str = ""
+    history: list[str] = field(default_factory=list)
+    turn: TurnState | None = None
+    turns: int = 0
+    seen: set[str] = field(default_factory=set)
+    tokens: int = 0
+    _marks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _records: int = 0
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> ConversationState:
+        state = cls()
+        for record in records:
+            state.add(record)
+        return state
+
+    def add(self, record: Record) -> None:
+        """Apply one record."""
+        getattr(self, f"_add_{record['t']}")(record)
+        self._records += 1
+
+    def key(self, suffix: object) -> str:
+        """An idempotency key of this conversation; the log's id makes it unique."""
+        return f"{self.conversation}:{self.log}:{suffix}"
+
+    def _add_open(self, record: Record) -> None:
+        self.log, self.conversation = str(record["log"]), str(record["conversation"])
+        self.turns = number(record.get("turns"))
+        self.seen.update(texts(record.get("seen")))
+
+    def _add_system(self, record: Record) -> None:
+        self.system = str(record["text"])
+
+    def _add_input(self, record: Record) -> None:
+        turn = number(record["turn"])
+        if self.turn is None or self.turn.number != turn:
+            self.turn = TurnState(turn)
+        self.turn.inputs.append(record)
+        self.turns = max(self.turns, turn)
+        if record.get("id"):
+            self.seen.add(str(record["id"]))
+
+    def _add_response(self, record: Record) -> None:
+        turn = self._open_turn()
+        self.history += [*texts(record["sent"]), str(record["message"])]
+        turn.rendered = number(record["inputs"])
+        turn.rounds += 1
+        turn.text = str(record.get("text") or "")
+        self.tokens = number(record.get("tokens"))
+        rows = record.get("calls")
+        turn.calls = [
+            _tool_call(row, self.key(f"{self._records}.{at}"))
+            for at, row in enumerate(rows if isinstance(rows, list) else [])
+        ]
+        turn.texts_only = 0 if turn.calls else turn.texts_only + 1
+
+    def _add_call(self, record: Record) -> None:
+        self._call_of(record).started = record
+
+    def _add_result(self, record: Record) -> None:
+        self._call_of(record).result = record
+
+    def _add_end(self, record: Record) -> None:
+        self._open_turn().end = record
+
+    def _add_closed(self, record: Record) -> None:
+        self._marks[number(record["turn"])] = (len(self.history), self.tokens)
+        self.turn = None
+
+    def _add_compact(self, record: Record) -> None:
+        # The inputs of the open turn follow in the same segment.
+        self.history.clear()
+        self._marks.clear()
+        self.turn = TurnState(number(record["turn"]), [record], rounds=number(record["rounds"]))
+        self.turns = max(self.turns, self.turn.number)
+
+    def _add_rewind(self, record: Record) -> None:
+        size, self.tokens = self._marks.get(number(record["to"]), (0, 0))
+        del self.history[size:]
+        self.turn = None
+
+    def can_rewind(self, turn: int) -> bool:
+        """Whether the history at the end of this turn is known; 0 is the beginning."""
+        return turn == 0 or turn in self._marks
+
+    def _open_turn(self) -> TurnState:
+        if self.turn is None:
+            raise ValueError("no turn is open")
+        return self.turn
+
+    def _call_of(self, record: Record) -> ToolCall:
+        return next(call for call in self._open_turn().calls if call.id == record["call"])
+
+
+def _tool_call(row: object, key: str) -> ToolCall:
+    fields = row if isinstance(row, dict) else {}
+    arguments = fields.get("arguments")
+    return ToolCall(
+        str(fields.get("id")), str(fields.get("name")),
+        arguments if isinstance(arguments, dict) else {}, key,
+    )  # fmt: skip
+
+
+def number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []

@@ -1,0 +1,146 @@
+"""The log on disk: what a crash leaves, what damage is, and what is never lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hive_core.agent.session.log import MAIN, ConversationLog, conversations, segments
+from hive_core.agent.session.records import (
+    RECORD_MOST,
+    Record,
+    decode_record,
+    encode_record,
+    read_records,
+)
+from hive_core.errors import Busy, Internal
+
+SYSTEM: Record = {"t": "system", "text": "You are bob.\nBe brief. é"}
+HELLO: Record = {"t": "input", "turn": 1, "id": "m1", "text": "hello"}
+TEXTS = st.text(max_size=30)
+RECORDS = st.builds(lambda text: {"t": "system", "text": text}, TEXTS)
+
+
+@given(st.lists(RECORDS, max_size=6), st.data())
+def test_a_log_that_is_cut_anywhere_keeps_its_whole_records(
+    rows: list[Record], data: st.DataObject
+) -> None:
+    lines = [encode_record(row) for row in rows]
+    whole = b"".join(lines)
+    cut = data.draw(st.integers(0, len(whole)))
+    contents = read_records(whole[:cut])
+    assert contents.records == rows[: len(contents.records)]
+    assert contents.size == sum(map(len, lines[: len(contents.records)])) <= cut
+    assert len(contents.records) == len(rows) or cut < contents.size + len(
+        lines[len(contents.records)]
+    )
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_make_a_record_by_chance(data: bytes) -> None:
+    contents = read_records(data)
+    assert b"".join(map(encode_record, contents.records)) == data[: contents.size]
+
+
+def test_a_damaged_record_before_whole_ones_is_refused() -> None:
+    first, second = encode_record(SYSTEM), encode_record(HELLO)
+    damaged = first.replace(b"brief", b"grief") + second
+    with pytest.raises(Internal, match="record at byte 0 is damaged"):
+        read_records(damaged)
+
+
+def test_a_lone_surrogate_of_a_model_can_be_logged() -> None:
+    line = encode_record({"t": "system", "text": "\ud800"})
+    assert decode_record(line[:-1]) == {"t": "system", "text": "?"}
+
+
+def test_a_record_has_a_known_kind_and_a_bounded_size() -> None:
+    with pytest.raises(ValueError, match="kind 'letter'"):
+        encode_record({"t": "letter"})
+    with pytest.raises(ValueError, match="the limit is"):
+        encode_record({"t": "system", "text": "a" * RECORD_MOST})
+
+
+def test_a_log_is_of_its_owner_only_and_is_read_again(tmp_path: Path) -> None:
+    with ConversationLog(tmp_path, MAIN) as log:
+        log.append(SYSTEM)
+        log.append(HELLO)
+        first = log.state.log
+    file = tmp_path / MAIN / "log"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    with ConversationLog(tmp_path, MAIN) as log:
+        assert log.state.log == first
+        assert log.state.system == SYSTEM["text"]
+        assert log.state.seen == {"m1"}
+    assert conversations(tmp_path) == [MAIN]
+
+
+def test_a_torn_tail_is_cut_off_before_the_next_record(tmp_path: Path) -> None:
+    with ConversationLog(tmp_path, MAIN) as log:
+        log.append(SYSTEM)
+    file = tmp_path / MAIN / "log"
+    file.write_bytes(file.read_bytes() + encode_record(HELLO)[:-5])
+    with ConversationLog(tmp_path, MAIN) as log:
+        assert log.state.turn is None
+        log.append(HELLO)
+    assert [row["t"] for row in read_records(file.read_bytes()).records] == [
+        "open", "system", "input",
+    ]  # fmt: skip
+
+
+def test_two_processes_do_not_write_the_same_log(tmp_path: Path) -> None:
+    with (
+        ConversationLog(tmp_path, MAIN),
+        pytest.raises(Busy, match="another process has the log of main open"),
+    ):
+        ConversationLog(tmp_path, MAIN)
+
+
+def test_a_failed_write_leaves_nothing_that_tears_the_log(tmp_path: Path) -> None:
+    fails = [False]
+
+    def sync(file: int) -> None:
+        if fails[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fdatasync(file)
+
+    with ConversationLog(tmp_path, MAIN, sync) as log:
+        fails[0] = True
+        with pytest.raises(OSError, match="No space"):
+            log.append(SYSTEM)
+        fails[0] = False
+        log.append(HELLO)
+    rows = read_records((tmp_path / MAIN / "log").read_bytes()).records
+    assert [row["t"] for row in rows] == ["open", "input"]
+
+
+def test_a_new_segment_knows_turns_and_messages_and_keeps_the_old_file(tmp_path: Path) -> None:
+    with ConversationLog(tmp_path, MAIN) as log:
+        log.append(HELLO)
+        log.append({"t": "closed", "turn": 1})
+        before = log.state.key("x")
+        log.start_segment([SYSTEM])
+        log.append({**HELLO, "turn": 2, "id": "m2"})
+        assert log.state.key("x") != before
+    with ConversationLog(tmp_path, MAIN) as log:
+        assert log.state.seen == {"m1", "m2"}
+        assert log.state.turns == 2
+        assert log.state.system == SYSTEM["text"]
+    assert [file.name for file in segments(tmp_path / MAIN)] == ["log.1", "log"]
+
+
+def test_a_crash_between_the_two_names_of_a_segment_makes_no_third(tmp_path: Path) -> None:
+    with ConversationLog(tmp_path, MAIN) as log:
+        log.append(HELLO)
+        # What a crash leaves after the old file got its second name.
+        os.link(log.folder / "log", log.folder / "log.1")
+        (log.folder / "log.new").write_bytes(b"half")
+        log.start_segment([SYSTEM])
+    assert [file.name for file in segments(tmp_path / MAIN)] == ["log.1", "log"]
