@@ -22,8 +22,8 @@ from hive_core.host.config import settings as config
 from hive_core.host.config.diffs import ReviewDiffs
 from hive_core.host.config.nix_profiles import NixProfiles
 from hive_core.host.git.applied_repositories import AppliedRepositories
-from hive_core.host.git.lending import PackExports
 from hive_core.host.git.manual_commits import ManualCommits
+from hive_core.host.git.pack_exports import PackExports
 from hive_core.host.git.pushes import Pushes
 from hive_core.host.git.seed import write_seeds
 from hive_core.host.git.server import MetaGitServer

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Repository(Protocol):
-    """What the broker needs of the meta repo (`host/git.py`)."""
+    """What the broker needs of the meta repo (`host/git/repo.py`)."""
 
     def write(self, hive: Hive, before: Hive, message: str, trailers: Mapping[str, str]) -> str:
         """Write a commit on top of `before.commit`, objects synced; no ref moves."""

@@ -14,7 +14,7 @@ from fixtures.meta_repo import git
 from fixtures.proposals import Author
 
 from hive_core.errors import Conflict, HiveError, Internal
-from hive_core.host.git.applied_repository import AppliedRepo, ProposalTag
+from hive_core.host.git.applied_repositories import AppliedRepo, ProposalTag
 from hive_core.host.git.file_writer import put
 from hive_core.host.git.gitfolder import read_refs
 from hive_core.host.git.seed import seed

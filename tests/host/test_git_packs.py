@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import DamagedRepo, MetaRepo, RecoveryKind
-from hive_core.host.git.entries import LIMIT, TooLarge, apply_delta, inflate, read_header
+from hive_core.host.git.pack_format import LIMIT, TooLarge, apply_delta, inflate, read_header
 from hive_core.host.git.packs import Packs
 from hive_core.host.git.store import ObjectStore
 

@@ -17,7 +17,7 @@ from fixtures.git_host import CAPS, WHO, GitHostProcess, commit, objects, serve_
 from fixtures.world import world
 
 from hive_core.errors import Conflict, HiveError, InvalidArgument, LimitReached
-from hive_core.host.git.initial_pack import build_pack, object_name
+from hive_core.host.git.pack_format import build_pack, object_name
 
 ZERO = "0" * 40
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from fixtures.git_host import GitHostProcess, commit, objects, serve_people, tree
 
-from hive_core.host.git.initial_pack import object_name
+from hive_core.host.git.pack_format import object_name
 from hive_core.varlink import encode
 
 

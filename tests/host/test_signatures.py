@@ -15,8 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument, NotAllowed
-from hive_core.host.git.signatures import Signatures, keys
-from hive_core.host.git.tags import LIMIT, SignatureFormat, SignedTag, read_tag
+from hive_core.host.git.signatures import (
+    TAG_LIMIT,
+    SignatureFormat,
+    Signatures,
+    SignedTag,
+    keys,
+    read_tag,
+)
 
 _ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
 
@@ -109,7 +115,7 @@ def test_a_tag_without_signature_or_shape_is_refused(desk: ManualTransport) -> N
     desk.git("tag", "-a", "-m", "yes", "plain")
     with pytest.raises(InvalidArgument, match="not signed"):
         read_tag(desk.git("cat-file", "tag", "plain").encode())
-    for data in (b"", b"tree 00\n", desk.tag()[1:], b"x" * (LIMIT + 1)):
+    for data in (b"", b"tree 00\n", desk.tag()[1:], b"x" * (TAG_LIMIT + 1)):
         with pytest.raises(InvalidArgument):
             read_tag(data)
 

@@ -14,7 +14,7 @@ from fixtures.meta_repo import git
 from fixtures.proposals import Author
 from fixtures.world import World, world
 
-from hive_core.host.git.applied_repository import AppliedRepo
+from hive_core.host.git.applied_repositories import AppliedRepo
 from hive_core.host.git.signatures import Signatures
 from hive_core.host.git.signed_approvals import SignedApprovals
 from hive_core.ledger.approvals.storage import ApprovalRequest

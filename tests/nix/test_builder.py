@@ -19,7 +19,7 @@ from nix.conftest import OFFLINE, PLAIN, NixJobRunner
 
 from hive_core.errors import Conflict, InvalidArgument
 from hive_core.host.config.nix_profiles import NixProfiles
-from hive_core.host.git.pending_locks import PendingLocks
+from hive_core.host.git.proposed_lock_files import ProposedLockFiles
 from hive_core.jobs import nix_build, nix_evaluate, nix_lock
 from hive_core.jobs.nix import JobFolders
 from hive_core.model.agents.hive import Hive
@@ -98,7 +98,7 @@ class BuilderHost:
             self.nix, cast("AppliedRepoSource", self.files), self.profiles, lambda: self.fault
         )
         self.inputs = LockUpdates(
-            self.nix, self.profiles, PendingLocks(self.settings.paths.applied)
+            self.nix, self.profiles, ProposedLockFiles(self.settings.paths.applied)
         )
         self.fault = ""
         self.hive = family("bob", "carl").with_lock(runner.lock)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import Internal, NotFound
-from hive_core.host.git.pending_locks import FOLDER
+from hive_core.host.git.proposed_lock_files import FOLDER
 from hive_core.model.config.review import LINE_MOST
 
 PART: Final = 1 << 20  # bytes that are read at once

@@ -13,8 +13,8 @@ from typing import Final
 from hive_core.errors import Busy, Internal, StorageFull
 from hive_core.host.storage.disk import sync_folder
 
-FOLDER: Final = 0o700
-FILE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
 # Seconds after which a lock is stale: the daemon holds a lock only for a moment.
 _DEAD: Final = 60.0
 
@@ -34,11 +34,11 @@ def make_folder(path: Path) -> Path:
     """Create a directory that only the daemon may enter, whatever the umask is."""
     if not path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
-        path.chmod(FOLDER)
+        path.chmod(FOLDER_MODE)
     return path
 
 
-def put(path: Path, data: bytes, mode: int = FILE, *, durable: bool = True) -> None:
+def put(path: Path, data: bytes, mode: int = FILE_MODE, *, durable: bool = True) -> None:
     """Write the file in one step: readers see the old content or the new one."""
     spare = path.with_name(f".{path.name}.new")
     spare.unlink(missing_ok=True)  # left by a daemon that was killed; may be read-only
@@ -52,7 +52,7 @@ def put_ref(path: Path, oid: str, *, durable: bool = True) -> None:
     make_folder(path.parent)
     lock = path.with_name(f"{path.name}.lock")
     handle = _create_lock(lock)
-    os.fchmod(handle, FILE)
+    os.fchmod(handle, FILE_MODE)
     _replace(path, lock, handle, f"{oid}\n".encode(), durable=durable)
 
 
@@ -75,7 +75,7 @@ def _replace(path: Path, spare: Path, handle: int, data: bytes, *, durable: bool
 def _create_lock(lock: Path) -> int:
     for _ in range(2):
         with suppress(FileExistsError):
-            return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
+            return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         with suppress(FileNotFoundError):
             if time.time() - lock.stat().st_mtime > _DEAD:
                 lock.unlink()

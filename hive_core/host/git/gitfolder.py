@@ -1,5 +1,6 @@
-"""The folder of a bare repository in git's layout: created, read and pruned without running git.
+"""Repositories in git's layout, created, read and pruned without running git.
 
+The meta repository has a work tree; the repositories of agents are bare.
 https://git-scm.com/docs/gitrepository-layout. Operators do not run git in this folder: they have
 clones of their own, which use `git-remote-hive`.
 """
@@ -15,20 +16,55 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.host.git.file_writer import make_folder, put
-from hive_core.host.git.initial_pack import object_name
+import pygit2
+
+from hive_core.host.git.branch import BRANCH
+from hive_core.host.git.file_writer import FOLDER_MODE, make_folder, put
+from hive_core.host.git.pack_format import object_name
 from hive_core.host.git.packs import Pack
+from hive_core.host.storage.disk import sync_folder
 
 _REF_MOST: Final = 4096  # bytes
 _PACKED_MOST: Final = 16 << 20
 _FOLDERS: Final = (
     "objects/pack", "objects/info", "refs/heads", "refs/tags", "refs/hive/proposals", "hive",
 )  # fmt: skip
-CONFIG: Final = b"""[core]
+_CONFIG: Final = b"""[core]
 \trepositoryformatversion = 0
 \tfilemode = true
-\tbare = true
+\tbare = %s
 """
+WORK_CONFIG: Final = _CONFIG % b"false"
+BARE_CONFIG: Final = _CONFIG % b"true"
+
+
+def create_repository(path: Path) -> None:
+    """Create an empty repository that only the daemon can access (attack 59)."""
+    spare = path / ".new"  # on the same file system, whatever `path` is
+    shutil.rmtree(spare, ignore_errors=True)
+    pygit2.init_repository(str(spare), initial_head=BRANCH.rpartition("/")[2])
+    folder = spare / ".git"
+    shutil.rmtree(folder / "hooks", ignore_errors=True)
+    (folder / "config").write_bytes(WORK_CONFIG)
+    for number in range(256):
+        (folder / "objects" / f"{number:02x}").mkdir(exist_ok=True)
+    _sync_all(folder)
+    path.chmod(FOLDER_MODE)
+    folder.rename(path / ".git")
+    spare.rmdir()
+    sync_folder(path)
+    sync_folder(path.parent)
+
+
+def _sync_all(folder: Path) -> None:
+    """Set the modes, and sync every file and directory."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir():
+            path.chmod(FOLDER_MODE)
+            sync_folder(path)
+        elif path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
 
 
 def create_bare_repository(path: Path) -> Path:
@@ -41,7 +77,7 @@ def create_bare_repository(path: Path) -> Path:
         for part in subfolder.split("/"):
             at = make_folder(at / part)
     put(path / "HEAD", b"ref: refs/heads/main\n", durable=False)
-    put(path / "config", CONFIG, durable=False)
+    put(path / "config", BARE_CONFIG, durable=False)
     return path
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from hive_core.host.git.entries import EntryHeader, apply_delta, inflate, read_header
+from hive_core.host.git.pack_format import EntryHeader, apply_delta, inflate, read_header
 
 _MAGIC: Final = b"\377tOc\0\0\0\2"
 _FAN: Final = struct.Struct(">256I")

@@ -13,7 +13,7 @@ from typing import Final
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import gitfolder
 from hive_core.host.git.file_writer import guard_repository, make_folder, put
-from hive_core.host.git.initial_pack import pack_fault
+from hive_core.host.git.pack_format import pack_fault
 from hive_core.host.storage.disk import sync_folder
 
 NOTES: Final = "hive-pushed"

@@ -16,11 +16,11 @@ from uuid import uuid4
 
 from hive_core.errors import Busy, Conflict, HiveError, InvalidArgument, NotAllowed
 from hive_core.host.git import gitfolder
-from hive_core.host.git.applied_repository import AppliedRepo
+from hive_core.host.git.applied_repositories import AppliedRepo
 from hive_core.host.git.file_writer import guard_repository, put_ref
-from hive_core.host.git.initial_pack import object_name
-from hive_core.host.git.lending import PackExports
 from hive_core.host.git.manual_commits import ManualCommits
+from hive_core.host.git.pack_exports import PackExports
+from hive_core.host.git.pack_format import object_name
 from hive_core.host.git.pushed_packs import PushedPacks
 from hive_core.host.git.signed_approvals import ASIDE, SignedApprovals
 from hive_core.host.storage.uploads import PushUploads

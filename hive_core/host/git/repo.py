@@ -20,8 +20,8 @@ from typing import Final
 from hive_core.errors import Busy, HiveError, Internal, InvalidArgument, StorageFull
 from hive_core.host.git import checkup, packing, recovery
 from hive_core.host.git.branch import Branch
-from hive_core.host.git.create import create_repository
 from hive_core.host.git.faults import Damage, DamagedRepo, guard_writes
+from hive_core.host.git.gitfolder import create_repository
 from hive_core.host.git.handle import RepositoryHandle
 from hive_core.host.git.locks import write_owner_file
 from hive_core.host.git.objects import Objects

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import InvalidArgument, NotFound
-from hive_core.host.git.applied_repository import KINDS, PROPOSALS, AppliedRepo
+from hive_core.host.git.applied_repositories import KINDS, PROPOSALS, AppliedRepo
 from hive_core.host.git.faults import DamagedRepo
-from hive_core.host.git.lending import PackExports
+from hive_core.host.git.pack_exports import PackExports
 from hive_core.host.git.pushes import Pushes
 from hive_core.host.git.recovery import ancestors
 from hive_core.host.git.repo import MetaRepo
@@ -36,7 +36,7 @@ class MetaGitServer:
 
     meta: MetaRepo
     repo: Callable[[str], AppliedRepo]
-    lending: PackExports
+    exports: PackExports
     pushes: Callable[[], Pushes]
 
     async def refs(self, repo: str) -> Mapping[str, str]:
@@ -61,13 +61,13 @@ class MetaGitServer:
     async def pack(
         self, repo: str, wants: Sequence[str], haves: Sequence[str], after: str | None
     ) -> tuple[bytes, str | None]:
-        return await self.lending.pack(self._folder(repo), wants, haves, after)
+        return await self.exports.pack(self._folder(repo), wants, haves, after)
 
     async def log(self, start: str, limit: int) -> Sequence[MetaCommit]:
         return await asyncio.to_thread(self._log, start, limit)
 
     async def changes(self, old: str, new: str, at: int) -> tuple[bytes, bool]:
-        return await self.lending.changes(self._folder(META), old, new, at)
+        return await self.exports.changes(self._folder(META), old, new, at)
 
     async def push(self, push: Push, part: PackChunk) -> PushProgress:
         return await self.pushes().push(push, part)

@@ -1,7 +1,9 @@
-"""Finds the signer of a tag with ssh-keygen and gpgv, the programs that git uses.
+"""Reads a signed tag, and finds its signer with ssh-keygen and gpgv, the programs that git uses.
 
 The file of allowed signers has the format of ssh-keygen(1), and may also hold armoured public PGP
 keys. It decides who may approve, so it must be owned by root and writable by root only.
+
+https://git-scm.com/docs/gitformat-signature describes where the signature of a tag is.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ import binascii
 import os
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
-from hive_core.errors import Internal, NotAllowed, TimedOut
-from hive_core.host.git.tags import SignatureFormat, SignedTag
+from hive_core.errors import Internal, InvalidArgument, NotAllowed, TimedOut
 
-LIMIT: Final = 1 << 20
+SIGNERS_MOST: Final = 1 << 20
 _DEADLINE: Final = 10.0
 _NAMESPACE: Final = "git"
 _SAID: Final = 500
@@ -28,6 +30,65 @@ _BLOCK: Final = re.compile(
 )
 # Statuses of gpgv for a bad signature; another signature of the same tag may be good.
 _BAD: Final = ("EXPSIG", "EXPKEYSIG", "REVKEYSIG", "BADSIG", "ERRSIG")
+# Bytes of a tag, and its lines before the message.
+TAG_LIMIT: Final = 64 << 10
+_HEAD: Final = re.compile(
+    rb"object (?P<object>[0-9a-f]{40})\ntype (?P<kind>[a-z]{1,10})\n"
+    rb"tag (?P<name>[!-~]{1,200})\ntagger (?P<tagger>[^\n\0]{1,500})\n\n"
+)
+_FIELD: Final = "tag"
+
+
+class SignatureFormat(StrEnum):
+    """The program that made the signature."""
+
+    SSH = "ssh"
+    PGP = "pgp"
+
+
+_ARMOUR: Final = {
+    SignatureFormat.SSH: b"-----BEGIN SSH SIGNATURE-----",
+    SignatureFormat.PGP: b"-----BEGIN PGP SIGNATURE-----",
+}
+
+
+class SignedTag(NamedTuple):
+    """A signed tag. `payload` is the signed bytes.
+
+    Do not trust any field before the signature is checked.
+    """
+
+    object: str
+    kind: str
+    name: str
+    payload: bytes
+    signature: bytes
+    flavour: SignatureFormat
+
+
+def read_tag(data: bytes) -> SignedTag:
+    """Parse a tag and its signature; InvalidArgument if the tag is malformed or not signed."""
+    if len(data) > TAG_LIMIT:
+        raise InvalidArgument(f"the tag is larger than {TAG_LIMIT} bytes", field=_FIELD)
+    head = _HEAD.match(data)
+    if head is None:
+        raise InvalidArgument("the tag is not well-formed", field=_FIELD)
+    flavour, at = _signature_start(data, head.end())
+    return SignedTag(
+        head["object"].decode(), head["kind"].decode(), head["name"].decode(),
+        data[:at], data[at:], flavour,
+    )  # fmt: skip
+
+
+def _signature_start(data: bytes, start: int) -> tuple[SignatureFormat, int]:
+    """The format and position of the signature: the last matching line, as in git."""
+    places = {
+        flavour: max(data.rfind(b"\n" + line, start - 1), -1) for flavour, line in _ARMOUR.items()
+    }
+    flavour, at = max(places.items(), key=lambda item: item[1])
+    if at < 0:
+        raise InvalidArgument("the tag is not signed", field=_FIELD)
+    return flavour, at + 1
 
 
 class Signatures:
@@ -60,11 +121,11 @@ class Signatures:
                     raise NotAllowed(
                         f"{self._signers} must be owned by root and writable by root only"
                     )
-                data = file.read(LIMIT + 1)
+                data = file.read(SIGNERS_MOST + 1)
         except OSError as error:
             raise NotAllowed(f"cannot read {self._signers}: {error.strerror}") from error
-        if len(data) > LIMIT:
-            raise NotAllowed(f"{self._signers} is larger than {LIMIT} bytes")
+        if len(data) > SIGNERS_MOST:
+            raise NotAllowed(f"{self._signers} is larger than {SIGNERS_MOST} bytes")
         return data.decode("utf-8", "replace")
 
 

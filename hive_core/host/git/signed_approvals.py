@@ -30,10 +30,9 @@ from hive_core.errors import (
     StorageFull,
     TimedOut,
 )
-from hive_core.host.git.applied_repository import AppliedRepo
+from hive_core.host.git.applied_repositories import AppliedRepo
 from hive_core.host.git.file_writer import drop_ref, guard_repository, put_ref
-from hive_core.host.git.signatures import Signatures
-from hive_core.host.git.tags import SignedTag, read_tag
+from hive_core.host.git.signatures import Signatures, SignedTag, read_tag
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.config.approval import Approval, ApprovalState
 from hive_core.model.wire.record import OPERATOR

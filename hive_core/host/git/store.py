@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hive_core.errors import InvalidArgument
-from hive_core.host.git.entries import LIMIT, TooLarge
 from hive_core.host.git.faults import guard_reads
+from hive_core.host.git.pack_format import LIMIT, TooLarge
 from hive_core.host.git.packs import Packs
 
 FILES: Final = (0o100644, 0o100755)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import Internal, StorageFull
-from hive_core.host.git import create, gitfolder
+from hive_core.host.git import gitfolder
 from hive_core.host.git.file_writer import put
 from hive_core.host.git.permissions import make_private
 from hive_core.host.storage.disk import FULL
@@ -41,8 +41,8 @@ def _make_work_private(paths: Paths) -> None:
 def _make_repositories_private(paths: Paths) -> None:
     """Make the repositories accessible to the daemon only, with settings written by the daemon."""
     for folder, repositories, config in (
-        (paths.meta, [paths.meta / ".git"], create.CONFIG),
-        (paths.applied, [*paths.applied.glob("**/*.git")], gitfolder.CONFIG),
+        (paths.meta, [paths.meta / ".git"], gitfolder.WORK_CONFIG),
+        (paths.applied, [*paths.applied.glob("**/*.git")], gitfolder.BARE_CONFIG),
     ):
         if folder.is_dir():
             make_private(folder)

@@ -13,7 +13,7 @@ from typing import NoReturn
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
 from hive_core.errors import Busy, HiveError, Internal, StorageFull
-from hive_core.host.git import restore as restoring
+from hive_core.host.git.checkup import RESTORE, restore_objects
 from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.manual_commits import judge
 from hive_core.host.git.recovery import Recovery
@@ -42,7 +42,7 @@ class Stores:
     damage: str = ""
 
     @classmethod
-    def open(cls, settings: Settings, restore: Path = restoring.FOLDER) -> Stores:
+    def open(cls, settings: Settings, restore: Path = RESTORE) -> Stores:
         """Open and recover both. `restore` may hold packs that replace lost objects."""
         try:
             ledger, repo = cls._open_stores(settings)
@@ -75,7 +75,7 @@ class Stores:
             return repo.recover(ledger.head, may)
         except DamagedRepo:
             try:
-                taken = restoring.restore_objects(repo.folder, restore)
+                taken = restore_objects(repo.folder, restore)
             except (OSError, ValueError) as error:
                 log.warning("Cannot restore from %s: %s", restore, error)
                 taken = 0

@@ -13,7 +13,7 @@ from typing import Final
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Busy, Conflict, HiveError, StorageFull, TimedOut, Unreachable
-from hive_core.host.git.applied_repository import ProposalTag
+from hive_core.host.git.applied_repositories import ProposalTag
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.approval import (
     Approval,

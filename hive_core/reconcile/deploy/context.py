@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
-from hive_core.host.git.applied_repository import AppliedRepo, ReviewFiles
+from hive_core.host.git.applied_repositories import AppliedRepo, ReviewFiles
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.approval import Approval, Binding, Effect
 from hive_core.reconcile.deps import Perform, Ports

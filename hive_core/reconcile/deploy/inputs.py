@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from hive_core.errors import Conflict, InvalidArgument
 from hive_core.host.config.nix_profiles import INPUTS, NixProfiles
-from hive_core.host.git.pending_locks import LOCK_MOST, PendingLocks
+from hive_core.host.git.proposed_lock_files import LOCK_MOST, ProposedLockFiles
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.approval import Approval, Effect
 from hive_core.model.config.build_result import NixJobResult
@@ -31,7 +31,7 @@ class LockUpdates:
 
     nix: NixJobs
     profiles: NixProfiles
-    pending_locks: PendingLocks
+    pending_locks: ProposedLockFiles
 
     async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest:
         """Lock the requested inputs; Conflict if none has changed."""

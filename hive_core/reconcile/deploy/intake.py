@@ -13,7 +13,7 @@ from typing import Final
 from uuid import uuid4
 
 from hive_core.errors import Conflict
-from hive_core.host.git.applied_repository import ReviewFiles
+from hive_core.host.git.applied_repositories import ReviewFiles
 from hive_core.host.systemd.job_exchange import Exchange, exchange
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive

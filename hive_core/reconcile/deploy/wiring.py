@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hive_core.host.config.nix_profiles import NixProfiles
-from hive_core.host.git.pending_locks import PendingLocks
+from hive_core.host.git.proposed_lock_files import ProposedLockFiles
 from hive_core.host.storage.secrets import SecretStore
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import NIX_IMAGE
@@ -35,7 +35,7 @@ class DeployWiring:
         """Build the context; `spare` frees the ballast of a full disk."""
         ports, settings = self.ports, self.ports.settings
         nix = NixJobs(settings, ports.jobs)
-        locks = PendingLocks(settings.paths.applied)
+        locks = ProposedLockFiles(settings.paths.applied)
         return DeployContext(
             ports, look, hive, perform, self.applied,
             JobIntake(settings, ports.jobs, self.applied),

@@ -1,8 +1,8 @@
 """Child process that reads a repository of the daemon for an operator's clone: packs and diffs.
 
-`python -I lend.py pack|diff|packs FOLDER OUT`, with the parameters as JSON on standard input.
-libgit2 can crash or loop on damaged data; a child process keeps that away from hived. Errors are
-printed as one line on standard error.
+`python -I pack_exporter.py pack|diff|packs FOLDER OUT`, with the parameters as JSON on standard
+input. libgit2 can crash or loop on damaged data; a child process keeps that away from hived. Errors
+are printed as one line on standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packs and diffs for operators' clones, made by a child process (`git/lend.py`).
+"""Packs and diffs for operators' clones, made by a child process (`git/pack_exporter.py`).
 
 A pack is sent in parts. It is deleted after its last part, or when newer packs need the space.
 """
@@ -30,7 +30,7 @@ SOON: Final = 10.0  # Seconds after which a call is answered, with an empty part
 _SAID: Final = 500
 _GONE: Final = "this pack was deleted: fetch again"
 _OFFSET_MOST: Final = 12  # digits
-_PROGRAM: Final = Path(__file__).with_name("lend.py")
+_PROGRAM: Final = Path(__file__).with_name("pack_exporter.py")
 
 
 @dataclass

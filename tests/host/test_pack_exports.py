@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from hive_core.errors import Busy, Conflict, Expired, Internal, InvalidArgument, LimitReached
 from hive_core.host.git import pushes as pushing
-from hive_core.host.git.lending import PackExports
+from hive_core.host.git.pack_exports import PackExports
 from hive_core.host.git.pushes import Pushes
 from hive_core.host.storage import uploads
 from hive_core.host.storage.uploads import PushUploads

@@ -16,7 +16,7 @@ _ID: Final = re.compile(r"[0-9a-f]{12}")
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class PendingLocks:
+class ProposedLockFiles:
     """Stores `ID.lock`, and `ID.diff` with the lines that it changes."""
 
     def __init__(self, applied: Path) -> None:

@@ -1,13 +1,18 @@
-"""One entry of a pack: its header, its inflated content, and the result of a delta.
+"""git's pack format: reads one entry, and builds or checks a small pack with its index.
 
-https://git-scm.com/docs/gitformat-pack. Nothing in the file is trusted: every length is a limit
-until it is confirmed, and the caller compares the hash at the end.
+https://git-scm.com/docs/gitformat-pack, version 2 of both. Nothing in a pack that is read is
+trusted: every length is a limit until it is confirmed, and the caller compares the hash at the end.
+No entry of a pack that is built is a delta.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import zlib
+from collections.abc import Iterable
+from hashlib import sha1
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 LIMIT: Final = 64 << 20
@@ -16,7 +21,9 @@ _SPARE: Final = 512
 _SIGN, _REST = 0x80, 0x7F
 _NAME: Final = 20
 _KINDS: Final = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
+_NUMBERS: Final = {kind: number for number, kind in _KINDS.items()}
 _BY_OFFSET, _BY_NAME = 6, 7
+_INDEX_MAGIC: Final = b"\377tOc\0\0\0\2"
 _ALL: Final = 0x10000  # The length that a copy without a length takes
 
 
@@ -142,3 +149,56 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         at, bits = at + 1, bits + 7
         if not data[at - 1] & _SIGN:
             return value, at
+
+
+def object_name(kind: str, data: bytes) -> str:
+    """The name (SHA-1) of an object."""
+    return sha1(b"%s %d\0%s" % (kind.encode(), len(data), data), usedforsecurity=False).hexdigest()
+
+
+def build_pack(objects: Iterable[tuple[str, bytes]]) -> tuple[bytes, bytes]:
+    """The pack and its index for these objects, each given as kind and content."""
+    unique = {object_name(kind, data): (kind, data) for kind, data in objects}
+    parts, rows, at = [struct.pack(">4sII", b"PACK", 2, len(unique))], [], 12
+    for name, (kind, data) in unique.items():
+        part = _entry_header(_NUMBERS[kind], len(data)) + zlib.compress(data)
+        rows.append((bytes.fromhex(name), zlib.crc32(part), at))
+        parts.append(part)
+        at += len(part)
+    body = b"".join(parts)
+    sign = _checksum(body)
+    return body + sign, _index(sorted(rows), sign)
+
+
+def _entry_header(kind: int, size: int) -> bytes:
+    header, size = [kind << 4 | size & 0xF], size >> 4
+    while size:
+        header[-1] |= 0x80
+        header.append(size & 0x7F)
+        size >>= 7
+    return bytes(header)
+
+
+def _index(rows: list[tuple[bytes, int, int]], sign: bytes) -> bytes:
+    counts = [0] * 256
+    for name, _, _ in rows:
+        counts[name[0]] += 1
+    body = b"".join((
+        _INDEX_MAGIC, struct.pack(">256I", *accumulate(counts)), *(name for name, _, _ in rows),
+        *(struct.pack(">I", crc) for _, crc, _ in rows),
+        *(struct.pack(">I", at) for _, _, at in rows), sign,
+    ))  # fmt: skip
+    return body + _checksum(body)
+
+
+def _checksum(data: bytes) -> bytes:
+    return sha1(data, usedforsecurity=False).digest()
+
+
+def pack_fault(pack: bytes, table: bytes) -> str:
+    """Check a pack and its index; return the fault, empty if both are whole and belong together."""
+    if not pack.startswith(b"PACK\0\0\0\2") or _checksum(pack[:-20]) != pack[-20:]:
+        return "the pack is damaged"
+    if not table.startswith(_INDEX_MAGIC) or _checksum(table[:-20]) != table[-20:]:
+        return "the index of the pack is damaged"
+    return "" if table[-40:-20] == pack[-20:] else "the index belongs to another pack"
