@@ -20,6 +20,7 @@ from hive_core.duties import Duties, stop_daemon_on_failure
 from hive_core.errors import HiveError
 from hive_core.host.config import settings as config
 from hive_core.host.config.diffs import ReviewDiffs
+from hive_core.host.config.models import MODELS, load_models, models_faults
 from hive_core.host.config.nix_profiles import NixProfiles
 from hive_core.host.git.applied_repositories import AppliedRepositories
 from hive_core.host.git.manual_commits import ManualCommits
@@ -72,19 +73,24 @@ class Daemon:
 
     def __init__(self, settings: Settings, file: Path = config.FILE) -> None:
         self.settings = settings
+        self.models = load_models(file.parent / MODELS)
         notify.starting()
         self.stores = Stores.open(settings)
         notify.starting()
         self.clock, self.journal = SystemClock(), HostJournal()
         self.keeper = notify.SystemdDescriptorStore()
         self.signals = ShutdownSignals(
-            refusals=lambda: [fault.text for fault in config.check(file)]
+            refusals=lambda: [
+                *(fault.text for fault in config.check(file)),
+                *models_faults(file.parent / MODELS),
+            ]
         )
 
     @cached_property
     def observed(self) -> ObservedState:
         look = ObservedState.build(self.stores.ledger, self.settings, self.stores.hive, self.clock)
         look.damage = self.stores.damage
+        look.faults += self.models.faults(self.settings.models)
         look.disk_is_full = lambda: self.ballast.short
         return look
 
@@ -93,7 +99,8 @@ class Daemon:
         stores, ballast = self.stores, self.ballast
         parts = stores.ledger, stores.repo, self.settings, self.observed, self.clock
         registry = stores.served_operations(operations.load())
-        world = Services(*parts, stores.vault, stores.contents, self.git)
+        served = stores.vault, stores.contents, self.git, self.models.file
+        world = Services(*parts, *served)
         broker = Broker(
             world, stores.hive, registry, service.introspection_methods(registry, VERSION)
         )
@@ -144,7 +151,13 @@ class Daemon:
     @cached_property
     def ports(self) -> Ports:
         return Ports(
-            self.machines, self.journal, self.jobs, self.clock, self.stores.ledger, self.settings
+            self.machines,
+            self.journal,
+            self.jobs,
+            self.clock,
+            self.stores.ledger,
+            self.settings,
+            self.models.file,
         )
 
     @cached_property

@@ -13,6 +13,7 @@ from hive_core.broker.connection import CallOutcome, PendingCall
 from hive_core.errors import StorageFull
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.hive import Hive
+from hive_core.model.config.models import ModelsFile
 from hive_core.ports import Clock, Contents, GitServer, Vault
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Services:
     vault: Vault = NO_VAULT
     contents: Contents = NO_CONTENTS
     git: GitServer | None = None
+    models: ModelsFile = field(default_factory=ModelsFile)
 
 
 class RetryWithSavepoints(Exception):

@@ -14,6 +14,7 @@ from hive_core.broker.operation import Result
 from hive_core.errors import Internal
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import Cpu, Machine, State
+from hive_core.model.agents.model_catalog import ModelCatalog
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.artifact import Content, UploadLimits
 from hive_core.ports import Contents, GitServer, Journal, Vault
@@ -181,6 +182,7 @@ class Call:
     """What a slow read of this call brought, when the handler runs again (`Ready`)."""
     git: GitServer | None = None
     """The repositories as git clients see them; None in a broker made without them."""
+    models: ModelCatalog = field(default_factory=ModelCatalog)
 
     @property
     def by_operator(self) -> bool:

@@ -28,6 +28,7 @@ from hive_core.broker.outcome import (
 from hive_core.broker.rate_limit import RateLimiter
 from hive_core.broker.storage_limits import StorageLimiter
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
+from hive_core.model.agents.model_catalog import ModelCatalog
 from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.policy.algebra import Decision
 
@@ -46,6 +47,7 @@ class Dispatch:
         self._audit = audit
         self._rates = RateLimiter()
         self._storage = StorageLimiter()
+        self._models = ModelCatalog(services.models, services.settings.models)
         self._prefix, self._number = uuid4().hex[:12], 0
 
     def run(self, pending: PendingCall, batch: CallBatch) -> CallOutcome:
@@ -125,7 +127,7 @@ class Dispatch:
         return Call(
             name, party, f"{self._prefix}-{self._number:x}", batch.now, batch.hive, services.ledger,
             services.settings, services.states, batch.topics, more, uid, services.vault,
-            services.contents, None, services.git,
+            services.contents, None, services.git, self._models,
         )  # fmt: skip
 
     def _outcome_without_handler(self, pending: PendingCall, batch: CallBatch) -> CallOutcome:

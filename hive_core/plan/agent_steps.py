@@ -296,7 +296,7 @@ class AgentSteps:
         return StartUnit(
             uuid=place.uuid, name=place.name, nonce=self.run.nonce, spec=place.spec_hash,
             base=base, slice=place.slice, limits=place.limits, image=place.image,
-            boot=place.spec.boot, parent=place.parent, command=place.spec.command,
+            boot=place.spec.boot, parent=place.parent, command=place.spec.program,
             system=place.spec.system if place.image == NIX_IMAGE else None,
             patience=max(1, round(1000 * self.desired.settings.grace.start)),
         )  # fmt: skip

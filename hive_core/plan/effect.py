@@ -19,9 +19,12 @@ from hive_core.model.config.settings import NIX_IMAGE
 
 # Fields of the spec: those that a deploy may change, that apply at the start only, that name files.
 FIELDS: Final = (
-    "config", "nar", "system", "capabilities", "limits", "command", "boot", "harness",
+    "config", "nar", "system", "capabilities", "limits", "command", "boot", "harness", "runtime",
+    "model",
 )  # fmt: skip
-_AT_START: Final = ("image", "boot", "command")
+# Those that `[request]` sets one by one.
+_PLAIN: Final = ("command", "boot", "harness", "runtime", "model")
+_AT_START: Final = ("image", "boot", "command", "runtime", "model")
 _LIVE_LIMITS: Final = frozenset({"disk", "inodes"})  # the kernel's quota; the unit has the others
 _CONTENT: Final = ("config", "nar", "system")
 _NETWORK: Final = "network:"
@@ -66,7 +69,7 @@ def grant(spec: AgentSpec, request: ConfigRequest) -> AgentSpec:
     }
     if named := request.limits.model_dump(exclude_none=True):
         wanted["limits"] = Limits(**{**spec.limits.model_dump(), **named})
-    for field in ("command", "boot", "harness"):
+    for field in _PLAIN:
         if (value := getattr(request, field)) is not None:
             wanted[field] = value
     return spec.model_copy(update=wanted)
@@ -95,7 +98,7 @@ def undo(now: AgentSpec, before: Mapping[str, object], after: Mapping[str, objec
         }),
         **{name: getattr(old, name) for name in _CONTENT},
     }  # fmt: skip
-    for name in ("command", "boot", "harness"):
+    for name in _PLAIN:
         if getattr(now, name) == getattr(new, name):
             wanted[name] = getattr(old, name)
     return now.model_copy(update=wanted)
@@ -191,7 +194,7 @@ def _kind(capability: str) -> tuple[str, str]:
     """The kind and the name of a capability, as the approver sees them."""
     word, _, argument = capability.partition(":")
     match word:
-        case "network" | "secret":
+        case "network" | "secret" | "model" if argument:
             return word, argument
         case "meta.read" | "applied.read":
             return "mount", word.removesuffix(".read")
@@ -209,11 +212,11 @@ def _limits(before: Limits, wanted: Limits) -> Iterator[RequestedChange]:
 
 
 def _plain(spec: AgentSpec, request: ConfigRequest) -> Iterator[RequestedChange]:
-    for name in ("command", "boot", "harness"):
+    for name in _PLAIN:
         if (value := getattr(request, name)) is not None:
             old = getattr(spec, name)
             yield RequestedChange(name, name, _words(old), _words(value), gives=old != value)
 
 
-def _words(value: bool | Sequence[str]) -> str:  # noqa: FBT001 - a value to be shown
-    return json.dumps(value)
+def _words(value: bool | str | Sequence[str] | None) -> str:  # noqa: FBT001 - a value to be shown
+    return "" if value is None else json.dumps(value)

@@ -108,7 +108,7 @@ def hash_of(spec: AgentSpec, image: str, limits: UnitLimits) -> str:
     """A short digest of everything that a running unit was started with."""
     # Earlier versions called the class `Limits`; another text would report every agent as changed.
     text = repr(limits).replace(UnitLimits.__name__, "Limits", 1)
-    parts = [spec.boot, image, list(spec.command), text]
+    parts = [spec.boot, image, list(spec.program), text]
     return sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.model_catalog import ModelCatalog
+from hive_core.model.config.models import ModelsFile
 from hive_core.model.config.settings import Settings
 from hive_core.ports import Clock, Jobs, Journal, Machines
 
@@ -30,7 +32,7 @@ class TopicListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The four ports, the ledger and the settings."""
+    """The four ports, the ledger, the settings and the models of this host."""
 
     machines: Machines
     journal: Journal
@@ -38,6 +40,11 @@ class Ports:
     clock: Clock
     ledger: Ledger
     settings: Settings
+    models: ModelsFile = field(default_factory=ModelsFile)
+
+    @property
+    def catalog(self) -> ModelCatalog:
+        return ModelCatalog(self.models, self.settings.models)
 
 
 @dataclass(frozen=True, slots=True)

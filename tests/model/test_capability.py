@@ -21,7 +21,7 @@ from hive_core.model.agents.capability import (
 
 
 @pytest.mark.parametrize(
-    "capability", [*PLAIN, "meta.update:nixpkgs", "network:veth", "secret:api-key"]
+    "capability", [*PLAIN, "meta.update:nixpkgs", "model:gpt-4.1", "network:veth", "secret:api-key"]
 )
 def test_what_is_on_the_list_is_accepted(capability: str) -> None:
     assert check_capabilities([capability, capability]) == (capability,)

@@ -43,7 +43,7 @@ def test_a_definition_in_the_words_of_others_becomes_parameters_of_spawn() -> No
         ({"hive": {"requireplan": True}}, "hive.requireplan: unknown field; did you mean"
          " hive.require_plan?"),
         ({"xyzzy": 1}, "xyzzy: unknown field"),
-        ({"skills": ["a"], "color": "red", "hive": {"brain": "builtin"}}, "hive.brain, skills,"
+        ({"skills": ["a"], "color": "red", "hive": {"revoke": "x"}}, "hive.revoke, skills,"
          " color: kept in the file, without effect in this version"),
     ],
 )  # fmt: skip

@@ -54,6 +54,8 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "command": st.lists(st.text("ab c", min_size=1), max_size=3),
     "boot": st.booleans(),
     "harness": st.booleans(),
+    "runtime": st.sampled_from(["builtin", "scripted"]),
+    "model": st.sampled_from(["opus", "sonnet"]),
 }
 WISHES = st.fixed_dictionaries({}, optional=PARTS).map(ConfigRequest.model_validate)
 PATHS = st.lists(st.sampled_from(["agent.toml", "agent.nix", "AGENTS.md", "skills/x/a.md"]))
@@ -123,14 +125,14 @@ def test_attack_23_every_new_privilege_is_marked_as_one(
         old = getattr(spec.limits, name)
         if value is not None and (old is None or value > old):
             assert ("limit", name) in red
-    for name in ("command", "boot", "harness"):
+    for name in ("command", "boot", "harness", "runtime", "model"):
         assert ((name, name) in red) == (getattr(spec, name) != getattr(after, name))
     assert all(
         mark.gives or mark.kind != "command" or mark.before == mark.after for mark in changes
     )
 
 
-KINDS = ("capability", "network", "mount", "secret")
+KINDS = ("capability", "network", "mount", "secret", "model")
 
 
 @pytest.mark.parametrize(
@@ -144,6 +146,9 @@ KINDS = ("capability", "network", "mount", "secret")
         ({"command": ["sh"]}, "command", "command"),
         ({"boot": True}, "boot", "boot"),
         ({"harness": True}, "harness", "harness"),
+        ({"runtime": "builtin"}, "runtime", "runtime"),
+        ({"model": "opus"}, "model", "model"),
+        ({"capabilities": ["model:opus"]}, "model", "opus"),
     ],
 )
 def test_each_kind_of_privilege_has_its_own_word(
@@ -266,6 +271,9 @@ def test_files_are_taken_up_as_the_configuration_says(
         ({"limits": {"memory_max": 1 << 30}}, Effect.RESTART),
         ({"command": ["sh"]}, Effect.RESTART),
         ({"boot": True}, Effect.RESTART),
+        ({"model": "opus"}, Effect.RESTART),
+        ({"runtime": "builtin"}, Effect.RESTART),
+        ({"capabilities": ["model:opus"]}, Effect.LIVE),
     ],
 )
 def test_what_a_machine_has_from_its_start_on_takes_a_restart(

@@ -22,6 +22,8 @@ class Identity(TypedDict):
     children: list[str]
     limits: dict[str, int]
     parallel: int | None
+    models: list[str]
+    runtime: str
 
 
 class Sent(TypedDict):

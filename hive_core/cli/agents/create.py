@@ -22,6 +22,8 @@ from hive_core.errors import InvalidArgument
 from hive_core.model.agents.capability import PLAIN
 
 ROLES: Final = ("daemon", "agent", "architect", "lead", "worker", "task")
+# The runtimes of this version.
+RUNTIMES: Final = ("builtin", "scripted")
 LIMITS: Final = (
     "memory_max", "memory_high", "tasks_max", "cpu_quota", "cpu_weight", "io_weight", "disk",
     "inodes",
@@ -47,6 +49,11 @@ _START: Final = (
 @click.option("--title", help="Title for people.")
 @click.option("--tier", type=click.Choice(("strategic", "tactical", "operational")),
               help="Class of model that it uses.  [default: operational]")  # fmt: skip
+@click.option("--runtime", type=click.Choice(RUNTIMES),
+              help="What runs its model; without COMMAND the agent then runs its session."
+              "  [default: nothing]")  # fmt: skip
+@click.option("--model", metavar="ALIAS",
+              help="Model of models.toml.  [default: that of its tier]")  # fmt: skip
 @click.option("--definition", shell_complete=complete_definition,
               help="Definition for the values that no option sets.")  # fmt: skip
 @click.option("--file", "script", type=click.File("r", encoding="utf-8"), metavar="SCRIPT",
@@ -80,8 +87,8 @@ def create(session: Session, /, name: str, script: TextIO | None, **options: obj
     """Create the agent NAME and start it.
 
     The words after -- are the command of the agent. Any program can be an agent; an agent without a
-    command only collects mail. A container sees the programs of the machine in /usr, but not /home
-    or /tmp: pass a script of your own with --file.
+    command and without a runtime only collects mail. A container sees the programs of the machine
+    in /usr, but not /home or /tmp: pass a script of your own with --file.
     """
     wait = not options.pop("no_wait")
     if "/" in str(options.get("image")):

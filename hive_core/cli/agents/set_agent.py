@@ -1,4 +1,4 @@
-"""`hive agent set`: another command, title or limits for an agent, as one commit."""
+"""`hive agent set`: another command, title, model or limits for an agent, as one commit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TextIO
 
 import click
 
-from hive_core.cli.agents.create import complete_limit, read_script, script_command
+from hive_core.cli.agents.create import RUNTIMES, complete_limit, read_script, script_command
 from hive_core.cli.core.options import no_wait_option
 from hive_core.cli.core.output import say, words
 from hive_core.cli.core.parameters import parse_limits
@@ -52,6 +52,14 @@ def format_bound(key: object, value: object) -> str:
     " (repeatable).",
 )
 @click.option("--title", help="Title for people.")
+@click.option(
+    "--runtime",
+    type=click.Choice(("none", *RUNTIMES)),
+    help="What runs its model; none: only its command runs.",
+)
+@click.option(
+    "--model", metavar="ALIAS", help="Model of models.toml; '' restores that of its tier."
+)
 @click.option("--restart", is_flag=True, help="Restart the agent, so that it uses the change now.")
 @no_wait_option
 @click.pass_obj
@@ -59,14 +67,16 @@ def set_(
     session: Session, /, name: str, script: TextIO | None, *, restart: bool, no_wait: bool,
     **options: object,
 ) -> None:  # fmt: skip
-    """Change the command, the limits or the title of the agent NAME.
+    """Change command, runtime, model, limits or title of the agent NAME.
 
     The change is one commit of the meta repository, which the command prints. A running agent uses
-    a new command and new limits from its next start on.
+    all of it but the title from its next start on.
     """
     params = _set_params(script, options)
     if not params:
-        raise click.UsageError("name what to change: --command, --file, --limit or --title")
+        raise click.UsageError(
+            "name what to change: --command, --file, --runtime, --model, --limit or --title"
+        )
     reply = session.change("set_agent", agent=name, **params)
     if reply.get("changed"):
         (commit,) = entries(session.ask("meta_log", limit=1), "commits")
@@ -87,9 +97,9 @@ def set_(
 
 def _set_params(script: TextIO | None, options: Mapping[str, object]) -> dict[str, object]:
     """The parameters of the operation `set_agent`."""
-    params: dict[str, object] = {}
-    if options["title"] is not None:
-        params["title"] = options["title"]
+    params: dict[str, object] = {
+        key: options[key] for key in ("title", "runtime", "model") if options[key] is not None
+    }
     if options["command"] is not None and script is not None:
         raise click.UsageError("set --command or --file, not both")
     if options["command"] is not None:

@@ -73,13 +73,25 @@ def _identity(row: Row) -> Iterator[str]:
     yield _fact("agent", f"{words(row.get('name'))}{title}")
     yield _fact("uuid", words(row.get("uuid")))
     yield _fact("role", f"{words(row.get('role'))}, {words(row.get('tier'))}")
-    if row.get("model"):
-        yield _fact("model", words(row.get("model")))
+    yield from _model(row)
     yield _fact("place", " / ".join(map(words, above)))
     yield _fact("children", words(row.get("children")))
     yield _fact("image", words(row.get("image")) + (", with an init" if row.get("boot") else ""))
     yield _fact("command", _command(row.get("command")))
     yield _fact("config", words(row.get("config"))[:12])
+
+
+def _model(row: Row) -> Iterator[str]:
+    """Its runtime and its model, with the other models that it may use."""
+    if row.get("runtime"):
+        yield _fact("runtime", words(row.get("runtime")))
+    own, allowed = row.get("model"), row.get("models")
+    models = [str(alias) for alias in allowed] if isinstance(allowed, list) else []
+    others = [alias for alias in models if alias != own]
+    also = f", and may use {words(others)}" if others else ""
+    missing = "" if own in models else " (not in models.toml: calls to it are refused)"
+    if own or others:
+        yield _fact("model", f"{words(own) if own else '-'}{missing if own else ''}{also}")
 
 
 def _command(command: object) -> str:

@@ -70,6 +70,19 @@ class Profile(StrEnum):
     MAID = "maid"
 
 
+class Runtime(StrEnum):
+    """The program that runs the model of an agent, inside `hive-agent session`."""
+
+    BUILTIN = "builtin"
+    SCRIPTED = "scripted"
+    CLAUDE = "claude"
+    CODEX = "codex"
+    OPENCODE = "opencode"
+    ACP = "acp"
+
+
+# The command of an agent with a runtime whose spec has no command.
+SESSION: Final = ("hive-agent", "session")
 MIB = 1 << 20
 
 
@@ -176,11 +189,14 @@ class AgentSpec(Value):
         None, ge=0, le=64, description="Maximum number of levels below the agent."
     )
     profile: Profile | None = None
+    runtime: Runtime | None = Field(
+        None, description="What runs its model; absent: nothing, only its command runs."
+    )
     model: str | None = Field(
         None,
         min_length=1,
         max_length=200,
-        description="Name of its model; absent: that of its tier.",
+        description="Alias of its model in models.toml; absent: that of its tier.",
     )
 
     @model_validator(mode="before")
@@ -206,8 +222,13 @@ class AgentSpec(Value):
 
     @property
     def at_once(self) -> int:
-        """How many tasks the daemon offers to the agent at once."""
-        return self.parallel or OFFERED_MOST
+        """How many tasks the daemon offers to the agent at once; a session works on one."""
+        return self.parallel or (OFFERED_MOST if self.runtime is None else 1)
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """The words that its machine runs: its command, otherwise the session of its runtime."""
+        return self.command or (() if self.runtime is None else SESSION)
 
     @property
     def boots(self) -> bool:

@@ -17,7 +17,7 @@ PLAIN: Final = (
     "meta.update", "subagents", "artifact.write", "artifact.global", "broadcast", "escalate",
     "trigger", "budget",
 )  # fmt: skip
-WITH_ARGUMENT: Final = ("meta.update", "network", "secret")
+WITH_ARGUMENT: Final = ("meta.update", "model", "network", "secret")
 OPERATOR_ONLY: Final = frozenset({"network:host"})
 
 # On the list, but without effect on this host: specs that hold one are loaded, and no new grant

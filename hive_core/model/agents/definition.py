@@ -41,11 +41,11 @@ UNSUPPORTED_FIELDS: Final = (
 HIVE_FIELDS: Final = (
     "role", "tier", "title", "image", "boot", "command", "capabilities", "limits", "subtree",
     "max_children", "max_depth", "after_task", "wakes", "parallel", "require_plan",
-    "network", "funds",
+    "network", "funds", "runtime",
 )  # fmt: skip
 # Other spellings of hive's fields.
-FIELD_ALIASES: Final = {"requirePlan": "require_plan"}
-UNSUPPORTED_HIVE_FIELDS: Final = ("brain", "revoke")
+FIELD_ALIASES: Final = {"requirePlan": "require_plan", "brain": "runtime"}
+UNSUPPORTED_HIVE_FIELDS: Final = ("revoke",)
 NO_NETWORK: Final = "none"  # the only network profile that hosts have
 # A size as people write it: 2G.
 _SIZE: Final = re.compile(r"([0-9]+)([KMGT])i?B?", re.ASCII | re.IGNORECASE)

@@ -13,8 +13,9 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.agents.agent import Limits, Value
+from hive_core.model.agents.agent import Limits, Runtime, Value
 from hive_core.model.agents.capability import capability_fault
+from hive_core.model.config.models import Alias
 from hive_core.model.config.validation import faults_of
 from hive_core.model.config.written_values import WrittenLimits, split_command
 
@@ -104,6 +105,12 @@ class ConfigRequest(Value):
     harness: bool | None = Field(
         None, description="Whether the agent counts as healthy only after it called `hello`."
     )
+    runtime: Runtime | None = Field(
+        None,
+        description="What runs its model: `builtin`, or `scripted` for tests. Without a command the"
+        " agent then runs its session.",
+    )
+    model: Alias | None = Field(None, description="Alias of its model in models.toml.")
 
     def capabilities_after(self, held: Iterable[str]) -> tuple[str, ...]:
         """The capabilities of an agent that holds `held` once this is granted; sorted.

@@ -19,12 +19,12 @@ class SeedCommit(NamedTuple):
 
 SEEDS: Final = {
     "host": SeedCommit(
-        "4b28489ab89c9c008e1803a74a2871467dc49033",
-        "sha256-t2z7dFLerkkPcUIQ3Qcx6gxeJUYWQLe9XwO8c8Hi99k=",
+        "cad78c78c2efd3b1ffcb6a9681fa8f960c595318",
+        "sha256-k4Ncmc/4rsWrLUuCxth5v/ei473rQhdjwIqxqXLXlz4=",
     ),
     "nix": SeedCommit(
-        "4b7216b3f6720698d0e2c3db305280673b62c7b3",
-        "sha256-Q2Svl0cTYTcEQy2l4R0hFklbbc0vnrW+1c7EtSMLye4=",
+        "c8cce959a72f0c23b3255f4901eef0b2f57ce0fb",
+        "sha256-fi5Ftgv+/2v2cLZE2Rc+YVWKWiLN+xRYp+apFtPVdRQ=",
     ),
 }
 

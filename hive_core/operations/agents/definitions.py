@@ -7,6 +7,7 @@ what does not fit the schema. Agents create agents from a definition, and cannot
 from __future__ import annotations
 
 from typing import Annotated, Final
+from uuid import UUID
 
 from pydantic import Field
 
@@ -14,8 +15,9 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.ledger.agents.definitions import StoredDefinition
-from hive_core.model.agents.agent import Role, Tier
+from hive_core.model.agents.agent import AgentSpec, Role, Tier
 from hive_core.model.agents.capability import check_grantable
+from hive_core.model.agents.model_catalog import check_spec
 from hive_core.model.agents.roles import ROLE_DEFAULTS, TIER_RANK
 from hive_core.model.work.tools import normalized_entries
 from hive_core.operations.agents.spawn_params import Traits
@@ -124,6 +126,7 @@ def _checked_fields(call: Call, traits: Traits) -> dict[str, object]:
     if TIER_RANK[tier] > TIER_RANK[ROLE_DEFAULTS[role].most]:
         raise InvalidArgument(f"a {role} is never {tier}", field="agent.tier")
     list(initial_amounts(call, traits.funds))
+    _check_model(call, traits)
     fields = traits.model_dump(exclude_unset=True)
     if traits.capabilities is not None:
         fields["capabilities"] = list(check_grantable(traits.capabilities))
@@ -131,6 +134,17 @@ def _checked_fields(call: Call, traits: Traits) -> dict[str, object]:
     if traits.tools is not None:
         fields["tools"] = list(normalized_entries(traits.tools))
     return fields
+
+
+def _check_model(call: Call, traits: Traits) -> None:
+    """Refuse a model, a capability of a model, or a runtime that the host does not have."""
+    chosen = {"runtime": traits.runtime, "model": traits.model, "tier": traits.tier}
+    capabilities = tuple(traits.capabilities or ())
+    spec = AgentSpec.model_validate({**chosen, "uuid": UUID(int=0), "capabilities": capabilities})
+    try:
+        check_spec(call.models, spec)
+    except InvalidArgument as error:
+        raise InvalidArgument(error.reason, field=f"agent.{error.field}") from error
 
 
 def _row(definition: StoredDefinition) -> DefinitionRow:

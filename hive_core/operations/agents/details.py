@@ -34,15 +34,22 @@ class AgentDetails(Result):
     title: str = Field(description="Title of the agent: free text.")
     tier: str = Field(description="strategic, tactical or operational.")
     model: str = Field(
-        description="Name of its model, or of the model of its tier; empty: none is set."
+        description="Alias of its model: that of its spec, of its tier, or the default of the host;"
+        " empty: none."
     )
+    models: list[str] = Field(
+        description="Aliases of the models that it may use: its own first, then those of its"
+        " capabilities `model:ALIAS`."
+    )
+    runtime: str = Field(description="What runs its model; empty: nothing, only its command runs.")
     parent: str | None = Field(description="Name of the parent; null for a root.")
     path: list[str] = Field(description="Names of its ancestors, the root first.")
     children: list[str] = Field(description="Names of its children.")
     image: str = Field(description="Name of its image, or a path.")
     boot: bool = Field(description="Whether an init system runs in the container.")
     command: list[str] = Field(
-        description="Command of the agent; with an empty command nothing runs, and mail waits."
+        description="Command of the agent, or of the session of its runtime; empty: nothing runs,"
+        " and mail waits."
     )
     config: str | None = Field(description="The deployed commit of its configuration.")
     capabilities: list[str] = Field(description="Capabilities that it holds.")
@@ -88,9 +95,10 @@ def get_agent(call: Call, params: GetAgentParams) -> AgentDetails:
     allowed = (hive.name(str(uuid)) for uuid in spec.allow)
     return AgentDetails(
         name=name, uuid=spec.id, role=spec.role.value, title=spec.title, tier=spec.tier.value,
-        model=spec.model or call.settings.models.of(spec.tier), parent=hive.topology.parent(name),
+        model=call.models.own_model(spec), models=[*call.models.allowed_models(spec)],
+        runtime=spec.runtime or "", parent=hive.topology.parent(name),
         path=[*reversed(hive.topology.lineage(name))], children=[*hive.topology.children(name)],
-        image=spec.image, boot=spec.boots, command=[*spec.command], config=spec.config,
+        image=spec.image, boot=spec.boots, command=[*spec.program], config=spec.config,
         capabilities=[*spec.capabilities], allow=sorted(other for other in allowed if other),
         tools=None if spec.tools is None else [*spec.tools],
         limits=spec.limits.model_dump(exclude_none=True),

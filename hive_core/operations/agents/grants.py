@@ -87,6 +87,7 @@ def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilitie
     A capability without effect on this host is refused.
     """
     check_grantable((params.capability,), field="capability")
+    call.models.check_capabilities((params.capability,), field="capability")
     spec = call.hive.spec(params.agent)
     held = check_capabilities((*spec.capabilities, params.capability))
     if held == spec.capabilities:

@@ -31,8 +31,14 @@ class Identity(Result):
     title: str = Field(description="Title of the agent: free text, such as Software Engineer.")
     tier: str = Field(description="strategic, tactical or operational.")
     model: str = Field(
-        description="Name of its model, or of the model of its tier; empty: none is set."
+        description="Alias of its model: that of its spec, of its tier, or the default of the host;"
+        " empty: none."
     )
+    models: list[str] = Field(
+        description="Aliases of the models that it may use: its own first, then those of its"
+        " capabilities `model:ALIAS`."
+    )
+    runtime: str = Field(description="What runs its model; empty: nothing, only its command runs.")
     capabilities: list[str] = Field(description="Capabilities that it holds.")
     children: list[str] = Field(description="Names of its children.")
     limits: dict[str, int] = Field(description="Limits of its machine; absent: the host's.")
@@ -70,7 +76,8 @@ def whoami(call: Call, _params: WhoamiParams) -> Identity:
     if call.by_operator:
         return Identity(
             name=OPERATOR, uuid=OPERATOR, parent=None, role=OPERATOR, title="", tier="",
-            model="", capabilities=[], children=list(call.hive.topology.roots), limits={},
+            model="", models=[*call.models.aliases], runtime="", capabilities=[],
+            children=list(call.hive.topology.roots), limits={},
             parallel=None,
         )  # fmt: skip
     # The answer depends on the snapshot alone; the request was authorized before.
@@ -89,7 +96,9 @@ def _identity(call: Call) -> Identity:
         role=spec.role.value,
         title=spec.title,
         tier=spec.tier.value,
-        model=spec.model or call.settings.models.of(spec.tier),
+        model=call.models.own_model(spec),
+        models=[*call.models.allowed_models(spec)],
+        runtime=spec.runtime or "",
         capabilities=list(spec.capabilities),
         children=list(call.hive.topology.children(call.caller)),
         limits=spec.limits.model_dump(exclude_none=True),

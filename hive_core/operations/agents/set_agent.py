@@ -1,19 +1,21 @@
-"""Changes of an agent's spec by the operator: command, title, limits, each a commit."""
+"""Changes of an agent's spec by the operator, each a commit."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Mutation, Result, operation
-from hive_core.model.agents.agent import AgentSpec, Limits
+from hive_core.model.agents.agent import AgentSpec, Limits, Runtime
 from hive_core.model.agents.machine import State
+from hive_core.model.agents.model_catalog import check_spec
 from hive_core.operations.agents.spawn_params import SpawnLimits, check_command
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
 
+_FIELDS: Final = ("title", "command", "runtime", "model", "limits")
 _DOWN = frozenset({State.ABSENT, State.STOPPED, State.SLEEPING, State.FAILED, State.PARKED})
 
 
@@ -27,6 +29,18 @@ class SetAgentParams(Mutation):
         max_length=1024,
         description="Command of the agent; with an empty command nothing runs, and mail waits."
         " Absent: no change.",
+    )
+    runtime: Literal["none", "builtin", "scripted", "claude", "codex", "opencode", "acp"] | None = (
+        Field(
+            None,
+            description="What runs its model; `none`: only its command runs. Absent: no change.",
+        )
+    )
+    model: str | None = Field(
+        None,
+        max_length=200,
+        description="Alias of its model in models.toml; empty: that of its tier. Absent: no"
+        " change.",
     )
     limits: SpawnLimits = Field(
         SpawnLimits.model_construct(),
@@ -45,15 +59,14 @@ class SetAgentResult(Result):
 
 @operation(action="administer", allow=OPERATOR, target="agent")
 def set_agent(call: Call, params: SetAgentParams) -> Change[SetAgentResult] | SetAgentResult:
-    """Change the command, the title or the limits of an agent: one commit of the meta repo.
+    """Change command, title, runtime, model or limits of an agent: one commit of the meta repo.
 
-    A running machine uses a new command and new limits from its next start on.
+    A running machine uses all of them but the title from its next start on.
     """
     spec = call.hive.spec(params.agent)
     changed = _changed_spec(spec, params)
-    fields = [
-        key for key in ("title", "command", "limits") if getattr(changed, key) != getattr(spec, key)
-    ]
+    check_spec(call.models, changed, spec)
+    fields = [key for key in _FIELDS if getattr(changed, key) != getattr(spec, key)]
     is_up = call.states.state(spec.id) not in _DOWN
     result = SetAgentResult(
         agent=params.agent, changed=fields, restart_needed=is_up and fields not in ([], ["title"])
@@ -72,6 +85,14 @@ def _changed_spec(spec: AgentSpec, params: SetAgentParams) -> AgentSpec:
         update={
             "title": spec.title if params.title is None else params.title,
             "command": spec.command if params.command is None else tuple(params.command),
+            "runtime": _changed_runtime(spec, params.runtime),
+            "model": spec.model if params.model is None else params.model or None,
             "limits": Limits(**limits),
         }
     )
+
+
+def _changed_runtime(spec: AgentSpec, wanted: str | None) -> Runtime | None:
+    if wanted is None:
+        return spec.runtime
+    return None if wanted == "none" else Runtime(wanted)

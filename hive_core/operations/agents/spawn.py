@@ -16,11 +16,13 @@ from hive_core.model.agents.agent import (
     AgentSpec,
     Limits,
     Role,
+    Runtime,
     SubtreeLimits,
     Tier,
 )
 from hive_core.model.agents.capability import check_capabilities
 from hive_core.model.agents.machine import DesiredState
+from hive_core.model.agents.model_catalog import check_spec
 from hive_core.model.agents.roles import ROOT_AGENT_EXTRA, ROOT_EXTRA, default_capabilities
 from hive_core.model.config.seed import seed_for
 from hive_core.model.names import short
@@ -88,6 +90,7 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     hive = call.hive.with_agent(params.name, parent, spec)
     _check_host_limit(call, params.name)
     grants.check_spawn(call.hive, call.caller, parent, spec, call.settings.image_names)
+    _check_model(call, spec)
     if parent is not None and not call.by_operator:
         besides = living_names(call, call.ledger.lives.zombies())
         grants.check_child_quota(call.hive, parent, besides=besides)
@@ -122,6 +125,13 @@ def _apply_definition(call: Call, params: SpawnParams) -> tuple[SpawnParams, str
 
 def _definition_field(params: SpawnParams) -> dict[str, object]:
     return {} if params.definition is None else {"definition": params.definition}
+
+
+def _check_model(call: Call, spec: AgentSpec) -> None:
+    """Refuse a model or a runtime that the host lacks, or that the creator may not give."""
+    check_spec(call.models, spec)
+    if spec.model is not None and not call.by_operator:
+        call.models.check_given(call.hive.spec(call.caller), spec.model)
 
 
 def _check_host_limit(call: Call, name: str) -> None:
@@ -191,6 +201,7 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         max_turns=params.max_turns,
         max_depth=params.max_depth,
         tools=grants.initial_tools(call.hive, call.caller, params.tools),
+        runtime=Runtime(params.runtime) if params.runtime else None,
         model=params.model,
     )
     return grants.inherit_limits(call.hive, call.caller, parent, spec, call.settings.agent_limits)

@@ -15,6 +15,9 @@ from hive_core.model.work.budget import AMOUNT_MOST, MILLI
 ARGV_MOST = 32 * 1024
 
 
+Runtimes = Literal["builtin", "scripted", "claude", "codex", "opencode", "acp"]
+
+
 def check_command(words: list[str]) -> list[str]:
     if any("\0" in word for word in words):
         raise ValueError("must not contain NUL")
@@ -132,9 +135,16 @@ class Traits(Params):
         description="Tools, each `tool` or `tool(argument)`, within the creator's own list; absent:"
         " the creator's list, or the tools of the role.",
     )
+    runtime: Runtimes | None = Field(
+        None,
+        description="What runs its model: `builtin`, or `scripted` for tests; this version refuses"
+        " the others. Absent: nothing, only its command runs. With a runtime and without a command"
+        " the agent runs its session.",
+    )
     model: str | None = Field(
         None,
         min_length=1,
         max_length=200,
-        description="Name of the model that its program uses; absent: the model of its tier.",
+        description="Alias of its model in models.toml, one that the creator may use; absent: the"
+        " model of its tier.",
     )

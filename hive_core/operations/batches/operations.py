@@ -150,7 +150,7 @@ def _existing_workers(call: Call, params: RunParams, wanted: int) -> list[str]:
     idle = [
         spec.id
         for spec in children
-        if (spec.role, list(spec.command)) == (params.spawn.role, params.spawn.command)
+        if (spec.role, list(spec.program)) == (params.spawn.role, params.spawn.command)
         and call.states.activity(spec.id) == _IDLE
         and not call.ledger.tasks.open_tasks(spec.id, 1)
         and not call.ledger.plans.batches.running_batches_of_worker(spec.id)

@@ -7,7 +7,7 @@ output is untrusted: it is read with limits, and checked by models and hashes.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -17,6 +17,7 @@ from hive_core.host.git.applied_repositories import ReviewFiles
 from hive_core.host.systemd.job_exchange import Exchange, exchange
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.model_catalog import ModelCatalog, check_spec
 from hive_core.model.config.agent_config import AgentConfig, parse_agent_config
 from hive_core.model.config.approval import Approval, Binding, Effect
 from hive_core.model.config.review import (
@@ -48,6 +49,7 @@ class JobIntake:
     settings: Settings
     jobs: Jobs
     applied: AppliedRepoSource
+    models: ModelCatalog = field(default_factory=ModelCatalog)
 
     @property
     def _work(self) -> Path:
@@ -111,6 +113,7 @@ class JobIntake:
         if review.agent_toml_fault:
             raise Conflict(review.agent_toml_fault)
         config = parse_agent_config(review.agent_toml or {})
+        check_spec(self.models, grant(spec, config.request), spec)
         lock = hive.lock_hash if spec.image == NIX_IMAGE else ""
         binding = Binding(
             review.commit, review.tree, review.nar, spec.config or "", lock, hive.commit

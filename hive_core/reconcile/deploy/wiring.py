@@ -38,7 +38,7 @@ class DeployWiring:
         locks = ProposedLockFiles(settings.paths.applied)
         return DeployContext(
             ports, look, hive, perform, self.applied,
-            JobIntake(settings, ports.jobs, self.applied),
+            JobIntake(settings, ports.jobs, self.applied, ports.catalog),
             NixBuilder(nix, self.applied, self.profiles),
             LockUpdates(nix, self.profiles, locks) if NIX_IMAGE in settings.image_names else None,
             on_tree_followed=partial(self._follow, hive), release_ballast=spare,

@@ -1,0 +1,126 @@
+"""The models of this host, and which of them an agent may use.
+
+An agent may use its own model, which is that of its spec, otherwise that of its tier, otherwise the
+default, and each model for which it holds a capability `model:ALIAS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.errors import InvalidArgument, NotAllowed
+from hive_core.model.agents.agent import AgentSpec, Runtime, Tier
+from hive_core.model.agents.roles import TIER_RANK
+from hive_core.model.config.limits import ModelSettings
+from hive_core.model.config.models import ModelsFile, ProviderKind
+
+CAPABILITY: Final = "model:"
+# The runtimes of this version.
+RUNTIMES: Final = (Runtime.BUILTIN, Runtime.SCRIPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCatalog:
+    """The models of models.toml, and the models of the tiers in hive.toml."""
+
+    file: ModelsFile = field(default_factory=ModelsFile)
+    tiers: ModelSettings = field(default_factory=ModelSettings)
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(self.file.models)
+
+    def tier_model(self, tier: Tier) -> str:
+        """The model of agents of this tier whose spec names none; empty: none."""
+        return self.tiers.of(tier) or self.file.default_alias or ""
+
+    def own_model(self, spec: AgentSpec) -> str:
+        """The model that the agent uses by itself; empty: none."""
+        return spec.model or self.tier_model(spec.tier)
+
+    def allowed_models(self, spec: AgentSpec) -> tuple[str, ...]:
+        """The models that the agent may use, its own first; only models of this host."""
+        by_right = (
+            word.removeprefix(CAPABILITY)
+            for word in spec.capabilities
+            if word.startswith(CAPABILITY)
+        )
+        chosen = dict.fromkeys((self.own_model(spec), *by_right))
+        return tuple(alias for alias in chosen if alias in self.file.models)
+
+    def grantable_models(self, giver: AgentSpec) -> tuple[str, ...]:
+        """The models that an agent may give to one that it creates.
+
+        Its own ones, and those of the tiers up to its own, which such an agent has by default.
+        """
+        rank = TIER_RANK[giver.tier]
+        tiers = (self.tier_model(tier) for tier in Tier if TIER_RANK[tier] <= rank)
+        chosen = dict.fromkeys((*self.allowed_models(giver), *tiers))
+        return tuple(alias for alias in chosen if alias in self.file.models)
+
+    def check_alias(self, alias: str, field: str = "model") -> None:
+        """Raise InvalidArgument where this host has no such model."""
+        if alias not in self.file.models:
+            there = ", ".join(self.aliases) or "none"
+            raise InvalidArgument(
+                f"no model {alias!r}; models.toml of this host has {there}", field=field
+            )
+
+    def check_capabilities(
+        self, capabilities: Iterable[str], held: Iterable[str] = (), field: str = "capabilities"
+    ) -> None:
+        """Raise InvalidArgument for a capability of a model that this host does not have.
+
+        `held`: what the agent has already, perhaps of a model that was removed.
+        """
+        for word in sorted(set(capabilities) - set(held)):
+            if word.startswith(CAPABILITY):
+                self.check_alias(word.removeprefix(CAPABILITY), field)
+
+    def check_given(self, giver: AgentSpec, alias: str) -> None:
+        """Raise NotAllowed where an agent may not give this model to one that it creates."""
+        grantable = self.grantable_models(giver)
+        if alias not in grantable:
+            there = ", ".join(grantable) or "none"
+            raise NotAllowed(f"cannot spawn with the model {alias}: you may give {there}")
+
+    def check_runtime(self, spec: AgentSpec) -> None:
+        """Raise InvalidArgument where the runtime cannot run the model of this spec."""
+        if spec.runtime is None:
+            return
+        if spec.runtime not in RUNTIMES:
+            raise InvalidArgument(
+                f"no runtime {spec.runtime}: this version runs models by builtin and scripted only",
+                field="runtime",
+            )
+        alias = self.own_model(spec)
+        self.check_alias(alias)
+        kind = self.file.provider_of(alias).kind
+        if spec.runtime is Runtime.SCRIPTED and kind is not ProviderKind.SCRIPTED:
+            raise InvalidArgument(
+                f"the runtime scripted needs a model whose provider is scripted; {alias} is {kind}",
+                field="runtime",
+            )
+
+    def faults(self) -> list[str]:
+        """Tiers whose model models.toml does not have, in words."""
+        named = ((tier, self.tiers.of(tier)) for tier in Tier)
+        return [
+            f"models.{tier} of hive.toml is {alias}, which models.toml does not have"
+            for tier, alias in named
+            if alias and alias not in self.file.models
+        ]
+
+
+def check_spec(catalog: ModelCatalog, spec: AgentSpec, before: AgentSpec | None = None) -> None:
+    """Raise InvalidArgument for a model or a runtime that this host does not have.
+
+    `before`: the spec that it replaces; what it had already stays.
+    """
+    if spec.model is not None and (before is None or before.model != spec.model):
+        catalog.check_alias(spec.model)
+    catalog.check_capabilities(spec.capabilities, before.capabilities if before else ())
+    if before is None or (before.runtime, before.model) != (spec.runtime, spec.model):
+        catalog.check_runtime(spec)
