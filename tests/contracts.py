@@ -1,5 +1,6 @@
-"""A contract for import-linter: a package gets by on the standard library and a short list of ours.
+"""A contract for import-linter: a package gets by on the standard library and two short lists.
 
+`allowed` are modules of ours; `packages` are those of others that the package itself may import.
 The modules on the list, and the packages around them (which Python imports on the way), are held
 to the same rule, so what the contract allows is all that is ever loaded.
 """
@@ -16,6 +17,7 @@ from typing_extensions import override
 class OnlyContract(Contract):
     source = fields.StringField()
     allowed = fields.ListField(subfield=fields.StringField())
+    packages = fields.ListField(subfield=fields.StringField(), required=False)
 
     @override
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
@@ -33,9 +35,11 @@ class OnlyContract(Contract):
 
     @property
     def _allowed(self) -> list[str]:
-        names: object = self.allowed  # a field in the class, its value in the instance
-        assert isinstance(names, list)
-        return [str(name) for name in names]
+        return _names(self.allowed)
+
+    @property
+    def _packages(self) -> set[str]:
+        return set(_names(self.packages))
 
     def _breaches(self, graph: ImportGraph) -> Iterator[str]:
         inside = {self._source, *graph.find_descendants(self._source)}
@@ -44,8 +48,17 @@ class OnlyContract(Contract):
         fine = inside | around
         for importer in fine:
             for imported in graph.find_modules_directly_imported_by(importer):
-                if imported not in fine and imported.split(".")[0] not in sys.stdlib_module_names:
+                package = imported.split(".")[0]
+                if importer in inside and package in self._packages:
+                    continue
+                if imported not in fine and package not in sys.stdlib_module_names:
                     yield f"{importer} imports {imported}"
+
+
+def _names(field: object) -> list[str]:
+    """The value of a field, which is a field in the class and its value in the instance."""
+    assert field is None or isinstance(field, list)
+    return [str(name) for name in field or ()]
 
 
 def _path(name: str) -> Iterator[str]:

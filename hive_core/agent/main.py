@@ -32,7 +32,7 @@ OWN: Final = {
     "serve": "Run a command for each message and task; its output is the reply or the result.",
     "hold": "Keep the container running without doing anything; mail waits.",
     "config": "Clone the configuration of a descendant, to work on it.",
-    "tool": "Use a tool: read or edit a file of the workspace, or run a program.",
+    "tool": "Use a tool: read, list, search or edit files of the workspace, or run a program.",
     "exchange": "Send a message and wait for the answer to it.",
     "worker": "Run the built-in worker: execute the lines of each task, without a model.",
     "lead": "Run the built-in lead: split jobs, assign the parts, combine the results.",

@@ -26,7 +26,7 @@ SECTIONS: Final = {
     " close_pipe",
     "Artifacts": "artifact store_artifact begin_artifact append_artifact get_artifact"
     " list_artifacts delete_artifact",
-    "Tools": "tool list_tools use_tool end_tool",
+    "Tools": "tool list_tools list_toolset use_tool end_tool",
     "Budgets": "get_usage report_usage allocate_budget",
     "Configuration": "config init_config request_apply_commit request_update_meta_inputs"
     " get_approval list_approvals history watch_config get_definition list_definitions",

@@ -11,37 +11,58 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from hive_core.agent import output, program, workspace
+from hive_core.agent import edit_history, file_walk, output, program, tool_input, workspace
 from hive_core.agent.derived_commands import split_command
 from hive_core.agent.reconnect import Link
+from hive_core.agent.tool_input import ToolInput
 from hive_core.errors import HiveError, TimedOut
 
-ABOUT: Final = "Use a tool: read or edit a file of the workspace, or run a program."
-SECONDS: Final = 30.0
-_ALIASES: Final = {
-    "file_reader": "read", "read_file": "read", "edit_file": "edit", "write": "edit",
-    "write_file": "edit", "command": "bash", "run_command": "bash",
-}  # fmt: skip
+ABOUT: Final = "Use a tool: read, list, search or edit files of the workspace, or run a program."
 
 
 def run_tool(path: str, arguments: Sequence[str]) -> int:
     """Run the command; the exit status of `bash` is that of its program, 124 after a timeout."""
-    before, words = split_command(_with_separator(arguments))
-    options = _parser().parse_args(before)
-    name = _ALIASES.get(options.tool, options.tool)
-    if name == "bash" and not words:
-        _parser().error("the program is missing: hive-agent tool bash -- PROGRAM...")
-    argument = list(words or ()) if name == "bash" else [options.path]
-    if argument == [None]:
-        _parser().error("the path is missing")
-    # Read the text to write first, so that a grant does not wait for standard input.
-    content = sys.stdin.buffer.read() if name == "edit" and options.old is None else b""
+    options, use = _parse_arguments(arguments)
     with Link(path) as link:
         grant = str(link.change(
-            "use_tool", tool=options.tool, argument=argument, task=options.task,
-            seconds=options.timeout,
+            "use_tool", tool=use.tool, argument=use.argument, task=options.task,
+            seconds=use.seconds,
         )["grant"])  # fmt: skip
-        return _use_grant(link, grant, lambda: _use_tool(name, options, argument, (grant, content)))
+        root = _workspace_root(options.root)
+        return _with_grant(link, grant, lambda: _use_tool(use, root, grant))
+
+
+def _parse_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, ToolInput]:
+    before, words = split_command(_with_separator(arguments))
+    options = _parser().parse_args(before)
+    # Read what is to be written first, so that a grant does not wait for standard input.
+    if options.json:
+        return options, tool_input.parse_input(options.tool, sys.stdin.buffer.read())
+    name = tool_input.tool_name(options.tool)
+    if name == "bash":
+        if not words:
+            _parser().error("the program is missing: hive-agent tool bash -- PROGRAM...")
+        return options, ToolInput(options.tool, words=tuple(words), seconds=options.timeout)
+    return options, _file_use(name, options)
+
+
+def _file_use(name: str, options: argparse.Namespace) -> ToolInput:
+    """A use of a file or folder, as the command line names it."""
+    paths = list(options.words)
+    pattern = ""
+    if name == "search":
+        if not paths:
+            _parser().error("the regular expression is missing")
+        pattern = paths.pop(0)
+    if len(paths) > 1 or (not paths and name not in ("list", "search")):
+        _parser().error("name one path" if paths else "the path is missing")
+    new = options.new.encode()
+    if name == "edit" and options.old is None:
+        new = sys.stdin.buffer.read()
+    return ToolInput(
+        options.tool, path="".join(paths), start=options.start, old=options.old, new=new,
+        pattern=pattern, seconds=options.timeout,
+    )  # fmt: skip
 
 
 def _with_separator(arguments: Sequence[str]) -> list[str]:
@@ -50,11 +71,11 @@ def _with_separator(arguments: Sequence[str]) -> list[str]:
     while at < len(words) and words[at] != "--":
         word = words[at]
         if word.startswith("-"):
-            # Each option except that for help has a value.
-            at += 1 if "=" in word or word in ("-h", "--help") else 2
+            # Each option except these has a value.
+            at += 1 if "=" in word or word in ("-h", "--help", "--json") else 2
         elif tool:
             return [*words[:at], "--", *words[at:]]
-        elif _ALIASES.get(word, word) != "bash":
+        elif tool_input.tool_name(word) != "bash":
             return words
         else:
             tool, at = word, at + 1
@@ -64,16 +85,24 @@ def _with_separator(arguments: Sequence[str]) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "hive-agent tool", description=ABOUT,
-        usage="hive-agent tool [options] read|edit PATH\n"
-              "       hive-agent tool [options] bash [--] PROGRAM...",
+        usage="hive-agent tool [options] read|edit|undo PATH\n"
+              "       hive-agent tool [options] list [PATH]\n"
+              "       hive-agent tool [options] search PATTERN [PATH]\n"
+              "       hive-agent tool [options] bash [--] PROGRAM...\n"
+              "       hive-agent tool [options] --json TOOL",
     )  # fmt: skip
-    names = ["bash", "edit", "read", *_ALIASES]
-    parser.add_argument("tool", choices=names, metavar="TOOL", help="read, edit, bash, or an alias")
-    parser.add_argument("path", nargs="?", help="file to read or edit, below the workspace")
+    parser.add_argument(
+        "tool", choices=tool_input.NAMES, metavar="TOOL",
+        help=f"{', '.join(tool_input.TOOLS)}, or an alias",
+    )  # fmt: skip
+    parser.add_argument(
+        "words", nargs="*", metavar="PATH", help="file or folder, below the workspace"
+    )
     parser.add_argument("--task", default="", help="task that the tool is used for")
     parser.add_argument(
-        "--timeout", type=float, default=SECONDS, help="time limit of bash in seconds (default 30)"
-    )
+        "--timeout", type=float, default=tool_input.SECONDS,
+        help="time limit of bash and search in seconds (default 30)",
+    )  # fmt: skip
     parser.add_argument(
         "--old",
         help="edit: text to replace, which must occur once (default: replace the whole file by"
@@ -83,6 +112,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--start", type=_file_offset, default=0, help="read: offset in bytes (default 0)"
     )
+    parser.add_argument(
+        "--json", action="store_true",
+        help="read the parameters from standard input, as one JSON object (see list-toolset)",
+    )  # fmt: skip
     parser.add_argument(
         "--root", type=Path, help="the workspace (default: HIVE_WORKSPACE, or the agent's state)"
     )
@@ -97,7 +130,7 @@ def _file_offset(text: str) -> int:
     return offset
 
 
-def _use_grant(link: Link, grant: str, use: Callable[[], int]) -> int:
+def _with_grant(link: Link, grant: str, use: Callable[[], int]) -> int:
     """Use the grant and return it, also after an error."""
     signal.signal(signal.SIGTERM, _exit_on_term)
     status, detail = "killed", ""
@@ -121,25 +154,39 @@ def _exit_on_term(_number: int, _frame: object) -> NoReturn:
     sys.exit(128 + signal.SIGTERM)
 
 
-def _use_tool(
-    name: str, options: argparse.Namespace, argument: Sequence[str], use: tuple[str, bytes]
-) -> int:
-    root, (grant, content) = _workspace_root(options.root), use
-    if name == "bash":
-        wanted = program.ProgramCall(argument, root, grant, options.timeout, workspace.MOST)
-        return _run_program(wanted)
-    if name == "read":
-        data, size = workspace.read(root, argument[0], options.start)
-        _write_output(1, data)
-        if options.start + len(data) < size:
-            output.complaint(
-                f"cut at byte {options.start + len(data)} of {size}; continue with --start"
-            )
-    elif options.old is None:
-        workspace.write(root, argument[0], content)
-    else:
-        workspace.edit(root, argument[0], options.old, options.new)
+def _use_tool(use: ToolInput, root: Path, grant: str) -> int:
+    match use.name:
+        case "bash":
+            most = workspace.MOST
+            return _run_program(program.ProgramCall(use.words, root, grant, use.seconds, most))
+        case "read":
+            _read_file(use, root)
+        case "list":
+            _write_lines(*file_walk.listing(root, use.path), "entries; list a smaller folder")
+        case "search":
+            matches = file_walk.search(root, use.path, use.pattern, use.seconds)
+            _write_lines(*matches, "matches; search a smaller folder or for less")
+        case "undo":
+            output.line(edit_history.undo(root, use.path))
+        case _ if use.old is None:
+            edit_history.write(root, use.path, use.new)
+        case _:
+            edit_history.edit(root, use.path, use.old, use.new.decode())
     return 0
+
+
+def _read_file(use: ToolInput, root: Path) -> None:
+    data, size = workspace.read(root, use.path, use.start)
+    _write_output(1, data)
+    if use.start + len(data) < size:
+        end = use.start + len(data)
+        output.complaint(f"cut at byte {end} of {size}; continue with --start {end}")
+
+
+def _write_lines(text: str, cut: bool, rest: str) -> None:  # noqa: FBT001 - of one call's result
+    _write_output(1, text.encode())
+    if cut:
+        output.complaint(f"there are more {rest}")
 
 
 def _run_program(wanted: program.ProgramCall) -> int:

@@ -17,6 +17,7 @@ from typing import Final
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 
 MOST: Final = 50 * 1024
+UNDO: Final = ".hive-undo"  # folder of earlier versions of edited files
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINK: Final = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
 
@@ -32,15 +33,25 @@ def read(root: Path, path: str, start: int = 0) -> tuple[bytes, int]:
 
 
 def write(root: Path, path: str, content: bytes) -> None:
-    """Write a file atomically and create missing folders; an existing file keeps its mode."""
+    """Write a file of at most 50 KiB."""
     if len(content) > MOST:
         raise LimitReached(f"cannot write {path}: {len(content)} bytes are more than {MOST}")
+    replace(root, path, content)
+
+
+def replace(root: Path, path: str, content: bytes) -> None:
+    """Write a file atomically and create missing folders; an existing file keeps its mode."""
     with _open_parent(root, path, make=True) as (folder, name):
         _replace_file(folder, name, content, _mode_of(folder, name, path))
 
 
 def edit(root: Path, path: str, old: str, new: str) -> None:
     """Replace the only occurrence of the old text."""
+    write(root, path, text_after_edit(root, path, old, new))
+
+
+def text_after_edit(root: Path, path: str, old: str, new: str) -> bytes:
+    """The content of a file after the only occurrence of the old text is replaced."""
     content, size = read(root, path)
     if size > MOST:
         raise LimitReached(f"cannot edit {path}: {size} bytes are more than {MOST}")
@@ -48,7 +59,49 @@ def edit(root: Path, path: str, old: str, new: str) -> None:
     if not old or text.count(old) != 1:
         count = text.count(old) if old else 0
         raise InvalidArgument(f"the old text occurs {count} times in {path}, not once", field="old")
-    write(root, path, text.replace(old, new).encode())
+    return text.replace(old, new).encode()
+
+
+def read_whole(root: Path, path: str, most: int) -> bytes:
+    """Read a file of at most `most` bytes."""
+    with (
+        _open_parent(root, path, make=False) as (folder, name),
+        _open_plain(folder, name, path) as file,
+    ):
+        data = os.pread(file, most + 1, 0)
+    if len(data) > most:
+        raise LimitReached(f"cannot read {path}: it is larger than {most} bytes")
+    return data
+
+
+def file_size(root: Path, path: str) -> int | None:
+    """The size of a plain file; None when it is a folder."""
+    with _open_parent(root, path, make=False) as (folder, name):
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            raise _open_error(error, path) from None
+    if stat.S_ISDIR(status.st_mode):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidArgument(f"{path} is not a plain file", field="path")
+    return status.st_size
+
+
+def delete(root: Path, path: str) -> None:
+    """Delete a file."""
+    with _open_parent(root, path, make=False) as (folder, name):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except OSError as error:
+            raise _open_error(error, path) from None
+
+
+@contextmanager
+def open_folder(root: Path, path: str) -> Iterator[int]:
+    """A folder below the root, or the root itself where the path is empty."""
+    with _open_parent(root, f"{path}/x" if path else "x", make=False) as (folder, _):
+        yield folder
 
 
 @contextmanager

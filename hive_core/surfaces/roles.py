@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from hive_core.broker.operation import Operation
-from hive_core.model.agents.agent import Role
+from hive_core.model.agents.agent import Profile, Role
 from hive_core.model.agents.roles import ACTIONS, ROLE_DEFAULTS
+from hive_core.model.agents.toolset import TABLE, ToolsetRule
 from hive_core.model.work.tools import TOOLS
 
 _HEAD = """\
@@ -32,12 +33,20 @@ They run in the agent's container by `hive-agent tool`, each use with a grant. A
 (`tools` of `spawn`) restricts the tools of its role; it never adds to them.
 """
 
+_TOOLSETS = """\
+## Toolsets
+
+The tools that the model of an agent sees (`list_toolset`), in this order, from
+`hive_core/model/agents/toolset.py`. A tool that is in no row belongs to no agent. The rules of each
+operation apply to every call all the same.
+"""
+
 
 def roles_page(registry: Mapping[str, Operation]) -> str:
     """The whole page."""
     return "\n".join((
         _HEAD, *_lives(), "", *_rights(), "", _ACTIONS, *_actions(registry), "", _TOOLS, *_tools(),
-        "",
+        "", _TOOLSETS, *_toolsets(), "",
     ))  # fmt: skip
 
 
@@ -77,6 +86,25 @@ def _tools() -> Iterator[str]:
     for tool in TOOLS.values():
         roles = [role for role in Role if tool.name in ROLE_DEFAULTS[role].tools]
         yield f"| `{tool.name}` | {_words(tool.aliases)} | {_words(roles)} | {tool.summary} |"
+
+
+def _toolsets() -> Iterator[str]:
+    yield from ("| Tools | Roles | Profile | Capability |", "| --- | --- | --- | --- |")
+    for row in TABLE:
+        capability = f"`{row.capability}`" if row.capability else "none"
+        cells = _words(row.tools), _row_roles(row), _row_profiles(row), capability
+        yield f"| {' | '.join(cells)} |"
+
+
+def _row_roles(row: ToolsetRule) -> str:
+    return "every role" if row.roles == set(Role) else _words(sorted(row.roles))
+
+
+def _row_profiles(row: ToolsetRule) -> str:
+    profiles = {profile for profile in row.profiles if profile is not None}
+    if row.profiles == {None, *Profile}:
+        return "any"
+    return f"not {_words(set(Profile) - profiles)}" if None in row.profiles else _words(profiles)
 
 
 def _words(words: Iterable[str]) -> str:

@@ -86,7 +86,11 @@ def test_what_cannot_be_is_refused(front: dict[str, object], reason: str) -> Non
         ({"tools": []}, []),
         ({"tools": "read, Bash(git status)"}, ["bash(git status)", "read"]),
         ({"tools": "Read, Write, Bash", "disallowedTools": "Write"}, ["bash", "read"]),
-        ({"disallowedTools": ["bash"], "hive": {"role": "worker"}}, ["edit", "read"]),
+        (
+            {"disallowedTools": ["bash"], "hive": {"role": "worker"}},
+            ["edit", "list", "read", "search", "undo"],
+        ),
+        ({"tools": "Grep, LS"}, ["list", "search"]),
         ({"disallowedTools": ["hive_spawn"]}, None),
     ],
 )

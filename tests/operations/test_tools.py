@@ -13,6 +13,7 @@ from hive_core.errors import LimitReached, NotAllowed, NotFound
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.work.task import Task, TaskRequest
+from hive_core.model.work.tools import TOOLS
 from hive_core.operations.tasks.assign import create_task
 from hive_core.operations.tasks.transitions import move_task
 from hive_core.operations.tools.operations import OPEN_MOST, SHOWN
@@ -37,8 +38,17 @@ def use(hive: World, who: str, *words: str, tool: str = "bash") -> str:
 
 
 BY_ROLE = {
-    "wu": {"bash", "edit", "read"}, "tim": {"bash", "edit", "read"}, "ada": {"read"},
-    "lead": set[str](), "ann": set[str](), "dee": set[str](), "operator": set[str](),
+    "wu": {"bash", "edit", "list", "read", "search", "undo"},
+    "tim": {"bash", "edit", "list", "read", "search", "undo"},
+    "ada": {"list", "read", "search"},
+    "lead": set[str](),
+    "ann": set[str](),
+    "dee": set[str](),
+    "operator": set[str](),
+}
+ALIASES = {
+    "file_reader": "read", "command": "bash", "edit_file": "edit", "list_directory": "list",
+    "grep": "search", "undo_changes": "undo",
 }  # fmt: skip
 
 
@@ -46,8 +56,7 @@ BY_ROLE = {
 def test_a_role_executes_what_its_row_says(hive: World, who: str, may: set[str]) -> None:
     if who != "operator":
         assert set(ROLE_DEFAULTS[hive.hive.spec(who).role].tools) == may
-    for name in ("file_reader", "command", "edit_file"):
-        result = {"file_reader": "read", "command": "bash", "edit_file": "edit"}[name]
+    for name, result in ALIASES.items():
         error = hive.fault(who, "use_tool", tool=name, argument=["a"])
         assert error == ("" if result in may else "NotAllowed"), name
 
@@ -210,10 +219,10 @@ def list_tools(hive: World, who: str, **texts: object) -> dict[object, tuple[obj
 
 def test_an_agent_is_told_what_it_may_use_and_why_not_the_others(hive: World) -> None:
     spawn(hive, "lead", "gus", "worker", tools=["bash(git *)"])
-    assert list_tools(hive, "gus") == {
-        "bash": (["bash(git *)"], ""), "edit": ([], "it is not on your list"),
-        "read": ([], "it is not on your list"),
-    }  # fmt: skip
+    result = list_tools(hive, "gus")
+    assert result.pop("bash") == (["bash(git *)"], "")
+    assert set(result) == TOOLS.keys() - {"bash"}
+    assert all(row == ([], "it is not on your list") for row in result.values())
     assert list_tools(hive, "lead", agent="gus") == list_tools(hive, "gus")
     assert {why for _, why in list_tools(hive, "lead").values()} == {"you plan and delegate"}
     assert hive.fault("wu", "list_tools", agent="gus") == "NotAllowed"

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 FOLDER: Final = Path("/etc/hive/agents")
 # Names of our tools in Claude.
-_CLAUDE_TOOLS: Final = {"bash": "Bash", "edit": "Edit", "read": "Read"}
+_CLAUDE_TOOLS: Final = {
+    "bash": "Bash", "edit": "Edit", "list": "LS", "read": "Read", "search": "Grep",
+}  # fmt: skip
 DEFINITIONS: Final = Listing(
     "name",
     (Column("name"), Column("role"), Column("set_at", "since", moment, priority=1),

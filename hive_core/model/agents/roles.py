@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
 from hive_core.model.agents.agent import AfterTask, AgentSpec, Role, Tier
+from hive_core.model.agents.toolset import execution_tools
 
 # The action of an operation, which its role must allow (row K26): each operation names one.
 # A closed set, so that the rows below restrict a new operation whatever its name is.
@@ -61,7 +62,6 @@ _MANAGER: Final = (
 )  # fmt: skip
 # Actions on descendants.
 _BELOW: Final = frozenset[Action]({"spawn", "start", "stop", "destroy", "move", "assign"})
-_WORK: Final = ("bash", "edit", "read")
 
 ROLE_DEFAULTS: Final[Mapping[Role, RoleDefaults]] = MappingProxyType({
     Role.DAEMON: RoleDefaults(
@@ -72,17 +72,18 @@ ROLE_DEFAULTS: Final[Mapping[Role, RoleDefaults]] = MappingProxyType({
     Role.ARCHITECT: RoleDefaults(
         "until its plan", RoleBehaviour.WORKER, frozenset(),
         ("artifact.write", "config.propose", "escalate", "message.operator"),
-        actions=_OF_AGENTS - _BELOW, tools=("read",), after_task=AfterTask.SLEEPS,
+        actions=_OF_AGENTS - _BELOW, tools=execution_tools(Role.ARCHITECT),
+        after_task=AfterTask.SLEEPS,
     ),
     Role.LEAD: RoleDefaults("its parent decides", RoleBehaviour.MANAGER, _EVERY, _MANAGER),
     Role.WORKER: RoleDefaults(
         "its parent decides", RoleBehaviour.WORKER, frozenset({Role.TASK}),
         ("artifact.write", "config.propose", "escalate", "message.operator", "spawn"),
-        tools=_WORK,
+        tools=execution_tools(Role.WORKER),
     ),
     Role.TASK: RoleDefaults(
         "one task", RoleBehaviour.WORKER, frozenset(), ("escalate",),
-        actions=_OF_AGENTS - _BELOW - {"write_artifact"}, tools=_WORK,
+        actions=_OF_AGENTS - _BELOW - {"write_artifact"}, tools=execution_tools(Role.TASK),
         after_task=AfterTask.EXITS, most=Tier.TACTICAL,
     ),
 })  # fmt: skip

@@ -1,6 +1,6 @@
 """The table of tools, and the entries of an allow-list: a tool, perhaps with an argument.
 
-An entry is `read`, `bash` or `edit`, or one of them with a pattern: `bash(git *)`, `read(docs/*)`.
+An entry is a tool such as `read`, or a tool with a pattern: `bash(git *)`, `read(docs/*)`.
 A pattern is a list of words (of a command, or of a path cut at its slashes). A requested argument
 is a list of words too, and the two are compared word by word: a shell never splits a text. A last
 word `*` matches any further words, or none; without it the argument must have exactly these words.
@@ -37,20 +37,87 @@ class ToolKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool of execution. `path`: its argument is a path; else it is a command."""
+    """One tool of execution. `path`: its argument is a path; else it is a command.
+
+    `whole`: without a path it works on the whole workspace. `parameters`: what a model sets, as
+    properties of a JSON schema; `required`: those that it must set.
+    """
 
     name: str
     aliases: tuple[str, ...]
-    path: bool
     summary: str
+    parameters: Mapping[str, Mapping[str, object]]
+    required: tuple[str, ...] = ("path",)
+    path: bool = True
+    whole: bool = False
     kind: ToolKind = ToolKind.EXECUTION
 
 
+def _text(description: str) -> Mapping[str, object]:
+    return {"type": "string", "description": description}
+
+
+_PATH: Final = _text("Path below the workspace, such as src/main.py.")
+_FOLDER: Final = _text("File or folder below the workspace; absent: the whole workspace.")
+
 TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({
     tool.name: tool for tool in (
-        Tool("bash", ("command", "run_command"), False, "Run a program."),  # noqa: FBT003
-        Tool("edit", ("edit_file", "write", "write_file"), True, "Write or change a file."),  # noqa: FBT003
-        Tool("read", ("file_reader", "read_file"), True, "Read a file."),  # noqa: FBT003
+        Tool(
+            "bash", ("command", "run_command"),
+            "Run a command line in the workspace, and return its output and its exit status.",
+            {
+                "command": _text(
+                    "Command line. One with quotes, pipes or other signs of the shell is run by sh."
+                ),
+                "seconds": {
+                    "type": "number", "exclusiveMinimum": 0, "maximum": 3600, "default": 30,
+                    "description": "Time limit; the command and all that it started end with it.",
+                },
+            },
+            required=("command",), path=False,
+        ),
+        Tool(
+            "edit", ("edit_file", "write", "write_file"),
+            "Change a file, or write a whole one. The result has at most 50 KiB.",
+            {
+                "path": _PATH,
+                "new": _text("The new text."),
+                "old": _text(
+                    "Text that `new` replaces; it must occur exactly once. Absent: `new` is the"
+                    " whole file, and missing folders are made."
+                ),
+            },
+            required=("path", "new"),
+        ),
+        Tool(
+            "list", ("list_directory", "list_files", "ls"),
+            "List files and folders with their sizes, at most 1000.",
+            {"path": _FOLDER}, required=(), whole=True,
+        ),
+        Tool(
+            "read", ("file_reader", "read_file"), "Read a file, at most 50 KiB at a time.",
+            {
+                "path": _PATH,
+                "start": {
+                    "type": "integer", "minimum": 0, "default": 0,
+                    "description": "Offset in bytes, to go on with a longer file.",
+                },
+            },
+        ),
+        Tool(
+            "search", ("grep", "search_files"),
+            "Search the lines of text files for a regular expression; at most 200 matches.",
+            {
+                "pattern": _text("Regular expression, in the syntax of Python."),
+                "path": _FOLDER,
+            },
+            required=("pattern",), whole=True,
+        ),
+        Tool(
+            "undo", ("undo_changes", "undo_edit"),
+            "Undo the last change of a file that `edit` made; again: the change before it.",
+            {"path": _PATH},
+        ),
     )
 })  # fmt: skip
 _NAMES: Final = {
@@ -146,6 +213,8 @@ def check_argument(tool: Tool, words: Sequence[str]) -> tuple[str, ...]:
         if not words or not words[0]:
             raise InvalidArgument("the argument must start with a program", field="argument")
         return tuple(words)
+    if tool.whole and not words:
+        return ()
     if len(words) != 1:
         raise InvalidArgument(f"{tool.name} takes one path", field="argument")
     parts = tuple(words[0].split("/"))

@@ -1,0 +1,126 @@
+"""T: which tools an agent has, by its role, its profile and its capabilities.
+
+A tool is an operation of the broker under its own name, or a tool of execution. Models see the
+tools of their agent and no others. A tool that is in no row belongs to no agent: mail, leases, the
+clocks of tasks and usage are the work of the session, which calls these operations itself.
+
+The table is narrower than the rules of the operations and never wider: the broker judges every
+call by place, role and capability, whatever a model was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from hive_core.model.agents.agent import Profile, Role
+from hive_core.model.agents.capability import covers
+from hive_core.model.work.tools import TOOLS
+
+_EVERY: Final = frozenset(Role)
+_MANAGERS: Final = frozenset({Role.DAEMON, Role.AGENT, Role.LEAD})
+# Those that answer for a part of the tree as long as it exists.
+_KEEPERS: Final = frozenset({Role.DAEMON, Role.AGENT})
+_WORKERS: Final = frozenset({Role.WORKER, Role.TASK})
+_WORKER: Final = frozenset({Role.WORKER})
+_ANY_PROFILE: Final = frozenset({None, *Profile})
+_NOT_MAID: Final = frozenset({None, Profile.QUEEN})
+_MAID: Final = frozenset({Profile.MAID})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsetRule:
+    """Tools that the agents of these roles and profiles have, if they hold the capability."""
+
+    tools: tuple[str, ...]
+    roles: frozenset[Role]
+    capability: str = ""
+    profiles: frozenset[Profile | None] = _ANY_PROFILE
+
+    def applies_to(self, role: Role, profile: Profile | None, held: tuple[str, ...]) -> bool:
+        """Whether such an agent has these tools."""
+        has_capability = not self.capability or covers(held, self.capability)
+        return role in self.roles and profile in self.profiles and has_capability
+
+
+# For the agents below: what they ask, plan and cost.
+_PARTS: Final = (
+    "wait_for", "cancel_task", "get_plan", "approve_plan", "reject_plan", "list_questions",
+    "answer", "relay_question",
+)  # fmt: skip
+
+TABLE: Final[tuple[ToolsetRule, ...]] = (
+    ToolsetRule(("read", "list", "search"), _WORKERS | {Role.ARCHITECT}),
+    ToolsetRule(("edit", "undo", "bash"), _WORKERS),
+    # Its own tasks.
+    ToolsetRule(
+        ("get_task", "create_plan", "update_plan_step", "report_progress", "finish_task"), _EVERY
+    ),
+    # Mail and questions.
+    ToolsetRule(("send", "ask", "whoami"), _EVERY),
+    ToolsetRule(("escalate",), _EVERY, "escalate"),
+    ToolsetRule(("list_agents", "remind", "follow_topic", "unfollow_topic"), _EVERY - {Role.TASK}),
+    ToolsetRule(("publish",), _MANAGERS, profiles=_NOT_MAID),
+    # Contents that outlive it.
+    ToolsetRule(("get_artifact", "list_artifacts"), _EVERY),
+    ToolsetRule(("store_artifact",), _EVERY - {Role.TASK}, "artifact.write"),
+    ToolsetRule(("delete_artifact",), _MANAGERS, "artifact.write"),
+    ToolsetRule(("request_apply_commit",), _EVERY, "config.propose"),
+    # New agents; those of a worker have the role task.
+    ToolsetRule(("spawn_agent_and_assign_task",), _MANAGERS | _WORKER, "spawn"),
+    ToolsetRule(("spawn", "list_definitions"), _MANAGERS, "spawn", _NOT_MAID),
+    # The agents below it.
+    ToolsetRule(_PARTS, _WORKER, "spawn"),
+    ToolsetRule(_PARTS, _MANAGERS, profiles=_NOT_MAID),
+    ToolsetRule(
+        ("assign_task", "run_parallel_workers", "get_batch", "list_tasks", "resume_task",
+         "inject_message", "get_worker_status", "stop_work", "start", "stop", "restart", "sleep",
+         "resume", "destroy"),
+        _MANAGERS, profiles=_NOT_MAID,
+    ),
+    ToolsetRule(("get_logs", "get_usage", "loose_ends", "cancel_reminder"), _MANAGERS),
+    ToolsetRule(("kill",), _MANAGERS, "kill", _NOT_MAID),
+    ToolsetRule(("allocate_budget", "fund_task"), _MANAGERS, "budget", _NOT_MAID),
+    ToolsetRule(
+        ("set_trigger", "remove_trigger", "list_triggers"),
+        _MANAGERS, "trigger", _NOT_MAID,
+    ),
+    ToolsetRule(("move", "update"), _KEEPERS, profiles=_NOT_MAID),
+    ToolsetRule(("request_update_meta_inputs",), _KEEPERS, "meta.update", _NOT_MAID),
+    # Cleaning up.
+    ToolsetRule(("survey", "reap_zombies"), frozenset({Role.DAEMON}), profiles=_MAID),
+)  # fmt: skip
+
+# Parameters that a model is not shown: they describe machines and programs. An agent that needs
+# them sets them in a definition, or calls `spawn`.
+_OF_MACHINES: Final = frozenset({
+    "image", "boot", "command", "limits", "subtree", "network", "max_children", "max_depth",
+    "after_task", "wakes", "parallel", "funds", "caps", "title", "patience", "thread",
+})  # fmt: skip
+HIDDEN_PARAMETERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "spawn_agent_and_assign_task": _OF_MACHINES,
+        "finish_task": frozenset({"tokens", "cost"}),  # the daemon measures them
+        "send": frozenset({"reply_within"}),  # for a program that blocks until the answer comes
+    }
+)
+
+
+def toolset(
+    role: Role, profile: Profile | None = None, capabilities: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """The tools of such an agent, in the order of the table."""
+    held = tuple(capabilities)
+    return tuple(tool for row in TABLE if row.applies_to(role, profile, held) for tool in row.tools)
+
+
+def execution_tools(role: Role) -> tuple[str, ...]:
+    """The tools of execution of a role, by name; no capability and no profile adds one."""
+    return tuple(sorted(name for name in toolset(role) if name in TOOLS))
+
+
+def tools_of_table() -> Iterator[str]:
+    """Every tool that some agent can have."""
+    return (tool for row in TABLE for tool in row.tools)
