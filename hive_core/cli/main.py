@@ -42,7 +42,8 @@ COMMANDS: Final = {
     "logs": "host.records", "events": "host.records", "todo": "host.todo",
     "question": "work.questions", "escalation": "work.escalations", "remind": "work.reminders",
     "reminder": "work.reminders", "trigger": "work.triggers", "artifact": "work.artifacts",
-    "task": "work.tasks", "plan": "work.plans", "approval": "config.approvals",
+    "task": "work.tasks", "turn": "work.turns", "plan": "work.plans",
+    "approval": "config.approvals",
     "rollback": "config.history", "history": "config.history", "shell": "agents.shell",
     "cp": "agents.copy", "call": "core.call", "cap": "agents.rights", "secret": "agents.secrets",
     "allow": "agents.rights", "disallow": "agents.rights", "why": "agents.rights",
@@ -57,6 +58,7 @@ COMMANDS: Final = {
 UNLISTED: Final = {
     "approvals": "config.approvals:approval", "escalations": "work.escalations:list_escalations",
     "reminders": "work.reminders", "tools": "agents.roles:list_tools",
+    "turns": "work.turns:list_turns",
     "create": "agents.create", "archive": "agents.tree_changes:restore",
     "ls": "agents.agent:list_agents", "ps": "agents.agent:list_agents",
     "rm": "agents.tree_changes:destroy", "exec": "agents.shell:shell",
@@ -70,7 +72,7 @@ SECTIONS: Final = {
     "Agents": "agent declare start stop restart kill sleep resume update move destroy restore reap"
     " shell cp",
     "Messages": "chat send inbox question escalation remind reminder queue publish",
-    "Work": "task plan trigger artifact budget wait",
+    "Work": "task turn plan trigger artifact budget wait",
     "Configuration and rights": "approval history rollback config definition role tool why cap"
     " allow disallow secret",
     "The host": "setup teardown migrate converge gc metrics meta call completion help version",

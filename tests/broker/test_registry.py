@@ -173,7 +173,8 @@ FOR_EVERYONE = {
     "list_pipes", "list_queues", "open_queue", "wait_reply", "create_plan", "wait_for",
     "wait_tasks", "run_parallel_workers", "report_usage", "ask", "list_questions", "wait_child",
     "survey", "reap_zombies",
-    "keep_snapshot", "get_snapshot", "loose_ends", "publish",
+    "keep_snapshot", "get_snapshot", "loose_ends", "publish", "stream_turn", "watch_turn",
+    "keep_turn", "list_turns",
 }  # fmt: skip
 
 

@@ -102,6 +102,8 @@ SAMPLE: dict[str, object] = {
 BY_NAME: dict[str, dict[str, object]] = {
     "run_parallel_workers": {"tasks": [{"task": "x"}]},
     "update_plan_step": {"status": "done"},
+    "keep_turn": {"conversation": "x", "turn": 1, "status": "done"},
+    "stream_turn": {"conversation": "x", "turn": 1, "text": "x"},
 }
 
 

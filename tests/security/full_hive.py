@@ -256,6 +256,10 @@ def _stores(here: FilledHive, name: str) -> None:
     pipe = here.ids(name, "open_pipe", [{"agent": f"{name}-chief"}], "pipe")[0]
     here.say(name, "write_pipe", ({"pipe": pipe, "data": "d" * 10_000} for _ in range(60)))
     here.say(name, "keep_snapshot", [{"data": "s" * 60_000}])
+    here.say(name, "keep_turn", (
+        {"conversation": "main", "turn": number, "status": "done", "text": "t" * 20_000}
+        for number in range(200)
+    ))  # fmt: skip
     here.say(name, "store_artifact", (
         {"name": f"{'a' * 60}/{'b' * 60}/{number}", "text": "x", "visibility": "private"}
         for number in range(600)

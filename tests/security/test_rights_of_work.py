@@ -40,6 +40,8 @@ def busy(hive: World) -> dict[str, str]:
     ids["pipe"] = str(hive.call("lead", "open_pipe", agent="bob")["pipe"])
     hive.call("lead", "write_pipe", pipe=ids["pipe"], data=MARK)
     hive.call("bob", "keep_snapshot", data=MARK)
+    hive.call("bob", "keep_turn", conversation="main", turn=1, status="done", text=MARK)
+    hive.call("bob", "stream_turn", conversation="main", turn=2, text=MARK)
     hive.call("bob", "note_event", kind="k", text=MARK)
     hive.call("lead", "send", to="bob", body=MARK)
     return ids
@@ -53,7 +55,8 @@ def test_attack_40_a_new_agent_of_the_same_name_has_none_of_the_old_work(hive: W
     seen = []
     for operation in ("recv", "list_tasks", "list_waits", "list_reminders", "list_triggers",
                       "list_queues", "list_pipes", "list_questions", "list_artifacts",
-                      "list_topics", "loose_ends", "get_snapshot", "get_usage"):  # fmt: skip
+                      "list_topics", "loose_ends", "get_snapshot", "get_usage", "list_turns",
+                      "watch_turn"):  # fmt: skip
         for who in ("bob", "rival"):
             seen.append(json.dumps(hive.call(who, operation)))
     seen.append(json.dumps(hive.call("rival", "subscribe", after="1", agents=["bob"])))

@@ -76,6 +76,7 @@ OUTPUTS: Final = {
     "task list": ("list_tasks", "tasks"),
     "task show": ("get_task", None),
     "plan list": ("list_plans", "plans"),
+    "turn list": ("list_turns", "turns"),
     "secret list": ("list_secrets", "secrets"),
     "plan show": ("get_plan", None),
     "approval list": ("list_approvals", "approvals"),

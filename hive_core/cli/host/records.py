@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -28,6 +29,7 @@ from hive_core.cli.core.output import (  # fmt: skip
 )
 from hive_core.cli.core.parameters import SINCE
 from hive_core.cli.core.session import Session, complete_agent, entries, session_of
+from hive_core.cli.work.live_text import LiveLines, follow_turns
 from hive_core.errors import HiveError
 from hive_core.model.names import agent_unit
 
@@ -56,6 +58,7 @@ _LAST: Final = 10
 # Events of these operations are frequent and rarely useful: every message that is read has an
 # `ack`.
 _ROUTINE: Final = frozenset({"ack", "hello"})
+_TURN: Final = "turn"  # what stands in place of a unit before the text of a turn
 _MOST_AT_ONCE: Final = 64  # agents whose logs are followed at once
 
 
@@ -77,14 +80,18 @@ def logs(
 ) -> None:  # fmt: skip
     """Show the last log lines of NAME, or of several agents, merged by time.
 
-    Lines of units inside a booted container are included. Times are local.
+    Lines of units inside a booted container are included. With --follow, a table also has the text
+    of running turns as it is written, as lines of `turn`. Times are local.
     """
     if everyone:
         names = tuple(str(row["name"]) for row in session.rows("list_agents", "agents"))
     if not names:
         raise click.UsageError("name one or more agents, or use --all")
+    live = style == "table" and not filters.get("grep")
     rows = (
-        _stream_lines(session, names, filters) if follow else _last_lines(session, names, filters)
+        _stream_lines(session, names, filters, live=live)
+        if follow
+        else _last_lines(session, names, filters)
     )
     if style != "table":
         Listing("text", ()).show(rows, style)
@@ -111,14 +118,17 @@ def _log_rows(session: Session, name: str, filters: Mapping[str, object]) -> lis
 
 
 def _stream_lines(
-    session: Session, names: Sequence[str], filters: Mapping[str, object]
-) -> Iterator[Row]:  # fmt: skip
-    """Lines as they are written; each of several agents has its own connection."""
-    if len(names) == 1:
+    session: Session, names: Sequence[str], filters: Mapping[str, object], *, live: bool
+) -> Iterator[Row]:
+    """Lines as they are written; each of several agents has its own connection.
+
+    `live`: also the text of running turns.
+    """
+    if len(names) == 1 and not live:
         return session.follow("get_logs", "lines", agent=names[0], **filters)
     if len(names) > _MOST_AT_ONCE:
         raise click.UsageError(f"at most {_MOST_AT_ONCE} agents can be followed at once")
-    return _merge_logs(session.socket, names, filters)
+    return _merge_logs(session.socket, names, filters, live=live)
 
 
 # Lines of several logs; None where one ends, an error where it broke.
@@ -136,13 +146,25 @@ def _follow_log(socket: str, name: str, filters: Mapping[str, object], lines: _L
         lines.put(None)
 
 
+def _follow_text(socket: str, name: str, lines: _Lines) -> None:
+    """Text of running turns; its end does not end the log."""
+    live = LiveLines()
+    with closing(Session(socket)) as session:
+        for part in follow_turns(session, name):
+            for line in live.lines(part):
+                lines.put({"agent": name, "time": time.time(), "unit": _TURN, "text": line})
+
+
 def _merge_logs(
-    socket: str, names: Sequence[str], filters: Mapping[str, object]
-) -> Iterator[Row]:  # fmt: skip
+    socket: str, names: Sequence[str], filters: Mapping[str, object], *, live: bool
+) -> Iterator[Row]:
     lines = _Lines()
     for name in names:
         followed = (socket, name, filters, lines)
         threading.Thread(target=_follow_log, args=followed, daemon=True).start()
+        if live:
+            watched = (socket, name, lines)
+            threading.Thread(target=_follow_text, args=watched, daemon=True).start()
     following = len(names)
     while following:
         line = lines.get()

@@ -12,9 +12,10 @@ import click
 
 from hive_core.agent import crash_report
 from hive_core.agent.output import plain
-from hive_core.cli.core.output import block, echo, say
+from hive_core.cli.core.output import Row, block, echo, say
 from hive_core.cli.core.parameters import DURATION
 from hive_core.cli.core.session import Session, complete_agent, entries
+from hive_core.cli.work.live_text import LiveLines, follow_turns
 from hive_core.errors import HiveError, NotRunning, TimedOut, Unreachable
 from hive_core.varlink import Message
 
@@ -38,6 +39,11 @@ class Conversation:
     lost: HiveError | None = None
     open: set[str] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
+    live: LiveLines = field(default_factory=LiveLines)
+    # The last text that was shown while the agent wrote it, and whether its line is not complete.
+    shown: str = ""
+    in_line: bool = False
+    printing: threading.Lock = field(default_factory=threading.Lock)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def listen(self) -> None:
@@ -66,11 +72,39 @@ class Conversation:
 
     def _receive(self, session: Session, row: Message) -> None:
         body = str(row.get("body"))
-        echo(f"{self.name}> {block(body)}" if sys.stdout.isatty() else plain(body))
+        with self.printing:
+            self._end_line()
+            if body.strip() != self.shown.strip():
+                echo(f"{self.name}> {block(body)}" if sys.stdout.isatty() else plain(body))
+            self.shown = ""
         session.ask("ack", ids=[row.get("id")])
         with self.changed:
             self.answered.add(str(row.get("reply_to")))
             self.changed.notify_all()
+
+    def watch(self) -> None:
+        """Print what the agent writes in its turns, as it comes."""
+        with closing(Session(self.socket)) as session:
+            for part in follow_turns(session, self.name):
+                self._show(part)
+
+    def _show(self, part: Row) -> None:
+        text = self.live.new_text(part)
+        with self.printing:
+            if text and not self.in_line:
+                self.shown = ""
+                click.echo(f"{self.name}~ ", nl=False)
+            if text:
+                self.in_line, self.shown = True, self.shown + text
+                click.echo(block(text), nl=False)
+                sys.stdout.flush()
+            if part.get("ended"):
+                self._end_line()
+
+    def _end_line(self) -> None:
+        if self.in_line:
+            click.echo()
+        self.in_line = False
 
     def send(self, session: Session, text: str) -> None:
         thread = self.thread or None
@@ -97,9 +131,17 @@ class Conversation:
     default=30.0,
     help="Time to wait for answers after the end of the input.  [default: 30s]",
 )
+@click.option(
+    "--live/--no-live",
+    default=None,
+    help="Show what NAME writes while it works, not only its answers.  [default: on a terminal]",
+)
 @click.pass_obj
-def chat(session: Session, name: str, seconds: float) -> None:
+def chat(session: Session, name: str, seconds: float, *, live: bool | None) -> None:
     """Talk to NAME: send each line as a message, print answers as they arrive.
+
+    With --live, text that the session of NAME writes in a turn appears as it comes, after `NAME~`.
+    An answer with the same text is not printed again.
 
     At the end of the input the command waits for missing answers. The exit status is 124 when an
     answer is missing, and 3 when NAME does not run.
@@ -108,6 +150,8 @@ def chat(session: Session, name: str, seconds: float) -> None:
     _check_runs(session, name)
     crash_report.report_threads("hive")
     threading.Thread(target=talk.listen, daemon=True).start()
+    if sys.stdout.isatty() if live is None else live:
+        threading.Thread(target=talk.watch, daemon=True).start()
     if sys.stdin.isatty():
         say(f"talking to {name}; Ctrl-D ends")
     for line in sys.stdin:

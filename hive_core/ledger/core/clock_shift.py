@@ -21,6 +21,7 @@ from hive_core.ledger.questions import storage as question_storage
 from hive_core.ledger.tasks import storage as task_storage
 from hive_core.ledger.tools import storage as tool_storage
 from hive_core.ledger.triggers import storage as trigger_storage
+from hive_core.ledger.turns import storage as turn_storage
 
 _KEY: Final = "clock"
 _MOVED: Final = (
@@ -43,6 +44,7 @@ _MOVED: Final = (
     *task_storage.CLOCK_SHIFT,
     *tool_storage.CLOCK_SHIFT,
     *trigger_storage.MOVED,
+    *turn_storage.CLOCK_SHIFT,
 )
 
 

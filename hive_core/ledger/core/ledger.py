@@ -44,17 +44,20 @@ from hive_core.ledger.tasks.storage import TaskStore
 from hive_core.ledger.tools.storage import ToolStore
 from hive_core.ledger.triggers.reminders import ReminderStore
 from hive_core.ledger.triggers.storage import TriggerStore
+from hive_core.ledger.turns.storage import TurnStore
 from hive_core.model.agents.exits import Activity
 from hive_core.model.agents.revocation import COURSE as REVOCATION_COURSE
 from hive_core.model.config.approval import COURSE as APPROVAL_COURSE
 from hive_core.model.config.settings import HostLimits
 from hive_core.model.states import StateMachine
+from hive_core.model.wire.live_text import LiveTurns
 from hive_core.model.wire.rates import TokenBuckets
 from hive_core.model.work.planning import BATCH, ITEM, PLAN, STEP, WAIT
 from hive_core.model.work.question import COURSE as QUESTION_COURSE
 from hive_core.model.work.task import COURSE as TASK_COURSE
 from hive_core.model.work.trigger import FIRE
 
+LIVE_RATE, LIVE_BURST = 4.0, 8  # live texts of one agent: a second, and in a burst
 REPORT_RATE, REPORT_BURST = 2.0, 20  # progress reports of one task: a second, and in a burst
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 COURSES: Final[tuple[tuple[str, StateMachine], ...]] = (
@@ -146,6 +149,10 @@ class Ledger:
         self.queues = QueueStore(connection)
         self.budgets = BudgetStore(connection, self.events)
         self.tools = ToolStore(connection)
+        self.turns = TurnStore(connection)
+        # In memory only; a restart forgets it.
+        self.live = LiveTurns()
+        self.live_rate = TokenBuckets(LIVE_RATE, LIVE_BURST)
         self.history = HistoryTrimmer(connection, self.stored)
         self.reports = TokenBuckets(REPORT_RATE, REPORT_BURST)
         self.sends = TokenBuckets(limits.send_rate, limits.send_burst)

@@ -1,7 +1,7 @@
 """Limits the bytes of ended items for each party: its oldest ones are deleted first.
 
 Ended tasks, questions, batches and waits, plans, stored results of calls with a key, usage of
-tasks, and jobs.
+tasks, jobs, and turns.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _OLDEST: Final = {
     "keys": "SELECT id FROM keys WHERE caller = ? ORDER BY id LIMIT 4096",
     "usage": "SELECT task, kind, source FROM task_usage WHERE agent = ? ORDER BY at LIMIT 256",
     "jobs": "SELECT id FROM jobs WHERE caller = ? AND ended IS NOT NULL ORDER BY id LIMIT 64",
+    "turns": "SELECT number FROM turns WHERE agent = ? ORDER BY number LIMIT 16",
 }
 # The statements that delete an item: parts first, because their size is charged through the item.
 _GONE: Final = {
@@ -63,6 +64,7 @@ _GONE: Final = {
     "keys": ("DELETE FROM keys WHERE id = ?",),
     "usage": ("DELETE FROM task_usage WHERE task = ? AND kind = ? AND source = ?",),
     "jobs": ("DELETE FROM jobs WHERE id = ?",),
+    "turns": ("DELETE FROM turns WHERE number = ?",),
 }
 
 

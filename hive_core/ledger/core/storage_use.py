@@ -20,7 +20,7 @@ from hive_core.ledger.core.connection import Connection
 _AROUND: Final = 200
 _MAIL_NOUN: Final = "mail"
 HISTORY: Final = frozenset({
-    "old tasks", "old questions", "batches", "plans", "waits", "keys", "jobs", "usage",
+    "old tasks", "old questions", "batches", "plans", "waits", "keys", "jobs", "usage", "turns",
 })  # fmt: skip
 
 
@@ -69,6 +69,7 @@ TABLES: Final = (
     SizedTable("things", "{row}.sender", "'queues'", ("body",)),
     SizedTable("chunks", _WRITER, "'pipes'", ("data",)),
     SizedTable("task_usage", "{row}.agent", "'usage'", ("task", "kind", "source"), ("agent",)),
+    SizedTable("turns", "{row}.agent", "'turns'", ("system", "input", "text", "error")),
     SizedTable("keys", "{row}.caller", "'keys'", ("key", "result")),
     SizedTable(
         "jobs", "{row}.caller", "'jobs'", ("goals", "progress", "error"), ("progress", "error")

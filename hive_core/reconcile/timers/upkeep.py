@@ -18,6 +18,7 @@ from hive_core.reconcile.timers.clock_jumps import ClockJumps
 log = logging.getLogger(__name__)
 HOUR: Final = 3600.0
 RETRY_AFTER: Final = 1.0
+TURNS_PART: Final = 8  # the turns of all agents may use an eighth of the ledger
 PAUSE: Final = 0.05  # between pages of the audit log, and parts of a sweep
 
 
@@ -155,6 +156,7 @@ class Upkeep:
                     + ledger.jobs.prune(now, retention.jobs)
                     + ledger.tasks.prune(now - self.ports.settings.tasks.kept)
                     + ledger.events.notes.prune(then - retention.events)
+                    + ledger.turns.prune(self.ports.settings.limits.ledger // TURNS_PART)
                 )
         except HiveError as error:
             log.warning("Cannot prune old rows: %s", error)
