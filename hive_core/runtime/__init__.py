@@ -1,0 +1,1 @@
+"""The built-in runtime: a process beside a session that speaks to the model and nothing else."""

@@ -1,0 +1,115 @@
+"""The `turn` line of a session: the history, the input, the tools and the model of one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
+from pydantic_ai.tools import ToolDefinition
+
+from hive_core.runtime.connection import Line
+from hive_core.runtime.wire import ModelChoice
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a call came to."""
+
+    content: str
+    is_error: bool = False
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        fields = mapping(value)
+        return cls(str(fields.get("content") or ""), bool(fields.get("is_error")))
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """`rounds`: requests with all tools. One more follows, with `report` alone and the text `last`.
+
+    No `rounds`: no limit. No `report`: the last request may call nothing.
+    """
+
+    rounds: int | None = None
+    report: str = ""
+    last: str = ""
+
+
+@dataclass(slots=True)
+class TurnRequest:
+    """One turn. `system`: its frozen text; `context`: what the text is rendered from."""
+
+    turn: int
+    choice: ModelChoice
+    history: list[ModelMessage] = field(default_factory=list)
+    system: str = ""
+    context: Mapping[str, object] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    results: dict[str, CallResult] = field(default_factory=dict)
+    tools: list[ToolDefinition] = field(default_factory=list)
+    limits: TurnLimits = field(default_factory=TurnLimits)
+
+    @classmethod
+    def of(cls, line: Line, history: bytes) -> Self:
+        """Read the line; ValueError for a history that this runtime did not write."""
+        system, settings = mapping(line.get("system")), mapping(line.get("settings"))
+        rounds = settings.get("rounds")
+        return cls(
+            _number(line.get("turn")),
+            ModelChoice(
+                str(line.get("model") or ""), str(line.get("wire") or ""),
+                str(settings.get("name") or ""), _number(settings.get("max_output")),
+                str(settings.get("conversation") or ""),
+            ),
+            read_messages(history),
+            str(system.get("text") or ""), mapping(system.get("context")),
+            [str(mapping(row).get("text") or "") for row in _rows(line.get("input"))],
+            {id_: CallResult.of(row) for id_, row in mapping(line.get("results")).items()},
+            [_tool(mapping(row)) for row in _rows(line.get("tools"))],
+            TurnLimits(
+                rounds if isinstance(rounds, int) else None,
+                str(settings.get("report") or ""), str(settings.get("last") or ""),
+            ),
+        )  # fmt: skip
+
+    @property
+    def open_response(self) -> ModelResponse | None:
+        """The last message, when it is an answer whose calls have no results in the history."""
+        last = self.history[-1] if self.history else None
+        return last if isinstance(last, ModelResponse) and last.tool_calls else None
+
+
+def read_messages(lines: bytes) -> list[ModelMessage]:
+    """The messages of a history, one JSON text a line."""
+    whole = b"[" + b",".join(line for line in lines.split(b"\n") if line) + b"]"
+    return ModelMessagesTypeAdapter.validate_json(whole)
+
+
+def write_message(message: ModelMessage) -> str:
+    """The opaque text of a message."""
+    return ModelMessagesTypeAdapter.dump_json([message])[1:-1].decode()
+
+
+def mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _tool(row: Mapping[str, object]) -> ToolDefinition:
+    schema = row.get("schema")
+    return ToolDefinition(
+        name=str(row.get("name")), description=str(row.get("description") or "") or None,
+        parameters_json_schema=schema if isinstance(schema, dict) else {"type": "object"},
+        # Whether a schema may be strict must not depend on the model, or a clone's would differ.
+        strict=False,
+    )  # fmt: skip
+
+
+def _rows(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
