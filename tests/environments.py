@@ -1,0 +1,18 @@
+"""The Python environments beside the one of the tests, as `scripts/setup` makes them."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[1]
+_PLACE = Path("/opt/hive-dev")
+
+
+def environment_of(lock: str) -> Path | None:
+    """The finished environment of requirements/LOCK.lock; None where it could not be made."""
+    version = subprocess.run(["/usr/bin/python3", "-V"], capture_output=True, check=True).stdout
+    locked = (_ROOT / f"requirements/{lock}.lock").read_bytes()
+    place = _PLACE / f"{lock}-{hashlib.sha256(locked + version).hexdigest()[:12]}"
+    return place if (place / ".complete").exists() else None
