@@ -47,6 +47,7 @@ python3.pkgs.buildPythonApplication {
     fileset = lib.fileset.unions [
       (root + "/hive_core")
       (root + "/migrations")
+      (root + "/prompts")
       (root + "/tests")
       (root + "/nix")
       (root + "/pyproject.toml")

@@ -36,6 +36,7 @@ SHARED = "--bind-ro=/usr --bind-ro=/etc/ssl/certs"
 BINDS = f"""
 --private-network --bind-ro=/opt/hive_core/privd/guest/bin:/opt/hive/bin
 --bind-ro=/opt/hive_core:/opt/hive/hive_core
+--bind-ro=/opt/hive_core/runtime/templates:/opt/hive/prompts
 --bind={MOUNTS}/tree:/tree --bind-ro=/run/hive/agents/{UUID}/view:/agents
 --bind-ro=/run/hive/agents/{UUID}/run:/run/hive --bind-ro=/run/hive/seed/SEED:/run/hive-seed
 --bind-ro=/run/hive/agents/{UUID}/meta:/meta --bind-ro=/run/hive/agents/{UUID}/applied:/applied

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 Schema = dict[str, Any]
 
-# Of the transport: the session sets a key for every call, and no model waits in a call.
-_KEY: Final = "idempotency_key"
+# The session sets them with every call, and no model waits in a call.
+_OF_SESSION: Final = frozenset({"idempotency_key", "in_turn_of"})
 _WAIT: Final = "wait"
 _NULL: Final = {"type": "null"}
 # Titles repeat names. Bounds of lengths are far above what a model writes; the daemon checks them.
@@ -27,7 +27,7 @@ def parameters_schema(schema: Mapping[str, Any], hidden: Collection[str] = ()) -
     properties = {
         name: reader.read(member)
         for name, member in schema.get("properties", {}).items()
-        if name not in hidden and not _is_of_transport(name, member)
+        if name not in hidden and not _is_of_session(name, member)
     }
     required = [name for name in schema.get("required", ()) if name in properties]
     return {
@@ -36,8 +36,8 @@ def parameters_schema(schema: Mapping[str, Any], hidden: Collection[str] = ()) -
     }  # fmt: skip
 
 
-def _is_of_transport(name: str, member: Mapping[str, Any]) -> bool:
-    return name == _KEY or (name == _WAIT and member.get("type") == "number")
+def _is_of_session(name: str, member: Mapping[str, Any]) -> bool:
+    return name in _OF_SESSION or (name == _WAIT and member.get("type") == "number")
 
 
 class _SchemaReader:
