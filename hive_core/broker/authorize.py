@@ -6,6 +6,7 @@ from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
+from hive_core.broker.quarantine import quarantine_denial
 from hive_core.errors import HiveError, NotAllowed, NotFound
 from hive_core.model.wire.record import OPERATOR
 from hive_core.policy.algebra import HIDDEN, NO_CONTEXT, AuthzContext, Decision
@@ -31,7 +32,10 @@ def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None,
         context = AuthzContext(None, facts)
     if operation.second is not None:
         context = AuthzContext(getattr(params, operation.second) or None, context.facts)
-    return target, decide(operation.allow, call.hive, call.caller, target, context)
+    decision = decide(operation.allow, call.hive, call.caller, target, context)
+    if decision.allowed and call.ledger.quarantines.agents:  # seldom
+        decision = quarantine_denial(call, operation) or decision
+    return target, decision
 
 
 def refusal(

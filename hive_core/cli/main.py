@@ -52,7 +52,7 @@ COMMANDS: Final = {
     "config": "config.check", "meta": "config.meta", "role": "agents.roles", "tool": "agents.roles",
     "definition": "agents.definitions", "metrics": "host.metrics", "cost": "work.budgets",
     "budget": "work.budgets", "completion": "core.completion", "help": "core.help",
-    "version": "core.help",
+    "version": "core.help", "quarantine": "agents.quarantine",
 }  # fmt: skip
 # Names that work but are not in the help: those of other programs, and of older releases.
 UNLISTED: Final = {
@@ -74,7 +74,7 @@ SECTIONS: Final = {
     "Messages": "chat send inbox question escalation remind reminder queue publish",
     "Work": "task turn plan trigger artifact budget wait",
     "Configuration and rights": "approval history rollback config definition role tool why cap"
-    " allow disallow secret",
+    " allow disallow secret quarantine",
     "The host": "setup teardown migrate converge gc metrics meta call completion help version",
 }
 _MORE: Final = """

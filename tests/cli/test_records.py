@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 
 import pytest
 from cli.run import Hive
+from typing_extensions import override
 
 from hive_core.cli.core.watch import redraw
 from hive_core.varlink import Message
@@ -146,9 +148,33 @@ def test_the_inbox_is_cleared_by_ids_or_entirely(mail: Hive) -> None:
 def test_dead_letters_are_cleared_until_there_are_none(mail: Hive) -> None:
     left = [1000, 3, 0]
     mail.peer.answers["ClearDeadLetters"] = lambda _: {"cleared": left.pop(0)}
-    assert mail("inbox", "clear", "--dead", "--agent", "bob").err == "dead letters deleted: 1003\n"
+    cleared = mail("inbox", "clear", "--dead", "--agent", "bob", "--yes")
+    assert cleared.err == "dead letters deleted: 1003\n"
     assert {asked["agent"] for asked in mail.peer.params_of("ClearDeadLetters")} == {"bob"}
     assert mail("inbox", "clear", "--dead", "m1").status == 2
+
+
+def test_dead_letters_are_not_deleted_without_a_word(
+    mail: Hive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script says --yes; a person is asked, and may say no."""
+    mail.peer.answers["ClearDeadLetters"] = lambda _: {"cleared": 0}
+    refused = mail("inbox", "clear", "--dead")
+    assert (refused.status, "needs --yes" in refused.err) == (2, True)
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert mail("inbox", "clear", "--dead").status == 130
+    assert not mail.peer.params_of("ClearDeadLetters")
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    assert mail("inbox", "clear", "--dead").status == 0
+    assert mail.peer.params_of("ClearDeadLetters")
+
+
+class Terminal(io.StringIO):
+    """What a person types."""
+
+    @override
+    def isatty(self) -> bool:
+        return True
 
 
 # hive tree
@@ -217,9 +243,13 @@ def test_status_summarizes_the_hive(hive: Hive) -> None:
     ):  # fmt: skip
         assert text in shown, text
     assert "disk     " in shown
+    whole = json.loads(hive("status", "-o", "json").out)
+    assert whole["used"]["currency"] == "USD"
+    assert [row["amount"] for row in whole["used"]["sums"]] == [4_100_000, 1000]
+    assert whole["disk"] is None or whole["disk"]["total"] >= whole["disk"]["free"]
+    assert {key: whole[key] for key in STATUS} == STATUS
     asked = hive.peer.params_of("GetUsage")[0]
     assert (asked["by"], float(str(asked["since"])) % 86_400) == ("day", 0)
-    assert json.loads(hive("status", "-o", "json").out) == STATUS
 
 
 def test_status_of_an_empty_hive(hive: Hive) -> None:

@@ -102,6 +102,7 @@ CREATE INDEX plans_task ON plans (task, number);
 CREATE TABLE primer (bytes BLOB NOT NULL) STRICT;
 CREATE TABLE purses ( agent TEXT NOT NULL, kind TEXT NOT NULL, tier TEXT NOT NULL DEFAULT '', free INTEGER NOT NULL CHECK (free >= 0), spent INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0), over INTEGER NOT NULL DEFAULT 0 CHECK (over >= 0 AND (over = 0 OR free = 0)), warned INTEGER NOT NULL DEFAULT 0, runners INTEGER NOT NULL DEFAULT 0, as_of INTEGER NOT NULL DEFAULT 0, dry_at INTEGER, PRIMARY KEY (agent, kind, tier) ) STRICT, WITHOUT ROWID;
 CREATE INDEX purses_dry ON purses (dry_at) WHERE dry_at IS NOT NULL;
+CREATE TABLE quarantines ( agent TEXT PRIMARY KEY, by TEXT NOT NULL, reason TEXT NOT NULL, since REAL NOT NULL ) STRICT, WITHOUT ROWID;
 CREATE TABLE questions ( number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, asker TEXT NOT NULL, holder TEXT NOT NULL, items TEXT NOT NULL, state TEXT NOT NULL, asked REAL NOT NULL, context TEXT NOT NULL DEFAULT '', severity TEXT NOT NULL DEFAULT '', task TEXT NOT NULL DEFAULT '', deadline REAL, climbs REAL, answers TEXT NOT NULL DEFAULT '[]', answered_by TEXT NOT NULL DEFAULT '', ended REAL, reason TEXT NOT NULL DEFAULT '', owed REAL, gone REAL ) STRICT;
 CREATE INDEX questions_asked ON questions (asker, number);
 CREATE INDEX questions_climbs ON questions (climbs) WHERE ended IS NULL AND climbs NOT NULL;

@@ -30,7 +30,7 @@ class AgentGroup(ListGroup):
         "destroy": "agents.tree_changes", "restore": "agents.tree_changes",
         "move": "agents.tree_changes", "tree": "agents.tree", "logs": "host.records",
         "shell": "agents.shell", "cp": "agents.copy", "history": "config.history",
-        "rollback": "config.history", "wait": "work.wait",
+        "rollback": "config.history", "wait": "work.wait", "quarantine": "agents.quarantine",
     }  # fmt: skip
     unlisted: ClassVar[Mapping[str, str]] = {
         "rm": "agents.tree_changes:destroy", "exec": "agents.shell:shell",

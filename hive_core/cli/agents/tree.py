@@ -26,7 +26,7 @@ from hive_core.cli.core.session import Session, complete_agent
 from hive_core.cli.core.watch import redraw, watch_option
 
 _DETAILS: Final = ("role", "state", "activity")
-_FIELDS: Final = ("name", "uuid", "parent", "role", "title", "state", "activity")
+_FIELDS: Final = ("name", "uuid", "parent", "role", "title", "state", "activity", "quarantine")
 _TITLE_MIN: Final = 12
 
 
@@ -100,8 +100,10 @@ def _fit(label: str, width: int) -> str:
 
 
 def _details(row: Row) -> list[str]:
-    """Role, state and activity; without the activity when it is the same word as the state."""
+    """Role, state and activity, or `quarantine`; no activity that is the same word as the state."""
     role, state, activity = (words(row.get(key)) for key in _DETAILS)
+    if row.get("quarantine"):
+        return [role, state, "quarantine"]
     return [role, state, "" if activity == state else activity]
 
 
@@ -137,8 +139,9 @@ def tree(  # noqa: PLR0913 - options
 ) -> None:  # fmt: skip
     """Draw the tree of agents, or NAME and its descendants.
 
-    The columns are the role, the state of the machine, the activity of the agent, and the title.
-    The number after a name is that of descendants that --depth hides.
+    The columns are the role, the state of the machine, the activity of the agent (or that a
+    quarantine holds it), and the title. The number after a name is that of descendants that --depth
+    hides.
     """
 
     def roots() -> list[Node]:

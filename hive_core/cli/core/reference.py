@@ -76,6 +76,7 @@ OUTPUTS: Final = {
     "task list": ("list_tasks", "tasks"),
     "task show": ("get_task", None),
     "plan list": ("list_plans", "plans"),
+    "quarantine": ("status", "quarantines"),
     "turn list": ("list_turns", "turns"),
     "secret list": ("list_secrets", "secrets"),
     "plan show": ("get_plan", None),
@@ -104,9 +105,10 @@ TREE: Final = """
 title, state, activity, children: [...]}`. With `jsonl` and `name` the rows are flat, each agent
 before its descendants. `hive agent show` prints the result of `get_agent` with `secrets`,
 `open_tasks` and `log`. `hive inbox show` and the other commands `show` of a listing print one row
-of it; `hive logs` of several agents adds `agent` to each line. `hive doctor` prints
-`{check, verdict: ok|warn|fail, detail}`. `hive todo` prints the rows of the operation of that
-name, each with `settle`: the command for it. `hive budget group` prints
+of it; `hive logs` of several agents adds `agent` to each line. `hive status` adds `disk` (bytes
+`total` and `free`) and `used` (the `sums` of `get_usage` for today, and the `currency`). `hive
+doctor` prints `{check, verdict: ok|warn|fail, detail}`. `hive todo` prints the rows of the
+operation of that name, each with `settle`: the command for it. `hive budget group` prints
 `{what, kind, used, most, unit, group}` with numbers; null is not measured, or not bounded. In the
 rows of `hive cost` time is in seconds, CPU in thousandths of a second, money in millionths.
 """

@@ -38,21 +38,31 @@ def _tasks(row: Row) -> str:
     return f"{running} running, {queued} queued" + (f", {waiting} waiting" if waiting else "")
 
 
-def _disk(path: str = STORAGE) -> str:
-    """The use of the disk of the agents."""
+def disk_use(path: str = STORAGE) -> dict[str, int] | None:
+    """Bytes of the disk of the agents, and those that are free; None: not readable."""
     try:
         facts = os.statvfs(path)
     except OSError:
+        return None
+    return {"total": facts.f_blocks * facts.f_frsize, "free": facts.f_bavail * facts.f_frsize}
+
+
+def _disk(use: dict[str, int] | None) -> str:
+    """The use of the disk in words."""
+    if use is None:
         return "-"
-    total, free = facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize
+    total, free = use["total"], use["free"]
     percent = round(_PERCENT * (total - free) / total) if total else 0
     return f"{percent} % used, {format_size(free >> 20 << 20)} free"
 
 
-def _usage(session: Session) -> str:
+def _usage_today(session: Session) -> Row:
     """The usage since midnight (UTC)."""
-    today = time.time() // _DAY * _DAY
-    reply = session.ask("get_usage", by="day", since=today)
+    return session.ask("get_usage", by="day", since=time.time() // _DAY * _DAY)
+
+
+def _usage(reply: Row) -> str:
+    """The usage in words."""
     rows = pivot(entries(reply, "sums"))
     if not rows:
         return "nothing today"
@@ -71,7 +81,7 @@ def _failure_lines(row: Row) -> Iterator[str]:
         yield f"and {len(failed) - _SHOWN} more"
 
 
-def _lines(row: Row, usage: str) -> Iterator[str]:
+def _lines(row: Row, use: dict[str, int] | None, usage: Row) -> Iterator[str]:
     """The status for people."""
     hived = _table(row.get("hived"))
     yield f"hived    {words(hived.get('version'))}, since {stamp(hived.get('since'))}"
@@ -79,10 +89,14 @@ def _lines(row: Row, usage: str) -> Iterator[str]:
     yield f"agents   {_agents(row)}"
     for line in _failure_lines(row):
         yield f"         {line}"
+    for held in entries(row, "quarantines"):
+        reason = f": {words(held.get('reason'))}" if held.get("reason") else ""
+        name, count = words(held.get("agent")), words(held.get("agents"))
+        yield f"held     {name} is in quarantine, {count} agents in all{reason}"
     yield f"tasks    {_tasks(row)}"
     yield f"todo     {row.get('waiting') or 'nothing'} waiting for you (`hive todo`)"
-    yield f"disk     {_disk()}"
-    yield f"used     {usage}"
+    yield f"disk     {_disk(use)}"
+    yield f"used     {_usage(usage)}"
     for refused in entries(row, "refused"):
         text = f"{words(refused.get('commit'))}: {words(refused.get('reason'))}"
         yield f"{click.style('refused', fg='red')}  {text}"
@@ -97,9 +111,10 @@ def _lines(row: Row, usage: str) -> Iterator[str]:
 def status(session: Session, style: str) -> None:
     """Show the daemon, agents by state, failures, tasks, open requests to you, disk and usage.
 
-    The page also has the commit in force, refused commits and alarms. -o json prints the report of
-    the daemon.
+    The page also has the commit in force, refused commits, alarms and quarantines. -o json adds
+    `disk` and `used` to the report of the daemon.
     """
-    row = session.ask("status")
-    usage = _usage(session) if style == "table" else ""
-    one(row, style, "commit", lambda: _lines(row, usage))
+    row, usage, use = session.ask("status"), _usage_today(session), disk_use()
+    used = {"sums": entries(usage, "sums"), "currency": usage.get("currency")}
+    whole = {**row, "disk": use, "used": used}
+    one(whole, style, "commit", lambda: _lines(row, use, usage))

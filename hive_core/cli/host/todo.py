@@ -15,6 +15,7 @@ from hive_core.cli.core.units import format_duration
 # The command that settles each kind; {id} is that of the row.
 SETTLED_BY: Final[Mapping[str, str]] = {
     "alarm": "hive doctor",
+    "quarantine": "hive quarantine {id} --lift",
     "escalation": "hive question answer {id} TEXT",
     "question": "hive question answer {id} TEXT...",
     "plan": "hive plan show {id}",
@@ -56,9 +57,9 @@ def with_command(row: Row) -> Row:
 def todo(session: Session, style: str) -> None:
     """List everything that waits for you, with the command that settles each item.
 
-    The list has escalations, questions, plans and approvals to decide, alarms, agents that are
-    parked or failed, mail, and the dead letters of the last 7 days. The exit status is 0 also when
-    the list is empty.
+    The list has escalations, questions, plans and approvals to decide, alarms, quarantines, agents
+    that are parked or failed, mail, and the dead letters of the last 7 days. The exit status is 0
+    also when the list is empty.
     """
     reply = session.ask("todo")
     WAITING.show(map(with_command, entries(reply, "todo")), style)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -101,11 +102,22 @@ def clear(
     if dead:
         if ids:
             raise click.UsageError("dead letters are deleted all at once; omit the IDs")
+        _confirm_dead(name, yes=yes)
         say(f"dead letters deleted: {_clear_dead(session, name)}")
     elif ids:
         _take_out(session, ids)
     else:
         _clear_all(session, yes=yes)
+
+
+def _confirm_dead(name: str | None, *, yes: bool) -> None:
+    """Ask, since nothing brings a dead letter back."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("standard input is not a terminal: clear --dead needs --yes")
+    whose = f"of {name}" if name else "of your inbox"
+    click.confirm(f"Delete all dead letters {whose}?", abort=True, err=True)
 
 
 def _clear_dead(session: Session, name: str | None) -> int:

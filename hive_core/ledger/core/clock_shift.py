@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from hive_core.ledger.agents import quarantines
 from hive_core.ledger.artifacts import storage as artifact_storage
 from hive_core.ledger.budgets import storage as budget_storage
 from hive_core.ledger.core.connection import Connection
@@ -40,6 +41,7 @@ _MOVED: Final = (
     *exits.MOVED,
     *plan_storage.CLOCK_SHIFT,
     *question_storage.MOVED,
+    *quarantines.CLOCK_SHIFT,
     *queues.MOVED,
     *task_storage.CLOCK_SHIFT,
     *tool_storage.CLOCK_SHIFT,

@@ -13,6 +13,7 @@ from typing import Final
 
 from hive_core.errors import HiveError
 from hive_core.ledger.agents.archives import Archives
+from hive_core.ledger.agents.quarantines import QuarantineStore
 from hive_core.ledger.agents.revocations import Revocations
 from hive_core.ledger.approvals.deploys import DeployStore
 from hive_core.ledger.approvals.generations import Generations
@@ -130,6 +131,7 @@ class Ledger:
         self.keys = Keys(connection)
         self.ranges = UidRanges(connection)
         self.archives = Archives(connection)
+        self.quarantines = QuarantineStore(connection)
         self.starts = StartFailureStore(connection)
         self.revocations = Revocations(connection)
         self.shifts = Shifts(connection)
@@ -185,6 +187,7 @@ class Ledger:
                 ledger._guard_states()
                 ledger.messages.start()
                 ledger.budgets.usage.open()
+                ledger.quarantines.open()
                 ledger.stored.start()
         except BaseException:
             connection.close()

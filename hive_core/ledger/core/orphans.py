@@ -13,6 +13,11 @@ def forget(connection: Connection, base: int, before: float) -> int:
     gone = connection.run(
         "DELETE FROM reads WHERE caller IN (SELECT agent FROM departed WHERE at < ?)", (before,)
     )
+    gone += connection.run(
+        "DELETE FROM quarantines WHERE agent IN (SELECT agent FROM departed WHERE at < ?)"
+        " AND agent NOT IN (SELECT uuid FROM archives)",
+        (before,),
+    )
     gone += connection.run("DELETE FROM task_events WHERE seq <= ?", (base,))
     return gone + connection.run(
         "DELETE FROM heirs WHERE gone NOT IN (SELECT owner FROM artifacts)"

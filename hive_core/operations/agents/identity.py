@@ -9,6 +9,7 @@ from pydantic import Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Params, Result, operation
+from hive_core.broker.quarantine import quarantine_holder
 from hive_core.errors import Conflict
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations.fields import Agent
@@ -64,6 +65,9 @@ class AgentRow(Result):
     title: str = Field(description="Title of the agent: free text.")
     state: str = Field(description="State of the machine.")
     activity: str = Field(description="What the agent is doing: idle, running or blocked.")
+    quarantine: str = Field(
+        description="The agent whose quarantine holds it, itself or one above; empty: none."
+    )
 
 
 class AgentPage(Page):
@@ -150,4 +154,5 @@ def _row(call: Call, seen: frozenset[str], name: str) -> AgentRow:
         title=spec.title,
         state=call.states.state(spec.id).value,
         activity=call.states.activity(spec.id),
+        quarantine=quarantine_holder(call, spec.id),
     )

@@ -8,6 +8,7 @@ from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.hive import Hive
+from hive_core.operations.agents.quarantine import hold_after_move
 from hive_core.operations.agents.revocation import (
     RevocationOptions,
     running_agents,
@@ -95,6 +96,7 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     _tell_family(call, hive, params.agent, parent)
     reassign_tasks(call, hive, params.agent)
     rebill_move(call, hive, params.agent)
+    hold_after_move(call, hive, params.agent)
     return Change(
         _result(call, params, effects, job),
         hive,

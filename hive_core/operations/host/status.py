@@ -15,6 +15,7 @@ from hive_core.errors import NotFound
 from hive_core.model.agents.machine import DesiredState, Machine, State
 from hive_core.model.names import agent_unit
 from hive_core.operations.agents.details import state_reason
+from hive_core.operations.agents.quarantine import QuarantineRow, quarantine_rows
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.host.todo import list_todo
 from hive_core.operations.questions.letters import shorten
@@ -52,6 +53,9 @@ class Status(Result):
     alarms: list[str] = Field(description="Alarms that need the operator.")
     waiting: int = Field(
         description="Number of items that wait for the operator: the rows of `todo`."
+    )
+    quarantines: list[QuarantineRow] = Field(
+        description="Subtrees in quarantine, the oldest first, at most 100."
     )
     failed: list[FailedAgent] = Field(description="Agents that failed or are parked, at most 100.")
     tasks: dict[str, int] = Field(description="Number of open tasks in each state.")
@@ -117,6 +121,7 @@ def status(call: Call, _params: StatusParams) -> Status:
         hived=Hived(version=VERSION, since=call.states.since()),
         alarms=[*alarms[:SHOWN], *more],
         waiting=sum(1 for _ in list_todo(call)),
+        quarantines=list(islice(quarantine_rows(call), SHOWN)),
         failed=list(islice(_failed_agents(call), SHOWN)),
         tasks=dict(sorted(call.ledger.events.tally.tasks().items())),
     )

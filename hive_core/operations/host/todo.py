@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from hive_core.model.agents.machine import State
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.question import Question, QuestionKind
 from hive_core.model.work.task import TaskState
+from hive_core.operations.agents.quarantine import quarantine_rows
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.pages import reply_bytes, take_fitting
 from hive_core.operations.questions.letters import question_title, shorten
@@ -20,8 +22,8 @@ from hive_core.policy.rules import OPERATOR
 
 # Kinds of items, the most urgent first.
 KINDS: Final = (
-    "alarm", "escalation", "question", "plan", "approval", "parked", "failed", "refused_commit",
-    "mail", "dead_letters",
+    "alarm", "quarantine", "escalation", "question", "plan", "approval", "parked", "failed",
+    "refused_commit", "mail", "dead_letters",
 )  # fmt: skip
 _DOWN: Final = {State.PARKED: "parked", State.FAILED: "failed"}
 _MOST: Final = 200  # of one kind
@@ -36,8 +38,8 @@ class TodoParams(Params):
 
 class TodoRow(Result):
     kind: str = Field(
-        description="alarm, escalation, question, plan, approval, parked, failed, refused_commit,"
-        " mail or dead_letters."
+        description="alarm, quarantine, escalation, question, plan, approval, parked, failed,"
+        " refused_commit, mail or dead_letters."
     )
     id: str = Field(description="The id that resolves it: a question, a task, an agent's name.")
     agent: str = Field(description="The agent that it is about; empty: none.")
@@ -61,8 +63,8 @@ class TodoList(Result):
 def todo(call: Call, _params: TodoParams) -> TodoList:
     """List everything that waits for the operator.
 
-    Alarms, escalations, questions, plans and approvals to decide, agents that are parked or failed,
-    commits that are not in force, mail and dead letters.
+    Alarms, quarantines, escalations, questions, plans and approvals to decide, agents that are
+    parked or failed, commits that are not in force, mail and dead letters.
     """
     rows = list(list_todo(call))
     rows.sort(key=lambda row: KINDS.index(row.kind))
@@ -72,7 +74,7 @@ def todo(call: Call, _params: TodoParams) -> TodoList:
 
 def list_todo(call: Call) -> Iterator[TodoRow]:
     """All rows. `status` counts them too, so that both show the same number."""
-    for part in (_alarms, _questions, _plans, _approvals, _agents, _mail):
+    for part in (_alarms, _quarantines, _questions, _plans, _approvals, _agents, _mail):
         yield from part(call)
 
 
@@ -85,6 +87,13 @@ def _alarms(call: Call) -> Iterator[TodoRow]:
             yield _row("alarm", "", "", text)
     for commit, reason in list(call.states.parked_commits())[:_MOST]:
         yield _row("refused_commit", commit, "", reason)
+
+
+def _quarantines(call: Call) -> Iterator[TodoRow]:
+    for row in islice(quarantine_rows(call), _MOST):
+        held = f"{row.agents} agent{'s' * (row.agents != 1)} held by {row.by}"
+        text = f"{held}: {row.reason}" if row.reason else held
+        yield _row("quarantine", row.agent, row.agent, text, row.since)
 
 
 def _questions(call: Call) -> Iterator[TodoRow]:

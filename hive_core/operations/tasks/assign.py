@@ -14,6 +14,7 @@ from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.budget import BudgetKind
 from hive_core.model.work.task import WELL, Task, TaskRequest
 from hive_core.model.work.task_caps import TaskCapLimits
+from hive_core.operations.agents.quarantine import check_quarantine_of
 from hive_core.operations.budgets.spending import charge_one, check_funds, set_task_caps
 from hive_core.operations.tasks.funds import create_funds, kinds_paid_by_task
 from hive_core.operations.tasks.offers import offer_next_tasks
@@ -42,6 +43,8 @@ def create_task(
     does not wait for others. The spec of the agent may require a plan, and bound the turns.
     """
     spec = call.hive.spec(assignee)
+    # Triggers and batches assign for a party that may be held meanwhile.
+    check_quarantine_of(call, assigner, f"assign a task to {assignee}")
     _check_room(call, assigner, assignee)
     request = replace(
         request,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from hive_core.broker.call import Call
+from hive_core.broker.quarantine import quarantine_holder
 from hive_core.errors import InboxFull
 from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.model.agents.machine import DesiredState, State
@@ -85,8 +86,10 @@ def withdraw_offer(call: Call, task: Task, why: str, *, tried: bool = False) -> 
 
 
 def can_take_tasks(call: Call, name: str) -> bool:
-    """Whether the agent can receive tasks: it runs, is starting, or wakes for mail."""
+    """Whether the agent can receive tasks: it is free, and runs, is starting, or wakes for mail."""
     spec = call.hive.spec(name)
+    if quarantine_holder(call, spec.id):
+        return False
     run = call.ledger.runs.get(spec.id)
     if run is None or run.wanted is DesiredState.STOPPED:
         return False

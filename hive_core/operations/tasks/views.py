@@ -8,6 +8,7 @@ from pydantic import Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Result
+from hive_core.broker.quarantine import quarantine_holder, quarantine_reason
 from hive_core.ledger.mail.posting import one_line
 from hive_core.model.agents.machine import State
 from hive_core.model.work.task import UNSTARTED, Task
@@ -119,6 +120,12 @@ def start_hint(call: Call, task: Task) -> str:
     name = call.hive.name(task.assignee)
     if name is None or task.state not in UNSTARTED or call.ledger.tasks.needs.of(task.id):
         return ""
+    if holder := quarantine_holder(call, task.assignee):
+        return f"{quarantine_reason(name, holder)}; it gets the task then"
+    return _hint_by_state(call, task, name)
+
+
+def _hint_by_state(call: Call, task: Task, name: str) -> str:
     state = call.states.state(task.assignee)
     if state in _UP:
         return _hint_while_up(call, task, name)
