@@ -128,8 +128,10 @@ def take_over(host: HiveHost) -> None:
     host.run("sh", "-c", f"rm -f {EVIL}/config; touch {EVIL}/ran; chmod 666 {EVIL}/ran")
     result = keys(host)
     assert result >= _LEAST, _LEAST - result
-    for key, value in {**dict.fromkeys(sorted(result), f"{EVIL}/run"), **_MORE}.items():
-        host.run("git", "config", "--file", f"{EVIL}/config", key, value)
+    settings = {**dict.fromkeys(sorted(result), f"{EVIL}/run"), **_MORE}
+    script = f'while read -r key value; do git config --file {EVIL}/config "$key" "$value"; done'
+    text = "".join(f"{key} {value}\n" for key, value in settings.items())
+    host.run("sh", "-ec", script, text=text)
     said = host.run(*AS_HIVE, "sh", "-c", TRAPS)
     assert "ermission denied" not in said.stderr.replace("served", "")
 

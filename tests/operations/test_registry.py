@@ -1,4 +1,7 @@
-"""What holds of every operation, without knowing which there are."""
+"""What holds of every operation in a tree of agents, without knowing which there are.
+
+What holds of each declaration and of its parameters is in tests/broker/test_registry.py.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 from fixtures.world import World, world
-from pydantic import BaseModel
 
 from hive_core.broker.operation import Operation
 from hive_core.errors import HIVE
@@ -15,12 +17,6 @@ from hive_core.operations import load
 
 OPERATIONS = sorted(load().values(), key=lambda operation: operation.name)
 every = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-# The first set without the operations about config.
-FIRST_SET = {
-    "whoami", "list_agents", "spawn", "request_spawn", "request_init_config", "start", "stop",
-    "restart", "kill", "update", "destroy", "move", "get_logs", "send", "recv", "ack", "nack",
-    "wake", "get_job", "wait_job",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module", name="world")
@@ -38,45 +34,6 @@ def former(world: World) -> str:
     uuid = world.uuid("old")
     world.call("operator", "destroy", agent="old")
     return uuid
-
-
-def models(result: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """A model with those in its fields."""
-    yield result
-    for field in result.model_fields.values():
-        stack = [field.annotation]
-        while stack:
-            entry = stack.pop()
-            stack += getattr(entry, "__args__", ())
-            if isinstance(entry, type) and issubclass(entry, BaseModel) and entry is not result:
-                yield from models(entry)
-
-
-def test_the_first_set_is_there() -> None:
-    names = {name for operation in OPERATIONS for name in (operation.name, *operation.aliases)}
-    assert names >= FIRST_SET
-
-
-@every
-def test_its_docstring_is_a_sentence_for_users(operation: Operation) -> None:
-    first = operation.doc.splitlines()[0]
-    assert first[0].isupper()
-    assert first.endswith((".", ":")) or ". " in operation.doc
-
-
-@every
-def test_every_field_says_what_it_means(operation: Operation) -> None:
-    for root in (operation.params, operation.result):
-        for model in models(root):
-            bare = [name for name, field in model.model_fields.items() if not field.description]
-            assert not bare, f"{model.__name__}: {bare}"
-
-
-@every
-def test_a_parameter_that_it_does_not_know_is_refused(world: World, operation: Operation) -> None:
-    asked = world.ask_as("operator", operation.name, {"no_such_parameter": 1})
-    (reply,) = asked.replies
-    assert reply["error"] == "org.varlink.service.InvalidParameter"
 
 
 SAMPLE: dict[str, object] = {
