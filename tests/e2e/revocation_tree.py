@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from e2e.hivehost import HiveHost
 
-# Runs each program that is put beside it, once, and goes on whatever becomes of them.
+# Runs each program that is put beside it, once, and goes on whatever becomes of them. A shell would
+# start a process for each look.
 OBEYS = """
-while :; do
-    for each in attack-*; do
-        [ -e "$each" ] && mv "$each" "running-$each" && python3 -I "running-$each" &
-    done
-    sleep 0.1
-done
+import os, subprocess, sys, time
+started = []
+while True:
+    for name in os.listdir():
+        if name.startswith("attack-"):
+            os.rename(name, "running-" + name)
+            started.append(subprocess.Popen([sys.executable, "-I", "running-" + name]))
+    started = [program for program in started if program.poll() is None]
+    time.sleep(0.05)
 """
-AGENT: dict[str, object] = {"command": ["sh", "-c", OBEYS]}
+AGENT: dict[str, object] = {"command": ["python3", "-I", "-c", OBEYS]}
 NOTES = "/agents/kid/state/notes"
 START = """
 import array, ctypes, os, socket, sys, threading, time
