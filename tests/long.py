@@ -15,7 +15,7 @@ from pathlib import Path
 
 @dataclass
 class Asked:
-    """What the command line said (tests/conftest.py), and what was measured since."""
+    """The options of the command line (tests/conftest.py), and the figures measured so far."""
 
     chosen: bool = False
     seed: int | None = None

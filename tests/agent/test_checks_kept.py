@@ -61,7 +61,7 @@ def test_sixteen_checks_that_write_smiles_fit_into_what_is_kept() -> None:
 def test_what_does_not_fit_is_left_out_and_the_rest_is_kept(
     harness: MaidHost, size: int, left: tuple[bool, bool]
 ) -> None:
-    """What they printed first; then what was told, which is told again."""
+    """Checks keep the beginning of what they printed; then alarms, which are raised again."""
     maid = harness.maid()
     maid.look()
     harness.run_check(maid, "disk", 1, SMILE * 240)

@@ -1,4 +1,4 @@
-"""The maid: what it finds, what it clears away, what it tells and to whom (rows K36, K43)."""
+"""The maid: what it finds, what it cleans up, what it reports and to whom (rows K36, K43)."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_a_worker_that_ends_between_two_lines_goes_on_with_the_same_memory(
 
 
 def tries(harness: QueenHarness, title: str) -> list[str]:
-    """Tries of a line that were given to somebody."""
+    """Attempts of one line that were assigned to a worker."""
     events = [fields(row) for row in harness.world.events() if row["operation"] == "assign"]
     return [str(row["title"]) for row in events if str(row.get("title", "")).startswith(title)]
 

@@ -76,7 +76,7 @@ def test_the_summary_of_a_json_object_is_cut_in_bytes(daemon: TaskDaemon) -> Non
 
 
 def test_a_command_that_fails_fails_the_task_at_once(daemon: TaskDaemon, tmp_path: Path) -> None:
-    """What it did may not be done twice by somebody who cannot know."""
+    """Another worker cannot know which of its effects must not be repeated."""
     script = f"echo x >>{tmp_path}/runs; echo half; exit 3"
     report = run_task(daemon, "sh", "-c", script)
     assert report == {"status": "failed", "summary": "the command ended with 3\nhalf"}

@@ -1,4 +1,4 @@
-"""What does not fit says where, what was expected and what came."""
+"""A parameter that does not fit: the error says where, what was expected and what came."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def _answer(client: Client, ids: list[str], key: str) -> None:
 
 
 def list_and_wait(client: Client) -> None:
-    """Lists and waits, of which nothing is kept but what goes wrong."""
+    """Make calls that list and wait; keep only their errors."""
     calls: list[tuple[str, dict[str, object]]] = [
         ("Whoami", {}), ("ListAgents", {}), ("ListJobs", {"limit": 20}),
         ("ListMessages", {"limit": 50}), ("ListMessages", {"limit": 50, "dead": True}),

@@ -103,7 +103,7 @@ class Disk:
         return made.get(op.kind)
 
     def image(self, target: Path, chance: random.Random) -> None:
-        """Some of what is not durable is there: the first so many names, or any of them."""
+        """An image with part of the data that is not durable: the first names, or any subset."""
         late = [change for change in self._changes if not change.durable]
         names: dict[Folder, dict[str, File | Folder]] = {}
         for change in _some(late, chance):

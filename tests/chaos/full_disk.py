@@ -137,7 +137,7 @@ class Trial:
 
 
 def without_events(state: Reply) -> Reply:
-    """Refusals are told in the log, and how often something was tried is nobody's loss."""
+    """Refusals are in the log, and a lost count of attempts is no damage."""
     return {name: value for name, value in state.items() if name != "events"}
 
 

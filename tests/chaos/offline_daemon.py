@@ -166,7 +166,7 @@ def _event(body: Reply) -> list[object]:
 
 
 def faults(daemon: OfflineDaemon, *, deep: bool) -> list[str]:
-    """What is not in order; nothing, after any crash. `deep`: git is asked as well."""
+    """Inconsistencies of the stores; there are none after any crash. `deep` also runs git fsck."""
     repo, ledger, meta = daemon.stores.repo, daemon.stores.ledger, daemon.settings.paths.meta
     faults_ = [daemon.stores.damage] if daemon.stores.damage else []
     faults_ += [fault.text for fault in repo.verify()]

@@ -137,7 +137,7 @@ def _doubled_messages(evidence: Evidence) -> Iterator[str]:
 
 
 def _came_again(evidence: Evidence) -> Iterator[str]:
-    """What was acked is not given again."""
+    """An acknowledged message is not delivered again."""
     done: set[tuple[str, str]] = set()
     for row in evidence.of("got", "acked"):
         if row["what"] == "acked":

@@ -252,7 +252,7 @@ def begin(folder: Path, history: History) -> str:
 
 
 def live(folder: Path, history: History, chance: Random) -> None:
-    """One life, in a process of its own, to its end; all that it said is in `history`."""
+    """Run one life to its end, in a process of its own; its output is in `history`."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

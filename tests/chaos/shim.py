@@ -53,7 +53,7 @@ def build(folder: Path) -> Path:
 
 
 class Faults:
-    """A file that the program has mapped; whoever maps it as well tells it what to do."""
+    """A file that the program has mapped; the test maps it too and writes its orders into it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -118,7 +118,7 @@ class FaultSequence:
                 self.host.run("kill", "-KILL", str(leader), check=False)
 
     def start(self, name: str) -> None:
-        """As the operator, and what came of it is kept like what the clients heard."""
+        """Call as the operator, and keep the reply like the notes of the clients."""
         row: Row = {"who": f"{OPERATOR}/faults", "what": "unknown", "method": "start", "times": 1}
         with suppress(OSError):
             reply = self.host.call("Start", agent=name)

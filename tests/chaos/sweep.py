@@ -35,7 +35,7 @@ Say = Callable[[Reply], None]
 
 
 def run_forked(work: Callable[[Say], None]) -> tuple[int, list[Reply]]:
-    """Do something in a fork: how it ended, and what it said before."""
+    """Run a function in a fork; return its exit status and its output."""
     mine, theirs = os.pipe()
     child = os.fork()
     if not child:

@@ -19,9 +19,9 @@ FULL = "StorageFull"
 
 @pytest.mark.sized
 def test_every_operation_fails_cleanly_on_a_full_disk(tmp_path: Path) -> None:
-    """StorageFull or done; a stop and a kill always work; with room again so does the rest.
+    """Each call succeeds or raises StorageFull, and succeeds once there is room again.
 
-    With the room that was held back used up as well, nobody is told of anything but a full disk.
+    A stop and a kill always succeed. With the reserved space used up too, the error is StorageFull.
     """
     most = times(len(ROOM) - 1, 60)
     path = f"{ROOT}:{ROOT / 'tests'}"

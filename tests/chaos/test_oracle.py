@@ -88,7 +88,7 @@ def row(**values: object) -> Damage:
 
 
 def deliver_again(evidence: Evidence) -> None:
-    """The reader is given what it acked."""
+    """Deliver a message that its reader has acknowledged."""
     evidence.rows.append(next(evidence.of("got")))
 
 

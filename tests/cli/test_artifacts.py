@@ -21,7 +21,7 @@ ROW = {
 
 
 def serve(hive: Hive, *parts: bytes) -> None:
-    """An artifact in so many parts; what is asked for by name is read on by id."""
+    """Serve an artifact in several parts; a read by name continues by id."""
 
     def give(asked: dict[str, Any]) -> dict[str, Any]:
         at = int(asked.get("after") or 0)

@@ -120,7 +120,7 @@ BOTH = pytest.mark.parametrize("dry", [(), ("--dry-run",)])
 
 
 def faults_of(hive: Hive, old: Path, dry: tuple[str, ...]) -> list[str]:
-    """What is said by a run that refuses, before it did anything."""
+    """The output of a run that refuses before it changes anything."""
     before = listing(old)
     done = hive("migrate", "--from", str(old), *dry)
     assert (done.status, done.out, listing(old)) == (1, "", before)

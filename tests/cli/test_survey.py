@@ -1,4 +1,4 @@
-"""hive survey and hive reap: what they print, and what they ask for (row K36)."""
+"""hive survey and hive reap: their output, and their calls (row K36)."""
 
 from __future__ import annotations
 

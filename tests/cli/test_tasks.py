@@ -1,4 +1,4 @@
-"""hive task: what is asked of the daemon, and what is shown."""
+"""hive task: the calls that it makes, and its output."""
 
 from __future__ import annotations
 

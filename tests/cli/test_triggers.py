@@ -1,4 +1,4 @@
-"""`hive trigger`: what is said becomes the call, and a secret is shown once."""
+"""`hive trigger`: options become the parameters of the call, and a secret is printed once."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ class PrivdHost:
         self.lab.run(["bash", "-ec", _PLAIN])
 
     def say(self, agent: Agent, script: str, *, check: bool = True) -> str:
-        """Have an obedient agent run a script, and give what it said."""
+        """Run a script in an obedient agent; return its output."""
         state = self.lab.path(agent.node / "state")
         (state / "do.new").write_text(script)
         os.chown(state / "do.new", STORAGE_BASE, STORAGE_BASE)  # else nobody's, and immovable

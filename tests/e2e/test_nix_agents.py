@@ -45,7 +45,7 @@ def installed_word(host: NixHost) -> str:
 
 
 def test_h13_an_agent_is_built_once_the_inputs_are_locked(bare: NixHost) -> None:
-    """Spawned before, it is told what is missing; and starts by itself when that is there."""
+    """An agent spawned before reports what is missing, and starts by itself once it exists."""
     assert bare.call("Spawn", name="early", parent="root", image="nix")["job"]
     bare.until(lambda: "not locked yet" in json.dumps(bare.mail("root")), "root is not told")
     done = bare.lock()

@@ -48,7 +48,7 @@ def usage(host: HiveHost, key: str, kind: str, **words: object) -> int:
 
 
 def test_an_agent_allocates_from_its_budget_and_the_operator_adds_to_it(host: HiveHost) -> None:
-    """K22: allocated from the parent, top-up adds, and what is not there cannot be given."""
+    """K22: an allocation comes from the parent; more than the remainder is refused."""
     assert give(host, "operator", "root", "tokens", 1000)["source"] == "operator"
     assert give(host, "root", "boss", "tokens", 300)["source"] == "root"
     assert host.ask("wim", "ReportUsage", tokens_in=100, model="m1")["budgets"][0]["left"] == 200

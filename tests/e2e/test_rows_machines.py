@@ -196,7 +196,7 @@ def test_a_stop_waits_for_the_given_grace(host: HiveHost) -> None:
 
 
 def test_a_kill_overtakes_a_stop(host: HiveHost) -> None:
-    """K11: nobody has to wait for the grace that somebody else gave."""
+    """K11: a kill does not wait for the grace period of an earlier stop."""
     host.grow(ox=script(STUBBORN))
     ready(host, "ox")
     host.call("Stop", agent="ox", grace=30)

@@ -172,7 +172,7 @@ def test_a_task_agent_asks_only_its_parent(host: HiveHost) -> None:
 
 
 def test_reminders_reach_stopped_and_sleeping_agents_after_a_daemon_crash(host: HiveHost) -> None:
-    """Mail waits for who is stopped, and wakes who is woken by mail."""
+    """Mail waits for a stopped agent, and wakes a sleeping one that mail may wake."""
     host.grow(nap={"parent": "lead", "wakes": True})
     host.call("Stop", agent="side", wait=20)
     host.call("Sleep", agent="nap", wait=20)

@@ -155,7 +155,7 @@ def test_an_agent_is_made_from_a_definition(host: HiveHost) -> None:
 
 
 def test_a_definition_bounds_every_task_of_its_agents(host: HiveHost) -> None:
-    """A plan is needed that nobody asked for, and so many turns are all there are."""
+    """Each task needs a plan, and has the turns of the definition."""
     task = host.ask("lead", "AssignTask", agent="rita", description="review it")["task"]
     assert host.call("GetTask", task=task)["task"]["plan_required"] is True
     use = {"tool": "bash", "argument": ["git", "status"], "task": task}

@@ -175,7 +175,7 @@ def test_an_agent_that_ignores_a_cancel_has_its_container_ended(host: HiveHost) 
 
 
 def test_a_task_timeout_asks_for_a_report_and_then_ends_the_task(host: HiveHost) -> None:
-    """Q23: a report is asked for, then the work is stopped; what there was is kept."""
+    """Q23: the worker is asked for a report, then stopped; the partial result is kept."""
     task = give(host, "held", "slow", soft=0.5, deadline=2)
     host.ask("held", "BeginTask", task=task)
     host.until(

@@ -359,7 +359,7 @@ def test_an_artifact_outlives_its_author(host: HiveHost) -> None:
 
 
 def test_a_damaged_artifact_is_detected_and_reported(host: HiveHost) -> None:
-    """K21: bytes that are not what was stored are given to nobody, and the operator knows."""
+    """K21: the daemon serves no bytes that differ from the stored ones, and raises an alarm."""
     digest = store(host, "ann", "fragile", "x" * 1000)["digest"]
     path = f"/var/lib/hive/artifacts/{digest[:2]}/{digest[2:4]}/{digest}"
     assert host.run("stat", "-c", "%a %U", path).stdout == "600 hive\n"

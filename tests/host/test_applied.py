@@ -133,7 +133,7 @@ def test_an_archive_that_was_damaged_is_made_again(repo: AppliedRepo, author: Au
 def test_damage_at_random_is_found_before_use_or_does_not_matter(
     repo: AppliedRepo, author: Author
 ) -> None:
-    """R8: whatever was done to the files, what is given out is what was approved, or nothing."""
+    """R8: after any damage to the files, the repository serves the approved files or none."""
     proposal, drawn = author.propose(), random.Random(8)  # noqa: S311 - no secret
     repo.promote(ID, proposal.binding, proposal.parts)
     files = [path for path in repo.path.rglob("*") if path.is_file()]

@@ -1,4 +1,4 @@
-"""What comes out of a job is read within bounds, and goes whatever shape it has."""
+"""Output of a job is read within bounds, and removed whatever its file type is."""
 
 import os
 from pathlib import Path

@@ -1,6 +1,7 @@
-"""Attack 59: people use git in clones of their own, over `git-remote-hive` and the daemon's socket.
+"""Attack 59: operators use git in clones of their own, over the daemon's socket.
 
-The daemon's repositories are nobody else's to enter; what is pushed is checked in a quarantine.
+`git-remote-hive` talks to the daemon, which alone enters its repositories and checks each push in a
+quarantine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Row R8: whatever breaks in the meta repo is told or changes nothing; nobody gains by it."""
+"""Row R8: damage of the meta repository is reported or changes nothing; it grants no rights."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_a_kept_commit_whose_ref_names_another_one_is_damage(worlds: dict[str, P
 
 @pytest.mark.parametrize("gone", ["objects", "HEAD"])
 def test_hived_starts_over_what_git_cannot_open(worlds: dict[str, Path], gone: str) -> None:
-    """Nobody has any authority until somebody has looked after it; then all is as it was."""
+    """Only the operator has rights until the repository is repaired; then all are as before."""
     for state in worlds.values():
         sound, lost = view_of_state(state), state / "meta/.git" / gone
         lost.rename(state / "aside")

@@ -29,7 +29,7 @@ def people(tmp_path: Path) -> Iterator[GitHostProcess]:
 def evil_daemon(
     folder: Path, answers: dict[str, dict[str, object]], error: str = ""
 ) -> Iterator[str]:
-    """Answers each method with what it is told, whatever is asked."""
+    """A daemon that answers each method with a prepared reply."""
     named_error = {"error": f"org.hive.Broker.{error}"} if error else {}
     path = str(folder / f"{uuid4().hex[:8]}.sock")
     with socket.socket(socket.AF_UNIX) as listener:

@@ -267,7 +267,7 @@ def test_the_uuid_of_a_destroyed_agent_does_not_come_back_by_hand(running: World
 
 
 def test_a_capability_taken_by_hand_does_not_come_back_from_an_archive(running: World) -> None:
-    """What was taken from one above meanwhile is lost, whoever took it, and given back or not."""
+    """A right that an ancestor lost meanwhile stays lost, even if the ancestor got it back."""
     bob = running.uuid("bob")
     running.call("operator", "destroy", agent="bob")
     before = running.hive.spec("ann")

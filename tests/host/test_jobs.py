@@ -29,7 +29,7 @@ REVIEW = a.RunJob(JOB, a.JobKind.REVIEW, a.JOB_BASES[0])
 
 @dataclass
 class FakeHost:
-    """systemd and the root helper: what runs, what is mounted, and what was asked for."""
+    """systemd and the root helper: running units, mounts, and the requests so far."""
 
     exits: Path
     work: Path
@@ -378,7 +378,7 @@ async def _run(jobs: NspawnJobs, job: a.RunJob = REVIEW) -> None:
 
 
 async def _run_ignoring_errors(jobs: NspawnJobs) -> None:
-    """As whoever asks for jobs does: a refusal is told, and life goes on."""
+    """Run a job as its callers do: an error is reported, and the daemon continues."""
     with suppress(HiveError):
         await jobs.run(REVIEW)
     await asyncio.Event().wait()

@@ -50,7 +50,7 @@ def test_lines_are_for_the_daemon_and_its_group(tmp_path: Path) -> None:
 def test_after_a_crash_the_torn_end_is_cut_off_and_the_rest_stays(
     sizes: list[int], cut: int, rubbish: bytes
 ) -> None:
-    """Whatever a crash or a power cut leaves behind, what follows each other is kept."""
+    """For any bytes that a crash or a power cut leaves, the unbroken sequence is kept."""
     folder = Path(os.path.realpath("/dev/shm")) / f"hive-lines-{os.getpid()}"
     try:
         written = 0

@@ -1,4 +1,4 @@
-"""Connections of who is not trusted: one request each, and room for who comes next."""
+"""Connections of untrusted peers: one request each, and room for the next peer."""
 
 from __future__ import annotations
 

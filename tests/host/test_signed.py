@@ -148,7 +148,7 @@ def test_a_signed_tag_for_what_was_denied_meanwhile_changes_nothing(desk: Operat
 def test_what_cannot_be_verified_now_is_told_once_and_tried_again(
     desk: OperatorDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A machine without ssh-keygen: nothing is refused, and nobody is told every second."""
+    """A machine without ssh-keygen: nothing is refused, and the alarm is raised once."""
     desk.tag("-s", "-m", "yes")
     desk.push()
     with monkeypatch.context() as patch:

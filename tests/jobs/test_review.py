@@ -1,4 +1,4 @@
-"""Judging what came, whoever sent it: attacks 19, 20 and 22, and what is wrong with trees."""
+"""Review of what an agent or a person proposed: attacks 19, 20 and 22, and malformed trees."""
 
 from __future__ import annotations
 

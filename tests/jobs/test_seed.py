@@ -24,7 +24,7 @@ def place(bench: Bench) -> Path:
 
 
 def content(folder: Path) -> dict[str, str]:
-    """Every file below, but what is kept of before."""
+    """Every file below, without the copies of earlier versions."""
     return {
         str(path.relative_to(folder)): str(path.readlink())
         if path.is_symlink()

@@ -1,4 +1,4 @@
-"""Dead letters: what dies, when, who is told, and how many are kept."""
+"""Dead letters: which messages die, when, who gets notice, and how many are kept."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_an_agent_restored_in_between_has_the_rest(folder: Path) -> None:
 
 
 def test_one_dead_letter_too_many_lets_go_of_one(folder: Path) -> None:
-    """And looks at no more than that, however many are kept."""
+    """The purge reads one row, however many dead letters are kept."""
     ledger = Ledger.open(
         folder / "hive.db", limits=HostLimits(inbox_count=1000, inbox_bytes=10**9), primed=0
     )

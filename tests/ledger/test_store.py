@@ -57,7 +57,7 @@ def test_savepoints_nest_and_undo_only_themselves(ledger: Ledger) -> None:
 
 
 def test_a_savepoint_whose_held_back_rows_do_not_fit_leaves_nothing(ledger: Ledger) -> None:
-    """A damaged page can be found as late as that; what is refused must not be kept."""
+    """A damaged page may be detected this late; a refused call must leave no rows."""
     twice = "INSERT INTO tombstones (uuid, at) VALUES (?, ?)"
     with ledger.transaction():
         with suppress(Internal), ledger.savepoint():

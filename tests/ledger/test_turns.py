@@ -142,7 +142,7 @@ def work(ledger: Ledger, number: int) -> int:
 
 
 def fill(ledger: Ledger, count: int) -> None:
-    """So many that wait, of all priorities, a tenth of them given out."""
+    """Send many messages of all priorities, and lease a tenth of them."""
     mail = ledger.messages
     for at in range(0, count, 1000):
         with ledger.transaction():

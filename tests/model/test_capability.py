@@ -64,7 +64,7 @@ BY_PLACE = {"kill"}
 
 @pytest.mark.parametrize("word", sorted({*PLAIN, *WITH_ARGUMENT}))
 def test_what_can_be_granted_is_read_by_something(word: str) -> None:
-    """A right that has no effect is given by nobody: another one has to say so here."""
+    """Each capability that can be granted is checked somewhere; a new one must be listed here."""
     own = {"capability.py", "roles.py"}
     files = (path for path in ELSEWHERE.rglob("*.py") if path.name not in own)
     named = [path for path in files if re.search(rf'"{re.escape(word)}[":]', path.read_text())]

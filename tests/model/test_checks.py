@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_refused_with_its_name(
 
 
 def test_checks_so_often_that_they_leave_no_room_for_agents_are_refused(tmp_path: Path) -> None:
-    """Who did one is kept for a day, with its range of uids."""
+    """The agent of each check is kept for a day, with its range of uids."""
     assert (
         load(write_checks(tmp_path, check("a", TRUE, "every = 18"))).maid.kept_agents(86_400)
         == 4800

@@ -51,7 +51,7 @@ def test_without_a_command_there_is_no_harness() -> None:
 
 
 def mk_agent(asked: str) -> Any:  # noqa: ANN401 - JSON
-    """mkAgent over a nixosSystem that gives back what it is given."""
+    """mkAgent over a nixosSystem that returns its arguments."""
     nixpkgs = (
         "{ lib = s.lib // { nixosSystem = given: given; }; legacyPackages.x86_64-linux = { }; }"
     )

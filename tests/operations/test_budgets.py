@@ -18,7 +18,7 @@ def give(
 
 
 def amount_left(world: World, agent: str, kind: str = "tokens") -> list[object]:
-    """What pays for an agent: whose, what is left, what is spent."""
+    """The budgets that pay for an agent: owner, remaining amount, spent amount."""
     budgets = rows(world.call("operator", "get_usage", agent=agent)["budgets"])
     return [(row["agent"], row["left"], row["spent"]) for row in budgets if row["kind"] == kind]
 

@@ -1,4 +1,4 @@
-"""wait_child, and how the ends of children are kept and told (rows K7, K9, K10)."""
+"""wait_child, and how exits of children are kept and reported (rows K7, K9, K10)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_end_that_was_seen_and_is_not_told_yet_is_waited_for(world: World) ->
 
 
 def test_a_waiting_caller_is_told_when_no_end_can_come_any_more(world: World) -> None:
-    """What is seen of machines comes later than what is told of them."""
+    """The daemon observes machines later than it records decisions about them."""
     end_machine(world, "worker", 1)
     world.call("lead", "wait_child", agent="worker")
     uuid = world.uuid("worker")

@@ -1,4 +1,4 @@
-"""Definitions of agents: kept by the operator, used by everybody who may spawn."""
+"""Definitions of agents: the operator writes them, every agent that may spawn uses them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_what_the_call_says_counts_more(world: World) -> None:
 
 
 def test_a_definition_gives_no_more_than_its_creator_has(world: World) -> None:
-    """Who may what is asked as if the creator had said it itself."""
+    """Rights are checked as if the creator had passed the values of the definition itself."""
     define(world, "boss", agent={"role": "worker", "capabilities": ["broadcast"]})
     with pytest.raises(NotAllowed, match="you do not hold it"):
         world.call("a", "spawn", name="bo", definition="boss")

@@ -1,4 +1,4 @@
-"""A parent is told that another party ended its child, and not what it did itself."""
+"""A parent gets notice when another party ended its child, and not of its own acts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Q20, Q22: tasks given out in one call; what is above the cap starts by itself."""
+"""Q20, Q22: many tasks assigned in one call; tasks above the limit start by themselves."""
 
 from __future__ import annotations
 

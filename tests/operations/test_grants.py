@@ -52,7 +52,7 @@ def test_the_list_holds_identities_not_names(world: World) -> None:
 
 
 def test_destroyed_agents_take_no_room_in_the_list(world: World) -> None:
-    """Who may still be restored is kept; the limit counts the others alone."""
+    """Archived agents stay on the list; the limit counts only the living."""
     for number in range(MOST):
         world.call("operator", "spawn", name=f"x{number}", parent="b", max_children=0)
         world.call("operator", "allow", agent="a1", other=f"x{number}")

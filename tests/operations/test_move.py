@@ -50,7 +50,7 @@ def test_the_moved_agent_and_its_new_parent_are_told(world: World) -> None:
 
 
 def test_a_move_restarts_former_ancestors_and_what_stays_below_them(world: World) -> None:
-    """Attack 58: what they may hold open nobody can find, so it is ended with them."""
+    """Attack 58: open handles of the moved files cannot be found, so a restart closes them."""
     reply = world.call("operator", "move", agent="a1", parent="b", dry_run=True)
     assert (reply["live"], reply["crossing"], reply["left"]) == (False, [], [])
     assert (reply["restarts"], reply["gaining"]) == (["a", "a2"], ["b"])

@@ -64,7 +64,7 @@ RULES = {
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_owner_of_a_queue_decides_on_its_users(world: World, rule: str) -> None:
-    """Who may nothing is told that there is no such queue (attack 41)."""
+    """An agent without any right on the queue gets NotFound (attack 41)."""
     world.call("a", "open_queue", name="q", may_put=[rule], may_take=["a1"])
     everybody = {"root", "a", "a1", "a11", "a2", "b", "b1", "operator"}
     answers = {who: world.fault(who, "put", queue="a/q", body="x") for who in sorted(everybody)}

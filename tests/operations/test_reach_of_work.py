@@ -1,4 +1,4 @@
-"""How far work reaches: between those who were moved apart, and what is told to whom."""
+"""How far work reaches: agents that were moved apart, and who gets which notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spawn: who may create what, and what it comes to."""
+"""spawn: who may create which agents, and the result."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Hives(RuleBasedStateMachine):
         box[:] = [letter for letter in box if letter.id not in ids]
 
     def with_mail(self, data: st.DataObject) -> str:
-        """Somebody who has some, as long as there is anybody."""
+        """An agent that has mail, while there is one."""
         result = [
             name for name in (*sorted(self.model.parents), OPERATOR)
             if self.model.boxes[self.party(name)]
@@ -158,7 +158,7 @@ class Hives(RuleBasedStateMachine):
 
     @rule(data=DATA)
     def give_back(self, data: st.DataObject) -> None:
-        """What was given three times is dead now; the rest is ready again."""
+        """A message that was delivered three times is dead now; the others are ready again."""
         name = self.with_mail(data)
         box = self.model.boxes[self.party(name)]
         leased = [letter for letter in box if letter.ends > self.world.clock.now()]

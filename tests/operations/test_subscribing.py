@@ -196,7 +196,7 @@ def test_the_operator_chooses_by_kind_agent_and_time(world: World) -> None:
 
 
 def test_a_registered_secret_stands_in_no_event(world: World) -> None:
-    """K29: whoever writes it, in whatever field, plain or encoded."""
+    """K29: in any field, of any caller, as plain text or encoded."""
     secret = "correct horse/battery"  # noqa: S105 - that is what it is
     world.call("operator", "set_secret", agent="a1", key="k", value=secret)
     coded = b64encode(f"user:{secret}".encode()).decode()

@@ -213,7 +213,7 @@ def test_a_crash_ends_the_task_with_the_reason(world: World) -> None:
 
 
 def test_a_crashed_worker_is_started_again_for_a_task_that_has_another_try(world: World) -> None:
-    """Row T13: requeued if the assigner asked for it, so often and no more."""
+    """Row T13: the task is requeued as many times as its assigner set."""
     start_machines(world, "a1")
     task = give(world, "a", "a1", requeue=2)
     for attempt in (2, 3):
@@ -347,7 +347,7 @@ def test_the_tasks_of_a_destroyed_assigner_go_to_its_parent(world: World) -> Non
 
 
 def test_an_assigner_that_lost_the_agent_loses_its_task_too(world: World) -> None:
-    """Whoever does not see an agent any more does not decide about what it does."""
+    """An agent that no longer sees another agent does not decide about its work."""
     task = give(world, "a", "a1")
     world.call("operator", "move", agent="a1", parent="b")
     assert row(world, task).assigner == world.uuid("root")

@@ -1,4 +1,4 @@
-"""K34: what a task is given of its own: who may, what it pays for, and what becomes of the rest."""
+"""K34: budgets of tasks: who may give one, what it pays for, and where the remainder goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""K34: more for a task that has something of its own: who may, whose purse pays, what goes on."""
+"""K34: more budget for a running task: who may add it, who pays, and which work continues."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ ENDED: Counter[str] = Counter()
 
 @on(TaskEnded)
 def count_end(call: Call, event: TaskEnded) -> None:
-    """How often each task was said to have ended, whoever runs."""
+    """Count the reports that each task has ended."""
     del call
     ENDED[event.id] += 1
 

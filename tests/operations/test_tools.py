@@ -81,7 +81,7 @@ def test_a_use_is_recorded_with_its_tool_and_argument(hive: World) -> None:
 
 @pytest.mark.parametrize("before", [*range(0, SHOWN + 3, 29), SHOWN - 1])
 def test_a_secret_is_hidden_also_where_what_is_recorded_ends(hive: World, before: int) -> None:
-    """What is hidden makes the text shorter: what comes behind the end moves up to it."""
+    """Hiding shortens the text: characters behind the end of the record move into it."""
     secret = "hunter22-" * 9
     hive.call("operator", "set_secret", agent="wu", key="token", value=secret)
     use(hive, "wu", "x" * before + secret * 20)

@@ -170,7 +170,7 @@ def test_each_kind_of_privilege_has_its_own_word(
 def test_a_right_that_has_no_effect_is_refused_and_shown_as_no_right(
     request_: dict[str, object], kind: str, name: str
 ) -> None:
-    """Nobody approves what does nothing; who holds it of old keeps it."""
+    """A right without effect is not approved; an agent that holds it keeps it."""
     spec, wishes = spec_of(1, capabilities=()), ConfigRequest.model_validate(request_)
     with pytest.raises(InvalidArgument, match="has no effect"):
         grant(spec, wishes)
@@ -318,7 +318,7 @@ def test_the_way_back_undoes_a_deploy(spec: AgentSpec, wishes: ConfigRequest) ->
 def test_the_way_back_keeps_what_the_operator_did_meanwhile(
     spec: AgentSpec, wishes: ConfigRequest, granted: str, revoked: str
 ) -> None:
-    """What was taken from it during the window is not given back by a failure."""
+    """A failure does not give back a right that the operator took during the window."""
     new = grant(spec, wishes)
     now = new.model_copy(
         update={"capabilities": tuple({*new.capabilities, granted} - {revoked}), "title": "new"}

@@ -1,4 +1,4 @@
-"""Who may do an operation to whom, by role, as one line: compared with what it was."""
+"""Which role may run an operation on which agent, as one line, compared with the recorded one."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ steps: st.SearchStrategy[list[Step]] = st.lists(
 @settings(max_examples=100)
 @given(steps)
 def test_no_sequence_of_spawns_makes_more_out_of_less(wishes: list[Step]) -> None:
-    """Whatever agents create: no more in sum than was given, nothing that nobody above holds."""
+    """Agents together never hold more than was granted, nor anything that no ancestor holds."""
     hive = hive_of(
         {"root": None, "bob": "root"},
         {

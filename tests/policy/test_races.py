@@ -98,7 +98,7 @@ class Races(RuleBasedStateMachine):
     @precondition(lambda self: self.parents and len(self.queue) < WAITING)
     @rule(operation=st.sampled_from(sorted(RULES)), one=places, near=places, second=places)
     def an_agent_asks(self, operation: str, one: int, near: int, second: int) -> None:
-        """Mostly somebody above the target, who may at this moment."""
+        """Call as an agent that is usually above the target and has the right at this moment."""
         target = pick([*self.parents], one)
         above = self.hive.topology.lineage(target)
         caller = pick([*above, *above, *above, *self.parents], near)

@@ -71,7 +71,7 @@ def test_each_role_may_what_its_row_says(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "before"), read_before().items())
 def test_authority_is_what_it_was_when_roles_hung_on_names(name: str, before: str) -> None:
-    """A row of `authority.txt` changes only where somebody means to change who may."""
+    """A row of `authority.txt` changes only with an intended change of rights."""
     assert authority(OPERATIONS[name]) == before
 
 

@@ -78,7 +78,6 @@ def test_no_operation_of_an_action_that_the_role_lacks_is_in_its_toolset(
 
 @by_kind
 def test_no_tool_is_there_twice(role: Role, profile: Profile | None) -> None:
-    """Q3."""
     names = toolset(role, profile, PLAIN)
     assert len(set(names)) == len(names)
 
@@ -104,7 +103,7 @@ def test_every_tool_exists_and_none_is_the_operator_s() -> None:
 
 
 def test_a_worker_neither_fans_out_nor_sets_triggers_nor_leads() -> None:
-    """Q24: whatever capabilities it was given."""
+    """Q24: independent of its capabilities."""
     names = set(toolset(Role.WORKER, None, PLAIN))
     assert not names & {"run_parallel_workers", "set_trigger", "spawn", "assign_task", "destroy"}
 

@@ -45,7 +45,7 @@ class Round:
         return self.uuid in self.harness.broker.hive.names
 
     def write(self, place: str, data: bytes) -> None:
-        """Over whatever is there, as who may write in the folder can."""
+        """Write over an existing file, as a user with write permission in the folder can."""
         file = self.path / place
         file.parent.mkdir(parents=True, exist_ok=True)
         file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Random walks of one machine: what was counted of it is what it used, once."""
+"""Random walks of one machine: its CPU time is counted once, and completely."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Walk:
         await self.harness.settle()
 
     async def host_reboots(self) -> None:
-        """What was not measured before is lost, as said in the guide."""
+        """CPU time that was not measured before the reboot is lost, as the guide says."""
         await self.is_measured()
         self.harness.host.reboot()
         self.harness.host.used.clear()

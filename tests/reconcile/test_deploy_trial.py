@@ -12,7 +12,7 @@ from hive_core.model.config.approval import ApprovalState as S
 
 
 def test_a_crash_in_the_window_takes_it_back_with_the_last_lines() -> None:
-    """H9: who asked and the parent are told; the generation that failed is kept."""
+    """H9: the requester and the parent get notice; the failed generation is kept."""
 
     async def story(harness: DeployHarness) -> None:
         proposed = proposal({"agent.toml": ""})

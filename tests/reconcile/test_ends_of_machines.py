@@ -118,7 +118,7 @@ def test_the_root_agent_always_comes_back(tmp_path: Path) -> None:
 
 
 def test_failures_in_a_row_of_an_agent_without_a_parent_are_an_alarm(tmp_path: Path) -> None:
-    """Nobody is told by mail: it was seen in the events alone."""
+    """Without a parent, no agent gets mail about it: only the events showed it."""
 
     async def story(harness: ReconcilerHarness) -> None:
         uuid = harness.uuid("root")

@@ -149,7 +149,7 @@ def test_what_ended_while_no_daemon_ran_is_told_by_the_next(tmp_path: Path) -> N
 
 
 def test_a_host_that_went_down_ended_every_agent(tmp_path: Path) -> None:
-    """K32: no record is left of how; who is there for one task is not begun anew."""
+    """K32: no exit status is left; an agent that exists for one task is not started again."""
 
     async def tell(harness: ReconcilerHarness) -> None:
         harness.host.forget_watchers()
@@ -246,7 +246,7 @@ ACTS = st.sampled_from(
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(ACTS, NAMES, st.booleans()), max_size=12))
 def test_every_machine_that_ran_ended_once(acts: list[tuple[str, str, bool]]) -> None:
-    """Whatever happens, in whatever order, with a daemon that looks or with none."""
+    """For any order of events, with or without a daemon that observes them."""
 
     async def tell(harness: ReconcilerHarness) -> None:
         for act, name, unseen in acts:

@@ -1,4 +1,4 @@
-"""Access that a move takes away: who goes down, when, and what is told (attack 58, row H6)."""
+"""Revocation after a move: which agents restart, when, and what is reported (attack 58, H6)."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_an_agent_that_comes_below_a_loser_that_is_down_keeps_it_down_no_longer(
 def test_attack_58_a_node_in_which_the_moved_agent_runs_again_is_left_alone(
     tmp_path: Path,
 ) -> None:
-    """A copy in the place of what it writes to would lose what it writes."""
+    """A copy in the place of its state directory would lose its later writes."""
 
     async def story(harness: ReconcilerHarness) -> None:
         harness.jobs.refused = Internal("no room")

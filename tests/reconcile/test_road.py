@@ -69,7 +69,7 @@ def test_no_more_than_so_many_start_at_once(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_is_to_start_during_a_look_keeps_its_slot(tmp_path: Path) -> None:
-    """What was seen of it is from before, and a seat given away twice is one too many."""
+    """The observation is from before; a slot that is given twice is one too many."""
 
     async def story(harness: ReconcilerHarness) -> None:
         harness.host.slow = True

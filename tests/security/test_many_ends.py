@@ -24,7 +24,7 @@ def crowd(world: World, *agents: str) -> list[str]:
 
 
 def offered_tasks(world: World) -> list[object]:
-    """What was offered to somebody so far."""
+    """The tasks that were offered to an agent so far."""
     return [field["task"] for field in _fields(world, "offer")]
 
 
