@@ -14,7 +14,7 @@ from hive_core.plan import render
 from hive_core.privd import mounts, tree
 
 # What the programs of systemd say while systemd or the bus starts again; the caller tries again.
-_AWAY = (
+_BUS_RESTARTS = (
     "disconnected from message bus", "Connection reset by peer", "Connection refused",
     "Connection terminated", "Transport endpoint is not connected",
 )  # fmt: skip
@@ -26,7 +26,7 @@ def run(*argv: str) -> str:
     done = subprocess.run(argv, capture_output=True, timeout=30, env=_ENV, check=False)
     if done.returncode:
         said = os.fsdecode(done.stderr).strip()[-500:]
-        kind = ConnectionError if any(words in said for words in _AWAY) else OSError
+        kind = ConnectionError if any(words in said for words in _BUS_RESTARTS) else OSError
         raise kind(f"{argv[0]}: {said}")
     return os.fsdecode(done.stdout)
 

@@ -197,7 +197,6 @@ def test_the_newest_generation_that_did_not_fail_is_in_force(ledger: Ledger) -> 
     assert newest == generation(2)
     assert generations.get("a", 3) == generation(3, failed="no hello")
     assert (generations.next("a"), generations.next("b")) == (4, 2)
-    assert [row.agent for row in generations.of_approval("x")] == ["a", "a", "a", "b"]
 
 
 def test_generations_beyond_the_kept_go_but_never_the_one_in_force(ledger: Ledger) -> None:

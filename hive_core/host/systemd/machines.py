@@ -84,7 +84,7 @@ class NspawnMachines:
         self._storage = StorageState()
         self._units: dict[str, str] = {}  # unit -> uuid
         # Units by uuid, including those of destroyed agents, whose start may complete late.
-        self._unit_of: dict[str, str] = {}
+        self._unit_by_uuid: dict[str, str] = {}
         self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
         self._slices: dict[str, dict[str, int]] = {}
         self._wakes: list[Callable[[str], None]] = []
@@ -135,12 +135,12 @@ class NspawnMachines:
         return replace(observed, orphans=tuple(self._strays(everyone, units)))
 
     def _remember(self, uuid: str, unit: str) -> None:
-        self._units[unit], self._unit_of[uuid] = uuid, unit
+        self._units[unit], self._unit_by_uuid[uuid] = uuid, unit
 
     def _forget_others(self, uuids: Collection[str]) -> None:
         """Forget the units of all agents but these."""
-        for uuid in self._unit_of.keys() - uuids:
-            unit = self._unit_of.pop(uuid)
+        for uuid in self._unit_by_uuid.keys() - uuids:
+            unit = self._unit_by_uuid.pop(uuid)
             if self._units[unit] == uuid:
                 del self._units[unit]
 
@@ -158,7 +158,7 @@ class NspawnMachines:
         for uuid in uuids:
             if name := self._roster.name(uuid):
                 yield agent_unit(name)
-            if (unit := self._unit_of.get(uuid)) is not None:
+            if (unit := self._unit_by_uuid.get(uuid)) is not None:
                 yield unit
 
     def _strays(self, everyone: set[str], units: Iterable[Unit]) -> Iterable[Orphan]:

@@ -44,11 +44,6 @@ class Generations:
         rows = self._db.rows(f"{_SELECT} WHERE agent = ? ORDER BY number DESC", (agent,))
         return [_generation(row) for row in rows]
 
-    def of_approval(self, approval: str) -> list[Generation]:
-        """Generations that one approval made, by agent."""
-        rows = self._db.rows(f"{_SELECT} WHERE approval = ? ORDER BY agent", (approval,))
-        return [_generation(row) for row in rows]
-
     def next(self, agent: str) -> int:
         """The number of the next generation."""
         sql = "SELECT COALESCE(MAX(number), 0) + 1 FROM generations WHERE agent = ?"

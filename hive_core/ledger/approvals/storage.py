@@ -113,11 +113,6 @@ class Approvals:
         )
         return [_approval(row) for row in rows]
 
-    def count_pending(self) -> int:
-        """How many approvals wait for the operator."""
-        sql = "SELECT COUNT(*) FROM approvals WHERE ended IS NULL AND state = ?"
-        return int(self._db.value(sql, (ApprovalState.PENDING.value,)))
-
     def of_agent(self, agent: str) -> list[Approval]:
         """Open approvals of one agent, the oldest first."""
         rows = self._db.rows(

@@ -29,7 +29,7 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.idempotency_keys import Keys
 from hive_core.ledger.core.jobs import COURSE as JOB_COURSE
 from hive_core.ledger.core.jobs import JobTable
-from hive_core.ledger.core.markers import Marks
+from hive_core.ledger.core.markers import Markers
 from hive_core.ledger.core.retention import HistoryTrimmer
 from hive_core.ledger.core.storage_use import StorageUse
 from hive_core.ledger.machines.check_ins import CheckInStore
@@ -141,7 +141,7 @@ class Ledger:
         self.deploys = DeployStore(connection)
         self.hellos = CheckInStore(connection)
         self.lives = LifeStore(connection)
-        self.marks = Marks(connection)
+        self.marks = Markers(connection)
         self.tasks = TaskStore(connection)
         self.plans = PlanStore(connection)
         self.questions = QuestionStore(connection)

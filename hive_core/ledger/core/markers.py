@@ -9,7 +9,7 @@ from hive_core.ledger.core.connection import Connection
 _KEY: Final = "mark:{}"
 
 
-class Marks:
+class Markers:
     """One word for each name."""
 
     def __init__(self, connection: Connection) -> None:

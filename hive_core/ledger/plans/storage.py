@@ -127,10 +127,6 @@ class PlanStore:
         sql = "SELECT state FROM plans WHERE task = ? ORDER BY number DESC LIMIT 1"
         return str(self._db.value(sql, (task,)) or "")
 
-    def is_approved(self, task: str) -> bool:
-        """Whether the newest plan of the task is approved, so that it may be carried out."""
-        return self.newest_state(task) == PlanState.APPROVED
-
     def is_waiting(self, agent: str) -> bool:
         """Whether this agent has an open wait, so that it is blocked."""
         return self.waits.is_waiting(agent)

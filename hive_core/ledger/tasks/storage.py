@@ -183,10 +183,6 @@ class TaskStore:
         where = "part_of = ?1 AND part_of <> '' AND ended IS NULL AND state <> ?2"
         return self._select(f"{where} ORDER BY number LIMIT {most}", id_, "", but)
 
-    def batch_tasks(self, batch: str) -> list[Task]:
-        """All tasks of a batch, in the order in which they were assigned."""
-        return self._select("batch = ? AND batch <> '' ORDER BY number", batch)
-
     def _select(self, where: str, value: str, index: str = "", *more: str) -> list[Task]:
         # Without the index named, SQLite would use one over all tasks, including ended ones.
         rows = self._db.rows(f"{_SELECT} {index} WHERE {where}", (value, *more))

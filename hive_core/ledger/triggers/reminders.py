@@ -39,10 +39,6 @@ class ReminderStore:
         """The reminders that an agent will get, in order."""
         return self._all("WHERE owner = ? ORDER BY due, number", owner)
 
-    def set_by(self, setter: str) -> list[Reminder]:
-        """The reminders that an agent has set, for itself or for others."""
-        return self._all("WHERE setter = ? ORDER BY due, number", setter)
-
     def count(self, setter: str) -> int:
         return int(self._db.value("SELECT COUNT(*) FROM reminders WHERE setter = ?", (setter,)))
 

@@ -146,13 +146,6 @@ class Topology:
         above, below = self.numbering.get(ancestor), self.numbering.get(name)
         return above is not None and below is not None and above[0] < below[0] <= above[1]
 
-    def are_siblings(self, one: str, other: str) -> bool:
-        """Whether they have one parent. Roots, and agents on broken chains, have no siblings."""
-        parent = self.parents.get(one)
-        if parent is None or one == other or parent != self.parents.get(other):
-            return False
-        return one in self.numbering
-
     def lineage(self, name: str) -> tuple[str, ...]:
         """Ancestors of `name`, nearest first; empty for roots and for broken chains."""
         return guarded_ancestors(self.parents, name) or ()

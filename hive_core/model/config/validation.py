@@ -34,8 +34,6 @@ _WANTED: Final = (
     ("list_type", "a list in brackets"), ("dict_type", "a table"), ("model", "a table"),
     ("date", "a date"), ("none_required", "nothing"),
 )  # fmt: skip
-_OF_TYPE: Final = {bool: "true or false", int: "a whole number", float: "a number",
-                   str: "a text in quotes"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
