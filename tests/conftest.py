@@ -12,7 +12,7 @@ from typing import Any
 
 import long
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,7 +31,10 @@ def pytest_configure(config: pytest.Config) -> None:
     long.asked.minutes = config.getoption("--minutes")
     long.asked.file = config.getoption("--figures")
     # How long an example takes says how busy the machine is. What must be quick has a benchmark.
-    settings.register_profile("hive", deadline=None, max_examples=long.times(50, 300))
+    settings.register_profile(
+        "hive", deadline=None, max_examples=long.times(50, 300),
+        suppress_health_check=[HealthCheck.too_slow],
+    )  # fmt: skip
     settings.load_profile("hive")
 
 
