@@ -52,7 +52,7 @@ def decode(frame: bytes, values: int = FRAME_LIMIT) -> Message:
         frame.count(b"{") + frame.count(b"[") > DEPTH_LIMIT
         or (len(frame) > values and frame.count(b",") + frame.count(b":") >= values)
     ):  # fmt: skip
-        _check_shape(frame, values)
+        check_shape(frame, values)
     try:
         text = frame.decode().strip(_SPACE)
         # Not decode(), which searches surrounding white space by two regular expressions.
@@ -69,7 +69,9 @@ def decode(frame: bytes, values: int = FRAME_LIMIT) -> Message:
     return message
 
 
-def _check_shape(frame: bytes, values: int) -> None:
+def check_shape(
+    frame: bytes, values: int, depth: int = DEPTH_LIMIT, objects: int = OBJECT_LIMIT
+) -> None:
     """Refuse a deep frame, or one with many values, before json builds it (attack 66).
 
     It uses only methods of bytes: a Python loop over the brackets took longer than the parser
@@ -80,24 +82,25 @@ def _check_shape(frame: bytes, values: int) -> None:
         if escape in bare:
             bare = bare.replace(escape, b"")
     # Two quotes are one text, and each text has a separator or a bracket.
-    if bare.count(b'"') > 2 * (values + OBJECT_LIMIT):
+    if bare.count(b'"') > 2 * (values + objects):
         raise BadFrame(f"frame holds more than {values} values")
     marks = b"".join(bare.split(b'"')[::2]).translate(_BRACKETS, _PLAIN)
     if marks.count(b",") >= values:
         raise BadFrame(f"frame holds more than {values} values")
-    _check_depth(marks.translate(None, b","))
+    brackets = marks.translate(None, b",")
+    if len(brackets) > 2 * objects:
+        raise BadFrame(f"frame holds more than {objects} objects and lists")
+    _check_depth(brackets, depth)
 
 
-def _check_depth(brackets: bytes) -> None:
-    if len(brackets) > 2 * OBJECT_LIMIT:
-        raise BadFrame(f"frame holds more than {OBJECT_LIMIT} objects and lists")
+def _check_depth(brackets: bytes, depth: int) -> None:
     # Each pass removes the innermost pairs. What remains was deeper, or is not closed.
-    for _ in range(DEPTH_LIMIT):
+    for _ in range(depth):
         if not brackets:
             return
         brackets = brackets.replace(b"[]", b"")
-    if b"[]" in brackets or brackets.count(b"[") > DEPTH_LIMIT:
-        raise BadFrame(f"frame nests deeper than {DEPTH_LIMIT}")
+    if b"[]" in brackets or brackets.count(b"[") > depth:
+        raise BadFrame(f"frame nests deeper than {depth}")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> Message:

@@ -66,7 +66,7 @@ CHANGES = {
 # Jobs write into a throw-away container, and hived takes nothing from it that is not whole.
 WRITERS = (
     "agent/artifacts.py", "agent/crash_report.py", "agent/agent_loop.py", "agent/workspace.py",
-    "agent/session/log.py",
+    "agent/session/log.py", "proxy/main.py",
     "host/", "privd/", "jobs/",
     "ledger/core/ballast.py", "ledger/core/backup.py", "cli/", "surfaces/__main__",
 )  # fmt: skip

@@ -130,6 +130,13 @@ class ModelProvider(Value):
         description="For `gguf`: file of a model of yours; absent: the one that hive installs. For"
         " `scripted`: file of the rules.",
     )
+    threads: int | None = Field(
+        None,
+        ge=1,
+        le=256,
+        description="For `gguf`: number of threads that compute; absent: 1. More threads than idle"
+        " cores make it slower.",
+    )
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -148,6 +155,7 @@ class ModelProvider(Value):
 _FIELDS_OF_KINDS: Final = (
     ("base_url", (ProviderKind.HTTP,), (ProviderKind.HTTP,)),
     ("key", (ProviderKind.HTTP,), ()),
+    ("threads", (ProviderKind.GGUF,), ()),
     ("path", (ProviderKind.GGUF, ProviderKind.SCRIPTED), (ProviderKind.SCRIPTED,)),
 )
 
@@ -201,7 +209,10 @@ class ModelLimits(Value):
     """Limits of the calls to models."""
 
     body: Bytes = Field(
-        32 * _MIB, ge=1024, le=256 * _MIB, description="Maximum size of a request in bytes."
+        32 * _MIB,
+        ge=1024,
+        le=256 * _MIB,
+        description="Maximum size of a request, and of an answer, in bytes.",
     )
     concurrent: int = Field(
         4, ge=1, le=1000, description="Maximum number of calls of one agent at the same time."
@@ -289,7 +300,7 @@ _EMBEDDED: Final[Mapping[str, Any]] = {
     "providers": {SMALL_PROVIDER: {"kind": "gguf"}},
     "models": {
         SMALL_ALIAS: {
-            "provider": SMALL_PROVIDER, "name": "smollm2", "context": 8192, "max_output": 1024,
+            "provider": SMALL_PROVIDER, "name": "smollm2", "context": 4096, "max_output": 1024,
             "price_in": 0.0, "price_out": 0.0,
         }
     },

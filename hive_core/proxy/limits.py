@@ -1,0 +1,104 @@
+"""How many calls run at once, and how many one agent may make in a minute."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.model.config.models import ModelLimits
+from hive_core.proxy.failure import rate_limited, unavailable
+
+MINUTE: Final = 60.0
+RefusedKey = tuple[str, ...]  # agent, alias and task
+_REQUESTS_A_SECOND: Final = 20
+_BURST: Final = 40  # requests that do not wait
+_BODIES: Final = 8  # bodies of the largest size that are in memory at once
+
+
+@dataclass(slots=True)
+class CallLimits:
+    """Counts the calls of each agent, with those of its sub-agents."""
+
+    now: Callable[[], float] = time.monotonic
+    _running: Counter[str] = field(default_factory=Counter)
+    _begun: dict[str, deque[float]] = field(default_factory=dict)
+    _due: dict[str, float] = field(default_factory=dict)
+    _refused: dict[RefusedKey, tuple[str, float]] = field(default_factory=dict)
+    _bytes: int = 0
+
+    @contextmanager
+    def admit(self, agent: str, limits: ModelLimits) -> Iterator[None]:
+        """Count a call while it runs. CallFailed (429) where there are too many."""
+        if self._running[agent] >= limits.concurrent:
+            raise rate_limited(f"{limits.concurrent} calls of this agent run already", 1.0)
+        if self._running.total() >= limits.concurrent_all:
+            raise rate_limited("as many calls as this host allows run already", 1.0)
+        self._check_rate(agent, limits.calls_a_minute)
+        self._running[agent] += 1
+        try:
+            yield
+        finally:
+            self._running[agent] -= 1
+            if not self._running[agent]:
+                del self._running[agent]
+
+    def _check_rate(self, agent: str, most: int) -> None:
+        now, begun = self.now(), self._begun.setdefault(agent, deque())
+        while begun and begun[0] <= now - MINUTE:
+            begun.popleft()
+        if len(begun) >= most:
+            wait = begun[len(begun) - most] + MINUTE - now
+            raise rate_limited(f"{most} calls in a minute are used up", wait)
+        begun.append(now)
+
+    def refuse(self, key: RefusedKey, reason: str, seconds: float) -> None:
+        """Remember a refusal of hived for some time, so that it is not asked meanwhile."""
+        self._refused[key] = (reason, self.now() + seconds)
+
+    def check_refused(self, key: RefusedKey) -> None:
+        """CallFailed (429) while a refusal of hived is remembered."""
+        reason, until = self._refused.get(key, ("", 0.0))
+        if (wait := until - self.now()) > 0:
+            raise rate_limited(reason, wait)
+
+    def pace(self, agent: str, limits: ModelLimits) -> float:
+        """Seconds that the next request of this agent waits, whatever it asks for.
+
+        Requests that are refused are no calls, but are work for hive-model.
+        """
+        now = self.now()
+        gap = 1.0 / max(_REQUESTS_A_SECOND, limits.calls_a_minute / MINUTE * 2)
+        due = max(self._due.get(agent, 0.0), now - _BURST * gap)
+        self._due[agent] = due + gap
+        return max(0.0, due - now)
+
+    def sweep(self) -> None:
+        """Forget agents that made no call in the last minute."""
+        before = self.now() - MINUTE
+        for agent in [agent for agent, begun in self._begun.items() if begun[-1] <= before]:
+            del self._begun[agent]
+        for agent in [agent for agent, due in self._due.items() if due <= before]:
+            del self._due[agent]
+        for key in [key for key, (_, until) in self._refused.items() if until <= self.now()]:
+            del self._refused[key]
+
+    @contextmanager
+    def hold_bytes(self, limits: ModelLimits) -> Iterator[Callable[[int], None]]:
+        """Count the bytes of a body while it is in memory. CallFailed: 503, too many are."""
+        held = 0
+
+        def add(size: int) -> None:
+            nonlocal held
+            if self._bytes + size > _BODIES * limits.body:
+                raise unavailable("hive-model holds as many requests as it has memory for")
+            held += size
+            self._bytes += size
+
+        try:
+            yield add
+        finally:
+            self._bytes -= held

@@ -1,0 +1,214 @@
+"""The program `hive-model`: reads its files, connects to hived, serves agents until a signal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import HiveError, InvalidArgument
+from hive_core.proxy.accounts import NOTE_EVERY, Accounts
+from hive_core.proxy.app import ModelApp
+from hive_core.proxy.attempts import RETRIES
+from hive_core.proxy.config import load_config
+from hive_core.proxy.connection import connection_config
+from hive_core.proxy.doors import ModelDoor
+from hive_core.proxy.limits import MINUTE, CallLimits
+from hive_core.proxy.listeners import DoorListener, HandClient, Listeners
+from hive_core.proxy.model_call import CallServices
+from hive_core.proxy.operator import OperatorApp
+from hive_core.proxy.providers import Providers
+from hive_core.proxy.upstream import Upstream
+
+log = logging.getLogger(__name__)
+GROUP: Final = "hive-operator"
+_BACKLOG: Final = 16
+_LISTEN_FD: Final = 3  # the first descriptor that systemd passes
+_END_SECONDS: Final = 10.0
+_BAD_CONFIG: Final = 78
+_ALL_UIDS: Final = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """`retries` are the seconds before each further try of a provider.
+
+    `note_every` are those between two notes of a running call, and `patience` those that a call
+    waits for hived.
+    """
+
+    models: Path = Path("/etc/hive/models.toml")
+    keys: Path = Path("/etc/hive/keys")
+    control: Path = Path("/run/hive/model-control.sock")
+    hand: Path = Path("/run/hive/hand-model.sock")
+    operator: Path = Path("/run/hive-model/operator.sock")
+    small: Path = Path("/run/hive-small/small.sock")
+    retries: Sequence[float] = RETRIES
+    note_every: float = NOTE_EVERY
+    patience: float = 3.0
+
+
+@dataclass(slots=True)
+class HiveModel:
+    """All parts of the program. `stop` lets calls that run come to their end, for some seconds."""
+
+    options: ProxyOptions
+    app: ModelApp
+    listeners: Listeners
+    operator: DoorListener | None = None
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @property
+    def accounts(self) -> Accounts:
+        return self.app.services.accounts
+
+    def start(self) -> None:
+        hand = HandClient(self.options.hand, self.listeners)
+        config = connection_config(OperatorApp(self.app))
+        door = ModelDoor("", "operator", "", 0, _ALL_UIDS)
+        self.operator = DoorListener(
+            door, operator_socket(self.options.operator), config, self.listeners.state
+        )
+        self.operator.start()
+        loops = (self.accounts.run(), self.accounts.send_notes(), hand.run(), self._sweep())
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+        self._warm()
+
+    def reload(self) -> bool:
+        """Read the files again; with a fault in them all stays as it is."""
+        try:
+            self.app.config = load_config(self.options.models, self.options.keys)
+        except InvalidArgument as error:
+            log.error("Cannot reload, and keep the settings: %s", error)  # noqa: TRY400
+            return False
+        self._warm()
+        return True
+
+    def _warm(self) -> None:
+        self._tasks.append(asyncio.create_task(asyncio.to_thread(self.app.config.prices.warm)))
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(MINUTE)
+            self.app.services.limits.sweep()
+            self._tasks = [task for task in self._tasks if not task.done()]
+
+    async def stop(self) -> None:
+        self.listeners.close()
+        if self.operator is not None:
+            self.operator.stop(abort=True)
+        calls = list(self.listeners.state.tasks)
+        if calls:
+            _, late = await asyncio.wait(calls, timeout=_END_SECONDS)
+            for call in late:
+                call.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self.accounts.drain(NOTE_EVERY)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.app.services.providers.upstream.close()
+
+
+def build(options: ProxyOptions) -> HiveModel:
+    """The program, not started. InvalidArgument: a fault in models.toml or in a file it names."""
+    config = load_config(options.models, options.keys)
+    providers = Providers(Upstream(), options.small)
+    accounts = Accounts(options.control, options.note_every, options.patience)
+    services = CallServices(accounts, CallLimits(), providers, options.retries)
+    app = ModelApp(services, config)
+    return HiveModel(options, app, Listeners(connection_config(app)))
+
+
+def operator_socket(path: Path) -> socket.socket:
+    """The socket that systemd passed, or a new one for the group of operators."""
+    if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
+        return socket.socket(fileno=_LISTEN_FD)
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(before)
+    with suppress(LookupError, PermissionError):  # then it is for this user and root alone
+        shutil.chown(path, group=GROUP)
+        path.chmod(0o660)
+    listening.listen(_BACKLOG)
+    return listening
+
+
+def notify(state: str) -> None:
+    """Tell the service manager, where there is one."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    address = "\0" + address[1:] if address.startswith("@") else address
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        try:
+            sender.sendto(state.encode(), address)
+        except OSError as error:
+            log.warning("Cannot notify the service manager: %s", error)
+
+
+async def run(options: ProxyOptions) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    program = build(options)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def reload() -> None:
+        notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        is_new = program.reload()
+        notify(
+            f"READY=1\nSTATUS={'serving' if is_new else 'serving; the new settings are invalid'}"
+        )
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    program.start()
+    notify("READY=1\nSTATUS=serving")
+    await ended.wait()
+    notify("STOPPING=1\nSTATUS=stopping")
+    await program.stop()
+
+
+def parse_options(arguments: Sequence[str]) -> ProxyOptions:
+    defaults = ProxyOptions()
+    parser = argparse.ArgumentParser("hive-model", description="Call models for agents.")
+    for name, metavar, text in (
+        ("models", "FILE", "models and providers"),
+        ("keys", "FOLDER", "keys of providers, a file each"),
+        ("control", "SOCKET", "where hived reserves and charges calls"),
+        ("hand", "SOCKET", "where hived hands over the sockets of agents"),
+        ("operator", "SOCKET", "socket for `hive model test`"),
+        ("small", "SOCKET", "socket of the embedded model"),
+    ):
+        default = getattr(defaults, name)
+        parser.add_argument(f"--{name}", type=Path, default=default, metavar=metavar,
+                            help=f"{text} (default: {default})")  # fmt: skip
+    return ProxyOptions(**vars(parser.parse_args(arguments)))
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    options = parse_options(sys.argv[1:])
+    try:
+        asyncio.run(run(options))
+    except HiveError as error:
+        sys.stderr.write(f"hive-model: {error}\n")
+        sys.exit(_BAD_CONFIG)
+    except OSError as error:
+        sys.stderr.write(f"hive-model: cannot start: {error}\n")
+        sys.exit(1)

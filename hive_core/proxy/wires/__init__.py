@@ -1,0 +1,1 @@
+"""The three HTTP interfaces of models, a module each."""
