@@ -72,6 +72,35 @@ class Label:
                 return None
 
 
+class UnitOwners:
+    """The unit of each agent, including destroyed ones, whose start may complete late.
+
+    Agents that had one name, one after the other, have one unit: the latest of them owns it.
+    """
+
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}
+        self._units: dict[str, str] = {}
+
+    def remember(self, uuid: str, unit: str) -> None:
+        self._owners[unit], self._units[uuid] = uuid, unit
+
+    def owner(self, unit: str) -> str:
+        """The agent that owns a unit; empty if it is unknown."""
+        return self._owners.get(unit, "")
+
+    def unit(self, uuid: str) -> str:
+        """The last known unit of an agent; empty if there is none."""
+        return self._units.get(uuid, "")
+
+    def forget_others(self, uuids: Collection[str]) -> None:
+        """Forget the units of all agents but these."""
+        for uuid in self._units.keys() - uuids:
+            unit = self._units.pop(uuid)
+            if self._owners.get(unit) == uuid:
+                del self._owners[unit]
+
+
 class NspawnMachines:
     """The port `Machines` on a real host."""
 
@@ -82,9 +111,7 @@ class NspawnMachines:
         self._paths, self._roster = paths, roster
         self._loop = asyncio.get_running_loop()
         self._storage = StorageState()
-        self._units: dict[str, str] = {}  # unit -> uuid
-        # Units by uuid, including those of destroyed agents, whose start may complete late.
-        self._unit_by_uuid: dict[str, str] = {}
+        self._units = UnitOwners()
         self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
         self._slices: dict[str, dict[str, int]] = {}
         self._wakes: list[Callable[[str], None]] = []
@@ -100,7 +127,7 @@ class NspawnMachines:
 
     def on_unit_signal(self, unit: str) -> None:
         """Handle a signal about a unit; an unknown unit causes a look at all agents."""
-        uuid = self._units.get(unit, "")
+        uuid = self._units.owner(unit)
         for wake in self._wakes:
             wake(uuid)
 
@@ -130,19 +157,9 @@ class NspawnMachines:
         self._slices = await self._loaded_slices()
         labels = {label.uuid for unit in units if (label := Label.of(unit))}
         everyone = {*self._roster.uuids(), *self._storage.uuids, *labels}
-        self._forget_others(everyone)
+        self._units.forget_others(everyone)
         observed = await self._observe(everyone, units)
         return replace(observed, orphans=tuple(self._strays(everyone, units)))
-
-    def _remember(self, uuid: str, unit: str) -> None:
-        self._units[unit], self._unit_by_uuid[uuid] = uuid, unit
-
-    def _forget_others(self, uuids: Collection[str]) -> None:
-        """Forget the units of all agents but these."""
-        for uuid in self._unit_by_uuid.keys() - uuids:
-            unit = self._unit_by_uuid.pop(uuid)
-            if self._units[unit] == uuid:
-                del self._units[unit]
 
     def _next_machines_to_check(self) -> frozenset[str]:
         """The agents whose limits are read again: systemd does not report changes by hand.
@@ -158,7 +175,7 @@ class NspawnMachines:
         for uuid in uuids:
             if name := self._roster.name(uuid):
                 yield agent_unit(name)
-            if (unit := self._unit_by_uuid.get(uuid)) is not None:
+            if unit := self._units.unit(uuid):
                 yield unit
 
     def _strays(self, everyone: set[str], units: Iterable[Unit]) -> Iterable[Orphan]:
@@ -217,7 +234,7 @@ class NspawnMachines:
                 # systemd returns an empty one for a unit that it has just unloaded.
                 if facts.invocation or unit.job:
                     facts = await self._with_unit_facts(unit, facts)
-                    self._remember(label.uuid, unit.name)
+                    self._units.remember(label.uuid, unit.name)
                     self._known[label.uuid] = facts
                     return facts
         return self._down(label.uuid)
@@ -282,7 +299,7 @@ class NspawnMachines:
 
     async def _apply(self, action: a.Action) -> Result:
         if isinstance(action, a.StartUnit):
-            self._remember(action.uuid, agent_unit(action.name))
+            self._units.remember(action.uuid, agent_unit(action.name))
             if action.system is not None:
                 self.profiles.link_booted_system(action.uuid, action.system)
         if isinstance(action, a.MakeSocketDirectory | a.RemoveSocketDirectory):
