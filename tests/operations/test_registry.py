@@ -59,6 +59,7 @@ SAMPLE: dict[str, object] = {
 BY_NAME: dict[str, dict[str, object]] = {
     "run_parallel_workers": {"tasks": [{"task": "x"}]},
     "update_plan_step": {"status": "done"},
+    "report_activity": {"blocked": True},
     "keep_turn": {"conversation": "x", "turn": 1, "status": "done"},
     "stream_turn": {"conversation": "x", "turn": 1, "text": "x"},
 }

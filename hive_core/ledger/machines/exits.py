@@ -85,6 +85,14 @@ class LifeStore:
         self._ensure_row(agent)
         self._db.run("UPDATE lives SET activity = ? WHERE agent = ?", (activity, agent))
 
+    def blocked_reason(self, agent: str) -> str:
+        """Why the session of the agent says that it waits; empty: it does not."""
+        return self._db.value("SELECT blocked FROM lives WHERE agent = ?", (agent,)) or ""
+
+    def set_blocked(self, agent: str, reason: str) -> None:
+        self._ensure_row(agent)
+        self._db.run("UPDATE lives SET blocked = ? WHERE agent = ?", (reason, agent))
+
     # After the last task
 
     def schedule_leave(self, agent: str, action: str, due: float | None) -> None:

@@ -57,7 +57,8 @@ class Messages:
         # Takes a letter: InboxFull, NotFound (recipient gone, `reply_to`), InvalidArgument.
         self.send = self._posting.send
         self._turns = DeliveryTurns(connection)
-        self._readers = set[str]()
+        # When each party read its mail last, since its machine or this daemon started.
+        self._readers: dict[str, float] = {}
 
     def start(self) -> None:
         """Hold mail that an earlier daemon delivered, and place its unplaced messages."""
@@ -79,7 +80,7 @@ class Messages:
 
         `only`: `work` for messages that assign work, `other` for the rest; empty: all.
         """
-        self._readers.add(recipient)
+        self._readers[recipient] = now
         box = self._boxes.find(recipient)
         if box is None:
             return []
@@ -174,9 +175,13 @@ class Messages:
         """Whether the party has read its mail since its machine, or this daemon, started."""
         return party in self._readers
 
+    def last_read(self, party: str) -> float:
+        """When the party read its mail last since its machine, or this daemon, started; else 0."""
+        return self._readers.get(party, 0.0)
+
     def forget_reader(self, party: str) -> None:
         """Record that the machine of the party starts or ended: it has not read its mail yet."""
-        self._readers.discard(party)
+        self._readers.pop(party, None)
 
     def check_room(self, recipient: str, body: str) -> None:
         """Raise InboxFull if a message of an agent with this text would not fit."""

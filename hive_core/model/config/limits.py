@@ -36,6 +36,12 @@ class TaskSettings(Value):
         le=300,
         description="Seconds that stopped work has to end, before its container is ended.",
     )
+    begin_within: float = Field(
+        300.0,
+        ge=0,
+        description="Seconds after which the assigner of an offered task is told that its agent,"
+        " which runs, neither reads mail nor works on another task; 0: never.",
+    )
     open: int = Field(1000, ge=1, description="Maximum number of open tasks assigned to one agent.")
     given: int = Field(
         10_000, ge=1, description="Maximum number of open tasks that one agent assigned to others."

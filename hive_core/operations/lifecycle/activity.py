@@ -1,7 +1,7 @@
 """The activity of an agent: idle, running or blocked; each change is one event (row K5).
 
-It follows from what is open: a parked wait, a task, a question. Code that changes one of these
-calls `update_activity`.
+It follows from what is open: a parked wait, a task, a question; and from what a session reports.
+Code that changes one of these calls `update_activity`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def current_activity(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:
     """The activity of the agent, and the tasks that it has begun and not ended."""
     begun = ledger.tasks.begun_tasks(uuid)
     tasks = [task.id for task in begun]
-    if ledger.plans.is_waiting(uuid):
+    if ledger.plans.is_waiting(uuid) or ledger.lives.blocked_reason(uuid):
         return Activity.BLOCKED, tasks
     if any(task.state not in AWAITING for task in begun):
         return Activity.RUNNING, tasks

@@ -22,6 +22,7 @@ from hive_core.operations.fields import Agent, Reason, WaitParams
 from hive_core.operations.host.jobs import create_job
 from hive_core.operations.lifecycle.child_exits import tell_parents
 from hive_core.operations.lifecycle.zombies import revive
+from hive_core.operations.tasks.lifecycle_hooks import end_interrupted_tasks
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
 DOWN = frozenset({State.STOPPED, State.FAILED, State.PARKED, State.ABSENT})
@@ -144,6 +145,7 @@ def _request_stop(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
     if not wanted and call.states.state(uuid) in DOWN:
         return False
     call.ledger.runs.want(uuid, DesiredState.STOPPED, call.now, grace=grace, reason=reason)
+    end_interrupted_tasks(call, uuid, reason)
     return True
 
 

@@ -28,6 +28,7 @@ from hive_core.operations.lifecycle.operations import (
 from hive_core.operations.mail.inbox_quota import check_share
 from hive_core.operations.mail.send import Body
 from hive_core.operations.notices import deliver
+from hive_core.operations.tasks.lifecycle_hooks import end_interrupted_tasks
 from hive_core.policy.decide import relation
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
@@ -60,6 +61,7 @@ def sleep(call: Call, params: StopParams) -> Record[AffectedAgents]:
         if run is None or run.wanted is not DesiredState.RUNNING:
             return False
         call.ledger.runs.want(uuid, DesiredState.SLEEPING, call.now, grace=grace, reason=SLEEPS)
+        end_interrupted_tasks(call, uuid, SLEEPS)
         return True
 
     return apply_to_scope(call, params, "sleep", "stopped", want)

@@ -10,8 +10,8 @@ from hive_core.broker.timers import due
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.task import ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.tasks.notices import send_daemon_mail
-from hive_core.operations.tasks.offers import offer_next_tasks
-from hive_core.operations.tasks.steps import log_event, task_topic
+from hive_core.operations.tasks.offers import look_after_offer, offer_next_tasks
+from hive_core.operations.tasks.steps import is_between_machines, log_event, task_topic
 from hive_core.operations.tasks.transitions import (
     confirm_stop,
     continue_consequences,
@@ -65,7 +65,9 @@ def _apply_due(call: Call, task: Task) -> None:
         continue_consequences(call, task)
     else:
         call.ledger.tasks.update(task.id, soft_at=None)
-        if task.state is TaskState.QUEUED:  # the inbox of its agent was full
+        if task.offered:
+            look_after_offer(call, task)
+        elif task.state is TaskState.QUEUED:  # the inbox of its agent was full
             offer_next_tasks(call, task.assignee)
         else:
             _request_report(call, task)
@@ -100,7 +102,7 @@ def _force_stop(call: Call, task: Task) -> None:
     uuid = task.assignee
     run = call.ledger.runs.get(uuid)
     down = run is None or run.wanted is not DesiredState.RUNNING
-    if call.hive.name(uuid) is None or (down and call.states.state(uuid) in _DOWN):
+    if (down and call.states.state(uuid) in _DOWN) or is_between_machines(call, uuid):
         confirm_stop(call, task, TaskResult(ResultStatus.STOPPED))
         return
     asked_at = _first_forced_at(call, task)

@@ -1,9 +1,10 @@
 """Effects on tasks when a machine starts or ends, or an agent is destroyed (row T13).
 
 A task that the agent had begun is lost with its machine: it fails, or is retried if its assigner
-allowed retries. A task that it had not begun waits, like its mail, while the agent may be started
-again. Such a task fails when the agent crashes and stays down, or when its letter becomes a dead
-letter.
+allowed retries. The session of an agent with a runtime goes on from its log: its task stays in
+progress while the daemon itself starts the agent again (row K10, a restart, a move, a deploy). A
+task that it had not begun waits, like its mail, while the agent may be started again. Such a task
+fails when the agent crashes and stays down, or when its letter becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ from hive_core.operations.tasks.offers import (
     offer_next_tasks,
     withdraw_offer,
 )
-from hive_core.operations.tasks.steps import current_assigner, log_event, task_topic
+from hive_core.operations.tasks.steps import (
+    current_assigner,
+    is_between_machines,
+    log_event,
+    task_topic,
+)
 from hive_core.operations.tasks.transitions import (
     AT_ONCE,
     confirm_stop,
@@ -59,7 +65,9 @@ def settle_tasks_at_machine_end(call: Call, event: AgentEnded) -> None:
     # A restart that revokes access does not count as an attempt.
     nonce = int(str(event.fields.get("nonce", 0)))
     revoked = call.ledger.revocations.is_restart_requested(event.uuid, nonce)
-    lost = [*waiting, *(task for task in offered if task.begun and not revoked)]
+    resumes = event.returns and call.hive.spec(event.name).runtime is not None
+    goes_on = revoked or resumes
+    lost = [*waiting, *(task for task in offered if task.begun and not goes_on)]
     refusal = _restart_for_retry(call, event.name, lost) if stays_down else ""
     # Queued tasks end first: otherwise they would be offered when another one ends.
     _fail_waiting(call, waiting, why, refusal)
@@ -69,12 +77,29 @@ def settle_tasks_at_machine_end(call: Call, event: AgentEnded) -> None:
             confirm_stop(call, task, TaskResult(ResultStatus.STOPPED))
         elif task.id in lost_ids:
             _retry_or_fail(call, task, why, refusal)
+        elif task.begun and resumes:
+            log_event(call, task, "interrupt", why)
         elif task.begun:
             call.ledger.messages.ack(task.assignee, [task.message])
             move_task(call, task, "hand_back", why=why, message="", attempt=task.attempt - 1)
         elif task.offered and not _is_letter_kept(call, task, event):
             withdraw_offer(call, task, why)
     offer_next_tasks(call, event.uuid)
+
+
+def end_interrupted_tasks(call: Call, agent: str, why: str) -> None:
+    """End, or queue again, the tasks of an agent that is down and will not be started again.
+
+    They stayed in progress when its machine ended, because the daemon would have started it again.
+    """
+    name = call.hive.name(agent)
+    if name is None or not is_between_machines(call, agent):
+        return  # the end of its machine is still to come, or has ended its tasks
+    for task in _still_open(call, call.ledger.tasks.begun_tasks(agent)):
+        if task.state is TaskState.STOPPING:
+            confirm_stop(call, task, TaskResult(ResultStatus.STOPPED))
+        else:
+            _retry_or_fail(call, task, f"{name} was ended: {why}", "")
 
 
 @on(MessageGivenUp)

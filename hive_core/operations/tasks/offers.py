@@ -13,7 +13,7 @@ from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.task import Task, TaskState
 from hive_core.operations.budgets.payer_budget import exhausted_budget, funded_kinds
 from hive_core.operations.notices import More, deliver, inbox
-from hive_core.operations.tasks.notices import daemon_letter, task_letter
+from hive_core.operations.tasks.notices import daemon_letter, notify_assigner, task_letter
 from hive_core.operations.tasks.steps import log_event, take_step, task_topic
 
 TASK: Final = "task"
@@ -61,12 +61,42 @@ def _offer(call: Call, task: Task, name: str) -> None:
     more: More = {"priority": request.priority, "thread": request.thread}
     message = deliver(call, daemon_letter(call, name, TASK, body, **more))
     if request.manager and not task.attempt:
-        take_step(call, task, "delegate", attempt=attempt, message=message.id)
+        take_step(
+            call, task, "delegate", attempt=attempt, message=message.id, soft_at=_look_at(call)
+        )
         return
     offered = call.ledger.tasks.update(
-        task.id, attempt=attempt, message=message.id, soft_at=None, why=""
+        task.id, attempt=attempt, message=message.id, soft_at=_look_at(call), why=""
     )
     log_event(call, offered, "offer")
+    call.notify(task_topic(task.id), "events")
+
+
+def _look_at(call: Call) -> float | None:
+    """When the daemon looks whether the agent has begun the task; None: never."""
+    within = call.settings.tasks.begin_within
+    return call.now + within if within else None
+
+
+def look_after_offer(call: Call, task: Task) -> None:
+    """Tell the assigner, once, that the agent runs and neither reads nor works on another task.
+
+    The task stays offered. An agent that is busy, or does not run, is looked at again later.
+    """
+    name = call.hive.name(task.assignee)
+    if name is None:
+        return
+    since = call.now - call.settings.tasks.begin_within
+    busy = bool(call.ledger.tasks.begun_tasks(task.assignee))
+    runs = call.states.state(task.assignee) in (State.RUNNING, State.DEGRADED)
+    if busy or not runs or call.ledger.messages.last_read(task.assignee) > since:
+        call.ledger.tasks.update(task.id, soft_at=_look_at(call))
+        call.notify(task_topic(task.id))
+        return
+    why = f"{name} has not begun it for {call.settings.tasks.begin_within:g} s and reads no mail"
+    unbegun = call.ledger.tasks.update(task.id, soft_at=None, why=why)
+    log_event(call, unbegun, "unbegun", why)
+    notify_assigner(call, unbegun)
     call.notify(task_topic(task.id), "events")
 
 

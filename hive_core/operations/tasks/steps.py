@@ -101,6 +101,17 @@ def current_assigner(call: Call, task: Task) -> str:
     return OPERATOR if heir is None else call.hive.spec(heir).id
 
 
+def is_between_machines(call: Call, agent: str) -> bool:
+    """Whether the agent is destroyed, or has a runtime and no machine: its last one has ended.
+
+    Its tasks may be in progress all the same, because the daemon starts it again.
+    """
+    name = call.hive.name(agent)
+    return name is None or (
+        call.hive.spec(name).runtime is not None and not call.ledger.lives.get(agent).up
+    )
+
+
 # An agent begins a task that it was offered by `begin_task`, or by any call that only a begun task
 # allows. Until then the task is `queued`, its clock has not started, and an end of the agent loses
 # nothing.

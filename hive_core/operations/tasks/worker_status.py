@@ -182,6 +182,8 @@ def _issue_lines(worker: Worker, n: int) -> Iterator[str]:
     ledger, call = worker.call.ledger, worker.call
     if why := execution_lock(ledger, worker.uuid):
         yield f"locked: {why}"
+    if why := ledger.lives.blocked_reason(worker.uuid):
+        yield f"says that it is blocked: {why}"
     for question in ledger.questions.open_of_asker(worker.uuid)[:n]:
         yield f"waits for an answer to {question.kind.value} {question.id}"
     end = ledger.lives.last_end(worker.uuid)
