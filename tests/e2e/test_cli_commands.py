@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from e2e.command_host import make_command_host
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 from e2e.schema import faults
@@ -26,13 +27,7 @@ You read what others wrote.
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab, forked=False)
-    made.setup()
-    made.hive("agent", "create", "lead", "--role", "lead", "--", "hive-agent", "serve", "--",
-              "tr", "a-z", "A-Z")  # fmt: skip
-    made.hive("agent", "create", "worker", "--parent", "lead", "--role", "worker",
-              "--", "sh", "-c", "echo hello from the worker; exec sleep 1000")  # fmt: skip
-    made.hive("agent", "create", "other", "--role", "lead")
+    made = make_command_host(lab)
     yield made
     made.hive("teardown", "--purge", "--yes")
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from e2e.echo_tree import TREE, make_echo_host
 from e2e.hivehost import HiveHost, Reply
 from e2e.labhost import Lab
 from long import at_most
@@ -18,25 +19,12 @@ from long import at_most
 from hive_core.agent import catalog
 
 pytestmark = pytest.mark.lab
-
-TREE: dict[str, str | None] = {
-    "root": None, "lead": "root", "kid": "lead", "other": "root", "echo": "root",
-}  # fmt: skip
 OPERATIONS = {operation.name: operation.entry for operation in catalog.load()}
-ECHO = (
-    "read -r x; case $x in bad*) echo tried >&2; exit 1;; quiet*) ;;"
-    ' *) echo "$HIVE_FROM:$HIVE_RELATION:$x";; esac'
-)
 
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
-    made.setup()
-    made.grow(lead={"role": "lead", "title": "Chief"}, other={"role": "lead"},
-              echo={"command": ["hive-agent", "serve", "--", "sh", "-c", ECHO]})  # fmt: skip
-    command = ["sh", "-c", "env; exec sleep 1000"]
-    made.grow(kid={"parent": "lead", "role": "worker", "command": command})
+    made = make_echo_host(lab)
     yield made
     made.close_connections()
 

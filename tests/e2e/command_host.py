@@ -1,0 +1,17 @@
+"""A host on which each command of the operator is a process of its own, with three agents."""
+
+from __future__ import annotations
+
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+
+def make_command_host(lab: Lab) -> HiveHost:
+    made = HiveHost(lab, forked=False)
+    made.setup()
+    made.hive("agent", "create", "lead", "--role", "lead", "--", "hive-agent", "serve", "--",
+              "tr", "a-z", "A-Z")  # fmt: skip
+    made.hive("agent", "create", "worker", "--parent", "lead", "--role", "worker",
+              "--", "sh", "-c", "echo hello from the worker; exec sleep 1000")  # fmt: skip
+    made.hive("agent", "create", "other", "--role", "lead")
+    return made
