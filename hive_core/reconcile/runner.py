@@ -139,19 +139,19 @@ class ActionRunner:
         self._unanswered.discard(uuid)
         self._disk_full.discard(uuid)
 
-    def start_steps(self, uuid: str, chain: tuple[ReconcileStep, ...]) -> None:
+    def start_steps(self, uuid: str, steps: tuple[ReconcileStep, ...]) -> None:
         """Run the steps of one agent, one after another, in a task."""
-        if self._last.pop(uuid, None) == chain:
+        if self._last.pop(uuid, None) == steps:
             self._back_off(uuid)  # repeated steps changed nothing: wait longer
             return
-        self._last[uuid] = chain
-        if any(isinstance(step.action, a.StartUnit) for step in chain):
+        self._last[uuid] = steps
+        if any(isinstance(step.action, a.StartUnit) for step in steps):
             self.starting[uuid] = self.ports.clock.monotonic()
-        self.spawn(uuid, self._run_steps(uuid, chain))
+        self.spawn(uuid, self._run_steps(uuid, steps))
 
-    async def _run_steps(self, uuid: str, chain: tuple[ReconcileStep, ...]) -> None:
+    async def _run_steps(self, uuid: str, steps: tuple[ReconcileStep, ...]) -> None:
         request = self._request(uuid)
-        for step in chain:
+        for step in steps:
             if self._request(uuid) != request:
                 return  # the request changed meanwhile
             level = logging.DEBUG if isinstance(step.action, DaemonAction) else logging.INFO

@@ -18,7 +18,7 @@ COMMIT, NEXT = "c" * 40, "d" * 40
 
 
 class Guest:
-    """A guest below a folder: what is shown to it, what it runs, and what is due."""
+    """A guest below a folder: its prompts, the commands that it runs, and when it is due."""
 
     def __init__(self, folder: Path, broker: FakeBroker) -> None:
         self.folder, self.broker = folder, broker
@@ -55,7 +55,7 @@ class Guest:
         self.attendant.step()
 
     def hello(self) -> Message:
-        """What it says next."""
+        """The next word of the guest."""
         self.attendant.step()
         return self.broker.params_of("Hello")[-1]
 

@@ -168,7 +168,7 @@ def test_an_agent_that_the_maid_did_not_make_passes_for_no_check(harness: MaidHo
 
 
 def test_one_that_was_being_made_when_the_maid_was_killed_is_its_own(harness: MaidHost) -> None:
-    """It was kept by name before it was there."""
+    """Its name was recorded before it existed."""
     first = harness.maid()
     first.look()
     first.checks.step()

@@ -168,7 +168,7 @@ def test_a_thread_that_takes_over_a_line_does_the_rest_of_its_group(harness: Que
 def test_a_worker_that_ends_between_two_lines_goes_on_with_the_same_memory(
     harness: QueenHarness, more: str
 ) -> None:
-    """K32, K34: what came out of its group is told again."""
+    """K32, K34: the results of its group are reported again."""
     done = list[str]()
 
     def before(uuid: str, operation: str) -> None:
@@ -190,7 +190,7 @@ def tries(harness: QueenHarness, title: str) -> list[str]:
 
 
 def test_what_is_to_be_done_again_and_again_becomes_a_trigger(harness: QueenHarness) -> None:
-    """K33: she holds no list of her own; what comes of each is told to who is above her."""
+    """K33: the architect keeps no list; the result of each run is reported to its parent."""
     row = harness.result_of("every 3600\nsum 20 22")
     (trigger,) = rows(harness.world.call("operator", "list_triggers", agent="queen")["triggers"])
     assert row["result"]["data"]["trigger"] == trigger["id"]

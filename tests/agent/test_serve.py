@@ -256,7 +256,7 @@ def write_and_recall(broker: FakeBroker, script: str) -> None:
 def test_what_was_kept_for_this_start_is_a_file_for_the_command(
     broker: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """K12: given back at the next start."""
+    """K12: a snapshot is handed back at the next start."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     broker.answers["GetSnapshot"] = lambda _: {"data": "step 3 \u2603", "kept_at": 1.0}
     write_and_recall(broker, 'cat "$HIVE_SNAPSHOT"')

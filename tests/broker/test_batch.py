@@ -319,7 +319,7 @@ def test_an_urgent_call_may_use_the_ballast(harness: BrokerHarness) -> None:
 
 
 def by_hand(harness: BrokerHarness, name: str) -> None:
-    """Somebody commits a new agent with git."""
+    """Commit a new agent with git."""
     head = harness.repo.head()
     before = harness.repo.read(head)
     hive = before.with_agent(name, "root", spec(name))

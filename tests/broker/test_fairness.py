@@ -34,7 +34,7 @@ class Served:
 
         @operation(action="read", allow=SELF, into=self.registry)
         def dawdle(call: Call, params: DawdleParams) -> Dawdled:
-            """Take so much time of the loop."""
+            """Use this much time of the loop."""
             self.order.append(call.caller)
             self.advance(params.seconds)
             return Dawdled(name=call.caller)

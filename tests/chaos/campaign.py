@@ -1,4 +1,4 @@
-"""Fifty clients call without end while something is done to the host; what they heard is kept."""
+"""Fifty clients call without end while the host is disturbed; their replies are kept."""
 
 from __future__ import annotations
 

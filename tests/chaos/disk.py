@@ -165,7 +165,7 @@ class Disk:
 
 
 def _some(late: list[T], chance: random.Random) -> list[T]:
-    """All of it, nothing, the first so many, or any."""
+    """All of it, nothing, a prefix, or any part."""
     how = chance.randrange(4)
     if how < 2:
         return late if how else []

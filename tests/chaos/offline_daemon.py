@@ -257,7 +257,7 @@ def by_hand(text: str) -> Callable[[OfflineDaemon], None]:
 
 
 def nothing(_: OfflineDaemon) -> None:
-    """What comes after was all there was to do."""
+    """No further work follows."""
 
 
 def look(daemon: OfflineDaemon) -> None:

@@ -125,7 +125,7 @@ def _lost_messages(evidence: Evidence) -> Iterator[str]:
 
 
 def _doubled_messages(evidence: Evidence) -> Iterator[str]:
-    """One body, one message, whatever was repeated."""
+    """Each body is in one message, after any repetition."""
     ids: dict[str, set[str]] = defaultdict(set)
     for id_, (mark, _, _) in evidence.mail.items():
         ids[mark].add(id_)

@@ -67,7 +67,7 @@ class Faults:
         self._room.close()
 
     def environment(self, shim: Path) -> dict[str, str]:
-        """What the program needs to be told from here."""
+        """The environment variables that the program needs."""
         return {**os.environ, "LD_PRELOAD": str(shim), "HIVE_FAULTS": str(self.path)}
 
     def arm(
@@ -103,7 +103,7 @@ class Faults:
 
     @property
     def fails(self) -> bool:
-        """Whether calls fail, and nobody is killed."""
+        """Whether calls fail instead of killing the program."""
         (act,) = struct.unpack_from("=I", self._room, _ACT)
         return Act(act) in (Act.FAIL_ONCE, Act.FAIL_FROM)
 
@@ -114,7 +114,7 @@ class Faults:
         return result
 
     def names(self) -> list[str]:
-        """What was called: "fsync PATH", in order."""
+        """The recorded calls, such as "fsync PATH", in order."""
         result = []
         for number in range(min(self.count, _NAMED)):
             start = _HEAD.size + number * _LENGTH

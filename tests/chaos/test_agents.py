@@ -138,7 +138,7 @@ def p99(took: list[float]) -> float:
 
 
 def life(host: HiveHost) -> dict[str, str]:
-    """What is different after a daemon ended."""
+    """The part of the state that differs after a daemon ended."""
     units = ("hived.service", "hive-privd.service", "dbus.service", "systemd-journald.service")
     shown = host.run("systemctl", "show", "-p", "Id,MainPID,NRestarts", *units).stdout
     return {part.partition("\n")[0]: part for part in shown.split("\n\n")}

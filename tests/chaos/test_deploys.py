@@ -1,4 +1,4 @@
-"""R18: whatever happens at whatever step of a deploy, the agent has exactly the old or the new."""
+"""R18: after any event at any step of a deploy, the agent has exactly the old or the new."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def check(harness: DeployHarness, approval: str) -> None:
 
 
 def _check_repo(harness: DeployHarness, approval: str) -> None:
-    """What is deployed can be given out; tags say what became of it; the old one is still there."""
+    """The deployed files can be read, tags record the outcome, and the old commit is there."""
     spec, found_approval = harness.spec("bob"), harness.approval(approval)
     repo = harness.git("bob")
     assert harness.applied.nar(spec.id, OLD, seed_for("host").nar)

@@ -138,7 +138,7 @@ def _questions(end: RestartedWorld, history: History) -> Iterator[str]:
 
 
 def _mail(end: RestartedWorld, history: History) -> Iterator[str]:
-    """Notes, reminders and what wakes who waits came under one id; what was acked is gone."""
+    """Notes, reminders and wake-ups have one id each; an acknowledged message does not return."""
     there = [row for name in ("lead", *WORKERS) for row in _inbox(end, name)]
     every = {(row["got"], row["body"]) for row in history.got} | {
         (str(row["id"]), str(row["body"])) for row in there

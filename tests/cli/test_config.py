@@ -30,7 +30,7 @@ def faults(hive: Hive, folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", seed.LAYERS)
 def test_the_installed_template_passes_lint(hive: Hive, tmp_path: Path, kind: str) -> None:
-    """H8: what a spawn seeds has no fault; git's own folder and what is kept are not looked at."""
+    """H8: the seed has no fault; git's own folder and stored copies are not checked."""
     seed.write_clone(kind, tmp_path / "config")
     (tmp_path / "config/.before").mkdir()
     (tmp_path / "config/.before/link").symlink_to("/")

@@ -73,7 +73,7 @@ def commands() -> Iterator[tuple[list[str], click.Command]]:
 
 
 def words(command: click.Command) -> Iterator[str]:
-    """The least that a command has to be given."""
+    """The required arguments of a command."""
     for param in command.params:
         choice = param.type.choices[0] if isinstance(param.type, click.Choice) else "1"
         if isinstance(param, click.Argument):

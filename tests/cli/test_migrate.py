@@ -144,7 +144,7 @@ def test_a_dry_run_refuses_what_the_real_run_refuses(
 def test_a_dry_run_needs_root_too(
     hive: Hive, old: Path, monkeypatch: pytest.MonkeyPatch, dry: tuple[str, ...]
 ) -> None:
-    """Others cannot see what it would find."""
+    """Other users cannot read the files that it reports."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     done = hive("migrate", "--from", str(old), *dry)
     assert (done.status, done.out, hive.peer.calls) == (NotAllowed.exit_code, "", [])

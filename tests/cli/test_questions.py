@@ -1,4 +1,4 @@
-"""hive question, escalations, remind, reminders: what is asked of the daemon, and what is shown."""
+"""hive question, escalations, remind, reminders: their calls and their output."""
 
 from __future__ import annotations
 

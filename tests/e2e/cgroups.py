@@ -42,7 +42,7 @@ class Groups:
             file.write_text(str(most))
 
     def memory_in_use(self) -> int:
-        """Give what cannot be had back by dropping copies of what is on a disk."""
+        """Bytes that cannot be freed by dropping copies of files."""
         for path in self.paths:
             if any((path / name).exists() for name in _MOST_MEMORY):
                 rows = (line.split() for line in (path / "memory.stat").read_text().splitlines())

@@ -142,7 +142,7 @@ def test_an_unknown_name_exits_with_4_and_suggests_a_similar_one(host: HiveHost)
 
 
 def test_the_operator_exchanges_messages_with_an_agent(host: HiveHost) -> None:
-    """T14: what is typed is sent, what comes back is printed, and nothing is left in the inbox."""
+    """T14: typed text is sent, replies are printed, and the inbox is empty afterwards."""
     assert host.hive("chat", "lead", text="good morning\n\nhow are you\n").splitlines() == [
         "GOOD MORNING", "HOW ARE YOU",
     ]  # fmt: skip

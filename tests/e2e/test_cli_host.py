@@ -13,7 +13,7 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture(scope="module")
 def fresh(lab: Lab) -> HiveHost:
-    """As long as nobody who may has set it up."""
+    """Runs while the host is not set up yet."""
     return HiveHost(lab)
 
 

@@ -51,7 +51,7 @@ def a_job(host: PrivdHost, kind: JobKind, agent: Agent | None = None) -> RunJob:
 
 
 def run(host: PrivdHost, job: RunJob, script: str) -> str:
-    """What a job said that did what the script says."""
+    """The output of a job that ran the script."""
     fill(host, job.job, script)
     host.job(job)
     said = json.loads((out(host, job) / "said.json").read_text())

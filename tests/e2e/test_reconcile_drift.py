@@ -1,4 +1,4 @@
-"""What goes wrong by hand or by itself is put right, or reported; nobody is started twice."""
+"""Drift, by hand or by itself, is corrected or reported; no agent is started twice."""
 
 from __future__ import annotations
 

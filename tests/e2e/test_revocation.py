@@ -68,7 +68,7 @@ def test_attack_58_a_hard_link_gives_nothing_after_a_move(tree: Tree) -> None:
 
 
 def test_a_hard_link_into_a_sibling_that_moves_along_is_kept(tree: Tree) -> None:
-    """And whoever moves is not restarted for it."""
+    """The moved agents are not restarted for it."""
     host = tree.host
     host.inside("one", "ln", NOTES, "/agents/pup/state/notes")
     before = host.pids("kid", "pup")

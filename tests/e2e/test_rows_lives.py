@@ -155,7 +155,7 @@ def test_an_exit_between_two_daemons_is_counted_once(host: HiveHost) -> None:
 
 
 def test_a_host_shutdown_is_recorded_as_the_end_of_all_agents(host: HiveHost) -> None:
-    """K32: /run is empty, no record is left: who was there for one task is not begun anew."""
+    """K32: /run is empty, so no record is left; an agent of one task is not started again."""
     spawn(host, "one", "exec sleep 1000", role="task")
     spawn(host, "other", "exec sleep 1000", role="worker")
     host.wait("running", "one", "other")

@@ -65,7 +65,7 @@ def unit_processes(host: HiveHost, agent: str) -> str:
 
 
 def test_setup_creates_the_root_agent_and_it_is_restarted(host: HiveHost) -> None:
-    """H16: kept by the daemon, whoever ends it; its own exit with 0 is no reason to stay down."""
+    """H16: the daemon keeps it running after any end; its own exit with 0 does not keep it down."""
     assert host.tree()["root"] is None
     for end in ("kill -KILL {main}", "kill -KILL {payload}"):
         main = host.main_pid("root")

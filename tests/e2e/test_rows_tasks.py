@@ -202,7 +202,7 @@ def test_a_crash_ends_the_task_with_the_reason(host: HiveHost) -> None:
 
 
 def test_a_crashed_worker_repeats_its_task_if_retries_are_set(host: HiveHost) -> None:
-    """T13: on the same agent, started again on the assigner's behalf; what it kept is there."""
+    """T13: the same agent starts again on behalf of the assigner, with its stored state."""
     text = "test -e /agents/two/state/once || { touch /agents/two/state/once; sleep 100; }; echo ok"
     task = give(host, "two", text, requeue=1)
     host.until(lambda: "sleep 100" in host.inside("two", "ps", "-eo", "args"), "not begun")

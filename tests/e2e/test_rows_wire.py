@@ -354,7 +354,7 @@ def test_mail_is_delivered_again_until_it_is_acked(host: HiveHost) -> None:
 
 
 def test_a_message_is_delivered_again_after_its_lease(host: HiveHost) -> None:
-    """Not acked within its lease, it is given again."""
+    """A message that is not acknowledged within its lease is delivered again."""
     host.mail("kid")
     sent = host.ask("lead", "Send", to="kid", body="again")["id"]
     (one,) = host.ask("kid", "Recv", lease=1)["messages"]

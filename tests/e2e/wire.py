@@ -56,7 +56,7 @@ class Wire:
         return self.read()
 
     def stream(self, method: str, parameters: object, most: int) -> Iterator[dict[str, Any]]:
-        """At most so many replies of a call with `more`."""
+        """At most this many replies of a call with `more`."""
         reply = self.ask(method, parameters, more=True)
         yield reply
         for _ in range(most - 1):

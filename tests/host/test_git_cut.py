@@ -22,7 +22,7 @@ def restart(meta: Meta) -> MetaRepo:
 
 
 def record_syncs(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """What is made durable from now on."""
+    """Record every sync from now on."""
     synced, real = list[Path](), os.fsync
 
     def fsync(handle: int) -> None:

@@ -182,7 +182,7 @@ def test_a_lock_from_before_the_host_last_started_is_nobodys(meta: Meta) -> None
 def test_what_a_damaged_repository_lacks_comes_from_packs_of_any_clone(
     folder: Path, how: str
 ) -> None:
-    """Nobody's git enters the repository for that."""
+    """No other git enters the repository for that."""
     meta = Meta(folder / "state")
     hive = meta.change(family("anna"))
     backup, restore = folder / "backup", folder / "restore"

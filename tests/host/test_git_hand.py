@@ -68,7 +68,7 @@ def test_an_invalid_commit_is_kept_aside_and_the_branch_returns(meta: Meta) -> N
 
 
 def test_a_full_disk_does_not_prevent_a_second_look_at_a_refused_commit(meta: Meta) -> None:
-    """Wherever it is full first."""
+    """Whichever write fails first."""
     meta.change(family("anna"))
     bad = meta.by_hand("topology.json", "{}")
     full = meta.repo.folder / "hive-shown.new"

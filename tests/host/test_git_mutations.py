@@ -151,7 +151,7 @@ def running_faults(stores: Stores, hive: Hive) -> list[str]:
 
 
 def in_force(stores: Stores, sound: HiveView, faults: list[str]) -> str:
-    """The tree is what it was: so is all that is told, or else something speaks of damage."""
+    """The tree and all replies are unchanged, or a message reports the damage."""
     hive = stores.hive
     assert hive == sound.hive
     assert stores.ledger.head == hive.commit

@@ -287,7 +287,7 @@ def test_an_entry_that_makes_no_sense_is_damage(
 
 
 def test_deltas_that_build_on_each_other_end(folder: Path) -> None:
-    """Only somebody who means it makes such a pack."""
+    """Only an attacker makes such a pack."""
     name = b"\1" * 20
     os.close(entry(folder, 7, 3, b"\x04\x04\x90", between=name))
     fan = struct.pack(">256I", 0, *[1] * 255)

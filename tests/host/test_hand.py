@@ -88,7 +88,7 @@ def test_an_agent_made_by_hand_should_run(running: World) -> None:
 
 
 def put_spec(world_: World, name: str, number: int) -> AgentSpec:
-    """A file in agents/ of somebody new."""
+    """Write the spec of a new agent."""
     like = world_.hive.spec("carl")
     spec = like.model_copy(update={"uuid": UUID(int=number << 96)})
     (path(world_) / "agents" / f"{name}.json").write_bytes(files.spec_bytes(spec))
@@ -137,7 +137,7 @@ def test_a_spec_without_a_place_hangs_under_the_root_agent(running: World) -> No
 
 
 def test_a_daemon_that_ends_before_it_took_the_place_over_places_it_again(running: World) -> None:
-    """What is written before the ledger knows it is nobody's: the branch stays where it was."""
+    """A ref that the ledger does not know yet counts for nothing: the branch stays."""
     put_spec(running, "dora", 77)
     oid = commit_all(running)
     recovery = running.repo.recover(running.hive.commit)

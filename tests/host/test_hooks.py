@@ -1,4 +1,4 @@
-"""Webhooks: signed, once for each key, and nothing told to who has no business there (Q32)."""
+"""Webhooks: signed, once for each key, and no information for other senders (Q32)."""
 
 from __future__ import annotations
 

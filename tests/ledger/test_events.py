@@ -185,7 +185,7 @@ def test_reads_are_counted_and_kept_over_a_restart(folder: Path) -> None:
 
 
 def test_a_tail_that_was_cut_off_is_missed_for_ever(folder: Path) -> None:
-    """What is added later does not cover the hole."""
+    """Later events do not cover the gap."""
     ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         for _ in range(5):

@@ -183,7 +183,7 @@ class Mailbox(RuleBasedStateMachine):
 
     @rule(recipient=PARTIES, ttl=st.none() | st.floats(1, 100))
     def roll_back_one_call(self, recipient: str, ttl: float | None) -> None:
-        """What came before it in the transaction stays."""
+        """Earlier calls of the transaction stay."""
         with self.ledger.transaction():
             sent = self.ledger.messages.send(letter("carol", recipient, ttl=ttl), self.now)
             with suppress(Mind), self.ledger.savepoint():

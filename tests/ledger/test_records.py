@@ -49,7 +49,7 @@ def test_a_range_is_given_once_and_kept_over_a_restart(folder: Path) -> None:
 
 
 def test_a_range_is_not_given_again_while_others_were_never_used(ledger: Ledger) -> None:
-    """attack 4: not even one that was given back."""
+    """Attack 4: also not a range that was released."""
     ranges = ledger.ranges
     with ledger.transaction():
         ranges.allocate("a")

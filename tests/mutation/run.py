@@ -131,7 +131,7 @@ def mutants_of(module: str) -> Iterator[Mutant]:
 
 
 def _meaning(source: str) -> str:
-    """The program without what is not run."""
+    """The program without comments and docstrings."""
     try:
         tree = ast.parse(source)
     except SyntaxError:

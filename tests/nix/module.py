@@ -16,7 +16,7 @@ STORE: Final = "/nix/store/00000000000000000000000000000000-hive"  # the package
 
 
 class Refused(Exception):
-    """Nix does not evaluate it; holds what it says."""
+    """Nix refuses the module; holds its message."""
 
 
 def expression(value: object) -> str:

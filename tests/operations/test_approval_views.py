@@ -1,4 +1,4 @@
-"""What is shown of a request, and to whom."""
+"""What an approval shows, and to whom."""
 
 from __future__ import annotations
 

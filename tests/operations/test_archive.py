@@ -147,7 +147,7 @@ def test_archives_come_in_pages_also_when_one_that_was_listed_is_gone(world: Wor
 
 
 def test_what_was_taken_from_its_family_meanwhile_does_not_come_back(world: World) -> None:
-    """No more than its parent could give it now; the reply and a message say what was cut."""
+    """It gets what its parent can grant now; the reply and a message list what was cut."""
     world.call("operator", "allow", agent="a11", other="b1")
     world.call("operator", "allow", agent="a11", other="a2")
     uuid = world.uuid("a11")

@@ -31,7 +31,7 @@ def start(world: World, agent: str) -> None:
 
 
 def end(world: World, agent: str, cpu: Cpu | None) -> None:
-    """It ended, and this is what it had used."""
+    """The machine ended after this CPU time."""
     world.reads.used.pop(world.uuid(agent), None)
 
     def act(call: Call) -> Record[Result]:

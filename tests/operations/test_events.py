@@ -162,7 +162,7 @@ def kinds_written(tree: ast.Module) -> Iterator[str]:
 
 
 def test_the_daemon_writes_events_of_kinds_that_are_listed_only() -> None:
-    """Else nobody could ask for them."""
+    """A caller can filter only by kinds that it can list."""
     texts = (file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py"))
     writers = [text for text in texts if "from hive_core.ledger.audit.events import" in text]
     written = {kind for text in writers for kind in kinds_written(ast.parse(text))}

@@ -46,7 +46,7 @@ def test_an_agent_without_the_word_kill_still_ends_its_children(world: World) ->
 
 
 def test_stop_is_graceful_and_kill_is_at_once(world: World) -> None:
-    """Row K11: grace 5 s unless said, at most 30."""
+    """Row K11: a grace period of 5 s by default, at most 30."""
     world.call("a", "stop", agent="a1")
     assert (run(world, "a1").wanted, run(world, "a1").grace) == (DesiredState.STOPPED, 5.0)
     world.call("a", "stop", agent="a2", grace=30)

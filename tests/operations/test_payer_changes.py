@@ -16,7 +16,7 @@ from hive_core.model.work.budget import Budget, BudgetKind
 
 
 def askers(world: World, agent: str) -> list[str]:
-    """What it is asked by others."""
+    """Agents that asked the agent a question."""
     questions = rows(world.call(agent, "list_questions")["questions"])
     return [str(question["asker"]) for question in questions]
 

@@ -29,7 +29,7 @@ def _world() -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def former(world: World) -> str:
-    """The UUID of an agent that is no more."""
+    """The UUID of a destroyed agent."""
     world.grow("a/old")
     uuid = world.uuid("old")
     world.call("operator", "destroy", agent="old")

@@ -288,7 +288,7 @@ def test_a_restart_that_takes_away_access_counts_as_no_attempt(world: World) -> 
 
 
 def test_a_crash_for_good_ends_what_was_not_begun_too(world: World) -> None:
-    """Nobody waits for ever for one who stays down."""
+    """No caller waits for ever for an agent that stays down."""
     start_machines(world, "a1")
     ids = [
         str(world.call("a", "assign_task", agent="a1", description="y")["task"]) for _ in range(8)

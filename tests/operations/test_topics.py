@@ -1,4 +1,4 @@
-"""K20: topics, told to those who follow them."""
+"""K20: topics, and messages to their followers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triggers that give tasks and make agents: one at a time, with what came of each kept (K31)."""
+"""Triggers that assign tasks and create agents: one at a time, with each result kept (K31)."""
 
 from __future__ import annotations
 

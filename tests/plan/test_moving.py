@@ -65,7 +65,7 @@ def test_an_agent_that_is_above_it_again_has_not_lost_it() -> None:
 def test_a_loser_is_never_above_and_never_moves_along(
     parents: dict[str, str | None], data: st.DataObject
 ) -> None:
-    """Against the slow answer: everybody below somebody who was above before and is not now."""
+    """Compared with the slow answer: all agents below a former ancestor."""
     hive = hive_of(parents)
     agent = data.draw(st.sampled_from(sorted(parents)))
     below = set(hive.topology.subtree(agent))

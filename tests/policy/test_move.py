@@ -1,4 +1,4 @@
-"""Row H6: who may hang whom under whom."""
+"""Row H6: which agent may move which agent below which other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row H12: who may write to whom, line by line."""
+"""Row H12: which agent may write to which, line by line."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class UnifiedLab(Lab):
 
 
 def options(pid: str) -> list[str]:
-    """What the probe is told of the outside."""
+    """Facts about the outside, as options for the probe."""
     return ["--json", "--pid", pid, f"--word={WORD[::-1]}", "--tcp=127.0.0.1:7777",
             "--abstract=canary", "--unix=/run/canary.sock", "--ipc=0x1234", "--mq=canary",
             "--key=canary", "--canary=root/canary", "--canary=var/lib/canary", "--shared=/tree",

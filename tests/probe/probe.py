@@ -480,7 +480,7 @@ SECRETS = ("/proc/kcore", "/proc/kmsg", "/dev/kmsg", "/dev/mem", "/dev/port", "/
 
 
 def fresh_kernel_views() -> list[str]:
-    """Whatever shows /proc and /sys: as they are, unmasked, and mounted anew."""
+    """Mounts of /proc and /sys: as they are, unmasked, and made again."""
     views = [""]
     with suppress(OSError):
         own_mounts()
@@ -532,7 +532,7 @@ def kernel_secrets(_: Options) -> Finding:
 
 
 def own_view(path: str, got: bytes) -> bool:
-    """What is there for everybody, or shows nothing but one's own."""
+    """A file system that all containers have, or that shows only the own processes."""
     if path.endswith("/keys"):
         return all(b" keyring   _" in row for row in got.splitlines())
     return bool(os.stat(path).st_mode & 0o004)

@@ -63,7 +63,7 @@ class Disk:
         return Done(changed=True)
 
     async def look(self) -> None:
-        """Whatever a second brings."""
+        """All that a second causes."""
         self.reconciler.clock.advance(60)
         if self.bounds.is_due():
             await self.bounds.count_files()
@@ -208,7 +208,7 @@ def test_what_was_written_before_a_count_that_failed_is_not_forgotten(tmp_path: 
 
 
 def test_no_agent_is_counted_before_the_first_look_at_the_host(tmp_path: Path) -> None:
-    """That would find that nobody has anything, and leave everybody alone for minutes."""
+    """A count before it would find no files, and no agent would be counted again for minutes."""
 
     async def story(harness: ReconcilerHarness, _: Disk) -> None:
         harness.restart()

@@ -1,4 +1,4 @@
-"""Agents of image `nix` before their first system: who waits is told when it cannot be built."""
+"""Agents of image `nix` before their first system: waiting calls learn of a failed build."""
 
 from __future__ import annotations
 

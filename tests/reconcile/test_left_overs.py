@@ -1,4 +1,4 @@
-"""Row H30: what is left of nobody is cleared away when the operator says so, and not before."""
+"""Row H30: orphaned files are removed at the operator's request, and not before."""
 
 from __future__ import annotations
 

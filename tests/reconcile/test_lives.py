@@ -1,4 +1,4 @@
-"""Starts and ends of machines: each told once, whatever it was (rows K5, K7, K10, K32)."""
+"""Starts and ends of machines: each is reported once, whatever it was (rows K5, K7, K10, K32)."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_the_job_ends_when_restarted_agents_are_up_again_or_cannot_be(tmp_path: 
 
 
 def test_attack_58_losers_stay_down_while_their_links_cannot_be_split(tmp_path: Path) -> None:
-    """Fail closed; and the operator is told."""
+    """Fail closed, with an alarm for the operator."""
 
     async def story(harness: ReconcilerHarness) -> None:
         harness.jobs.refused = Internal("no room")
@@ -177,7 +177,7 @@ def test_attack_58_an_agent_that_left_a_loser_before_the_restart_is_restarted_to
 def test_attack_58_the_children_of_a_loser_that_is_destroyed_at_once_are_restarted(
     tmp_path: Path,
 ) -> None:
-    """Both commits are there before anybody was told to restart."""
+    """Both commits exist before any restart is requested."""
 
     async def story(harness: ReconcilerHarness) -> None:
         before = invocations(harness)

@@ -161,7 +161,7 @@ def meta(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meta]:
 
 
 def put(meta: Meta, kind: str, data: bytes, pack: Callable[[bytes], bytes] = zlib.compress) -> str:
-    """An object as anybody may write one by hand."""
+    """An object as a person could write one by hand."""
     raw = f"{kind} {len(data)}".encode() + b"\0" + data
     oid = sha1(raw, usedforsecurity=False).hexdigest()
     place = meta.path / ".git/objects" / oid[:2] / oid[2:]

@@ -74,7 +74,7 @@ def test_attack_40_a_new_agent_of_the_same_name_has_none_of_the_old_work(hive: W
 
 
 def test_attack_38_a_former_ancestor_decides_nothing_about_a_moved_agent(hive: World) -> None:
-    """Asked, given and planned under one manager; moved to another before anybody answered."""
+    """Asked, assigned and planned below one manager; moved to another before any decision."""
     ids = busy(hive)
     waiting = hive.ask("lead", "get_question", question=ids["question"], wait=50)
     watching = hive.ask("lead", "watch_task", task=ids["task"], more=True)
