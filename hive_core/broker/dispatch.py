@@ -14,6 +14,7 @@ from hive_core.broker.authorize import judge, refusal
 from hive_core.broker.batch import CallBatch, RetryWithSavepoints, Services
 from hive_core.broker.call import Call, Outcome, Ready
 from hive_core.broker.connection import CallOutcome, ClientConnection, PendingCall
+from hive_core.broker.hooks import CallRefused, emit
 from hive_core.broker.operation import Operation, unlisted_operation
 from hive_core.broker.outcome import (
     EVENTS,
@@ -29,9 +30,11 @@ from hive_core.broker.rate_limit import RateLimiter
 from hive_core.broker.storage_limits import StorageLimiter
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
 from hive_core.model.agents.model_catalog import ModelCatalog
-from hive_core.model.wire.record import DAEMON, OPERATOR
+from hive_core.model.wire.record import DAEMON, MODEL, MODEL_CALLER, OPERATOR
 from hive_core.policy.algebra import Decision
 
+# hive-model limits the calls of each agent itself.
+_UNLIMITED = frozenset({OPERATOR, MODEL})
 log = logging.getLogger(__name__)
 
 
@@ -100,7 +103,7 @@ class Dispatch:
         connection = pending.connection
         party = name = connection.party
         if party != OPERATOR:
-            name = batch.hive.names.get(party, "")
+            name = MODEL_CALLER if party == MODEL else batch.hive.names.get(party, "")
             if not name:
                 raise NotFound("the caller was destroyed")
         call = self._call(batch, name, party, connection.uid, more=pending.streams)
@@ -116,7 +119,7 @@ class Dispatch:
             return CallOutcome(
                 pending, reply.error_frame(refusal(operation, params, target, decision))
             )
-        if party != OPERATOR:
+        if party not in _UNLIMITED:
             self._check_limits(case)
         return case if pending.ready is None else _with_read_result(case)
 
@@ -171,6 +174,8 @@ class Dispatch:
             return CallOutcome(pending, reply.error_frame(fault))
         if isinstance(case, AuthorizedCall):
             self._audit_refusal(case, error)
+            if case.batch.in_transaction:
+                emit(case.call, CallRefused(case.operation.name, case.params, error))
         return CallOutcome(pending, reply.error_frame(error))
 
     def _audit_refusal(self, case: AuthorizedCall, error: HiveError) -> None:

@@ -17,6 +17,8 @@ from hive_core.model.work.question import Question
 
 if TYPE_CHECKING:
     from hive_core.broker.call import Call
+    from hive_core.broker.operation import Params
+    from hive_core.errors import HiveError
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,15 @@ class QuestionSettled:
     question: Question
 
 
+@dataclass(frozen=True, slots=True)
+class CallRefused:
+    """A handler refused a call that would have recorded something; nothing of it is recorded."""
+
+    operation: str
+    params: Params
+    error: HiveError
+
+
 Event = (
     AgentStarted
     | AgentEnded
@@ -95,6 +106,7 @@ Event = (
     | MessageGivenUp
     | TaskEnded
     | QuestionSettled
+    | CallRefused
 )
 E = TypeVar(
     "E",
@@ -105,6 +117,7 @@ E = TypeVar(
     MessageGivenUp,
     TaskEnded,
     QuestionSettled,
+    CallRefused,
 )
 Handler = Callable[["Call", E], None]
 HANDLERS: defaultdict[type, list[Handler[Any]]] = defaultdict(list)

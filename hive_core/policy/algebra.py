@@ -20,7 +20,14 @@ from typing import Final, NamedTuple, TypeAlias
 from typing_extensions import override
 
 from hive_core.model.agents.hive import Hive
-from hive_core.policy.relationship import NOBODY, RELATIONSHIPS, STRANGER, UNSEEN, is_on_allow_list
+from hive_core.policy.relationship import (
+    FROM_MODEL,
+    NOBODY,
+    RELATIONSHIPS,
+    STRANGER,
+    UNSEEN,
+    is_on_allow_list,
+)
 
 
 class AuthzContext(NamedTuple):
@@ -101,10 +108,17 @@ UNKNOWN_CALLER: Final = Decision.denial("known caller", "the caller is not an ag
 HIDDEN: Final = Decision.denial("visible", "no such agent", visible=False)
 _BEFORE_ANY_RULE: Final = {NOBODY: UNKNOWN_CALLER, UNSEEN: HIDDEN}
 REPLY: Final = "reply"
+# No other rule allows hive-model anything.
+MODEL_RULE: Final = "model"
+_ONLY_METERING: Final = "hive-model may only account for calls of models"
 
 
 def is_target_listed(hive: Hive, caller: str, target: str | None, _: AuthzContext) -> bool:
     return target is not None and is_on_allow_list(hive, caller, target)
+
+
+def _is_open_to(relationship: int, answer: Permit) -> bool:
+    return relationship != FROM_MODEL or answer.name == MODEL_RULE
 
 
 class Rule(ABC):
@@ -143,9 +157,10 @@ class Rule(ABC):
         replies = isinstance(answer, Permit) and answer.name == REPLY
         if known.relationship == STRANGER and not replies and not known.result_of(is_target_listed):
             return HIDDEN
-        if isinstance(answer, Permit):
+        if isinstance(answer, Permit) and _is_open_to(known.relationship, answer):
             return Decision(allowed=True, rule=answer.name, reason=answer.text)
-        return Decision.denial(self.name, answer.reason)
+        reason = answer.reason if isinstance(answer, Denial) else _ONLY_METERING
+        return Decision.denial(self.name, reason)
 
     def __or__(self, other: Rule) -> Rule:
         return Either(self, other)

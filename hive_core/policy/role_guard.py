@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.roles import ACTIONS, ROLE_DEFAULTS, Action
-from hive_core.model.wire.record import OPERATOR
+from hive_core.model.agents.roles import ACTIONS, METER, ROLE_DEFAULTS, Action
+from hive_core.model.wire.record import MODEL_CALLER, OPERATOR
 from hive_core.policy.algebra import AuthzContext, Denial, NamedRule, PredicateRule, Rule, Test
 
 _WORDS: Final[dict[Action, str]] = {
@@ -26,15 +26,17 @@ _WORDS: Final[dict[Action, str]] = {
     "read_artifact": "read artifacts",
     "write_artifact": "write artifacts",
     "administer": "administer the hive",
+    "meter": "account for calls of models",
 }
 
 
 def _has_action(action: Action) -> Test:
+    alone = MODEL_CALLER if action == METER else OPERATOR
     roles = frozenset(role for role, habit in ROLE_DEFAULTS.items() if action in habit.actions)
 
     def test(hive: Hive, caller: str, _: str | None, __: AuthzContext) -> bool:
         spec = hive.specs.get(caller)
-        return caller == OPERATOR if spec is None else spec.role in roles
+        return caller == alone if spec is None else spec.role in roles
 
     return test
 

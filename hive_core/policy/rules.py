@@ -12,6 +12,7 @@ from hive_core.model.agents.capability import covers
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.policy.algebra import (
+    MODEL_RULE,
     REPLY,
     AuthzContext,
     Decision,
@@ -26,6 +27,7 @@ from hive_core.policy.relationship import (
     ABOVE,
     BELOW,
     CHILD,
+    FROM_MODEL,
     ITSELF,
     OPERATOR_ITSELF,
     OPERATOR_OVER,
@@ -46,6 +48,7 @@ __all__ = [
     "COVERED",
     "DESCENDANT",
     "INPUTS",
+    "MODEL",
     "MOVE",
     "OPERATOR",
     "PARENT",
@@ -147,6 +150,13 @@ OPERATOR: Final = RelationRule(
 )
 ANYONE: Final = RelationRule(
     "anyone", "anyone", frozenset(RELATIONSHIPS), Denial(0, "no rule allows it")
+)
+
+MODEL: Final = RelationRule(
+    MODEL_RULE,
+    "hive-model, the service that calls models for agents",
+    frozenset({FROM_MODEL}),
+    Denial(1, "only hive-model may do this"),
 )
 
 # `target` is the parent of the new agent. `grants.check_spawn` checks what may be created there.

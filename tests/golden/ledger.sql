@@ -78,6 +78,14 @@ CREATE TABLE lives ( agent TEXT PRIMARY KEY, nonce INTEGER NOT NULL DEFAULT 0, i
 CREATE INDEX lives_due ON lives (due) WHERE due IS NOT NULL;
 CREATE TABLE messages ( id INTEGER PRIMARY KEY, sender INTEGER NOT NULL, recipient INTEGER NOT NULL, relation TEXT NOT NULL, kind TEXT NOT NULL, thread TEXT, reply_to INTEGER, priority INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 3), sent_at REAL NOT NULL, expires_at REAL, body TEXT NOT NULL , source TEXT) STRICT;
 CREATE TABLE meta ( key TEXT PRIMARY KEY, value TEXT NOT NULL ) STRICT, WITHOUT ROWID;
+CREATE TABLE model_calls ( id TEXT PRIMARY KEY, agent TEXT NOT NULL, sub TEXT NOT NULL, alias TEXT NOT NULL, wire TEXT NOT NULL, tier TEXT NOT NULL, task TEXT NOT NULL, hand_back INTEGER NOT NULL, tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, price_in REAL NOT NULL, price_out REAL NOT NULL, begun REAL NOT NULL, due REAL, ended REAL, status TEXT NOT NULL, charged TEXT NOT NULL ) STRICT, WITHOUT ROWID;
+CREATE INDEX model_calls_due ON model_calls (due) WHERE due IS NOT NULL;
+CREATE INDEX model_calls_ended ON model_calls (ended) WHERE ended IS NOT NULL;
+CREATE INDEX model_calls_task ON model_calls (task) WHERE hand_back = 1;
+CREATE TABLE model_holds ( call TEXT NOT NULL, holder TEXT NOT NULL, kind TEXT NOT NULL, tier TEXT NOT NULL, amount INTEGER NOT NULL CHECK (amount > 0), PRIMARY KEY (call, holder, kind, tier) ) STRICT, WITHOUT ROWID;
+CREATE INDEX model_holds_holder ON model_holds (holder, kind, tier);
+CREATE TABLE model_waiting ( agent TEXT PRIMARY KEY, task TEXT NOT NULL, tokens INTEGER NOT NULL, money INTEGER NOT NULL, look_at REAL NOT NULL ) STRICT, WITHOUT ROWID;
+CREATE INDEX model_waiting_look ON model_waiting (look_at);
 CREATE TABLE moved_notes ( first INTEGER PRIMARY KEY, last INTEGER NOT NULL, digest BLOB NOT NULL ) STRICT;
 CREATE TABLE note_use ( agent TEXT PRIMARY KEY, branch TEXT NOT NULL, bytes INTEGER NOT NULL DEFAULT 0, lost INTEGER NOT NULL DEFAULT 0 ) STRICT, WITHOUT ROWID;
 CREATE TABLE notes ( seq INTEGER PRIMARY KEY, agent TEXT NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL, size INTEGER NOT NULL, body TEXT NOT NULL ) STRICT;
@@ -100,7 +108,7 @@ CREATE TRIGGER plans_state_moves BEFORE UPDATE OF state ON plans WHEN OLD.state 
 CREATE TRIGGER plans_state_starts BEFORE INSERT ON plans WHEN NEW.state <> 'submitted' BEGIN SELECT RAISE(ABORT, 'illegal first state of a plan'); END;
 CREATE INDEX plans_task ON plans (task, number);
 CREATE TABLE primer (bytes BLOB NOT NULL) STRICT;
-CREATE TABLE purses ( agent TEXT NOT NULL, kind TEXT NOT NULL, tier TEXT NOT NULL DEFAULT '', free INTEGER NOT NULL CHECK (free >= 0), spent INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0), over INTEGER NOT NULL DEFAULT 0 CHECK (over >= 0 AND (over = 0 OR free = 0)), warned INTEGER NOT NULL DEFAULT 0, runners INTEGER NOT NULL DEFAULT 0, as_of INTEGER NOT NULL DEFAULT 0, dry_at INTEGER, PRIMARY KEY (agent, kind, tier) ) STRICT, WITHOUT ROWID;
+CREATE TABLE purses ( agent TEXT NOT NULL, kind TEXT NOT NULL, tier TEXT NOT NULL DEFAULT '', free INTEGER NOT NULL CHECK (free >= 0), spent INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0), over INTEGER NOT NULL DEFAULT 0 CHECK (over >= 0 AND (over = 0 OR free = 0)), warned INTEGER NOT NULL DEFAULT 0, runners INTEGER NOT NULL DEFAULT 0, as_of INTEGER NOT NULL DEFAULT 0, dry_at INTEGER, held INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0), PRIMARY KEY (agent, kind, tier) ) STRICT, WITHOUT ROWID;
 CREATE INDEX purses_dry ON purses (dry_at) WHERE dry_at IS NOT NULL;
 CREATE TABLE quarantines ( agent TEXT PRIMARY KEY, by TEXT NOT NULL, reason TEXT NOT NULL, since REAL NOT NULL ) STRICT, WITHOUT ROWID;
 CREATE TABLE questions ( number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, asker TEXT NOT NULL, holder TEXT NOT NULL, items TEXT NOT NULL, state TEXT NOT NULL, asked REAL NOT NULL, context TEXT NOT NULL DEFAULT '', severity TEXT NOT NULL DEFAULT '', task TEXT NOT NULL DEFAULT '', deadline REAL, climbs REAL, answers TEXT NOT NULL DEFAULT '[]', answered_by TEXT NOT NULL DEFAULT '', ended REAL, reason TEXT NOT NULL DEFAULT '', owed REAL, gone REAL ) STRICT;
@@ -156,7 +164,7 @@ CREATE TABLE task_needs ( task TEXT NOT NULL, needs TEXT NOT NULL, PRIMARY KEY (
 CREATE INDEX task_needs_back ON task_needs (needs, task);
 CREATE TABLE task_news ( assigner TEXT PRIMARY KEY, message TEXT NOT NULL, told TEXT NOT NULL, fresh TEXT NOT NULL, at REAL NOT NULL, due REAL ) STRICT, WITHOUT ROWID;
 CREATE INDEX task_news_due ON task_news (due) WHERE due IS NOT NULL;
-CREATE TABLE task_purses ( task TEXT NOT NULL, kind TEXT NOT NULL, agent TEXT NOT NULL, source TEXT NOT NULL, free INTEGER NOT NULL CHECK (free >= 0), spent INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0), over INTEGER NOT NULL DEFAULT 0 CHECK (over >= 0 AND (over = 0 OR free = 0)), warned INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (task, kind) ) STRICT, WITHOUT ROWID;
+CREATE TABLE task_purses ( task TEXT NOT NULL, kind TEXT NOT NULL, agent TEXT NOT NULL, source TEXT NOT NULL, free INTEGER NOT NULL CHECK (free >= 0), spent INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0), over INTEGER NOT NULL DEFAULT 0 CHECK (over >= 0 AND (over = 0 OR free = 0)), warned INTEGER NOT NULL DEFAULT 0, held INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0), PRIMARY KEY (task, kind) ) STRICT, WITHOUT ROWID;
 CREATE INDEX task_purses_source ON task_purses (source, kind);
 CREATE TABLE task_top_ups ( id INTEGER PRIMARY KEY, task TEXT NOT NULL, kind TEXT NOT NULL, source TEXT NOT NULL, amount INTEGER NOT NULL CHECK (amount > 0), UNIQUE (task, kind, source) ) STRICT;
 CREATE INDEX task_top_ups_source ON task_top_ups (source, kind);

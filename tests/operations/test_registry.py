@@ -52,6 +52,7 @@ SAMPLE: dict[str, object] = {
     "steps": [{"title": "x"}], "step": 1,
     "upload": "x", "offset": 0, "owner": "b1",
     "repo": "b1", "ref": "x", "old": "ab" * 20, "new": "ab" * 20, "wants": ["ab" * 20],
+    "alias": "x", "wire": "chat", "bytes": 1, "out_most": 1, "reservation": "x",
     "trigger": "x", "when": {"every": 60.0}, "action": {"kind": "message", "text": "x"},
 }  # fmt: skip
 
@@ -62,6 +63,7 @@ BY_NAME: dict[str, dict[str, object]] = {
     "report_activity": {"blocked": True},
     "keep_turn": {"conversation": "x", "turn": 1, "status": "done"},
     "stream_turn": {"conversation": "x", "turn": 1, "text": "x"},
+    "settle_model": {"status": "done"},
 }
 
 

@@ -12,6 +12,7 @@ from policy.naive import Question, decide
 
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS, ROOT_AGENT_EXTRA, ROOT_EXTRA
+from hive_core.model.wire.record import MODEL_CALLER, OPERATOR
 from hive_core.operations import load
 from hive_core.plan.flake import pins
 from hive_core.policy.relationship import upward_path
@@ -90,13 +91,30 @@ def test_some_operations_are_the_operator_s() -> None:
         assert ask("operator", operation, None).allowed
 
 
+def test_some_operations_are_those_of_hive_model() -> None:
+    for operation in operations_in("hive-model's alone"):
+        for caller in (*CALLERS, OPERATOR):
+            assert not ask(caller, operation, None).allowed
+            assert not ask(caller, operation, TARGET).allowed
+        assert ask(MODEL_CALLER, operation, TARGET).rule == "model"
+
+
+def test_hive_model_may_call_no_other_operation() -> None:
+    own = operations_in("hive-model's alone")
+    for name in OPERATIONS.keys() - set(own):
+        for target in (None, TARGET, OPERATOR):
+            allowed = ask(MODEL_CALLER, name, target).allowed
+            assert not allowed or "model" in OPERATIONS[name].allow.name.split(" | ")
+
+
 def test_every_operation_stands_on_the_page_once() -> None:
     itself, operator = (
         operations_in("about the caller itself"),
         operations_in("the operator's alone"),
     )
+    service = operations_in("hive-model's alone")
     others = ["move", "request_update_meta_inputs", "escalate"]
-    named = [*(name for name, _ in TABLE), *itself, *operator, *others]
+    named = [*(name for name, _ in TABLE), *itself, *operator, *service, *others]
     assert sorted(named) == sorted(value.name for value in OPERATIONS.values())
 
 

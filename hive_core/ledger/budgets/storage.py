@@ -28,7 +28,7 @@ MOVED: Final[tuple[str, ...]] = (
     *BOUNDS_MOVED,
     *USAGE_MOVED,
 )
-_COLUMNS: Final = "agent, kind, tier, free, spent, over, warned, runners, as_of"
+_COLUMNS: Final = "agent, kind, tier, free, spent, over, warned, runners, as_of, held"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,10 @@ class Shortage:
 
 
 def _budget(row: tuple[Any, ...]) -> Budget:
-    agent, kind, tier, free, spent, over, warned, runners, as_of = row
-    return Budget(agent, BudgetKind(kind), tier, free, spent, over, bool(warned), runners, as_of)
+    agent, kind, tier, free, spent, over, warned, runners, as_of, held = row
+    return Budget(
+        agent, BudgetKind(kind), tier, free, spent, over, bool(warned), runners, as_of, held
+    )
 
 
 def _shortage(row: tuple[Any, ...]) -> Shortage:
@@ -131,10 +133,11 @@ class BudgetStore:
     def save(self, budget: Budget) -> None:
         self._db.run(
             f"INSERT OR REPLACE INTO purses ({_COLUMNS}, dry_at)"  # noqa: S608
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 budget.agent, budget.kind, budget.tier, budget.free, budget.spent, budget.over,
-                int(budget.warned), budget.runners, budget.as_of, budget.dry_at,
+                int(budget.warned), budget.runners, budget.as_of,
+                budget.held, budget.dry_at,
             ),
         )  # fmt: skip
         if budget.kind is BudgetKind.CALLS or budget.kind not in (self._kinds or ()):

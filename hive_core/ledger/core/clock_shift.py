@@ -17,6 +17,7 @@ from hive_core.ledger.budgets import storage as budget_storage
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.machines import exits
 from hive_core.ledger.mail import queues
+from hive_core.ledger.models import storage as model_storage
 from hive_core.ledger.plans import storage as plan_storage
 from hive_core.ledger.questions import storage as question_storage
 from hive_core.ledger.tasks import storage as task_storage
@@ -39,6 +40,7 @@ _MOVED: Final = (
     *artifact_storage.MOVED,
     *budget_storage.MOVED,
     *exits.MOVED,
+    *model_storage.CLOCK_SHIFT,
     *plan_storage.CLOCK_SHIFT,
     *question_storage.MOVED,
     *quarantines.CLOCK_SHIFT,

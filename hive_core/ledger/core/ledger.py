@@ -39,6 +39,7 @@ from hive_core.ledger.machines.start_failures import StartFailureStore
 from hive_core.ledger.machines.uid_ranges import UidRanges
 from hive_core.ledger.mail.messages import Messages
 from hive_core.ledger.mail.queues import QueueStore
+from hive_core.ledger.models.storage import ModelCallStore
 from hive_core.ledger.plans.storage import PlanStore
 from hive_core.ledger.questions.storage import QuestionStore
 from hive_core.ledger.tasks.storage import TaskStore
@@ -155,6 +156,7 @@ class Ledger:
         # In memory only; a restart forgets it.
         self.live = LiveTurns()
         self.live_rate = TokenBuckets(LIVE_RATE, LIVE_BURST)
+        self.models = ModelCallStore(connection)
         self.history = HistoryTrimmer(connection, self.stored)
         self.reports = TokenBuckets(REPORT_RATE, REPORT_BURST)
         self.sends = TokenBuckets(limits.send_rate, limits.send_burst)

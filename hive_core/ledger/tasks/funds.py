@@ -9,15 +9,14 @@ from typing import Any, Final
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.work.budget import Budget, BudgetKind, TaskFund
 
-_COLUMNS: Final = "task, source, agent, kind, free, spent, over, warned"
+_COLUMNS: Final = "task, source, agent, kind, free, spent, over, warned, held"
 _SELECT: Final = f"SELECT {_COLUMNS} FROM task_purses "  # noqa: S608 - our own words
 
 
 def _fund_from_row(row: tuple[Any, ...]) -> TaskFund:
-    task, source, agent, kind, free, spent, over, warned = row
-    return TaskFund(
-        task, source, Budget(agent, BudgetKind(kind), "", free, spent, over, bool(warned))
-    )
+    task, source, agent, kind, free, spent, over, warned, held = row
+    budget = Budget(agent, BudgetKind(kind), "", free, spent, over, bool(warned), held=held)
+    return TaskFund(task, source, budget)
 
 
 class FundStore:
@@ -75,10 +74,10 @@ class FundStore:
         purse = fund.budget
         self._db.run(
             f"INSERT OR REPLACE INTO task_purses ({_COLUMNS})"  # noqa: S608
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 fund.task, fund.source, purse.agent, purse.kind, purse.free, purse.spent,
-                purse.over, int(purse.warned),
+                purse.over, int(purse.warned), purse.held,
             ),
         )  # fmt: skip
         self._any = True

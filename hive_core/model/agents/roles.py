@@ -19,11 +19,12 @@ from hive_core.model.agents.toolset import execution_tools
 # A closed set, so that the rows below restrict a new operation whatever its name is.
 Action: TypeAlias = Literal[
     "spawn", "start", "stop", "destroy", "move", "assign", "work", "send", "receive", "escalate",
-    "schedule", "configure", "read", "read_artifact", "write_artifact", "administer",
+    "schedule", "configure", "read", "read_artifact", "write_artifact", "administer", "meter",
 ]  # fmt: skip
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
-# No role has this action: only the operator does.
+# No role has these actions: only the operator has the first, and only hive-model the second.
 ADMINISTER: Final[Action] = "administer"
+METER: Final[Action] = "meter"
 
 
 class RoleBehaviour(StrEnum):
@@ -33,7 +34,7 @@ class RoleBehaviour(StrEnum):
     WORKER = "worker"
 
 
-_OF_AGENTS: Final = frozenset[Action](ACTIONS) - {ADMINISTER}
+_OF_AGENTS: Final = frozenset[Action](ACTIONS) - {ADMINISTER, METER}
 
 
 @dataclass(frozen=True, slots=True)

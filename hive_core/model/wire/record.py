@@ -9,12 +9,16 @@ from types import MappingProxyType
 
 OPERATOR = "operator"
 DAEMON = "daemon"
+# The party of hive-model, the service that calls models for agents. Its name as a caller cannot be
+# that of an agent.
+MODEL = "model"
+MODEL_CALLER = "(model)"
 
 
 # Every kind of event that the daemon writes; notes of agents have kinds `own.WORD`.
 EVENT_KINDS = (
     "change", "record", "refusal", "adopt", "start", "exit", "crash", "activity", "limit", "task",
-    "question", "escalation", "trigger", "budget", "reminder", "tool", "revoked",
+    "question", "escalation", "trigger", "budget", "reminder", "tool", "model", "revoked",
     "revocation_left",
 )  # fmt: skip
 

@@ -39,6 +39,7 @@ class UsageSource(StrEnum):
 
     MEASURED = "measured"
     REPORTED = "reported"
+    ESTIMATED = "estimated"
 
 
 # What an agent works with: when one is used up, the agent gets no new task and no tool.
@@ -78,7 +79,9 @@ def to_display(kind: str, amount: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`free`: neither spent nor given away. `over`: used beyond it, and not paid yet.
+    """`free`: neither spent, held nor given away. `over`: used beyond it, and not paid yet.
+
+    `held`: set apart for calls of models that have begun.
 
     For time, `runners` machines draw on it since `as_of` (milliseconds since 1970).
     """
@@ -92,19 +95,21 @@ class Budget:
     warned: bool = False
     runners: int = 0
     as_of: int = 0
+    held: int = 0
 
     @property
     def total(self) -> int:
-        """The free, the spent and the owed amount together."""
-        return self.free + self.spent + self.over
+        """The free, the held, the spent and the owed amount together."""
+        return self.free + self.held + self.spent + self.over
 
     @property
     def empty(self) -> bool:
-        return self.free == 0
+        """Whether nothing is left. What is held is left until the call that holds it ends."""
+        return self.free == 0 and self.held == 0
 
     def is_near_end(self, share: float) -> bool:
         """Whether at least this share of its own amount is spent, so that its agent is warned."""
-        return self.spent > 0 and self.spent >= share * (self.spent + self.free)
+        return self.spent > 0 and self.spent >= share * (self.spent + self.held + self.free)
 
     def with_added(self, amount: int) -> Budget:
         """The budget with this amount added: it pays what is owed first."""
@@ -124,6 +129,21 @@ class Budget:
         return replace(
             self, free=self.free - paid, spent=self.spent + paid, over=self.over + amount - paid
         )
+
+    def with_hold(self, amount: int) -> tuple[Budget, int]:
+        """The budget with at most this amount held, and how much it is."""
+        taken = min(self.free, amount)
+        return replace(self, free=self.free - taken, held=self.held + taken), taken
+
+    def with_release(self, amount: int) -> Budget:
+        """The budget with an amount that was held free again: it pays what is owed first."""
+        return replace(self, held=self.held - amount).with_added(amount)
+
+    def with_refund(self, amount: int) -> Budget:
+        """The budget as it was before this usage was charged."""
+        owed = min(self.over, amount)
+        back = min(self.spent, amount - owed)
+        return replace(self, free=self.free + back, spent=self.spent - back, over=self.over - owed)
 
     def with_run_time(self, now: int) -> Budget:
         """A time budget, charged for what the machines that draw on it have used until now."""

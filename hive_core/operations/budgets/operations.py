@@ -155,7 +155,7 @@ def _absorb_budgets_below(call: Call, params: AllocateParams, held: Budget, amou
     names = call.hive.topology.subtree(params.agent)
     inside = {call.hive.spec(name).id for name in names}
     same_kind = call.ledger.budgets.of_kind(held.kind, held.tier)
-    below = sum(budget.free for budget in same_kind if budget.agent in inside)
+    below = sum(budget.free + budget.held for budget in same_kind if budget.agent in inside)
     funds = [] if held.tier else unsourced_funds(call, call.hive, names, held.kind)
     below += sum(unsourced_amount(call, fund) for fund in funds)
     if below > amount:

@@ -139,12 +139,37 @@ def task_fund(call: Call, task: str, uuid: str, kind: BudgetKind) -> TaskFund | 
     return None
 
 
+def payers(
+    call: Call, uuid: str, kind: BudgetKind, tier: str, task: str
+) -> tuple[list[Budget], TaskFund | None]:
+    """What pays for this agent's use for a task: budgets, and the fund of the task.
+
+    The fund pays in place of a budget for all tiers. A budget of a tier pays as well.
+    """
+    fund = task_fund(call, task, uuid, kind)
+    budgets = [
+        budget for budget in paying_budgets(call, uuid, kind, tier) if budget.tier or fund is None
+    ]
+    return budgets, fund
+
+
 def funded_kinds(call: Call, task: str, uuid: str) -> frozenset[BudgetKind]:
     """The kinds for which a task has a fund with something left."""
     funds = {
         kind: task_fund(call, task, uuid, kind) for kind in (BudgetKind.TOKENS, BudgetKind.MONEY)
     }
     return frozenset(kind for kind, fund in funds.items() if fund and not fund.budget.empty)
+
+
+def release_holds(call: Call, holder: str, budget: Budget) -> Budget:
+    """The budget of an agent, or of a task, without what calls of models hold in it.
+
+    It is about to be closed. Such a call is paid at its end by what pays for its agent then.
+    """
+    if not budget.held:
+        return budget
+    call.ledger.models.drop_holds(holder, budget.kind, budget.tier)
+    return budget.with_release(budget.held)
 
 
 def settle(call: Call, budget: Budget) -> Budget:
@@ -183,7 +208,7 @@ def holder_name(call: Call, budget: Budget) -> str:
 
 def usage_text(call: Call, budget: Budget) -> str:
     """The use of a budget in a sentence: `990 of 1000 tokens spent`."""
-    total = to_display(budget.kind, budget.spent + budget.free)
+    total = to_display(budget.kind, budget.spent + budget.held + budget.free)
     unit = UNITS[budget.kind]
     if budget.kind is BudgetKind.MONEY:
         unit = f"{unit} of {call.settings.budgets.currency}"

@@ -21,6 +21,7 @@ from hive_core.operations.budgets.payer_budget import (
     log_budget_event,
     millis,
     paying_budgets,
+    release_holds,
     self_and_ancestors,
     settle,
 )
@@ -120,7 +121,8 @@ def close_budget(call: Call, budget: Budget) -> None:
 def _return_unspent(call: Call, budget: Budget) -> None:
     """Delete a budget, and return the unspent part to the nearest budget above it."""
     budgets = call.ledger.budgets
-    budget = settle(call, budget)
+    budget = release_holds(call, budget.agent, settle(call, budget))
+    call.ledger.models.look_again(call.now)
     home = budgets.nearest(ancestors(call.hive, budget.agent), budget.kind, budget.tier)
     if budget.over:
         text = f"{budget.over} were used beyond it and stay unpaid"

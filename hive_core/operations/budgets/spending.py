@@ -8,14 +8,14 @@ budget alone owes the rest, so that the report of a child cannot empty the budge
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Params
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.budgets.usage import UsageAmount, day_of
 from hive_core.model.wire.record import DAEMON, OPERATOR
-from hive_core.model.work.budget import AMOUNT_MOST, Budget, BudgetKind, UsageSource
+from hive_core.model.work.budget import AMOUNT_MOST, TIERLESS, Budget, BudgetKind, UsageSource
 from hive_core.model.work.task_caps import TaskCapLimits
 from hive_core.operations.budgets.payer_budget import (
     BUDGET,
@@ -23,8 +23,8 @@ from hive_core.operations.budgets.payer_budget import (
     budget_refusal,
     exhausted_budget,
     funded_kinds,
+    payers,
     paying_budgets,
-    task_fund,
 )
 from hive_core.operations.budgets.reported_bounds import report_tokens
 from hive_core.operations.budgets.shortages import save_payment
@@ -111,11 +111,27 @@ def pay_one(call: Call, uuid: str, kind: BudgetKind) -> None:
         save_payment(call, budget.with_charge(1))
 
 
+class Payment(NamedTuple):
+    """What one budget paid. `holder`: the agent of it, or the task whose fund it is."""
+
+    holder: str
+    kind: BudgetKind
+    tier: str
+    amount: int
+
+
 def record_usage(
-    call: Call, uuid: str, report: UsageReport, source: UsageSource = UsageSource.REPORTED
-) -> None:
-    """Record what an agent has used, and charge it."""
-    tier = report.tier or agent_tier(call.hive, uuid)
+    call: Call,
+    uuid: str,
+    report: UsageReport,
+    source: UsageSource = UsageSource.REPORTED,
+    payer: str = "",
+) -> list[Payment]:
+    """Record what an agent has used, and charge it; return what was paid.
+
+    `payer`: the agent whose budgets pay, for one that was destroyed.
+    """
+    tier, payer = report.tier or agent_tier(call.hive, uuid), payer or uuid
     usage, day = call.ledger.budgets.usage, day_of(call.now)
     for kind, amount in report.amounts.items():
         if usage.used_on_day(day, uuid, kind) + amount > DAY_MOST:
@@ -125,31 +141,31 @@ def record_usage(
         if report.task:
             usage.add_task(report.task, row, call.now)
     tokens = report.tokens + report.tokens_in + report.tokens_out
-    report_tokens(call, uuid, tokens)
+    report_tokens(call, payer, tokens)
+    paid: list[Payment] = []
     for bill in ((BudgetKind.TOKENS, tokens), (BudgetKind.MONEY, report.cost)):
         if bill[1]:
-            _charge(call, uuid, replace(report, tier=tier), bill)
+            paid += _charge(call, payer, replace(report, tier=tier), bill)
     if report.task:
         check_caps(call, report.task)
+    return paid
 
 
-def _charge(call: Call, uuid: str, report: UsageReport, bill: tuple[BudgetKind, int]) -> None:
-    """Charge the task's fund in place of a budget for all tiers.
-
-    Charge a budget of a tier as well.
-    """
+def _charge(
+    call: Call, uuid: str, report: UsageReport, bill: tuple[BudgetKind, int]
+) -> list[Payment]:
+    """Charge what pays for this agent's use for the task."""
     kind, amount = bill
-    fund = task_fund(call, report.task, uuid, kind)
-    budgets = [
-        budget for budget in paying_budgets(call, uuid, kind, report.tier)
-        if budget.tier or fund is None
-    ]  # fmt: skip
+    budgets, fund = payers(call, uuid, kind, report.tier, report.task)
     for budget in (*budgets, *([fund.budget] if fund else [])):
         _check_total(budget, amount)
     for budget in budgets:
         save_payment(call, budget.with_charge(amount))
+    paid = [Payment(budget.agent, kind, budget.tier, amount) for budget in budgets]
     if fund:
         charge_fund(call, fund, amount, last=report.last)
+        paid.append(Payment(fund.task, kind, TIERLESS, amount))
+    return paid
 
 
 def _check_total(budget: Budget, amount: int) -> None:

@@ -87,13 +87,15 @@ class Balance(Result):
         description="The amount that is neither spent nor given to others, or that is left to a"
         " bound; for calls, the bound."
     )
+    held: int = Field(description="What calls of models hold that have begun.")
     spent: int = Field(
         description="What all agents that draw on it have spent; for tokens an hour, the tokens of"
         " the last hour; for context, its present size."
     )
     owed: int = Field(description="The use beyond it that is not paid yet.")
     source: str = Field(
-        description="Source of the numbers: `measured` by the daemon or `reported` by agents."
+        description="Source of the numbers: `measured` by the daemon, or `reported` by agents;"
+        " tokens and money of calls through hive-model are measured in any case."
     )
     task: str = Field(description="The task that has this fund; empty: it is an agent's budget.")
 
@@ -110,7 +112,10 @@ class Sum(Result):
         description="What was used: tokens_in, tokens_out, money, iterations, tool_calls, time,"
         " cpu, messages, tasks, children, calls; by agent also context, at its present size."
     )
-    source: str = Field(description="`measured` by the daemon, or `reported` by the agent.")
+    source: str = Field(
+        description="`measured` by the daemon, `reported` by the agent, or `estimated`: a call of a"
+        " model whose end is not known."
+    )
     amount: int = Field(
         description="The amount; time in whole seconds, cpu in milliseconds of one processor."
     )
@@ -179,9 +184,10 @@ def _check_task(call: Call, id_: str) -> None:
 def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResult]:
     """Show what an agent and all its descendants have used, and what is left to the agent.
 
-    Time, cpu, messages, tasks, children, calls and tool calls are measured by the daemon; tokens,
-    money and iterations are reported by agents. A destroyed agent counts below its last parent.
-    Grouped by agent, the destroyed children of one parent share one line, except the most recent.
+    Time, cpu, messages, tasks, children, calls and tool calls are measured by the daemon, and so
+    are tokens and money of calls through hive-model; the rest is reported by agents. A destroyed
+    agent counts below its last parent. Grouped by agent, the destroyed children of one parent share
+    one line, except the most recent.
     """
     name = params.agent or ("" if call.by_operator else call.caller)
     uuid = call.hive.spec(name).id if name else ""
@@ -218,7 +224,8 @@ def _balance(call: Call, budget: Budget, task: str = "") -> Balance:
     kind, budget = budget.kind, with_reported_use(call, budget)
     return Balance(
         kind=kind.value, tier=budget.tier, unit=UNITS[kind], agent=holder_name(call, budget),
-        left=to_display(kind, budget.free), spent=to_display(kind, budget.spent),
+        left=to_display(kind, budget.free), held=to_display(kind, budget.held),
+        spent=to_display(kind, budget.spent),
         owed=to_display(kind, budget.over), source=source_of(kind).value, task=task,
     )  # fmt: skip
 

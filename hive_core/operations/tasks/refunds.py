@@ -18,6 +18,7 @@ from hive_core.operations.budgets.payer_budget import (
     budget_topic,
     funded_kinds,
     log_budget_event,
+    release_holds,
     self_and_ancestors,
 )
 from hive_core.operations.budgets.shortages import refill
@@ -33,6 +34,7 @@ def _close_funds(call: Call, event: TaskEnded) -> None:
 
 def close_fund(call: Call, fund: TaskFund) -> None:
     """Close a task's budget and return the rest, to the last source first."""
+    fund = replace(fund, budget=release_holds(call, fund.task, fund.budget))
     budget = fund.budget
     shares, left = _refund_shares(call, fund), budget.free
     call.ledger.budgets.funds.drop(fund)
@@ -81,7 +83,7 @@ def _remaining_amount(call: Call, fund: TaskFund) -> int:
     funds, pending, total = call.ledger.budgets.funds, [fund], 0
     while pending:
         next_fund = pending.pop()
-        total += next_fund.budget.free
+        total += next_fund.budget.free + next_fund.budget.held
         pending += funds.from_source(next_fund.task, next_fund.budget.kind)
     return total
 
@@ -133,4 +135,4 @@ def unsourced_funds(
 def unsourced_amount(call: Call, fund: TaskFund) -> int:
     """The part of the rest of a fund that came from no budget."""
     top_ups = sum(amount for _, amount in call.ledger.budgets.funds.top_ups(fund))
-    return max(0, fund.budget.free - top_ups)
+    return max(0, fund.budget.free + fund.budget.held - top_ups)

@@ -1,0 +1,1 @@
+"""Calls of models: reservations, what they hold, and agents that were refused."""

@@ -1,0 +1,1 @@
+"""Operations of hive-model: it reserves, notes and settles every call of a model."""

@@ -1,0 +1,183 @@
+"""Whether an agent may call a model now, and what the call holds until it ends."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+from uuid import uuid4
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.operation import Mutation, Result, Whose, operation
+from hive_core.errors import LimitReached, NotAllowed, NotFound
+from hive_core.ledger.models.storage import ModelCall
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.work.budget import BudgetKind
+from hive_core.operations.agents.quarantine import check_quarantine_of
+from hive_core.operations.budgets.payer_budget import (
+    BUDGET,
+    bounds,
+    budget_title,
+    giver_name,
+    holder_name,
+    usage_text,
+    with_reported_use,
+)
+from hive_core.operations.models.holds import (
+    BYTES_A_TOKEN,
+    OUT_MOST,
+    ModelNeed,
+    Work,
+    hold,
+    model_refusal,
+    short_payer,
+)
+from hive_core.operations.tasks.caps import reached_cap
+from hive_core.policy.rules import MODEL
+
+TOPIC: Final = "model"
+RATE: Final = "rate"
+# An open call without a note for so long was lost: it is charged as estimated.
+NOTED_WITHIN: Final = 60.0
+# The longest time that a call may hold anything.
+LONGEST: Final = 3600.0
+_SIZE_MOST: Final = 1 << 31
+Size = Annotated[int, Field(ge=0, le=_SIZE_MOST)]
+Price = Annotated[float, Field(ge=0, le=1_000_000)]
+
+
+class ReserveModelParams(Mutation):
+    agent: str = Field(max_length=64, description="UUID of the agent that calls.")
+    sub: str = Field("", max_length=64, description="Its sub-agent that calls; empty: itself.")
+    alias: str = Field(max_length=64, description="The model that is called.")
+    wire: Literal["chat", "responses", "messages"] = Field(description="Wire of the call.")
+    bytes: Size = Field(description="Size of the request in bytes.")
+    out_most: Size = Field(description="Maximum number of tokens of the answer.")
+    task: str | None = Field(
+        None, max_length=64, description="The task of the agent that the call is for."
+    )
+    tools: bool = Field(
+        default=True,
+        description="Whether the call offers tools. One without may hand a task back whose budget"
+        " is used up.",
+    )
+    price_in: Price | None = Field(
+        None, description="Price of a million tokens of input; absent: that of models.toml."
+    )
+    price_out: Price | None = Field(None, description="Price of a million tokens of output.")
+
+
+class ModelReservation(Result):
+    reservation: str = Field(description="Id of the reservation, for its notes and its settlement.")
+    alias: str = Field(description="The model.")
+    held_tokens: int = Field(description="Number of tokens that the call is expected to use.")
+
+
+@operation(
+    action="meter",
+    allow=MODEL,
+    whose=Whose("agent", "agent", lambda call, params: call.hive.name(params.agent)),
+    preposition="for",
+)
+def reserve_model(call: Call, params: ReserveModelParams) -> Record[ModelReservation]:
+    """Decide whether an agent may call a model now, and hold what the call is expected to use.
+
+    The model has to be among those of the agent, the budgets that pay must have room for the input,
+    and no bound of tokens an hour may be reached. What is held is not free until the call is
+    settled. A call that is not noted for a minute is charged as estimated.
+    """
+    name = call.hive.name(params.agent) or params.agent
+    spec = call.hive.spec(name)
+    check_quarantine_of(call, spec.id, f"call a model for {name}")
+    check_model(call, name, spec, params.alias)
+    work = Work(spec.id, spec.tier.value, own_task(call, spec.id, params.task))
+    need = model_need(call, params)
+    check_hour(call, name, work.uuid)
+    hand_back = check_room(call, name, work, need, tools=params.tools)
+    reserved = ModelCall(
+        str(uuid4()), spec.id, params.sub, params.alias, params.wire, work.tier, work.task,
+        hand_back, need.tokens_in, 0, need.price_in, need.price_out, call.now,
+        call.now + NOTED_WITHIN,
+    )  # fmt: skip
+    call.ledger.models.save(reserved)
+    call.ledger.models.stop_waiting(spec.id)
+    hold(call, reserved.id, work, need)
+    call.notify(f"{TOPIC}:{spec.id}")
+    expected = need.whole(BudgetKind.TOKENS)
+    result = ModelReservation(reservation=reserved.id, alias=params.alias, held_tokens=expected)
+    return Record(result, audited=True)
+
+
+def check_model(call: Call, name: str, spec: AgentSpec, alias: str) -> None:
+    """Raise NotFound for a model that the host does not have, NotAllowed for one of others."""
+    allowed = call.models.allowed_models(spec)
+    there = ", ".join(allowed) or "none"
+    if alias not in call.models.aliases:
+        raise NotFound(f"no model {alias}: {name} may use {there}")
+    if alias not in allowed:
+        raise NotAllowed(
+            f"cannot call {alias} for {name}: it may use {there}; the operator can grant the"
+            f" capability model:{alias}",
+            rule="model",
+        )
+
+
+def own_task(call: Call, uuid: str, id_: str | None) -> str:
+    """The open task of the agent that the call is for; empty: none, or one that has ended."""
+    task = call.ledger.tasks.get(id_) if id_ else None
+    if id_ and (task is None or task.assignee != uuid):
+        raise NotAllowed(f"cannot call a model for task {id_}: it is not a task of the agent")
+    return task.id if task is not None and task.open else ""
+
+
+def model_need(call: Call, params: ReserveModelParams) -> ModelNeed:
+    entry = call.models.file.models[params.alias]
+    price_in = entry.price_in if params.price_in is None else params.price_in
+    price_out = entry.price_out if params.price_out is None else params.price_out
+    return ModelNeed(
+        -(-params.bytes // BYTES_A_TOKEN), min(params.out_most, OUT_MOST), price_in or 0.0,
+        price_out or 0.0,
+    )  # fmt: skip
+
+
+def check_room(call: Call, name: str, work: Work, need: ModelNeed, *, tools: bool) -> bool:
+    """Raise LimitReached where a budget has no room; return whether the call hands a task back.
+
+    A task whose own budget is used up, or that has reached a cap, has one call without tools, so
+    that its agent can say what it has (row Q24).
+    """
+    cap = reached_cap(call, work.task) if work.task else ""
+    payer = short_payer(call, work, need)
+    if not cap and payer is None:
+        return False
+    last = bool(work.task) and not tools and not call.ledger.models.has_handed_back(work.task)
+    if last and (cap or (payer is not None and payer.fund is not None)):
+        payer = short_payer(call, work, need, last=True)
+        if payer is None:
+            return True
+    if payer is not None:
+        raise model_refusal(call, name, payer, need)
+    raise LimitReached(
+        f"no model call for {name}: task {work.task} has used {cap}; report now what you have",
+        rule=BUDGET, budget=f"task {work.task}", of="task",
+    )  # fmt: skip
+
+
+def check_hour(call: Call, name: str, uuid: str) -> None:
+    """Raise LimitReached where a bound of tokens an hour is reached (row K23)."""
+    for bound in bounds(call, uuid, BudgetKind.TOKENS_PER_HOUR):
+        used = with_reported_use(call, bound)
+        shortage = call.ledger.budgets.shortage(bound)
+        if not used.empty and shortage is None:
+            continue
+        hour = call.ledger.budgets.bounds.hour(bound.agent, call.now)[0]
+        again = hour.time_below(bound.free)
+        if shortage is not None and shortage.stop_at is not None:
+            again = shortage.stop_at
+        wait = max(1.0, again - call.now) if bound.free else LONGEST
+        raise LimitReached(
+            f"no model call for {name}: the {budget_title(used)} of {holder_name(call, used)} is"
+            f" reached ({usage_text(call, used)}); try again in {wait:.0f} s, or"
+            f" {giver_name(call, used)} can give more",
+            rule=RATE, of=BudgetKind.TOKENS_PER_HOUR.value, retry_after=wait,
+        )  # fmt: skip

@@ -1,0 +1,192 @@
+"""Any order of calls of models, gifts, reports, moves, ends and restarts: nothing is held twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from fixtures.world import Reply, World, world
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from typing_extensions import override
+
+from hive_core.errors import HiveError, LimitReached
+from hive_core.model.work.budget import Budget, BudgetKind
+
+OPERATOR, MODEL = "operator", "model"
+NAMES = ("root", "a", "b", "c", "d")
+NAME = st.sampled_from(NAMES)
+TOKENS = BudgetKind.TOKENS
+SECONDS = st.sampled_from([0.5, 5.0, 45.0, 61.0, 700.0, 4000.0])
+
+
+@dataclass
+class OpenCall:
+    """What the model of the test knows of a call that is not settled."""
+
+    agent: str
+    expected: int
+
+
+class ModelCalls(RuleBasedStateMachine):
+    """`whole`: what is free, held or spent in all budgets. Only gifts and closes change it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.world: World = self.stack.enter_context(world(None, "root/a", "root/b", "a/c", "c/d"))
+        self.open: dict[str, OpenCall] = {}
+        self.settled: dict[str, Reply] = {}
+        self.whole = 0
+
+    @override
+    def teardown(self) -> None:
+        self.stack.close()
+
+    @initialize()
+    def fill(self) -> None:
+        self.give("root", 2000)
+
+    def proxy(self, operation: str, **params: object) -> Reply:
+        return self.world.ask_as(MODEL, operation, params).result()
+
+    def budgets(self) -> list[Budget]:
+        return self.world.ledger.budgets.of_kind(TOKENS)
+
+    def total(self, field: str) -> int:
+        return sum(getattr(budget, field) for budget in self.budgets())
+
+    def sum(self) -> int:
+        return self.total("free") + self.total("held") + self.total("spent")
+
+    def allocate(self, name: str, **how: object) -> None:
+        """The operator gives, takes back or closes; a refusal changes nothing."""
+        before = self.budgets()
+        try:
+            self.world.call(OPERATOR, "allocate_budget", agent=name, kind="tokens", **how)
+        except HiveError:
+            assert self.budgets() == before
+        self.whole = self.sum()
+
+    @rule(name=NAME, amount=st.integers(1, 800))
+    def give(self, name: str, amount: int) -> None:
+        before = self.sum()
+        self.allocate(name, amount=amount)
+        assert self.sum() - before in (0, amount) or not before
+
+    @rule(name=NAME, amount=st.integers(1, 400))
+    def take_back(self, name: str, amount: int) -> None:
+        held, spent = self.total("held"), self.total("spent")
+        self.allocate(name, amount=-amount)
+        assert (self.total("held"), self.total("spent") >= spent) == (held, True)
+
+    @rule(name=NAME)
+    def close(self, name: str) -> None:
+        self.allocate(name, close=True)
+
+    @rule(name=NAME, bytes_=st.integers(0, 2000), out=st.integers(0, 6000))
+    def reserve(self, name: str, bytes_: int, out: int) -> None:
+        free = self.total("free")
+        params = {
+            "agent": self.world.uuid(name), "alias": "hive-small", "wire": "chat", "bytes": bytes_,
+            "out_most": out,
+        }  # fmt: skip
+        try:
+            reply = self.proxy("reserve_model", **params)
+        except LimitReached:
+            assert self.total("free") == free
+            return
+        expected = -(-bytes_ // 4) + min(out, 4096)
+        assert reply["held_tokens"] == expected
+        assert free - self.total("free") <= expected
+        self.open[str(reply["reservation"])] = OpenCall(name, expected)
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), tokens=st.integers(0, 5000))
+    def note(self, data: st.DataObject, tokens: int) -> None:
+        id_ = data.draw(st.sampled_from(sorted(self.open)))
+        self.proxy("note_model", reservation=id_, tokens_out=tokens)
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), tokens_in=st.integers(0, 800), tokens_out=st.integers(0, 5000))
+    def settle(self, data: st.DataObject, tokens_in: int, tokens_out: int) -> None:
+        id_ = data.draw(st.sampled_from(sorted(self.open)))
+        over, held = self.total("over"), self.total("held")
+        self.settled[id_] = self.proxy(
+            "settle_model", reservation=id_, status="done", tokens_in=tokens_in,
+            tokens_out=tokens_out,
+        )  # fmt: skip
+        del self.open[id_]
+        beyond = tokens_in + tokens_out - (held - self.total("held"))
+        assert self.total("over") - over <= max(0, beyond)
+
+    @precondition(lambda self: self.settled)
+    @rule(data=st.data())
+    def settle_again(self, data: st.DataObject) -> None:
+        """A repetition changes nothing."""
+        id_ = data.draw(st.sampled_from(sorted(self.settled)))
+        before = self.budgets()
+        reply = self.proxy("settle_model", reservation=id_, status="done", tokens_in=7)
+        assert reply == self.settled[id_]
+        assert self.budgets() == before
+
+    @rule(name=NAME, tokens=st.integers(1, 500))
+    def report(self, name: str, tokens: int) -> None:
+        self.world.call(name, "report_usage", tokens_in=tokens)
+
+    @rule(name=st.sampled_from(NAMES[1:]), parent=NAME)
+    def move(self, name: str, parent: str) -> None:
+        try:
+            self.world.call(OPERATOR, "move", agent=name, parent=parent)
+        except HiveError:
+            return
+        self.whole = self.sum()
+
+    @rule(seconds=SECONDS)
+    def pass_time(self, seconds: float) -> None:
+        self.world.advance(seconds)
+
+    @rule(seconds=SECONDS, killed=st.booleans())
+    def restart(self, seconds: float, *, killed: bool) -> None:
+        (self.world.kill if killed else self.world.restart)(off=seconds)
+        self.world.advance(0)
+
+    @invariant()
+    def each_budget_holds_what_open_calls_hold(self) -> None:
+        held = defaultdict[str, int](int)
+        for hold in self.world.ledger.models.holds():
+            if hold.kind is TOKENS:
+                held[hold.holder] += hold.amount
+        for budget in self.world.ledger.budgets.of_kind(TOKENS):
+            assert budget.held == held.pop(budget.agent, 0)
+        assert not held
+
+    @invariant()
+    def no_call_holds_more_than_it_was_expected_to_use(self) -> None:
+        held = sum(hold.amount for hold in self.world.ledger.models.holds())
+        assert held <= sum(call.expected for call in self.open.values())
+
+    @invariant()
+    def calls_and_reports_only_turn_what_is_free_into_held_and_spent(self) -> None:
+        """So what is held and spent is never more than was given; what is used beyond is owed."""
+        assert self.sum() == self.whole
+        for budget in self.budgets():
+            assert min(budget.free, budget.held, budget.spent, budget.over) >= 0
+            assert not (budget.free and budget.over)
+
+    @invariant()
+    def nothing_is_held_longer_than_the_bound(self) -> None:
+        now = self.world.clock.now()
+        for call in self.world.ledger.models.open_calls():
+            assert call.due is not None
+            assert call.due <= min(now + 60, call.begun + 3600)
+            assert call.due > now - 1
+
+
+TestModelCalls = ModelCalls.TestCase
+TestModelCalls.settings = settings(
+    max_examples=8, stateful_step_count=25, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)  # fmt: skip
