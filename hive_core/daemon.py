@@ -22,6 +22,7 @@ from hive_core.host.config import settings as config
 from hive_core.host.config.diffs import ReviewDiffs
 from hive_core.host.config.models import MODELS, load_models, models_faults
 from hive_core.host.config.nix_profiles import NixProfiles
+from hive_core.host.config.prompts import PROMPTS, load_prompts, prompts_faults
 from hive_core.host.git.applied_repositories import AppliedRepositories
 from hive_core.host.git.manual_commits import ManualCommits
 from hive_core.host.git.pack_exports import PackExports
@@ -74,6 +75,7 @@ class Daemon:
     def __init__(self, settings: Settings, file: Path = config.FILE) -> None:
         self.settings = settings
         self.models = load_models(file.parent / MODELS)
+        self.prompts = load_prompts(file.parent / PROMPTS)
         notify.starting()
         self.stores = Stores.open(settings)
         notify.starting()
@@ -83,6 +85,7 @@ class Daemon:
             refusals=lambda: [
                 *(fault.text for fault in config.check(file)),
                 *models_faults(file.parent / MODELS),
+                *prompts_faults(file.parent / PROMPTS),
             ]
         )
 
@@ -90,7 +93,7 @@ class Daemon:
     def observed(self) -> ObservedState:
         look = ObservedState.build(self.stores.ledger, self.settings, self.stores.hive, self.clock)
         look.damage = self.stores.damage
-        look.faults += self.models.faults(self.settings.models)
+        look.faults += [*self.models.faults(self.settings.models), *self.prompts.faults()]
         look.disk_is_full = lambda: self.ballast.short
         return look
 
@@ -99,7 +102,7 @@ class Daemon:
         stores, ballast = self.stores, self.ballast
         parts = stores.ledger, stores.repo, self.settings, self.observed, self.clock
         registry = stores.served_operations(operations.load())
-        served = stores.vault, stores.contents, self.git, self.models.file
+        served = stores.vault, stores.contents, self.git, self.models.file, self.prompts.texts
         world = Services(*parts, *served)
         broker = Broker(
             world, stores.hive, registry, service.introspection_methods(registry, VERSION)

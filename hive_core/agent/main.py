@@ -33,6 +33,7 @@ OWN: Final = {
     "hold": "Keep the container running without doing anything; mail waits.",
     "config": "Clone the configuration of a descendant, to work on it.",
     "tool": "Use a tool: read, list, search or edit files of the workspace, or run a program.",
+    "prompt": "Print the system prompt of this agent's session, and its SHA-256.",
     "exchange": "Send a message and wait for the answer to it.",
     "worker": "Run the built-in worker: execute the lines of each task, without a model.",
     "lead": "Run the built-in lead: split jobs, assign the parts, combine the results.",
@@ -170,6 +171,12 @@ def _tool(path: str, arguments: Sequence[str]) -> int:
     return tool.run_tool(path, arguments)
 
 
+def _prompt(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent import prompt  # noqa: PLC0415
+
+    return prompt.run_prompt(path, arguments)
+
+
 def _exchange(path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import exchange  # noqa: PLC0415
 
@@ -208,7 +215,7 @@ def _version(_path: str, arguments: Sequence[str]) -> int:
 _COMMANDS: Final = {
     "serve": _serve, "hold": _hold, "attend": _attend, "worker": _built_in_agent("worker"),
     "lead": _built_in_agent("lead"), "queen": _built_in_agent("queen"), "maid": _maid,
-    "call": _call, "config": _config, "tool": _tool, "exchange": _exchange,
+    "call": _call, "config": _config, "tool": _tool, "prompt": _prompt, "exchange": _exchange,
     "artifact": _artifact, "version": _version, "--version": _version,
     "help": _help, "-h": _help, "--help": _help,
 }  # fmt: skip

@@ -11,7 +11,7 @@ from hive_core.agent.catalog import Catalog
 # operator alone are listed at the end.
 SECTIONS: Final = {
     "Agents": "whoami list_agents get_worker_status spawn start stop restart kill sleep resume"
-    " update move destroy wait_child survey reap_zombies list_roles get_logs",
+    " update move destroy wait_child survey reap_zombies list_roles get_logs quarantine",
     "Mail": "send recv ack nack list_messages wait_reply inject_message wake exchange serve hold",
     "Questions": "ask answer get_question list_questions relay_question cancel_question escalate"
     " remind list_reminders cancel_reminder loose_ends",
@@ -26,11 +26,12 @@ SECTIONS: Final = {
     " close_pipe",
     "Artifacts": "artifact store_artifact begin_artifact append_artifact get_artifact"
     " list_artifacts delete_artifact",
-    "Tools": "tool list_tools list_toolset use_tool end_tool",
+    "Tools": "tool list_tools list_toolset use_tool end_tool prompt get_prompts",
     "Budgets": "get_usage report_usage allocate_budget",
     "Configuration": "config init_config request_apply_commit request_update_meta_inputs"
     " get_approval list_approvals history watch_config get_definition list_definitions",
-    "State and events of an agent": "keep_snapshot get_snapshot note_event hello",
+    "State and events of an agent": "keep_snapshot get_snapshot note_event hello report_activity",
+    "Turns of a session": "list_turns watch_turn stream_turn keep_turn",
     "Jobs": "get_job list_jobs wait_job",
     "Agents that come with hive": "worker lead queen maid attend",
     "Other": "call version",

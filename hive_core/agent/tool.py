@@ -11,8 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from hive_core.agent import edit_history, file_walk, output, program, tool_input, workspace
+from hive_core.agent import (
+    edit_history,
+    file_walk,
+    output,
+    program,
+    skills,
+    tool_input,
+    workspace,
+)
 from hive_core.agent.derived_commands import split_command
+from hive_core.agent.prompt_context import skills_folder
 from hive_core.agent.reconnect import Link
 from hive_core.agent.tool_input import ToolInput
 from hive_core.errors import HiveError, TimedOut
@@ -23,6 +32,9 @@ ABOUT: Final = "Use a tool: read, list, search or edit files of the workspace, o
 def run_tool(path: str, arguments: Sequence[str]) -> int:
     """Run the command; the exit status of `bash` is that of its program, 124 after a timeout."""
     options, use = _parse_arguments(arguments)
+    if use.name == tool_input.READ_SKILL:
+        _write_output(1, skills.read_skill(skills_folder(), use.skill).encode())
+        return 0
     with Link(path) as link:
         grant = str(link.change(
             "use_tool", tool=use.tool, argument=use.argument, task=options.task,
@@ -50,6 +62,8 @@ def _file_use(name: str, options: argparse.Namespace) -> ToolInput:
     """A use of a file or folder, as the command line names it."""
     paths = list(options.words)
     pattern = ""
+    if name == tool_input.READ_SKILL:
+        return ToolInput(options.tool, skill="".join(paths))
     if name == "search":
         if not paths:
             _parser().error("the regular expression is missing")
@@ -89,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
               "       hive-agent tool [options] list [PATH]\n"
               "       hive-agent tool [options] search PATTERN [PATH]\n"
               "       hive-agent tool [options] bash [--] PROGRAM...\n"
+              "       hive-agent tool read_skill NAME\n"
               "       hive-agent tool [options] --json TOOL",
     )  # fmt: skip
     parser.add_argument(

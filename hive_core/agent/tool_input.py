@@ -25,7 +25,8 @@ _ALIASES: Final = {
     "undo_changes": "undo", "undo_edit": "undo",
 }  # fmt: skip
 TOOLS: Final = ("bash", "edit", "list", "read", "search", "undo")
-NAMES: Final = (*TOOLS, *_ALIASES)
+READ_SKILL: Final = "read_skill"
+NAMES: Final = (*TOOLS, *_ALIASES, READ_SKILL)
 # What a shell would not take as it is: it splits, expands, redirects or joins commands.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@%,+\- ]+", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"\s*[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
@@ -42,6 +43,7 @@ class ToolInput:
     old: str | None = None
     new: bytes = b""
     pattern: str = ""
+    skill: str = ""
     seconds: float = SECONDS
 
     @property
@@ -129,6 +131,10 @@ def _as_path(key: str, value: object) -> Parts:
     return {key: "" if text == "." else text}
 
 
+def _as_skill(key: str, value: object) -> Parts:
+    return {"skill": _text(key, value)}
+
+
 def _as_content(key: str, value: object) -> Parts:
     return {key: _text(key, value).encode()}
 
@@ -159,10 +165,11 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, _Reader]]] = {
     "edit": {"path": _as_path, "new": _as_content, "old": _as_text},
     "list": {"path": _as_path},
     "read": {"path": _as_path, "start": _as_offset},
+    READ_SKILL: {"name": _as_skill},
     "search": {"pattern": _as_text, "path": _as_path},
     "undo": {"path": _as_path},
 }
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "bash": ("command",), "edit": ("path", "new"), "list": (), "read": ("path",),
-    "search": ("pattern",), "undo": ("path",),
+    READ_SKILL: ("name",), "search": ("pattern",), "undo": ("path",),
 }  # fmt: skip

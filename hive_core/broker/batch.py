@@ -47,6 +47,7 @@ class Services:
     contents: Contents = NO_CONTENTS
     git: GitServer | None = None
     models: ModelsFile = field(default_factory=ModelsFile)
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
 
 class RetryWithSavepoints(Exception):

@@ -183,6 +183,8 @@ class Call:
     git: GitServer | None = None
     """The repositories as git clients see them; None in a broker made without them."""
     models: ModelCatalog = field(default_factory=ModelCatalog)
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """The operator's own prompts, by file name."""
 
     @property
     def by_operator(self) -> bool:

@@ -130,7 +130,7 @@ class Dispatch:
         return Call(
             name, party, f"{self._prefix}-{self._number:x}", batch.now, batch.hive, services.ledger,
             services.settings, services.states, batch.topics, more, uid, services.vault,
-            services.contents, None, services.git, self._models,
+            services.contents, None, services.git, self._models, services.prompts,
         )  # fmt: skip
 
     def _outcome_without_handler(self, pending: PendingCall, batch: CallBatch) -> CallOutcome:

@@ -50,9 +50,10 @@ COMMANDS: Final = {
     "converge": "host.converge", "gc": "host.converge", "survey": "agents.survey",
     "top": "agents.survey", "reap": "agents.survey", "wait": "work.wait", "doctor": "host.doctor",
     "config": "config.check", "meta": "config.meta", "role": "agents.roles", "tool": "agents.roles",
-    "definition": "agents.definitions", "metrics": "host.metrics", "cost": "work.budgets",
-    "budget": "work.budgets", "completion": "core.completion", "help": "core.help",
-    "version": "core.help", "quarantine": "agents.quarantine",
+    "definition": "agents.definitions", "prompt": "config.prompts",
+    "metrics": "host.metrics", "cost": "work.budgets", "budget": "work.budgets",
+    "completion": "core.completion", "help": "core.help", "version": "core.help",
+    "quarantine": "agents.quarantine",
 }  # fmt: skip
 # Names that work but are not in the help: those of other programs, and of older releases.
 UNLISTED: Final = {
@@ -73,8 +74,8 @@ SECTIONS: Final = {
     " shell cp",
     "Messages": "chat send inbox question escalation remind reminder queue publish",
     "Work": "task turn plan trigger artifact budget wait",
-    "Configuration and rights": "approval history rollback config definition role tool why cap"
-    " allow disallow secret quarantine",
+    "Configuration and rights": "approval history rollback config definition prompt role tool why"
+    " cap allow disallow secret quarantine",
     "The host": "setup teardown migrate converge gc metrics meta call completion help version",
 }
 _MORE: Final = """

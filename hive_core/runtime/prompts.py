@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -24,8 +25,8 @@ from jinja2 import (
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from typing_extensions import override
 
-from hive_core.agent.prompt_text import escape_attribute, escape_tags, one_line
-from hive_core.errors import InvalidArgument
+from hive_core.agent.prompt_text import escape_tags, one_line
+from hive_core.errors import HiveError, InvalidArgument
 from hive_core.runtime.prompt_manifest import MANIFEST, PromptManifest, parse_manifest
 
 SHIPPED: Final = Path(__file__).with_name("templates")
@@ -36,8 +37,7 @@ TEXT_MOST: Final = 256 << 10
 DEFAULTS: Final[Mapping[str, object]] = {
     "role": "agent", "profile": "", "phase": "", "tier": "operational", "title": "", "parent": "",
     "children": (), "capabilities": (), "tools": {}, "workspace": "", "instructions": "",
-    "definition": "", "skills": (), "deployed": {}, "operator": {}, "messages": (),
-    "reminder": None, "task": "",
+    "definition": "", "skills": (), "deployed": {}, "operator": {}, "task": "",
 }  # fmt: skip
 # Files are read in this order; the first that has a name wins.
 _LAYERS: Final = ("deployed", "operator")
@@ -46,7 +46,7 @@ _FAULTS: Final = (
     TemplateError, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError,
     TypeError, ValueError,
 )  # fmt: skip
-_NAME: Final = re.compile(r"[a-z0-9_]+(/[a-z0-9_]+)*\.(md|toml)")
+_NAME: Final = re.compile(r"[a-z0-9_]+(/[a-z0-9_]+)*\.md|manifest\.toml", re.ASCII)
 
 
 def render_system(context: Mapping[str, object]) -> str:
@@ -189,7 +189,7 @@ def _environment(files: BaseLoader) -> ImmutableSandboxedEnvironment:
     environment.globals = {"range": environment.globals["range"]}
     environment.filters.pop("random")
     environment.filters.update(
-        quoted=_quote, line=one_line, escaped=escape_tags, attribute=escape_attribute
+        quoted=_quote, line=one_line, escaped=escape_tags
     )
     return environment
 
@@ -213,3 +213,19 @@ def _tool_functions(values: Mapping[str, object]) -> Iterator[tuple[str, Callabl
 def _quote(text: str) -> str:
     """A text of others inside a sentence: on one line, between quotes."""
     return json.dumps(one_line(text), ensure_ascii=False)
+
+
+def main() -> int:
+    """Print the system prompt for the context on standard input, a JSON object."""
+    try:
+        context = json.loads(sys.stdin.buffer.read())
+        text = render_system(context)
+    except (HiveError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.buffer.write(text.encode(errors="replace"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2] / "hive_core"
 PROGRAMS = {
     "agent/attend.py": "",
     "agent/config.py": "a git that is killed, with all that it started, when patience ends",
+    "agent/prompt.py": "",
     "agent/program.py": "a program of the agent's own, killed with all that it started in time",
     "agent/serve.py": "",
     "agent/task_run.py": "the command of a task, killed with all it started when that is stopped",
@@ -66,7 +67,7 @@ CHANGES = {
 # Jobs write into a throw-away container, and hived takes nothing from it that is not whole.
 WRITERS = (
     "agent/artifacts.py", "agent/crash_report.py", "agent/agent_loop.py", "agent/workspace.py",
-    "agent/session/log.py", "proxy/main.py",
+    "agent/prompt_context.py", "agent/session/log.py", "proxy/main.py",
     "host/", "privd/", "jobs/",
     "ledger/core/ballast.py", "ledger/core/backup.py", "cli/", "surfaces/__main__",
 )  # fmt: skip

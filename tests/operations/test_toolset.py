@@ -8,7 +8,7 @@ import pytest
 from fixtures.world import Reply, World, names, rows, world
 
 from hive_core.agent import tool_input
-from hive_core.model.work.tools import TOOLS
+from hive_core.model.work.tools import LOCAL_TOOLS, TOOLS
 from hive_core.operations import load
 from hive_core.operations.tools.schemas import parameters_schema
 
@@ -41,7 +41,8 @@ def test_a_worker_has_tools_of_both_kinds_and_a_lead_executes_nothing(hive: Worl
     """T1."""
     worker, lead = tools(hive, "wu"), tools(hive, "lead")
     assert {row["kind"] for row in worker.values()} == {"operation", "execution"}
-    assert {row["kind"] for row in lead.values()} == {"operation"}
+    execution = {name for name, row in lead.items() if row["kind"] == "execution"}
+    assert execution == LOCAL_TOOLS.keys()
     assert worker["bash"]["kind"] == "execution"
     assert "assign_task" in lead
     assert "assign_task" not in worker
@@ -115,8 +116,10 @@ def test_a_seconds_wait_is_hidden_and_the_wait_of_a_delegation_is_not() -> None:
 
 def test_the_client_in_the_container_takes_what_the_schemas_of_execution_say() -> None:
     assert set(tool_input.TOOLS) == TOOLS.keys()
-    for tool in TOOLS.values():
-        assert {tool_input.tool_name(alias) for alias in tool.aliases} == {tool.name}
+    for tool in (*TOOLS.values(), *LOCAL_TOOLS.values()):
+        names = {tool.name, *tool.aliases}
+        assert {tool_input.tool_name(name) for name in names} == {tool.name}
         assert tool_input._PARAMETERS[tool.name].keys() == tool.parameters.keys()
         assert tool_input._REQUIRED[tool.name] == tool.required
-    assert len(tool_input.NAMES) == sum(1 + len(tool.aliases) for tool in TOOLS.values())
+    aliases = sum(1 + len(tool.aliases) for tool in TOOLS.values())
+    assert len(tool_input.NAMES) == aliases + len(LOCAL_TOOLS)

@@ -20,11 +20,12 @@ from hive_core.model.agents.toolset import (
     tools_of_table,
     toolset,
 )
-from hive_core.model.work.tools import TOOLS
+from hive_core.model.work.tools import LOCAL_TOOLS, TOOLS
 from hive_core.operations import load
 from hive_core.policy.rules import COVERED
 
 OPERATIONS = load()
+OF_CONTAINER = TOOLS.keys() | LOCAL_TOOLS.keys()
 KINDS = [(role, None) for role in Role] + [(Role.DAEMON, profile) for profile in Profile]
 # The capabilities on which a row or a rule depends.
 GATES = sorted({row.capability for row in TABLE if row.capability} | {"message.operator"})
@@ -63,7 +64,7 @@ def test_every_operation_of_the_table_is_allowed_by_the_rules_to_its_agent(
     for held in subsets(GATES):
         capabilities = check_capabilities(held)
         hive = hive_with(role, profile, capabilities)
-        names = [name for name in toolset(role, profile, capabilities) if name not in TOOLS]
+        names = [name for name in toolset(role, profile, capabilities) if name not in OF_CONTAINER]
         refused = [name for name in names if not is_allowed(hive, name)]
         assert not refused, capabilities
 
@@ -72,7 +73,7 @@ def test_every_operation_of_the_table_is_allowed_by_the_rules_to_its_agent(
 def test_no_operation_of_an_action_that_the_role_lacks_is_in_its_toolset(
     role: Role, profile: Profile | None
 ) -> None:
-    names = [name for name in toolset(role, profile, PLAIN) if name not in TOOLS]
+    names = [name for name in toolset(role, profile, PLAIN) if name not in OF_CONTAINER]
     assert {OPERATIONS[name].action for name in names} <= ROLE_DEFAULTS[role].actions
 
 
@@ -93,9 +94,9 @@ def test_a_manager_executes_nothing(role: Role, profile: Profile | None) -> None
 
 def test_every_tool_exists_and_none_is_the_operator_s() -> None:
     for name in tools_of_table():
-        if name not in TOOLS:
+        if name not in OF_CONTAINER:
             assert OPERATIONS[name].action != ADMINISTER, name
-    assert not TOOLS.keys() & OPERATIONS.keys()
+    assert not OF_CONTAINER & OPERATIONS.keys()
     for name, hidden in HIDDEN_PARAMETERS.items():
         fields = OPERATIONS[name].params.model_fields
         assert hidden <= fields.keys(), name

@@ -54,6 +54,8 @@ _PARTS: Final = (
 TABLE: Final[tuple[ToolsetRule, ...]] = (
     ToolsetRule(("read", "list", "search"), _WORKERS | {Role.ARCHITECT}),
     ToolsetRule(("edit", "undo", "bash"), _WORKERS),
+    # Instructions of its configuration; a session without skills does not show it.
+    ToolsetRule(("read_skill",), _EVERY),
     # Its own tasks.
     ToolsetRule(
         ("get_task", "create_plan", "update_plan_step", "report_progress", "finish_task"), _EVERY

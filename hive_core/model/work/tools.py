@@ -120,6 +120,14 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({
         ),
     )
 })  # fmt: skip
+# Tools of the container that execute nothing and need no grant, so managers have them too.
+LOCAL_TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({
+    "read_skill": Tool(
+        "read_skill", (), "Read the instructions of one of your skills.",
+        {"name": _text("Name of the skill.")}, required=("name",), path=False,
+        kind=ToolKind.PLANNING,
+    ),
+})  # fmt: skip
 _NAMES: Final = {
     name: tool for tool in TOOLS.values() for name in (tool.name, *tool.aliases)
 }  # fmt: skip

@@ -14,7 +14,7 @@ from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.agents.toolset import HIDDEN_PARAMETERS, toolset
-from hive_core.model.work.tools import TOOLS, Tool, ToolEntry
+from hive_core.model.work.tools import LOCAL_TOOLS, TOOLS, Tool, ToolEntry
 from hive_core.operations.fields import Agent
 from hive_core.operations.tools.operations import allowed_entries
 from hive_core.operations.tools.schemas import parameters_schema
@@ -31,7 +31,7 @@ class ToolsetRow(Result):
     name: str = Field(description="Name of the tool.")
     kind: Literal["operation", "execution"] = Field(
         description="operation: a call of this name at the daemon; execution: `hive-agent tool`"
-        " runs it in the container, with a grant."
+        " runs it in the container, with a grant where it executes anything."
     )
     description: str = Field(description="What the tool does, for a model.")
     parameters: dict[str, object] = Field(
@@ -66,7 +66,9 @@ def list_toolset(call: Call, params: ListToolsetParams) -> Toolset:
 def toolset_rows(spec: AgentSpec) -> Iterator[ToolsetRow]:
     """The rows of this agent."""
     for name in toolset(spec.role, spec.profile, spec.capabilities):
-        if (tool := TOOLS.get(name)) is None:
+        if (local := LOCAL_TOOLS.get(name)) is not None:
+            yield _execution_row(local, ())
+        elif (tool := TOOLS.get(name)) is None:
             yield _operation_row(REGISTRY[name])
         elif entries := allowed_entries(spec, tool)[0]:
             yield _execution_row(tool, entries)
@@ -86,7 +88,7 @@ def _operation_row(declared: Operation) -> ToolsetRow:
 
 def _execution_row(tool: Tool, entries: tuple[ToolEntry, ...]) -> ToolsetRow:
     text = tool.summary
-    if all(entry.words is not None for entry in entries):
+    if entries and all(entry.words is not None for entry in entries):
         text += f" Only: {', '.join(map(str, entries))}."
     return ToolsetRow(
         name=tool.name, kind="execution", description=text, parameters=_execution_schema(tool)

@@ -1,0 +1,134 @@
+"""The data that the prompts of this agent are rendered from.
+
+The renderer (`hive_core.runtime.prompts`) is a pure function of it. What comes from files is
+bounded: it is sent to the runtime as one line.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hive_core.agent import skills
+from hive_core.agent.reconnect import Link
+from hive_core.agent.tool_input import READ_SKILL
+from hive_core.errors import InvalidArgument
+from hive_core.varlink import Message
+
+CONFIG: Final = Path("/run/hive/config")
+INSTRUCTIONS_MOST: Final = 64 << 10
+PROMPT_MOST: Final = 64 << 10
+PROMPTS_MOST: Final = 128 << 10
+_NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_DEFINITION: Final = "definition"
+# The instructions of a configuration that no one has written yet.
+_SEED: Final = Path(__file__).parents[1] / "seed" / "host"
+_KEYS: Final[Mapping[str, object]] = {
+    "name": "", "role": "", "tier": "", "title": "", "parent": "", "children": [],
+    "capabilities": [],
+}  # fmt: skip
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "prompts": "prompts", "instructions": "AGENTS.md", "skills": "skills",
+}  # fmt: skip
+
+
+def prompt_context(
+    link: Link, state: Path, workspace: Path, config: Path | None = None
+) -> dict[str, object]:
+    """The whole context. `state` is the folder in which `save_definition` wrote."""
+    identity, toolset = link.ask("whoami"), link.ask("list_toolset")
+    tools = toolset.get("tools")
+    names = [str(row.get("name")) for row in tools] if isinstance(tools, list) else []
+    sources = prompt_sources(link, state, config)
+    return {
+        **{key: identity.get(key) or absent for key, absent in _KEYS.items()},
+        "profile": toolset.get("profile") or "",
+        "tools": {name: name for name in names if name != READ_SKILL or sources["skills"]},
+        "workspace": str(workspace),
+        **sources,
+    }
+
+
+def prompt_sources(link: Link, state: Path, config: Path | None = None) -> dict[str, object]:
+    """What is written by people: instructions, definition, skills, and overrides of prompts."""
+    config = config or config_folder()
+    harness = harness_settings(config)
+    operator = link.ask("get_prompts").get("files")
+    return {
+        "instructions": _instructions(config / harness["instructions"]),
+        "definition": _text(state / _DEFINITION, INSTRUCTIONS_MOST),
+        "skills": skills.catalog(config / harness["skills"]),
+        "deployed": _override_texts(config / harness["prompts"]),
+        "operator": operator if isinstance(operator, dict) else {},
+    }
+
+
+def config_folder() -> Path:
+    """The deployed configuration: HIVE_CONFIG, or where every container has it."""
+    return Path(os.environ.get("HIVE_CONFIG", CONFIG))
+
+
+def skills_folder() -> Path:
+    """The folder of the agent's skills, in its deployed configuration."""
+    config = config_folder()
+    return config / harness_settings(config)["skills"]
+
+
+def save_definition(state: Path, text: str) -> None:
+    """Keep the text of the agent's definition, which is part of every later system prompt."""
+    spare = state / f".{_DEFINITION}.new"
+    with spare.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    spare.replace(state / _DEFINITION)
+
+
+def harness_settings(config: Path) -> Mapping[str, str]:
+    """`[harness]` of agent.toml: the places of prompts, instructions and skills."""
+    try:
+        data = tomllib.loads(_text(config / "agent.toml", PROMPTS_MOST))
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgument(f"agent.toml: {error}", field="agent.toml") from None
+    table = data.get("harness", {})
+    chosen: Message = table if isinstance(table, dict) else {}
+    return {key: str(chosen.get(key) or usual) for key, usual in _DEFAULTS.items()}
+
+
+def _instructions(file: Path) -> str:
+    """The agent's instructions; empty while they are those of the template."""
+    text = _text(file, INSTRUCTIONS_MOST)
+    return "" if text == _text(_SEED / file.name, INSTRUCTIONS_MOST) else text
+
+
+def _text(file: Path, most: int) -> str:
+    """The text of a file, cut at the bound; empty if there is none."""
+    with (
+        suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError),
+        file.open("rb") as data,
+    ):
+        return data.read(most).decode(errors="replace")
+    return ""
+
+
+def _override_texts(folder: Path) -> dict[str, str]:
+    """The prompts in the agent's own configuration; too many or too large ones are refused."""
+    texts: dict[str, str] = {}
+    _each_file(folder, lambda name, text: texts.update({name: text}))
+    if sum(len(text.encode()) for text in texts.values()) > PROMPTS_MOST:
+        raise InvalidArgument(
+            f"the prompts of the configuration have more than {PROMPTS_MOST} bytes", field="prompts"
+        )
+    return texts
+
+
+def _each_file(folder: Path, take: Callable[[str, str], None]) -> None:
+    for path in sorted(folder.rglob("*.md")):
+        text = _text(path, PROMPT_MOST + 1)
+        if len(text.encode()) > PROMPT_MOST:
+            raise InvalidArgument(f"{path.name}: larger than {PROMPT_MOST} bytes", field="prompts")
+        take(path.relative_to(folder).as_posix(), text)
