@@ -31,6 +31,8 @@ from hive_core.host.git.seed import write_seeds
 from hive_core.host.git.server import MetaGitServer
 from hive_core.host.git.signed_approvals import SignedApprovals, create_signed_approvals
 from hive_core.host.git.watch import watch_branch
+from hive_core.host.sockets.model_doors import SUFFIX, ModelDoors
+from hive_core.host.sockets.model_service import AgentSocketPair, listen_model_service, user_id
 from hive_core.host.sockets.server import SocketServer
 from hive_core.host.storage.backups import BackupRunner
 from hive_core.host.storage.credentials import Credentials
@@ -124,6 +126,16 @@ class Daemon:
         return SocketServer(self.broker, reads, fatal, self.keeper)
 
     @cached_property
+    def doors(self) -> ModelDoors:
+        return ModelDoors(user_id(), self.keeper)
+
+    @cached_property
+    def agent_sockets(self) -> AgentSocketPair:
+        return AgentSocketPair(
+            self.sockets, self.doors, lambda uuid: self.broker.hive.name(uuid) or uuid
+        )
+
+    @cached_property
     def bus(self) -> Bus:
         return Bus(self.settings.grace.bus, self._on_unit_signal, (AGENTS, JOBS))
 
@@ -135,7 +147,7 @@ class Daemon:
     def machines(self) -> NspawnMachines:
         paths = self.settings.paths
         credentials = Credentials(self.stores.vault, self.observed.base)
-        shown = SocketDirectories(self.sockets, paths, self.applied.nar, credentials)
+        shown = SocketDirectories(self.agent_sockets, paths, self.applied.nar, credentials)
         return NspawnMachines(self.bus, self.privd, shown, paths, self.observed)
 
     @cached_property
@@ -257,7 +269,8 @@ class Daemon:
             heard = [listener.on_topics for listener in to]
             self.broker.listeners += [self.machines.on_topics, *heard, self._update_status]
         for name, fd in notify.stored_descriptors():
-            self.sockets.adopt(name, fd)
+            adopt = self.doors.adopt if name.endswith(SUFFIX) else self.sockets.adopt
+            adopt(name, fd)
         self.broker.branch_moved = self.manual_commits.check_branch
         self.stores.repo.schedule = asyncio.get_running_loop().call_soon
         if self.stores.recovery is not None:
@@ -266,10 +279,13 @@ class Daemon:
         for uuid, base in self.observed.cache.bases.items():
             if uuid in self.observed.places.by_uuid and paths.socket(uuid).parent.is_dir():
                 with suppress(HiveError):  # the reconciler tries again, and reports it
-                    await self.sockets.listen(uuid, paths.socket(uuid), base)
+                    await self.agent_sockets.listen(uuid, paths.socket(uuid), base)
                 notify.starting()
         await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
+        if reason := await listen_model_service(self.sockets, self.doors, paths):
+            self.observed.troubles["models"] = reason
         self.sockets.close_unadopted_sockets()
+        self.doors.close_unadopted_sockets()
 
     def _start_background(self) -> None:
         """Start the reconciler, the watch over the meta repository, and the timers."""
@@ -338,6 +354,7 @@ class Daemon:
 
     async def _close(self) -> None:
         notify.stopping()
+        self.doors.stop()
         self.sockets.stop()
         await self.duties.close()
         self.privd.close()

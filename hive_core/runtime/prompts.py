@@ -188,9 +188,7 @@ def _environment(files: BaseLoader) -> ImmutableSandboxedEnvironment:
     # The same input gives the same bytes.
     environment.globals = {"range": environment.globals["range"]}
     environment.filters.pop("random")
-    environment.filters.update(
-        quoted=_quote, line=one_line, escaped=escape_tags
-    )
+    environment.filters.update(quoted=_quote, line=one_line, escaped=escape_tags)
     return environment
 
 

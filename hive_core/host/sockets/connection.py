@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from hive_core.broker.connection import ClientConnection
 from hive_core.errors import BadFrame
-from hive_core.model.wire.record import OPERATOR
+from hive_core.model.wire.record import MODEL, OPERATOR
 from hive_core.varlink import FrameReader
 
 # Limits on requests of a connection without an answer: reading stops at the first value and resumes
@@ -118,7 +118,8 @@ class PeerConnection(asyncio.BufferedProtocol):
             transport.abort()
             return
         transport.set_write_buffer_limits(high=_BUFFER)
-        self._hurry(self._host.patience.first)
+        if self._line.party != MODEL:  # it may have nothing to account for
+            self._hurry(self._host.patience.first)
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -24,7 +24,7 @@ from hive_core.broker.operation import Result
 from hive_core.errors import BadFrame, Busy, HiveError, Internal
 from hive_core.host.sockets.connection import PATIENCE, PeerConnection, PeerTimeouts
 from hive_core.host.sockets.listener import Listener
-from hive_core.model.wire.record import OPERATOR
+from hive_core.model.wire.record import MODEL, OPERATOR
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ _ACCEPTED: Final = 4
 # From 3.13 on, a server that closes removes its socket file, which the next daemon needs.
 _KEEP_FILE: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _OPERATOR_CONNECTIONS: Final = 256
+_MODEL_CONNECTIONS: Final = 8
 _READS_AT_ONCE: Final = 4
 _READ_SECONDS: Final = 45.0
 
@@ -107,6 +108,11 @@ class SocketServer:
         """Serve the operator: every peer that the file's mode and group let in."""
         listener = Listener(OPERATOR, path, None, _OPERATOR_CONNECTIONS)
         await self._listen(listener, Access(0o660, group))
+
+    async def listen_model_service(self, path: Path, uid: int) -> None:
+        """Serve hive-model, the only peers of this user."""
+        listener = Listener(MODEL, path, range(uid, uid + 1), _MODEL_CONNECTIONS)
+        await self._listen(listener, Access(0o666))
 
     async def _listen(self, listener: Listener, access: Access) -> None:
         party, known = listener.party, self._listeners.get(listener.party)
@@ -279,9 +285,11 @@ class Access:
     group: str = ""
 
 
-def bind_socket(path: Path, access: Access) -> socket.socket:
+def bind_socket(
+    path: Path, access: Access, kind: socket.SocketKind = socket.SOCK_STREAM
+) -> socket.socket:
     """A socket bound to `path`, replacing the file of a dead daemon. It does not listen yet."""
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening = socket.socket(socket.AF_UNIX, kind)
     try:
         path.unlink(missing_ok=True)
         listening.bind(str(path))

@@ -39,7 +39,7 @@ class ModelHold(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelCall:
+class ReservedCall:
     """One call of a model. `tokens_in` is estimated; `tokens_out` is what was noted last.
 
     `charged`: for an ended call what was charged, with `paid`, a list of holds.
@@ -67,7 +67,7 @@ class ModelCall:
         """The price of its input and so much output, in millionths."""
         return ceil(self.tokens_in * self.price_in + tokens_out * self.price_out)
 
-    def ended_at(self, now: float, status: str, charged: Mapping[str, Any]) -> ModelCall:
+    def with_end(self, now: float, status: str, charged: Mapping[str, Any]) -> ReservedCall:
         return replace(self, due=None, ended=now, status=status, charged=charged)
 
 
@@ -84,11 +84,11 @@ class ModelCallStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def get(self, id_: str) -> ModelCall | None:
+    def get(self, id_: str) -> ReservedCall | None:
         row = self._db.row(f"{_SELECT} WHERE id = ?", (id_,))
         return _call(row) if row else None
 
-    def save(self, call: ModelCall) -> None:
+    def save(self, call: ReservedCall) -> None:
         values = (
             call.id, call.agent, call.sub, call.alias, call.wire, call.tier, call.task,
             int(call.hand_back), call.tokens_in, call.tokens_out, call.price_in, call.price_out,
@@ -97,7 +97,7 @@ class ModelCallStore:
         places = ", ".join("?" * len(values))
         self._db.run(f"INSERT OR REPLACE INTO model_calls ({_COLUMNS}) VALUES ({places})", values)  # noqa: S608
 
-    def open_calls(self) -> list[ModelCall]:
+    def open_calls(self) -> list[ReservedCall]:
         return [_call(row) for row in self._db.rows(f"{_SELECT} WHERE due IS NOT NULL ORDER BY id")]
 
     def next_due(self) -> float | None:
@@ -109,7 +109,7 @@ class ModelCallStore:
         times = [due] if due is not None else []
         return min((*times, *([] if ended is None else [ended + KEPT + PAUSE])), default=None)
 
-    def overdue(self, now: float, limit: int) -> list[ModelCall]:
+    def overdue(self, now: float, limit: int) -> list[ReservedCall]:
         rows = self._db.rows(f"{_SELECT} WHERE due <= ? ORDER BY due LIMIT ?", (now, limit))
         return [_call(row) for row in rows]
 
@@ -177,10 +177,10 @@ class ModelCallStore:
         return [WaitingAgent(*row) for row in rows]
 
 
-def _call(row: tuple[Any, ...]) -> ModelCall:
+def _call(row: tuple[Any, ...]) -> ReservedCall:
     values = list(row)
     values[7], values[16] = bool(row[7]), json.loads(row[16])
-    return ModelCall(*values)
+    return ReservedCall(*values)
 
 
 def _hold(row: tuple[Any, ...]) -> ModelHold:

@@ -256,6 +256,16 @@ class Paths(Value):
         return self.runtime / "operator.sock"
 
     @property
+    def model_control_socket(self) -> Path:
+        """Where hive-model accounts for calls of models."""
+        return self.runtime / "model-control.sock"
+
+    @property
+    def hand_model_socket(self) -> Path:
+        """Where hive-model gets the sockets on which agents call models."""
+        return self.runtime / "hand-model.sock"
+
+    @property
     def hooks_socket(self) -> Path:
         return self.runtime / "hooks.sock"
 

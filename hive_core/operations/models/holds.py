@@ -76,7 +76,7 @@ class Work:
     task: str = ""
 
 
-def paying(call: Call, work: Work) -> Iterator[Payer]:
+def paying_for(call: Call, work: Work) -> Iterator[Payer]:
     """All budgets that pay for this work, of tokens and of money."""
     for kind in KINDS:
         budgets, fund = payers(call, work.uuid, kind, work.tier, work.task)
@@ -92,7 +92,7 @@ def short_payer(call: Call, work: Work, need: ModelNeed, *, last: bool = False) 
     """
     if not need.whole(BudgetKind.TOKENS):
         return None
-    for payer in paying(call, work):
+    for payer in paying_for(call, work):
         if payer.fund is not None and last:
             continue
         least, free = need.least(payer.budget.kind), payer.budget.free
@@ -104,7 +104,7 @@ def short_payer(call: Call, work: Work, need: ModelNeed, *, last: bool = False) 
 def hold(call: Call, id_: str, work: Work, need: ModelNeed) -> None:
     """Hold what the call needs, as far as the budgets have it."""
     holds = []
-    for payer in paying(call, work):
+    for payer in paying_for(call, work):
         budget, amount = payer.budget.with_hold(need.whole(payer.budget.kind))
         if amount:
             payer.save(call, budget)

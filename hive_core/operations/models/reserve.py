@@ -10,7 +10,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Result, Whose, operation
 from hive_core.errors import LimitReached, NotAllowed, NotFound
-from hive_core.ledger.models.storage import ModelCall
+from hive_core.ledger.models.storage import ReservedCall
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.work.budget import BudgetKind
 from hive_core.operations.agents.quarantine import check_quarantine_of
@@ -94,7 +94,7 @@ def reserve_model(call: Call, params: ReserveModelParams) -> Record[ModelReserva
     need = model_need(call, params)
     check_hour(call, name, work.uuid)
     hand_back = check_room(call, name, work, need, tools=params.tools)
-    reserved = ModelCall(
+    reserved = ReservedCall(
         str(uuid4()), spec.id, params.sub, params.alias, params.wire, work.tier, work.task,
         hand_back, need.tokens_in, 0, need.price_in, need.price_out, call.now,
         call.now + NOTED_WITHIN,

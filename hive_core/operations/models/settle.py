@@ -14,12 +14,12 @@ from hive_core.broker.timers import due
 from hive_core.errors import NotFound
 from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.budgets.usage import UsageAmount, day_of
-from hive_core.ledger.models.storage import ESTIMATED, OPEN, SETTLED, ModelCall
+from hive_core.ledger.models.storage import ESTIMATED, OPEN, SETTLED, ReservedCall
 from hive_core.model.work.budget import AMOUNT_MOST, BudgetKind, UsageSource
 from hive_core.operations.budgets.payer_budget import budget_topic
 from hive_core.operations.budgets.shortages import end_shortage
 from hive_core.operations.budgets.spending import DAY_MOST, UsageReport, record_usage
-from hive_core.operations.models.holds import Work, find_payer, paying, release
+from hive_core.operations.models.holds import Work, find_payer, paying_for, release
 from hive_core.operations.models.reserve import LONGEST, NOTED_WITHIN, TOPIC
 from hive_core.policy.rules import MODEL
 
@@ -108,7 +108,7 @@ def settle_model(call: Call, params: SettleModelParams) -> Record[ModelSettled] 
     """
     reserved = _require(call, params.reservation)
     if reserved.status == SETTLED:
-        return _settled(reserved)
+        return _settlement(reserved)
     if reserved.status == ESTIMATED:
         _withdraw_estimate(call, reserved)
     source = UsageSource.ESTIMATED if params.estimated else UsageSource.MEASURED
@@ -120,7 +120,7 @@ def settle_model(call: Call, params: SettleModelParams) -> Record[ModelSettled] 
     )
     ended = _end(call, reserved, use, SETTLED)
     _log(call, ended, use, {**details, "replaces_estimate": reserved.status == ESTIMATED})
-    return Record(_settled(ended), audited=True)
+    return Record(_settlement(ended), audited=True)
 
 
 @due(at=lambda ledger: ledger.models.next_due(), topics=frozenset({TOPIC}))
@@ -137,28 +137,28 @@ def estimate_lost_calls(call: Call) -> Record[Result]:
     return Record(Result(), audited=True)
 
 
-def _require(call: Call, id_: str) -> ModelCall:
+def _require(call: Call, id_: str) -> ReservedCall:
     known = call.ledger.models.get(id_)
     if known is None:
         raise NotFound(f"no reservation {id_}")
     return known
 
 
-def _end(call: Call, reserved: ModelCall, use: ModelUse, status: str) -> ModelCall:
+def _end(call: Call, reserved: ReservedCall, use: ModelUse, status: str) -> ReservedCall:
     """Release what the call holds, charge what it used, and save its end."""
     release(call, reserved.id)
     charged = _charge(call, reserved, use)
-    ended = reserved.ended_at(call.now, status, charged)
+    ended = reserved.with_end(call.now, status, charged)
     call.ledger.models.save(ended)
     call.ledger.models.look_again(call.now)
     call.notify(f"{TOPIC}:{reserved.agent}", budget_topic(reserved.agent))
     return ended
 
 
-def _charge(call: Call, reserved: ModelCall, use: ModelUse) -> dict[str, Any]:
+def _charge(call: Call, reserved: ReservedCall, use: ModelUse) -> dict[str, Any]:
     """Charge the use to what pays for the agent now; return what is stored of it."""
     payer = payer_of(call, reserved.agent)
-    use = _bounded(call, reserved, use, payer)
+    use = _countable_use(call, reserved, use, payer)
     amounts = {"tokens_in": use.tokens_in, "tokens_out": use.tokens_out, "cost": use.cost}
     stored: dict[str, Any] = {
         **amounts, "model": use.model, "source": use.source.value, "day": day_of(call.now),
@@ -181,7 +181,7 @@ def payer_of(call: Call, uuid: str) -> str:
     return uuid
 
 
-def _bounded(call: Call, reserved: ModelCall, use: ModelUse, payer: str) -> ModelUse:
+def _countable_use(call: Call, reserved: ReservedCall, use: ModelUse, payer: str) -> ModelUse:
     """The use, at most what sums of a day and of a budget can count: a settlement never fails."""
     usage, day = call.ledger.budgets.usage, day_of(call.now)
     amounts = {
@@ -189,7 +189,7 @@ def _bounded(call: Call, reserved: ModelCall, use: ModelUse, payer: str) -> Mode
         for field, kind in _TOKENS.items()
     }
     room = dict.fromkeys(BudgetKind, AMOUNT_MOST)
-    for owed in paying(call, Work(payer, reserved.tier, reserved.task)) if payer else ():
+    for owed in paying_for(call, Work(payer, reserved.tier, reserved.task)) if payer else ():
         kind = owed.budget.kind
         room[kind] = min(room[kind], AMOUNT_MOST - owed.budget.total)
     tokens_in = min(amounts["tokens_in"], room[BudgetKind.TOKENS])
@@ -198,7 +198,7 @@ def _bounded(call: Call, reserved: ModelCall, use: ModelUse, payer: str) -> Mode
     return replace(use, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
 
 
-def _withdraw_estimate(call: Call, reserved: ModelCall) -> None:
+def _withdraw_estimate(call: Call, reserved: ReservedCall) -> None:
     """Take back what was charged as an estimate."""
     charged = reserved.charged
     for payment in charged.get("paid", ()):
@@ -223,7 +223,7 @@ def _withdraw_estimate(call: Call, reserved: ModelCall) -> None:
                 call.ledger.budgets.usage.add_task(reserved.task, row, call.now)
 
 
-def _log(call: Call, ended: ModelCall, use: ModelUse, details: Mapping[str, Any]) -> None:
+def _log(call: Call, ended: ReservedCall, use: ModelUse, details: Mapping[str, Any]) -> None:
     fields = {
         "alias": ended.alias, "model": use.model, "wire": ended.wire, "sub": ended.sub,
         "task": ended.task, "reservation": ended.id, "tokens_in": use.tokens_in,
@@ -240,7 +240,7 @@ def _log(call: Call, ended: ModelCall, use: ModelUse, details: Mapping[str, Any]
     call.notify("events")
 
 
-def _settled(ended: ModelCall) -> ModelSettled:
+def _settlement(ended: ReservedCall) -> ModelSettled:
     charged = ended.charged
     return ModelSettled(
         reservation=ended.id, tokens_in=charged["tokens_in"], tokens_out=charged["tokens_out"],

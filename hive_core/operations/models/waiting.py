@@ -11,7 +11,7 @@ from hive_core.broker.timers import due
 from hive_core.ledger.models.storage import WaitingAgent
 from hive_core.model.work.budget import BudgetKind
 from hive_core.operations.budgets.payer_budget import BUDGET
-from hive_core.operations.models.holds import Work, paying
+from hive_core.operations.models.holds import Work, paying_for
 from hive_core.operations.models.reserve import ReserveModelParams, model_need
 from hive_core.operations.notices import send_notice
 from hive_core.operations.tasks.caps import reached_cap
@@ -67,5 +67,5 @@ def has_room(call: Call, name: str, waiting: WaitingAgent) -> bool:
         return False
     least = {BudgetKind.TOKENS: waiting.tokens, BudgetKind.MONEY: waiting.money}
     return all(
-        payer.budget.free >= max(1, least[payer.budget.kind]) for payer in paying(call, work)
+        payer.budget.free >= max(1, least[payer.budget.kind]) for payer in paying_for(call, work)
     )
