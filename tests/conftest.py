@@ -79,13 +79,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Several processes take files in this order: those with a lab, spread among the others.
 
     A lab waits for most of its time and other tests compute, so each kind uses what the other one
-    leaves. The last tenth has no lab: a process that is alone at the end has only short files.
+    leaves. Labs that take longest (`lab("slow")`) come first, and the last tenth has no lab: a
+    process that is alone at the end has only short files.
     """
     if not hasattr(config, "workerinput"):
         return
     files = dict.fromkeys(item.path for item in items)
-    labs = dict.fromkeys(item.path for item in items if item.get_closest_marker("lab"))
-    others = [path for path in files if path not in labs]
+    markers = {item.path: marker for item in items if (marker := item.get_closest_marker("lab"))}
+    labs = sorted(markers, key=lambda path: "slow" not in markers[path].args)
+    others = [path for path in files if path not in markers]
     places = {path: index / len(others) for index, path in enumerate(others)}
     places |= {path: 0.9 * index / len(labs) for index, path in enumerate(labs)}
     items.sort(key=lambda item: places[item.path])

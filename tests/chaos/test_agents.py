@@ -19,7 +19,7 @@ from e2e import wire
 from e2e.hivehost import HiveHost
 from long import at_most, figure, times
 
-pytestmark = [pytest.mark.lab, pytest.mark.sized]
+pytestmark = [pytest.mark.lab("slow"), pytest.mark.sized]
 
 CALLS = times(150, 1500)
 # Of the machine that the lab runs on: a hundredth of few calls is the slowest one or two.

@@ -115,7 +115,7 @@ def notices(host: HiveHost) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.lab
+@pytest.mark.lab("slow")
 @pytest.mark.sized
 @pytest.mark.parametrize("act", ACTS)
 def test_restarts_of_systemd_lose_no_operation_and_report_no_crash(

@@ -12,7 +12,7 @@ MIB = 1 << 20
 BYTES = "while :; do dd if=/dev/zero of=/tree/state/$((i += 1)) bs=1M count=8 2>/dev/null; done"
 FILES = "mkdir -p /tree/state/d; cd /tree/state/d; while :; do : >$((i += 1)); done"
 
-pytestmark = [pytest.mark.lab, pytest.mark.sized]
+pytestmark = [pytest.mark.lab("slow"), pytest.mark.sized]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from e2e.hivehost import OPERATOR_SOCKET, HiveHost
 from e2e.labhost import Lab
 from long import at_most, figure, times
 
-pytestmark = [pytest.mark.lab, pytest.mark.sized]
+pytestmark = [pytest.mark.lab("slow"), pytest.mark.sized]
 
 AGENTS = times(8, 50)
 BOOTED = times(0, 4)

@@ -15,7 +15,7 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 ROOT = Path(__file__).resolve().parents[2]
 AS_HIVE = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups")
 EVIL = "/tmp/evil"

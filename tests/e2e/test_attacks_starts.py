@@ -14,7 +14,7 @@ from long import figure
 
 from hive_core.model.agents.machine import State
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 TREE: dict[str, str | None] = {"root": None, "lead": "root", "ann": "root"}
 STARTS_AT_ONCE = 8

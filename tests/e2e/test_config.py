@@ -11,7 +11,7 @@ from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 from long import times
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 WINDOW = 0.7
 SETTINGS = f"""

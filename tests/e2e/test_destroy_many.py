@@ -8,7 +8,7 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 SUBTREES = 30
 KIDS = 2

@@ -17,7 +17,7 @@ from e2e.labhost import Lab
 from e2e.revocation_tree import HANDS, HOLDS, LISTENS, NOTES, Tree
 from long import figure, times
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from chaos.oracle import Evidence, lines, verdict, verify_tampered_logs
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 UNITS = ("hived", "hive-privd")
 # The long form has each alone, too: what is down half of the time hides what the other does.

@@ -10,7 +10,7 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 TREE: dict[str, str | None] = {"root": None, "lead": "root"}
 REAP = 4

@@ -13,7 +13,7 @@ from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 from long import at_most
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 TREE: dict[str, str | None] = {"root": None, "lead": "root"}
 # Ends a second after it was asked to, and says when; its child does not end by being asked.

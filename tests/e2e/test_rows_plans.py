@@ -17,7 +17,7 @@ from e2e.hivehost import HiveHost, Reply
 from e2e.labhost import Lab
 from long import at_most, seed
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 TREE: dict[str, str | None] = {"root": None, "boss": "root", "hand": "boss", "queen": "root"}
 WORKER = ["hive-agent", "worker"]

@@ -18,7 +18,7 @@ from chaos.soak import DUMMIES, FaultSequence, Slope
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab("slow")
 
 SECONDS = long.seconds(3, minutes=30)
 # Seconds between samples, between two faults, and between two calls of one client.

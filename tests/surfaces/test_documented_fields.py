@@ -29,6 +29,7 @@ from hive_core.surfaces.shape import result_schema
 ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples/README.md",
+    ROOT / "hive_core/README.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "performance" not in page.parts),
 ]  # fmt: skip
 REGISTRY = load()
