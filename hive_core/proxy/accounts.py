@@ -23,6 +23,8 @@ from hive_core.errors import (
     Busy,
     HiveError,
     Internal,
+    InvalidArgument,
+    InvalidParameter,
     LimitReached,
     NotAllowed,
     NotFound,
@@ -30,7 +32,7 @@ from hive_core.errors import (
     Unreachable,
     from_wire,
 )
-from hive_core.proxy.failure import CallFailed, rate_limited, unavailable
+from hive_core.proxy.failure import CallFailed, bad_request, rate_limited, unavailable
 from hive_core.varlink import FrameReader, Message
 
 log = logging.getLogger(__name__)
@@ -116,6 +118,15 @@ class Accounts:
     _settlements: dict[str, Settlement] = field(default_factory=dict)
     _unsettled: list[Settlement] = field(default_factory=list)
     _drained: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def waiting_settlements(self) -> int:
+        """How many settlements hived has not answered yet."""
+        return len(self._settlements)
 
     async def run(self) -> None:
         wait = _FIRST_WAIT
@@ -257,6 +268,8 @@ def refusal(error: HiveError) -> CallFailed:
             failure = _limit(error)
         case NotAllowed():
             failure = CallFailed(403, error.reason, retry=False)
+        case InvalidArgument() | InvalidParameter():
+            failure = bad_request(str(error))
         case NotFound():
             failure = CallFailed(404, error.reason, code="model_not_found", retry=False)
         case _:

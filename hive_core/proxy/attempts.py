@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from typing_extensions import override
+
 from hive_core.proxy.failure import CallFailed, provider_fault
 from hive_core.proxy.provider import (
     ModelTarget,
@@ -39,6 +41,11 @@ class ProviderError(Exception):
     status: int
     headers: Headers
     data: bytes
+
+    @override
+    def __str__(self) -> str:
+        """Without its words, which may quote a key."""
+        return f"the provider answered {self.status}"
 
     @property
     def is_passing(self) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from typing_extensions import override
@@ -18,7 +20,30 @@ IDLE_SECONDS: Final = 30
 _HEAD_MOST: Final = 32 << 10
 # The parser works through all bytes that it gets at once. Chunks of one byte are much work, so a
 # head, and a body in chunks, are parsed in pieces, and other connections are served in between.
-_PIECE: Final = 4096
+_PIECE: Final = 1024
+_REST_MOST: Final = 256 << 10  # bytes that wait for the parser
+
+
+@dataclass(slots=True)
+class ParserTurns:
+    """The connections of one agent whose bytes wait: one piece of one of them in each turn.
+
+    So an agent with many connections gets no more time than one with a single connection.
+    """
+
+    _waiting: deque[ModelConnection] = field(default_factory=deque)
+
+    def add(self, connection: ModelConnection) -> None:
+        self._waiting.append(connection)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._feed_one)
+
+    def _feed_one(self) -> None:
+        connection = self._waiting[0]
+        connection.feed()  # adds it again, behind the others
+        self._waiting.popleft()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._feed_one)
 
 
 class ModelConnection(H11Protocol):
@@ -27,6 +52,7 @@ class ModelConnection(H11Protocol):
     door: ModelDoor
     closed: Callable[[ModelConnection], None]
     _head_timer: asyncio.TimerHandle | None = None
+    turns: ParserTurns
     _rest: bytes = b""
     _feeding: bool = False
 
@@ -46,23 +72,37 @@ class ModelConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self._rest += data
         if not self._feeding:
-            self._feed()
+            self.feed()
+        if len(self._rest) > _REST_MOST:
+            self.transport.pause_reading()
 
-    def _feed(self) -> None:
+    def feed(self) -> None:
+        """Parse one piece. The next one follows after the turns of other connections."""
         self._feeding = False
-        size = len(self._rest) if self._has_sized_body() else _PIECE
-        piece, self._rest = self._rest[:size], self._rest[size:]
+        piece, self._rest = self._rest[:_PIECE], self._rest[_PIECE:]
         self._parse(piece)
+        if self._has_sized_body():
+            piece, self._rest = self._rest, b""
+            self._parse(piece)
         if self._is_in_request():
             self._stop_timer()
         elif self._head_timer is None and not self.transport.is_closing():
             self._expect_head()
-        if self._rest and not self.transport.is_closing():
+        self._feed_later()
+
+    def _feed_later(self) -> None:
+        if self.transport.is_closing():
+            return
+        if len(self._rest) <= _REST_MOST and not self.flow.read_paused:
+            self.transport.resume_reading()
+        if self._rest:
             self._feeding = True
-            self.loop.call_soon(self._feed)
+            self.turns.add(self)
 
     def _parse(self, piece: bytes) -> None:
         """Parse a piece. A second protocol error during the answer to a first is not logged."""
+        if not piece or self.transport.is_closing():  # no bytes are the end, to the parser
+            return
         try:
             super().data_received(piece)
         except Exception:  # noqa: BLE001 - the parser answers some faults by one of its own
@@ -104,8 +144,9 @@ def connection_config(app: Any) -> Config:  # noqa: ANN401 - an ASGI application
 
 
 def new_connection(
-    config: Config, state: ServerState, door: ModelDoor, closed: Callable[[ModelConnection], None]
+    config: Config, state: ServerState, door: ModelDoor, turns: ParserTurns
 ) -> ModelConnection:
+    """A connection of this agent; the caller sets what is called at its end."""
     connection = ModelConnection(config=config, server_state=state, app_state={"door": door})
-    connection.door, connection.closed = door, closed
+    connection.door, connection.turns = door, turns
     return connection

@@ -19,7 +19,7 @@ from typing import Final
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from hive_core.proxy.connection import ModelConnection, new_connection
+from hive_core.proxy.connection import ModelConnection, ParserTurns, new_connection
 from hive_core.proxy.doors import PACKET_MOST, DoorGone, DoorsSynced, ModelDoor, parse_packet
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class DoorListener:
     state: ServerState
     admits: Callable[[ModelDoor, int], bool] = ModelDoor.admits
     connections: set[ModelConnection] = field(default_factory=set)
+    turns: ParserTurns = field(default_factory=ParserTurns)
     _accepting: bool = False
     _accepted: int = 0
     _second: float = 0.0
@@ -103,7 +104,8 @@ class DoorListener:
             accepted.close()
             return
         accepted.settimeout(0)
-        connection = new_connection(self.config, self.state, self.door, self._remove_connection)
+        connection = new_connection(self.config, self.state, self.door, self.turns)
+        connection.closed = self._remove_connection
         self.connections.add(connection)
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._open(connection, accepted))

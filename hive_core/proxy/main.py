@@ -212,3 +212,7 @@ def main() -> None:
     except OSError as error:
         sys.stderr.write(f"hive-model: cannot start: {error}\n")
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

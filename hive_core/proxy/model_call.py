@@ -18,7 +18,7 @@ from hive_core.proxy.config import ProxyConfig
 from hive_core.proxy.doors import ModelDoor
 from hive_core.proxy.failure import CallFailed, bad_request
 from hive_core.proxy.limits import CallLimits
-from hive_core.proxy.meter import AnswerMeter, TokenUsage
+from hive_core.proxy.meter import TOKENS_MOST, AnswerMeter, TokenUsage
 from hive_core.proxy.provider import ModelTarget, ProviderCall, UpstreamAnswer
 from hive_core.proxy.providers import Providers
 from hive_core.proxy.relay import TIMEOUT, Relay
@@ -105,7 +105,7 @@ class ModelCall:
 
     def _reservation(self, body: RequestBody, target: ModelTarget) -> dict[str, object]:
         wire, is_call = self.route.wire, self.route.purpose is Purpose.CALL
-        most = wire.most_out(body) or target.model.max_output
+        most = min(wire.most_out(body) or target.model.max_output, TOKENS_MOST)
         task = task_of(self.client.headers)
         return {
             "agent": self.door.agent, "sub": self.door.sub, "alias": body.alias,

@@ -27,6 +27,7 @@ _TO_CLIENT: Final = frozenset({
     b"content-type", b"request-id", b"x-request-id", b"retry-after", b"x-should-retry",
 })  # fmt: skip
 TASK_HEADER: Final = b"x-hive-task"
+_TASK_MOST: Final = 64
 _BETA_QUERY: Final = b"beta=true"
 
 
@@ -84,5 +85,5 @@ def task_of(headers: Headers) -> str:
     """The task that a call is for, as the client names it; empty where it names none."""
     for name, value in headers:
         if name == TASK_HEADER:
-            return value.decode("ascii", "replace")[:100]
+            return value.decode("ascii", "replace")[:_TASK_MOST]
     return ""

@@ -164,6 +164,32 @@ def test_a_connection_serves_one_call_after_another() -> None:
     asyncio.run(main())
 
 
+def test_a_body_may_come_byte_by_byte() -> None:
+    async def main() -> None:
+        async with calling("chat", json_reply({"usage": USAGE["chat"]})) as (host, provider):
+            reader, writer = await host.connect()
+            for byte in request_bytes("chat", body("chat"), "close"):
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0)
+            assert b" 200 " in await reader.readline()
+            assert provider.requests[0].json["model"] == "provider/name"
+            writer.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [1000, 70_000, 300_000, 3_000_000])
+def test_bodies_of_all_sizes_are_passed_on(size: int) -> None:
+    async def main() -> None:
+        async with calling("chat", json_reply({"usage": USAGE["chat"]})) as (host, provider):
+            data = json.dumps(body("chat", text="\u00e4" * size), ensure_ascii=False).encode()
+            assert (await host.post(PATHS["chat"], data)).status == 200
+            assert provider.requests[0].body == data.replace(b'"m"', b'"provider/name"', 1)
+
+    asyncio.run(main())
+
+
 def test_the_models_of_an_agent_are_listed_for_all_wires() -> None:
     async def main() -> None:
         more = '[models.other]\nprovider = "p"\nname = "o"\ncontext = 50_000\nmax_output = 100\n'
