@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import frontmatter
 import pytest
 from cli.run import Hive
 
+from hive_core.cli.agents.definitions import load_missing
+from hive_core.cli.core.session import Session
 from hive_core.errors import InvalidArgument
 from hive_core.varlink import Message
 
@@ -120,3 +123,17 @@ def test_roles_and_tools_are_listed(hive: Hive) -> None:
     hive.peer.answers["ListTools"] = lambda _: {"behaviour": "worker", "tools": [row]}
     assert "not now" in hive("tools", "bob").out
     assert hive.peer.params_of("ListTools") == [{"agent": "bob"}]
+
+
+def test_setup_stores_what_comes_with_hive_where_there_is_none_of_that_name(hive: Hive) -> None:
+    hive.peer.answers = {
+        "ListDefinitions": lambda _: {"definitions": [{"name": "worker"}], "next": None},
+        "SetDefinition": lambda _: {},
+    }  # fmt: skip
+    with closing(Session(hive.peer.path)) as session:
+        assert load_missing(session) == ["architect", "lead", "maid", "queen"]
+    stored = [params["name"] for params in hive.peer.params_of("SetDefinition")]
+    assert stored == ["architect", "lead", "maid", "queen"]
+    done = hive("definition", "load", "--shipped")
+    assert done.status == 0
+    assert "loaded worker" in done.err

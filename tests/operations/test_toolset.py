@@ -66,6 +66,7 @@ def test_a_granted_capability_shows_at_the_next_call(hive: World) -> None:
 
 @pytest.mark.parametrize("who", ["lead", "wu", "tim", "ada"])
 def test_the_same_agent_gets_the_same_tools_in_the_same_order(hive: World, who: str) -> None:
+    """Q3: and none of them twice."""
     first = hive.call(who, "list_toolset")
     assert hive.call(who, "list_toolset") == first
     assert len(set(map(str, names(first["tools"])))) == len(rows(first["tools"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hive_core.model.agents.definition import ParsedDefinition
 
 FOLDER: Final = Path("/etc/hive/agents")
+SHIPPED: Final = Path(__file__).with_name("shipped")
 # Names of our tools in Claude.
 _CLAUDE_TOOLS: Final = {
     "bash": "Bash", "edit": "Edit", "list": "LS", "read": "Read", "search": "Grep",
@@ -67,29 +68,45 @@ def lint(paths: tuple[Path, ...], style: str) -> int:
 
 @definition.command
 @paths_argument
+@click.option(
+    "--shipped", is_flag=True,
+    help="Load those that come with hive: architect, lead, maid, queen, worker.",
+)  # fmt: skip
 @click.pass_obj
-def load(session: Session, paths: tuple[Path, ...]) -> int:
+def load(session: Session, paths: tuple[Path, ...], *, shipped: bool) -> int:
     """Store definitions in the daemon, replacing older ones of the same name.
 
     Without arguments it loads those in /etc/hive/agents. A file that cannot be used is reported and
-    skipped.
+    skipped. `hive setup` loads those that come with hive where there is none of that name.
     """
     failed = 0
-    for file in _files(paths):
+    for file in _files((*paths, SHIPPED) if shipped else paths):
         try:
-            reading, body = _read(file)
-            session.change(
-                "set_definition", name=reading.name, description=reading.description,
-                agent=dict(reading.agent), body=body,
-            )  # fmt: skip
+            name, warnings = _store(session, file)
         except HiveError as error:
             say(f"{file}: {error}")
             failed += 1
         else:
-            for warning in reading.warnings:
+            for warning in warnings:
                 say(f"{file}: {warning}")
-            say(f"loaded {reading.name}")
+            say(f"loaded {name}")
     return int(failed > 0)
+
+
+def _store(session: Session, file: Path) -> tuple[str, Sequence[str]]:
+    """Store the definition of a file; its name, and the warnings about it."""
+    reading, body = _read(file)
+    session.change(
+        "set_definition", name=reading.name, description=reading.description,
+        agent=dict(reading.agent), body=body,
+    )  # fmt: skip
+    return reading.name, reading.warnings
+
+
+def load_missing(session: Session) -> list[str]:
+    """Store the shipped definitions whose names are free; return these names."""
+    names = {str(row.get("name")) for row in session.rows("list_definitions", "definitions")}
+    return [_store(session, file)[0] for file in _files([SHIPPED]) if file.stem not in names]
 
 
 @definition.command("list")

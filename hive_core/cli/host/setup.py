@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from hive_core.cli.agents.definitions import load_missing
 from hive_core.cli.core.options import yes_option
 from hive_core.cli.core.output import echo, say
 from hive_core.cli.core.progress import working
@@ -69,6 +70,8 @@ def setup(session: Session) -> None:
             steps.install(machine)
     with working("starting the root agent"):
         _await_root(session)
+    if names := load_missing(session):
+        tell(f"loaded definitions: {', '.join(names)}")
     echo("this machine is a hive host" + ("" if done else "; there was nothing to do"))
 
 

@@ -41,7 +41,7 @@ UNSUPPORTED_FIELDS: Final = (
 HIVE_FIELDS: Final = (
     "role", "tier", "title", "image", "boot", "command", "capabilities", "limits", "subtree",
     "max_children", "max_depth", "after_task", "wakes", "parallel", "require_plan",
-    "network", "funds", "runtime",
+    "network", "funds", "runtime", "profile",
 )  # fmt: skip
 # Other spellings of hive's fields.
 FIELD_ALIASES: Final = {"requirePlan": "require_plan", "brain": "runtime"}

@@ -99,11 +99,12 @@ TABLE: Final[tuple[ToolsetRule, ...]] = (
 # them sets them in a definition, or calls `spawn`.
 _OF_MACHINES: Final = frozenset({
     "image", "boot", "command", "limits", "subtree", "network", "max_children", "max_depth",
-    "after_task", "wakes", "parallel", "funds", "caps", "title", "patience", "thread",
+    "after_task", "wakes", "parallel", "funds", "caps", "title", "patience", "thread", "profile",
 })  # fmt: skip
 HIDDEN_PARAMETERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "spawn_agent_and_assign_task": _OF_MACHINES,
+        "spawn": frozenset({"profile"}),  # only the operator sets it
         "finish_task": frozenset({"tokens", "cost"}),  # the daemon measures them
         "send": frozenset({"reply_within"}),  # for a program that blocks until the answer comes
     }

@@ -125,6 +125,8 @@ def _checked_fields(call: Call, traits: Traits) -> dict[str, object]:
     role, tier = Role(traits.role), Tier(traits.tier)
     if TIER_RANK[tier] > TIER_RANK[ROLE_DEFAULTS[role].most]:
         raise InvalidArgument(f"a {role} is never {tier}", field="agent.tier")
+    if traits.profile is not None and role is not Role.DAEMON:
+        raise InvalidArgument(f"a {traits.profile} has the role daemon", field="agent.profile")
     list(initial_amounts(call, traits.funds))
     _check_model(call, traits)
     fields = traits.model_dump(exclude_unset=True)

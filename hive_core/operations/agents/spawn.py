@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Final
 from uuid import UUID, uuid4
 
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result, operation
-from hive_core.errors import LimitReached, NotFound
+from hive_core.errors import InvalidArgument, LimitReached, NotAllowed, NotFound
 from hive_core.model.agents.agent import (
     AfterTask,
     AgentName,
     AgentSpec,
     Limits,
+    Profile,
     Role,
     Runtime,
     SubtreeLimits,
@@ -37,6 +40,8 @@ from hive_core.operations.notices import send_notice
 from hive_core.policy import grants
 from hive_core.policy.rules import SPAWN
 
+# What says which program a new agent runs.
+_PROGRAM: Final = frozenset({"command", "definition", "runtime"})
 # The kind of an agent's first message.
 DEFINITION = "definition"
 
@@ -90,6 +95,7 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     hive = call.hive.with_agent(params.name, parent, spec)
     _check_host_limit(call, params.name)
     grants.check_spawn(call.hive, call.caller, parent, spec, call.settings.image_names)
+    _check_profile(call, spec)
     _check_model(call, spec)
     if parent is not None and not call.by_operator:
         besides = living_names(call, call.ledger.lives.zombies())
@@ -125,6 +131,24 @@ def _apply_definition(call: Call, params: SpawnParams) -> tuple[SpawnParams, str
 
 def _definition_field(params: SpawnParams) -> dict[str, object]:
     return {} if params.definition is None else {"definition": params.definition}
+
+
+def inherited_runtime(call: Call, fields: Collection[str]) -> str | None:
+    """The runtime of a new agent for which nothing says what it runs: that of its creator."""
+    spec = call.hive.specs.get(call.caller)
+    if spec is None or spec.runtime is None or not _PROGRAM.isdisjoint(fields):
+        return None
+    return spec.runtime.value
+
+
+def _check_profile(call: Call, spec: AgentSpec) -> None:
+    """Only the operator creates a queen or a maid; both are of the role daemon."""
+    if spec.profile is None:
+        return
+    if spec.role is not Role.DAEMON:
+        raise InvalidArgument(f"a {spec.profile} has the role daemon", field="profile")
+    if not call.by_operator:
+        raise NotAllowed(f"cannot spawn a {spec.profile}: only the operator may create one")
 
 
 def _check_model(call: Call, spec: AgentSpec) -> None:
@@ -201,6 +225,7 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         max_turns=params.max_turns,
         max_depth=params.max_depth,
         tools=grants.initial_tools(call.hive, call.caller, params.tools),
+        profile=Profile(params.profile) if params.profile else None,
         runtime=Runtime(params.runtime) if params.runtime else None,
         model=params.model,
     )

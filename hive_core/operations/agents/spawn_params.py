@@ -126,6 +126,11 @@ class Traits(Params):
         description="Network profile: `none` for no network. Other values are refused, as hosts"
         " have no network profiles yet. Absent: decided by `capabilities`.",
     )
+    profile: Literal["queen", "maid"] | None = Field(
+        None,
+        description="Which built-in agent of the role `daemon` it is. Only the operator creates"
+        " one, and a host has at most one of each.",
+    )
     funds: Funds | None = Field(
         None, description="Own budgets of the agent; absent: it draws on its creator's."
     )

@@ -13,10 +13,11 @@ from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotAllowed, NotFound
 from hive_core.ledger.batches.storage import NewBatch
-from hive_core.model.agents.agent import Role
+from hive_core.model.agents.agent import SESSION, Role
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.planning import Batch
+from hive_core.operations.agents.spawn import inherited_runtime
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.batches.dispatch import assign_items, item_body, make_worker
 from hive_core.operations.batches.views import (
@@ -27,6 +28,7 @@ from hive_core.operations.batches.views import (
     GetBatchParams,
     ListBatchesParams,
     RunParams,
+    Template,
     batch_report,
 )
 from hive_core.operations.pages import take_fitting
@@ -134,10 +136,21 @@ def _create(call: Call, params: RunParams) -> Batch:
     new = NewBatch(
         owner=call.uuid, title=params.title, concurrency=wanted, requeue=params.requeue,
         keeps=params.keep, deadline=call.now + (params.timeout or waits.batch),
-        template={} if params.agents else params.spawn.model_dump(exclude_none=True),
+        template={} if params.agents else _worker_params(call, params.spawn),
     )  # fmt: skip
     texts = [(task.title, item_body(task)) for task in params.tasks]
     return call.ledger.plans.batches.create(new, texts, call.now)
+
+
+def _worker_params(call: Call, template: Template) -> dict[str, object]:
+    """The parameters of `spawn` for the new workers of a batch."""
+    fields = template.model_dump(exclude_none=True)
+    runtime = template.runtime or inherited_runtime(call, template.model_fields_set)
+    if runtime is None:
+        return fields
+    if "command" not in template.model_fields_set:
+        fields["command"] = []
+    return {**fields, "runtime": runtime}
 
 
 def _existing_workers(call: Call, params: RunParams, wanted: int) -> list[str]:
@@ -146,11 +159,12 @@ def _existing_workers(call: Call, params: RunParams, wanted: int) -> list[str]:
         return [call.hive.spec(name).id for name in params.agents[:wanted]]
     if not params.reuse or call.by_operator:
         return []
+    program = _worker_params(call, params.spawn)["command"] or list(SESSION)
     children = (call.hive.spec(name) for name in call.hive.topology.children(call.caller))
     idle = [
         spec.id
         for spec in children
-        if (spec.role, list(spec.program)) == (params.spawn.role, params.spawn.command)
+        if (spec.role, list(spec.program)) == (params.spawn.role, program)
         and call.states.activity(spec.id) == _IDLE
         and not call.ledger.tasks.open_tasks(spec.id, 1)
         and not call.ledger.plans.batches.running_batches_of_worker(spec.id)

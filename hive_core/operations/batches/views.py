@@ -11,6 +11,7 @@ from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation, Params, Result
 from hive_core.model.work.planning import BatchItem, ItemState
 from hive_core.model.work.task import ResultStatus
+from hive_core.operations.agents.spawn_params import Runtimes
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.pages import Page, Paged
@@ -53,7 +54,14 @@ class Template(Params):
 
     role: Literal["worker", "task"] = Field("worker", description="Role of the workers.")
     command: list[Annotated[str, Field(max_length=4096)]] = Field(
-        ["hive-agent", "worker"], max_length=64, description="Command that each worker runs."
+        ["hive-agent", "worker"],
+        max_length=64,
+        description="Command that each worker runs. Absent, with a runtime: its session.",
+    )
+    runtime: Runtimes | None = Field(
+        None,
+        description="What runs the model of each worker. Absent: that of the caller, if it has one"
+        " and no command is set.",
     )
     title: str = Field("", max_length=200, description="Title of the workers.")
     image: str | None = Field(None, max_length=64, description="Name of an image of this host.")

@@ -14,7 +14,12 @@ from hive_core.broker.operation import Result, operation
 from hive_core.model.agents.agent import AgentName, Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.work.planning import WaitCondition
-from hive_core.operations.agents.spawn import SpawnParams, SpawnResult, spawn
+from hive_core.operations.agents.spawn import (
+    SpawnParams,
+    SpawnResult,
+    inherited_runtime,
+    spawn,
+)
 from hive_core.operations.agents.spawn_params import Traits
 from hive_core.operations.fields import Agent
 from hive_core.operations.tasks.assign import create_task
@@ -104,6 +109,8 @@ def _spawn_params(call: Call, params: SpawnAndAssignParams) -> SpawnParams:
     fields = params.model_dump(include=names, exclude_unset=True)
     name = params.name or free_name(call, params.agent_role)
     fields = {"role": _default_role(call, params.agent_type), **fields, "name": name}
+    if (runtime := inherited_runtime(call, fields)) is not None:
+        fields["runtime"] = runtime
     return SpawnParams.model_validate({**fields, "title": params.agent_role})
 
 
