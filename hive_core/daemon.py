@@ -32,7 +32,7 @@ from hive_core.host.git.server import MetaGitServer
 from hive_core.host.git.signed_approvals import SignedApprovals, create_signed_approvals
 from hive_core.host.git.watch import watch_branch
 from hive_core.host.sockets.model_doors import SUFFIX, ModelDoors
-from hive_core.host.sockets.model_service import AgentSocketPair, listen_model_service, user_id
+from hive_core.host.sockets.model_sockets import AgentSocketPair, ModelSockets, user_id
 from hive_core.host.sockets.server import SocketServer
 from hive_core.host.storage.backups import BackupRunner
 from hive_core.host.storage.credentials import Credentials
@@ -128,6 +128,13 @@ class Daemon:
     @cached_property
     def doors(self) -> ModelDoors:
         return ModelDoors(user_id(), self.keeper)
+
+    @cached_property
+    def model_sockets(self) -> ModelSockets:
+        hive = lambda: self.broker.hive  # noqa: E731
+        return ModelSockets(
+            self.sockets, self.doors, self.settings.paths, self.observed.troubles, hive
+        )
 
     @cached_property
     def agent_sockets(self) -> AgentSocketPair:
@@ -266,7 +273,7 @@ class Daemon:
                 self.upkeep,
                 self.duties,
             )
-            heard = [listener.on_topics for listener in to]
+            heard = [listener.on_topics for listener in (*to, self.model_sockets)]
             self.broker.listeners += [self.machines.on_topics, *heard, self._update_status]
         for name, fd in notify.stored_descriptors():
             adopt = self.doors.adopt if name.endswith(SUFFIX) else self.sockets.adopt
@@ -282,8 +289,7 @@ class Daemon:
                     await self.agent_sockets.listen(uuid, paths.socket(uuid), base)
                 notify.starting()
         await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
-        if reason := await listen_model_service(self.sockets, self.doors, paths):
-            self.observed.troubles["models"] = reason
+        await self.model_sockets.listen()
         self.sockets.close_unadopted_sockets()
         self.doors.close_unadopted_sockets()
 

@@ -19,7 +19,8 @@ from fixtures.socket_host import run as run_host
 from hive_core import varlink
 from hive_core.errors import HIVE
 from hive_core.host.sockets.model_doors import SUFFIX, ModelDoors
-from hive_core.host.sockets.model_service import AgentSocketPair, listen_model_service, user_id
+from hive_core.host.sockets.model_sockets import AgentSocketPair, ModelSockets, user_id
+from hive_core.model.agents.agent import Runtime
 from hive_core.model.config.settings import Paths
 
 ME = os.getuid()
@@ -224,16 +225,27 @@ def test_a_hive_model_that_does_not_read_delays_nothing(tmp_path: Path) -> None:
 def test_without_the_user_of_hive_model_there_are_no_sockets(
     harness: BrokerHarness, tmp_path: Path
 ) -> None:
+    """It is an alarm once an agent needs models."""
     assert user_id("no-such-user") is None
 
     async def main(host: SocketHost) -> None:
-        doors, paths = ModelDoors(None), Paths(runtime=tmp_path)
-        reason = await listen_model_service(host.sockets, doors, paths)
-        assert "there is no user hive-model" in reason
+        doors, troubles, hives = ModelDoors(None), dict[str, str](), [harness.broker.hive]
+        service = ModelSockets(
+            host.sockets, doors, Paths(runtime=tmp_path), troubles, lambda: hives[-1]
+        )
+        await service.listen()
         doors.open(ANN, "ann", tmp_path / "ann.sock", BASE)
         assert doors.agents == frozenset()
-        assert not any((tmp_path / name).exists() for name in ("ann.sock", "model-control.sock"))
-        doors.stop()
+        for name in ("ann.sock", "model-control.sock", "hand-model.sock"):
+            assert not (tmp_path / name).exists()
+        assert troubles == {}
+        ann = hives[-1].spec("ann").model_copy(update={"runtime": Runtime.BUILTIN})
+        hives.append(hives[-1].with_spec("ann", ann))
+        service.on_topics(frozenset({"tree"}))
+        assert "there is no user hive-model" in troubles["models"]
+        hives.pop()
+        service.on_topics(frozenset({"tree"}))
+        assert troubles == {}
 
     run_host(harness, tmp_path, main)
 
@@ -259,7 +271,7 @@ def test_only_hive_model_is_served_on_the_control_socket(
 ) -> None:
     async def main(host: SocketHost) -> None:
         doors, paths = ModelDoors(uid), Paths(runtime=tmp_path)
-        assert await listen_model_service(host.sockets, doors, paths) == ""
+        await ModelSockets(host.sockets, doors, paths, {}, lambda: harness.broker.hive).listen()
         reader, writer = await asyncio.open_unix_connection(paths.model_control_socket)
         writer.write(varlink.encode({"method": HIVE + "Look", "parameters": {}}))
         with contextlib.suppress(ConnectionError):
@@ -284,7 +296,7 @@ def test_hive_model_may_stay_silent_on_the_control_socket(
 
     async def main(host: SocketHost) -> None:
         doors, paths = ModelDoors(ME), Paths(runtime=tmp_path)
-        await listen_model_service(host.sockets, doors, paths)
+        await ModelSockets(host.sockets, doors, paths, {}, lambda: harness.broker.hive).listen()
         reader, writer = await asyncio.open_unix_connection(paths.model_control_socket)
         await host.listen("ann")
         async with host.connect("ann") as other:  # this one is closed for its silence

@@ -63,7 +63,7 @@ def pivot(sums: Iterable[Row]) -> list[Row]:
             continue
         row, value = table.setdefault(key, {}), item["amount"]
         row[column] = row.get(column, 0) + (value if isinstance(value, int) else 0)
-        if item["source"] == "reported":
+        if item["source"] != "measured":
             reported.add((key, column))
     return [
         {"key": key, **{
@@ -89,8 +89,8 @@ def pivot(sums: Iterable[Row]) -> list[Row]:
 def cost(session: Session, name: str | None, by: str, days: int | None, style: str) -> None:
     """Show what NAME and its descendants have used; without NAME, all agents.
 
-    The daemon measures time, CPU, messages, tasks, agents, tools and calls. Agents report tokens
-    and money; these figures begin with ~.
+    The daemon measures time, CPU, messages, tasks, agents, tools and calls, and tokens and money of
+    calls through hive-model. Figures that agents report, or that are estimated, begin with ~.
 
     The order is: living agents, one line for all destroyed children of each, recently destroyed
     agents.

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from hive_core.broker.outcome import TREE
 from hive_core.host.sockets.model_doors import ModelDoors
 from hive_core.host.sockets.server import SocketServer
+from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Paths
 
 USER: Final = "hive-model"
 MODEL_SOCKET: Final = "model.sock"
+_TROUBLE: Final = "models"
 NO_USER: Final = (
-    f"no agent can call a model: there is no user {USER}; `hive setup` creates it and starts the"
-    " service"
+    f"agents have a runtime, but none can call a model: there is no user {USER}; `hive setup`"
+    " creates it"
 )
 
 
@@ -52,10 +55,32 @@ class AgentSocketPair:
         self.broker.close(party)
 
 
-async def listen_model_service(sockets: SocketServer, doors: ModelDoors, paths: Paths) -> str:
-    """Open the two sockets of hive-model; return why there are none, or an empty text."""
-    if doors.uid is None:
-        return NO_USER
-    await sockets.listen_model_service(paths.model_control_socket, doors.uid)
-    doors.listen(paths.hand_model_socket)
-    return ""
+@dataclass(frozen=True, slots=True)
+class ModelSockets:
+    """The two sockets of hive-model. Without its user there are none.
+
+    Where an agent has a runtime for models then, `troubles` says so.
+    """
+
+    sockets: SocketServer
+    doors: ModelDoors
+    paths: Paths
+    troubles: MutableMapping[str, str]
+    hive: Callable[[], Hive]
+
+    async def listen(self) -> None:
+        if self.doors.uid is not None:
+            await self.sockets.listen_model_service(self.paths.model_control_socket, self.doors.uid)
+            self.doors.listen(self.paths.hand_model_socket)
+        self._report_missing_user()
+
+    def on_topics(self, topics: frozenset[str]) -> None:
+        if TREE in topics:
+            self._report_missing_user()
+
+    def _report_missing_user(self) -> None:
+        specs = self.hive().specs.values() if self.doors.uid is None else ()
+        if any(spec.runtime is not None for spec in specs):
+            self.troubles[_TROUBLE] = NO_USER
+        else:
+            self.troubles.pop(_TROUBLE, None)
