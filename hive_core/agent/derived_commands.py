@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -15,6 +16,7 @@ _HIDDEN: Final = ("idempotency_key", "after")
 # One flag name for each meaning, also where wire names differ. The wire name works too, but is not
 # in the help.
 _SHOWN_AS: Final = {"why": "--reason"}
+IN_TURN_OF: Final = "in_turn_of"
 _RESUMED: Final = ("subscribe",)  # flags that name the number to continue from
 
 
@@ -107,6 +109,13 @@ def _parameters(
     return options, params if command is None else {**params, "command": command}
 
 
+def _name_message(operation: catalog.CatalogEntry, params: Message) -> None:
+    """A command that `serve` runs for a message acts in the turn of that message."""
+    message = os.environ.get("HIVE_MESSAGE_ID")
+    if message and any(flag.name == IN_TURN_OF for flag in operation.flags):
+        params.setdefault(IN_TURN_OF, message)
+
+
 def run_operation(path: str, wanted: catalog.CatalogEntry, arguments: Sequence[str]) -> int:
     """Run one derived command line."""
     options, params = _parameters(wanted, arguments)
@@ -115,6 +124,7 @@ def run_operation(path: str, wanted: catalog.CatalogEntry, arguments: Sequence[s
             for reply in link.stream(wanted.method, params):
                 output.result(reply, options.output)
             return 0
+        _name_message(wanted, params)
         if wanted.keyed:
             params["idempotency_key"] = new_key()
         output.result(link.call(wanted.method, params, repeat=True), options.output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ def run_exchange(path: str, arguments: Sequence[str]) -> int:
         sent = link.change(
             "send", to=options.to, body=body, kind=options.kind,
             reply_within=min(max(options.wait, 1.0), 300.0),
+            in_turn_of=os.environ.get("HIVE_MESSAGE_ID") or None,
         )  # fmt: skip
         reply = wait_reply(link, str(sent["id"]), options.wait)
     if reply is None:

@@ -23,6 +23,7 @@ class More(TypedDict, total=False):
 
     priority: int
     thread: str
+    hops: int
 
 
 def send_notice(

@@ -76,7 +76,7 @@ CREATE INDEX lines_kind ON lines (queue, state, kind, rank, id);
 CREATE INDEX lines_taker ON lines (taker) WHERE state = 1;
 CREATE TABLE lives ( agent TEXT PRIMARY KEY, nonce INTEGER NOT NULL DEFAULT 0, invocation TEXT NOT NULL DEFAULT '', up INTEGER NOT NULL DEFAULT 0, ended TEXT NOT NULL DEFAULT '', activity TEXT NOT NULL DEFAULT 'idle', next TEXT NOT NULL DEFAULT '', due REAL , blocked TEXT NOT NULL DEFAULT '') STRICT, WITHOUT ROWID;
 CREATE INDEX lives_due ON lives (due) WHERE due IS NOT NULL;
-CREATE TABLE messages ( id INTEGER PRIMARY KEY, sender INTEGER NOT NULL, recipient INTEGER NOT NULL, relation TEXT NOT NULL, kind TEXT NOT NULL, thread TEXT, reply_to INTEGER, priority INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 3), sent_at REAL NOT NULL, expires_at REAL, body TEXT NOT NULL , source TEXT) STRICT;
+CREATE TABLE messages ( id INTEGER PRIMARY KEY, sender INTEGER NOT NULL, recipient INTEGER NOT NULL, relation TEXT NOT NULL, kind TEXT NOT NULL, thread TEXT, reply_to INTEGER, priority INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 3), sent_at REAL NOT NULL, expires_at REAL, body TEXT NOT NULL , source TEXT, hops INTEGER NOT NULL DEFAULT 0) STRICT;
 CREATE TABLE meta ( key TEXT PRIMARY KEY, value TEXT NOT NULL ) STRICT, WITHOUT ROWID;
 CREATE TABLE model_calls ( id TEXT PRIMARY KEY, agent TEXT NOT NULL, sub TEXT NOT NULL, alias TEXT NOT NULL, wire TEXT NOT NULL, tier TEXT NOT NULL, task TEXT NOT NULL, hand_back INTEGER NOT NULL, tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, price_in REAL NOT NULL, price_out REAL NOT NULL, begun REAL NOT NULL, due REAL, ended REAL, status TEXT NOT NULL, charged TEXT NOT NULL ) STRICT, WITHOUT ROWID;
 CREATE INDEX model_calls_due ON model_calls (due) WHERE due IS NOT NULL;

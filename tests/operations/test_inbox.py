@@ -7,7 +7,7 @@ from fixtures.world import World, names, rows
 
 FIELDS = {
     "id", "from", "from_uuid", "relation", "to", "body", "kind", "thread", "reply_to", "priority",
-    "sent_at", "attempt", "source", "wait_id",
+    "sent_at", "attempt", "source", "wait_id", "hops",
 }  # fmt: skip
 
 

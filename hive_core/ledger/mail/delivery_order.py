@@ -49,7 +49,7 @@ _FIRST: Final = " ORDER BY q.id LIMIT ?4"
 # CROSS JOIN keeps the planner to this order: https://www.sqlite.org/optoverview.html
 _LETTERS: Final = (
     "SELECT m.id, s.party, s.name, ?2, ?3, m.relation, m.body, m.kind, m.thread, m.reply_to,"
-    " m.priority, m.sent_at, m.expires_at, m.source FROM json_each(?1) j"
+    " m.priority, m.sent_at, m.expires_at, m.source, m.hops FROM json_each(?1) j"
     " CROSS JOIN messages m ON m.id = j.value CROSS JOIN parties s ON s.id = m.sender"
 )
 

@@ -15,7 +15,7 @@ _ID: Final = re.compile(r"[0-9a-f]{13,15}")
 # Column order of `message`. q is the place in the queue, m the message, s and r the parties.
 COLUMNS: Final = (
     "m.id, s.party, s.name, r.party, r.name, m.relation, m.body, m.kind, m.thread, m.reply_to,"
-    " m.priority, m.sent_at, m.expires_at, m.source, q.attempt, q.why"
+    " m.priority, m.sent_at, m.expires_at, m.source, m.hops, q.attempt, q.why"
 )
 
 
@@ -37,6 +37,7 @@ class NewMessage:
     # Seconds in which the sender waits for an answer
     reply_within: float | None = None
     source: str | None = None
+    hops: int = 0
 
 
 def text_id(number: int) -> str:
@@ -56,6 +57,6 @@ def message(row: tuple[Any, ...]) -> Message:
         id=id_, sender=row[1], sender_name=row[2], recipient=row[3], recipient_name=row[4],
         relation=Relation(row[5]), body=row[6], kind=row[7], thread=row[8] or id_,
         reply_to=None if reply_to is None else text_id(reply_to), priority=row[10],
-        sent_at=row[11], expires_at=row[12], source=row[13], attempt=row[14] or 0,
-        dead_why=row[15],
+        sent_at=row[11], expires_at=row[12], source=row[13], hops=row[14],
+        attempt=row[15] or 0, dead_why=row[16],
     )  # fmt: skip

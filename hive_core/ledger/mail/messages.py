@@ -13,7 +13,7 @@ destroyed becomes a dead letter, and the daemon informs its sender.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from math import inf
 from operator import itemgetter
@@ -22,6 +22,7 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.storage_use import StorageUse
 from hive_core.ledger.mail.delivery_order import DeliveryTurns
 from hive_core.ledger.mail.ended import Ends
+from hive_core.ledger.mail.hops import ReceivedHops
 from hive_core.ledger.mail.inbox_shares import InboxShares
 from hive_core.ledger.mail.letters import COLUMNS, COPY, message, number, text_id
 from hive_core.ledger.mail.mailbox import Box, InboxPlace, MessageState
@@ -57,12 +58,16 @@ class Messages:
         # Takes a letter: InboxFull, NotFound (recipient gone, `reply_to`), InvalidArgument.
         self.send = self._posting.send
         self._turns = DeliveryTurns(connection)
+        self._hops = ReceivedHops(connection)
+        # Parties that may work on a message: of all others nothing follows from mail.
+        self.receivers: Container[str] = self._hops.times
         # When each party read its mail last, since its machine or this daemon started.
         self._readers: dict[str, float] = {}
 
     def start(self) -> None:
         """Hold mail that an earlier daemon delivered, and place its unplaced messages."""
         self._posting.start()
+        self._hops.start(self._posting.newest_id)
 
     def seal(self) -> None:
         """Write pending state. Called before COMMIT."""
@@ -90,9 +95,19 @@ class Messages:
         turns = self._turns.next(box, recipient, most, now, only)
         if turns:
             self._boxes.give(box, [turn[:2] for turn, _ in turns], now + lease)
+        for _, letter in turns:
+            self._hops.note(letter, now)
         return [letter for _, letter in turns]
 
-    def answer(self, party: str, message_id: str) -> Message | None:
+    def recent_hops(self, party: str, now: float) -> int | None:
+        """The most hops of the messages that the party was given lately; None: there was none."""
+        return self._hops.most_recent(party, now)
+
+    def hops_in_hand(self, party: str) -> int | None:
+        """The most hops of the messages that the party has taken and not acked; None: none."""
+        return self._hops.most_in_hand(self._boxes.find(party))
+
+    def answer(self, party: str, message_id: str, now: float) -> Message | None:
         """The first answer to a message of the party; it is acked.
 
         A repeated call returns the same answer while it is kept. NotFound: not a message of the
@@ -102,7 +117,10 @@ class Messages:
         if answer_id is None:
             return None
         self.ack(party, [answer_id])
-        return self.get(answer_id)
+        letter = self.get(answer_id)
+        if letter is not None:
+            self._hops.note(letter, now)
+        return letter
 
     def ack(self, recipient: str, ids: Iterable[str]) -> int:
         """Ack messages, leased or not; return how many there were."""
@@ -219,6 +237,7 @@ class Messages:
         self._boxes.shift(seconds)
         self._requests.shift(seconds)
         self._posting.shift(seconds)
+        self._hops.shift(seconds)
 
     def size(self, recipient: str) -> tuple[int, int]:
         """Messages and bytes that wait or are leased."""

@@ -18,7 +18,8 @@ from hive_core.model.wire.record import DAEMON, Message, Relation
 _LISTED = 20
 _INSERT = (
     "INSERT INTO messages (id, sender, recipient, relation, kind, thread, reply_to, priority,"
-    " sent_at, expires_at, body, source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " sent_at, expires_at, body, source, hops)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _JOIN = "INSERT INTO threads (thread, message, sender, recipient) VALUES (?, ?, ?, ?)"
 # Only an exact str is bound without the adapters of sqlite3.
@@ -62,6 +63,10 @@ class Posting:
             return self._put(new, sender, now)
         thread, reply_to = self._thread(new, sender.number)
         return self._put(new, sender, now, thread, reply_to)
+
+    @property
+    def newest_id(self) -> int:
+        return self._ids.last
 
     def seal(self) -> None:
         """Write pending state. Called before COMMIT."""
@@ -126,7 +131,7 @@ class Posting:
             _INSERT,
             (
                 id_, sender.number, box.number, _WORDS[new.relation], new.kind, thread, reply_to,
-                new.priority, now, expires_at, body, new.source,
+                new.priority, now, expires_at, body, new.source, new.hops,
             ),
         )  # fmt: skip
         if thread is not None:
@@ -135,7 +140,7 @@ class Posting:
         return Message(
             text, party, new.sender_name, new.recipient, new.recipient_name, new.relation, body,
             new.kind, thread or text, None if reply_to is None else text_id(reply_to),
-            new.priority, now, expires_at, source=new.source,
+            new.priority, now, expires_at, source=new.source, hops=new.hops,
         )  # fmt: skip
 
     def shift(self, seconds: float) -> None:

@@ -101,12 +101,16 @@ _OF_MACHINES: Final = frozenset({
     "image", "boot", "command", "limits", "subtree", "network", "max_children", "max_depth",
     "after_task", "wakes", "parallel", "funds", "caps", "title", "patience", "thread", "profile",
 })  # fmt: skip
+# The session fills them in: a model could choose another message than the one it works on.
+_OF_SESSION: Final = frozenset({"in_turn_of"})
 HIDDEN_PARAMETERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "spawn_agent_and_assign_task": _OF_MACHINES,
+        "spawn_agent_and_assign_task": _OF_MACHINES | _OF_SESSION,
         "spawn": frozenset({"profile"}),  # only the operator sets it
         "finish_task": frozenset({"tokens", "cost"}),  # the daemon measures them
-        "send": frozenset({"reply_within"}),  # for a program that blocks until the answer comes
+        "publish": _OF_SESSION,
+        "assign_task": _OF_SESSION,
+        "send": _OF_SESSION | {"reply_within"},  # for a program that blocks until the answer comes
     }
 )
 

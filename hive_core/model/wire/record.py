@@ -41,7 +41,8 @@ class Relation(StrEnum):
 class Message:
     """One message. `sender` and `recipient` are UUID texts, or `operator` or `daemon`.
 
-    `source`: what caused a wake, in the words of the agent that woke itself.
+    `source`: what caused a wake, in the words of the agent that woke itself. `hops`: how many
+    messages of agents it follows from.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Message:
     attempt: int = 0
     dead_why: str | None = None
     source: str | None = None
+    hops: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ class TaskRequest:
     is none, and None the setting. `manager`: a new manager, which has to delegate first. `batch`:
     id of the batch that it belongs to. `context`: keep or clear what its agent remembers of earlier
     tasks; empty: default of the agent. `budget`: amounts of its own budget (tokens, cost); without
-    one the budget of its agent pays.
+    one the budget of its agent pays. `hops`: those of the message that offers it.
     """
 
     description: str
@@ -189,6 +189,7 @@ class TaskRequest:
     batch: str = ""
     context: str = ""
     budget: Mapping[str, int] = field(default_factory=dict)
+    hops: int = 0
 
 
 @dataclass(frozen=True, slots=True)

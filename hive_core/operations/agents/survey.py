@@ -20,6 +20,7 @@ from hive_core.model.work.task import AWAITING, Task
 from hive_core.operations.agents.archive import destroy_agents
 from hive_core.operations.lifecycle.zombies import living_names
 from hive_core.operations.pages import Page, Paged, reply_bytes, take_fitting
+from hive_core.operations.tasks.offers import UNBEGUN
 from hive_core.policy.rules import SELF
 
 _UP = frozenset({State.RUNNING, State.DEGRADED})
@@ -180,10 +181,10 @@ def _silence(call: Call, tasks: Iterable[Task]) -> float | None:
 
 
 def _last_word(call: Call, task: Task) -> float:
-    numbers = call.ledger.tasks.last_events(task.id, 1)
-    event = call.ledger.events.get(numbers[-1]) if numbers else None
+    """When something happened to the task last. That nothing happens is an event as well."""
     begun = task.started or task.created
-    return begun if event is None else max(begun, event.time)
+    events = call.ledger.events.some(call.ledger.tasks.last_events(task.id, 2))
+    return max([begun, *(event.time for event in events if event.operation != UNBEGUN)])
 
 
 def _left_overs(call: Call) -> list[str]:

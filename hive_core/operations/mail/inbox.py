@@ -58,6 +58,10 @@ class Letter(Result):
         None, description="For a wake: its cause, as the agent itself named it."
     )
     wait_id: str | None = Field(None, description="Id of the wait of the recipient that it ended.")
+    hops: int = Field(
+        0, description="How many messages of agents it follows from, each sent in the turn of the"
+        " one before."
+    )  # fmt: skip
 
 
 class Letters(Result):
@@ -150,7 +154,7 @@ def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Ans
     `reply_within`, the answer is reserved for this call for that time, and `recv` delivers it only
     later; otherwise the first of the two calls gets it.
     """
-    message = call.ledger.messages.answer(call.uuid, params.id)
+    message = call.ledger.messages.answer(call.uuid, params.id, call.now)
     answer = Answer(reply=None if message is None else _letter(message))
     if message is not None or params.wait <= 0:
         if message is not None:
@@ -238,5 +242,5 @@ def _letter(message: Message, woke: str | None = None) -> Letter:
         relation=message.relation.value, to=message.recipient_name, body=message.body,
         kind=message.kind, thread=message.thread, reply_to=message.reply_to,
         priority=message.priority, sent_at=message.sent_at, attempt=message.attempt,
-        source=message.source, wait_id=woke,
+        source=message.source, wait_id=woke, hops=message.hops,
     )  # fmt: skip

@@ -7,12 +7,13 @@ from typing import Annotated
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.operation import Mutation, Result, operation
+from hive_core.broker.operation import Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.mail.letters import COPY, NewMessage
 from hive_core.model.wire.record import OPERATOR, Message, Relation
 from hive_core.operations.budgets.spending import charge_message
 from hive_core.operations.fields import Agent, bounded_text
+from hive_core.operations.mail.hops import HOPS_MOST, InTurn, hops_of_turn, next_hops
 from hive_core.operations.mail.inbox_quota import BODY_MOST, check_share
 from hive_core.operations.mail.sibling_copies import copy_to_parent
 from hive_core.operations.notices import TOPIC, deliver
@@ -35,7 +36,7 @@ Body = Annotated[str, bounded_text(BODY_MOST)]
 Kind = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]{0,63}$")]
 
 
-class SendParams(Mutation):
+class SendParams(InTurn):
     to: Agent = Field(description="Name of an agent, or `operator`.")
     body: Body = Field(description="Text, at most 64 KiB.")
     kind: Kind = Field("message", description="Kind of the message, for programs.")
@@ -67,7 +68,7 @@ class SendParams(Mutation):
     )  # fmt: skip
 
 
-class WakeParams(Mutation):
+class WakeParams(InTurn):
     body: Body = Field(description="Text, at most 64 KiB.")
     source: str | None = Field(
         None, max_length=32, pattern=r"^[!-~]([ -~]*[!-~])?$",
@@ -116,6 +117,9 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
         raise InvalidArgument(f"kind {params.kind} is reserved for the daemon", field="kind")
     if params.reply_to is not None:
         _check_answer(call, params, params.reply_to, recipient)
+    hops, in_turn_of, reply_to = 0, params.in_turn_of, params.reply_to
+    if in_turn_of or reply_to or call.uuid in call.ledger.messages.receivers:
+        hops = next_hops(call, f"send to {params.to}", in_turn_of, reply_to)
     _check_rate(call, recipient, params.to)
     check_share(call, recipient, params.to)
     charge_message(call, recipient, params.body)
@@ -123,7 +127,7 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     letter = NewMessage(
         call.uuid, call.caller, recipient, params.to, standing, params.body, params.kind,
         urgency(params.priority, standing), params.thread, params.reply_to, params.ttl,
-        params.reply_within,
+        params.reply_within, hops=hops,
     )  # fmt: skip
     message = deliver(call, letter)
     if standing is Relation.SIBLING:
@@ -141,7 +145,7 @@ def wake(call: Call, params: WakeParams) -> Record[Sent]:
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=call.uuid, recipient_name=call.caller,
         relation=Relation.SELF, body=params.body, kind="wake", priority=PRIORITY,
-        source=params.source,
+        source=params.source, hops=min(hops_of_turn(call, params.in_turn_of) or 0, HOPS_MOST),
     )  # fmt: skip
     return _sent_record(deliver(call, letter))
 

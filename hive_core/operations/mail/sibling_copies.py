@@ -35,7 +35,7 @@ def copy_to_parent(call: Call, message: Message) -> None:
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=call.hive.spec(parent).id,
         recipient_name=parent, relation=Relation.CHILD, body=_body(message), kind=COPY,
-        priority=PRIORITY,
+        priority=PRIORITY, hops=message.hops,
     )  # fmt: skip
     with suppress(InboxFull):
         check_share(call, letter.recipient, parent)

@@ -14,6 +14,7 @@ from hive_core.errors import InboxFull, LimitReached
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.capability import covers
+from hive_core.operations.mail.hops import InTurn, next_hops
 from hive_core.operations.mail.inbox_quota import check_share
 from hive_core.operations.mail.send import PRIORITY, Body, urgency
 from hive_core.operations.notices import TOPIC, deliver
@@ -36,7 +37,7 @@ class FollowedParams(Params):
     """Nothing."""
 
 
-class PublishParams(Mutation):
+class PublishParams(InTurn):
     topic: Topic = Field(description="Name of the topic, the same for the whole hive.")
     body: Body = Field(description="Text, at most 64 KiB.")
     priority: int = Field(PRIORITY, ge=0, le=3, description="Priority, bounded as for `send`.")
@@ -83,10 +84,11 @@ def publish(call: Call, params: PublishParams) -> Record[Published]:
     most = call.settings.queues.followers
     if len(reached) > most:
         raise LimitReached(f"cannot publish {params.topic}: more than {most} agents follow it")
+    hops = next_hops(call, f"publish {params.topic}", params.in_turn_of)
     delivered = 0
     for name in reached:
         with suppress(InboxFull, LimitReached):
-            _deliver(call, params, name)
+            _deliver(call, params, name, hops)
             delivered += 1
     return Record(Published(delivered=delivered, missed=len(reached) - delivered))
 
@@ -104,7 +106,7 @@ def _reached_followers(call: Call, topic: str) -> list[str]:
     return sorted(following if wide else following.intersection(tree.subtree(call.caller)))
 
 
-def _deliver(call: Call, params: PublishParams, name: str) -> None:
+def _deliver(call: Call, params: PublishParams, name: str, hops: int) -> None:
     recipient = call.hive.spec(name).id
     standing = relation(call.hive, call.caller, name)
     if not call.by_operator and call.ledger.sends.take((call.uuid, recipient), call.now) > 0:
@@ -114,5 +116,6 @@ def _deliver(call: Call, params: PublishParams, name: str) -> None:
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=recipient, recipient_name=name,
         relation=standing, body=body, kind=TOPIC, priority=urgency(params.priority, standing),
+        hops=hops,
     )  # fmt: skip
     deliver(call, letter)

@@ -192,5 +192,5 @@ def daemon_letter(call: Call, name: str, kind: str, body: str, **more: Unpack[Mo
     return NewMessage(
         sender=DAEMON, sender_name=DAEMON, recipient=uuid, recipient_name=name,
         relation=Relation.DAEMON, body=body, kind=kind, priority=more.get("priority", PRIORITY),
-        thread=more.get("thread") or None,
+        thread=more.get("thread") or None, hops=more.get("hops", 0),
     )  # fmt: skip

@@ -19,6 +19,7 @@ from hive_core.operations.tasks.steps import log_event, take_step, task_topic
 TASK: Final = "task"
 # An agent that should run and does not gets no offer, since it could not receive it.
 _STUCK: Final = frozenset({State.FAILED, State.PARKED})
+UNBEGUN: Final = "unbegun"  # the event: its agent does not begin it
 _RETRY_SECONDS: Final = 1.0  # until a full inbox is tried again
 
 
@@ -58,7 +59,9 @@ def _offer(call: Call, task: Task, name: str) -> None:
     """Send a queued task to its agent as a message; the agent begins it with `begin_task`."""
     request, attempt = task.request, task.attempt + 1
     body = task_letter(call, replace(task, attempt=attempt))
-    more: More = {"priority": request.priority, "thread": request.thread}
+    more: More = {
+        "priority": request.priority, "thread": request.thread, "hops": request.hops,
+    }  # fmt: skip
     message = deliver(call, daemon_letter(call, name, TASK, body, **more))
     if request.manager and not task.attempt:
         take_step(
@@ -95,7 +98,7 @@ def look_after_offer(call: Call, task: Task) -> None:
         return
     why = f"{name} has not begun it for {call.settings.tasks.begin_within:g} s and reads no mail"
     unbegun = call.ledger.tasks.update(task.id, soft_at=None, why=why)
-    log_event(call, unbegun, "unbegun", why)
+    log_event(call, unbegun, UNBEGUN, why)
     notify_assigner(call, unbegun)
     call.notify(task_topic(task.id), "events")
 

@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from hive_core.broker.call import Call
-from hive_core.broker.operation import Mutation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.model.work.task import TaskRequest
 from hive_core.operations.budgets.spending import TaskCaps
 from hive_core.operations.fields import bounded_text
+from hive_core.operations.mail.hops import InTurn, next_hops
 from hive_core.operations.tasks.assign import check_part_of
 from hive_core.operations.tasks.funds import TaskBudget, budget_amounts
 
@@ -33,7 +33,7 @@ def _bounded_data(data: dict[str, object]) -> dict[str, object]:
 Data = Annotated[dict[str, object], AfterValidator(_bounded_data)]
 
 
-class TaskRequestParams(Mutation):
+class TaskRequestParams(InTurn):
     """Shared parameters of the operations that assign a task."""
 
     data: Data | None = Field(
@@ -104,6 +104,7 @@ def task_request(call: Call, params: TaskRequestParams, description: str) -> Tas
     fields.update(after=tuple(params.needs), artifacts=tuple(params.artifacts))
     fields["context"] = params.context or ""
     fields["budget"] = budget_amounts(params.budget)
+    fields["hops"] = next_hops(call, "assign a task", params.in_turn_of)
     return TaskRequest(description=description, title=getattr(params, "title", ""), **fields)
 
 
