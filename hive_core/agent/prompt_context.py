@@ -23,7 +23,6 @@ CONFIG: Final = Path("/run/hive/config")
 INSTRUCTIONS_MOST: Final = 64 << 10
 PROMPT_MOST: Final = 64 << 10
 PROMPTS_MOST: Final = 128 << 10
-_README: Final = "README.md"  # for people
 _NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _DEFINITION: Final = "definition"
 # The instructions of a configuration that no one has written yet.
@@ -129,8 +128,6 @@ def _override_texts(folder: Path) -> dict[str, str]:
 
 def _each_file(folder: Path, take: Callable[[str, str], None]) -> None:
     for path in sorted(folder.rglob("*.md")):
-        if path.name == _README:
-            continue
         text = _text(path, PROMPT_MOST + 1)
         if len(text.encode()) > PROMPT_MOST:
             raise InvalidArgument(f"{path.name}: larger than {PROMPT_MOST} bytes", field="prompts")

@@ -53,7 +53,7 @@ COMMANDS: Final = {
     "definition": "agents.definitions", "prompt": "config.prompts",
     "metrics": "host.metrics", "cost": "work.budgets", "budget": "work.budgets",
     "completion": "core.completion", "help": "core.help", "version": "core.help",
-    "quarantine": "agents.quarantine",
+    "quarantine": "agents.quarantine", "model": "config.models",
 }  # fmt: skip
 # Names that work but are not in the help: those of other programs, and of older releases.
 UNLISTED: Final = {
@@ -75,7 +75,7 @@ SECTIONS: Final = {
     "Messages": "chat send inbox question escalation remind reminder queue publish",
     "Work": "task turn plan trigger artifact budget wait",
     "Configuration and rights": "approval history rollback config definition prompt role tool why"
-    " cap allow disallow secret quarantine",
+    " cap allow disallow secret quarantine model",
     "The host": "setup teardown migrate converge gc metrics meta call completion help version",
 }
 _MORE: Final = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from hive_core.errors import HiveError
 from hive_core.proxy.accounts import refusal
@@ -13,9 +13,11 @@ from hive_core.proxy.client import ClientGone, ClientSide, Receive, Send
 from hive_core.proxy.config import ProxyConfig
 from hive_core.proxy.doors import ModelDoor
 from hive_core.proxy.failure import CallFailed
+from hive_core.proxy.meter import list_of
 from hive_core.proxy.model_call import CallServices, ModelCall
 from hive_core.proxy.route import Purpose, find_route, wire_of_path
 
+_MODELS_MOST: Final = 1000
 log = logging.getLogger(__name__)
 
 
@@ -56,19 +58,24 @@ class ModelApp:
 
     async def _models(self, door: ModelDoor) -> dict[str, Any]:
         """The models that this agent may call, in the forms of all wires at once."""
-        try:
-            answer = await self.services.accounts.call("ListModels", {"agent": door.agent})
-        except HiveError as error:
-            raise refusal(error) from error
-        rows = answer.get("models")
-        listed = (
-            [row.get("alias") for row in rows if isinstance(row, dict)]
-            if isinstance(rows, list)
-            else []
-        )
-        data = [self._row(alias) for alias in listed if alias in self.config.models.models]
+        aliases = await self._allowed_aliases(door.name)
+        data = [self._row(alias) for alias in aliases if alias in self.config.models.models]
         ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {}
         return {"object": "list", "data": data, "has_more": False, **ends}
+
+    async def _allowed_aliases(self, agent: str) -> list[str]:
+        aliases: list[str] = []
+        parameters: dict[str, object] = {"agent": agent}
+        while len(aliases) <= _MODELS_MOST:
+            try:
+                page = await self.services.accounts.call("ListModels", parameters)
+            except HiveError as error:
+                raise refusal(error) from error
+            aliases += [str(row.get("alias")) for row in list_of(page, "models")]
+            if not page.get("next"):
+                break
+            parameters = {"agent": agent, "after": page["next"]}
+        return aliases
 
     def _row(self, alias: str) -> dict[str, Any]:
         model = self.config.models.models[alias]

@@ -74,7 +74,6 @@ def test_what_people_wrote_is_read_from_the_deployed_configuration(
     (config / "ME.md").write_text("Be exact.")
     (config / "p" / "roles").mkdir(parents=True)
     (config / "p" / "roles" / "task.md").write_text("OWN")
-    (config / "p" / "README.md").write_text("For people.")
     skill(config, "review", "name: review\ndescription: How to review.")
     save_definition(tmp_path, "You review.")
     broker.answers["GetPrompts"] = lambda _: {"files": {"system.md": "HOST"}}

@@ -14,7 +14,6 @@ def test_files_are_read_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "roles").mkdir()
     (tmp_path / "roles" / "worker.md").write_text("täglich")
     (tmp_path / "manifest.toml").write_text("")
-    (tmp_path / "README.md").write_text("For people.")
     loaded = load_prompts(tmp_path)
     assert loaded.texts == {"manifest.toml": "", "roles/worker.md": "täglich"}
     assert loaded.faults() == prompts_faults(tmp_path) == []
@@ -26,7 +25,7 @@ def test_a_folder_that_is_not_there_has_no_prompts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "data", "reason"), [
-    ("Worker.md", b"x", "Worker.md"),
+    ("README.md", b"x", "README.md"),
     ("a.txt", b"x", "a.txt"),
     ("other.toml", b"x", "other.toml"),
     ("a.md", b"\xff", "not UTF-8 at byte 0"),

@@ -201,7 +201,7 @@ def test_the_models_of_an_agent_are_listed_for_all_wires() -> None:
                 "context": 50_000, "max_output": 100, "wire": "responses", "name": "o",
                 "object": "model", "type": "model",
             }.items()  # fmt: skip
-            assert host.hived.calls[0] == ("ListModels", {"agent": AGENT})
+            assert host.hived.calls[0] == ("ListModels", {"agent": "worker"})
             assert (await host.ask("HEAD", "/")).status == 200
 
     asyncio.run(main())

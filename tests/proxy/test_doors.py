@@ -69,15 +69,15 @@ def test_sockets_outlive_a_restart_of_hived_and_old_ones_end() -> None:
         async with calling("chat", json_reply({})) as (host, _):
             host.hived.hand_over(OTHER, name="other")
             await until(lambda: len(host.program.listeners) == 2)
-            kept = await host.connect()
+            reader, writer = await host.connect()
             await host.hived.stop()
             host.hived.doors.pop(OTHER)[1].close()
             await host.hived.start()
             host.hived.listen_for_hands()
             await until(lambda: len(host.program.listeners) == 1)
-            kept[1].write(request_bytes("chat", body("chat"), "close"))
-            assert b" 200 " in await asyncio.wait_for(kept[0].read(), 10)
-            kept[1].close()
+            writer.write(request_bytes("chat", body("chat"), "close"))
+            assert b" 200 " in await asyncio.wait_for(reader.read(), 10)
+            writer.close()
 
     asyncio.run(main())
 

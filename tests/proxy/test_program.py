@@ -135,7 +135,7 @@ class RunningProgram:
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def said(self) -> str:
+    def last_notice(self) -> str:
         return self.manager.recv(1000).decode()
 
 
@@ -148,16 +148,16 @@ def folder(tmp_path: Path) -> Path:
 def test_the_program_says_when_it_serves_reloads_and_stops(folder: Path) -> None:
     program = RunningProgram(folder)
     try:
-        assert program.said().startswith("READY=1")
+        assert program.last_notice().startswith("READY=1")
         program.process.send_signal(signal.SIGHUP)
-        assert program.said().startswith("RELOADING=1\nMONOTONIC_USEC=")
-        assert program.said() == "READY=1\nSTATUS=serving"
+        assert program.last_notice().startswith("RELOADING=1\nMONOTONIC_USEC=")
+        assert program.last_notice() == "READY=1\nSTATUS=serving"
         (folder / "models").write_text("x = 1")
         program.process.send_signal(signal.SIGHUP)
-        assert program.said().startswith("RELOADING=1")
-        assert "invalid" in program.said()
+        assert program.last_notice().startswith("RELOADING=1")
+        assert "invalid" in program.last_notice()
         program.process.terminate()
-        assert program.said().startswith("STOPPING=1")
+        assert program.last_notice().startswith("STOPPING=1")
         _, errors = program.process.communicate(timeout=30)
         assert program.process.returncode == 0
         assert "models.toml: x: unknown key" in errors

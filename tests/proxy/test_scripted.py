@@ -83,7 +83,7 @@ HELLO = "Hello, \u00fcber there! \U0001f41d"
 
 
 @asynccontextmanager
-async def scripted() -> AsyncIterator[
+async def scripted_clients() -> AsyncIterator[
     tuple[ModelHost, openai.AsyncOpenAI, anthropic.AsyncAnthropic]
 ]:
     async with model_host(MODELS, files={"rules.toml": RULES}) as host:
@@ -103,7 +103,7 @@ TOOL = {"name": "read", "parameters": {"type": "object"}}
 
 def test_chat_answers_are_read_by_the_library() -> None:
     async def main() -> None:
-        async with scripted() as (host, client, _):
+        async with scripted_clients() as (host, client, _):
             said: list[Any] = [{"role": "user", "content": "Read notes.txt"}]
             for streams in (False, True):
                 call = await chat(client, said, stream=streams)
@@ -141,7 +141,7 @@ async def chat(client: openai.AsyncOpenAI, messages: list[Any], *, stream: bool)
 @pytest.mark.parametrize("streams", [False, True])
 def test_responses_are_read_by_the_library(*, streams: bool) -> None:
     async def main() -> None:
-        async with scripted() as (host, client, _):
+        async with scripted_clients() as (host, client, _):
             said: list[Any] = [{"role": "user", "content": "Read notes.txt"}]
             first = await responses(client, said, streams=streams)
             call = first.output[0]
@@ -174,7 +174,7 @@ async def responses(client: openai.AsyncOpenAI, said: Any, *, streams: bool) -> 
 @pytest.mark.parametrize("streams", [False, True])
 def test_messages_are_read_by_the_library(*, streams: bool) -> None:
     async def main() -> None:
-        async with scripted() as (host, _, client):
+        async with scripted_clients() as (host, _, client):
             said: list[Any] = [{"role": "user", "content": "Read notes.txt"}]
             first = await messages(client, said, streams=streams)
             assert [block.type for block in first.content] == ["tool_use", "tool_use"]
@@ -203,7 +203,7 @@ async def messages(client: anthropic.AsyncAnthropic, said: list[Any], *, streams
 
 def test_errors_are_what_the_libraries_expect() -> None:
     async def main() -> None:
-        async with scripted() as (host, chat_client, client):
+        async with scripted_clients() as (host, chat_client, client):
             user: list[Any] = [{"role": "user", "content": "busy"}]
             with pytest.raises(anthropic.InternalServerError, match="come later") as busy:
                 await messages(client, user, streams=False)
@@ -227,7 +227,7 @@ def test_errors_are_what_the_libraries_expect() -> None:
 
 def test_the_models_are_listed_by_the_libraries() -> None:
     async def main() -> None:
-        async with scripted() as (host, chat_client, client):
+        async with scripted_clients() as (host, chat_client, client):
             host.hived.models = [{"alias": "chat"}, {"alias": "messages"}]
             assert [m.id async for m in chat_client.models.list()] == ["chat", "messages"]
             assert [m.id async for m in client.models.list()] == ["chat", "messages"]

@@ -31,7 +31,7 @@ CODE = re.compile(r"`([^`\n]+)`")
 # Words in code style that name no tool: attributes, relations, kinds, parameters and values.
 WORDS = frozenset({
     "relation", "from", "operator", "parent", "ancestor", "child", "descendant", "sibling",
-    "allowed", "self", "daemon", "<reminder>", "<summary>", "task", "answer", "plan: required",
+    "allowed", "self", "daemon", "<reminder>", "<session>", "task", "answer", "plan: required",
     "success",
     "partial", "failed", "task_stop", "task_report", "credential_expired", "worker", "manager",
     "needs", "plan_required", "tasks", "part_of", "context: keep", "context: clear", "artifacts",

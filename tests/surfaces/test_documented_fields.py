@@ -24,6 +24,7 @@ from hive_core.model.config.agent_config import AgentConfig, parse_agent_config
 from hive_core.model.config.models import ModelsFile, parse_models
 from hive_core.model.config.settings import Settings
 from hive_core.operations import load
+from hive_core.proxy.scripted import ScriptedRules, parse_rules
 from hive_core.surfaces.shape import result_schema
 
 ROOT = Path(__file__).parents[2]
@@ -197,6 +198,7 @@ def fault_of(text: str) -> str:
         (Settings.model_fields, lambda: Settings.model_validate(data)),
         (AgentConfig.model_fields, lambda: parse_agent_config(data)),
         (ModelsFile.model_fields, lambda: parse_models(text)),
+        (ScriptedRules.model_fields, lambda: parse_rules(text.encode(), "rules.toml")),
     ]
     known = [read for fields, read in readers if data.keys() <= set(fields)]
     faults = []

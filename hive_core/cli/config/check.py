@@ -17,7 +17,7 @@ from hive_core.errors import NotFound
 
 _SEED: Final = Path(__file__).parents[2] / "seed"
 _TEMPLATE: Final = {
-    "agent.toml": "host", "AGENTS.md": "host", "agent.nix": "nix", "prompts/README.md": "host",
+    "agent.toml": "host", "AGENTS.md": "host", "agent.nix": "nix", "prompts/system.md": "host",
     "skills/README.md": "host",
 }  # fmt: skip
 _SETTINGS: Final = Listing("key", (), "no faults")

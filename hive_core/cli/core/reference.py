@@ -97,6 +97,7 @@ OUTPUTS: Final = {
     "role list": ("list_roles", "roles"),
     "tool list": ("list_tools", "tools"),
     "definition list": ("list_definitions", "definitions"),
+    "model list": ("list_models", "models"),
     "definition show": ("get_definition", None),
     "meta log": ("meta_log", "commits"),
 }
@@ -107,10 +108,13 @@ before its descendants. `hive agent show` prints the result of `get_agent` with 
 `open_tasks` and `log`. `hive inbox show` and the other commands `show` of a listing print one row
 of it; `hive logs` of several agents adds `agent` to each line. `hive status` adds `disk` (bytes
 `total` and `free`) and `used` (the `sums` of `get_usage` for today, and the `currency`). `hive
-doctor` prints `{check, verdict: ok|warn|fail, detail}`. `hive todo` prints the rows of the
-operation of that name, each with `settle`: the command for it. `hive budget group` prints
-`{what, kind, used, most, unit, group}` with numbers; null is not measured, or not bounded. In the
-rows of `hive cost` time is in seconds, CPU in thousandths of a second, money in millionths.
+doctor` prints `{check, verdict: ok|warn|fail, detail}`. `hive model calls` prints `seq`, `time`,
+`agent` and the fields of each event of kind `model`; `hive model test` prints `{alias, provider,
+name, wire, price_known}` and either `error`, or `text`, `tokens_in`, `tokens_out`, `estimated`,
+`cost`, `ttft_ms` and `latency_ms`; `hive model key list` prints `{key, set_at}`. `hive todo` prints
+the rows of the operation of that name, each with `settle`: the command for it. `hive budget group`
+prints `{what, kind, used, most, unit, group}` with numbers; null is not measured, or not bounded.
+In the rows of `hive cost` time is in seconds, CPU in thousandths of a second, money in millionths.
 """
 
 

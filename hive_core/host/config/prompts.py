@@ -17,7 +17,6 @@ from hive_core.model.config.prompts import check_prompt_file
 
 log = logging.getLogger(__name__)
 PROMPTS: Final = "prompts"
-README: Final = "README.md"  # for people
 FILES_MOST: Final = 64
 BYTES_MOST: Final = 128 << 10
 
@@ -69,8 +68,7 @@ def _read_folder(folder: Path) -> dict[str, str]:
 def _files_of(folder: Path) -> list[Path]:
     """The files of the folder, by name."""
     try:
-        every = (path for path in folder.rglob("*") if path.name != README)
-        paths = sorted(path for path in every if not path.is_dir())
+        paths = sorted(path for path in folder.rglob("*") if not path.is_dir())
     except OSError as error:
         raise InvalidArgument(f"{folder}: cannot read the folder: {error.strerror}") from error
     if len(paths) > FILES_MOST:

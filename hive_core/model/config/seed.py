@@ -19,12 +19,12 @@ class SeedCommit(NamedTuple):
 
 SEEDS: Final = {
     "host": SeedCommit(
-        "2ff3b57cfc5765057c323cad13f7cb26bb66acb2",
-        "sha256-9vtV9o5IJbTJoNlXvBCBg32OE5Fg31Q2u9xbVOxMM1Q=",
+        "cad78c78c2efd3b1ffcb6a9681fa8f960c595318",
+        "sha256-k4Ncmc/4rsWrLUuCxth5v/ei473rQhdjwIqxqXLXlz4=",
     ),
     "nix": SeedCommit(
-        "b422933962990f594700c47af1837b13fab5e306",
-        "sha256-FM31wYxGg95bHHhUxbGNF3XCxpJD6di95a3V8y/Yrxo=",
+        "c8cce959a72f0c23b3255f4901eef0b2f57ce0fb",
+        "sha256-fi5Ftgv+/2v2cLZE2Rc+YVWKWiLN+xRYp+apFtPVdRQ=",
     ),
 }
 
