@@ -20,7 +20,7 @@ from hive_core.duties import Duties, stop_daemon_on_failure
 from hive_core.errors import HiveError
 from hive_core.host.config import settings as config
 from hive_core.host.config.diffs import ReviewDiffs
-from hive_core.host.config.models import MODELS, load_models, models_faults
+from hive_core.host.config.models import MODELS, check_models, load_models
 from hive_core.host.config.nix_profiles import NixProfiles
 from hive_core.host.config.prompts import PROMPTS, load_prompts, prompts_faults
 from hive_core.host.git.applied_repositories import AppliedRepositories
@@ -86,7 +86,7 @@ class Daemon:
         self.signals = ShutdownSignals(
             refusals=lambda: [
                 *(fault.text for fault in config.check(file)),
-                *models_faults(file.parent / MODELS),
+                *(fault.text for fault in check_models(file.parent / MODELS)),
                 *prompts_faults(file.parent / PROMPTS),
             ]
         )

@@ -42,7 +42,8 @@ def line(text: str, sign: str = "+", *, part: bool = False, path: str = "a.md") 
 def approval_page(*lines: Message, after: str | None = None, **row: object) -> Message:
     return {
         "approval": {**ROW, **row}, "review": {"files": 3, "warnings": ["mixed script in a.md"]},
-        "marks": list(MARKS), "lines": list(lines), "whole": True, "next": after,
+        "models": ["opus", "small"], "marks": list(MARKS), "lines": list(lines), "whole": True,
+        "next": after,
     }  # fmt: skip
 
 
@@ -69,7 +70,8 @@ def test_the_page_has_requester_changes_marks_and_decision_commands(hive: Hive) 
     assert done.status == 0
     for text in (
         "asked by   bob, from the clone of bob", f"commit     {COMMIT}", f"instead of {BASE}",
-        "effect     restart", "size       files 3", "! capability spawn (new)",
+        "effect     restart", "size       files 3", "models     opus, small",
+        "! capability spawn (new)",
         "! limit memory_max (1 -> 2)", "- capability kill (taken)", '! command (new)\n│ ["sh"]',
         "│ better words", "│ mixed script", "│ === a.md", "│     7 + one", "│     7 - two",
         f"  hive approval approve {ID} --commit {COMMIT[:8]}",

@@ -107,6 +107,15 @@ def test_what_is_asked_for_is_shown_with_marks_effect_and_figures(world: World) 
     assert lost == held - {"spawn", "budget"}
 
 
+def test_the_models_are_those_that_the_agent_may_use_once_it_is_granted(world: World) -> None:
+    asked_for = {"capabilities": ["model:hive-small"], "model": "hive-small"}
+    id_ = judge(world, ask(world), asked_for)
+    result = show(world, id_)
+    assert result["models"] == ["hive-small"]
+    red = {(mark["kind"], mark["name"]) for mark in rows(result["marks"]) if mark["gives"]}
+    assert red == {("model", "hive-small"), ("model", "model")}
+
+
 def pages(world: World, id_: str, **more: object) -> list[Reply]:
     asked = world.ask_as(OPERATOR, "get_approval", {"id": id_, **more}, more=True)
     return asked.pages

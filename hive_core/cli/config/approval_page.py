@@ -64,6 +64,8 @@ def _facts(reply: Message, row: Row) -> Iterator[str]:
         yield f"effect     {words(row.get('effect'))}{_follower_count(reply) if is_lock else ''}"
     if size := _size(review):
         yield f"size       {size}"
+    if models := reply.get("models"):
+        yield f"models     {words(models)}"
 
 
 def _size(review: Row) -> str:

@@ -39,14 +39,16 @@ def check_settings(file: Path, style: str) -> int:
     """Check the settings of this host, FILE (/etc/hive/hive.toml), and print each fault.
 
     The daemon checks them in the same way: it neither starts with nor reloads a file that has a
-    fault. The exit status is 1 when there is a fault.
+    fault. It also checks models.toml in the same folder; with a fault there the daemon starts, and
+    no agent may use a model. The exit status is 1 when there is a fault.
     """
     # Imported here: pydantic is slow to import, and other commands do not need it.
+    from hive_core.host.config.models import MODELS, check_models  # noqa: PLC0415
     from hive_core.host.config.settings import check  # noqa: PLC0415
 
     if not file.exists() and str(file) != CONFIG:
         raise NotFound(f"{file}: no such file")
-    findings = check(file)
+    findings = [*check(file), *check_models(file.parent / MODELS)]
     if style == "table":
         for finding in findings:
             echo(plain(finding.text))

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import InvalidArgument
+from hive_core.host.config.settings import SettingsFault
 from hive_core.model.agents.model_catalog import ModelCatalog
 from hive_core.model.config.limits import ModelSettings
-from hive_core.model.config.models import BYTES_MOST, ModelsFile, parse_models
+from hive_core.model.config.models import BYTES_MOST, FILE, ModelsFile, parse_models
 
 log = logging.getLogger(__name__)
-MODELS: Final = "models.toml"
+MODELS: Final = FILE
 _NO_MODELS: Final[dict[str, object]] = {"providers": {}, "models": {}}
 
 
@@ -44,12 +45,14 @@ def load_models(path: Path) -> LoadedModels:
         return LoadedModels(ModelsFile.model_validate(_NO_MODELS), str(error))
 
 
-def models_faults(path: Path) -> list[str]:
-    """Why the file cannot be used; empty if it can."""
+def check_models(path: Path) -> list[SettingsFault]:
+    """The first fault of the file; none if it can be used."""
     try:
         parse_models(_read(path))
     except InvalidArgument as error:
-        return [f"{path}: {error}"]
+        reason = error.reason.removeprefix(f"{FILE}: ").removeprefix(f"{error.field}: ")
+        key = "" if error.field in (FILE, str(path)) else error.field
+        return [SettingsFault(path, None, key, reason)]
     return []
 
 
@@ -62,6 +65,7 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise InvalidArgument(f"{path}: cannot read the file: {error.strerror}") from error
+        reason = f"cannot read the file: {error.strerror}"
+        raise InvalidArgument(reason, field=FILE) from error
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{path}: not UTF-8 at byte {error.start}") from error
+        raise InvalidArgument(f"not UTF-8 at byte {error.start}", field=FILE) from error

@@ -31,6 +31,7 @@ from hive_core.operations.approvals.views import (
     is_above,
     is_requester,
     mark_rows,
+    models_after,
     strongest_effect,
     visible_figures,
     visible_followers,
@@ -90,6 +91,9 @@ class ShownApproval(Page):
     approval: ApprovalRow = Field(description="The approval.")
     review: dict[str, object] = Field(description="Figures of the check: files, bytes, changes.")
     marks: list[MarkRow] = Field(description="Each value of `[request]` and what it changes.")
+    models: list[str] = Field(
+        description="Models that the agent may use once this is granted, its own first."
+    )
     lines: list[LineRow] = Field(description="Lines of the diff to what is deployed.")
     follows: list[FollowerRow] = Field(
         description="For newer inputs: the first 500 agents that are rebuilt once the inputs are"
@@ -145,6 +149,7 @@ def get_approval(call: Call, params: GetApprovalParams) -> Later[ShownApproval]:
         approval=approval_row(call, approval).model_copy(update=_current_fields(call, approval)),
         review=visible_figures(call, approval),
         marks=mark_rows(call, approval),
+        models=models_after(call, approval),
         lines=[],
         follows=follows[:ROWS_MOST],
         followers=len(follows),

@@ -134,16 +134,35 @@ def mark_rows(call: Call, approval: Approval) -> list[MarkRow]:
 
     Hidden if the requester can no longer see the agent.
     """
-    name = call.hive.name(approval.agent)
-    still = call.by_operator or (is_requester(call, approval) and is_above(call, approval.agent))
-    if name is None or not still or approval.kind is not ApprovalKind.CONFIG:
+    spec = _visible_spec(call, approval)
+    if spec is None:
         return []
     wishes = ConfigRequest.model_validate(dict(approval.requested))
-    changes = requested_changes(call.hive.spec(name), wishes)
+    changes = requested_changes(spec, wishes)
     return [
         MarkRow(kind=m.kind, name=m.name, before=m.before, after=m.after, gives=m.gives)
         for m in changes
     ]
+
+
+def models_after(call: Call, approval: Approval) -> list[str]:
+    """The models that the agent may use once its request is granted; hidden like its changes."""
+    spec = _visible_spec(call, approval)
+    if spec is None:
+        return []
+    wishes = ConfigRequest.model_validate(dict(approval.requested))
+    capabilities = wishes.capabilities_after(spec.capabilities)
+    after = {"model": wishes.model or spec.model, "capabilities": capabilities}
+    return list(call.models.allowed_models(spec.model_copy(update=after)))
+
+
+def _visible_spec(call: Call, approval: Approval) -> AgentSpec | None:
+    """The spec that a new configuration changes; None where the reader may not see the agent."""
+    name = call.hive.name(approval.agent)
+    still = call.by_operator or (is_requester(call, approval) and is_above(call, approval.agent))
+    if name is None or not still or approval.kind is not ApprovalKind.CONFIG:
+        return None
+    return call.hive.spec(name)
 
 
 class FollowerRow(Result):
