@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fixtures.fake_broker import FakeBroker, fake_broker
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hive_core.agent import prompt_context, skills
 from hive_core.agent.prompt import run_prompt
@@ -222,3 +225,18 @@ def test_reading_a_skill_needs_no_grant(
     assert run_tool(broker.path, ["read_skill", "a"]) == 0
     assert capfd.readouterr().out == "Do it so.\n"
     assert broker.params_of("UseTool") == []
+
+
+@given(st.binary(max_size=400), st.text(max_size=80))
+def test_any_file_is_a_skill_or_is_passed_over(data: bytes, head: str) -> None:
+    """Whatever an approved configuration has in a SKILL.md: no crash, one line, within bounds."""
+    for content in (data, f"---\n{head}\ndescription: x\n---\n".encode(errors="replace") + data):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / "a"
+            place.mkdir()
+            (place / "SKILL.md").write_bytes(content)
+            for row in skills.catalog(Path(folder)):
+                assert row["name"] == "a"
+                assert 0 < len(row["description"]) <= skills.DESCRIPTION_MOST
+                assert "\n" not in row["description"]
+                assert isinstance(skills.read_skill(Path(folder), "a"), str)

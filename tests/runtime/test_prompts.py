@@ -312,6 +312,21 @@ def test_a_wrong_manifest_is_refused_with_the_key(text: str, field: str) -> None
     assert refused.value.field == field
 
 
+@given(st.text(max_size=200))
+def test_any_text_is_a_manifest_or_a_typed_error(text: str) -> None:
+    rows = f'[[segment]]\nfile = "a.md"\n{text}'
+    for manifest in (text, rows):
+        try:
+            parse_manifest(manifest)
+        except InvalidArgument as error:
+            assert_named(error)
+
+
+def assert_named(error: InvalidArgument) -> None:
+    assert error.field
+    assert error.reason.startswith("manifest.toml: ")
+
+
 def test_a_segment_may_depend_on_phase_capability_tool_and_value() -> None:
     """Q11: a block for agents with a network, and one for a phase."""
     manifest = parse_manifest(
