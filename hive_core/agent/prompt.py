@@ -32,13 +32,14 @@ _UID: Final = 1000
 def run_prompt(path: str, arguments: Sequence[str]) -> int:
     """Write the bytes to standard output, and the digest to standard error."""
     options = _parser().parse_args(arguments)
-    folder = options.state or _state_folder()
+    state = options.state or _state_folder()
     if options.new:
+        workspace = Path(os.environ.get("HIVE_WORKSPACE") or state / "work")
         with Link(path) as link:
-            context = prompt_context(link, folder, options.workspace or folder.parent / "work")
+            context = prompt_context(link, state, workspace)
         data = _render(context)
     else:
-        data = logged_prompt(folder, options.conversation)
+        data = logged_prompt(state / "session", options.conversation)
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
     output.complaint(f"sha256 {hashlib.sha256(data).hexdigest()}")
@@ -54,8 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--conversation", default=MAIN, help=f"name of the conversation (default {MAIN})"
     )
-    parser.add_argument("--state", type=Path, help="folder of the session (default: state/session)")
-    parser.add_argument("--workspace", type=Path, help="the workspace (default: state/work)")
+    parser.add_argument(
+        "--state", type=Path, help="folder of the agent's state (default: /agents/NAME/state)"
+    )
     return parser
 
 
@@ -101,4 +103,6 @@ def _source() -> str:
 
 
 def _state_folder() -> Path:
-    return Path("/agents", os.environ.get("HIVE_NAME", "-"), "state", "session")
+    if place := os.environ.get("HIVE_STATE"):
+        return Path(place)
+    return Path("/agents", os.environ.get("HIVE_NAME", "-"), "state")

@@ -127,11 +127,11 @@ def test_a_new_prompt_is_rendered_by_the_runtime_the_same_each_time(
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     tmp_path.chmod(0o755)
-    assert run_new(broker, tmp_path / "session", monkeypatch) == 0
+    assert run_new(broker, tmp_path, monkeypatch) == 0
     first = capfd.readouterr()
     assert "You are bob" in first.out
     assert first.err == f"hive-agent: sha256 {hashlib.sha256(first.out.encode()).hexdigest()}\n"
-    assert run_new(broker, tmp_path / "session", monkeypatch) == 0
+    assert run_new(broker, tmp_path, monkeypatch) == 0
     assert capfd.readouterr().out == first.out
 
 
@@ -146,8 +146,8 @@ def test_a_prompt_that_cannot_be_rendered_says_which_file(
 def test_the_prompt_of_a_conversation_comes_from_its_log(
     broker: FakeBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "task-1"
-    folder.mkdir()
+    folder = tmp_path / "session" / "task-1"
+    folder.mkdir(parents=True)
     rows = [{"t": "system", "text": "old"}, {"t": "system", "text": "frozen ✓\n"}]
     (folder / "log").write_bytes(b"".join(encode_record(dict(row)) for row in rows) + b"torn")
     words = ["--state", str(tmp_path), "--conversation", "task-1"]
@@ -166,8 +166,8 @@ def test_a_conversation_that_is_not_there_is_an_error(
 
 
 def test_a_log_without_a_prompt_says_so(broker: FakeBroker, tmp_path: Path) -> None:
-    (tmp_path / "main").mkdir()
-    (tmp_path / "main" / "log").write_bytes(encode_record({"t": "input", "text": "x"}))
+    (tmp_path / "session" / "main").mkdir(parents=True)
+    (tmp_path / "session" / "main" / "log").write_bytes(encode_record({"t": "input", "text": "x"}))
     with pytest.raises(NotFound, match="--new"):
         run_prompt(broker.path, ["--state", str(tmp_path)])
 
