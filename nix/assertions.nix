@@ -64,8 +64,22 @@ let
   nixSettings = config.nix.settings;
   overlay = config.system.etc.overlay or { };
   usesNix = elem "nix" ([ cfg.defaultImage cfg.root.image ] ++ map (each: each.image) (lib.attrValues agents));
+
+  models = cfg.models;
+  providers = lib.attrValues (models.settings.providers or { });
+  wantedKeys = lib.unique (concatMap (each: optional ((each.key or null) != null) each.key) providers);
 in
 concatMap judge (attrNames agents)
+++ concatMap
+  (key: refuse (builtins.match "[a-z0-9][a-z0-9._-]{0,63}" key == null) "models.keyFiles"
+    "the key ${key} must be 1 to 64 of a-z, 0-9, '.', '_' and '-', and start with a letter or digit"
+  ++ refuse (inStore models.keyFiles.${key}) "models.keyFiles.${key}"
+    "the file is in the store, which every user can read: give the path of a file as a string")
+  (attrNames models.keyFiles)
+++ concatMap
+  (key: refuse (models.keyFiles != { } && !(models.keyFiles ? ${key})) "models.keyFiles"
+    "a provider needs the key ${key}, and there is no file for it")
+  wantedKeys
 ++ refuse (names.fault root != null) "root.name" "the name ${toString (names.fault root)}"
 ++ concatMap
   (name: refuse (!elem name images) "images" "unknown image ${name}; known images are ${lib.concatStringsSep ", " images}")

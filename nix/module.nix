@@ -16,8 +16,10 @@ let
       BIN = "${cfg.package}/bin";
       PYTHON = "${tools}/bin/python3";
       PACKAGE = "${home}/hive_core";
+      SMALL = "${cfg.models.small.package}";
     };
   };
+  model = "hive-model"; # the account that calls providers
   hostUnits = ../hive_core/host/unit_files;
   privdUnits = ../hive_core/privd/unit_files;
 
@@ -71,6 +73,8 @@ let
     # The root helper accepts paths of images only from this file.
     "hive/images" = lib.concatStrings (lib.mapAttrsToList (name: path: "${name} ${path}\n") cfg.images);
     "hive/agents.json" = builtins.toJSON declared;
+  } // optionalAttrs (cfg.models.settings != { }) {
+    "hive/models.toml" = toTOML cfg.models.settings;
   } // optionalAttrs (cfg.approval.allowedSigners != "") {
     "hive/allowed_signers" = cfg.approval.allowedSigners;
   };
@@ -132,10 +136,23 @@ in
       description = "hive daemon";
       extraGroups = [ "systemd-journal" ];
     };
+    users.groups.${model} = { };
+    users.users.${model} = {
+      isSystemUser = true;
+      group = model;
+      description = "hive model proxy";
+    };
+    users.groups.hive-small = { };
+    users.users.hive-small = {
+      isSystemUser = true;
+      group = "hive-small";
+      description = "embedded model of hive";
+    };
 
     systemd.tmpfiles.rules = units.rules (privdUnits + "/hive.tmpfiles") ++ [
       # Garbage collector roots of the generations of agents.
       "d /nix/var/nix/profiles/hive 0755 ${cfg.user} ${cfg.group}"
+      "d /etc/hive/keys 0750 root ${model}"
     ];
 
     # A switch never stops hived but reloads it: hived ends, and systemd starts the new one from the
@@ -151,9 +168,31 @@ in
     # It keeps no state, so a new one can continue between two actions.
     systemd.services.hive-privd = lib.recursiveUpdate (units.service (privdUnits + "/hive-privd.service")) {
       path = [ tools ];
-      environment.HIVE_USR = tools;
+      environment = {
+        HIVE_USR = tools;
+        HIVE_RUNTIME = if cfg.models.runtime == null then "/var/empty" else "${cfg.models.runtime}";
+      };
       stopIfChanged = false;
     };
+
+    systemd.services.hive-model = lib.recursiveUpdate
+      (units.service (hostUnits + "/hive-model.service"))
+      {
+        stopIfChanged = false;
+        unitConfig = optionalAttrs (cfg.models.settings != { }) {
+          X-Reload-Triggers = mark "hive/models.toml";
+        };
+        serviceConfig = optionalAttrs (cfg.models.keyFiles != { }) {
+          LoadCredential = lib.mapAttrsToList (name: file: "${name}:${toString file}") cfg.models.keyFiles;
+          ExecStart = "${cfg.package}/bin/hive-model --keys %d";
+        };
+      };
+    systemd.sockets.hive-model = units.socket (hostUnits + "/hive-model.socket");
+
+    systemd.services.hive-small = mkIf cfg.models.small.enable
+      (units.service (hostUnits + "/hive-small.service"));
+    systemd.sockets.hive-small = mkIf cfg.models.small.enable
+      (units.socket (hostUnits + "/hive-small.socket"));
 
     systemd.slices.hived = units.slice (hostUnits + "/hived.slice");
 

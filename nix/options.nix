@@ -162,6 +162,51 @@ in
     archive = option number 86400 "Seconds for which a destroyed agent can be restored.";
   };
 
+  models = {
+    settings = mkOption {
+      type = types.attrsOf types.anything;
+      default = { };
+      example = literalExpression ''
+        {
+          providers.anthropic = { wire = "messages"; base_url = "https://api.anthropic.com/v1"; key = "anthropic"; };
+          models.claude = { provider = "anthropic"; name = "claude-sonnet-4-5"; };
+        }
+      '';
+      description = ''
+        The content of models.toml: providers, models and limits, by their names there. Empty: every
+        agent has the embedded model.
+      '';
+    };
+    keyFiles = mkOption {
+      type = types.attrsOf text;
+      default = { };
+      example = literalExpression "{ anthropic = config.sops.secrets.anthropic.path; }";
+      description = ''
+        Keys of providers by name, each the path of a file on this host. systemd reads them as root
+        and shows them to hive-model.service alone; they never enter the store. With this option,
+        the files in /etc/hive/keys are not used.
+      '';
+    };
+    small = {
+      enable = mkEnableOption "the embedded model, which needs no key and shows that all parts work";
+      package = mkOption {
+        type = types.package;
+        default = pkgs.callPackage ./small.nix { };
+        defaultText = literalExpression "pkgs.callPackage ./small.nix { }";
+        description = "An interpreter with the program that runs the embedded model, and its weights.";
+      };
+    };
+    runtime = mkOption {
+      type = maybe types.package;
+      default = pkgs.callPackage ./runtime.nix { };
+      defaultText = literalExpression "pkgs.callPackage ./runtime.nix { }";
+      description = ''
+        What the sessions of agents import, which containers see at /opt/hive/runtime. `null`: no
+        agent can have a `runtime`.
+      '';
+    };
+  };
+
   settings = mkOption {
     type = types.attrsOf types.anything;
     default = { };

@@ -35,9 +35,10 @@ let
       documentation = words (unit.Documentation or [ ]);
       after = words (unit.After or [ ]);
       wants = words (unit.Wants or [ ]);
+      requires = words (unit.Requires or [ ]);
       wantedBy = words (found.Install.WantedBy or [ ]);
       unitConfig = lib.mapAttrs (_: single)
-        (removeAttrs unit [ "Description" "Documentation" "After" "Wants" ]);
+        (removeAttrs unit [ "Description" "Documentation" "After" "Wants" "Requires" ]);
     };
 in
 {
@@ -50,6 +51,10 @@ in
       environment = lib.listToAttrs (map variable (words (found.Service.Environment or [ ])));
       serviceConfig = lib.mapAttrs (_: single) (removeAttrs found.Service [ "Environment" ]);
     };
+
+  socket = file:
+    let found = read file; in
+    common found // { socketConfig = lib.mapAttrs (_: single) found.Socket; };
 
   slice = file:
     let found = read file; in

@@ -19,6 +19,7 @@ _BUS_RESTARTS = (
     "Connection terminated", "Transport endpoint is not connected",
 )  # fmt: skip
 _ENV = {"PATH": os.environ.get("PATH", os.defpath)}
+_RUNTIME = Path(os.environ.get("HIVE_RUNTIME", "/usr/local/lib/hive-runtime"))
 
 
 def run(*argv: str) -> str:
@@ -43,7 +44,8 @@ def host() -> render.HostFacts:
     parts = (f"/{part}" for part in render.SHARED[1:] if Path("/", part).exists())
     shared = (f"{mounts.USR}:/usr", *own, *parts)
     package = str(Path(__file__).parents[1])
-    return render.HostFacts(package, shared, Path("/dev/net/tun").exists(), _ENV["PATH"])
+    runtime = str(_RUNTIME) if (_RUNTIME / ".complete").exists() else ""
+    return render.HostFacts(package, shared, Path("/dev/net/tun").exists(), _ENV["PATH"], runtime)
 
 
 def label(name: str) -> str:

@@ -62,9 +62,10 @@ class ChatCall(BaseHTTPRequestHandler):
         return ChatRefusal(404, "not_found", f"no such path: {self.path[:200]}")
 
     def _chat(self) -> None:
+        data = self._read_body()  # first: a client that still writes would not read the answer
         if self.path != CHAT:
             raise self._no_such_path()
-        request = parse_chat(self._read_body(), self._host.engine.context)
+        request = parse_chat(data, self._host.engine.context)
         if not self._host.slots.acquire(blocking=False):
             raise ChatRefusal(503, "server_overloaded", "too many calls at once")
         try:

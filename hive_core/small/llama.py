@@ -77,6 +77,7 @@ def _params(path: Path, settings: EngineSettings) -> xllamacpp.CommonParams:
     params.model.path = str(path)
     params.n_ctx = settings.context
     params.n_parallel = 1
+    params.n_threads_http = 1
     params.cpuparams.n_threads = settings.threads
     params.cpuparams_batch.n_threads = settings.threads
     params.cache_ram_mib = 0  # the one slot keeps its last prompt; no second copy in memory

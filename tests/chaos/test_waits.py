@@ -30,6 +30,8 @@ PROGRAMS = {
     "agent/serve.py": "",
     "agent/task_run.py": "the command of a task, killed with all it started when that is stopped",
     "cli/host/doctor.py": "the operator waits, and can interrupt",
+    "cli/host/doctor_models.py": "",
+    "cli/host/status.py": "",
     "cli/work/group_usage.py": "",
     "cli/host/install/machine.py": "an installation, before the operator's eyes",
     "cli/agents/relay.py": "the operator's own shell, and its terminal",

@@ -12,13 +12,14 @@ from hive_core.cli.host.install import images, layout
 from hive_core.cli.host.install.machine import HostMachine
 from hive_core.cli.host.setup import root_agent
 from hive_core.errors import InvalidArgument, NotAllowed
+from hive_core.model.config.models import Wire, parse_models
 from hive_core.model.config.settings import Settings
 
 HERE = layout.Installation(bin="/opt/x/bin", python="/opt/x/bin/python", package="/opt/x/hive_core")
 
 
 def test_the_settings_file_names_every_setting_with_its_default() -> None:
-    text = layout.config().text
+    text = next(file.text for file in layout.config_files() if str(file.path) == layout.CONFIG)
     assert Settings.model_validate(tomllib.loads(text)) == Settings()
     shown = re.sub(r"^#(?=[a-z_]+ = )", "", text, flags=re.MULTILINE)
     document = tomllib.loads(shown)
@@ -26,6 +27,15 @@ def test_the_settings_file_names_every_setting_with_its_default() -> None:
     defaults = Settings().model_dump(mode="json", exclude_none=True)
     for table in ("root", "limits", "retention", "back_off", "grace"):
         assert document[table] == defaults[table], table
+
+
+def test_the_models_file_names_no_model_and_its_examples_are_valid() -> None:
+    text = next(file.text for file in layout.config_files() if str(file.path) == layout.MODELS)
+    assert parse_models(text) == parse_models("")
+    shown = re.sub(r"^#(?=[a-z_]+ = |\[)", "", text, flags=re.MULTILINE)
+    models = parse_models(shown)
+    assert models.default_alias == "claude"
+    assert {models.wire_of(alias) for alias in models.models} == set(Wire)
 
 
 def test_units_name_the_installation_and_leave_no_placeholder() -> None:

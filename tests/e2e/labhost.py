@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from e2e.cgroups import Groups
+from environments import environment_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TREE = Path("/var/cache/hive-lab/trixie")
@@ -199,6 +200,8 @@ class Lab:
                 "LAB_SRC": str(CHECKOUT),
                 "LAB_VENV": "" if self._offer else sys.prefix,
                 "LAB_OFFER": str(self._offer or ""),
+                "LAB_RUNTIME": self._environment("runtime"),
+                "LAB_SMALL": self._environment("small"),
                 "LAB_NAME": self.name,
             },
         )
@@ -207,6 +210,11 @@ class Lab:
             ready = words.readline() == "ready\n"
         if not ready:
             raise LabError("the disk could not be made; see the messages above")
+
+    def _environment(self, lock: str) -> str:
+        """Another system has another Python, and a bare one installs its own."""
+        is_own = self._lower == Path("/") and self._offer is None
+        return str((environment_of(lock) if is_own else None) or "")
 
     def _wait_until_up(self) -> None:
         deadline = time.monotonic() + _BOOT_SECONDS

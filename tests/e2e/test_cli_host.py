@@ -46,7 +46,12 @@ def test_setup_makes_a_host_and_teardown_removes_all_of_it(fresh: HiveHost) -> N
     typed = "import pty,sys; sys.exit(pty.spawn(['hive', 'teardown']) >> 8)"
     refused = fresh.run("python3", "-c", typed, text="n\n", check=False)
     assert refused.returncode == 130, refused
-    for text in ("This stops", "root", "hived and hive-privd", "Files, settings and accounts stay"):
+    for text in (
+        "This stops",
+        "root",
+        "hived, hive-privd and hive-model",
+        "Files, settings and accounts stay",
+    ):
         assert text in refused.stdout, refused
     assert fresh.hive("tree", "-o", "name") == "root\n"
 

@@ -49,7 +49,9 @@ def host_with(**options: object) -> dict[str, object]:
 
 
 def units() -> dict[str, str]:
-    written: dict[str, str] = ask("s.units e.config", host_with(agents={"ann": {}}))
+    written: dict[str, str] = ask(
+        "s.units e.config", host_with(agents={"ann": {}}, models={"small": {"enable": True}})
+    )
     return written
 
 

@@ -91,7 +91,9 @@ let
   pkgs = {
     python3.outPath = "/nix/store/00000000000000000000000000000000-python3";
     stdenv.hostPlatform.system = "x86_64-linux";
-    callPackage = _: _: { outPath = "/nix/store/00000000000000000000000000000000-hive"; };
+    callPackage = file: _:
+      let name = head (match "(.*)[.]nix" (baseNameOf file)); in
+      { outPath = "/nix/store/00000000000000000000000000000000-hive${if name == "package" then "" else "-${name}"}"; };
   };
 
   evaluate = module: host:
@@ -131,6 +133,8 @@ let
       (lib.filterAttrs (_: u: u != { } && u.enable or true) config.systemd.services))
     // listToAttrs (lib.mapAttrsToList (name: u: { name = "${name}.path"; value = written u (section "Path" u.pathConfig); })
       (config.systemd.paths or { }))
+    // listToAttrs (lib.mapAttrsToList (name: u: { name = "${name}.socket"; value = written u (section "Socket" u.socketConfig); })
+      (lib.filterAttrs (_: u: u != { }) (config.systemd.sockets or { })))
     // listToAttrs (lib.mapAttrsToList (name: u: { name = "${name}.slice"; value = written u (section "Slice" u.sliceConfig); })
       (config.systemd.slices or { }));
 

@@ -14,11 +14,15 @@ from nix.module import HERE, NIX, STORE, Refused, ask, assignments, host_with, u
 
 from hive_core.cli.config.declare import with_sizes as declare_with_sizes
 from hive_core.cli.host.install import layout
+from hive_core.model.config.models import parse_models
 from hive_core.model.config.settings import Settings
 from hive_core.operations.agents.spawn import SpawnParams
 from nix import options_page
 
-SHARED = ("hived.service", "hive-privd.service", "hived.slice")
+SHARED = (
+    "hived.service", "hive-privd.service", "hived.slice", "hive-model.service",
+    "hive-model.socket", "hive-small.service", "hive-small.socket",
+)  # fmt: skip
 # What only NixOS has or needs: paths of the store, and how a switch goes about a unit.
 OURS = {
     ("Service", "Environment"), ("Service", "X-ReloadIfChanged"), ("Service", "X-StopIfChanged"),
@@ -26,7 +30,7 @@ OURS = {
 }  # fmt: skip
 DEBIAN = layout.Installation(
     bin=f"{STORE}/bin", python=f"{STORE}/lib/hive/usr/bin/python3",
-    package=f"{STORE}/lib/hive/hive_core",
+    package=f"{STORE}/lib/hive/hive_core", small=f"{STORE}-small",
 )  # fmt: skip
 
 
@@ -67,7 +71,10 @@ def test_the_directories_equal_those_that_setup_makes() -> None:
     (debian,) = (file for file in layout.unit_files(DEBIAN) if file.path.parent == layout.TMPFILES)
     lines = [line for line in debian.text.splitlines() if line and not line.startswith("#")]
     made = ask("e.config.systemd.tmpfiles.rules")
-    assert made == [*lines, "d /nix/var/nix/profiles/hive 0755 hive hive"]
+    assert made == [
+        *lines, "d /nix/var/nix/profiles/hive 0755 hive hive",
+        "d /etc/hive/keys 0750 root hive-model",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*SHARED, "hive-declare.service"])
@@ -77,7 +84,8 @@ def test_a_unit_changes_only_with_its_golden_file(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "most"), [
-    ("hived", 2.0), ("hive-privd", 5.0), ("hive-declare", 2.0),
+    ("hived", 2.0), ("hive-privd", 5.0), ("hive-declare", 2.0), ("hive-model", 2.0),
+    ("hive-small", 2.0),
 ])  # fmt: skip
 def test_the_exposure_of_a_unit_stays_within_its_bound(name: str, most: float) -> None:
     """By the measure of `systemd-analyze security`; hive-privd has to mount."""
@@ -136,7 +144,10 @@ def test_files_beside_the_settings() -> None:
 
 def test_operators_have_a_group_and_the_daemon_an_account() -> None:
     users = ask("e.config.users", host_with(operators=["alice"]))
-    assert users["groups"] == {"hive": {}, "hive-operator": {"members": ["alice"]}}
+    assert users["groups"] == {
+        "hive": {}, "hive-model": {}, "hive-small": {}, "hive-operator": {"members": ["alice"]}
+    }  # fmt: skip
+    assert set(users["users"]) == set(layout.USERS)
     assert users["users"]["hive"]["isSystemUser"]
     assert users["users"]["hive"]["extraGroups"] == ["systemd-journal"]
 
@@ -198,6 +209,48 @@ def test_secret_files_reach_only_their_agents() -> None:
     ]
     assert service["Service", "User"] == ["hive"]
     assert "hive-secrets.service" not in ask("s.units e.config", host_with(agents={"bob": {}}))
+
+
+def test_models_are_settings_and_their_keys_reach_one_service_only() -> None:
+    """systemd reads the keys as root; without files of them there are those of `hive model key`."""
+    provider = {"wire": "messages", "base_url": "https://api.example.org/v1", "key": "mine"}
+    models = {
+        "settings": {
+            "providers": {"p": provider}, "models": {"m": {"provider": "p", "name": "m-1"}},
+        },
+        "keyFiles": {"mine": "/run/secrets/mine"},
+    }  # fmt: skip
+    host = host_with(models=models)
+    written = ask("e.config.environment.etc", host)["hive/models.toml"]["text"]
+    assert parse_models(written).default_alias == "m"
+    assert "/run/secrets" not in written
+    all_units = ask("s.units e.config", host)
+    service = assignments(all_units.pop("hive-model.service"))
+    assert service["Service", "LoadCredential"] == ["mine:/run/secrets/mine"]
+    assert service["Service", "ExecStart"][0].endswith("/bin/hive-model --keys %d")
+    assert not any("/run/secrets" in unit for unit in all_units.values())
+    assert "hive/models.toml" not in files()
+    assert assignments(units()["hive-model.service"])["Service", "ExecStart"] == [
+        f"{STORE}/bin/hive-model"
+    ]
+
+
+def test_the_embedded_model_and_the_runtime_are_optional() -> None:
+    plain = ask("s.units e.config")
+    assert not any(name.startswith("hive-small") for name in plain)
+    assert f"HIVE_RUNTIME={STORE}-runtime" in plain["hive-privd.service"]
+    without = ask('(s.units e.config)."hive-privd.service"', host_with(models={"runtime": None}))
+    assert "HIVE_RUNTIME=/var/empty" in without
+
+
+def test_the_wheels_of_the_embedded_model_are_those_of_the_lock() -> None:
+    text = (NIX / "small.nix").read_text()
+    lock = (NIX.parent / "requirements/small.lock").read_text()
+    hashes = re.findall(r'hash = "([0-9a-f]{64})"', text)
+    assert len(hashes) == 2
+    assert all(f"sha256:{value}" in lock for value in hashes)
+    for name, version in re.findall(r'pname = "(\w+)";\s+version = "([^"]+)"', text):
+        assert f"{name.replace('_', '-')}=={version} " in lock
 
 
 @pytest.mark.parametrize(("options", "said"), [

@@ -85,6 +85,12 @@ def test_a_plain_agent() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_session_imports_is_bound_where_the_host_has_it() -> None:
+    argv = agent_argv(HOST._replace(runtime="/usr/local/lib/hive-runtime"), start("sh"))
+    assert "--bind-ro=/usr/local/lib/hive-runtime:/opt/hive/runtime" in argv
+    assert not any("/opt/hive/runtime" in word for word in agent_argv(HOST, start("sh")))
+
+
 def test_an_agent_without_a_command_holds() -> None:
     assert agent_argv(HOST, start())[-2:] == ["sleep", "infinity"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import hive_core
 
 PACKAGE = Path(hive_core.__file__).parent
-LIMIT, LISTS, SCRIPTS = 800, 135, 70
+LIMIT, LISTS, SCRIPTS = 800, 136, 70
 LISTED = """
 import sys
 from pathlib import Path

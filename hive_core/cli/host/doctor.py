@@ -13,7 +13,7 @@ import stat
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,9 @@ from hive_core.cli.core.output import Column, Listing, output_option
 from hive_core.cli.core.progress import working
 from hive_core.cli.core.session import Session
 from hive_core.cli.core.units import format_size
+from hive_core.cli.host.doctor_models import check_models
+from hive_core.cli.host.finding import Finding, fail, ok, warn
+from hive_core.cli.host.install import layout
 from hive_core.cli.host.install.layout import CONFIG, LEAST, UNITS, WISHED, WISHED_FOR, directories
 from hive_core.cli.host.install.machine import systemd_version
 from hive_core.errors import HiveError
@@ -35,60 +38,43 @@ _PATIENCE: Final = 5.0  # seconds to wait for the daemon
 SIGNERS: Final = ("ssh-keygen", "gpgv")  # programs that verify signed tags, one for each kind
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The result of a check: `fail` makes the exit status 1."""
-
-    check: str
-    verdict: str  # ok, warn or fail
-    detail: str
-
-
-def _ok(check: str, detail: str = "") -> Finding:
-    return Finding(check, "ok", detail)
-
-
-def _fail(check: str, detail: str) -> Finding:
-    return Finding(check, "fail", detail)
-
-
 def _systemd() -> Iterator[Finding]:
     version = systemd_version()
     if version < LEAST:
-        yield _fail("systemd", f"{version} is too old; {LEAST} or newer is required")
+        yield fail("systemd", f"{version} is too old; {LEAST} or newer is required")
     elif version < WISHED:
-        yield Finding("systemd", "warn", f"{version} {WISHED_FOR}")
+        yield warn("systemd", f"{version} {WISHED_FOR}")
     else:
-        yield _ok("systemd", str(version))
+        yield ok("systemd", str(version))
     if not Path("/run/systemd/system").is_dir():
-        yield _fail("systemd", "systemd is not the first process of this machine")
+        yield fail("systemd", "systemd is not the first process of this machine")
 
 
 def _programs() -> Iterator[Finding]:
     for name in PROGRAMS:
         path = shutil.which(name)
-        yield _ok("program", path) if path else _fail("program", f"{name} is missing")
+        yield ok("program", path) if path else fail("program", f"{name} is missing")
     for name in SIGNERS:
-        lacks = Finding(
-            "program",
-            "warn",
-            f"{name} is missing: signed tags that need it cannot approve anything",
+        lacks = warn(
+            "program", f"{name} is missing: signed tags that need it cannot approve anything"
         )
-        yield _ok("program", path) if (path := shutil.which(name)) else lacks
+        yield ok("program", path) if (path := shutil.which(name)) else lacks
 
 
 def _users() -> Iterator[Finding]:
     try:
         groups = os.getgrouplist("hive", pwd.getpwnam("hive").pw_gid)
+        for user in layout.USERS:
+            pwd.getpwnam(user)
         wanted = {name: grp.getgrnam(name).gr_gid for name in ("hive-operator", "systemd-journal")}
     except KeyError as error:
-        yield _fail("users", f"{error.args[0]}; `hive setup` creates them")
+        yield fail("users", f"{error.args[0]}; `hive setup` creates them")
         return
     journal = wanted["systemd-journal"] in groups
     yield (
-        _ok("users", "hive, hive-operator")
+        ok("users", ", ".join((*layout.USERS, layout.OPERATORS)))
         if journal
-        else _fail("users", "hive is not in systemd-journal")
+        else fail("users", "hive is not in systemd-journal")
     )
 
 
@@ -97,13 +83,13 @@ def _directories() -> Iterator[Finding]:
         try:
             facts = Path(wanted.path).lstat()
         except OSError as error:
-            yield _fail("directory", f"{wanted.path}: {error.strerror}")
+            yield fail("directory", f"{wanted.path}: {error.strerror}")
             continue
         mode = stat.S_IMODE(facts.st_mode)
         right = stat.S_ISDIR(facts.st_mode) and mode == wanted.mode
         text = f"{wanted.path} {mode:o}"
-        wrong = _fail("directory", f"{text}, not {wanted.mode:o}")
-        yield _ok("directory", text) if right else wrong
+        wrong = fail("directory", f"{text}, not {wanted.mode:o}")
+        yield ok("directory", text) if right else wrong
 
 
 def _config() -> Iterator[Finding]:
@@ -111,21 +97,21 @@ def _config() -> Iterator[Finding]:
     from hive_core.host.config import settings  # noqa: PLC0415 - pydantic is slow to load
 
     findings = settings.check(Path(CONFIG))
-    yield from (_fail("config", finding.text) for finding in findings)
+    yield from (fail("config", finding.text) for finding in findings)
     if not findings:
-        yield _ok("config", CONFIG)
+        yield ok("config", CONFIG)
 
 
 def _units() -> Iterator[Finding]:
-    for unit in UNITS:
+    for unit in (*UNITS, *(layout.SMALL_UNITS if layout.has_small() else ())):
         done = subprocess.run(
             ["systemctl", "is-active", unit], capture_output=True, text=True, check=False
         )
         state = done.stdout.strip() or done.stderr.strip()
         yield (
-            _ok("unit", f"{unit} is active")
+            ok("unit", f"{unit} is active")
             if state == "active"
-            else _fail("unit", f"{unit} is {state}")
+            else fail("unit", f"{unit} is {state}")
         )
 
 
@@ -137,12 +123,12 @@ def _quota() -> Iterator[Finding]:
     inside = [mount for mount in mounts if tree.is_relative_to(mount[1])]
     _, place, kind, options, *_ = max(reversed(inside), key=lambda mount: len(mount[1]))
     if {"prjquota", "pquota"} & set(options.split(",")):
-        yield _ok("quota", f"project quotas of {place} ({kind}) enforce the limits of agents")
+        yield ok("quota", f"project quotas of {place} ({kind}) enforce the limits of agents")
     else:
         text = (
             f"{place} ({kind}) has no project quotas: hived counts, and parks agents over a limit"
         )
-        yield Finding("quota", "warn", text)
+        yield warn("quota", text)
 
 
 def _caps() -> Iterator[Finding]:
@@ -157,16 +143,16 @@ def _caps() -> Iterator[Finding]:
         bound = value.isdecimal() and int(value) < most
         figure = format_size(int(value)) if name == "MemoryMax" and value.isdecimal() else value
         text = f"{name} of all agents together is {figure or 'unknown'}"
-        yield _ok("bounds", text) if bound else Finding("bounds", "warn", f"{text}: no bound")
+        yield ok("bounds", text) if bound else warn("bounds", f"{text}: no bound")
 
 
 def _memory() -> Iterator[Finding]:
     """Whether the daemon keeps its memory when the machine runs out of it."""
     if Path("/sys/fs/cgroup/cgroup.controllers").exists():
-        yield _ok("memory", "hived keeps 192M and the root helper 48M when memory is short")
+        yield ok("memory", "hived keeps 192M and the root helper 48M when memory is short")
     else:
         text = "control groups of version 1 reserve no memory for hived when memory is short"
-        yield Finding("memory", "warn", f"{text}; boot with systemd.unified_cgroup_hierarchy=1")
+        yield warn("memory", f"{text}; boot with systemd.unified_cgroup_hierarchy=1")
 
 
 def _crashes() -> Iterator[Finding]:
@@ -175,9 +161,9 @@ def _crashes() -> Iterator[Finding]:
     if pattern.startswith("|"):
         program = pattern[1:].split()[0]
         text = f"crashed processes of agents are passed to {program}, as root and beyond their"
-        yield Finding("crashes", "warn", f"{text} limits, by kernel.core_pattern")
+        yield warn("crashes", f"{text} limits, by kernel.core_pattern")
     else:
-        yield _ok("crashes", "no program of the machine reads core dumps of agents")
+        yield ok("crashes", "no program of the machine reads core dumps of agents")
 
 
 def _nix() -> Iterator[Finding]:
@@ -188,16 +174,16 @@ def _nix() -> Iterator[Finding]:
         return  # reported above
     fault = nix.fault()
     if offered and fault:
-        yield _fail("nix", fault)
+        yield fail("nix", fault)
     elif offered:
-        yield _ok("nix", "builds are isolated from the host")
+        yield ok("nix", "builds are isolated from the host")
     else:
-        yield _ok("nix", "the image nix is not offered" + (f"; {fault}" if fault else ""))
+        yield ok("nix", "the image nix is not offered" + (f"; {fault}" if fault else ""))
 
 
 CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
     _systemd, _programs, _users, _directories, _config, _units, _quota, _caps, _memory, _crashes,
-    _nix,
+    _nix, check_models,
 )  # fmt: skip
 
 
@@ -206,12 +192,12 @@ def _daemon(session: Session) -> Iterator[Finding]:
         with Client(session.socket, wait=_PATIENCE) as client:
             row = client.call(wire_name("status"))
     except HiveError as error:
-        yield _fail("hived", f"{error.reason}; see `journalctl -u hived`")
+        yield fail("hived", f"{error.reason}; see `journalctl -u hived`")
         return
-    yield _ok("hived", f"answers on {session.socket}")
+    yield ok("hived", f"answers on {session.socket}")
     alarms = row.get("alarms")
     for alarm in alarms if isinstance(alarms, list) else []:
-        yield Finding("alarm", "warn", str(alarm))
+        yield warn("alarm", str(alarm))
 
 
 # The advice is at the end of a detail, so that details are not cut.

@@ -45,10 +45,14 @@ def _await_root(session: Session) -> None:
 
 
 def _check_settings() -> None:
-    """Refuse settings with which hived would not start, before any change."""
-    from hive_core.host.config.settings import load  # noqa: PLC0415 - pydantic is slow to load
+    """Refuse settings with which the daemons would not start, before any change."""
+    # pydantic is slow to load
+    from hive_core.host.config.settings import load  # noqa: PLC0415
+    from hive_core.model.config.models import parse_models  # noqa: PLC0415
 
     load(Path(layout.CONFIG))
+    models = Path(layout.MODELS)
+    parse_models(models.read_text(encoding="utf-8") if models.exists() else "")
 
 
 @click.command
@@ -106,8 +110,8 @@ def _confirm(machine: HostMachine, *, purge: bool) -> None:
         raise click.UsageError("standard input is not a terminal: teardown needs --yes")
     running = steps.running_agents(machine)
     agents = ", ".join(running[:_NAMED]) + (" and others" if running[_NAMED:] else "")
-    say(f"This stops {len(running)} running agents{f' ({agents})' if running else ''}, hived and"
-        " hive-privd, and removes their units.")  # fmt: skip
+    say(f"This stops {len(running)} running agents{f' ({agents})' if running else ''}, hived,"
+        " hive-privd and hive-model, and removes their units.")  # fmt: skip
     if purge:
         say("It then removes every agent with all its files, the settings and the accounts; this"
             " cannot be undone.")  # fmt: skip

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import click
@@ -12,12 +14,22 @@ import click
 from hive_core.cli.core.output import Row, colour, one, output_option, stamp, words
 from hive_core.cli.core.session import Session, entries
 from hive_core.cli.core.units import format_size
+from hive_core.cli.host.install import layout
 from hive_core.cli.work.budgets import pivot
 
 STORAGE: Final = "/var/lib/hive"
 _DAY: Final = 86_400
 _SHOWN: Final = 5  # failed agents; `hive todo` lists all
 _PERCENT: Final = 100
+_PATIENCE: Final = 5.0  # seconds for systemd to answer
+
+
+@dataclass(frozen=True)
+class HostFigures:
+    """What the command reads of this host itself."""
+
+    disk: dict[str, int] | None
+    models: dict[str, str]
 
 
 def _table(value: object) -> dict[str, object]:
@@ -72,6 +84,26 @@ def _usage(reply: Row) -> str:
     return f"{', '.join(parts) or 'nothing'} today (UTC)"
 
 
+def model_services() -> dict[str, str]:
+    """The states of the services of models; the embedded one runs only while it is called."""
+    services = ["hive-model", "hive-small"]
+    try:
+        done = subprocess.run(
+            ["systemctl", "is-active", *services],
+            capture_output=True, text=True, check=False, timeout=_PATIENCE,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    states = dict(zip(services, done.stdout.split(), strict=False))
+    if states.get("hive-small") == "inactive":
+        states["hive-small"] = "idle" if layout.has_small() else "not installed"
+    return states
+
+
+def _models(states: dict[str, str]) -> str:
+    return ", ".join(f"{name} {colour(state)}" for name, state in states.items()) or "-"
+
+
 def _failure_lines(row: Row) -> Iterator[str]:
     failed = entries(row, "failed")
     for agent in failed[:_SHOWN]:
@@ -81,7 +113,7 @@ def _failure_lines(row: Row) -> Iterator[str]:
         yield f"and {len(failed) - _SHOWN} more"
 
 
-def _lines(row: Row, use: dict[str, int] | None, usage: Row) -> Iterator[str]:
+def _lines(row: Row, host: HostFigures, usage: Row) -> Iterator[str]:
     """The status for people."""
     hived = _table(row.get("hived"))
     yield f"hived    {words(hived.get('version'))}, since {stamp(hived.get('since'))}"
@@ -95,7 +127,8 @@ def _lines(row: Row, use: dict[str, int] | None, usage: Row) -> Iterator[str]:
         yield f"held     {name} is in quarantine, {count} agents in all{reason}"
     yield f"tasks    {_tasks(row)}"
     yield f"todo     {row.get('waiting') or 'nothing'} waiting for you (`hive todo`)"
-    yield f"disk     {_disk(use)}"
+    yield f"models   {_models(host.models)}"
+    yield f"disk     {_disk(host.disk)}"
     yield f"used     {_usage(usage)}"
     for refused in entries(row, "refused"):
         text = f"{words(refused.get('commit'))}: {words(refused.get('reason'))}"
@@ -109,12 +142,13 @@ def _lines(row: Row, use: dict[str, int] | None, usage: Row) -> Iterator[str]:
 @output_option
 @click.pass_obj
 def status(session: Session, style: str) -> None:
-    """Show the daemon, agents by state, failures, tasks, open requests to you, disk and usage.
+    """Show the daemon, agents by state, failures, tasks, open requests, models, disk and usage.
 
     The page also has the commit in force, refused commits, alarms and quarantines. -o json adds
-    `disk` and `used` to the report of the daemon.
+    `models`, `disk` and `used` to the report of the daemon.
     """
-    row, usage, use = session.ask("status"), _usage_today(session), disk_use()
+    row, usage = session.ask("status"), _usage_today(session)
+    host = HostFigures(disk_use(), model_services())
     used = {"sums": entries(usage, "sums"), "currency": usage.get("currency")}
-    whole = {**row, "disk": use, "used": used}
-    one(whole, style, "commit", lambda: _lines(row, use, usage))
+    whole = {**row, **asdict(host), "used": used}
+    one(whole, style, "commit", lambda: _lines(row, host, usage))

@@ -17,13 +17,27 @@ WISHED_FOR: Final = (
 )
 
 USER: Final = "hive"
+MODEL_USER: Final = "hive-model"  # calls providers, with their keys
+SMALL_USER: Final = "hive-small"  # runs the embedded model
 OPERATORS: Final = "hive-operator"
+NO_HOME: Final = "/nonexistent"
 JOURNAL: Final = "systemd-journal"
 HOME: Final = "/var/lib/hive"
+USERS: Final = {USER: HOME, MODEL_USER: NO_HOME, SMALL_USER: NO_HOME}
 RUN: Final = "/run/hive"
 CONFIG: Final = "/etc/hive/hive.toml"
+MODELS: Final = "/etc/hive/models.toml"
+KEYS: Final = "/etc/hive/keys"
+# What scripts/install puts beside hive: the embedded model, and what sessions import.
+SMALL: Final = "/usr/local/lib/hive-small"
+RUNTIME: Final = "/usr/local/lib/hive-runtime"
 META: Final = f"{HOME}/meta"
-UNITS: Final = ("hive-privd.service", "hived.service")
+UNITS: Final = (
+    "hive-privd.service", "hived.service", "hive-model.socket", "hive-model.service",
+)  # fmt: skip
+SMALL_UNITS: Final = ("hive-small.socket",)  # it starts hive-small.service at the first call
+ON_DEMAND: Final = ("hive-small.service",)
+SOCKETS: Final = (Path("/run/hive-model"), Path("/run/hive-small"))
 REMOTE: Final = "git-remote-hive"  # git searches PATH for it
 LINK: Final = Path("/usr/local/bin") / REMOTE
 AGENTS: Final = ("hive-agent@*.service", "hive-job@*.service")
@@ -64,6 +78,7 @@ class File:
 DIRECTORIES: Final = (
     Directory("/etc/hive", 0o755, "root", "root"),
     Directory(HOME, 0o1775, "root", USER),
+    Directory(KEYS, 0o750, "root", MODEL_USER),
 )
 # Garbage collector roots of Nix, for the systems of agents.
 PROFILES: Final = Directory("/nix/var/nix/profiles/hive", 0o755, USER, USER)
@@ -86,10 +101,14 @@ class Installation:
     bin: str
     python: str
     package: str = str(PACKAGE)
+    small: str = SMALL
 
     def render(self, template: str) -> str:
-        """A unit's text with the three places filled in."""
-        places = {"@BIN@": self.bin, "@PYTHON@": self.python, "@PACKAGE@": self.package}
+        """A unit's text with the places filled in."""
+        places = {
+            "@BIN@": self.bin, "@PYTHON@": self.python, "@PACKAGE@": self.package,
+            "@SMALL@": self.small,
+        }  # fmt: skip
         for word, place in places.items():
             template = template.replace(word, place)
         return template
@@ -101,7 +120,9 @@ def templates() -> Iterator[Path]:
         yield from sorted(path for path in room.glob("*") if path.suffix in _TARGETS)
 
 
-_TARGETS: Final = {".service": SYSTEM, ".slice": SYSTEM, ".tmpfiles": TMPFILES}
+_TARGETS: Final = {
+    ".service": SYSTEM, ".slice": SYSTEM, ".socket": SYSTEM, ".tmpfiles": TMPFILES,
+}  # fmt: skip
 
 
 def _target(template: Path) -> Path:
@@ -117,10 +138,23 @@ def unit_files(installation: Installation) -> list[File]:
     ]
 
 
-def config() -> File:
-    """The settings file: every setting with its default, commented out."""
-    text = (Path(__file__).parent / "hive.toml").read_text()
-    return File(Path(CONFIG), text, keep_existing=True)
+def is_of_small(file: File) -> bool:
+    """Whether a unit file belongs to the embedded model, which need not be installed."""
+    return file.path.stem == SMALL_USER
+
+
+def has_small() -> bool:
+    """Whether the embedded model is installed."""
+    return Path(SMALL, "bin/python").exists()
+
+
+def config_files() -> list[File]:
+    """The files of settings: every setting with its default or an example, commented out."""
+    folder = Path(__file__).parent
+    return [
+        File(Path(path), (folder / Path(path).name).read_text(), keep_existing=True)
+        for path in (CONFIG, MODELS)
+    ]
 
 
 def old_systemd(version: int) -> str | None:

@@ -43,18 +43,33 @@ def install(machine: HostMachine) -> None:
     _accounts(machine)
     for directory in layout.directories():
         machine.directory(directory)
-    machine.file(layout.config())
+    for file in layout.config_files():
+        machine.file(file)
     machine.file(_images())
     _older(machine)
     place = installation()
     machine.reachable(layout.LINK, Path(place.bin) / layout.REMOTE)
     for file in documents.documents():
         machine.file(file)
-    files = layout.unit_files(place)
+    files = _unit_files(machine, place)
     changed = [file.path for file in files if machine.file(file)]
     for path in (file.path for file in files if file.path.parent == layout.TMPFILES):
         machine.run("systemd-tmpfiles", "--create", str(path))
     _units(machine, {path.name for path in changed})
+
+
+def _unit_files(machine: HostMachine, place: layout.Installation) -> list[layout.File]:
+    """The units of what is installed. Those of a removed embedded model go with it."""
+    files = layout.unit_files(place)
+    if layout.has_small():
+        return files
+    absent = [file.path for file in files if layout.is_of_small(file) and file.path.exists()]
+    if absent:
+        names = [path.name for path in absent]
+        machine.end(names, _PATIENCE)
+        machine.run("systemctl", "disable", "--quiet", *layout.SMALL_UNITS, check=False)
+        machine.remove(absent)
+    return [file for file in files if not layout.is_of_small(file)]
 
 
 def _older(machine: HostMachine) -> None:
@@ -73,9 +88,10 @@ def _images() -> layout.File:
 
 
 def _accounts(machine: HostMachine) -> None:
-    for group in (layout.USER, layout.OPERATORS):
+    for group in (*layout.USERS, layout.OPERATORS):
         machine.group(group)
-    machine.user(layout.USER, layout.HOME)
+    for user, home in layout.USERS.items():
+        machine.user(user, home)
     machine.member(layout.USER, layout.JOURNAL)
 
 
@@ -86,8 +102,11 @@ def _units(machine: HostMachine, changed: set[str]) -> None:
     """
     if changed:
         machine.run("systemctl", "daemon-reload")
-    machine.run("systemctl", "enable", "--quiet", *layout.UNITS)
-    for unit in layout.UNITS:
+    units = (*layout.UNITS, *(layout.SMALL_UNITS if layout.has_small() else ()))
+    machine.run("systemctl", "enable", "--quiet", *units)
+    if changed.intersection(layout.ON_DEMAND):
+        machine.run("systemctl", "stop", *layout.ON_DEMAND, check=False)  # the next call starts it
+    for unit in units:
         if not machine.active(unit) or unit in changed:
             machine.restart(unit)
 
@@ -108,10 +127,11 @@ def running_agents(machine: HostMachine) -> list[str]:
 def remove(machine: HostMachine) -> None:
     """Stop everything and remove the units; files and accounts stay."""
     check_removable()
-    machine.end(("hived.service",), _PATIENCE)
+    machine.end((*layout.UNITS[1:], *layout.SMALL_UNITS, *layout.ON_DEMAND), _PATIENCE)
     machine.end(layout.AGENTS, _PATIENCE)
     machine.end(("hive-privd.service",), _PATIENCE)
-    machine.run("systemctl", "disable", "--quiet", *layout.UNITS, check=False)
+    units = (*layout.UNITS, *layout.SMALL_UNITS)
+    machine.run("systemctl", "disable", "--quiet", *units, check=False)
     machine.unmount_below(layout.HOME)
     machine.unmount_below(layout.RUN)
     slices = machine.loaded_units("hive*.slice")
@@ -119,7 +139,7 @@ def remove(machine: HostMachine) -> None:
         machine.run("systemctl", "stop", *slices, check=False)
         machine.run("systemctl", "revert", *slices, check=False)
     written = [file.path for file in layout.unit_files(layout.Installation("", ""))]
-    machine.remove([*written, *documents.PATHS, Path(layout.RUN)])
+    machine.remove([*written, *documents.PATHS, Path(layout.RUN), *layout.SOCKETS])
     machine.unreachable(layout.LINK)
     _older(machine)
     machine.run("systemctl", "daemon-reload")
@@ -128,4 +148,6 @@ def remove(machine: HostMachine) -> None:
 def purge(machine: HostMachine) -> None:
     """Remove the files of agents and operators, and the accounts."""
     machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent, Path(layout.PROFILES.path)])
-    machine.account_gone(layout.USER, (layout.USER, layout.OPERATORS))
+    for user in layout.USERS:
+        machine.account_gone(user, (user,))
+    machine.account_gone(layout.USER, (layout.OPERATORS,))
