@@ -41,12 +41,15 @@ CREATE TABLE model_holds (
 CREATE INDEX model_holds_holder ON model_holds (holder, kind, tier);
 
 -- Agents whose last call was refused for a budget, and what the call needed. They get a notice when the
--- budgets have room; looked at next at `look_at`.
+-- budgets have room. `holder` is what had no room: an agent with a budget, or a task with one of its own.
+-- Looked at next at `look_at`, or when that budget has more.
 CREATE TABLE model_waiting (
     agent TEXT PRIMARY KEY,
     task TEXT NOT NULL,
     tokens INTEGER NOT NULL,
     money INTEGER NOT NULL,
+    holder TEXT NOT NULL,
     look_at REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX model_waiting_look ON model_waiting (look_at);
+CREATE INDEX model_waiting_holder ON model_waiting (holder);

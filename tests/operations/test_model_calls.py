@@ -491,3 +491,19 @@ def test_an_agent_that_calls_again_by_itself_gets_no_notice(world: World) -> Non
     give(world, "a", 1000)
     world.advance(1000)
     assert notices(world, "a") == []
+
+
+def test_only_a_change_of_the_budget_that_was_short_makes_the_daemon_look(world: World) -> None:
+    """Else each call of anybody would cost a look at all who wait."""
+    give(world, "a", 99)
+    with pytest.raises(LimitReached):
+        reserve(world, "a1")
+    due = world.ledger.models.next_look()
+    assert due is not None
+    assert due > world.clock.now() + 200
+    give(world, "b", 1000)
+    finish(world, reserve(world, "b"))
+    assert world.ledger.models.next_look() == due
+    world.call("operator", "move", agent="a1", parent="b")
+    world.advance(301)  # a new payer is seen at the next look by itself
+    assert len(notices(world, "a1")) == 1

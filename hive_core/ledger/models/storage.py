@@ -72,12 +72,16 @@ class ReservedCall:
 
 
 class WaitingAgent(NamedTuple):
-    """An agent whose call was refused, and the tokens and money that the call needs at least."""
+    """An agent whose call was refused, and the tokens and money that the call needs at least.
+
+    `holder`: the agent, or the task, whose budget had no room.
+    """
 
     agent: str
     task: str
     tokens: int
     money: int
+    holder: str
 
 
 class ModelCallStore:
@@ -154,15 +158,16 @@ class ModelCallStore:
 
     def wait(self, waiting: WaitingAgent, look_at: float) -> None:
         self._db.run(
-            "INSERT OR REPLACE INTO model_waiting VALUES (?, ?, ?, ?, ?)", (*waiting, look_at)
+            "INSERT OR REPLACE INTO model_waiting VALUES (?, ?, ?, ?, ?, ?)", (*waiting, look_at)
         )
 
     def stop_waiting(self, agent: str) -> None:
         self._db.run("DELETE FROM model_waiting WHERE agent = ?", (agent,))
 
-    def look_again(self, now: float) -> None:
-        """A budget has more: look soon whether agents that wait have room."""
-        self._db.run("UPDATE model_waiting SET look_at = ? WHERE look_at > ?", (now, now))
+    def look_again(self, holder: str, now: float) -> None:
+        """A budget of this agent or task has more: look soon whether those that wait have room."""
+        sql = "UPDATE model_waiting SET look_at = ?1 WHERE holder = ?2 AND look_at > ?1"
+        self._db.run(sql, (now, holder))
 
     def next_look(self) -> float | None:
         look_at: float | None = self._db.value("SELECT MIN(look_at) FROM model_waiting")
@@ -170,7 +175,7 @@ class ModelCallStore:
 
     def waiting(self, now: float, limit: int) -> list[WaitingAgent]:
         rows = self._db.rows(
-            "SELECT agent, task, tokens, money FROM model_waiting WHERE look_at <= ?"
+            "SELECT agent, task, tokens, money, holder FROM model_waiting WHERE look_at <= ?"
             " ORDER BY look_at LIMIT ?",
             (now, limit),
         )

@@ -122,7 +122,7 @@ def _return_unspent(call: Call, budget: Budget) -> None:
     """Delete a budget, and return the unspent part to the nearest budget above it."""
     budgets = call.ledger.budgets
     budget = release_holds(call, budget.agent, settle(call, budget))
-    call.ledger.models.look_again(call.now)
+    call.ledger.models.look_again(budget.agent, call.now)
     home = budgets.nearest(ancestors(call.hive, budget.agent), budget.kind, budget.tier)
     if budget.over:
         text = f"{budget.over} were used beyond it and stay unpaid"

@@ -66,7 +66,7 @@ def refill(call: Call, budget: Budget, amount: int) -> None:
     refilled = budget.with_added(amount)
     low = refilled.is_near_end(call.settings.budgets.warn)
     budgets.save(replace(refilled, warned=refilled.warned and low))
-    call.ledger.models.look_again(call.now)
+    call.ledger.models.look_again(budget.agent, call.now)
     call.notify(budget_topic(budget.agent))
     if not refilled.empty:
         end_shortage(call, refilled, queued=budget.empty)

@@ -118,6 +118,7 @@ def release(call: Call, id_: str) -> None:
         payer = find_payer(call, holder, kind, tier)
         if payer is not None:
             payer.save(call, payer.budget.with_release(amount))
+            call.ledger.models.look_again(holder, call.now)
 
 
 def find_payer(call: Call, holder: str, kind: BudgetKind, tier: str) -> Payer | None:

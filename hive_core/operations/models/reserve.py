@@ -8,7 +8,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.operation import Mutation, Result, Whose, operation
+from hive_core.broker.operation import Params, Result, Whose, operation
 from hive_core.errors import LimitReached, NotAllowed, NotFound
 from hive_core.ledger.models.storage import ReservedCall
 from hive_core.model.agents.agent import AgentSpec
@@ -46,7 +46,7 @@ Size = Annotated[int, Field(ge=0, le=_SIZE_MOST)]
 Price = Annotated[float, Field(ge=0, le=1_000_000)]
 
 
-class ReserveModelParams(Mutation):
+class ReserveModelParams(Params):
     agent: str = Field(max_length=64, description="UUID of the agent that calls.")
     sub: str = Field("", max_length=64, description="Its sub-agent that calls; empty: itself.")
     alias: str = Field(max_length=64, description="The model that is called.")
@@ -105,7 +105,7 @@ def reserve_model(call: Call, params: ReserveModelParams) -> Record[ModelReserva
     call.notify(f"{TOPIC}:{spec.id}")
     expected = need.whole(BudgetKind.TOKENS)
     result = ModelReservation(reservation=reserved.id, alias=params.alias, held_tokens=expected)
-    return Record(result, audited=True)
+    return Record(result)
 
 
 def check_model(call: Call, name: str, spec: AgentSpec, alias: str) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.operation import Mutation, Result, operation
+from hive_core.broker.operation import Params, Result, operation
 from hive_core.broker.timers import due
 from hive_core.errors import NotFound
 from hive_core.ledger.audit.events import AuditEntry
@@ -32,7 +32,7 @@ Tokens = Annotated[int, Field(ge=0, le=DAY_MOST)]
 Milliseconds = Annotated[int, Field(ge=0, le=1 << 40)]
 
 
-class NoteModelParams(Mutation):
+class NoteModelParams(Params):
     reservation: str = Field(max_length=64, description="The reservation of the call.")
     tokens_out: Tokens = Field(0, description="Tokens of the answer so far.")
 
@@ -43,7 +43,7 @@ class ModelNoted(Result):
     )
 
 
-class SettleModelParams(Mutation):
+class SettleModelParams(Params):
     reservation: str = Field(max_length=64, description="The reservation of the call.")
     status: Literal["done", "error", "broken", "gone", "timeout"] = Field(
         description="How it ended: `error`: the provider answered with one; `broken`: the provider"
@@ -96,7 +96,7 @@ def note_model(call: Call, params: NoteModelParams) -> Record[ModelNoted] | Mode
     until = min(call.now + NOTED_WITHIN, noted.begun + LONGEST)
     tokens = max(noted.tokens_out, params.tokens_out)
     call.ledger.models.save(replace(noted, tokens_out=tokens, due=until))
-    return Record(ModelNoted(open=True), audited=True)
+    return Record(ModelNoted(open=True))
 
 
 @operation(action="meter", allow=MODEL)
@@ -120,7 +120,7 @@ def settle_model(call: Call, params: SettleModelParams) -> Record[ModelSettled] 
     )
     ended = _end(call, reserved, use, SETTLED)
     _log(call, ended, use, {**details, "replaces_estimate": reserved.status == ESTIMATED})
-    return Record(_settlement(ended), audited=True)
+    return Record(_settlement(ended))
 
 
 @due(at=lambda ledger: ledger.models.next_due(), topics=frozenset({TOPIC}))
@@ -150,7 +150,6 @@ def _end(call: Call, reserved: ReservedCall, use: ModelUse, status: str) -> Rese
     charged = _charge(call, reserved, use)
     ended = reserved.with_end(call.now, status, charged)
     call.ledger.models.save(ended)
-    call.ledger.models.look_again(call.now)
     call.notify(f"{TOPIC}:{reserved.agent}", budget_topic(reserved.agent))
     return ended
 

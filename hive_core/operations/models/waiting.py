@@ -10,7 +10,7 @@ from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.ledger.models.storage import WaitingAgent
 from hive_core.model.work.budget import BudgetKind
-from hive_core.operations.budgets.payer_budget import BUDGET
+from hive_core.operations.budgets.payer_budget import BUDGET, agent_tier
 from hive_core.operations.models.holds import Work, paying_for
 from hive_core.operations.models.reserve import ReserveModelParams, model_need
 from hive_core.operations.notices import send_notice
@@ -27,12 +27,14 @@ def _remember_refused_agent(call: Call, event: CallRefused) -> None:
     if not isinstance(params, ReserveModelParams) or error.fields.get("rule") != BUDGET:
         return
     need = model_need(call, params)
-    waiting = WaitingAgent(
-        params.agent, params.task or "", need.least(BudgetKind.TOKENS),
-        need.least(BudgetKind.MONEY),
-    )  # fmt: skip
+    least = need.least(BudgetKind.TOKENS), need.least(BudgetKind.MONEY)
+    waiting = WaitingAgent(params.agent, params.task or "", *least, "")
+    _wait(call, waiting._replace(holder=short_holder(call, waiting) or ""))
+
+
+def _wait(call: Call, waiting: WaitingAgent) -> None:
     call.ledger.models.wait(waiting, call.now + AGAIN)
-    call.notify(f"{BUDGET}:{params.agent}")
+    call.notify(f"{BUDGET}:{waiting.agent}")
 
 
 @on(AgentDestroyed)
@@ -45,27 +47,27 @@ def notify_refused_agents(call: Call) -> Record[Result]:
     """Tell agents that a budget has room again for the call that was refused."""
     models = call.ledger.models
     for waiting in models.waiting(call.now, AT_ONCE):
-        name = call.hive.name(waiting.agent)
-        if name is None or has_room(call, name, waiting):
-            models.stop_waiting(waiting.agent)
-        else:
-            models.wait(waiting, call.now + AGAIN)
+        name, holder = call.hive.name(waiting.agent), short_holder(call, waiting)
+        if name is not None and holder is not None:
+            _wait(call, waiting._replace(holder=holder))
             continue
+        models.stop_waiting(waiting.agent)
         if name is not None:
             text = "the budgets that pay for your calls of models have room again: continue"
             send_notice(call, call.hive, name, BUDGET, text)
     return Record(Result(), audited=True)
 
 
-def has_room(call: Call, name: str, waiting: WaitingAgent) -> bool:
-    """Whether all budgets that pay have room for the input of the call that was refused."""
+def short_holder(call: Call, waiting: WaitingAgent) -> str | None:
+    """Whose budget has no room for the input of the call that was refused; None: all have room."""
     task = call.ledger.tasks.get(waiting.task) if waiting.task else None
-    work = Work(
-        waiting.agent, call.hive.spec(name).tier.value, task.id if task and task.open else ""
-    )
-    if work.task and reached_cap(call, work.task):
-        return False
+    open_task = task.id if task is not None and task.open else ""
+    if open_task and reached_cap(call, open_task):
+        return open_task
+    work = Work(waiting.agent, agent_tier(call.hive, waiting.agent), open_task)
     least = {BudgetKind.TOKENS: waiting.tokens, BudgetKind.MONEY: waiting.money}
-    return all(
-        payer.budget.free >= max(1, least[payer.budget.kind]) for payer in paying_for(call, work)
-    )
+    short = (
+        payer.holder for payer in paying_for(call, work)
+        if payer.budget.free < max(1, least[payer.budget.kind])
+    )  # fmt: skip
+    return next(short, None)

@@ -199,7 +199,7 @@ def refill_fund(call: Call, fund: TaskFund, amount: int) -> None:
     warned = budget.warned and budget.is_near_end(call.settings.budgets.warn)
     fund = replace(fund, budget=replace(budget, warned=warned))
     budgets.funds.save(fund)
-    call.ledger.models.look_again(call.now)
+    call.ledger.models.look_again(fund.task, call.now)
     call.notify(budget_topic(budget.agent))
     if budget.empty:
         return

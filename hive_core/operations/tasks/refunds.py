@@ -36,6 +36,7 @@ def close_fund(call: Call, fund: TaskFund) -> None:
     """Close a task's budget and return the rest, to the last source first."""
     fund = replace(fund, budget=release_holds(call, fund.task, fund.budget))
     budget = fund.budget
+    call.ledger.models.look_again(fund.task, call.now)
     shares, left = _refund_shares(call, fund), budget.free
     call.ledger.budgets.funds.drop(fund)
     if budget.over:
