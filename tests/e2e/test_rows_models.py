@@ -1,0 +1,296 @@
+"""Calls of models from inside containers: who may, what is paid, where the keys are (K22, Q39)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+SECRET = "sk-lab-0a1b2c3d4e5f60718293"  # noqa: S105 - of a provider that is part of the test
+MODELS = """
+default = "actor"
+[providers.s]
+kind = "scripted"
+path = "/etc/hive/rules.toml"
+[providers.h]
+base_url = "http://127.0.0.1:8099/v1"
+key = "mine"
+[models.actor]
+provider = "s"
+name = "actor-1"
+price_in = 1.0
+price_out = 1.0
+[models.paid]
+provider = "h"
+name = "paid-1"
+price_in = 10.0
+price_out = 10.0
+"""
+RULES = """
+[[rules]]
+match = "^slow"
+text = "%s"
+chunk = 10
+pause = 0.1
+tokens_in = 50
+tokens_out = 50
+[[rules]]
+text = "well"
+tokens_in = 100
+tokens_out = 20
+""" % ("word " * 120)
+# A call in the container, printed with its status and whether its answer was whole.
+RAW = """
+import http.client, json, socket, sys
+connection = http.client.HTTPConnection("model", timeout=60)
+connection.sock = socket.socket(socket.AF_UNIX)
+connection.sock.connect("/run/hive/model.sock")
+connection.request(sys.argv[1], sys.argv[2], sys.argv[3].encode() or None)
+response = connection.getresponse()
+data, whole = b"", True
+try:
+    while piece := response.read1(4096):
+        data += piece
+        open(f"/tmp/{sys.argv[4]}", "w").close()  # the answer has begun
+except (OSError, http.client.HTTPException):
+    whole = False
+print(json.dumps([response.status, dict(response.getheaders()), data.decode(), whole]))
+"""
+# A call on the socket of hive-model's accounts.
+CONTROL = """
+import socket
+connection = socket.socket(socket.AF_UNIX)
+connection.connect("/run/hive/model-control.sock")
+try:
+    connection.sendall(b'{"method":"org.hive.Broker.NoteModel"}' + bytes(1))
+    print(connection.recv(99))
+except ConnectionError:
+    print(b"")
+"""
+# It answers with its caller's key where it is asked to, as a bad provider would.
+PROVIDER = """
+import http.server, json
+class Provider(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        key = self.headers["authorization"]
+        with open("/run/provider.log", "a") as log:
+            log.write(f"{asked['model']} {key}\\n")
+        leaks = "leak" in str(asked["messages"])
+        answer = {"error": {"message": f"bad key {key}"}} if leaks else {
+            "id": "1", "object": "chat.completion", "model": asked["model"],
+            "choices": [{"index": 0, "finish_reason": "stop",
+                         "message": {"role": "assistant", "content": "paid"}}],
+            "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}}
+        data = json.dumps(answer).encode()
+        self.send_response(400 if leaks else 200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+http.server.ThreadingHTTPServer(("127.0.0.1", 8099), Provider).serve_forever()
+"""
+
+
+@dataclass(frozen=True)
+class ModelAnswer:
+    status: int
+    headers: dict[str, str]
+    text: str
+    whole: bool
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - JSON is anything
+        return json.loads(self.text)
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/models.toml", text=MODELS)
+    made.run("sh", "-c", "cat >/etc/hive/rules.toml", text=RULES)
+    made.run("sh", "-c", "cat >/run/provider.py", text=PROVIDER)
+    made.run("systemd-run", "--quiet", "--unit=provider", "/usr/bin/python3", "/run/provider.py")
+    made.setup()
+    made.run(
+        "sh", "-c", "umask 027; cat >/etc/hive/keys/mine; chgrp hive-model /etc/hive/keys/mine",
+        text=SECRET,
+    )  # fmt: skip
+    made.run("systemctl", "restart", "hive-model.service")
+    made.grow(ann="root", bob={"parent": "root", "add_capabilities": ["model:paid"]})
+    assert not allocate(made, "operator", "root", 1_000_000).error
+    yield made
+    made.close_connections()
+
+
+def allocate(host: HiveHost, caller: str, agent: str, amount: int) -> Any:  # noqa: ANN401 - a reply
+    words = {"agent": agent, "kind": "tokens", "amount": amount}
+    if caller == "operator":
+        return host.call("AllocateBudget", **words)
+    return host.ask(caller, "AllocateBudget", **words)
+
+
+def request(
+    host: HiveHost, agent: str, path: str, body: object = None, mark: str = "any"
+) -> ModelAnswer:
+    method, data = ("GET", "") if body is None else ("POST", json.dumps(body))
+    text = host.inside(agent, "/usr/bin/python3", "-Ic", RAW, method, path, data, mark)
+    return ModelAnswer(*json.loads(text))
+
+
+def chat(host: HiveHost, agent: str, text: str, model: str = "actor") -> ModelAnswer:
+    body = {"model": model, "messages": [{"role": "user", "content": text}]}
+    return request(host, agent, "/v1/chat/completions", body)
+
+
+def used(host: HiveHost, agent: str) -> int:
+    """Tokens that were charged for calls of an agent."""
+    sums = host.call("GetUsage", agent=agent)["sums"]
+    kinds = ("tokens_in", "tokens_out")
+    return sum(row["amount"] for row in sums if row["key"] == agent and row["kind"] in kinds)
+
+
+def model_events(host: HiveHost, agent: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = host.call("ListEvents", limit=1000, kinds=["model"])["events"]
+    return [row["fields"] for row in rows if row["caller"] == agent]
+
+
+def test_a_call_from_a_container_is_answered_and_charged_as_the_provider_counted(
+    host: HiveHost,
+) -> None:
+    """K22, Q39: one event a call, with its tokens; the budget of the tree pays."""
+    before = used(host, "ann")
+    answer = chat(host, "ann", "hello")
+    assert (answer.status, answer.json["choices"][0]["message"]["content"]) == (200, "well")
+    host.until(lambda: used(host, "ann") == before + 120, "it was not charged")
+    assert model_events(host, "ann")[-1].items() >= {
+        "alias": "actor", "wire": "chat", "tokens_in": 100, "tokens_out": 20, "source": "measured",
+    }.items()  # fmt: skip
+    listed = request(host, "ann", "/v1/models").json["data"]
+    assert [row["id"] for row in listed] == ["actor"]
+
+
+def test_a_model_that_the_agent_may_not_call_is_refused(host: HiveHost) -> None:
+    refused = chat(host, "ann", "hello", "paid")
+    assert (refused.status, "paid" in refused.text) == (403, True)
+    assert chat(host, "ann", "hello", "nonsense").status == 404
+    assert chat(host, "bob", "hello", "paid").json["choices"][0]["message"]["content"] == "paid"
+    assert request(host, "ann", "/v1/files", {"x": 1}).status == 404
+
+
+def test_at_the_end_of_its_budget_an_agent_is_told_whose_it_is_and_goes_on_with_more(
+    host: HiveHost,
+) -> None:
+    """K22: 402, which no client repeats by itself."""
+    host.grow(poor="root")
+    assert not allocate(host, "root", "poor", 300).error
+    answers = [chat(host, "poor", "hello")]
+    while answers[-1].status == 200:
+        assert len(answers) < 5
+        answers.append(chat(host, "poor", "hello"))
+    refused = answers[-1]
+    assert refused.status == 402
+    assert refused.headers["x-should-retry"] == "false"
+    assert "budget of poor" in refused.text
+    assert used(host, "poor") == 120 * (len(answers) - 1)
+    assert not allocate(host, "root", "poor", 1000).error
+    assert chat(host, "poor", "hello").status == 200
+
+
+def test_the_key_of_a_provider_is_in_its_file_and_nowhere_else(host: HiveHost) -> None:
+    assert chat(host, "bob", "hello", "paid").status == 200
+    leaked = chat(host, "bob", "leak it", "paid")
+    assert (leaked.status, SECRET in leaked.text) == (400, False)
+    assert f"paid-1 Bearer {SECRET}" in host.run("cat", "/run/provider.log").stdout
+    of_processes = "cat >/tmp/pattern; grep -laF -f /tmp/pattern /proc/[0-9]*/environ"
+    of_processes += " /proc/[0-9]*/cmdline 2>/dev/null; rm /tmp/pattern; true"
+    of_files = "grep -rlaF -D skip -f - %s 2>/dev/null; true"
+    for agent in ("ann", "bob"):
+        inside = of_files % "/agents /etc /home /meta /opt /root /run /tmp /tree /var"
+        assert search_inside(host, agent, inside) == ""
+        assert search_inside(host, agent, of_processes) == ""
+    assert search(host, of_processes) == ""
+    places = "/etc /run/hive /run/hive-model /run/systemd /var/lib/hive"
+    assert search(host, of_files % places).split() == ["/etc/hive/keys/mine"]
+    assert SECRET not in host.run("journalctl", "--no-pager", "--output=export").stdout
+    assert SECRET not in json.dumps(host.events(limit=1000))
+
+
+def test_only_the_proxy_reads_the_key(host: HiveHost) -> None:
+    for user, group in (("hive", "hive"), ("hive-small", "hive-small"), ("nobody", "nogroup")):
+        as_user = ("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups")
+        done = host.run(*as_user, "cat", "/etc/hive/keys/mine", check=False)
+        assert "Permission denied" in done.stderr
+
+
+def search(host: HiveHost, script: str) -> str:
+    """What a script prints that gets the key on its standard input."""
+    return host.run("sh", "-c", script, text=SECRET).stdout
+
+
+def search_inside(host: HiveHost, agent: str, script: str) -> str:
+    """The same in a container, whose root it is there."""
+    reply = host.call("Locate", agent=agent)
+    enter = ("nsenter", f"--target={reply['leader']}", "--all", "--")
+    return host.run(*enter, "sh", "-c", script, text=SECRET).stdout
+
+
+def test_a_container_reaches_no_socket_of_the_accounts_or_of_others(host: HiveHost) -> None:
+    listed = host.inside("ann", "ls", "/run/hive").split()
+    assert "model.sock" in listed
+    assert not {"model-control.sock", "hand-model.sock", "operator.sock"} & set(listed)
+    other = f"/run/hive/agents/{host.uuid('bob')}/run/model.sock"
+    done = host.enter("ann", "test", "-e", other, check=False)
+    assert done.returncode == 1
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+    done = host.run(*nobody, "/usr/bin/python3", "-Ic", connect, other, check=False)
+    assert "PermissionError" in done.stderr
+    # This one is open to all, and answers nobody but hive-model.
+    for user in ((), nobody):
+        assert host.run(*user, "/usr/bin/python3", "-Ic", CONTROL).stdout == "b''\n"
+
+
+def stream_while(host: HiveHost, agent: str, daemon: str) -> ModelAnswer:
+    """A stream, in the middle of which a daemon is killed."""
+    answers: list[ModelAnswer] = []
+    messages = [{"role": "user", "content": "slow"}]
+    body = {"model": "actor", "stream": True, "messages": messages}
+    path, leader = "/v1/chat/completions", host.call("Locate", agent=agent)["leader"]
+    thread = threading.Thread(
+        target=lambda: answers.append(request(host, agent, path, body, mark=daemon))
+    )
+    thread.start()
+    mark = host.lab.path(f"/proc/{leader}/root/tmp/{daemon}")
+    host.until(mark.exists, "the answer did not begin")
+    host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", daemon)
+    thread.join(60)
+    return answers[0]
+
+
+def test_hived_is_killed_in_a_stream_and_the_call_is_charged_once(host: HiveHost) -> None:
+    before, events = used(host, "ann"), len(model_events(host, "ann"))
+    answer = stream_while(host, "ann", "hived.service")
+    host.close_connections()
+    host.answers()
+    assert (answer.status, answer.whole, answer.text.endswith("data: [DONE]\n\n")) == (
+        200, True, True,
+    )  # fmt: skip
+    host.until(lambda: used(host, "ann") == before + 100, "it was not charged")
+    assert len(model_events(host, "ann")) == events + 1
+    assert chat(host, "ann", "hello").status == 200
+
+
+def test_hive_model_is_killed_in_a_stream_and_the_next_call_waits_for_it(host: HiveHost) -> None:
+    answer = stream_while(host, "ann", "hive-model.service")
+    assert (answer.status, answer.whole) == (200, False)
+    # The socket is hived's too: the connection queues until the new hive-model has it.
+    assert chat(host, "ann", "hello").status == 200
