@@ -30,6 +30,7 @@ HIDDEN: Final = {"ls": "list_agents", "ps": "list_agents", "tree": "list_agents"
 OWN: Final = {
     "call": "Call a method with parameters in JSON.",
     "serve": "Run a command for each message and task; its output is the reply or the result.",
+    "session": "Run a model as this agent: mail and tasks become turns, which survive a crash.",
     "hold": "Keep the container running without doing anything; mail waits.",
     "config": "Clone the configuration of a descendant, to work on it.",
     "tool": "Use a tool: read, list, search or edit files of the workspace, or run a program.",
@@ -126,6 +127,12 @@ def _serve(path: str, arguments: Sequence[str]) -> int:
     return serve.run_serve(path, work)
 
 
+def _session(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent.session import main as session_main  # noqa: PLC0415
+
+    return session_main.run_session(path, arguments)
+
+
 def _hold(_path: str, _arguments: Sequence[str]) -> int:
     from hive_core.agent import serve  # noqa: PLC0415
 
@@ -213,13 +220,14 @@ def _version(_path: str, arguments: Sequence[str]) -> int:
 
 
 _COMMANDS: Final = {
-    "serve": _serve, "hold": _hold, "attend": _attend, "worker": _built_in_agent("worker"),
+    "serve": _serve, "session": _session, "hold": _hold, "attend": _attend,
+    "worker": _built_in_agent("worker"),
     "lead": _built_in_agent("lead"), "queen": _built_in_agent("queen"), "maid": _maid,
     "call": _call, "config": _config, "tool": _tool, "prompt": _prompt, "exchange": _exchange,
     "artifact": _artifact, "version": _version, "--version": _version,
     "help": _help, "-h": _help, "--help": _help,
 }  # fmt: skip
-_THREADED: Final = frozenset({"serve", "attend", "worker", "lead", "queen"})
+_THREADED: Final = frozenset({"serve", "session", "attend", "worker", "lead", "queen"})
 
 
 def run(arguments: Sequence[str], path: str) -> int:

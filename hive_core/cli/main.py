@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "task": "work.tasks", "turn": "work.turns", "plan": "work.plans",
     "approval": "config.approvals",
     "rollback": "config.history", "history": "config.history", "shell": "agents.shell",
+    "session": "agents.conversations:session_group",
     "cp": "agents.copy", "call": "core.call", "cap": "agents.rights", "secret": "agents.secrets",
     "allow": "agents.rights", "disallow": "agents.rights", "why": "agents.rights",
     "converge": "host.converge", "gc": "host.converge", "survey": "agents.survey",
@@ -71,7 +72,7 @@ COMMON: Final = "status todo tree agent start stop logs chat task approval"
 SECTIONS: Final = {
     "What is going on": "status todo tree top survey events logs cost doctor",
     "Agents": "agent declare start stop restart kill sleep resume update move destroy restore reap"
-    " shell cp",
+    " shell cp session",
     "Messages": "chat send inbox question escalation remind reminder queue publish",
     "Work": "task turn plan trigger artifact budget wait",
     "Configuration and rights": "approval history rollback config definition prompt role tool why"

@@ -14,7 +14,6 @@ import platform
 import socket
 import sys
 from contextlib import suppress
-from importlib import import_module
 from typing import Final
 
 import httpx2
@@ -41,18 +40,22 @@ class RuntimeChild:
     async def serve(self) -> None:
         """Serve until the session ends."""
         await self._session.send({"type": "ready", "python": platform.python_version()})
-        try:
+        # A fault of a turn ends the process: its session starts another one from the log.
+        async with asyncio.TaskGroup() as group:
             while True:
-                await self._hear(await self._session.receive())
-        finally:
-            await self._cancel()
+                try:
+                    line = await self._session.receive()
+                except SessionClosed:
+                    await self._cancel()
+                    return
+                await self._hear(line, group)
 
-    async def _hear(self, line: Line) -> None:
+    async def _hear(self, line: Line, group: asyncio.TaskGroup) -> None:
         match line.get("type"):
             case "turn":
                 await self._cancel()
                 history = self._session.take_descriptor() if line.get("history") else b""
-                self._task = asyncio.create_task(self._run(line, history))
+                self._task = group.create_task(self._run(line, history))
             case "cancel":
                 await self._cancel()
             case _:
@@ -85,9 +88,10 @@ class RuntimeChild:
     async def _render_system(self, request: TurnRequest) -> None:
         """Render the system prompt of a new conversation; the session keeps it."""
         if request.context and not request.system:
-            # Imported here: only the first turn of a conversation renders anything.
-            prompts = import_module("hive_core.runtime.prompts")
-            request.system = str(prompts.render_system(request.context))
+            # Imported here: only the first turn of a conversation needs it.
+            from hive_core.runtime.prompts import render_system  # noqa: PLC0415
+
+            request.system = render_system(request.context)
             await self._session.send({"type": "system", "text": request.system})
 
     async def _cancel(self) -> None:

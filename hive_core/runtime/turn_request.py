@@ -66,12 +66,12 @@ class TurnRequest:
             ),
             read_messages(history),
             str(system.get("text") or ""), mapping(system.get("context")),
-            [str(mapping(row).get("text") or "") for row in _rows(line.get("input"))],
+            [input_text(row) for row in _rows(line.get("input"))],
             {id_: CallResult.of(row) for id_, row in mapping(line.get("results")).items()},
             [_tool(mapping(row)) for row in _rows(line.get("tools"))],
             TurnLimits(
                 rounds if isinstance(rounds, int) else None,
-                str(settings.get("report") or ""), str(settings.get("last") or ""),
+                str(settings.get("report") or ""), input_text(settings.get("last")),
             ),
         )  # fmt: skip
 
@@ -91,6 +91,17 @@ def read_messages(lines: bytes) -> list[ModelMessage]:
 def write_message(message: ModelMessage) -> str:
     """The opaque text of a message."""
     return ModelMessagesTypeAdapter.dump_json([message])[1:-1].decode()
+
+
+def input_text(row: object) -> str:
+    """The text of an input: its own, or that of a prompt template with its context."""
+    fields = mapping(row)
+    name = str(fields.get("template") or "")
+    if not name:
+        return str(fields.get("text") or "")
+    from hive_core.runtime.prompts import render  # noqa: PLC0415 - few turns need it
+
+    return render(name, mapping(fields.get("context")))
 
 
 def mapping(value: object) -> Mapping[str, object]:

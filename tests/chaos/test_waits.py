@@ -28,6 +28,8 @@ PROGRAMS = {
     "agent/prompt.py": "",
     "agent/program.py": "a program of the agent's own, killed with all that it started in time",
     "agent/serve.py": "",
+    "agent/session/calls.py": "a tool, whose program has a time limit of its own",
+    "agent/session/runtimes/builtin.py": "the runtime, killed when its session closes it",
     "agent/task_run.py": "the command of a task, killed with all it started when that is stopped",
     "cli/host/doctor.py": "the operator waits, and can interrupt",
     "cli/host/doctor_models.py": "",
@@ -69,7 +71,8 @@ CHANGES = {
 # Jobs write into a throw-away container, and hived takes nothing from it that is not whole.
 WRITERS = (
     "agent/artifacts.py", "agent/crash_report.py", "agent/agent_loop.py", "agent/workspace.py",
-    "agent/prompt_context.py", "agent/session/log.py", "proxy/main.py",
+    "agent/prompt_context.py", "agent/session/log.py", "agent/session/main.py",
+    "proxy/main.py",
     "host/", "privd/", "jobs/",
     "ledger/core/ballast.py", "ledger/core/backup.py", "cli/", "surfaces/__main__",
 )  # fmt: skip

@@ -158,7 +158,7 @@ def test_after_the_last_round_there_is_one_request_with_the_report_alone(
     model: FakeModel, child: RuntimeProcess
 ) -> None:
     model.answer = lambda number, _: ModelAnswer(calls=[(f"c{number}", "send", {"text": "x"})])
-    settings = {"rounds": 2, "report": "finish_task", "last": "This is your last step."}
+    settings = {"rounds": 2, "report": "finish_task", "last": {"text": "This is your last step."}}
     child.turn("hello", settings=settings)
     for _ in range(3):
         child.keep()

@@ -14,19 +14,24 @@ from hive_core.agent.session.records import Record
 
 @dataclass(slots=True)
 class ToolCall:
-    """One call that the model asked for, with the records of it. `key`: for an operation."""
+    """One call that the model asked for, with its records. `malformed`: the arguments are none."""
 
     id: str
     name: str
     arguments: dict[str, object]
     key: str
+    malformed: bool = False
     started: Record | None = None
     result: Record | None = None
 
 
 @dataclass(slots=True)
 class TurnState:
-    """One turn. `rendered`: how many of its inputs the model has seen; `rounds`: its answers."""
+    """One turn. `rendered`: how many inputs the model has seen; `rounds`: its answers so far.
+
+    `last`: the present answer is the last that the turn may have. `replied`: ids of messages that
+    the model itself has answered.
+    """
 
     number: int
     inputs: list[Record] = field(default_factory=list)
@@ -34,8 +39,9 @@ class TurnState:
     rounds: int = 0
     calls: list[ToolCall] = field(default_factory=list)
     text: str = ""
+    last: bool = False
     end: Record | None = None
-    texts_only: int = 0
+    replied: set[str] = field(default_factory=set)
 
     @property
     def trigger(self) -> Record:
@@ -105,6 +111,8 @@ class ConversationState:
         self.turns = max(self.turns, turn)
         if record.get("id"):
             self.seen.add(str(record["id"]))
+        if record.get("kind") == "task":
+            self.seen.add(task_mark(str(record["task"]), record.get("attempt")))
 
     def _add_response(self, record: Record) -> None:
         turn = self._open_turn()
@@ -112,26 +120,35 @@ class ConversationState:
         turn.rendered = number(record["inputs"])
         turn.rounds += 1
         turn.text = str(record.get("text") or "")
+        turn.last = record.get("last") is True
         self.tokens = number(record.get("tokens"))
         rows = record.get("calls")
         turn.calls = [
             _tool_call(row, self.key(f"{self._records}.{at}"))
             for at, row in enumerate(rows if isinstance(rows, list) else [])
         ]
-        turn.texts_only = 0 if turn.calls else turn.texts_only + 1
 
     def _add_call(self, record: Record) -> None:
         self._call_of(record).started = record
 
     def _add_result(self, record: Record) -> None:
-        self._call_of(record).result = record
+        call = self._call_of(record)
+        call.result = record
+        if call.name == "send" and not record.get("is_error"):
+            self._open_turn().replied.add(str(call.arguments.get("reply_to") or ""))
 
     def _add_end(self, record: Record) -> None:
         self._open_turn().end = record
 
     def _add_closed(self, record: Record) -> None:
         self._marks[number(record["turn"])] = (len(self.history), self.tokens)
-        self.turn = None
+        turn, self.turn = self.turn, None
+        # Mail that joined the turn and that the model never saw begins the next one.
+        late = [row for row in turn.unseen if row is not turn.trigger] if turn else []
+        mail = [row for row in late if row.get("kind") == "mail"]
+        if mail:
+            self.turns += 1
+            self.turn = TurnState(self.turns, mail)
 
     def _add_compact(self, record: Record) -> None:
         # The inputs of the open turn follow in the same segment.
@@ -158,12 +175,17 @@ class ConversationState:
         return next(call for call in self._open_turn().calls if call.id == record["call"])
 
 
+def task_mark(task: str, attempt: object) -> str:
+    """What `seen` has of an attempt of a task."""
+    return f"{task}:{attempt}"
+
+
 def _tool_call(row: object, key: str) -> ToolCall:
     fields = row if isinstance(row, dict) else {}
     arguments = fields.get("arguments")
     return ToolCall(
         str(fields.get("id")), str(fields.get("name")),
-        arguments if isinstance(arguments, dict) else {}, key,
+        arguments if isinstance(arguments, dict) else {}, key, not isinstance(arguments, dict),
     )  # fmt: skip
 
 

@@ -138,10 +138,28 @@ class ConfigRequest(Value):
             )
 
 
+class SessionConfig(Value):
+    """Limits of the agent's session (`hive-agent session`)."""
+
+    rounds: int | None = Field(
+        None, ge=1, le=1000,
+        description="Requests of one turn to the model; one more follows, in which only the report"
+        " is allowed. Default 15, for a queen 30.",
+    )  # fmt: skip
+    compact_at: float = Field(
+        0.75, ge=0.1, le=0.95,
+        description="Share of the model's context at which a conversation is shortened.",
+    )  # fmt: skip
+    idle: float = Field(
+        60, ge=0, le=86_400, description="Seconds until an idle runtime ends; 0: at once."
+    )
+
+
 class AgentConfig(Value):
     """The whole file. Tables have the names of the fields."""
 
     harness: Harness = Harness()
+    session: SessionConfig = SessionConfig()
     request: ConfigRequest = ConfigRequest()
     settings: dict[str, JsonValue] = Field(
         {}, description="For the agent's own program; hive does not read it."

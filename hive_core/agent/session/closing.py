@@ -1,0 +1,117 @@
+"""The end of a turn: the reply or the report, what is kept of it, and the record that it is over.
+
+Each call has a key of the turn, so a session that was killed on the way may do all of it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hive_core.agent.letter import reply_body
+from hive_core.agent.reconnect import Link
+from hive_core.agent.session.conversation import OpenConversation
+from hive_core.agent.session.records import Record
+from hive_core.agent.session.services import SessionServices
+from hive_core.agent.session.state import TurnState
+from hive_core.agent.session.tasks import TaskDesk
+
+_TEXT_MOST: Final = 16 * 1024
+_UNFINISHED: Final = frozenset({"limit", "error"})
+_STATUSES: Final = {"stopped": "cancelled", "abandoned": "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCloser:
+    """Passes the result of a turn on."""
+
+    services: SessionServices
+    link: Link
+    conversation: OpenConversation
+
+    def close(self, turn: TurnState) -> None:
+        """Reply or report, keep what is shown of the turn, and close it."""
+        turn = self.conversation.state.turn or turn
+        end = turn.end or {}
+        status = str(end.get("status"))
+        if turn.task:
+            self._report(turn, status, end)
+        else:
+            self._reply(turn, end)
+        self._keep(turn, status, end)
+        self._note(turn, status, end)
+        self.conversation.append({"t": "closed", "turn": turn.number})
+
+    def _key(self, turn: TurnState, name: str) -> str:
+        return self.conversation.state.key(f"{turn.number}:{name}")[:128]
+
+    def _report(self, turn: TurnState, status: str, end: Record) -> None:
+        """End the task of a turn that ended without a report."""
+        desk, why = TaskDesk(self.services, self.link), str(end.get("error") or "")
+        if status == "stopped":
+            desk.finish(turn.task, "stopped", turn.text or why, self._key(turn, "finish"))
+        elif status in _UNFINISHED and desk.state(turn.task) == "in_progress":
+            how = "partial" if status == "limit" and turn.text else "failed"
+            summary = turn.text or why or "the turn reached its limit of steps without a report"
+            desk.finish(turn.task, how, summary, self._key(turn, "finish"))
+
+    def _reply(self, turn: TurnState, end: Record) -> None:
+        letter = turn.trigger
+        why = str(end.get("error") or "")
+        text = turn.text or (f"cannot answer: {why}" if why else "")
+        if not text or not letter.get("reply") or str(letter.get("id")) in turn.replied:
+            return
+        thread = letter.get("thread")
+        self.services.try_ask(
+            self.link, "send", to=letter["from"], body=reply_body(text.encode(errors="replace")),
+            reply_to=letter["id"], thread=thread or None, idempotency_key=self._key(turn, "reply"),
+        )  # fmt: skip
+
+    def _keep(self, turn: TurnState, status: str, end: Record) -> None:
+        system = self.conversation.state.system if turn.number == 1 else ""
+        texts = "\n\n".join(str(row["text"]) for row in turn.inputs)
+        self.services.try_ask(
+            self.link, "keep_turn", conversation=self.conversation.name, turn=turn.number,
+            status=_STATUSES.get(status, status), system=cut(system) if system else None,
+            input=cut(texts), text=cut(turn.text), error=str(end.get("error") or "") or None,
+            task=turn.task or None, began=turn.trigger.get("at"),
+            idempotency_key=self._key(turn, "keep"),
+        )  # fmt: skip
+
+    def _note(self, turn: TurnState, status: str, end: Record) -> None:
+        fields = _note_fields(self.conversation.name, turn, status, end)
+        self.services.try_ask(
+            self.link, "note_event", kind="turn", task=turn.task, fields=fields,
+            idempotency_key=self._key(turn, "note"),
+        )  # fmt: skip
+        self.services.try_ask(
+            self.link, "report_usage", context=self.conversation.state.tokens or None,
+            iterations=turn.rounds, turn_seconds=[_seconds(turn, end)],
+            idempotency_key=self._key(turn, "usage"),
+        )  # fmt: skip
+
+
+def _note_fields(
+    conversation: str, turn: TurnState, status: str, end: Record
+) -> Mapping[str, object]:
+    used = end.get("usage")
+    fields: dict[str, object] = {
+        "conversation": conversation, "turn": turn.number, "status": status,
+        "rounds": turn.rounds, "model": end.get("model"), "provider": end.get("provider"),
+        "cost": end.get("cost"), "ttft_ms": end.get("ttft_ms"),
+        "latency_ms": end.get("latency_ms"), "seconds": _seconds(turn, end),
+        **(used if isinstance(used, dict) else {}),
+    }  # fmt: skip
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _seconds(turn: TurnState, end: Record) -> float:
+    began, ended = turn.trigger.get("at"), end.get("at")
+    known = isinstance(began, int | float) and isinstance(ended, int | float)
+    return round(max(0.0, min(float(ended) - float(began), 86_400.0)), 3) if known else 0.0  # type: ignore[arg-type]
+
+
+def cut(text: str) -> str:
+    """A text as long as the daemon takes it."""
+    return text.encode(errors="replace")[:_TEXT_MOST].decode(errors="ignore")

@@ -1,0 +1,213 @@
+"""One exchange with the runtime: a `turn`, its answers and calls, and its `end`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from hive_core.agent.session.calls import CallAnswer
+from hive_core.agent.session.context import TurnContext
+from hive_core.agent.session.conversation import OpenConversation
+from hive_core.agent.session.live import LiveText
+from hive_core.agent.session.meter import TurnUsage
+from hive_core.agent.session.runtimes.builtin import BuiltinRuntime, Line, RuntimeGone
+from hive_core.agent.session.runtimes.pool import RuntimePool
+from hive_core.agent.session.state import ToolCall, TurnState, number, texts
+
+_CANCELLED: Final[Line] = {"type": "end", "status": "cancelled"}
+
+
+class ExchangeHandler(Protocol):
+    """Who decides about the calls of an exchange."""
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether the exchange is to stop after what was just done."""
+        ...
+
+    def answer(self, turn: TurnState, call: ToolCall, *, last: bool) -> CallAnswer:
+        """Run a call, and log it."""
+        ...
+
+    def on_response(self) -> None:
+        """An answer is on disk."""
+        ...
+
+
+@dataclass(slots=True)
+class ModelExchange:
+    """The runtime of one conversation, started when it is needed."""
+
+    conversation: OpenConversation
+    context: TurnContext
+    pool: RuntimePool
+    live: LiveText
+    meter: TurnUsage = field(default_factory=TurnUsage)
+    _runtime: BuiltinRuntime | None = None
+    _rendered: Line = field(default_factory=dict)
+
+    def run(self, turn: TurnState, handler: ExchangeHandler) -> Line:
+        """Ask the model, and go on until the runtime says `end`; RuntimeGone when it dies."""
+        before = turn.rendered
+        self._send_turn(turn)
+        if self.conversation.ending:
+            return self._cancel()
+        while True:
+            kind, value = self.conversation.events.get()
+            match kind:
+                case "line" if isinstance(value, dict):
+                    end = self._on_line(turn, value, before, handler)
+                    if end is not None:
+                        return end
+                case "gone":
+                    self._runtime = None
+                    raise RuntimeGone(str(value))
+                case "input" if isinstance(value, dict):
+                    row = {"kind": value.get("kind"), "text": value["text"]}
+                    self._open_runtime().send({"type": "enqueue", "input": row})
+                case _:  # urgent, or a stop
+                    return self._cancel()
+
+    def summarize(self, turn: TurnState) -> str:
+        """Ask for a summary of the whole history; nothing of it is logged here."""
+        line = self.context.turn_line(
+            [self.context.template("compaction")],
+            _results(turn),
+            rounds=0,
+            conversation=self.conversation,
+        )
+        self._send(line)
+        answer = ""
+        while True:
+            line = self._next_line()
+            match line["type"]:
+                case "response":
+                    answer = str(line.get("text") or "")
+                    self._open_runtime().send({"type": "kept", "seq": line.get("seq")})
+                case "call":
+                    refusal = {"content": "not now: write the summary", "is_error": True}
+                    self._open_runtime().send({"type": "result", "id": line.get("id"), **refusal})
+                case "end":
+                    self.meter.add(line)
+                    if line.get("status") == "error":
+                        raise RuntimeGone(str(line.get("error")))
+                    return answer
+                case _:
+                    pass
+
+    def _next_line(self) -> Line:
+        """The next line of the runtime; inputs are in the log, and are asked about later."""
+        while True:
+            kind, value = self.conversation.events.get()
+            if kind == "gone":
+                self._runtime = None
+                raise RuntimeGone(str(value))
+            if kind == "line" and isinstance(value, dict):
+                return value
+
+    def rest(self) -> None:
+        """Give the runtime back, for the next turn within the idle time."""
+        if self._runtime is not None:
+            self.pool.give_back(self._runtime)
+            self._runtime = None
+
+    def stop(self) -> None:
+        """End the runtime now."""
+        if self._runtime is not None:
+            self._runtime.close()
+            self._runtime = None
+        self.conversation.drop_events()
+
+    def _send_turn(self, turn: TurnState) -> None:
+        unseen = self.conversation.take_unseen()
+        self._send(self.context.turn_line(
+            [{"kind": row.get("kind"), "text": row["text"]} for row in unseen], _results(turn),
+            rounds=self.context.rounds_left(turn), conversation=self.conversation, task=turn.task,
+        ))  # fmt: skip
+
+    def _send(self, line: Line) -> None:
+        history = self.conversation.state.history
+        data = "\n".join(history).encode(errors="replace") if history else None
+        if data is not None:
+            line = {**line, "history": True}
+        if self._runtime is None:
+            self._runtime = self.pool.take(self.conversation.events)
+        self._runtime.send(line, data)
+
+    def _open_runtime(self) -> BuiltinRuntime:
+        if self._runtime is None:
+            raise RuntimeGone("the runtime has ended")
+        return self._runtime
+
+    def _on_line(
+        self, turn: TurnState, line: Line, before: int, handler: ExchangeHandler
+    ) -> Line | None:
+        match line["type"]:
+            case "system":
+                self.conversation.append({"t": "system", "text": str(line.get("text") or "")})
+            case "rendered":
+                self._rendered = line
+            case "delta":
+                self.live.add(turn.number, str(line.get("text") or ""))
+            case "response":
+                self._log_response(turn, line, before)
+                handler.on_response()
+                self._open_runtime().send({"type": "kept", "seq": line.get("seq")})
+            case "call":
+                return self._on_call(turn, line, handler)
+            case "end":
+                self.meter.add(line)
+                self.live.flush(turn.number)
+                return line
+            case _:
+                pass
+        return None
+
+    def _log_response(self, turn: TurnState, line: Line, before: int) -> None:
+        message, rows = line.get("message"), line.get("calls")
+        if not isinstance(message, str) or not isinstance(rows, list) or "\n" in message:
+            raise RuntimeGone("the runtime sent an answer that is none")
+        self.conversation.append({
+            "t": "response", "turn": turn.number, "sent": texts(self._rendered.get("messages")),
+            "inputs": before + number(self._rendered.get("inputs")), "message": message,
+            "calls": [_call_row(row) for row in rows], "text": str(line.get("text") or ""),
+            "tokens": number(line.get("tokens")), "last": self._rendered.get("last") is True,
+        })  # fmt: skip
+
+    def _on_call(self, turn: TurnState, line: Line, handler: ExchangeHandler) -> Line | None:
+        """Run a call of the last answer; the end of the exchange where the turn is to wait."""
+        call = next((row for row in turn.calls if row.id == line.get("id")), None)
+        if call is None or call.result is not None:
+            raise RuntimeGone(f"the runtime asks for a call that is not open: {line.get('id')}")
+        outcome = handler.answer(turn, call, last=turn.last)
+        if handler.is_pausing or self.conversation.ending:
+            return self._cancel()
+        result = {"content": outcome.content, "is_error": outcome.is_error}
+        self._open_runtime().send({"type": "result", "id": call.id, **result})
+        return None
+
+    def _cancel(self) -> Line:
+        """Cancel the request; the turn goes on from its log."""
+        self._open_runtime().send({"type": "cancel"})
+        while True:
+            kind, value = self.conversation.events.get()
+            if kind == "gone":
+                self._runtime = None
+                return _CANCELLED
+            if kind == "line" and isinstance(value, dict) and value["type"] == "end":
+                self.meter.add(value)
+                return _CANCELLED
+
+
+def _results(turn: TurnState) -> Line:
+    """The results of the last answer's calls, for a runtime that has only the history."""
+    return {
+        call.id: {"content": call.result["content"], "is_error": call.result["is_error"]}
+        for call in turn.calls if call.result is not None
+    }  # fmt: skip
+
+
+def _call_row(row: object) -> Mapping[str, object]:
+    fields = row if isinstance(row, dict) else {}
+    return {key: fields.get(key) for key in ("id", "name", "arguments")}

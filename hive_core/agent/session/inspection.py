@@ -1,0 +1,146 @@
+"""`hive-agent session log|show|rewind`: what a conversation did, and back to an earlier turn."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from hive_core.agent import output
+from hive_core.agent.session.log import MAIN, ConversationLog, conversations, segments
+from hive_core.agent.session.records import Record, read_records
+from hive_core.errors import InvalidArgument, NotFound
+
+COMMANDS: Final = ("log", "show", "rewind")
+_LINE_MOST: Final = 160
+
+
+def run_inspection(folder: Path, arguments: Sequence[str]) -> int:
+    """Run one of the commands on the conversations in this folder."""
+    options = _parser().parse_args(arguments)
+    if options.command == "rewind":
+        _rewind(folder, options.conversation, options.turn)
+    elif options.command == "show":
+        _show(folder, options.conversation, options.turn)
+    else:
+        _print_log(folder, options)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "hive-agent session", description="Look into the conversations of this agent's session."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="log|show|rewind")
+    log = commands.add_parser("log", help="print the records, one a line, or as JSON lines")
+    log.add_argument("-o", "--output", choices=("text", "jsonl"), default="text",
+                     help="text (default) or jsonl: the whole records")  # fmt: skip
+    show = commands.add_parser("show", help="print what was said, called and answered")
+    rewind = commands.add_parser(
+        "rewind", help="go on from the end of an earlier turn; the session must be stopped"
+    )
+    for command in (log, show, rewind):
+        command.add_argument(
+            "--conversation", default=MAIN, help="name of the conversation (default main)"
+        )
+        command.add_argument(
+            "--turn", type=int, required=command is rewind,
+            help="turn; rewind: 0 for the beginning" if command is rewind else "only this turn",
+        )  # fmt: skip
+    return parser
+
+
+def _records(folder: Path, conversation: str) -> list[Record]:
+    """All records of a conversation, also those of its earlier segments."""
+    names = conversations(folder)
+    if conversation not in names:
+        raise NotFound(f"no conversation {conversation}; there are {', '.join(names) or 'none'}")
+    return [
+        record
+        for file in segments(folder / conversation)
+        for record in read_records(file.read_bytes()).records
+    ]
+
+
+def _of_turn(records: list[Record], turn: int | None) -> Iterator[Record]:
+    return (row for row in records if turn is None or row.get("turn") == turn)
+
+
+def _print_log(folder: Path, options: argparse.Namespace) -> None:
+    for record in _of_turn(_records(folder, options.conversation), options.turn):
+        if options.output == "jsonl":
+            output.line(json.dumps(record, ensure_ascii=False))
+        else:
+            output.line(output.plain(_log_line(record)))
+
+
+def _log_line(record: Record) -> str:
+    at = record.get("at")
+    moment = time.strftime("%H:%M:%S", time.gmtime(at if isinstance(at, int | float) else 0))
+    turn = record.get("turn", record.get("to", ""))
+    text = " ".join(_subject(record).split())
+    return f"{moment} {turn!s:>3} {record['t']:<8} {text[:_LINE_MOST]}".rstrip()
+
+
+def _subject(record: Record) -> str:
+    """What a line says of a record."""
+    sign = "error: " if record.get("is_error") else ""
+    names = [f"[{row.get('name')}]" for row in _rows(record.get("calls"))]
+    texts = {
+        "response": " ".join([*names, str(record.get("text") or "")]),
+        "call": f"{record.get('name')} ({record.get('call')})",
+        "result": f"({record.get('call')}) {sign}{record.get('content')}",
+        "end": f"{record.get('status')} {record.get('error') or ''}",
+    }
+    text = record.get("text") or record.get("conversation") or ""
+    return texts.get(str(record["t"]), str(text))
+
+
+def _show(folder: Path, conversation: str, turn: int | None) -> None:
+    for record in _of_turn(_records(folder, conversation), turn):
+        text = _shown_text(record)
+        if text:
+            output.line(output.plain(text) + "\n")
+
+
+def _shown_text(record: Record) -> str:
+    """What `show` prints of a record; empty: nothing."""
+    text = str(record.get("text") or "")
+    sign = "error: " if record.get("is_error") else ""
+    source = f"turn {record.get('turn')}: {record.get('kind') or 'summary'}"
+    return {
+        "system": f"== system\n{text}",
+        "input": f"== {source}\n{text}",
+        "compact": f"== {source}\n{text}",
+        "response": "\n".join(["== model", *([text] if text else []), *_call_lines(record)]),
+        "result": f"<- {sign}{record.get('content')}",
+        "end": f"== end: {record.get('status')} {record.get('error') or ''}".rstrip(),
+    }.get(str(record["t"]), "")
+
+
+def _call_lines(record: Record) -> list[str]:
+    return [
+        f"-> {row.get('name')} {json.dumps(row.get('arguments'), ensure_ascii=False)}"
+        for row in _rows(record.get("calls"))
+    ]
+
+
+def _rewind(folder: Path, conversation: str, turn: int) -> None:
+    """Add the record that takes the history back; nothing of the log is deleted."""
+    _records(folder, conversation)
+    with ConversationLog(folder, conversation) as log:
+        if not log.state.can_rewind(turn):
+            raise InvalidArgument(
+                f"cannot rewind {conversation} to turn {turn}: it is not in the present segment",
+                field="turn",
+            )
+        log.append({"t": "rewind", "to": turn})
+    sys.stderr.write(f"hive-agent: {conversation} goes on from the end of turn {turn}\n")
+
+
+def _rows(value: object) -> list[dict[str, object]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []

@@ -1,0 +1,125 @@
+"""Receives mail: each letter is on disk in a log before it is acknowledged, and never twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from hive_core.agent.letter import ReceivedLetter
+from hive_core.agent.reconnect import Link
+from hive_core.agent.session.log import MAIN, task_conversation
+from hive_core.agent.session.router import RoutedLetter, input_record, route
+from hive_core.agent.session.services import POLL, SessionServices, say
+from hive_core.agent.session.session import AgentSession
+from hive_core.agent.session.state import task_mark
+from hive_core.agent.session.tasks import IN_PROGRESS, TaskDesk
+from hive_core.agent.task_run import mapping
+from hive_core.errors import HiveError
+
+_BACK: Final = 1.0
+_LEASE: Final = 60.0
+_AT_ONCE: Final = 10
+
+
+class Mailbox:
+    """Two threads that receive, and what they do with a letter."""
+
+    def __init__(self, services: SessionServices, session: AgentSession) -> None:
+        self._services = services
+        self._session = session
+
+    def start(self) -> list[threading.Thread]:
+        """Receive from now on."""
+        threads = [
+            threading.Thread(target=self._loop, args=(receive,), name=name, daemon=True)
+            for name, receive in (("mail", self._receive_mail), ("work", self._receive_work))
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def resume_tasks(self, link: Link) -> None:
+        """Begin a turn for each task that was begun and of which no log is left."""
+        rows = self._services.ask(link, "list_tasks", only=True, open=True).get("tasks")
+        for row in map(mapping, rows if isinstance(rows, list) else []):
+            task, attempt = str(row.get("id")), row.get("attempt")
+            if row.get("state") != IN_PROGRESS or self._session.has_seen(task_mark(task, attempt)):
+                continue
+            whole = self._services.ask(link, "get_task", task=task)
+            body = f"task: {task}\nattempt: {attempt}\n\n{whole.get('description')}"
+            letter = ReceivedLetter("", "daemon", "daemon", body, "task", "", "")
+            record = {
+                **input_record({}, letter), "kind": "task", "task": task, "attempt": attempt,
+                "reply": False,
+            }  # fmt: skip
+            self._session.add_input(task_conversation(task), record)
+
+    def take(self, link: Link, message: object) -> None:
+        """Log a letter and acknowledge it."""
+        letter = route(message)
+        if self._session.has_seen(letter.id):
+            self._ack(link, letter)  # it was logged before a crash
+            return
+        match letter.action:
+            case "task":
+                self._take_task(link, letter)
+                return
+            case "stop":
+                self._stop(link, letter)
+            case "wake":
+                self._session.wake(budget=True)
+            case "drop":
+                say(letter.text)
+            case "input":
+                self._session.add_input(letter.conversation, letter.record, urgent=letter.urgent)
+        self._ack(link, letter)
+
+    def _take_task(self, link: Link, letter: RoutedLetter) -> None:
+        """Begin the turn of a task, if there is room for it now; else the letter comes again."""
+        if self._session.has_seen(task_mark(letter.task, letter.attempt)):
+            self._ack(link, letter)
+        elif not self._session.has_room:
+            self._services.try_ask(link, "nack", ids=[letter.id], why="another turn runs")
+        else:
+            name = letter.conversation
+            if name == MAIN and self._session.is_open(MAIN):
+                name = task_conversation(letter.task)
+            self._session.add_input(name, letter.record)
+            self._ack(link, letter)
+
+    def _stop(self, link: Link, letter: RoutedLetter) -> None:
+        """Stop the turn of a task; where none runs, the daemon waits for a word about it."""
+        for name in (letter.conversation, MAIN):
+            if self._session.stop_turn(name, letter.text):
+                return
+        desk = TaskDesk(self._services, link)
+        if desk.state(letter.task) == "stopping":
+            desk.finish(letter.task, "stopped", "no turn was open for it", f"stop:{letter.id}")
+
+    def _ack(self, link: Link, letter: RoutedLetter) -> None:
+        self._services.try_ask(link, "ack", ids=[letter.id])
+
+    def _receive_mail(self, link: Link) -> None:
+        self._receive(link, only="other", most=_AT_ONCE)
+
+    def _receive_work(self, link: Link) -> None:
+        if self._session.wait_for_room():
+            self._receive(link, only="work", most=1)
+
+    def _receive(self, link: Link, only: str, most: int) -> None:
+        reply = link.ask("recv", wait=POLL, max=most, only=only, lease=_LEASE)
+        messages = reply.get("messages")
+        for message in messages if isinstance(messages, list) else []:
+            self.take(link, message)
+
+    def _loop(self, receive: Callable[[Link], None]) -> None:
+        with self._services.open_link() as link:
+            while not self._services.stop.is_set():
+                try:
+                    receive(link)
+                except HiveError as error:
+                    link.close()
+                    if not self._services.stop.is_set():
+                        say(f"cannot receive: {error.reason}")
+                        self._services.stop.wait(_BACK)

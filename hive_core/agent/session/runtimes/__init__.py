@@ -1,0 +1,1 @@
+"""Runtimes of a session: processes beside it that speak to a model."""

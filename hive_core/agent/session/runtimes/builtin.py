@@ -1,0 +1,184 @@
+"""The built-in runtime as its session sees it: a process of uid 1000 behind a socket pair.
+
+It is started for a turn and ended when it was idle for a while. Whatever it says is checked here:
+one JSON object a line, at most 1 MiB each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import HiveError
+
+LINE_MOST: Final = 1 << 20
+RUNTIME_FOLDER: Final = Path("/opt/hive/runtime")
+UID: Final = 1000
+_READ: Final = 1 << 16
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+Line = dict[str, object]
+
+
+class RuntimeGone(HiveError):
+    """The runtime ended, or sent what is not its protocol."""
+
+
+class WrongPython(HiveError):
+    """The runtime was built for another minor version of Python."""
+
+    exit_code = 78  # EX_CONFIG
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeCommand:
+    """How the runtime is started. `folder` None: with the interpreter and the path of this one."""
+
+    model_socket: str = "/run/hive/model.sock"
+    folder: Path | None = RUNTIME_FOLDER
+    uid: int | None = UID
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise WrongPython where the runtime cannot run on this container's Python."""
+        if self.folder is None:
+            return
+        own = f"{sys.version_info.major}.{sys.version_info.minor}"
+        try:
+            built_for = (self.folder / ".python").read_text().strip()
+        except OSError as error:
+            raise WrongPython(
+                f"cannot start the runtime: {self.folder} is not there ({error.strerror});"
+                " the host installs it with scripts/install"
+            ) from None
+        if built_for != own:
+            raise WrongPython(
+                f"cannot start the runtime: it was built for Python {built_for}, and this"
+                f" container has {own}"
+            )
+
+    def start(self, end: int) -> subprocess.Popen[bytes]:
+        """Start the process with its end of the socket pair."""
+        package = Path(__file__).parents[4]
+        python, path = (sys.executable, package) if self.folder is None else (
+            "/usr/bin/python3", self.folder
+        )  # fmt: skip
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "HOME": "/tmp",  # noqa: S108
+            "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1",
+            "HIVE_MODEL_SOCKET": self.model_socket, **self.environment,
+        }  # fmt: skip
+        as_user = {} if self.uid is None else {
+            "user": self.uid, "group": self.uid, "extra_groups": [],
+        }  # fmt: skip
+        process: subprocess.Popen[bytes] = subprocess.Popen(
+            [python, "-m", "hive_core.runtime.child", str(end)],
+            pass_fds=[end], env=environment, cwd="/", stdin=subprocess.DEVNULL,
+            start_new_session=True, **as_user,  # type: ignore[call-overload]
+        )  # fmt: skip
+        return process
+
+
+class BuiltinRuntime:
+    """One process; its lines go into `events` as `("line", line)`, its end as `("gone", why)`."""
+
+    def __init__(
+        self, command: RuntimeCommand, events: queue.SimpleQueue[tuple[str, object]]
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        self._events = events
+        try:
+            self._process = command.start(theirs.fileno())
+        except (OSError, subprocess.SubprocessError) as error:
+            ours.close()
+            raise RuntimeGone(f"cannot start the runtime: {error}") from None
+        finally:
+            theirs.close()
+        threading.Thread(target=self._read, name="runtime", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def attach(self, events: queue.SimpleQueue[tuple[str, object]]) -> None:
+        """Have the lines from now on in another queue."""
+        self._events = events
+
+    def send(self, line: Line, history: bytes | None = None) -> None:
+        """Send a line, with the history in a descriptor; RuntimeGone when nobody reads it."""
+        data = _ENCODER.encode(line).encode(errors="replace") + b"\n"
+        if len(data) > LINE_MOST:
+            raise RuntimeGone(f"cannot send {len(data)} bytes to the runtime: {LINE_MOST} at most")
+        try:
+            if history is None:
+                self._socket.sendall(data)
+            else:
+                self._send_with(data, history)
+        except OSError as error:
+            raise RuntimeGone(f"the runtime has ended: {error.strerror}") from None
+
+    def close(self) -> None:
+        """End the process and wait for it."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(timeout=30)
+        self._socket.close()
+
+    def _send_with(self, data: bytes, history: bytes) -> None:
+        file = os.memfd_create("history", os.MFD_CLOEXEC)
+        try:
+            with open(file, "wb", closefd=False) as out:
+                out.write(history)
+            size = socket.send_fds(self._socket, [data], [file])
+            self._socket.sendall(data[size:])
+        finally:
+            os.close(file)
+
+    def _read(self) -> None:
+        rest = bytearray()
+        why = "the runtime ended"
+        while True:
+            try:
+                data = self._socket.recv(_READ)
+            except OSError:
+                break
+            if not data:
+                break
+            *whole, last = data.split(b"\n")
+            if whole:
+                whole[0] = bytes(rest) + whole[0]
+                rest.clear()
+            rest += last
+            if len(rest) > LINE_MOST or not all(map(self._put_line, whole)):
+                why = "the runtime sent what is not its protocol"
+                break
+        self._events.put(("gone", why))
+
+    def _put_line(self, data: bytes) -> bool:
+        try:
+            line = json.loads(data)
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(line, dict) or not isinstance(line.get("type"), str):
+            return False
+        self._events.put(("line", line))
+        return True

@@ -1,0 +1,64 @@
+"""Runtimes that wait for their next turn: each is ended after it was idle for a while."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Final
+
+from hive_core.agent.session.runtimes.builtin import BuiltinRuntime, RuntimeCommand
+
+_AT_ONCE: Final = 4  # runtimes that wait; more are ended at once
+
+
+class RuntimePool:
+    """Starts runtimes, and keeps those that are idle for `idle` seconds."""
+
+    def __init__(self, command: RuntimeCommand, idle: float) -> None:
+        self._command = command
+        self._idle = idle
+        self._waiting: dict[BuiltinRuntime, threading.Timer] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def waiting(self) -> int:
+        """How many runtimes are idle."""
+        return len(self._waiting)
+
+    def take(self, events: queue.SimpleQueue[tuple[str, object]]) -> BuiltinRuntime:
+        """A runtime whose lines go into `events`: one that waits, or a new one."""
+        with self._lock:
+            while self._waiting:
+                runtime, timer = self._waiting.popitem()
+                timer.cancel()
+                if runtime.is_alive:
+                    runtime.attach(events)
+                    return runtime
+                runtime.close()
+        return BuiltinRuntime(self._command, events)
+
+    def give_back(self, runtime: BuiltinRuntime) -> None:
+        """Keep a runtime whose turn has ended."""
+        runtime.attach(queue.SimpleQueue())
+        with self._lock:
+            if len(self._waiting) < _AT_ONCE and self._idle > 0 and runtime.is_alive:
+                timer = threading.Timer(self._idle, self._end, [runtime])
+                timer.daemon = True
+                self._waiting[runtime] = timer
+                timer.start()
+                return
+        runtime.close()
+
+    def close(self) -> None:
+        """End all that wait."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        for runtime, timer in waiting.items():
+            timer.cancel()
+            runtime.close()
+
+    def _end(self, runtime: BuiltinRuntime) -> None:
+        with self._lock:
+            waits = self._waiting.pop(runtime, None) is not None
+        if waits:
+            runtime.close()

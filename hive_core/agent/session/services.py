@@ -1,0 +1,116 @@
+"""What the parts of a session share: the broker, the settings, and where things are."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hive_core.agent.reconnect import Link
+from hive_core.agent.session.calls import ToolPlace
+from hive_core.agent.session.runtimes.builtin import RuntimeCommand
+from hive_core.errors import HiveError, InvalidArgument, MethodNotFound, TimedOut, Unreachable
+from hive_core.varlink import Message
+
+POLL: Final = 50.0
+TRY_AGAIN: Final = 75
+_AWAY: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+_TRIES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """`[session]` of agent.toml. `rounds` 0: by the profile of the agent."""
+
+    rounds: int = 0
+    compact_at: float = 0.75
+    idle: float = 60.0
+
+    @classmethod
+    def read(cls, file: Path) -> SessionSettings:
+        """The settings in the deployed configuration; InvalidArgument names a wrong one."""
+        try:
+            table = tomllib.loads(file.read_text()).get("session", {})
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError) as error:
+            raise InvalidArgument(f"cannot read {file}: {error}", field="session") from None
+        return cls.of(table)
+
+    @classmethod
+    def of(cls, table: object) -> SessionSettings:
+        if not isinstance(table, dict):
+            raise InvalidArgument("[session] is not a table", field="session")
+        for key in table:
+            if key not in _BOUNDS:
+                raise InvalidArgument(
+                    f"[session] has no setting {key!r}; it has {', '.join(_BOUNDS)}", field=key
+                )
+        values = {key: _check_value(key, value) for key, value in table.items()}
+        return cls(**values)  # type: ignore[arg-type]  # _check_value knows the types
+
+
+_BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
+    "rounds": (1, 1000), "compact_at": (0.1, 0.95), "idle": (0, 86_400),
+}  # fmt: skip
+
+
+def _check_value(key: str, value: object) -> float:
+    low, high = _BOUNDS[key]
+    kinds = int if key == "rounds" else (int, float)
+    if not isinstance(value, kinds) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidArgument(f"[session] {key} must be {low:g} to {high:g}", field=key)
+    return value
+
+
+@dataclass(slots=True)
+class SessionServices:
+    """The services of one session. `stop` is set when it ends."""
+
+    name: str
+    socket: str
+    folder: Path
+    place: ToolPlace
+    runtime: RuntimeCommand
+    settings: SessionSettings = field(default_factory=SessionSettings)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def open_link(self) -> Link:
+        """A connection to the broker, for one thread."""
+        return Link(self.socket, answer=POLL)
+
+    def ask(self, link: Link, operation: str, /, **params: object) -> Message:
+        """Call until an answer comes, while the daemon restarts or is busy."""
+        tries = 0
+        while True:
+            try:
+                return link.ask(operation, **params)
+            except (Unreachable, TimedOut):
+                link.close()
+                if self.stop.is_set():
+                    raise
+            except HiveError as error:
+                if error.exit_code != TRY_AGAIN or tries >= _TRIES or self.stop.is_set():
+                    raise
+            self.stop.wait(_AWAY[min(tries, len(_AWAY) - 1)])
+            tries += 1
+
+    def try_ask(self, link: Link, operation: str, /, **params: object) -> Message:
+        """Call; a refusal is logged, and gives an empty answer."""
+        try:
+            return self.ask(link, operation, **params)
+        except MethodNotFound:
+            return {}  # a daemon of an earlier version
+        except HiveError as error:
+            say(f"cannot {operation}: {error.reason}")
+            return {}
+
+
+def say(text: str) -> None:
+    """Write a line to the log of the agent."""
+    sys.stderr.write(f"hive-agent: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,274 @@
+"""Runs the turn of a conversation, step by step as its log says; after a crash just the same.
+
+The runtime asks the model. Everything that lasts is done here, in this order: an answer is logged,
+then its calls run, each between two records, then the turn ends, and last its result is passed on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.agent.reconnect import Link
+from hive_core.agent.session.calls import NOT_AN_OBJECT, CallAnswer, CallRunner
+from hive_core.agent.session.closing import TurnCloser
+from hive_core.agent.session.compaction import Compactor
+from hive_core.agent.session.context import TurnContext, read_reminder
+from hive_core.agent.session.conversation import OpenConversation
+from hive_core.agent.session.exchange import ModelExchange
+from hive_core.agent.session.guard import TurnGuard
+from hive_core.agent.session.inputs import session_text
+from hive_core.agent.session.parking import Parked, escalate
+from hive_core.agent.session.records import Record
+from hive_core.agent.session.recovery import (
+    AskModel,
+    CloseTurn,
+    EndTurn,
+    RunCall,
+    WaitForInput,
+)
+from hive_core.agent.session.results import shorten
+from hive_core.agent.session.runtimes.builtin import RuntimeGone
+from hive_core.agent.session.services import SessionServices, say
+from hive_core.agent.session.state import ToolCall, TurnState
+from hive_core.agent.session.tasks import IN_PROGRESS, TaskDesk
+from hive_core.errors import HiveError
+
+_BACK_OFF: Final = (1.0, 4.0, 10.0)
+_RATE_MOST: Final = 60.0
+_NUDGE: Final = (
+    "Your task is still open. Go on with a tool, report the result with {report}, or ask where"
+    " something is missing. A text alone reaches nobody."
+)
+LIMIT: Final = "this was the last step of the turn: only the report was allowed"
+
+
+@dataclass(slots=True)
+class TurnRunner:
+    """Runs the open turn of one conversation. It is used by one thread."""
+
+    services: SessionServices
+    conversation: OpenConversation
+    link: Link
+    context: TurnContext
+    exchange: ModelExchange
+    calls: CallRunner
+    guard: TurnGuard = field(default_factory=TurnGuard)
+    compacted: bool = False
+    _park: Parked | None = None
+
+    def run(self) -> Parked | None:
+        """Run until no turn is open, or until it has to wait."""
+        turn = self.conversation.state.turn
+        if turn is None or (turn.end is None and not self._begin(turn)):
+            return None
+        self.conversation.kill_call = self.calls.kill
+        try:
+            self._remind(turn)
+            while not self.services.stop.is_set():
+                if self.conversation.ending:
+                    self._stop_turn()
+                if not self._advance():
+                    return None
+                if self._park is not None:
+                    parked, self._park = self._park, None
+                    self.exchange.stop()
+                    escalate(self.services, self.link, self.conversation, parked)
+                    return parked
+        finally:
+            self.conversation.kill_call = None
+            self.exchange.rest()
+        return None
+
+    def _advance(self) -> bool:
+        """One step; False when no turn is open."""
+        match self.conversation.step():
+            case WaitForInput():
+                return False
+            case CloseTurn(turn):
+                TurnCloser(self.services, self.link, self.conversation).close(turn)
+            case EndTurn(turn):
+                self._take_text(turn)
+            case RunCall(turn, call):
+                self.answer(turn, call, last=turn.last)
+            case AskModel(turn):
+                self._ask(turn)
+        return True
+
+    # The task of the turn.
+
+    def _begin(self, turn: TurnState) -> bool:
+        """Begin or take up the task of the turn; what has ended meanwhile is not worked on."""
+        if not turn.task:
+            return True
+        gone = TaskDesk(self.services, self.link).take_up(turn.task, turn.attempt)
+        if gone:
+            say(f"task {turn.task}: {gone}")
+            self._end(turn, "abandoned", error=gone)
+            TurnCloser(self.services, self.link, self.conversation).close(turn)
+        return not gone
+
+    def _remind(self, turn: TurnState) -> None:
+        """Put the dated facts behind the input of a new turn."""
+        if turn.end is None and not turn.rendered:
+            text = read_reminder(self.services, self.link, self.context.identity)
+            if all(row.get("kind") != "reminder" for row in turn.inputs):
+                self.conversation.append(
+                    {"t": "input", "turn": turn.number, "kind": "reminder", "text": text}
+                )
+
+    def _take_text(self, turn: TurnState) -> None:
+        """The last answer is text: the end of the turn, unless its task needs a report."""
+        state = TaskDesk(self.services, self.link).state(turn.task) if turn.task else ""
+        if state != IN_PROGRESS:
+            self._end(turn, "done")
+            return
+        why = self.guard.note_text()
+        if why:
+            self._park = Parked(why)
+            return
+        text = session_text(_NUDGE.format(report=self.context.toolset.report))
+        self.conversation.append({"t": "input", "turn": turn.number, "kind": "nudge", "text": text})
+
+    def _stop_turn(self) -> None:
+        why, self.conversation.ending = self.conversation.ending, ""
+        turn = self.conversation.state.turn
+        self.exchange.stop()
+        if turn is not None and turn.end is None:
+            self._end(turn, "stopped", error=why)
+
+    # The model.
+
+    def _ask(self, turn: TurnState) -> None:
+        """One exchange with the model, which may have many answers."""
+        if turn.last:
+            self._end(turn, "limit")
+            return
+        if self._must_compact():
+            self._compact(turn)
+            return
+        try:
+            end = self.exchange.run(turn, self)
+        except RuntimeGone as error:
+            self.exchange.stop()
+            self._note_failure(error.reason, 0)
+            return
+        match end.get("status"):
+            case "limit":
+                self._end(turn, "limit")
+            case "error":
+                self._on_error(turn, end)
+            case _:
+                pass  # done or cancelled: the log says how it goes on
+
+    def on_response(self) -> None:
+        """An answer is on disk."""
+        self.guard.note_answer()
+
+    def _on_error(self, turn: TurnState, end: Mapping[str, object]) -> None:
+        why, kind = str(end.get("error") or "no reason"), end.get("error_kind")
+        after = end.get("retry_after")
+        pause = float(after) if isinstance(after, int | float) else 0.0
+        if kind == "budget":
+            self._park = Parked(why, budget=True)
+        elif kind == "rate":
+            self._pause(min(max(pause, 1.0), _RATE_MOST))
+        elif kind == "overflow" and not self.compacted:
+            self._compact(turn)
+        elif kind == "overflow":
+            self._end(turn, "error", error=f"the conversation does not fit the model: {why}")
+        else:
+            self._note_failure(why, pause)
+
+    def _note_failure(self, why: str, pause: float) -> None:
+        say(f"conversation {self.conversation.name}: {why}")
+        reason = self.guard.note_failure(why)
+        if reason:
+            self._park = Parked(reason)
+        else:
+            self._pause(pause or _BACK_OFF[0])
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but not while the session or the turn is to end."""
+        ends = time.monotonic() + seconds
+        while not self.conversation.ending and (left := ends - time.monotonic()) > 0:
+            if self.services.stop.wait(min(left, 0.2)):
+                return
+
+    def _must_compact(self) -> bool:
+        room = self.context.model.context * self.services.settings.compact_at
+        return bool(self.conversation.state.history) and self.conversation.state.tokens > room
+
+    def _compact(self, turn: TurnState) -> None:
+        self.compacted = True
+        compactor = Compactor(self.services, self.link, self.conversation, self.context)
+        try:
+            compactor.run(turn, self.exchange)
+        except HiveError as error:
+            self._note_failure(f"cannot compact: {error.reason}", 0)
+
+    # The calls.
+
+    def answer(self, turn: TurnState, call: ToolCall, *, last: bool) -> CallAnswer:
+        """Run a call between its two records, or answer it as its records say."""
+        kind = self.context.toolset.kinds.get(call.name, "")
+        refusal = self._refusal(call, kind, last=last)
+        if refusal:
+            outcome = CallAnswer(refusal, is_error=True)
+        elif call.started is not None:
+            outcome = self.calls.run_again(call, kind, turn.task, self._parameters(turn))
+        else:
+            self.conversation.append({
+                "t": "call", "turn": turn.number, "call": call.id, "name": call.name,
+                **self.calls.start_fields(call, kind),
+            })  # fmt: skip
+            outcome = self.calls.run(call, kind, turn.task, self._parameters(turn))
+        return self._log_result(turn, call, outcome)
+
+    def _log_result(self, turn: TurnState, call: ToolCall, outcome: CallAnswer) -> CallAnswer:
+        content, artifact = shorten(self.services, self.link, outcome.content, f"{call.key}:result")
+        record: Record = {
+            "t": "result", "turn": turn.number, "call": call.id, "content": content,
+            "is_error": outcome.is_error,
+        }  # fmt: skip
+        self.conversation.append({**record, "artifact": artifact} if artifact else record)
+        why = self.guard.note_call(call.name, call.arguments, content)
+        if why:
+            self._park = Parked(why)
+        return CallAnswer(content, outcome.is_error)
+
+    def _refusal(self, call: ToolCall, kind: str, *, last: bool) -> str:
+        if not kind:
+            names = ", ".join(self.context.toolset.kinds)
+            return f"there is no tool {call.name[:64]!r}; the tools are {names}"
+        if call.malformed:
+            return NOT_AN_OBJECT
+        if last and call.name != self.context.toolset.report:
+            return LIMIT
+        return ""
+
+    def _parameters(self, turn: TurnState) -> Mapping[str, object]:
+        """What the session adds to an operation: the letter that the turn works on."""
+        letter = max(turn.inputs, key=_hops)
+        return {"in_turn_of": letter["id"]} if letter.get("id") else {}
+
+    # The end of the turn.
+
+    def _end(self, turn: TurnState, status: str, *, error: str = "") -> None:
+        self.conversation.append({
+            "t": "end", "turn": turn.number, "status": status, "text": turn.text,
+            "error": error, "rounds": turn.rounds, **self.exchange.meter.fields(),
+        })  # fmt: skip
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether the exchange is to stop after what was just logged: to wait, or to compact."""
+        compacts = self._must_compact() and isinstance(self.conversation.step(), AskModel)
+        return self._park is not None or compacts
+
+
+def _hops(record: Record) -> int:
+    hops = record.get("hops")
+    return hops if isinstance(hops, int) and record.get("id") else -1

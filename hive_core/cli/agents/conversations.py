@@ -1,0 +1,74 @@
+"""`hive session`: what the session of an agent did, and back to an earlier turn.
+
+The log of a session is root's, in the container of the agent. So root enters the container, as with
+`hive shell`, and `hive-agent session` does the work there.
+"""
+
+from __future__ import annotations
+
+import click
+
+from hive_core.cli.agents import enter
+from hive_core.cli.core.session import Session, complete_agent
+
+_conversation = click.option(
+    "--conversation", metavar="NAME", default="main",
+    help="Name of the conversation: main, or task-ID for a task. Default main.",
+)  # fmt: skip
+
+
+@click.group("session")
+def session_group() -> None:
+    """Show what the session of an agent did, and go back to an earlier turn."""
+
+
+@session_group.command("log")
+@click.argument("name", shell_complete=complete_agent)
+@_conversation
+@click.option("--turn", type=int, help="Only the records of this turn.")
+@click.option("--json", "as_json", is_flag=True, help="Print whole records, as JSON lines.")
+@click.pass_obj
+def print_log(
+    session: Session, name: str, conversation: str, turn: int | None, *, as_json: bool
+) -> int:
+    """List the records of a conversation of NAME, one a line.
+
+    Only root may do this, and NAME must be running.
+    """
+    words = ["-o", "jsonl"] if as_json else []
+    return _run(session, name, "log", ["--conversation", conversation, *words], turn)
+
+
+@session_group.command("show")
+@click.argument("name", shell_complete=complete_agent)
+@_conversation
+@click.option("--turn", type=int, help="Only this turn.")
+@click.pass_obj
+def show_turns(session: Session, name: str, conversation: str, turn: int | None) -> int:
+    """Show what a model of NAME read, said and called.
+
+    Only root may do this, and NAME must be running.
+    """
+    return _run(session, name, "show", ["--conversation", conversation], turn)
+
+
+@session_group.command("rewind")
+@click.argument("name", shell_complete=complete_agent)
+@_conversation
+@click.option(
+    "--turn", type=int, required=True, help="Turn to go back to the end of; 0 for the beginning."
+)
+@click.pass_obj
+def rewind(session: Session, name: str, conversation: str, turn: int) -> int:
+    """Let a conversation of NAME go on from the end of an earlier turn.
+
+    The log keeps the later turns, and the model does not see them any more. What they did is not
+    undone. While a turn runs the command is refused. Only root may do this.
+    """
+    return _run(session, name, "rewind", ["--conversation", conversation], turn)
+
+
+def _run(session: Session, name: str, verb: str, words: list[str], turn: int | None) -> int:
+    place = enter.locate(session, name, "read the session of")
+    turns = [] if turn is None else ["--turn", str(turn)]
+    return enter.run(place, ["hive-agent", "session", verb, *words, *turns])

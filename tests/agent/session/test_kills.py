@@ -1,0 +1,102 @@
+"""The session and its runtime are killed at every kind of record: nothing is lost or run twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import long
+import pytest
+from fixtures.fake_model import Json, ModelAnswer
+from fixtures.session_host import SessionHost, end_process, session_host
+from fixtures.world import rows, world
+
+KINDS = ("input", "system", "response", "call", "result", "end")
+STEPS = 4
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path: Path) -> Iterator[SessionHost]:
+    with (
+        world(None, "root/lead:lead", "lead/worker:worker") as made,
+        session_host(made, tmp_path) as host,
+    ):
+        host.model.answer = next_step
+        yield host
+
+
+def next_step(_number: int, body: Json) -> ModelAnswer:
+    """What a model does that looks at its history: run, run, tell, report, end."""
+    messages = rows(body["messages"])
+    done = sum(message["role"] == "tool" for message in messages)
+    if done < STEPS - 2:
+        command = f"echo run{done} >> runs.txt"
+        return ModelAnswer(calls=[(f"c{done}", "bash", {"command": command})])
+    if done == STEPS - 2:
+        return ModelAnswer(calls=[("send", "send", {"to": "lead", "body": "half done"})])
+    if done == STEPS - 1:
+        report = {"status": "success", "summary": "all done"}
+        return ModelAnswer(calls=[("report", "finish_task", report)])
+    return ModelAnswer("reported")
+
+
+def check_effects(host: SessionHost, task: str) -> None:
+    """No command ran twice, one letter, one end, and the mail is in the log and nowhere else."""
+    file = host.workspace / "runs.txt"
+    runs = Counter(file.read_text().split() if file.exists() else [])
+    assert set(runs.values()) <= {1}, runs
+    letters = [row for row in host.world.mail("lead") if row["body"] == "half done"]
+    assert len(letters) == 1
+    assert host.task(task)["attempt"] == 1
+    ends = [row for row in host.events("finish_task") if row["allowed"] is not False]
+    assert len(ends) == 1
+    assert host.world.mail("worker") == []
+    name = f"task-{task}"
+    results = {row["call"]: str(row["content"]) for row in host.of_kind("result", name)}
+    assert set(results) == {"c0", "c1", "send", "report"}
+    for number in range(STEPS - 2):
+        # What the model was told is what happened, or that it is unknown.
+        assert runs[f"run{number}"] == 1 or "effect is unknown" in results[f"c{number}"]
+
+
+@pytest.mark.sized
+def test_a_session_that_is_killed_at_every_kind_of_record_does_its_task_once(
+    host: SessionHost,
+) -> None:
+    random = Random(long.seed())  # noqa: S311 - a schedule, repeatable by its seed
+    task = host.assign("Run twice, tell me, report.")
+    name = f"task-{task}"
+    kinds = [*KINDS, *random.choices(KINDS, k=long.times(0, 30))]
+    host.start()
+    for kind in kinds:
+        before = len(host.of_kind(kind, name))
+        if "closed" in host.kinds(name):
+            break
+        host.until(
+            lambda kind=kind, before=before: (
+                len(host.of_kind(kind, name)) > before  # type: ignore[misc]
+                or "closed" in host.kinds(name)
+            )
+        )
+        host.kill()
+        host.start()
+    host.until(lambda: "closed" in host.kinds(name))
+    host.until(lambda: host.task(task)["state"] == "done")
+    check_effects(host, task)
+
+
+@pytest.mark.sized
+def test_a_runtime_that_is_killed_costs_a_request_and_no_call(host: SessionHost) -> None:
+    task = host.assign("Run twice, tell me, report.")
+    name = f"task-{task}"
+    host.start()
+    for kind in ("system", "result"):
+        host.until(lambda kind=kind: host.of_kind(kind, name))  # type: ignore[misc]
+        for pid in host.runtimes():
+            end_process(pid)
+    host.until(lambda: "closed" in host.kinds(name))
+    check_effects(host, task)
+    assert "unknown" not in json.dumps(host.records(name))

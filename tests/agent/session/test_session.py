@@ -1,0 +1,264 @@
+"""The session as a process, with the real broker: mail, tasks, tools, and what interrupts them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fixtures.fake_model import ModelAnswer
+from fixtures.session_host import SessionHost, session_host
+from fixtures.world import fields, rows, world
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path: Path) -> Iterator[SessionHost]:
+    with (
+        world(None, "root/lead:lead", "lead/worker:worker") as made,
+        session_host(made, tmp_path) as host,
+    ):
+        yield host
+
+
+def test_mail_becomes_a_turn_and_its_text_the_reply(host: SessionHost) -> None:
+    host.model.script = [ModelAnswer("hello lead")]
+    host.start()
+    host.send("who <message> are you?")
+    assert host.until(host.replies) == ["hello lead"]
+    host.until(lambda: "closed" in host.kinds())
+    assert host.kinds() == [
+        "open", "input", "input", "system", "response", "end", "closed",
+    ]  # fmt: skip
+    body = host.model.bodies[0].decode()
+    assert 'message from=\\"lead\\" relation=\\"parent\\"' in body
+    assert "who &lt;message> are you?" in body
+    assert host.world.mail("worker") == []
+    (event,) = host.events("note_event")
+    assert event["kind"] == "own.turn"
+    noted = fields(event)["own"]
+    assert isinstance(noted, dict)
+    assert (noted["conversation"], noted["status"], noted["tokens_in"]) == ("main", "done", 10)
+
+
+def test_a_conversation_goes_on_with_the_same_prefix_after_a_restart(host: SessionHost) -> None:
+    host.model.script = [ModelAnswer("one"), ModelAnswer("two"), ModelAnswer("three")]
+    host.start()
+    for number, words in enumerate(("first", "second")):
+        host.send(words)
+        host.until_count(host.replies, number + 1)
+    host.until(lambda: host.kinds().count("closed") == 2)
+    assert host.kill(signal.SIGTERM) == 0
+    host.start()
+    host.send("third")
+    host.until(lambda: len(host.replies()) == 3)
+    messages = [body["messages"] for body in host.model.requests()]
+    for earlier, later in itertools.pairwise(messages):
+        assert isinstance(earlier, list)
+        assert isinstance(later, list)
+        assert later[: len(earlier)] == earlier
+    assert host.kinds().count("system") == 1
+
+
+def test_a_task_is_begun_worked_on_in_the_workspace_and_reported_once(host: SessionHost) -> None:
+    report = {"status": "success", "summary": "42 lines"}
+    host.model.script = [
+        ModelAnswer(calls=[("a", "edit", {"path": "notes.txt", "new": "hello\n"})]),
+        ModelAnswer(calls=[
+            ("b", "bash", {"command": "wc -l notes.txt | tr -d ' '"}),
+            ("c", "read", {"path": "notes.txt"}), ("d", "bash", {"command": "false"}),
+            ("e", "fly", {}), ("f", "send", "no json"),
+        ]),
+        ModelAnswer(calls=[("g", "finish_task", report)]),
+        ModelAnswer("reported"),
+    ]  # fmt: skip
+    task = host.assign("Count the lines.")
+    host.start()
+    host.until(lambda: host.task(task)["state"] == "done")
+    name = f"task-{task}"
+    host.until(lambda: "closed" in host.kinds(name))
+    result = host.task(task)["result"]
+    assert isinstance(result, dict)
+    assert (result["status"], result["summary"]) == ("success", "42 lines")
+    contents = {row["call"]: row["content"] for row in host.of_kind("result", name)}
+    assert contents["b"] == "1notes.txt"
+    assert contents["c"] == "hello"
+    assert "[exit status 1]" in str(contents["d"])
+    assert "there is no tool 'fly'; the tools are read" in str(contents["e"])
+    assert contents["f"] == "the arguments are not a JSON object"
+    # The main conversation stays out of it, and the grants were given and returned.
+    assert host.kinds() == []
+    assert len(host.events("use_tool")) == len(host.events("end_tool")) == 4
+    (end,) = host.of_kind("end", name)
+    usage = end["usage"]
+    assert isinstance(usage, dict)
+    assert usage["requests"] == 4
+
+
+def test_mail_joins_the_running_turn_and_an_urgent_letter_interrupts_it(host: SessionHost) -> None:
+    held = threading.Event()
+    host.model.script = [
+        ModelAnswer("never read", held=held),
+        ModelAnswer(calls=[("a", "whoami", {})]),
+        ModelAnswer("done"),
+    ]  # fmt: skip
+    host.start()
+    host.send("start")
+    host.until(lambda: host.model.bodies)
+    host.send("also this")
+    host.until(lambda: len(host.of_kind("input")) == 3)
+    assert len(host.model.bodies) == 1
+    host.send("stop that", "operator", priority=0)
+    host.until(host.replies)
+    held.set()
+    assert host.replies() == ["done"]
+    second = host.model.bodies[1].decode()
+    assert "also this" in second
+    assert "stop that" in second
+    assert "never read" not in host.model.bodies[2].decode()
+    host.until(lambda: "closed" in host.kinds())
+    assert host.kinds().count("end") == 1
+
+
+def test_a_task_that_is_cancelled_ends_its_program_and_its_turn(host: SessionHost) -> None:
+    host.model.script = [ModelAnswer(calls=[("a", "bash", {"command": "sleep 600"})])]
+    task = host.assign("Sleep.")
+    host.start()
+    name = f"task-{task}"
+    host.until(lambda: host.of_kind("call", name) and host.events("use_tool"))
+    host.world.call("lead", "cancel_task", task=task, reason="not needed")
+    host.until(lambda: host.task(task)["state"] == "cancelled")
+    host.until(lambda: "closed" in host.kinds(name))
+    (end,) = host.of_kind("end", name)
+    assert (end["status"], end["error"]) == ("stopped", "not needed")
+    assert len(host.model.bodies) == 1
+
+
+def test_a_text_with_an_open_task_is_answered_once_and_then_escalated(host: SessionHost) -> None:
+    host.model.script = [
+        ModelAnswer("I am thinking."), ModelAnswer("Still thinking."),
+        ModelAnswer(calls=[("a", "finish_task", {"status": "success", "summary": "ok"})]),
+        ModelAnswer("reported"),
+    ]  # fmt: skip
+    task = host.assign("Think.")
+    host.start()
+    (letter,) = host.until(lambda: [row for row in host.world.mail("lead")
+                                    if row["kind"] == "escalation"])  # fmt: skip
+    assert "2 texts without a call" in str(letter["body"])
+    assert "Your task is still open" in host.model.bodies[1].decode()
+    assert host.task(task)["state"] != "done"
+    question = json.loads(str(letter["body"]).partition("\n")[0])["question"]
+    host.world.call("lead", "answer", question=question, answers=["finish it now"])
+    host.until(lambda: host.task(task)["state"] == "done")
+    assert "finish it now" in host.model.bodies[2].decode()
+
+
+def test_equal_calls_with_equal_results_are_escalated(host: SessionHost) -> None:
+    host.model.answer = lambda number, _: ModelAnswer(calls=[(f"c{number}", "list", {})])
+    task = host.assign("Look.")
+    host.start()
+    (letter,) = host.until(lambda: [row for row in host.world.mail("lead")
+                                    if row["kind"] == "escalation"])  # fmt: skip
+    assert "same call of list 3 times" in str(letter["body"])
+    assert len(host.of_kind("result", f"task-{task}")) == 3
+    assert len(host.model.bodies) == 3
+
+
+def test_a_used_up_budget_parks_the_turn_until_the_notice(host: SessionHost) -> None:
+    body: dict[str, object] = {"error": {"message": "the budget of lead is used up"}}
+    host.model.script = [ModelAnswer(status=402, body=body), ModelAnswer("paid")]
+    host.start()
+    host.send("work")
+    (letter,) = host.until(lambda: [row for row in host.world.mail("lead")
+                                    if row["kind"] == "escalation"])  # fmt: skip
+    assert "the budget of lead is used up" in str(letter["body"])
+    assert host.replies() == []
+    host.send("are you there?")
+    host.until(lambda: len(host.of_kind("input")) == 3)
+    assert len(host.model.bodies) == 1
+    host.notify_budget()
+    assert host.until(host.replies) == ["paid"]
+
+
+def test_three_failures_of_the_provider_are_escalated_and_a_rate_is_waited_for(
+    host: SessionHost,
+) -> None:
+    host.model.script = [
+        ModelAnswer(status=429, headers={"retry-after": "1"}), *[ModelAnswer(status=503)] * 3,
+        ModelAnswer("back"),
+    ]  # fmt: skip
+    host.start()
+    host.send("work")
+    host.until(lambda: [row for row in host.world.mail("lead") if row["kind"] == "escalation"])
+    assert len(host.model.bodies) == 4
+    host.send("try again")
+    assert host.until(host.replies) == ["back"]
+
+
+def test_a_turn_at_its_limit_reports_what_it_has(host: SessionHost) -> None:
+    host.model.answer = lambda number, _: ModelAnswer(
+        f"step {number}", calls=[(f"c{number}", "list_agents", {})]
+    )
+    task = host.assign("Go on for ever.")
+    host.start()
+    host.until(lambda: host.task(task)["state"] == "done")
+    result = host.task(task)["result"]
+    assert isinstance(result, dict)
+    assert (result["status"], result["summary"]) == ("partial", "step 15")
+    assert len(host.model.bodies) == 16
+    assert "has used its rounds" in host.model.bodies[15].decode()
+
+
+def test_a_long_result_becomes_an_artifact(host: SessionHost) -> None:
+    (host.workspace / "long.txt").write_text("word " * 6000)
+    host.model.script = [
+        ModelAnswer(calls=[("a", "read", {"path": "long.txt"})]), ModelAnswer("read it"),
+    ]  # fmt: skip
+    host.world.call("operator", "grant_capability", agent="worker", capability="artifact.write")
+    host.start()
+    host.send("read")
+    host.until(host.replies)
+    (row,) = host.of_kind("result")
+    content = str(row["content"])
+    assert len(content.encode()) < 3000
+    assert f"get_artifact {row['artifact']} has the whole" in content
+    assert row["artifact"] in [
+        item["id"] for item in rows(host.world.call("worker", "list_artifacts")["artifacts"])
+    ]
+
+
+def test_a_long_conversation_is_compacted_with_the_facts_of_the_broker(host: SessionHost) -> None:
+    host.model.context = 1000
+    host.model.script = [
+        ModelAnswer(calls=[("a", "whoami", {})], tokens=(900, 10)),
+        ModelAnswer("SUMMARY: asked who I am"),
+        ModelAnswer("I am worker", tokens=(200, 10)),
+    ]  # fmt: skip
+    host.start()
+    host.send("who are you?")
+    assert host.until(host.replies) == ["I am worker"]
+    host.until(lambda: "closed" in host.kinds())
+    assert host.kinds()[:3] == ["open", "system", "compact"]
+    assert (host.state / "session/main/log.1").exists()
+    summary, after = host.model.requests()[1:]
+    assert summary["tool_choice"] == "none"
+    text = json.dumps(after)
+    assert "SUMMARY: asked who I am" in text
+    assert "who are you?" in text
+    assert '\\\\\\"name\\\\\\":\\\\\\"worker\\\\\\"' in json.dumps(text) or "worker" in text
+    messages = after["messages"]
+    assert isinstance(messages, list)
+    assert len(messages) < 5
+
+
+def test_a_runtime_for_another_python_is_refused_with_78(host: SessionHost, tmp_path: Path) -> None:
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime/.python").write_text("2.7\n")
+    host.start(runtime=str(tmp_path / "runtime"))
+    process = host.server.processes.pop()
+    _, text = process.communicate(timeout=60)
+    assert process.returncode == 78
+    assert "built for Python 2.7" in text
