@@ -97,7 +97,8 @@ SHOWN = {
     "trigger list": [], "artifact list": [], "survey": [], "question list": [],
     "escalation list": [], "reminder list": ["lead"], "role list": [], "tool list": ["worker"],
     "definition list": [], "definition show": ["reviewer"], "agent list": [],
-    "secret list": ["worker"], "budget list": [], "meta log": [],
+    "secret list": ["worker"], "budget list": [], "meta log": [], "quarantine": [],
+    "turn list": ["worker"], "model list": [],
 }  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def test_an_agent_gets_the_documented_shapes(host: HiveHost) -> None:
     )
     assert got.keys() == {
         "id", "from", "from_uuid", "relation", "to", "body", "kind", "thread", "reply_to",
-        "priority", "sent_at", "attempt", "source", "wait_id",
+        "priority", "sent_at", "attempt", "source", "wait_id", "hops",
     }  # fmt: skip
     assert (got["id"], got["from"], got["relation"]) == (sent["id"], "kid", "child")
     assert (got["body"], got["priority"], got["attempt"]) == ("ünï ☃", 2, 1)
@@ -99,7 +99,8 @@ def test_the_operator_gets_the_documented_shapes(host: HiveHost) -> None:
     assert [child["name"] for child in root["children"]] == ["echo", "lead", "other"]
     status = host.json("status")
     assert status.keys() == {
-        "commit", "refused", "agents", "hived", "alarms", "waiting", "failed", "tasks",
+        "commit", "refused", "agents", "hived", "alarms", "waiting", "quarantines", "failed",
+        "tasks", "models", "disk", "used",
     }  # fmt: skip
     assert status["agents"] == {"running": 5}
     assert status["hived"].keys() >= {"version", "since"}
