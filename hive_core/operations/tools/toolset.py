@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from typing import Final, Literal
 
 from pydantic import Field
@@ -19,8 +18,6 @@ from hive_core.operations.fields import Agent
 from hive_core.operations.tools.operations import allowed_entries
 from hive_core.operations.tools.schemas import parameters_schema
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
-
-_schemas: Final[dict[str, dict[str, object]]] = {}  # by operation: they never change
 
 
 class ListToolsetParams(Params):
@@ -44,6 +41,10 @@ class Toolset(Result):
     profile: str = Field(description="queen or maid; empty for all other agents.")
     behaviour: str = Field(description="manager (plans and delegates) or worker (uses tools).")
     tools: list[ToolsetRow] = Field(description="The tools, always in the same order.")
+
+
+# By operation: they never change, and making one takes a tenth of a millisecond.
+_rows: Final[dict[str, ToolsetRow]] = {}
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
@@ -75,15 +76,16 @@ def toolset_rows(spec: AgentSpec) -> Iterator[ToolsetRow]:
 
 
 def _operation_row(declared: Operation) -> ToolsetRow:
-    schema = _schemas.get(declared.name)
-    if schema is None:
+    row = _rows.get(declared.name)
+    if row is None:
         hidden = HIDDEN_PARAMETERS.get(declared.name, frozenset())
         schema = parameters_schema(declared.params.model_json_schema(mode="validation"), hidden)
-        _schemas[declared.name] = schema
-    return ToolsetRow(
-        name=declared.name, kind="operation", description=_joined_lines(declared.doc),
-        parameters=deepcopy(schema),
-    )  # fmt: skip
+        row = ToolsetRow(
+            name=declared.name, kind="operation", description=_joined_lines(declared.doc),
+            parameters=schema,
+        )  # fmt: skip
+        _rows[declared.name] = row
+    return row
 
 
 def _execution_row(tool: Tool, entries: tuple[ToolEntry, ...]) -> ToolsetRow:
