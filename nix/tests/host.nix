@@ -39,6 +39,7 @@
     with subtest("the units are as hard as they are meant to be"):
         host.succeed("systemd-analyze security --threshold=20 hived.service")
         host.succeed("systemd-analyze security --threshold=50 hive-privd.service")
+        host.succeed("systemd-analyze security --threshold=20 hive-model.service")
 
     with subtest("a sibling's files cannot be seen, a descendant's can"):
         host.succeed("hive agent create rival -- sleep infinity")
