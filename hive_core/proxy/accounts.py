@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -66,6 +66,10 @@ class Settlement:
     latency_ms: int = 0
     prefix: str = ""
     estimated: bool = False
+
+    @property
+    def parameters(self) -> Message:
+        return {part.name: getattr(self, part.name) for part in fields(self)}
 
 
 @dataclass(slots=True)
@@ -237,7 +241,7 @@ class Accounts:
 
     def _send(self, settlement: Settlement) -> None:
         assert self._connection is not None  # noqa: S101 - checked by all callers
-        self._connection.call("SettleModel", asdict(settlement)).add_done_callback(
+        self._connection.call("SettleModel", settlement.parameters).add_done_callback(
             partial(self._take_reply, settlement)
         )
 

@@ -8,6 +8,7 @@ that a loop runs, and no more. A file of the operator's own (`path`) gets reques
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -32,6 +33,9 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "finish_task": "Result of read: buy milk\n"
                    '{"tool":"finish_task","arguments":{"status":"success","summary":"buy milk"}}',
 }  # fmt: skip
+# What a session writes around the messages of others, and beside them.
+_MESSAGE: Final = re.compile(r"<message\b[^>]*>(.*?)</message>", re.DOTALL)
+_NOTE: Final = re.compile(r"<(reminder|session)\b[^>]*>.*?</\1>", re.DOTALL)
 _HEAD: Final = "Answer with one tool call. Examples:\n\n"
 _PLAIN: Final = "Answer in one or two short sentences."
 _CHARACTERS_OF_TOKEN: Final = 3
@@ -48,11 +52,20 @@ def small_request(conversation: ModelConversation, context: int, most_out: int |
         "max_tokens": min(most_out or _ANSWER_MOST, _ANSWER_MOST), "temperature": 0,
         "model": "small", "stream": False,
     }  # fmt: skip
-    choices = [name for name in names if name != conversation.last.tool] or names
-    if choices:
+    if choices := _choices(conversation, names):
         schema = {"name": "tool_call", "schema": {"oneOf": [_schema(name) for name in choices]}}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return dump(body)
+
+
+def _choices(conversation: ModelConversation, names: list[str]) -> list[str]:
+    """The tools of this answer: not the one just used, and no report before anything was done.
+
+    The model repeats itself otherwise, or reports an example.
+    """
+    has_result = any(message.role == "tool" for message in conversation.messages)
+    barred = conversation.last.tool if has_result else "finish_task"
+    return [name for name in names if name != barred] or names
 
 
 def offered_tools(conversation: ModelConversation) -> list[str]:
@@ -97,7 +110,13 @@ def _text(message: Spoken) -> str:
         call = message.calls[0]
         return json.dumps({"tool": call.name, "arguments": call.arguments_object},
                           ensure_ascii=False, separators=(",", ":"))  # fmt: skip
-    return message.text
+    return _plain_text(message.text)
+
+
+def _plain_text(text: str) -> str:
+    """The text of the messages of a session, without the marks around them, which mislead it."""
+    bodies = _MESSAGE.findall(text)
+    return "\n".join(body.strip() for body in bodies) if bodies else _NOTE.sub("", text).strip()
 
 
 def small_answer(data: bytes, conversation: ModelConversation) -> ModelAnswer:

@@ -1,0 +1,275 @@
+"""A provider of models and hive-model before it, each in a process of its own, and their clients.
+
+The provider answers at once, so what is measured is the way to it. Beside hive-model stands the
+proxy of LiteLLM, if `litellm` is on PATH (from an environment of its own, `litellm[proxy]`).
+https://docs.litellm.ai/docs/simple_proxy
+"""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+import httpx2
+from fixtures.models import FakeHived
+from typing_extensions import override
+
+PATH: Final = "/v1/chat/completions"
+AT_ONCE: Final = 16
+SECONDS: Final = 4.0
+CALLS: Final = 1000
+WARM: Final = 50
+_WAIT: Final = 60.0
+_POLL: Final = 0.02
+_KEY: Final = "sk-bench-0123456789"
+REQUEST: Final = json.dumps({
+    "model": "m", "messages": [{"role": "user", "content": "word " * 400}], "max_tokens": 100,
+}).encode()  # fmt: skip
+ANSWER: Final = json.dumps({
+    "id": "x", "object": "chat.completion", "created": 1, "model": "m",
+    "choices": [{"index": 0, "finish_reason": "stop",
+                 "message": {"role": "assistant", "content": "word " * 40}}],
+    "usage": {"prompt_tokens": 400, "completion_tokens": 40, "total_tokens": 440},
+}).encode()  # fmt: skip
+_REPLY: Final = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
+) + ANSWER
+_MODELS: Final = """
+[providers.p]
+base_url = "http://127.0.0.1:{port}/v1"
+key = "p"
+[models.m]
+provider = "p"
+name = "gpt-bench"
+price_in = 1.0
+price_out = 2.0
+[limits]
+concurrent = 1000
+concurrent_all = 10000
+calls_a_minute = 100000
+"""
+_LITELLM: Final = """
+model_list:
+  - model_name: m
+    litellm_params: {{model: openai/gpt-bench, api_base: "http://127.0.0.1:{port}/v1", api_key: x}}
+"""
+
+
+@dataclass
+class ModelWay:
+    """A way to the provider: a TCP port, or a Unix socket. `pid` is what stands between."""
+
+    port: int = 0
+    socket: str = ""
+    pid: int = 0
+    start: float = 0.0
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self.socket:
+            return await asyncio.open_unix_connection(self.socket)
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    def client(self) -> httpx2.AsyncClient:
+        transport = httpx2.AsyncHTTPTransport(uds=self.socket or None)
+        url = "http://hive" if self.socket else f"http://127.0.0.1:{self.port}"
+        headers = {"authorization": "Bearer sk-bench", "content-type": "application/json"}
+        return httpx2.AsyncClient(transport=transport, base_url=url, headers=headers, timeout=60)
+
+    @property
+    def memory(self) -> float:
+        """MiB that it and its children hold now."""
+        return sum(_resident(pid) for pid in _family(self.pid))
+
+
+class Provider(asyncio.Protocol):
+    """Reads a request to its end, and answers with the same bytes each time."""
+
+    transport: asyncio.Transport
+    _data = b""
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        head, end, body = self._data.partition(b"\r\n\r\n")
+        if not end:
+            return
+        size = _content_length(head)
+        if len(body) >= size:
+            self._data = body[size:]
+            self.transport.write(_REPLY)
+
+
+@contextmanager
+def provider() -> Iterator[tuple[ModelWay, Path]]:
+    """The provider and a stand-in of hived, which reserves everything, in another process."""
+    folder = Path(mkdtemp(prefix="hb-"))
+    process = multiprocessing.get_context("fork").Process(target=_serve_provider, args=(folder,))
+    process.start()
+    try:
+        _wait_for(folder / "port")
+        yield ModelWay(port=int((folder / "port").read_text())), folder
+    finally:
+        process.terminate()
+        process.join()
+        shutil.rmtree(folder)
+
+
+def _serve_provider(folder: Path) -> None:
+    async def serve() -> None:
+        server = await asyncio.get_running_loop().create_server(Provider, "127.0.0.1", 0)
+        hived = FakeHived(folder)
+        await hived.start()
+        hived.listen_for_hands()
+        hived.hand_over(name="worker")
+        spare = folder / "spare"
+        spare.write_text(str(server.sockets[0].getsockname()[1]))
+        spare.rename(folder / "port")
+        await server.serve_forever()
+
+    asyncio.run(serve())
+
+
+@contextmanager
+def hive_model(direct: ModelWay, folder: Path) -> Iterator[ModelWay]:
+    (folder / "keys").mkdir(exist_ok=True)
+    (folder / "keys" / "p").write_text(_KEY)
+    (folder / "models").write_text(_MODELS.format(port=direct.port))
+    names = {"models": "models", "keys": "keys", "control": "control.sock", "hand": "hand.sock",
+             "operator": "operator.sock", "small": "small.sock"}  # fmt: skip
+    options = [part for name, file in names.items() for part in (f"--{name}", str(folder / file))]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(folder / "notify"))
+        manager.settimeout(_WAIT)
+        began = time.perf_counter()
+        with _process(
+            [sys.executable, "-m", "hive_core.proxy.main", *options],
+            {"NOTIFY_SOCKET": str(folder / "notify")},
+        ) as process:
+            assert manager.recv(1000).startswith(b"READY=1")
+            start = time.perf_counter() - began
+            yield ModelWay(socket=str(folder / "worker.sock"), pid=process.pid, start=start)
+
+
+@contextmanager
+def litellm(direct: ModelWay, folder: Path) -> Iterator[ModelWay]:
+    program = shutil.which("litellm")
+    if program is None:
+        raise FileNotFoundError("litellm is not installed")
+    config = folder / "litellm.yaml"
+    config.write_text(_LITELLM.format(port=direct.port))
+    port = _free_port()
+    began = time.perf_counter()
+    with _process([program, "--config", str(config), "--port", str(port)], {}) as process:
+        way = ModelWay(port=port, pid=process.pid)
+        asyncio.run(_until_it_answers(way))
+        way.start = time.perf_counter() - began
+        yield way
+
+
+@contextmanager
+def _process(words: list[str], more: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        words, env={**os.environ, **more}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait(_WAIT)
+
+
+async def latencies(ways: list[ModelWay]) -> list[list[float]]:
+    """Seconds of each call, one after another, the ways in turn; sorted for each way."""
+    clients = [way.client() for way in ways]
+    times: list[list[float]] = [[] for _ in ways]
+    for number in range(WARM + CALLS):
+        for client, seconds in zip(clients, times, strict=True):
+            began = time.perf_counter()
+            response = await client.post(PATH, content=REQUEST)
+            assert response.status_code == 200, response.text
+            if number >= WARM:
+                seconds.append(time.perf_counter() - began)
+    for client in clients:
+        await client.aclose()
+    return [sorted(seconds) for seconds in times]
+
+
+async def rate(way: ModelWay) -> float:
+    """Calls in a second over some connections at once."""
+    until = time.perf_counter() + SECONDS
+    counts = await asyncio.gather(*(_call_until(way, until) for _ in range(AT_ONCE)))
+    return sum(counts) / SECONDS
+
+
+async def _call_until(way: ModelWay, until: float) -> int:
+    reader, writer = await way.connect()
+    head = (
+        f"POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer sk-bench\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(REQUEST)}\r\n\r\n"
+    ).encode()
+    count = 0
+    while time.perf_counter() < until:
+        writer.write(head + REQUEST)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        await reader.readexactly(_content_length(answer))
+        count += 1
+    writer.close()
+    return count
+
+
+def _content_length(head: bytes) -> int:
+    lines = head.lower().split(b"\r\n")
+    return next((int(line[15:]) for line in lines if line[:15] == b"content-length:"), 0)
+
+
+async def _until_it_answers(way: ModelWay) -> None:
+    async with asyncio.timeout(_WAIT), way.client() as client:
+        while True:
+            with suppress(httpx2.TransportError):
+                if (await client.post(PATH, content=REQUEST)).status_code == 200:
+                    return
+            await asyncio.sleep(_POLL)
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def _wait_for(path: Path) -> None:
+    until = time.perf_counter() + _WAIT
+    while not path.exists():
+        assert time.perf_counter() < until, f"{path} did not appear"
+        time.sleep(_POLL)
+
+
+def _family(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(below for child in children for below in _family(int(child)))]
+
+
+def _resident(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
