@@ -66,6 +66,7 @@ class Duties:
         self.run_until_close(_clear(stores.contents, stores.ledger))
         self._clear_vault(stores)
         if not self.ports.settings.triggers.webhooks:
+            self._remove_hooks_socket()
             return
         # Other hosts do not even import the server.
         from hive_core.host.sockets.webhooks import WebhookServer  # noqa: PLC0415
@@ -81,6 +82,13 @@ class Duties:
             self.observed.troubles["webhooks"] = f"cannot accept webhooks: {error}"
         else:
             self.closers.append(hooks.close)
+
+    def _remove_hooks_socket(self) -> None:
+        """Remove the socket of an earlier daemon, which accepted webhooks."""
+        try:
+            self.ports.settings.paths.hooks_socket.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("Cannot remove the socket of webhooks: %s", error)
 
     def _clear_vault(self, stores: Stores) -> None:
         """Remove webhook secrets that no webhook uses; agents' secrets stay."""

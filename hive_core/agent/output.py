@@ -86,8 +86,15 @@ def _number(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-def _table(rows: list[Mapping[str, object]]) -> list[str]:
-    names = list(rows[0])
+# Columns of a listing on a terminal, where all of them would fit no line. JSON has all.
+_FEW: Final[Mapping[str, tuple[str, ...]]] = {
+    "messages": ("id", "sent_at", "from", "relation", "kind", "body"),
+}
+
+
+def _table(key: str, rows: list[Mapping[str, object]]) -> list[str]:
+    few = _FEW.get(key, ()) if _columns() else ()
+    names = [name for name in few or rows[0] if name in rows[0]]
     cells = [[name.upper() for name in names]]
     cells += [[_cell(row.get(name)) for name in names] for row in rows]
     return list(layout.table(cells, _columns()))
@@ -105,7 +112,7 @@ def _text(reply: Mapping[str, object]) -> list[str]:
     lines = []
     for key, value in reply.items():
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            lines += _table(value)
+            lines += _table(key, value)
         elif isinstance(value, str) and "\n" in value:
             lines += [f"{key}:", *(f"    {plain(line)}" for line in value.split("\n"))]
         elif key != "next" or value is not None:  # there is no further page

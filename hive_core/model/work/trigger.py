@@ -233,6 +233,8 @@ def times(rule: TriggerRule, since: float) -> Iterator[float]:
                 yield rule.at
         case TriggerKind.WEBHOOK:
             return
+        case _:
+            assert_never(rule.kind)
 
 
 def next_time(rule: TriggerRule, since: float) -> float | None:
