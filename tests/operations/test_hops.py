@@ -159,6 +159,13 @@ def test_a_task_carries_the_hops_of_its_assignment(world: World) -> None:
     assert newest(world, "a")["hops"] == 5
 
 
+def test_the_tasks_of_a_batch_carry_them_too(world: World) -> None:
+    letter = chain(world, 3, ("a2", "a"))
+    start_machines(world, "a1")
+    world.call("a", "run_parallel_workers", tasks=["x"], agents=["a1"], in_turn_of=letter["id"])
+    assert newest(world, "a1")["hops"] == 4
+
+
 def test_no_task_is_assigned_above_the_limit(world: World) -> None:
     letter = chain(world, HOPS_MOST, ("a", "a1"))
     assert letter["to"] == "a"
@@ -167,6 +174,7 @@ def test_no_task_is_assigned_above_the_limit(world: World) -> None:
         ("spawn_agent_and_assign_task",
          {"agent_role": "x", "task_description": "x", "agent_type": "worker"}),
         ("publish", {"topic": "t", "body": "x"}),
+        ("run_parallel_workers", {"tasks": ["x"]}),
     ):  # fmt: skip
         fault = world.fault("a", operation, in_turn_of=letter["id"], **params)
         assert fault == "NotAllowed"

@@ -110,6 +110,7 @@ HIDDEN_PARAMETERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "finish_task": frozenset({"tokens", "cost"}),  # the daemon measures them
         "publish": _OF_SESSION,
         "assign_task": _OF_SESSION,
+        "run_parallel_workers": _OF_SESSION,
         "send": _OF_SESSION | {"reply_within"},  # for a program that blocks until the answer comes
     }
 )

@@ -42,9 +42,13 @@ _LINES: Final = 64
 _DOWN: Final = frozenset({State.FAILED, State.PARKED})
 
 
-def item_body(task: FanTask) -> str:
-    """The text, the data and the budget of one task, as the batch keeps them."""
-    body = {"task": task.task, "data": task.data, "budget": budget_amounts(task.budget)}
+def item_body(task: FanTask, hops: int) -> str:
+    """The text, the data, the budget and the hops of one task, as the batch keeps them."""
+    body: dict[str, object] = {
+        "task": task.task, "data": task.data, "budget": budget_amounts(task.budget),
+    }  # fmt: skip
+    if hops:
+        body["hops"] = hops
     return json.dumps(body)
 
 
@@ -92,6 +96,7 @@ def _item_request(call: Call, batch: Batch, item: BatchItem) -> TaskRequest:
     return TaskRequest(
         description=body["task"], data=body["data"], title=item.title, requeue=batch.requeue,
         soft=left * SOFT, deadline=left, batch=batch.id, budget=body.get("budget", {}),
+        hops=body.get("hops", 0),
     )  # fmt: skip
 
 

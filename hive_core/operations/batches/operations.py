@@ -31,6 +31,7 @@ from hive_core.operations.batches.views import (
     Template,
     batch_report,
 )
+from hive_core.operations.mail.hops import next_hops
 from hive_core.operations.pages import take_fitting
 from hive_core.operations.tasks.rules import living_name
 from hive_core.policy.decide import decide
@@ -138,7 +139,8 @@ def _create(call: Call, params: RunParams) -> Batch:
         keeps=params.keep, deadline=call.now + (params.timeout or waits.batch),
         template={} if params.agents else _worker_params(call, params.spawn),
     )  # fmt: skip
-    texts = [(task.title, item_body(task)) for task in params.tasks]
+    hops = next_hops(call, "run workers", params.in_turn_of)
+    texts = [(task.title, item_body(task, hops)) for task in params.tasks]
     return call.ledger.plans.batches.create(new, texts, call.now)
 
 

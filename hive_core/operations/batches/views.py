@@ -8,12 +8,13 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from hive_core.broker.call import Call
-from hive_core.broker.operation import Mutation, Params, Result
+from hive_core.broker.operation import Params, Result
 from hive_core.model.work.planning import BatchItem, ItemState
 from hive_core.model.work.task import ResultStatus
 from hive_core.operations.agents.spawn_params import Runtimes
 from hive_core.operations.approvals.outcome import display_name
 from hive_core.operations.fields import Agent, bounded_text
+from hive_core.operations.mail.hops import InTurn
 from hive_core.operations.pages import Page, Paged
 from hive_core.operations.tasks.funds import TaskBudget
 
@@ -73,7 +74,7 @@ class Template(Params):
     )
 
 
-class RunParams(Mutation):
+class RunParams(InTurn):
     tasks: list[Annotated[FanTask, BeforeValidator(_task_from_text)]] = Field(
         min_length=1, max_length=TASKS_MOST,
         description="Tasks, at most 64; a plain string stands for a task with that text.",
