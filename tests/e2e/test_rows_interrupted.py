@@ -88,7 +88,7 @@ def test_nothing_leaves_a_container_in_quarantine_until_it_is_lifted(host: HiveH
 
 
 def test_the_socket_of_webhooks_goes_where_they_are_switched_off(host: HiveHost) -> None:
-    host.run("touch", "/run/hive/hooks.sock")
+    host.run("install", "-o", "hive", "-g", "hive", "/dev/null", "/run/hive/hooks.sock")
     host.restart()
     test = ("test", "-e", "/run/hive/hooks.sock")
     host.until(lambda: host.run(*test, check=False).returncode == 1, "the socket is still there")
