@@ -13,6 +13,7 @@ from typing import Any
 
 from hive_core.broker.timers import DUES
 from hive_core.errors import HiveError
+from hive_core.host.sockets.listener import remove_socket
 from hive_core.host.storage.artifacts import ArtifactContents
 from hive_core.host.storage.event_files import EventFiles
 from hive_core.host.storage.event_log import EventLog
@@ -66,7 +67,8 @@ class Duties:
         self.run_until_close(_clear(stores.contents, stores.ledger))
         self._clear_vault(stores)
         if not self.ports.settings.triggers.webhooks:
-            self._remove_hooks_socket()
+            # That of an earlier daemon, which accepted webhooks.
+            remove_socket(self.ports.settings.paths.hooks_socket)
             return
         # Other hosts do not even import the server.
         from hive_core.host.sockets.webhooks import WebhookServer  # noqa: PLC0415
@@ -82,13 +84,6 @@ class Duties:
             self.observed.troubles["webhooks"] = f"cannot accept webhooks: {error}"
         else:
             self.closers.append(hooks.close)
-
-    def _remove_hooks_socket(self) -> None:
-        """Remove the socket of an earlier daemon, which accepted webhooks."""
-        try:
-            self.ports.settings.paths.hooks_socket.unlink(missing_ok=True)
-        except OSError as error:
-            log.warning("Cannot remove the socket of webhooks: %s", error)
 
     def _clear_vault(self, stores: Stores) -> None:
         """Remove webhook secrets that no webhook uses; agents' secrets stay."""

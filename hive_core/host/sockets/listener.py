@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from hive_core.host.sockets.connection import LITTLE, PeerConnection
 
+log = logging.getLogger(__name__)
 # Attack 36. hived has 1 GiB for all agents, and an agent may have 64 connections. So for each
 # party, both requests without an answer and replies that are not read are limited.
 UNREAD_MOST: Final = 8 << 20
@@ -76,3 +78,11 @@ class Listener:
     @property
     def _unsent(self) -> int:
         return sum(connection.unsent for connection in self.connections)
+
+
+def remove_socket(path: Path) -> None:
+    """Remove a socket that no daemon listens on any longer."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("Cannot remove %s: %s", path, error)
