@@ -37,6 +37,13 @@ BY_HAND: Mapping[str, Callable[[FilledHive, str], Reply]] = {
         "agents": list(here.broker.hive.specs)[:1000], "states": ["running"], "wait": 0,
     },
     "get_agent": lambda _, name: {"agent": name},
+    # They record, but take no key, since their own ids do the same.
+    "reserve_model": lambda here, name: {
+        "agent": here.uuid(name), "alias": "hive-small", "wire": "chat", "bytes": 1, "out_most": 1,
+    },
+    "stream_turn": lambda _, __: {"conversation": "x", "turn": 1, "text": "x" * (16 << 10)},
+    "note_model": lambda _, __: {"reservation": "x"},
+    "settle_model": lambda _, __: {"reservation": "x", "status": "done"},
     "get_definition": lambda _, __: {"name": "none"},
     "read_pipe": lambda here, name: {"pipe": _pipe(here, name), "wait": 0},
     "take": lambda _, __: {"queue": "q0", "max": 1, "lease": 1},
