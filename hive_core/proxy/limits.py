@@ -16,7 +16,7 @@ MINUTE: Final = 60.0
 RefusedKey = tuple[str, ...]  # agent, alias and task
 _REQUESTS_A_SECOND: Final = 20
 _BURST: Final = 40  # requests that do not wait
-_BODIES: Final = 8  # bodies of the largest size that are in memory at once
+_BODIES: Final = 4  # requests and answers of the largest size that are in memory at once
 
 
 @dataclass(slots=True)

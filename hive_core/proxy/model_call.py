@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -55,7 +55,7 @@ class ModelCall:
         shared = self.services.limits
         with shared.admit(self.door.agent, limits), shared.hold_bytes(limits) as count:
             data = await self.client.read_body(limits.body, count)
-            work = asyncio.create_task(self._serve(data))
+            work = asyncio.create_task(self._serve(data, count))
             gone = asyncio.create_task(self.client.wait_until_gone())
             try:
                 await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -66,7 +66,7 @@ class ModelCall:
             with suppress(asyncio.CancelledError):
                 await work
 
-    async def _serve(self, data: bytes) -> None:
+    async def _serve(self, data: bytes, hold: Callable[[int], None]) -> None:
         wire = self.route.wire
         is_large = len(data) > _LARGE
         body, prefix = await asyncio.to_thread(_read, data, wire) if is_large else _read(data, wire)
@@ -79,7 +79,7 @@ class ModelCall:
         outcome = AnswerOutcome(targets[0].alias, meter, prefix)
         self.services.accounts.track(reservation.id, lambda: meter.out_so_far)
         try:
-            await self._exchange(body, targets, outcome)
+            await self._exchange(body, targets, outcome, hold)
         finally:
             self.services.accounts.settle(outcome.settlement(reservation.id, self))
 
@@ -115,8 +115,9 @@ class ModelCall:
         }  # fmt: skip
 
     async def _exchange(
-        self, body: RequestBody, targets: list[ModelTarget], outcome: AnswerOutcome
-    ) -> None:
+        self, body: RequestBody, targets: list[ModelTarget], outcome: AnswerOutcome,
+        hold: Callable[[int], None],
+    ) -> None:  # fmt: skip
         """Ask and pass on. Afterwards `outcome` says what came of it, also on an error."""
         drops_usage = isinstance(self.route.wire, ChatWire) and body.is_stream
         call = ProviderCall(self.route, body, self.client.headers, drops_usage)
@@ -138,7 +139,7 @@ class ModelCall:
         outcome.alias = begun.target.alias
         outcome.is_charged = self.route.purpose is Purpose.CALL
         relay = Relay(self.client, self.route.wire, outcome.meter, limits,
-                      drops_usage and not body.includes_usage)  # fmt: skip
+                      drops_usage and not body.includes_usage, hold)  # fmt: skip
         try:
             outcome.status = "broken"
             outcome.status = await relay.run(begun)

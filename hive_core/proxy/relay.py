@@ -36,6 +36,7 @@ class Relay:
     meter: AnswerMeter
     limits: ModelLimits
     drops_usage: bool  # whether the client did not ask for the event of usage
+    hold: Callable[[int], None]  # counts what of an answer is in memory; CallFailed: too much is
     first_at: float | None = field(default=None, init=False)
     _is_sending: bool = field(default=False, init=False)
 
@@ -51,6 +52,7 @@ class Relay:
         async with self._bounds() as count:
             async for chunk in begun.chunks():
                 count(chunk)
+                self.hold(len(chunk))
                 parts.append(chunk)
         data = b"".join(parts)
         self.meter.read_answer(parse_object(data))

@@ -104,6 +104,31 @@ def test_a_rate_that_hived_refuses_is_not_asked_again_until_its_time() -> None:
     asyncio.run(main())
 
 
+def test_requests_and_answers_in_memory_are_bounded_together() -> None:
+    async def main() -> None:
+        more = "[limits]\nbody = 100_000\n"
+        gate = asyncio.Semaphore(0)
+        answer = b'"' + b"x" * 50_000 + b'"'
+        reply = ProviderReply(pieces=[answer, b" "], gate=gate.acquire)
+        async with calling("chat", reply, more=more) as (host, provider):
+            data = body("chat", text="x" * 90_000)
+            asked = [asyncio.create_task(host.post(PATHS["chat"], data)) for _ in range(4)]
+            await until(lambda: len(provider.requests) == 4)
+            other = host.hived.hand_over("99999999-2222-4333-8444-555555555555", name="other")
+            await until(lambda: len(host.program.listeners) == 2)
+            result = await host.post(PATHS["chat"], data, socket=other)
+            assert (result.status, result.headers["retry-after"]) == (503, "1")
+            for _ in range(8):
+                gate.release()
+            statuses = sorted([(await task).status for task in asked])
+            assert statuses[-1] == 503
+            gate.release()
+            gate.release()
+            assert (await host.post(PATHS["chat"], body("chat"), socket=other)).status == 200
+
+    asyncio.run(main())
+
+
 def test_calls_at_once_and_in_a_minute_are_limited() -> None:
     async def main() -> None:
         more = "[limits]\nconcurrent = 2\ncalls_a_minute = 4\n"
