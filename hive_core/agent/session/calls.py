@@ -17,6 +17,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -66,9 +67,6 @@ class CallRunner:
         self._link = link
         self._place = place
         self._stop = stop
-        self._parameters = {
-            row.name: frozenset(flag.name for flag in row.flags) for row in catalog.load()
-        }
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
@@ -115,7 +113,7 @@ class CallRunner:
         _kill_group(process)
 
     def _run_operation(self, call: ToolCall, more: Mapping[str, object]) -> CallAnswer:
-        allowed = self._parameters.get(call.name, frozenset())
+        allowed = _parameters().get(call.name, frozenset())
         params = {
             **call.arguments, **{key: value for key, value in more.items() if key in allowed},
         }  # fmt: skip
@@ -167,6 +165,12 @@ class CallRunner:
             return workspace.read(self._place.workspace, path)[0]
         except (HiveError, OSError):
             return None
+
+
+@cache
+def _parameters() -> Mapping[str, frozenset[str]]:
+    """The parameters of each operation; read with the first call, as few idle agents need it."""
+    return {row.name: frozenset(flag.name for flag in row.flags) for row in catalog.load()}
 
 
 def _content_after(before: bytes | None, arguments: Mapping[str, object]) -> bytes | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hive_core.agent.letter import ReceivedLetter
+from hive_core.agent.prompt_context import save_definition
 from hive_core.agent.reconnect import Link
 from hive_core.agent.session.log import MAIN, task_conversation
 from hive_core.agent.session.router import RoutedLetter, input_record, route
@@ -20,6 +21,7 @@ from hive_core.errors import HiveError
 _BACK: Final = 1.0
 _LEASE: Final = 60.0
 _AT_ONCE: Final = 10
+_LOGGED: Final = 200
 
 
 class Mailbox:
@@ -69,8 +71,10 @@ class Mailbox:
                 self._stop(link, letter)
             case "wake":
                 self._session.wake(budget=True)
+            case "define":
+                save_definition(self._services.folder.parent, letter.text)
             case "drop":
-                say(letter.text)
+                say(letter.text[:_LOGGED])
             case "input":
                 self._session.add_input(letter.conversation, letter.record, urgent=letter.urgent)
         self._ack(link, letter)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -12,12 +13,16 @@ from hive_core.agent.session.log import MAIN, task_conversation
 from hive_core.agent.session.records import Record
 from hive_core.agent.task_run import task_of
 
-TASK, STOP, BUDGET = "task", "task_stop", "budget"
-# Facts that change nothing for the model: the next reminder has what is true by then.
-_QUIET: Final = frozenset({"moved", "adopted", "restored", "config"})
+TASK, STOP, BUDGET, DEFINITION = "task", "task_stop", "budget", "definition"
 _HEAD: Final = re.compile(r"^(attempt|context): (.*)$", re.MULTILINE)
 
-Action = Literal["input", "task", "stop", "wake", "drop"]
+Action = Literal["input", "task", "stop", "wake", "define", "drop"]
+# What the session does itself. Facts that change nothing for the model are dropped: the next
+# reminder has what is true by then.
+_OWN_KINDS: Final[Mapping[str, Action]] = {
+    BUDGET: "wake", DEFINITION: "define", "moved": "drop", "adopted": "drop", "restored": "drop",
+    "config": "drop",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +63,10 @@ def _daemon_letter(
     if letter.kind == STOP:
         why = letter.body.partition("\n\n")[2]
         return RoutedLetter("stop", letter.id, _conversation(task), task, text=why)
-    if letter.kind == BUDGET:
-        return RoutedLetter("wake", letter.id)
-    quiet = letter.kind in _QUIET
-    text = f"{letter.kind}: {letter.body[:200]}"
-    return RoutedLetter("drop", letter.id, text=text) if quiet else None
+    action: Action | None = _OWN_KINDS.get(letter.kind)
+    if action is not None:
+        return RoutedLetter(action, letter.id, text=letter.body)
+    return None
 
 
 def _task_letter(row: dict[str, object], letter: ReceivedLetter, task: str) -> RoutedLetter:

@@ -179,7 +179,7 @@ def test_a_used_up_budget_parks_the_turn_until_the_notice(host: SessionHost) -> 
     host.send("are you there?")
     host.until(lambda: len(host.of_kind("input")) == 3)
     assert len(host.model.bodies) == 1
-    host.notify_budget()
+    host.notify("budget", "the budget of lead has room again")
     assert host.until(host.replies) == ["paid"]
 
 
@@ -262,3 +262,16 @@ def test_a_runtime_for_another_python_is_refused_with_78(host: SessionHost, tmp_
     _, text = process.communicate(timeout=60)
     assert process.returncode == 78
     assert "built for Python 2.7" in text
+
+
+def test_a_definition_stands_in_the_prompt_and_begins_no_turn(host: SessionHost) -> None:
+    host.model.script = [ModelAnswer("aye")]
+    host.start()
+    host.notify("definition", "You count sheep, and nothing else.")
+    host.notify("moved", "you are below lead now")
+    host.until(lambda: not host.world.mail("worker"))
+    assert host.kinds() == []
+    host.send("count")
+    assert host.until(host.replies) == ["aye"]
+    (system,) = host.of_kind("system")
+    assert "You count sheep, and nothing else." in str(system["text"])
