@@ -30,7 +30,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_RDWR), place)
     hive = import_module("hive_core.cli.main")
     for module in set(hive.COMMANDS.values()):
-        import_module(f"hive_core.cli.{module}")
+        import_module(f"hive_core.cli.{module.partition(':')[0]}")
     gc.freeze()  # else the first collection in each child copies all of it
     with os.fdopen(ORDERS) as orders:
         for line in orders:
